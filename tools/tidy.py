@@ -22,6 +22,7 @@ MODULES_MAX = 12
 FUNCTION_LINES_MAX = 50
 COLUMNS_MAX = 100
 DECIDING = ("core", "cluster", "tubes", "wire", "store")
+WORDLESS = ("core", "cluster", "tubes")  # errors are codes; server/replies/ has their texts
 SHELL_EXCEPTIONS = {"src/tuque/store/files/disk.py"}
 
 # modules that deciding code may not import (as import-linter checks; this also finds imports
@@ -45,6 +46,7 @@ IMPURE = frozenset(
     ]
 )
 IMPURE_CALLS = frozenset(("hash", "id"))
+ERROR_TEXT = re.compile(rb"-?(ERR |[A-Z]{3,} ('|[A-Za-z]?[a-z]))")  # as RESP has them
 FORBIDDEN = frozenset(("pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"))
 FORBIDDEN_CALLS = frozenset(("eval", "exec", "compile", "__import__"))
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
@@ -94,6 +96,7 @@ class PythonFile:
         self.is_deciding = (
             self.in_src and len(parts) > 3 and parts[2] in DECIDING
         ) and self.name not in SHELL_EXCEPTIONS
+        self.is_wordless = self.is_deciding and parts[2] in WORDLESS
         self.is_compiled = self.is_deciding or self.name.startswith("src/tuque/server/")
 
     def fault(self, line: int, text: str) -> None:
@@ -117,6 +120,8 @@ class PythonFile:
                 self.check_except(node)
             elif isinstance(node, (ast.For, ast.comprehension)):
                 self.check_iteration(node)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+                self.check_words(node, node.value)
         return self.faults
 
     def check_size(self) -> None:
@@ -202,6 +207,11 @@ class PythonFile:
             and self.in_src
         ):
             self.fault(node.lineno, "swallows every error")
+
+    def check_words(self, node: ast.Constant, value: bytes) -> None:
+        """No text of an error where errors are codes."""
+        if self.is_wordless and ERROR_TEXT.match(value):
+            self.fault(node.lineno, "an error's text: give it a code, the server has the words")
 
     def check_iteration(self, node: ast.For | ast.comprehension) -> None:
         """No iteration over a set in deciding code: its order differs between runs."""

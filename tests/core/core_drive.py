@@ -58,8 +58,8 @@ class Drive:
         full = settle(self.n, spec)
         queue = rng.choice(QUEUES)
         refused = refusal(self.n, queue, full)
-        if refused:
-            self.say("refused", refused)
+        if refused is not None:
+            self.say("refused", refused.code, refused.about)
             return
         job = on_addjob(self.n, queue, b"body %d" % self.added, full)
         self.added += 1
@@ -105,7 +105,8 @@ class Drive:
         elif verb == 5:
             self.say("dequeue", on_dequeue(self.n, id))
         elif verb == 6:
-            self.say("working", on_working(self.n, id))
+            refused = on_working(self.n, id)
+            self.say("working", 0 if refused is None else refused.code)
         elif self.rng.random() < 0.5:
             self.say("del", on_deljob(self.n, id))
         elif id in self.n.jobs:

@@ -99,14 +99,14 @@ class Story:
     def batch(self, n: Node, g: Group, b: Batch, choice: int) -> None:
         """A command about a batch."""
         if choice < 8:
-            assert check(n, b"g", g.epoch, b.seq) == b""
+            assert check(n, b"g", g.epoch, b.seq) is None
             commit(n, b"g", g.epoch, b.seq)
         elif choice == 8:
             on_lease_nack(n, g, b.seq, [job.id for job in b.jobs][:2])
         elif choice < 11:
             part = self.rng.randrange(b.parts)
             rows = on_fetch(n, 1, g, b.seq, part, 0, 10, 1 << 20, True)
-            assert rows.error == b""
+            assert rows.error is None
             ids = columns(rows.jobs)[0]
             assert isinstance(ids, bytes) and len(ids) == 40 * len(rows.jobs)
         elif choice == 11:
@@ -118,11 +118,11 @@ class Story:
         """What a client does whose batch failed."""
         if choice == 12:
             begun = on_begin(n, 1, g, b.seq)
-            assert begun.error == b"" and begun.half <= b.count
+            assert begun.error is None and begun.half <= b.count
         elif choice < 15:
             kept, error = on_split(n, 1, g, b.seq, self.rng.randrange(1, 4), 1)
-            assert error == b"" or len(g.batches) >= SPLITS_MAX
-            assert kept == (g.batches[b.seq].count if error == b"" else 0)
+            assert error is None or len(g.batches) >= SPLITS_MAX
+            assert kept == (g.batches[b.seq].count if error is None else 0)
         else:
             on_defer(n, 1, g, b.seq, self.rng.choice([0, 2]), 1 << 20)
 

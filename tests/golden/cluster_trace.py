@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster_lab import START_MS, Lab
+from refusals import words_of
 
 from tuque.core.jobs.deliver import on_getjob
 from tuque.core.model.job import STATE_NAMES
@@ -183,7 +184,7 @@ class ClusterTrace:
         for i in range(len(self.lab.nodes)):
             at = f"  client at {letter(i)} <"
             for added in self.lab.told[i][self.answered[i] :]:
-                error = added.error.decode()
+                error = words_of(added.error).decode()
                 lines.append(f"{at} -{error}" if error else f"{at} +{self.name(added.id)}")
             self.answered[i] = len(self.lab.told[i])
             for client, jobs in self.lab.served[i].items():

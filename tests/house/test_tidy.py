@@ -27,6 +27,8 @@ CASES = [
     ("src/tuque/wire/a.py", "x = hash(b'a')\n", "hash() differs"),
     ("src/tuque/core/a.py", "for x in {1, 2}:\n    pass\n", "iteration over a set"),
     ("src/tuque/core/a.py", "a: set[int] = set()\nb = [x for x in a]\n", "iteration over a set"),
+    ("src/tuque/core/jobs/a.py", "X = b'NOJOB Job not known'\n", "an error's text"),
+    ("src/tuque/tubes/a.py", "X = b\"-ERR '%s' is a tube\"\n", "an error's text"),
     ("src/tuque/client/a.py", "import pickle\n", "pickle runs what it reads"),
     ("src/tuque/client/a.py", "eval('1')\n", "eval()"),
     ("src/tuque/client/a.py", "try:\n    pass\nexcept:\n    raise\n", "bare except"),

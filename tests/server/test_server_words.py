@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
+import tuque
+from tuque.core.model import refusal as core_why
+from tuque.core.model.refusal import Refusal
+from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.words import FIRST, NUMBERS, TEXTS, iproto_words, resp_words
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError
@@ -65,3 +72,74 @@ def test_the_words_of_both_doors(error: TubeError, resp: bytes, number: int, ipr
     assert resp_words(error) == resp
     told = iproto_words(error)
     assert (told.code, told.text) == (number, iproto)
+
+
+CORE_CODES = {name: code for name, code in vars(core_why).items() if isinstance(code, int)}
+
+
+def test_every_code_of_core_has_words() -> None:
+    assert set(WORDS) == set(CORE_CODES.values()), "a code without words, or words without a code"
+    assert len(WORDS) == len(CORE_CODES), "no two names have one code"
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        (Refusal(core_why.NOJOB), "NOJOB Job not known in the context of this node."),
+        (Refusal(core_why.PAUSED), "PAUSED Queue paused in input, try later"),
+        (
+            Refusal(core_why.NO_TUBE, (b"50%s",)),
+            "ERR '50%s' is no tube: PRI and UTUBE mean nothing to a queue",
+        ),
+        (
+            Refusal(core_why.NOREPL_PUBLISHED, (4, 3)),
+            "NOREPL all 4 jobs are published, but 3 of them have fewer copies than asked for, "
+            "since nodes are away: do not publish them again",
+        ),
+        (
+            Refusal(core_why.KEYS_FULL, (9, 2)),
+            "OOM this node keeps 9 DEDUPE keys and would need 2 more: raise dedupe-max-keys, "
+            "give a shorter DEDUPETTL, or wait until some are over",
+        ),
+        (
+            Refusal(core_why.FENCED, (1, b"g", b"me", 2)),
+            "FENCED epoch 1 of group 'g' is over, 'me' has opened it with epoch 2: stop, or take "
+            "it over with LEASE OPEN",
+        ),
+        (
+            Refusal(core_why.AHEAD, (b"g", 3, 2)),
+            "NOGROUP group 'g' has had no epoch 3 here, its last is 2: LEASE OPEN it again",
+        ),
+        (
+            Refusal(core_why.NOBATCH, (b"g", 9, 4, 5)),
+            "NOBATCH group 'g' has no batch 9: its last is 4, the next one must be 5",
+        ),
+        (
+            Refusal(core_why.OVER, (3, b"g")),
+            "NOBATCH batch 3 of group 'g' was given up, its jobs are queued: take a new one",
+        ),
+        (
+            Refusal(core_why.NOPART, (3, b"g", 1, 7)),
+            "NOBATCH batch 3 of group 'g' has the parts 0 to 1, there is no part 7",
+        ),
+    ],
+)  # fmt: skip
+def test_words_of_core(refused: Refusal, words: str) -> None:
+    assert core_words(refused) == words.encode()
+
+
+def test_refusals_have_the_arguments_of_their_words() -> None:
+    """A text with other arguments would be an internal error, at the moment of the refusal."""
+    package = Path(tuque.__file__).parent
+    seen = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Refusal":
+                continue
+            about = node.args[1] if len(node.args) > 1 else ast.Tuple([])
+            assert isinstance(about, ast.Tuple), (path, node.lineno)
+            names = [one.id for one in ast.walk(node.args[0]) if isinstance(one, ast.Name)]
+            for name in set(names) & set(CORE_CODES):
+                assert WORDS[CORE_CODES[name]].count(b"%") == len(about.elts), (path, node.lineno)
+                seen.add(name)
+    assert len(seen) == len(CORE_CODES), set(CORE_CODES) - seen

@@ -11,12 +11,13 @@ from test_y_cluster import lease
 
 from tuque.core.jobs.requeue import on_nack, on_working
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
+from tuque.core.model.refusal import NOREPL, Refusal
 from tuque.core.msgs import bus
 from tuque.core.msgs.bus import Delivered, DelJob, Enqueue, Message, Moved, ReplJob, SetAck, Working
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import lose_copy
 from tuque.core.replication.ack import on_ackjob, on_deadletter, on_fastack
-from tuque.core.replication.replicate import NOREPL_REACH, fail
+from tuque.core.replication.replicate import fail
 
 J_MS = 500  # what a copy may add of its own
 ON_WAY_MS = 200  # how long frames travel here
@@ -234,7 +235,7 @@ def test_a_job_at_a_worker_is_left_alone(retry_s: int) -> None:
     assert alone_ms(lab, Delivered, id) <= retry_s * 1000 + 100
     assert 150 <= there.qtime_ms - here.qtime_ms <= J_MS
     lab.pass_ms(retry_s * 400)
-    assert on_working(lab.nodes[0], id) == b""
+    assert on_working(lab.nodes[0], id) is None
     lab.run()
     assert retry_s * 1000 <= alone_ms(lab, Working, id) <= retry_s * 1000 + J_MS
     assert 150 <= there.qtime_ms - here.qtime_ms <= J_MS
@@ -298,7 +299,7 @@ def test_no_time_is_below_zero() -> None:
     lab.run()
     n = lab.nodes[0]
     n.now_ms = lab.now_ms + 61_000
-    fail(n, n.adding[job.id], NOREPL_REACH)
+    fail(n, n.adding[job.id], Refusal(NOREPL))
     said = [m for peer in n.peers for m in peer.outbox]
     assert [m.left_ms > 0 for m in said if isinstance(m, DelJob)] == [True]
     lab.release(0, 1)

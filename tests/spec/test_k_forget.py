@@ -127,7 +127,7 @@ def test_adds_go_on_without_it() -> None:
     assert lab.told[0] == []
     lab.release(4, 0)
     lab.pass_ms(200)
-    assert [added.error for added in lab.told[0]] == [b""]
+    assert [added.error for added in lab.told[0]] == [None]
 
 
 def test_an_external_job_finds_another_server() -> None:

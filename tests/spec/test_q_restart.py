@@ -206,7 +206,7 @@ def test_commands_end_a_hold(command: str) -> None:
     elif command == "nack":
         assert on_nack(n, id, 0)
     elif command == "working":
-        assert on_working(n, id) == b""
+        assert on_working(n, id) is None
     else:
         assert not on_dequeue(n, id)  # it is not queued
         return
@@ -317,7 +317,7 @@ def test_a_node_where_the_worker_said_working_answers() -> None:
     lab.pass_ms(8_000)
     lab.isolate(1)
     lab.nodes[1].now_ms = lab.now_ms
-    assert on_working(lab.nodes[1], id) == b""  # nobody hears of it
+    assert on_working(lab.nodes[1], id) is None  # nobody hears of it
     lab.heal()
     lab.pass_ms(8_000)
     assert lab.states_of(id) == [ACTIVE] * 3
@@ -407,7 +407,7 @@ def test_what_a_worker_said_outlives_a_restart(delay_ms: int) -> None:
     lab.pass_ms(8_000)
     lab.isolate(1)
     lab.nodes[1].now_ms = lab.now_ms
-    assert on_working(lab.nodes[1], id) == b""  # nobody hears of it
+    assert on_working(lab.nodes[1], id) is None  # nobody hears of it
     lab.run()
     lab.pass_ms(delay_ms)  # after 6 s they have queued it
     lab.die(1)
@@ -433,7 +433,7 @@ def test_a_job_of_an_older_journal_is_left_to_the_worker_that_said_working() -> 
     assert lab.get(server) == [id]
     lab.pass_ms(1_000)
     lab.nodes[other].now_ms = lab.now_ms
-    assert on_working(lab.nodes[other], id) == b""
+    assert on_working(lab.nodes[other], id) is None
     lab.run()
     lab.isolate(server)
     lab.die(other)

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from cluster_lab import Lab
+from refusals import words_of
 
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
 from tuque.core.model.job_id import is_genuine
@@ -26,7 +27,7 @@ def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
 
 def told(lab: Lab, i: int) -> list[bytes]:
     """What the producers at node i were told: ids or errors."""
-    return [added.error or added.id for added in lab.told[i]]
+    return [words_of(added.error) or added.id for added in lab.told[i]]
 
 
 def test_ids_prove_the_cluster() -> None:

@@ -170,7 +170,7 @@ def test_what_a_copy_began_meanwhile_is_not_begun_again(word: str, delay_s: int)
     if word == "working":
         lab.pass_ms(4_000)
         copy.now_ms = lab.now_ms
-        assert on_working(copy, job.id) == b""
+        assert on_working(copy, job.id) is None
         lab.run()
     began_ms = lab.now_ms
     assert job.state == WAIT_REPL

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.leases.commands import LEAVING, commit, on_next, on_open, on_release, on_touch
+from tuque.core.leases.commands import commit, on_next, on_open, on_release, on_touch
 from tuque.core.leases.fetch import on_fetch
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
+from tuque.core.model.refusal import LEASE_LEAVING
 from tuque.core.msgs.bus import HAS_QUEUED, Delivered, Queued, WillQueue, Working
 from tuque.core.node.slots import say
 from tuque.core.replication.ack import on_ackjob
@@ -20,10 +21,10 @@ def lease(lab: Lab, i: int, count: int = 100, ttl_ms: int = 60_000) -> Group:
     n = lab.nodes[i]
     n.now_ms = lab.now_ms
     epoch, error = on_open(n, b"g", b"me", [b"q"])
-    assert error == b"" and epoch > 0
+    assert error is None and epoch > 0
     g = n.leases.groups[b"g"]
     taken, error = on_next(n, 7, g, 1, count, 1 << 30, 2, ttl_ms)
-    assert error == b"" and taken > 0
+    assert error is None and taken > 0
     lab.run()
     return g
 
@@ -209,7 +210,8 @@ def test_a_leaving_node() -> None:
     lab.leave(0)
     lab.pass_ms(20_000)
     assert [id in n.jobs for id in ids] == [True] * 3 + [False] * 2
-    assert on_next(n, 7, g, 2, 1, 1 << 20, 1, 30_000) == (0, LEAVING)
+    taken, refused = on_next(n, 7, g, 2, 1, 1 << 20, 1, 30_000)
+    assert taken == 0 and refused is not None and refused.code == LEASE_LEAVING
     assert commit(n, b"g", g.epoch, 1) == 3
     lab.pass_ms(20_000)
     assert len(n.jobs) == 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 from node_by_hand import Box
+from refusals import words_of
 
 from tuque.core.decode.records import Record, decode
 from tuque.core.jobs.idempotent_add import (
-    FOLLOWER_TIMEOUT,
     follow,
     keep_key,
     must_wait,
@@ -27,6 +27,7 @@ from tuque.core.transactions.stage import on_stage
 from tuque.server.replies.producers import tell_added
 from tuque.store.rewrite import Snapshot
 
+SAME_KEY = b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"
 TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"
 
 
@@ -43,13 +44,13 @@ def stage(
 def publish(lab: Lab, i: int, version: int = 1, client: int = 1) -> tuple[int, bytes]:
     n = lab.nodes[i]
     n.now_ms = lab.now_ms
-    value, error = on_publish(n, PublishSpec(b"app", version, b"t", [b"a"]), client, 0)
-    return int(value), error
+    value, refused = on_publish(n, PublishSpec(b"app", version, b"t", [b"a"]), client, 0)
+    return int(value), words_of(refused)
 
 
 def answers(lab: Lab, i: int) -> list[tuple[int, bytes, bytes]]:
     """Client, id and error, or the count of a PUBLISH in place of an id."""
-    return [(a.client, a.id or b"%d" % a.count, a.error) for a in lab.told[i]]
+    return [(a.client, a.id or b"%d" % a.count, words_of(a.error)) for a in lab.told[i]]
 
 
 def test_default_of_copies_when_published() -> None:
@@ -212,7 +213,7 @@ def test_second_waits_for_the_first() -> None:
     lab.pass_ms(199)
     assert answers(lab, 0) == []
     lab.pass_ms(1)
-    assert answers(lab, 0) == [(3, job.id, FOLLOWER_TIMEOUT)]
+    assert answers(lab, 0) == [(3, job.id, SAME_KEY)]
     lab.release(2, 0)
     lab.pass_ms(100)
     assert answers(lab, 0)[1:] == [(2, job.id, b""), (1, job.id, b"")]
@@ -305,7 +306,7 @@ def test_dispatcher_lets_the_second_wait(box: Box) -> None:
     assert other("ADDJOB", "q", "b", 0, "DEDUPE", "k") is None
     assert other("ADDJOB", "q", "b", 0, "ASYNC", "DEDUPE", "k") is None, "behind the first"
     del n.adding[id]
-    on_add_over(n, adding, b"")
+    on_add_over(n, adding, None)
     tell_added(box.server)
     assert other.raw() == b"+%s\r\n" % id * 2
 

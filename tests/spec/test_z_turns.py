@@ -10,6 +10,7 @@ from cluster_lab import Lab
 from journal_by_hand import Kept
 from lease_by_hand import Lessee
 from node_by_hand import Box, Wired
+from refusals import words_of
 from test_l_bounds import fill, value
 from test_z_cluster import answers
 from test_z_cluster import stage as stage_at
@@ -221,7 +222,7 @@ def test_flushed_meanwhile(box: Box, when: str) -> None:
     flush_all(n)
     check(n)
     assert publish_some(n, x, 10) and not n.jobs and n.leases.bytes == 0
-    assert x.error.startswith(b"NOSTAGE") == (when == "looking")
+    assert words_of(x.error).startswith(b"NOSTAGE") == (when == "looking")
     stage_many(n, 3)
     assert box.run("PUBLISH", "app", 2, "t", "a") == 3
 
@@ -241,7 +242,11 @@ def test_lease_lost_meanwhile(box: Box) -> None:
     box.run("LEASE", "OPEN", "g", "other", "in")
     while not publish_some(n, x, 10):
         pass
-    assert x.error.startswith(b"FENCED") and n.staging.count == 500 and n.staging.running is None
+    assert (
+        words_of(x.error).startswith(b"FENCED")
+        and n.staging.count == 500
+        and n.staging.running is None
+    )
     assert box.qlen("in") == 50 and box.qlen() == 0
 
 

@@ -7,6 +7,7 @@ them. A cut link loses what is in flight; a held link keeps it. Nothing happens 
 from __future__ import annotations
 
 import msgspec
+from refusals import words_of
 
 from tuque.core.dispatch import messages as bus
 from tuque.core.dispatch.restore import after_load
@@ -311,8 +312,8 @@ class Lab:
             setattr(spec, name, bool(value) if name == "is_async" else value)
         spec = settle(n, spec)
         refused = refusal(n, queue, spec)
-        if refused:
-            return None, refused
+        if refused is not None:
+            return None, words_of(refused)
         return on_addjob(n, queue, b"body", spec, client, len(self.told[i]), timeout_ms), b""
 
     def add(self, i: int, queue: bytes = b"q", **options: int) -> bytes:

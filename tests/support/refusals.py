@@ -1,4 +1,4 @@
-"""Refusals of tubes, in the server's texts."""
+"""Refusals of core and of tubes, in the server's texts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
+from tuque.core.model.refusal import Refusal
+from tuque.server.replies.core_words import core_words
 from tuque.server.replies.words import resp_words, text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.registry import HomeDone
+
+
+def words_of(refused: Refusal | None) -> bytes:
+    """The RESP error of core's refusal; empty on success."""
+    return b"" if refused is None else core_words(refused)
 
 
 def said(done: HomeDone) -> bytes:

@@ -24,7 +24,7 @@ from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.replication.ack import on_ackjob
 from tuque.server.replies.words import text_of
 from tuque.sim.tube_judges.types import TYPES, Defaults, Type
-from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.errors import NOT_TAKEN, TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, ops, sessions
@@ -89,6 +89,16 @@ def told(task: Any) -> Answer:
     if isinstance(task, Task):
         return task.number, int(task.status), task.body
     return task.number, task.status, task.data
+
+
+def works(n: Node, id: bytes, client: int) -> bool:
+    """WORKING; False: the client may not extend it."""
+    try:
+        return on_working(n, id, client) is None
+    except TubeError as error:
+        if error.code != NOT_TAKEN:
+            raise
+        return False
 
 
 class Twins(RuleBasedStateMachine):
@@ -312,7 +322,7 @@ class Twins(RuleBasedStateMachine):
     def working(self, client: int, pick: int) -> None:
         client, number = self.aim(client, pick)
         self.both(
-            lambda: on_working(self.n, self.id_of(number), client) == b"",
+            lambda: works(self.n, self.id_of(number), client),
             lambda: self.m.working(client, number),
         )
 

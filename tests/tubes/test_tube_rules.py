@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from refusals import words_of
 from tube_home import Home, refused
 
 from tuque.core.jobs.deliver import on_getjob, set_pause, wait
@@ -15,6 +16,8 @@ from tuque.core.model.task import TRANSITIONS, Task, is_arrow
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob, on_fastack
 from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.server.replies.words import resp_words
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import TubeOptions
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
@@ -35,9 +38,11 @@ def add(home: Home, queue: bytes, **options: object) -> Task:
     for word, value in options.items():
         setattr(spec, word, value)
     full = settle(home.n, spec)
-    error = refusal(home.n, queue, full)
-    if error:
-        raise AssertionError(error.decode())
+    try:
+        error = words_of(refusal(home.n, queue, full))
+    except TubeError as e:
+        error = resp_words(e)
+    assert not error, error.decode()
     job = on_addjob(home.n, queue, b"body", full)
     assert isinstance(job, Task)
     return job
@@ -134,9 +139,9 @@ def test_commands_for_jobs_reach_only_tasks_of_nobody_or_of_the_caller(home: Hom
     for client in (2, -1):
         assert not on_ackjob(n, first.id, client) and not on_fastack(n, first.id, client)
         assert not on_nack(n, first.id, 0, client)
-        assert on_working(n, first.id, client) == b"NOTTAKEN Task was not taken"
+        refused(32, "Task was not taken", on_working, n, first.id, client)
     home.pass_ms(6000)
-    assert on_working(n, first.id, 1) == b""
+    assert on_working(n, first.id, 1) is None
     home.pass_ms(6000)
     assert on_ackjob(n, first.id, 1) and first.id not in n.jobs
     assert on_getjob(n, 5, [b"t"], 1) == [second]
@@ -172,8 +177,8 @@ def test_enqueue_deljob_deadletter_dequeue(home: Home) -> None:
 def test_a_tube_is_not_leased(home: Home) -> None:
     """T1.6."""
     home.make("fifo")
-    _, error = on_open(home.n, b"group", b"owner", [b"q", b"t"])
-    assert error == b"ERR 't' is a tube: its tasks are taken one by one, not leased"
+    _, told = on_open(home.n, b"group", b"owner", [b"q", b"t"])
+    assert words_of(told) == b"ERR 't' is a tube: its tasks are taken one by one, not leased"
 
 
 def test_views_see_a_queue(home: Home) -> None:

@@ -125,7 +125,7 @@ def test_working_begins_the_time_anew(home: Home) -> None:
     ops.touch(home.n, home.t, tube, 1, 1, 10_000)
     until(home, 1500)
     for task in (first, second):
-        assert on_working(home.n, task.id, 1) == b""
+        assert on_working(home.n, task.id, 1) is None
     until(home, 3490)
     assert (status(tube, 0), status(tube, 1)) == (TAKEN, TAKEN)
     until(home, 3530)

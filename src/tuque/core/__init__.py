@@ -2,5 +2,5 @@
 
 Time comes in as `n.now_ms`, chance as `n.rng`; what must happen outside is left in outboxes.
 
-Must not know: clocks, sockets, files, threads, chance.
+Must not know: clocks, sockets, files, threads, chance, texts of replies.
 """

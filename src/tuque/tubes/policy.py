@@ -7,11 +7,11 @@ from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job, awake_ms
+from tuque.core.model.refusal import MAXLEN, PAUSED, Refusal
 from tuque.core.model.task import BURIED, BYTES, DELAYED, FAR, READY, TAKEN, Task, state_of
 from tuque.core.msgs.bus import TubeMessage
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, Queue
-from tuque.core.replication.add import MAXLEN, PAUSED
 from tuque.tubes.failover.conflicts import forget_tube
 from tuque.tubes.failover.controller import (
     homes_link_down,
@@ -24,6 +24,14 @@ from tuque.tubes.failover.controller import (
 from tuque.tubes.failover.invariants import check_homes
 from tuque.tubes.failover.restore_tasks import restore_task
 from tuque.tubes.failover.standstill import on_standstill
+from tuque.tubes.model.errors import (
+    LEAVING,
+    NO_COPIES,
+    NO_OPTION,
+    NO_RETRY_0,
+    NOT_TAKEN,
+    TubeError,
+)
 from tuque.tubes.model.grants import GRANT_BYTES
 from tuque.tubes.model.options import PutDone, PutSpec
 from tuque.tubes.model.registry import PUT_BYTES, SESSION_BYTES, Tubes
@@ -37,11 +45,6 @@ from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer
 
-LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
-NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
-NO_COPIES: Final = b"ERR '%s' is a tube: SYNC says which copies count, REPLICATE is 1"
-NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"
-NOT_TAKEN: Final = b"NOTTAKEN Task was not taken"
 PLAIN: Final = PutSpec()  # no options
 
 
@@ -53,14 +56,14 @@ class TubePolicy(Tubes):
         """The live task's tube."""
         return self.by_name[task.queue]
 
-    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
-        """[T1] The reason to refuse ADDJOB to a tube (T1.2)."""
+    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
+        """[T1] Why ADDJOB to a tube is refused (T1.2); raises what only a tube refuses."""
         assert isinstance(q, Tube)
         needs_copies(n, self, q)
         if spec.asked_retry_s == 0:
-            return NO_RETRY_0 % q.name
+            raise TubeError(NO_RETRY_0, (q.name,))
         if spec.asked_replicate > 1:
-            return NO_COPIES % q.name
+            raise TubeError(NO_COPIES, (q.name,))
         option = b""
         if not q.driver.is_timed:
             if spec.delay_s > 0:
@@ -72,13 +75,13 @@ class TubePolicy(Tubes):
         if spec.has_utube and not q.driver.is_keyed:
             option = b"UTUBE"
         if len(option) > 0:
-            return NO_OPTION % (q.name, q.type, option)
+            raise TubeError(NO_OPTION, (q.name, q.type, option))
         if n.is_leaving:
-            return LEAVING
+            raise TubeError(LEAVING)
         ops.settle(n, self)
         if q.is_full() or 0 < spec.maxlen <= q.length:
-            return MAXLEN
-        return PAUSED if q.pause & PAUSE_IN or q.drops > 0 else b""
+            return Refusal(MAXLEN)
+        return Refusal(PAUSED) if q.pause & PAUSE_IN or q.drops > 0 else None
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
         """[T1] ADDJOB puts a task (T1.1): its options are the task's, defaults the tube's."""
@@ -130,13 +133,12 @@ class TubePolicy(Tubes):
         ops.give_up(n, self, tube, task, delay_ms)
         return True
 
-    def working(self, n: Node, task: Task, client: i64) -> bytes:
+    def working(self, n: Node, task: Task, client: i64) -> None:
         """[T1] WORKING extends the task's time (T1.4)."""
         needs_copies(n, self, self.tube_of(task))
         if not ops.may_finish(self, task, client):
-            return NOT_TAKEN
+            raise TubeError(NOT_TAKEN)
         ops.work_on(n, self, self.tube_of(task), task)
-        return b""
 
     def enqueue(self, n: Node, task: Task) -> bool:
         """[T1] ENQUEUE kicks the task (T1.5)."""

@@ -4,34 +4,22 @@ Decides which id each producer gets, and when. core/state/dedupe_keys.py has the
 """
 
 from heapq import heappop, heappush
-from typing import Final
 
 from mypy_extensions import i64
 
 from tuque.core.model.job import Job
+from tuque.core.model.refusal import KEYS_FULL, NOREPL_PUBLISHED, NOREPL_SAME_KEY, Refusal
 from tuque.core.node.node import Added, Adding, Node
 from tuque.core.outbox.transaction_records import tell_key
 from tuque.core.state.dedupe_keys import Follower, full_key
 from tuque.core.state.staged import Publishing, repl_of
 
-FOLLOWER_TIMEOUT: Final = (
-    b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"
-)
-SHORT: Final = (
-    b"NOREPL all %d jobs are published, but %d of them have fewer copies than asked for, since "
-    b"nodes are away: do not publish them again"
-)
-KEYS_FULL: Final = (
-    b"OOM this node keeps %d DEDUPE keys and would need %d more: raise dedupe-max-keys, "
-    b"give a shorter DEDUPETTL, or wait until some are over"
-)
 
-
-def keys_refusal(n: Node, more: i64) -> bytes:
-    """Why that many new keys are refused; empty if they are not (Z4.6)."""
+def keys_refusal(n: Node, more: i64) -> Refusal | None:
+    """Why that many new keys are refused; None if they are not (Z4.6)."""
     if len(n.keys.kept) + more <= n.limits.keys_max:
-        return b""
-    return KEYS_FULL % (len(n.keys.kept), more)
+        return None
+    return Refusal(KEYS_FULL, (len(n.keys.kept), more))
 
 
 def same_job(n: Node, queue: bytes, key: bytes) -> bytes:
@@ -90,7 +78,7 @@ def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waitin
         tell_key(n.records, full, job.id, n.now_ms + ttl_ms)
 
 
-def on_add_over(n: Node, adding: Adding, error: bytes) -> None:
+def on_add_over(n: Node, adding: Adding, error: Refusal | None) -> None:
     """[Z4] The job has its copies, or failed: keep its key, or free it (Z4.5)."""
     id = adding.job.id
     keys = n.keys
@@ -101,7 +89,7 @@ def on_add_over(n: Node, adding: Adding, error: bytes) -> None:
     if len(full) > 0:
         kept = keys.kept.get(full)
         if kept is not None and kept.id == id:
-            if len(error) > 0:
+            if error is not None:
                 keys.drop(full)
             elif n.records is not None:
                 tell_key(n.records, full, id, kept.until_ms)
@@ -117,12 +105,12 @@ def on_copies(n: Node, p: Publishing) -> None:
     if p.left > 0:
         return
     n.staging.publishing.remove(p)
-    error = SHORT % (p.count, p.short) if p.short > 0 else b""
+    error = Refusal(NOREPL_PUBLISHED, (p.count, p.short)) if p.short > 0 else None
     told = Added(p.client, p.serial, b"", error)
     told.count = p.count
     n.added.append(told)
     for client, serial in p.repeats:
-        told = Added(client, serial, b"", b"")
+        told = Added(client, serial, b"", None)
         told.count = -1
         n.added.append(told)
 
@@ -151,7 +139,7 @@ def followers_tick(n: Node) -> None:
         left: list[Follower] = []
         for f in followers:
             if 0 < f.until_ms <= n.now_ms:
-                n.added.append(Added(f.client, f.serial, id, FOLLOWER_TIMEOUT))
+                n.added.append(Added(f.client, f.serial, id, Refusal(NOREPL_SAME_KEY)))
             else:
                 left.append(f)
         if len(left) > 0:

@@ -1,7 +1,5 @@
 """Returns jobs to their queue or postpones them (SPEC Q): NACK, ENQUEUE, DEQUEUE, WORKING."""
 
-from typing import Final
-
 from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import (
@@ -23,20 +21,19 @@ from tuque.core.model.job import (
     WAIT_REPL,
     Job,
 )
+from tuque.core.model.refusal import (
+    ACKED_ALREADY,
+    LEASED_OUT,
+    NOJOB,
+    NOTDELIVERED,
+    TOOLATE,
+    Refusal,
+)
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import COUNT_NACK
 from tuque.core.node.announce import set_due, tell_queued, tell_working
 from tuque.core.node.node import Node
 from tuque.core.state.lease_groups import is_leased
-
-NOJOB: Final = b"NOJOB Job not known in the context of this node."
-ACKED_ALREADY: Final = b"ACKED Job is already acknowledged."
-LEASED_OUT: Final = b"NOTDELIVERED Job is leased: LEASE TOUCH and LEASE FETCH extend its lease."
-NOTDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet, there is no processing to extend."
-TOOLATE: Final = (
-    b"TOOLATE Half of job TTL already elapsed, "
-    b"you are no longer allowed to postpone the next delivery."
-)
 
 
 def is_delayed(n: Node, job: Job) -> bool:
@@ -107,24 +104,25 @@ def on_dequeue(n: Node, id: bytes) -> bool:
     return True
 
 
-def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
-    """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. Returns an error or empty."""
+def on_working(n: Node, id: bytes, client: i64 = -1) -> Refusal | None:
+    """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. None: accepted."""
     job = n.jobs.get(id)
     if isinstance(job, Task):
-        return policy_of(n).working(n, job, client)
+        policy_of(n).working(n, job, client)
+        return None
     if job is None:
-        return NOJOB  # Q8.1
+        return Refusal(NOJOB)  # Q8.1
     if job.state != ACTIVE and job.state != QUEUED:
-        return ACKED_ALREADY if job.state != WAIT_REPL else NOTDELIVERED  # Q8.2
+        return Refusal(NOTDELIVERED if job.state == WAIT_REPL else ACKED_ALREADY)  # Q8.2
     if not may_be_at_work(n, job):
-        return NOTDELIVERED  # Q8.3
+        return Refusal(NOTDELIVERED)  # Q8.3
     if is_leased(job):
-        return LEASED_OUT  # Y6.2
+        return Refusal(LEASED_OUT)  # Y6.2
     created_ms = job.ctime_ns // 1_000_000
     if n.now_ms - created_ms > (job.expire_ms - created_ms) // 2:
-        return TOOLATE  # Q8.4
+        return Refusal(TOOLATE)  # Q8.4
     postpone(n, job)
-    return b""
+    return None
 
 
 def may_be_at_work(n: Node, job: Job) -> bool:

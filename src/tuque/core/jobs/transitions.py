@@ -26,6 +26,7 @@ from tuque.core.model.job import (
     job_bytes,
     set_state,
 )
+from tuque.core.model.refusal import NOREPL_REMOVED, Refusal
 from tuque.core.model.task import TASK_BYTES, Task
 from tuque.core.msgs.bus import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED, WAS_ASKED
 from tuque.core.node.announce import jitter_ms, set_due, take_back, tell_queued
@@ -45,9 +46,6 @@ REQUEUE_LEASE: Final = 5
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 CUSTODY_KEEP_MS: Final = 600_000  # margin for the clocks of two nodes at a job's expiry
-NOREPL_REMOVED: Final = (
-    b"NOREPL job removed (expired?) before the requested replication level was achieved"
-)
 
 
 def get_queue(n: Node, name: bytes) -> Queue:
@@ -93,7 +91,7 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         job.state = ACKED
         adding = n.adding.pop(job.id, None)
         if adding is not None:
-            tell_producer(n, adding, NOREPL_REMOVED)  # G2.4
+            tell_producer(n, adding, Refusal(NOREPL_REMOVED))  # G2.4
     elif job.state == ACKED:
         n.acked.pop(job.id, None)
         if job.flags & BODYLESS:
@@ -163,7 +161,7 @@ def end_custody(n: Node, job: Job, cause: i64) -> None:
         n.tombs.keep_custody(job.id, job.expire_ms + CUSTODY_KEEP_MS)
 
 
-def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
+def tell_producer(n: Node, adding: Adding, error: Refusal | None) -> None:
     """Reply to the producer once; no-op if none waits."""
     if adding.publishing is not None or len(n.keys.pending) + len(n.keys.followers) > 0:
         on_add_over(n, adding, error)
@@ -177,7 +175,7 @@ def producer_done(n: Node, job: Job) -> None:
     """[A1.6] The job was acked before it had all copies: reply with its id."""
     adding = n.adding.pop(job.id, None)
     if adding is not None:
-        tell_producer(n, adding, b"")
+        tell_producer(n, adding, None)
 
 
 def remove(n: Node, job: Job, cause: i64) -> None:

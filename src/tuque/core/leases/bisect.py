@@ -1,20 +1,19 @@
 """LEASE BEGIN, SPLIT and DEFER: how a client finds the job that makes its batches fail (SPEC Y11).
 
 Jobs move between batch numbers here; only DEFER delivers, and only the jobs that it takes anew.
-Functions that can be refused return the error text.
+Functions that can be refused return the refusal.
 """
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64
 
 from tuque.core.leases.commands import no_batch, take_jobs
 from tuque.core.leases.expiry import arm, begin_beats, reclaim, renew
+from tuque.core.model.refusal import NO_HALVES, Refusal
 from tuque.core.node.node import Node
 from tuque.core.outbox.lease_records import tell_batch, tell_group
 from tuque.core.state.lease_groups import DEFERS_MAX, SPLITS_MAX, Batch, Group, is_leased
-
-MANY_HALVES: Final = b"ERR group '%s' has %d batches that are not committed: no more are made"
 
 
 @final
@@ -26,25 +25,25 @@ class Begun:
         self.jobs: i64 = 0  # still in the batch
         self.half: i64 = 0  # positions with the first half of them; 0: fewer than two
         self.proof: i64 = 0  # Y11.2
-        self.error = b""
+        self.error: Refusal | None = None
 
 
-def find_live(n: Node, client: i64, g: Group, seq: i64) -> bytes:
-    """Return the error if there is no such batch; lease an expired one again (Y7.6)."""
+def find_live(n: Node, client: i64, g: Group, seq: i64) -> Refusal | None:
+    """Return the refusal if there is no such batch; lease an expired one again (Y7.6)."""
     b = g.batches.get(seq)
     if b is None:
         return no_batch(g, seq)
     if b.is_expired:
         reclaim(n, client, g, b)
     renew(n, g)
-    return b""
+    return None
 
 
 def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
     """[Y11] ON COMMAND LEASE BEGIN: count that work on a batch begins (Y11.1)."""
     found = Begun()
     found.error = find_live(n, client, g, seq)
-    if len(found.error) > 0:
+    if found.error is not None:
         return found
     b = g.batches[seq]
     if b.proof_at < 0:
@@ -79,16 +78,18 @@ def half_of(b: Batch, jobs: i64) -> i64:
     return at
 
 
-def on_split(n: Node, client: i64, g: Group, seq: i64, keep: i64, begun: i64) -> tuple[i64, bytes]:
+def on_split(
+    n: Node, client: i64, g: Group, seq: i64, keep: i64, begun: i64
+) -> tuple[i64, Refusal | None]:
     """[Y11] ON COMMAND LEASE SPLIT: positions from `keep` on become the newest batch (Y11.3)."""
     error = find_live(n, client, g, seq)
-    if len(error) > 0:
+    if error is not None:
         return 0, error
     b = g.batches[seq]
     if keep >= b.count:
-        return b.count, b""
+        return b.count, None
     if len(g.batches) >= SPLITS_MAX:
-        return 0, MANY_HALVES % (g.name, len(g.batches))
+        return 0, Refusal(NO_HALVES, (g.name, len(g.batches)))
     n.leases.bytes -= b.bytes_used()
     rest = Batch(g.last_seq + 1, b.parts)
     rest.jobs = b.jobs[keep:]
@@ -103,7 +104,7 @@ def on_split(n: Node, client: i64, g: Group, seq: i64, keep: i64, begun: i64) ->
     n.leases.bytes += b.bytes_used() + rest.bytes_used()
     n.leases.batches_made += 1
     tell_moved(n, g, [b, rest])
-    return b.count, b""
+    return b.count, None
 
 
 def count(b: Batch) -> None:
@@ -128,10 +129,10 @@ def tell_moved(n: Node, g: Group, batches: list[Batch]) -> None:
 
 def on_defer(
     n: Node, client: i64, g: Group, seq: i64, most: i64, body_bytes: i64
-) -> tuple[i64, bytes]:
+) -> tuple[i64, Refusal | None]:
     """[Y11] ON COMMAND LEASE DEFER: put other jobs before those of a batch (Y11.4)."""
     error = find_live(n, client, g, seq)
-    if len(error) > 0:
+    if error is not None:
         return 0, error
     old = g.batches[seq]
     if most > 0 and len(g.batches) < DEFERS_MAX and not n.is_leaving:
@@ -139,11 +140,11 @@ def on_defer(
         take_jobs(n, client, g, fresh, most, body_bytes)
         if len(fresh.jobs) > 0:
             put_before(n, g, old, fresh)
-            return fresh.count, b""
+            return fresh.count, None
     later = [number for number in g.batches if number > seq]
     if len(later) > 0:
         rotate(n, client, g, [seq, *later])
-    return g.batches[seq].count, b""
+    return g.batches[seq].count, None
 
 
 def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:

@@ -1,6 +1,6 @@
 """LEASE: a group takes jobs in numbered batches and commits them (SPEC Y1, Y2, Y4, Y5).
 
-Functions that can be refused return the error text, empty on success.
+Functions that can be refused return the refusal, None on success.
 core/leases/fetch.py reads rows, core/leases/expiry.py runs the timers.
 """
 
@@ -13,6 +13,19 @@ from tuque.core.jobs.transitions import REQUEUE_NACK, remove
 from tuque.core.leases.expiry import arm, begin_beats, end_lease, give_back, give_back_all, renew
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, LEASED, NACKED, WAIT_REPL, Job
+from tuque.core.model.refusal import (
+    ACKED_BATCH,
+    AHEAD,
+    BATCHES_FULL,
+    FENCED,
+    GROUPS_FULL,
+    LEASE_LEAVING,
+    NOBATCH,
+    NOGROUP,
+    OVER,
+    TUBE_LEASED,
+    Refusal,
+)
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_OUT, Queue
@@ -33,73 +46,60 @@ from tuque.core.state.lease_groups import (
 
 BATCH_MAX: Final = 100_000  # jobs, so that no command blocks others for long (Y2.5)
 
-NOGROUP: Final = b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN"
-FENCED: Final = (
-    b"FENCED epoch %d of group '%s' is over, '%s' has opened it with epoch %d: "
-    b"stop, or take it over with LEASE OPEN"
-)
-AHEAD: Final = b"NOGROUP group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again"
-NOBATCH: Final = b"NOBATCH group '%s' has no batch %d: its last is %d, the next one must be %d"
-OVER: Final = b"NOBATCH batch %d of group '%s' was given up, its jobs are queued: take a new one"
-ACKED_BATCH: Final = b"ACKED batch %d of group '%s' is committed, as is all up to %d"
-FULL: Final = b"ERR group '%s' has %d batches that are not committed: LEASE COMMIT some first"
-MANY: Final = b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
-LEAVING: Final = b"LEAVING this node leaves the cluster and begins no batch: ask another one"
-TUBE_LEASED: Final = b"ERR '%s' is a tube: its tasks are taken one by one, not leased"
 IDLE_GROUP_MS: Final = 3_600_000  # a group without batches may be replaced after that
 
 
-def find(n: Node, name: bytes, epoch: i64) -> bytes:
-    """[Y1] Why a command with this epoch is refused (Y1.6, Y1.7); empty if it is not."""
+def find(n: Node, name: bytes, epoch: i64) -> Refusal | None:
+    """[Y1] Why a command with this epoch is refused (Y1.6, Y1.7); None if it is not."""
     g = n.leases.groups.get(name)
     if g is None:
-        return NOGROUP % name
+        return Refusal(NOGROUP, (name,))
     if epoch < g.epoch:
-        return FENCED % (epoch, name, g.owner, g.epoch)
-    return AHEAD % (name, epoch, g.epoch) if epoch > g.epoch else b""
+        return Refusal(FENCED, (epoch, name, g.owner, g.epoch))
+    return Refusal(AHEAD, (name, epoch, g.epoch)) if epoch > g.epoch else None
 
 
-def check(n: Node, name: bytes, epoch: i64, seq: i64) -> bytes:
-    """[Y4] Why a COMMIT of this batch is refused; empty if it is not (Y4.2)."""
+def check(n: Node, name: bytes, epoch: i64, seq: i64) -> Refusal | None:
+    """[Y4] Why a COMMIT of this batch is refused; None if it is not (Y4.2)."""
     error = find(n, name, epoch)
-    if len(error) > 0:
+    if error is not None:
         return error
     g = n.leases.groups[name]
     if seq <= g.acked_seq or seq in g.batches:
-        return b""
+        return None
     return no_batch(g, seq)
 
 
-def no_batch(g: Group, seq: i64) -> bytes:
-    """The error for a batch that does not exist (Y3.2)."""
+def no_batch(g: Group, seq: i64) -> Refusal:
+    """The refusal for a batch that does not exist (Y3.2)."""
     if seq <= g.acked_seq:
-        return ACKED_BATCH % (seq, g.name, g.acked_seq)
+        return Refusal(ACKED_BATCH, (seq, g.name, g.acked_seq))
     if seq <= g.last_seq and seq > 0:
-        return OVER % (seq, g.name)
-    return NOBATCH % (g.name, seq, g.last_seq, g.last_seq + 1)
+        return Refusal(OVER, (seq, g.name))
+    return Refusal(NOBATCH, (g.name, seq, g.last_seq, g.last_seq + 1))
 
 
-def open_refusal(n: Node, queues: list[bytes]) -> bytes:
-    """Why the group cannot be opened, checked before any change; empty if it can."""
+def open_refusal(n: Node, queues: list[bytes]) -> Refusal | None:
+    """Why the group cannot be opened, checked before any change; None if it can."""
     for queue in queues:
         q = n.queues.get(queue)
         if q is not None and q.policy is not None:
-            return TUBE_LEASED % queue  # T1.6
-    return b""
+            return Refusal(TUBE_LEASED, (queue,))  # T1.6
+    return None
 
 
-def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i64, bytes]:
-    """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and the error."""
+def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i64, Refusal | None]:
+    """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and the refusal."""
     leases = n.leases
     g = leases.groups.get(name)
     error = open_refusal(n, queues)
-    if len(error) > 0:
+    if error is not None:
         return 0, error
     if g is not None and g.owner == owner and g.queues == queues:
         renew(n, g)
-        return g.epoch, b""  # Y1.1
+        return g.epoch, None  # Y1.1
     if g is None and len(leases.groups) >= GROUPS_MAX and not make_room(n):
-        return 0, MANY % len(leases.groups)  # Y1.4
+        return 0, Refusal(GROUPS_FULL, (len(leases.groups),))  # Y1.4
     if g is not None:
         end_lease(n, g)  # Y1.2
         leases.bytes -= g.bytes_used()
@@ -114,7 +114,7 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
     if n.records is not None:
         tell_group(n.records, g)  # Y9.1
         n.records.has_custody = True  # Y9.6
-    return epoch, b""
+    return epoch, None
 
 
 def make_room(n: Node) -> bool:
@@ -154,31 +154,31 @@ def on_next(
     body_bytes: i64,
     parts: i64,
     ttl_ms: i64,
-) -> tuple[i64, bytes]:
-    """[Y2] ON COMMAND LEASE NEXT: the number of jobs in the batch, may be 0; or an error."""
+) -> tuple[i64, Refusal | None]:
+    """[Y2] ON COMMAND LEASE NEXT: the number of jobs in the batch, may be 0; or a refusal."""
     count_of, error = begin_next(n, g, seq)
-    if count_of >= 0 or len(error) > 0:
+    if count_of >= 0 or error is not None:
         return max(count_of, 0), error
     b = Batch(seq, parts)
     most = min(count, BATCH_MAX)
     is_new_ttl = begin_fill(n, g, ttl_ms)
     take_jobs(n, client, g, b, most, body_bytes)
-    return end_next(n, g, b, most, is_new_ttl), b""
+    return end_next(n, g, b, most, is_new_ttl), None
 
 
-def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, bytes]:
-    """The job count of a batch that exists; -1: it is to be made; or an error."""
+def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, Refusal | None]:
+    """The job count of a batch that exists; -1: it is to be made; or a refusal."""
     b = g.batches.get(seq)
     if b is not None:
         renew(n, g)
-        return b.count, b""  # Y2.2
+        return b.count, None  # Y2.2
     if seq != g.last_seq + 1:
         return 0, no_batch(g, seq)  # Y2.3
     if len(g.batches) >= BATCHES_MAX:
-        return 0, FULL % (g.name, len(g.batches))  # Y2.4
+        return 0, Refusal(BATCHES_FULL, (g.name, len(g.batches)))  # Y2.4
     if n.is_leaving:
-        return 0, LEAVING  # Y8.3
-    return -1, b""
+        return 0, Refusal(LEASE_LEAVING)  # Y8.3
+    return -1, None
 
 
 def begin_fill(n: Node, g: Group, ttl_ms: i64) -> bool:
@@ -403,7 +403,7 @@ def on_touch(n: Node, g: Group, ttl_ms: i64) -> i64:
     return len(g.batches)
 
 
-def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, bytes]:
+def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, Refusal | None]:
     """[Y5] ON COMMAND LEASE NACK: returns how many jobs went back to their queue (Y5.2)."""
     b = g.batches.get(seq)
     if b is None:
@@ -422,7 +422,7 @@ def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, b
             done += 1
             if n.records is not None:
                 tell_gone(n.records, g, b, i, n.now_ms)  # Y9.7
-    return done, b""
+    return done, None
 
 
 def on_release(n: Node, g: Group) -> i64:

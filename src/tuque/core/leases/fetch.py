@@ -12,10 +12,10 @@ from mypy_extensions import i32, i64
 from tuque.core.leases.commands import no_batch
 from tuque.core.leases.expiry import reclaim, renew
 from tuque.core.model.job import WHY_MAX, Job
+from tuque.core.model.refusal import NOPART, Refusal
 from tuque.core.node.node import Node
 from tuque.core.state.lease_groups import Batch, Group, is_leased
 
-NOPART: Final = b"NOBATCH batch %d of group '%s' has the parts 0 to %d, there is no part %d"
 WHYS: Final = [b"elsewhere", b"nacked", b"expired", b"dead", b"ended"]  # by `Job.why`
 BODIES_MAX: Final = (1 << 31) - 1  # an offset is an i32
 
@@ -30,7 +30,7 @@ class Rows:
         self.next: i64 = 0  # next position to read
         self.gone: i64 = 0
         self.jobs: list[Job] = []
-        self.error = b""
+        self.error: Refusal | None = None
 
 
 def on_fetch(
@@ -54,7 +54,7 @@ def on_fetch(
         rows.error = no_batch(g, seq)  # Y3.2
         return rows
     if part >= b.parts:
-        rows.error = NOPART % (seq, g.name, b.parts - 1, part)
+        rows.error = Refusal(NOPART, (seq, g.name, b.parts - 1, part))
         return rows
     if b.is_expired:
         reclaim(n, client, g, b)  # Y7.6
@@ -95,14 +95,16 @@ def find_rows(
     rows.next = at
 
 
-def on_gone(n: Node, client: i64, g: Group, seq: i64, part: i64) -> tuple[list[int], bytes]:
+def on_gone(
+    n: Node, client: i64, g: Group, seq: i64, part: i64
+) -> tuple[list[int], Refusal | None]:
     """[Y3] ON COMMAND LEASE GONE: how many jobs left the part, by WHYS (Y3.8)."""
     counts = [0] * (WHY_MAX + 1)
     b = g.batches.get(seq)
     if b is None:
         return counts, no_batch(g, seq)
     if part >= b.parts:
-        return counts, NOPART % (seq, g.name, b.parts - 1, part)
+        return counts, Refusal(NOPART, (seq, g.name, b.parts - 1, part))
     if b.is_expired:
         reclaim(n, client, g, b)
     renew(n, g)
@@ -113,7 +115,7 @@ def on_gone(n: Node, client: i64, g: Group, seq: i64, part: i64) -> tuple[list[i
         if not is_leased(job):
             counts[job.why] += 1
         at += 1
-    return counts, b""
+    return counts, None
 
 
 def plain_rows(jobs: list[Job]) -> list[object]:

@@ -13,6 +13,7 @@ from tuque.core.model.chance import Chance
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.ledger import Ledger
+from tuque.core.model.refusal import Refusal
 from tuque.core.model.timer_wheel import Wheel
 from tuque.core.model.tombstones import Tombs
 from tuque.core.msgs.bus import AnyMessage, GotJobs, YourJobs
@@ -109,13 +110,13 @@ class Adding:
 
 @final
 class Added:
-    """The reply to a waiting producer: the id, or an error."""
+    """The reply to a waiting producer: the id, or a refusal."""
 
-    def __init__(self, client: i64, serial: i64, id: bytes, error: bytes) -> None:
+    def __init__(self, client: i64, serial: i64, id: bytes, error: Refusal | None) -> None:
         self.client = client
         self.serial = serial
         self.id = id
-        self.error = error  # empty: success
+        self.error = error  # None: success
         self.count: i64 = 0  # without an id: the reply to a PUBLISH
 
 

@@ -16,6 +16,7 @@ from tuque.core.msgs.bus import TubeMessage
 if TYPE_CHECKING:
     from tuque.core.model.add_spec import AddSpec
     from tuque.core.model.job import Job
+    from tuque.core.model.refusal import Refusal
     from tuque.core.node.node import Node
     from tuque.core.node.queue import Queue
 
@@ -26,8 +27,8 @@ class Policy:
     def __init__(self) -> None:
         self.bytes_used: i64 = 0
 
-    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
-        """Why ADDJOB is refused; empty if it is not."""
+    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
+        """Why ADDJOB is refused; None if it is not. The policy may raise reasons of its own."""
         raise AssertionError("no policy")
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
@@ -46,8 +47,8 @@ class Policy:
         """NACK; False: the client may not release it."""
         raise AssertionError("no policy")
 
-    def working(self, n: Node, task: Task, client: i64) -> bytes:
-        """WORKING. Returns an error or empty."""
+    def working(self, n: Node, task: Task, client: i64) -> None:
+        """WORKING; raises if the client may not extend it."""
         raise AssertionError("no policy")
 
     def enqueue(self, n: Node, task: Task) -> bool:

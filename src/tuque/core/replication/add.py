@@ -1,29 +1,27 @@
 """ADDJOB: accepts or refuses a new job (SPEC R1); replicate.py makes its copies."""
 
-from typing import Final
-
 from mypy_extensions import i32, i64
 
 from tuque.core.jobs.transitions import memory_level, register
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
+from tuque.core.model.refusal import (
+    AMO_ONE_COPY,
+    DELAY_BEYOND_TTL,
+    MAXLEN,
+    NO_TUBE,
+    NOREPL,
+    NOREPL_LEAVING,
+    NOREPL_MEMORY,
+    PAUSED,
+    Refusal,
+)
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.slots import count_of, may_reach
 from tuque.core.replication.replicate import begin, send_async, start_copies
 from tuque.core.replication.rereplicate import examine
-
-NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
-AMO_ONE_COPY: Final = (
-    b"ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
-)
-DELAY_BEYOND_TTL: Final = (
-    b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
-)
-MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
-NO_TUBE: Final = b"ERR '%s' is no tube: PRI and UTUBE mean nothing to a queue"
-PAUSED: Final = b"PAUSED Queue paused in input, try later"
 
 
 def settle(n: Node, spec: AddSpec) -> AddSpec:
@@ -64,34 +62,29 @@ def must_be_external(n: Node) -> bool:
     return n.is_leaving or (n.limits.memory_bytes > 0 and memory_level(n) > 0)
 
 
-def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
-    """Why the node refuses the job; empty if it does not (R1.3-R1.7). `spec` is settled."""
+def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
+    """Why the node refuses the job; None if it does not (R1.3-R1.7). `spec` is settled."""
     q = n.queues.get(queue)
     if q is not None and q.policy is not None:
         return q.policy.refusal(n, q, spec)
     if spec.has_pri or spec.has_utube:
-        return NO_TUBE % queue  # T1.2
+        return Refusal(NO_TUBE, (queue,))  # T1.2
     if spec.replicate > 1 and spec.retry_s == 0:
-        return AMO_ONE_COPY  # R1.3
+        return Refusal(AMO_ONE_COPY)  # R1.3
     if spec.delay_s >= spec.ttl_s:
-        return DELAY_BEYOND_TTL  # R1.4
+        return Refusal(DELAY_BEYOND_TTL)  # R1.4
     is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
     if needed > n.reachable_count and needed > count_of(may_reach(n)):
         if not is_external or needed - 1 > count_of(may_reach(n)):
-            return NOREPL  # R1.5
-        reason = b"I'm leaving the cluster" if n.is_leaving else b"I'm out of memory"
-        return (
-            NOREPL
-            + b", since I'm unable to hold a copy of the message for the following reason: "
-            + reason
-        )
+            return Refusal(NOREPL)  # R1.5
+        return Refusal(NOREPL_LEAVING if n.is_leaving else NOREPL_MEMORY)
     if q is not None:
         if 0 < spec.maxlen <= q.length:
-            return MAXLEN  # R1.6
+            return Refusal(MAXLEN)  # R1.6
         if q.pause & PAUSE_IN:
-            return PAUSED  # R1.7
-    return b""
+            return Refusal(PAUSED)  # R1.7
+    return None
 
 
 def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:

@@ -13,7 +13,6 @@ from mypy_extensions import i32, i64
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
 from tuque.core.jobs.transitions import (
     FAR,
-    NOREPL_REMOVED,
     enqueue,
     memory_level,
     register,
@@ -34,6 +33,7 @@ from tuque.core.model.job import (
     Job,
     set_state,
 )
+from tuque.core.model.refusal import NOREPL, NOREPL_REMOVED, NOREPL_TIMEOUT, Refusal
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import (
     NO_REPLY,
@@ -60,10 +60,6 @@ REPEATS_MAX: Final = 100  # messages per turn and peer; above it nothing is repe
 FAILED_KEEP_MS: Final = 600_000  # how long nodes that were down can learn that an add failed
 FAILED_MAX: Final = 100_000
 
-NOREPL_TIMEOUT: Final = (
-    b"NOREPL Timeout reached before replicating to the requested number of nodes"
-)
-NOREPL_REACH: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
 
 # ---- at the origin
 
@@ -224,11 +220,11 @@ def on_enough(n: Node, adding: Adding) -> None:
     """[R3.4, R6.2] The job has the requested copies: the producer gets its id."""
     job = adding.job
     if job.flags & EXTERNAL:
-        tell_producer(n, adding, b"")
+        tell_producer(n, adding, None)
         pass_on(n, adding)
         return
     del n.adding[job.id]
-    tell_producer(n, adding, b"")
+    tell_producer(n, adding, None)
     surplus = job.holders & ~job.confirmed & ~1
     set_state(job, ACTIVE)
     job.confirmed = 0
@@ -241,11 +237,11 @@ def on_enough(n: Node, adding: Adding) -> None:
             say(n, slot, Release([job.id], job.holders))
 
 
-def fail(n: Node, adding: Adding, error: bytes) -> None:
-    """[R5.2] Undo the job on all nodes that may have it."""
+def fail(n: Node, adding: Adding, error: Refusal | None) -> None:
+    """[R5.2] Undo the job on all nodes that may have it; None: its producer has gone."""
     job = adding.job
     n.adding.pop(job.id, None)
-    on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
+    on_add_over(n, adding, Refusal(NOREPL_REMOVED) if error is None else error)  # Z4.5
     tell_producer(n, adding, error)
     untold: i64 = 0
     left_ms = max(1, job.expire_ms - n.now_ms)
@@ -289,7 +285,7 @@ def on_producer_gone(n: Node, client: i64) -> None:
     for adding in list(n.adding.values()):
         if adding.client == client and not adopt(n, adding):  # Z4.5
             adding.client = -1
-            fail(n, adding, b"")
+            fail(n, adding, None)
 
 
 def on_reach_changed(n: Node) -> None:
@@ -301,7 +297,7 @@ def on_reach_changed(n: Node) -> None:
         is_short = count_of(possible) < adding.needed
         if adding.client >= 0:
             if is_short:
-                fail(n, adding, NOREPL_REACH)  # R5.3
+                fail(n, adding, Refusal(NOREPL))  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)
         elif is_short and adding.publishing is not None:
@@ -426,7 +422,7 @@ def copies_tick(n: Node) -> None:
         _, id = heappop(n.add_ends)
         adding = n.adding.get(id)
         if adding is not None and adding.client >= 0:
-            fail(n, adding, NOREPL_TIMEOUT)  # R5.1
+            fail(n, adding, Refusal(NOREPL_TIMEOUT))  # R5.1
     while len(n.add_steps) > 0 and n.add_steps[0][0] <= now_ms:
         _, id = n.add_steps.popleft()
         adding = n.adding.get(id)
@@ -452,7 +448,7 @@ def on_add_step(n: Node, adding: Adding) -> None:
     now_ms = n.now_ms
     if adding.client >= 0 and adding.until_ms > 0:
         if adding.until_ms <= now_ms:
-            fail(n, adding, NOREPL_TIMEOUT)
+            fail(n, adding, Refusal(NOREPL_TIMEOUT))
             return
         if adding.until_ms < now_ms + STEP_MS:
             heappush(n.add_ends, (adding.until_ms, job.id))

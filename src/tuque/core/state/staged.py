@@ -8,6 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from tuque.core.model.refusal import Refusal
 from tuque.core.state.lease_groups import Batch
 
 NAME_MAX: Final = 255  # bytes of txn, attempt and app (Z1.1)
@@ -131,7 +132,7 @@ class Publish:
         self.has_begun = False
         self.is_decided = False
         self.value: i64 = 0  # the reply
-        self.error = b""  # or an error
+        self.error: Refusal | None = None  # or a refusal
         self.default_repl: i64 = 0
         # checked
         self.at: i64 = 0  # index in `found`

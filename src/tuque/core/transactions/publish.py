@@ -15,11 +15,21 @@ from tuque.core.leases.commands import ack_ending, check, commit_later
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.model.job import WAIT_REPL, Job
+from tuque.core.model.refusal import (
+    APPS_FULL,
+    KEY_WAITS,
+    LONG_PUBLISH,
+    MAXLEN,
+    NOREPL,
+    NOSTAGE,
+    PAUSED,
+    Refusal,
+)
 from tuque.core.node.node import Adding, Node
 from tuque.core.node.queue import PAUSE_IN, Queue
 from tuque.core.node.slots import slots_of
 from tuque.core.outbox.transaction_records import NO_ID, tell_app, tell_published
-from tuque.core.replication.add import MAXLEN, NOREPL, PAUSED, settle
+from tuque.core.replication.add import settle
 from tuque.core.replication.replicate import STEP_MS, begin, choose, on_enough, send_copies
 from tuque.core.state.dedupe_keys import full_key
 from tuque.core.state.staged import (
@@ -35,20 +45,6 @@ from tuque.core.state.staged import (
 )
 from tuque.core.transactions.stage import drop_attempt, drop_txn, forget_apps
 
-NOSTAGE: Final = (
-    b"NOSTAGE nothing is staged in attempt '%s' of transaction '%s': it was never staged, "
-    b"dropped after its time, or published; stage it again"
-)
-KEY_WAITS: Final = (
-    b"NOREPL the job with DEDUPE key '%s' still waits for its copies: nothing was done, publish "
-    b"again soon"
-)
-TOO_MANY: Final = b"ERR PUBLISH takes at most %d jobs at once: publish them as several versions"
-APPS_FULL: Final = (
-    b"ERR this node keeps the versions of %d apps, each for 30 days after its last use: "
-    b"use fewer names"
-)
-
 DONE_BEFORE: Final = -1
 WAITS: Final = -2  # the reply comes through n.added
 LOOKS: Final = 4  # staged jobs checked per unit of work
@@ -61,8 +57,8 @@ SEND_BYTES: Final = 2 << 20
 USED_MS: Final = 3_600_000  # precision of an app's last use in the journal
 
 
-def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i64, bytes]:
-    """[Z2] ON COMMAND PUBLISH: number of jobs added, DONE_BEFORE, WAITS, or an error."""
+def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i64, Refusal | None]:
+    """[Z2] ON COMMAND PUBLISH: number of jobs added, DONE_BEFORE, WAITS, or a refusal."""
     x = Publish(spec, client, serial)
     while not publish_some(n, x, PUBLISH_MAX):
         pass
@@ -77,7 +73,7 @@ def publish_some(n: Node, x: Publish, room: i64) -> bool:
     if n.staging.running is not x:
         if x.has_begun:  # flushed meanwhile
             if not x.is_decided:
-                x.error = NOSTAGE % (b" ".join(x.spec.attempts), x.spec.txn)
+                x.error = Refusal(NOSTAGE, (b" ".join(x.spec.attempts), x.spec.txn))
             return True
         if n.staging.running is not None:
             n.work += 1
@@ -87,9 +83,9 @@ def publish_some(n: Node, x: Publish, room: i64) -> bool:
     before = n.work
     if not x.is_decided:
         x.error = choose_some(n, x, room)
-        if len(x.error) == 0 and x.at == len(x.found):
+        if x.error is None and x.at == len(x.found):
             x.error = decide(n, x)
-        if len(x.error) > 0:
+        if x.error is not None:
             drop_publish(n, x)
             return True
     if not x.is_decided or not make_some(n, x, room - (n.work - before)):
@@ -108,17 +104,17 @@ def begin_publish(n: Node, x: Publish) -> bool:
     for name in spec.attempts:
         a = n.staging.attempt(spec.txn, name)
         if a is None:
-            x.error = NOSTAGE % (name, spec.txn)  # Z2.3
+            x.error = Refusal(NOSTAGE, (name, spec.txn))  # Z2.3
             return False
         x.found.append(a)
     x.error = batch_refusal(n, spec)
-    if len(x.error) > 0:
+    if x.error is not None:
         return False
     total: i64 = 0
     for a in x.found:
         total += len(a.jobs)
     if total > PUBLISH_MAX:
-        x.error = TOO_MANY % PUBLISH_MAX  # Z2.8
+        x.error = Refusal(LONG_PUBLISH, (PUBLISH_MAX,))  # Z2.8
         return False
     for a in x.found:
         a.is_named = True
@@ -143,24 +139,24 @@ def finish_publish(n: Node) -> None:
         pass
 
 
-def batch_refusal(n: Node, spec: PublishSpec) -> bytes:
-    """Why its batch cannot be acked; empty if it can, or if there is none (Z2.4)."""
-    return check(n, spec.group, spec.epoch, spec.seq) if len(spec.group) > 0 else b""
+def batch_refusal(n: Node, spec: PublishSpec) -> Refusal | None:
+    """Why its batch cannot be acked; None if it can, or if there is none (Z2.4)."""
+    return check(n, spec.group, spec.epoch, spec.seq) if len(spec.group) > 0 else None
 
 
-def decide(n: Node, x: Publish) -> bytes:
-    """[Z2] All is checked: publish in one step and one record, or return an error (Z2.11)."""
+def decide(n: Node, x: Publish) -> Refusal | None:
+    """[Z2] All is checked: publish in one step and one record, or refuse (Z2.11)."""
     if x.has_new_key:
         x.look_again()
-        return b""
+        return None
     spec = x.spec
     app = n.staging.apps.get(spec.app)
     error = batch_refusal(n, spec)
-    if len(error) == 0 and len(x.fresh) > 0:
+    if error is None and len(x.fresh) > 0:
         error = keys_refusal(n, len(x.fresh))
-    if len(error) == 0 and app is None:
+    if error is None and app is None:
         error = apps_refusal(n)
-    if len(error) > 0:
+    if error is not None:
         return error
     if len(spec.group) > 0:
         x.batches = commit_later(n, spec.group, spec.epoch, spec.seq)
@@ -183,7 +179,7 @@ def decide(n: Node, x: Publish) -> bytes:
             x.ids,
         )
     finish(n, spec, app, x.count, len(x.chosen))
-    return b""
+    return None
 
 
 def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) -> i64:
@@ -200,17 +196,17 @@ def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) ->
     return DONE_BEFORE
 
 
-def apps_refusal(n: Node) -> bytes:
-    """Why one more app is refused; empty if it is not (Z2.9)."""
+def apps_refusal(n: Node) -> Refusal | None:
+    """Why one more app is refused; None if it is not (Z2.9)."""
     if len(n.staging.apps) >= APPS_MAX:
         forget_apps(n)
         if len(n.staging.apps) >= APPS_MAX:
-            return APPS_FULL % len(n.staging.apps)
-    return b""
+            return Refusal(APPS_FULL, (len(n.staging.apps),))
+    return None
 
 
-def choose_some(n: Node, x: Publish, room: i64) -> bytes:
-    """[Z2] Check the next staged jobs; returns an error (Z2.5, Z2.6) or empty."""
+def choose_some(n: Node, x: Publish, room: i64) -> Refusal | None:
+    """[Z2] Check the next staged jobs; None, or why one is refused (Z2.5, Z2.6)."""
     left: i64 = room * LOOKS
     while left > 0 and x.at < len(x.found):
         jobs = x.found[x.at].jobs
@@ -222,40 +218,40 @@ def choose_some(n: Node, x: Publish, room: i64) -> bytes:
         x.place += 1
         left -= 1
         error = look_at(n, x, job)
-        if len(error) > 0:
+        if error is not None:
             return error
     n.work += (room * LOOKS - left) // LOOKS
-    return b""
+    return None
 
 
-def look_at(n: Node, x: Publish, job: Staged) -> bytes:
-    """Choose a staged job, or skip it because its key is known; or return an error."""
+def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
+    """Choose a staged job, or skip it because its key is known; or refuse it."""
     if len(job.key) > 0:
         full = full_key(job.queue, job.key)
         kept = n.keys.find(full, n.now_ms)
         if kept is not None and must_wait(n, kept.id):
-            return KEY_WAITS % job.key
+            return Refusal(KEY_WAITS, (job.key,))
         if kept is not None or full in x.fresh:
             x.chosen.append(None)
             x.ids.append(NO_ID)
-            return b""
+            return None
         x.fresh[full] = len(x.chosen)
     if len(x.chosen) == 0 or job.queue is not x.last:
         x.last = job.queue
         q = n.queues.get(job.queue)
         if q is not None and q.pause & PAUSE_IN:
-            return PAUSED
+            return Refusal(PAUSED)
     if job.maxlen > 0:
         added = x.longer.get(job.queue, 0)
         if queue_length(n, job.queue) + added >= i64(job.maxlen):
-            return MAXLEN
+            return Refusal(MAXLEN)
         x.longer[job.queue] = added + 1
     if repl_of(job, x.default_repl) - 1 > n.reachable_count:
-        return NOREPL
+        return Refusal(NOREPL)
     x.chosen.append(job)
     x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s)))
     x.count += 1
-    return b""
+    return None
 
 
 def queue_length(n: Node, name: bytes) -> i64:

@@ -15,7 +15,6 @@ from tuque.core.state.staged import APP_BYTES, APP_KEEP_MS, Attempt, Staged, sta
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
-STAGE_LEAVING: Final = b"LEAVING this node leaves the cluster and stages nothing: ask another one"
 
 
 def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: i64, job: Staged) -> i64:

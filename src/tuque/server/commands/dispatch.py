@@ -12,9 +12,10 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.jobs.idempotent_add import follow, keep_key, keys_refusal, must_wait, same_job
-from tuque.core.jobs.requeue import ACKED_ALREADY, NOJOB, on_working
+from tuque.core.jobs.requeue import on_working
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
+from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED
 from tuque.core.node.node import (
     DATA_RESET,
     GOT_JOBS,
@@ -26,14 +27,15 @@ from tuque.core.node.node import (
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
-from tuque.core.replication.add import PAUSED, on_addjob, refusal, settle
+from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.server.commands.by_id import OOM, check_ids, check_room, cmd_ack
 from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.log.notes import warn_once
+from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.faults import on_fault
 from tuque.server.replies.iproto_replies import tell_take as tell_iproto_take
 from tuque.server.replies.load_share import load_share
-from tuque.server.replies.producers import await_copies, keep_order, late_error
+from tuque.server.replies.producers import await_copies, keep_order, late_refusal
 from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
 from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
@@ -232,14 +234,14 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
     if len(spec.key) > 0 and answer_same(s, c, args, spec, wait_ms):
         return
     refused = refusal(n, args[1], spec)
-    if len(refused) == 0 and s.is_crowded:
-        refused = late_error(s, spec)
-    if len(refused) > 0:
-        c.error(refused)
+    if refused is None and s.is_crowded:
+        refused = late_refusal(s, spec)
+    if refused is None and len(spec.key) > 0:
+        refused = keys_refusal(n, 1)  # Z4.6
+    if refused is not None:
+        c.error(core_words(refused))
         return
     serial = c.first_serial + len(c.holes)
-    if len(spec.key) > 0 and len(keys_refusal(n, 1)) > 0:
-        raise ArgError(keys_refusal(n, 1))  # Z4.6
     job = on_addjob(n, args[1], args[2], spec, c.number, serial, wait_ms)
     if len(spec.key) > 0:
         is_waiting = job.state == WAIT_REPL and not spec.is_async
@@ -316,9 +318,9 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     """WORKING id: the reply is the retry time (Q8.6)."""
     check_ids(s, args, 1)
-    error = on_working(s.n, args[1], c.number)
-    if len(error) > 0:
-        c.error(error)
+    refused = on_working(s.n, args[1], c.number)
+    if refused is not None:
+        c.error(core_words(refused))
     else:
         c.out.append(int_reply(i64(s.n.jobs[args[1]].retry_s)))
 
@@ -345,14 +347,14 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
     check_ids(s, words, 1)
     job = s.n.jobs.get(words[1])
     if job is None or job.state == WAIT_REPL:
-        raise ArgError(NOJOB)
+        raise ArgError(WORDS[NOJOB])
     if job.state == ACKED:
-        raise ArgError(ACKED_ALREADY)
+        raise ArgError(WORDS[ACKED_ALREADY])
     q = s.n.queues.get(args[2])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_LETTERS % args[2])  # T1.6
     if q is not None and q.pause & PAUSE_IN:
-        raise ArgError(PAUSED)
+        raise ArgError(WORDS[PAUSED])
     c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason, body).id)
 
 

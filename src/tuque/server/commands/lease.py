@@ -9,11 +9,13 @@ from tuque.core.leases.commands import BATCH_MAX, check, find, on_lease_nack, on
 from tuque.core.leases.fetch import WHYS, columns, on_fetch, on_gone, plain_rows
 from tuque.core.leases.info import lease_info
 from tuque.core.model.job_id import is_job_id, of_url
+from tuque.core.model.refusal import NOGROUP
 from tuque.core.state.lease_groups import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
 from tuque.server.commands.by_id import BADID, check_room
 from tuque.server.commands.lease_chores import COMMIT, OPEN, RELEASE, Ending, Next
 from tuque.server.commands.views import flat
 from tuque.server.replies.chores import begin as begin_long
+from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.help import reply_help
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -66,7 +68,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"INFO" and count == 3:
         known = s.n.leases.groups.get(args[2])
         if known is None:
-            raise ArgError(find(s.n, args[2], 0))
+            raise ArgError(WORDS[NOGROUP] % args[2])
         c.reply(flat(lease_info(s.n, known)))
     elif word == b"LIST" and count == 2:
         c.reply(list(s.n.leases.groups))
@@ -99,8 +101,8 @@ def group(s: Server, args: list[bytes]) -> Group:
     """The group and epoch in words 2 and 3; raises if invalid (Y1.6, Y1.7)."""
     epoch = number(args[3], "epoch", 1, NUMBER_MAX)
     error = find(s.n, args[2], epoch)
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     return s.n.leases.groups[args[2]]
 
 
@@ -114,8 +116,8 @@ def open_group(s: Server, c: Client, args: list[bytes]) -> None:
     if args[2] not in s.n.leases.groups:
         check_room(s.n, [])  # V1.7
     error = open_refusal(s.n, args[4:])
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     opening = Ending(s, c, OPEN, args[2], 0, 0)
     opening.owner = args[3]
     opening.queues = args[4:]
@@ -150,8 +152,8 @@ def fetch(s: Server, c: Client, args: list[bytes]) -> None:
     count = min(count, COLUMNS_MAX if is_columns else ROWS_MAX)  # Y3.9
     size = min(size, FETCH_BYTES)
     rows = on_fetch(s.n, c.number, g, seq, part, start, count, size, is_columns)
-    if rows.error:
-        raise ArgError(rows.error)
+    if rows.error is not None:
+        raise ArgError(core_words(rows.error))
     s.n.work += len(rows.jobs) // ROWS_OF_UNIT if is_columns else len(rows.jobs)
     reply: list[object] = [int(rows.attempts), int(rows.total)]
     if is_columns:
@@ -168,8 +170,8 @@ def commit_batch(s: Server, c: Client, args: list[bytes]) -> None:
     epoch = number(args[3], "epoch", 1, NUMBER_MAX)
     seq = number(args[4], "seq", 1, NUMBER_MAX)
     error = check(s.n, args[2], epoch, seq)
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     begin_long(s, c, Ending(s, c, COMMIT, args[2], epoch, seq))
 
 
@@ -185,8 +187,8 @@ def gone(s: Server, c: Client, args: list[bytes]) -> None:
     seq = number(args[4], "seq", 1, NUMBER_MAX)
     part = number(args[5], "part", 0, PARTS_MAX - 1)
     counts, error = on_gone(s.n, c.number, group(s, args), seq, part)
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     c.reply(flat({word.decode(): int(counts[why]) for why, word in enumerate(WHYS)}))
 
 
@@ -194,8 +196,8 @@ def begin(s: Server, c: Client, args: list[bytes]) -> None:
     """[Y11] LEASE BEGIN group epoch seq."""
     seq = number(args[4], "seq", 1, NUMBER_MAX)
     found = on_begin(s.n, c.number, group(s, args), seq)
-    if found.error:
-        raise ArgError(found.error)
+    if found.error is not None:
+        raise ArgError(core_words(found.error))
     c.reply([int(found.times), int(found.jobs), int(found.half), int(found.proof)])
 
 
@@ -205,8 +207,8 @@ def split(s: Server, c: Client, args: list[bytes]) -> None:
     keep = number(args[5], "keep", 1, COUNT_MAX)
     begun = number(options(args, 6, [b"BEGUN"]).get(b"BEGUN", b"0"), "BEGUN", 0, COUNT_MAX)
     kept, error = on_split(s.n, c.number, group(s, args), seq, keep, begun)
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     c.reply(int(kept))
 
 
@@ -217,8 +219,8 @@ def defer(s: Server, c: Client, args: list[bytes]) -> None:
     count = number(found.get(b"COUNT", b"0"), "COUNT", 0, BATCH_MAX)
     size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
     jobs, error = on_defer(s.n, c.number, group(s, args), seq, count, size)
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     c.reply(int(jobs))
 
 
@@ -234,6 +236,6 @@ def nack(s: Server, c: Client, args: list[bytes]) -> None:
     b = g.batches.get(seq)
     s.n.work += len(ids) + (0 if b is None else len(b.jobs) // ROWS_OF_UNIT)
     done, error = on_lease_nack(s.n, g, seq, ids)
-    if error:
-        raise ArgError(error)
+    if error is not None:
+        raise ArgError(core_words(error))
     c.reply(int(done))

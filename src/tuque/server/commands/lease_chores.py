@@ -19,8 +19,10 @@ from tuque.core.leases.commands import (
     take_jobs,
 )
 from tuque.core.leases.expiry import give_back_some, renew
+from tuque.core.model.refusal import Refusal
 from tuque.core.model.work import TURN_WORK
 from tuque.core.state.lease_groups import Batch, Group
+from tuque.server.replies.core_words import core_words
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -66,16 +68,16 @@ class Next(Chore):
         n = self.s.n
         g = self.group
         error = find(n, g.name, self.epoch)
-        if len(error) > 0:
-            raise ArgError(error)  # whoever ended the lease has requeued its jobs
+        if error is not None:
+            raise ArgError(core_words(error))  # whoever ended the lease has requeued its jobs
         b = self.batch
         if b is None:
             if g.filling is not None:
                 n.work += 1
                 return False  # for another connection (Y2.7)
             self.taken, error = begin_next(n, g, self.seq)
-            if len(error) > 0:
-                raise ArgError(error)
+            if error is not None:
+                raise ArgError(core_words(error))
             if self.taken >= 0:
                 return True
             self.is_new_ttl = begin_fill(n, g, self.ttl_ms)
@@ -84,7 +86,7 @@ class Next(Chore):
             g.filling = b
             self.goes_on = True
         elif g.filling is not b:
-            raise ArgError(no_batch(g, self.seq))
+            raise ArgError(core_words(no_batch(g, self.seq)))
         before: i64 = len(b.jobs)
         passed = n.passed
         end: i64 = min(self.most, before + room)
@@ -146,19 +148,19 @@ class Ending(Chore):
             self.done += on_release(n, g)
         else:
             self.done, error = on_open(n, self.named, self.owner, self.queues)
-            if len(error) > 0:
-                raise ArgError(error)
+            if error is not None:
+                raise ArgError(core_words(error))
         return True
 
     def refuse(self) -> None:
         """Raise ArgError when the command is not allowed (any more)."""
-        error = b""
+        error: Refusal | None = None
         if self.what == COMMIT:
             error = check(self.s.n, self.named, self.epoch, self.seq)
         elif self.what == RELEASE:
             error = find(self.s.n, self.named, self.epoch)
-        if len(error) > 0:
-            raise ArgError(error)
+        if error is not None:
+            raise ArgError(core_words(error))
 
     def is_same(self, g: Group) -> bool:
         """Whether the OPEN only renews the present owner (Y1.1)."""

@@ -5,11 +5,13 @@ from typing import Final, final
 from mypy_extensions import i32, i64
 
 from tuque.core.model.add_spec import PLAIN, AddSpec
-from tuque.core.replication.add import AMO_ONE_COPY, DELAY_BEYOND_TTL, settle
+from tuque.core.model.refusal import AMO_ONE_COPY, DELAY_BEYOND_TTL
+from tuque.core.replication.add import settle
 from tuque.core.state.staged import NAME_MAX, Publish, PublishSpec, Staged
 from tuque.core.transactions.publish import WAITS, drop_publish, publish_some
-from tuque.core.transactions.stage import STAGE_LEAVING, on_stage
+from tuque.core.transactions.stage import on_stage
 from tuque.server.replies.chores import begin
+from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.producers import await_copies
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
@@ -21,6 +23,7 @@ TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 7 * 86_400_000
 NUMBER_MAX: Final = 1 << 52
 TUBE_STAGED: Final = b"ERR '%s' is a tube: writes to it are not staged"
+STAGE_LEAVING: Final = b"LEAVING this node leaves the cluster and stages nothing: ask another one"
 NAMED: Final = (
     b"ERR attempt '%s' of transaction '%s' is being published: stage in another attempt, or later"
 )
@@ -51,8 +54,8 @@ class Publication(Chore):
             self.drop()
             raise
         self.goes_on = x.is_decided
-        if is_done and len(x.error) > 0:
-            raise ArgError(x.error)
+        if is_done and x.error is not None:
+            raise ArgError(core_words(x.error))
         return is_done
 
     def drop(self) -> None:
@@ -88,9 +91,9 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
     spec = addjob_options(args, 6) if len(args) > 6 else PLAIN
     full = settle(n, spec)
     if full.replicate > 1 and full.retry_s == 0:
-        raise ArgError(AMO_ONE_COPY)
+        raise ArgError(WORDS[AMO_ONE_COPY])
     if full.delay_s >= full.ttl_s:
-        raise ArgError(DELAY_BEYOND_TTL)
+        raise ArgError(WORDS[DELAY_BEYOND_TTL])
     q = n.queues.get(args[4])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_STAGED % args[4])  # T1.6

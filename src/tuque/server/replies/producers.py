@@ -13,11 +13,12 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import FAR
 from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.refusal import NOREPL_TIMEOUT, Refusal
 from tuque.core.node.node import Node
 from tuque.core.node.slots import slots_of
 from tuque.core.replication.add import must_be_external, settle
-from tuque.core.replication.replicate import NOREPL_TIMEOUT
 from tuque.server.bus.peers import Bus
+from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import (
     HELD_MANY,
     HELD_ORDER,
@@ -67,8 +68,8 @@ def tell_added(s: Server) -> None:
         if len(c.muted) > 0 and one.serial in c.muted:
             del c.muted[one.serial]
             c.holes[at] = b""
-        elif len(one.error) > 0:
-            c.holes[at] = error_reply(one.error)
+        elif one.error is not None:
+            c.holes[at] = error_reply(core_words(one.error))
         elif len(one.id) == 0:
             c.holes[at] = int_reply(one.count)  # for a PUBLISH (Z3.1)
         else:
@@ -175,9 +176,9 @@ def lacks_room(n: Node, spec: AddSpec) -> bool:
     return count < needed
 
 
-def late_error(s: Server, spec: AddSpec) -> bytes:
-    """[R5.1] The error of an ADDJOB whose timeout passed without room; empty if there was room."""
-    return NOREPL_TIMEOUT if lacks_room(s.n, spec) else b""
+def late_refusal(s: Server, spec: AddSpec) -> Refusal | None:
+    """[R5.1] An ADDJOB is refused if its timeout passed without room; None if there was room."""
+    return Refusal(NOREPL_TIMEOUT) if lacks_room(s.n, spec) else None
 
 
 def next_stall_ms(s: Server) -> i64:

@@ -11,6 +11,8 @@ from tuque.wire.iproto import E_NO_ROLE, E_NO_USER, E_PROC, E_READ_ONLY, IprotoE
 
 LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT
+PAUSED_TEXT: Final = b"Queue paused in input, try later"
+NOREPL_TEXT: Final = b"Not enough reachable nodes for the requested replication level"
 READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
 
 TEXTS: Final[dict[int, bytes]] = {
@@ -39,7 +41,7 @@ TEXTS: Final[dict[int, bytes]] = {
     why.LONG_NAME: b"Failed to create space '%s': space name is too long",
     why.LONG_OPTION: b"Options of tubes are at most 255 bytes",
     why.DOTTED: b"Tube '%s' cannot be called over IPROTO: its name has a dot or a colon",
-    why.PAUSED: b"Queue paused in input, try later",
+    why.PAUSED: PAUSED_TEXT,
     why.MOVED: b"Tube '%s' has its home there",
     why.NO_QUORUM: b"Tube '%s': this node reaches %d of %d nodes",
     why.NOT_YET: b"Tube '%s' is %s here: try again soon",
@@ -53,7 +55,7 @@ TEXTS: Final[dict[int, bytes]] = {
         b"makes another replica the leader"
     ),
     why.NODE_READ_ONLY: b"This node is read-only: CONFIG SET read-only no, or use another node",
-    why.NOREPL: b"Not enough reachable nodes for the requested replication level",
+    why.NOREPL: NOREPL_TEXT,
     why.TEMPORARY_SYNC: b"a temporary tube has no copies: SYNC must be 1",
     why.BAD_SYNC: b"SYNC must be from 1 to the number of nodes, which is %d",
     why.NO_NODE: b"no node of the cluster has that name, or it is not reachable",
@@ -83,6 +85,9 @@ TEXTS: Final[dict[int, bytes]] = {
     why.NO_CALLBACK: b"this server has no callback named '%s'",
     why.NO_USER: b"User '%s' is not found",
     why.NO_ROLE: b"Role '%s' is not found",
+    why.NO_RETRY_0: b"'%s' is a tube: its tasks come back, RETRY is 1 or more",
+    why.NO_COPIES: b"'%s' is a tube: SYNC says which copies count, REPLICATE is 1",
+    why.NO_OPTION: b"'%s' is a tube of type %s: it has no %s",
 }
 
 # [T15.5] first words other than ERR

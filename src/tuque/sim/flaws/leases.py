@@ -11,6 +11,7 @@ from tuque.core.jobs.transitions import remove
 from tuque.core.leases import commands, expiry, fetch
 from tuque.core.model import ledger
 from tuque.core.model.job import Job
+from tuque.core.model.refusal import OVER, Refusal
 from tuque.core.node.node import Node
 from tuque.core.outbox.transaction_records import NO_ID
 from tuque.core.replication import requeue_messages
@@ -55,10 +56,10 @@ def second_commit_fails() -> list[Patch]:
     """A repeated COMMIT is an error."""
     sound = commands.check
 
-    def check(n: Node, name: bytes, epoch: int, seq: int) -> bytes:
+    def check(n: Node, name: bytes, epoch: int, seq: int) -> Refusal | None:
         error = sound(n, name, epoch, seq)
-        if not error and seq <= n.leases.groups[name].acked_seq:
-            return b"NOBATCH it was committed"
+        if error is None and seq <= n.leases.groups[name].acked_seq:
+            return Refusal(OVER, (seq, name))
         return error
 
     return everywhere(sound, check)
@@ -81,10 +82,10 @@ def fence_is_open() -> list[Patch]:
     """An owner with an old epoch commits what the next owner has."""
     sound_check, sound = commands.check, commands.commit
 
-    def check(n: Node, name: bytes, epoch: int, seq: int) -> bytes:
+    def check(n: Node, name: bytes, epoch: int, seq: int) -> Refusal | None:
         g = n.leases.groups.get(name)
         if g is not None and epoch < g.epoch:
-            return b""
+            return None
         return sound_check(n, name, epoch, seq)
 
     def commit(n: Node, name: bytes, epoch: int, seq: int, before: int = 0) -> int:
@@ -97,7 +98,7 @@ def epochs_are_told_early() -> list[Patch]:
     """An epoch is sent before it is on the disk."""
     sound = commands.on_open
 
-    def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[int, bytes]:
+    def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> Any:
         told = sound(n, name, owner, queues)
         if n.records is not None:
             n.records.has_custody = False
@@ -161,7 +162,7 @@ def rows_are_left_out() -> list[Patch]:
     """PUBLISH leaves out the last of many rows."""
     sound = publish.decide
 
-    def decide(n: Node, x: Publish) -> bytes:
+    def decide(n: Node, x: Publish) -> Refusal | None:
         if len(x.chosen) > 1 and x.chosen[-1] is not None:
             x.chosen[-1], x.ids[-1] = None, NO_ID
             x.count -= 1

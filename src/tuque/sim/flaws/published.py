@@ -10,6 +10,7 @@ from tuque.core.jobs import deliver, requeue
 from tuque.core.jobs.transitions import unregister
 from tuque.core.model import job_id, ledger
 from tuque.core.model.job import Job
+from tuque.core.model.refusal import Refusal
 from tuque.core.model.tombstones import Tombs
 from tuque.core.msgs.bus import DelJob, GotAck, ReplJob, SetAck
 from tuque.core.node import slots
@@ -81,12 +82,12 @@ def working_on_delayed() -> list[Patch]:
     """Flaw 15: WORKING on a delayed job moves its due time forward."""
     sound = requeue.on_working
 
-    def on_working(n: Node, id: bytes, client: int = -1) -> bytes:
+    def on_working(n: Node, id: bytes, client: int = -1) -> Refusal | None:
         job = n.jobs.get(id)
         if job is not None and job.delivered_count == 0 and job.retry_s > 0:
             job.qtime_ms = n.now_ms + int(job.retry_s) * 1000
             n.wheel.arm(job, n.now_ms)
-            return b""
+            return None
         return sound(n, id, client)
 
     return everywhere(sound, on_working)

@@ -58,6 +58,9 @@ LEAVING: Final = 51
 NO_CALLBACK: Final = 52
 NO_USER: Final = 53
 NO_ROLE: Final = 54
+NO_RETRY_0: Final = 55
+NO_COPIES: Final = 56
+NO_OPTION: Final = 57
 
 
 class TubeError(Exception):

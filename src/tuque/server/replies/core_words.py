@@ -1,0 +1,97 @@
+"""The RESP error of each code in core/model/refusal.py; words.py has those of tubes."""
+
+from typing import Final
+
+from tuque.core.model import refusal as why
+from tuque.core.model.refusal import Refusal
+from tuque.server.replies.words import NOREPL_TEXT, PAUSED_TEXT
+
+NOREPL: Final = b"NOREPL " + NOREPL_TEXT
+SINCE: Final = b", since I'm unable to hold a copy of the message for the following reason: "
+
+# [C9] with the first word
+WORDS: Final[dict[int, bytes]] = {
+    why.NOJOB: b"NOJOB Job not known in the context of this node.",
+    why.ACKED_ALREADY: b"ACKED Job is already acknowledged.",
+    why.LEASED_OUT: b"NOTDELIVERED Job is leased: LEASE TOUCH and LEASE FETCH extend its lease.",
+    why.NOTDELIVERED: (
+        b"NOTDELIVERED Job was not delivered yet, there is no processing to extend."
+    ),
+    why.TOOLATE: (
+        b"TOOLATE Half of job TTL already elapsed, "
+        b"you are no longer allowed to postpone the next delivery."
+    ),
+    why.NOREPL: NOREPL,
+    why.NOREPL_LEAVING: NOREPL + SINCE + b"I'm leaving the cluster",
+    why.NOREPL_MEMORY: NOREPL + SINCE + b"I'm out of memory",
+    why.NOREPL_TIMEOUT: (
+        b"NOREPL Timeout reached before replicating to the requested number of nodes"
+    ),
+    why.NOREPL_REMOVED: (
+        b"NOREPL job removed (expired?) before the requested replication level was achieved"
+    ),
+    why.AMO_ONE_COPY: (
+        b"ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+    ),
+    why.DELAY_BEYOND_TTL: (
+        b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
+    ),
+    why.MAXLEN: b"MAXLEN Queue is already longer than the specified MAXLEN count",
+    why.NO_TUBE: b"ERR '%s' is no tube: PRI and UTUBE mean nothing to a queue",
+    why.PAUSED: b"PAUSED " + PAUSED_TEXT,
+    why.NOREPL_SAME_KEY: (
+        b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"
+    ),
+    why.NOREPL_PUBLISHED: (
+        b"NOREPL all %d jobs are published, but %d of them have fewer copies than asked for, "
+        b"since nodes are away: do not publish them again"
+    ),
+    why.KEYS_FULL: (
+        b"OOM this node keeps %d DEDUPE keys and would need %d more: raise dedupe-max-keys, "
+        b"give a shorter DEDUPETTL, or wait until some are over"
+    ),
+    why.NOSTAGE: (
+        b"NOSTAGE nothing is staged in attempt '%s' of transaction '%s': it was never staged, "
+        b"dropped after its time, or published; stage it again"
+    ),
+    why.KEY_WAITS: (
+        b"NOREPL the job with DEDUPE key '%s' still waits for its copies: nothing was done, "
+        b"publish again soon"
+    ),
+    why.LONG_PUBLISH: (
+        b"ERR PUBLISH takes at most %d jobs at once: publish them as several versions"
+    ),
+    why.APPS_FULL: (
+        b"ERR this node keeps the versions of %d apps, each for 30 days after its last use: "
+        b"use fewer names"
+    ),
+    why.NOGROUP: b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN",
+    why.FENCED: (
+        b"FENCED epoch %d of group '%s' is over, '%s' has opened it with epoch %d: "
+        b"stop, or take it over with LEASE OPEN"
+    ),
+    why.AHEAD: (
+        b"NOGROUP group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again"
+    ),
+    why.NOBATCH: b"NOBATCH group '%s' has no batch %d: its last is %d, the next one must be %d",
+    why.OVER: b"NOBATCH batch %d of group '%s' was given up, its jobs are queued: take a new one",
+    why.ACKED_BATCH: b"ACKED batch %d of group '%s' is committed, as is all up to %d",
+    why.NOPART: b"NOBATCH batch %d of group '%s' has the parts 0 to %d, there is no part %d",
+    why.BATCHES_FULL: (
+        b"ERR group '%s' has %d batches that are not committed: LEASE COMMIT some first"
+    ),
+    why.NO_HALVES: b"ERR group '%s' has %d batches that are not committed: no more are made",
+    why.GROUPS_FULL: (
+        b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
+    ),
+    why.LEASE_LEAVING: (
+        b"LEAVING this node leaves the cluster and begins no batch: ask another one"
+    ),
+    why.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
+}
+
+
+def core_words(refused: Refusal) -> bytes:
+    """The RESP error of a refusal, without the `-`."""
+    text: bytes = WORDS[int(refused.code)] % refused.about
+    return text
