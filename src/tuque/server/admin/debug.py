@@ -21,7 +21,7 @@ from tuque.server.startup.journaling import LOAD_RECORDS, make_committer
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
 from tuque.store.journal import JournalError
-from tuque.wire.args import ArgError
+from tuque.wire.args import NOT_INT, ArgError
 from tuque.wire.resp import strict_int
 
 DENIED: Final = (
@@ -30,6 +30,7 @@ DENIED: Final = (
 )
 NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
 SLEEP_MAX_S: Final = 3600.0
+NOT_FLOAT: Final = b"ERR value is not a valid float"
 RESTART_MAX_MS: Final = 3_600_000
 
 
@@ -123,9 +124,9 @@ def seconds(word: bytes) -> float:
     try:
         value = float(word)
     except ValueError:
-        raise ArgError(b"ERR value is not a valid float") from None
+        raise ArgError(NOT_FLOAT) from None
     if not math.isfinite(value) or not 0 <= value <= SLEEP_MAX_S:
-        raise ArgError(b"ERR value is not a valid float")
+        raise ArgError(NOT_FLOAT)
     return value
 
 
@@ -148,7 +149,7 @@ def restart(s: Server, c: Client, word: bytes) -> None:
     """Stop cleanly and start again after some ms; options changed meanwhile are kept."""
     after_ms = strict_int(word)
     if after_ms is None or not 0 <= after_ms <= RESTART_MAX_MS:
-        raise ArgError(b"ERR value is not an integer or out of range")
+        raise ArgError(NOT_INT)
     if s.cfg.config_file:
         try:
             rewrite(s.cfg)

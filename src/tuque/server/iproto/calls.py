@@ -13,9 +13,10 @@ from tuque.server.iproto.tubes import IprotoCall, run_function, run_method
 from tuque.server.replies.faults import look_into
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tube_sync import hold_back_wired
+from tuque.server.replies.words import iproto_words
 from tuque.server.state.iproto_connection import GUEST, User, Wired
 from tuque.server.state.state import Server
-from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.errors import NO_USER, TubeError
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import leave, session_for
 from tuque.wire.iproto import (
@@ -29,7 +30,6 @@ from tuque.wire.iproto import (
     E_MSGPACK,
     E_NO_PROC,
     E_NO_SPACE,
-    E_NO_USER,
     E_PASSWORD,
     E_PROC,
     E_READ_ONLY,
@@ -148,7 +148,7 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
     told = request.arguments(2)
     user = s.users.by_name.get(name)
     if user is None:
-        raise IprotoError(E_NO_USER, b"User '%s' is not found" % name)
+        raise iproto_words(TubeError(NO_USER, (name,)))
     if len(told) == 0 and name == GUEST:
         return user  # I5.3
     if len(told) < 2 or told[1].kind not in (STR, BIN):

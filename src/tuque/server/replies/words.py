@@ -79,7 +79,7 @@ TEXTS: Final[dict[int, bytes]] = {
     why.HOME_ALIVE: b"the leader of tube '%s' is reachable: run TUBE HOME on it",
     why.FEW_NODES: b"this node reaches %d of %d nodes, and needs more than half of them",
     why.LATER_COPY: b"node %s has a later copy of tube '%s'",
-    why.NOT_LOADED: b"%s",
+    why.NOT_LOADED: b"the %s '%s' cannot be loaded: %s",
     why.LATE: b"done here, but not yet on %d nodes",
     why.LEAVING: LEAVING_TEXT,
     why.NO_CALLBACK: b"this server has no callback named '%s'",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DRIVERS: Final = "tuque.tube_drivers"
 CALLBACKS: Final = "tuque.tube_callbacks"
-NO_LOAD: Final = "the %s '%s' cannot be loaded: %s"
 
 # [T3.7] states of a type
 IS_BUILT_IN: Final = "built-in"
@@ -86,9 +85,9 @@ def loaded(entry: EntryPoint) -> object:
 def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
     """The error for the caller; logs the whole of it."""
     log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
-    what = "driver" if entry.group == DRIVERS else "callback"
-    text = NO_LOAD % (what, entry.name, summary_of(error))
-    return TubeError(NOT_LOADED, (text.encode("utf-8", "backslashreplace"),))
+    what = b"driver" if entry.group == DRIVERS else b"callback"
+    name = entry.name.encode("utf-8", "backslashreplace")
+    return TubeError(NOT_LOADED, (what, name, summary_of(error).encode()))
 
 
 def origin(entry: EntryPoint) -> str:
