@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import forked
 import hiredis
 
 import tuque.aio
 from tuque import Client, Retry
-from tuque.errors import Error
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE_ID = "a" * 40
@@ -217,49 +213,3 @@ def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < ends, "the condition did not come true in time"
         time.sleep(0.005)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-class RealNode:
-    """A `tuque server` process in a directory of its own."""
-
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.port = free_port()
-        self.url = f"tuque://127.0.0.1:{self.port}"
-        self._directory = directory
-        self._options = options
-        self._process: forked.Process | None = None
-
-    def start(self) -> None:
-        words = ["server", "--port", str(self.port), "--dir", str(self._directory), *self._options]
-        with (self._directory / "server.log").open("ab") as log:
-            self._process = forked.start(words, log, PYTHONPATH=str(ROOT / "src"))
-        ends = time.monotonic() + START_S
-        with Client(self.url, timeout=0.5) as client:
-            while True:
-                try:
-                    client.ping()
-                    return
-                except Error:
-                    said = (self._directory / "server.log").read_text(errors="replace")
-                    assert self._process.poll() is None, f"the server ended: {said}"
-                    assert time.monotonic() < ends, f"the server does not answer: {said}"
-
-    def kill(self) -> None:
-        self.stop(signal.SIGKILL)
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from client_nodes import Connect, Face, Loop, RealNode, ScriptedNode, Threads, hello_of
+from client_nodes import Connect, Face, Loop, ScriptedNode, Threads, hello_of
+from lab import RealServer
 
 
 @pytest.fixture(params=[Threads, Loop], ids=["sync", "aio"])
@@ -40,9 +41,7 @@ def other_node() -> Iterator[ScriptedNode]:
 
 
 @pytest.fixture(scope="session")
-def real_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+def real_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """One server for all tests that only add queues of their own."""
-    server = RealNode(tmp_path_factory.mktemp("node"))
-    server.start()
-    yield server
-    server.stop()
+    with RealServer(tmp_path_factory.mktemp("node")) as server:
+        yield server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from client_nodes import Connect, until
-from real_cluster import RealCluster
+from lab import RealCluster
 
 from tuque import Client
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_nodes import RealNode
+from lab import RealServer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def test_examples(real_node: RealNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples(real_node: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUQUE_URL", real_node.url)
     names: dict[str, Any] = {}
     for at, text in enumerate(EXAMPLES):

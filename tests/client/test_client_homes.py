@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from client_nodes import Connect, ScriptedNode, Words, free_port, until
+from client_nodes import Connect, ScriptedNode, Words, until
 from hypothesis import example, given
 from hypothesis import strategies as st
+from lab import free_port
 
 from tuque import Retry
 from tuque.client.commands import calls, tubes

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_nodes import Connect, Face, RealNode, until
+from client_nodes import Connect, Face, until
+from lab import RealServer
 
 from tuque import Client, Job, JobInfo
 from tuque.errors import (
@@ -247,7 +248,7 @@ REFUSED: dict[str, tuple[Step, type[Error]]] = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_call(connect: Connect, real_node: RealNode, name: str) -> None:
+def test_call(connect: Connect, real_node: RealServer, name: str) -> None:
     step, expected = TABLE[name]
     result = step(Story(connect(real_node.url)))
     if name == "deadletter":  # the old job is gone, or its acknowledgement is still known
@@ -256,7 +257,7 @@ def test_call(connect: Connect, real_node: RealNode, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_call(connect: Connect, real_node: RealNode, name: str) -> None:
+def test_refused_call(connect: Connect, real_node: RealServer, name: str) -> None:
     step, kind = REFUSED[name]
     story = Story(connect(real_node.url))
     with pytest.raises(kind) as caught:
@@ -266,16 +267,14 @@ def test_refused_call(connect: Connect, real_node: RealNode, name: str) -> None:
 
 
 @pytest.fixture
-def own_node(tmp_path: Path) -> Iterator[RealNode]:
+def own_node(tmp_path: Path) -> Iterator[RealServer]:
     """A server that a test may kill; what it acknowledged is on disk."""
-    server = RealNode(tmp_path, "--appendonly", "yes", "--appendfsync", "always")
-    server.start()
-    yield server
-    server.stop()
+    with RealServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
 
 
 def test_a_client_carries_on_after_the_server_was_killed(
-    connect: Connect, own_node: RealNode, caplog: pytest.LogCaptureFixture
+    connect: Connect, own_node: RealServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tuque.client")
     client = connect(own_node.url, timeout=15.0)
@@ -295,7 +294,7 @@ def test_a_client_carries_on_after_the_server_was_killed(
     assert said[-1] == "INFO"
 
 
-def test_a_waiting_getjob_survives_a_restart(connect: Connect, own_node: RealNode) -> None:
+def test_a_waiting_getjob_survives_a_restart(connect: Connect, own_node: RealServer) -> None:
     client = connect(own_node.url, timeout=15.0)
     client.ping()
 
@@ -313,7 +312,7 @@ def test_a_waiting_getjob_survives_a_restart(connect: Connect, own_node: RealNod
     assert job.body == b"after"
 
 
-def test_an_orderly_shutdown(connect: Connect, own_node: RealNode) -> None:
+def test_an_orderly_shutdown(connect: Connect, own_node: RealServer) -> None:
     client = connect(own_node.url)
     assert client.shutdown(timeout=30) is None
     with pytest.raises(Error):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tarantool
-from client_nodes import RealNode, free_port
+from lab import RealServer, free_port
 
 from tuque import Client
 from tuque.client.commands import tubes
@@ -34,7 +34,7 @@ def test_tubes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On a node where a newcomer took the tour before: no name of a tube clashes."""
     tour = re.findall(r"```python\n(.*?)```", (DOCS / "tour.md").read_text(), re.S)
     (first,) = [text for text in tour if "client.tube(" in text]
-    node = RealNode(tmp_path)
+    node = RealServer(tmp_path)
     node.start()
     try:
         exec(first.replace("tuque://127.0.0.1:7711", node.url), {})
@@ -45,13 +45,13 @@ def test_tubes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert client.tube_list() == ["pages", "mail", "reports", "visits"]
             assert client.tube("reports").info().taken == 0
     finally:
-        node.stop()
+        node.end()
 
 
 def test_moving(tmp_path: Path) -> None:
     """From what speaks as Tarantool does, asked by its own client."""
     port = free_port()
-    node = RealNode(tmp_path, "--iproto-port", str(port))
+    node = RealServer(tmp_path, "--iproto-port", str(port))
     node.start()
     old = tarantool.Connection("127.0.0.1", port)
     sent: list[Any] = [{"n": 1}, "text", b"\x01\xff"]
@@ -68,7 +68,7 @@ def test_moving(tmp_path: Path) -> None:
             assert client.tube("docs_old").statistics()["tasks"]["total"] == 0
     finally:
         old.close()
-        node.stop()
+        node.end()
 
 
 def test_every_call_of_the_table_exists() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import hiredis
 import pytest
-from client_nodes import RealNode, until
+from client_nodes import until
+from lab import RealServer
 
 import tuque
 from tuque import Client
@@ -240,7 +241,7 @@ Make = Callable[[], Any]
 
 
 @pytest.fixture(params=[Sync, Aio], ids=["sync", "aio"])
-def make(request: pytest.FixtureRequest, real_node: RealNode) -> Iterator[Make]:
+def make(request: pytest.FixtureRequest, real_node: RealServer) -> Iterator[Make]:
     made: list[Any] = []
 
     def one() -> Any:
@@ -357,7 +358,7 @@ def test_taking(make: Make, name: str) -> None:
 
 
 def test_taking_what_is_settled_when_the_block_raises(
-    make: Make, name: str, real_node: RealNode
+    make: Make, name: str, real_node: RealServer
 ) -> None:
     c = make()
     c.on(name, "create", "fifo")
@@ -382,7 +383,7 @@ def test_watching(make: Make, name: str) -> None:
     assert c.on(name, "changes", 0)[0].status == "DONE"
 
 
-def test_subscribing(make: Make, name: str, real_node: RealNode) -> None:
+def test_subscribing(make: Make, name: str, real_node: RealServer) -> None:
     c = make()
 
     def work() -> None:
@@ -397,20 +398,20 @@ def test_subscribing(make: Make, name: str, real_node: RealNode) -> None:
 
 
 def test_a_subscription_ends_with_its_node(tmp_path: Path) -> None:
-    node = RealNode(tmp_path)
+    node = RealServer(tmp_path)
     node.start()
     try:
         with Client(node.url) as client:
             client.tube("t").create("fifo")
             with client.tube("t").subscribe() as changes:
-                node.stop()
+                node.end()
                 with pytest.raises(Closed):
                     changes.get(10)
     finally:
-        node.stop()
+        node.end()
 
 
-def test_a_subscription_for_asyncio_begins_with_its_block(real_node: RealNode, name: str) -> None:
+def test_a_subscription_for_asyncio_begins_with_its_block(real_node: RealServer, name: str) -> None:
     async def run() -> None:
         async with tuque.aio.Client(real_node.url) as client:
             await client.tube(name).create("fifo")
@@ -426,7 +427,7 @@ def test_a_subscription_for_asyncio_begins_with_its_block(real_node: RealNode, n
     asyncio.run(run())
 
 
-def test_a_pipeline(real_node: RealNode, name: str) -> None:
+def test_a_pipeline(real_node: RealServer, name: str) -> None:
     with Client(real_node.url) as client:
         client.tube(name).create("fifo")
         with client.pipeline() as pipe:
@@ -441,7 +442,7 @@ def test_a_pipeline(real_node: RealNode, name: str) -> None:
             tube.take()
 
 
-def test_threads_share_a_session(real_node: RealNode, name: str) -> None:
+def test_threads_share_a_session(real_node: RealServer, name: str) -> None:
     with Client(real_node.url) as client:
         tube = client.tube(name)
         tube.create("fifo")
@@ -461,7 +462,7 @@ def test_threads_share_a_session(real_node: RealNode, name: str) -> None:
         assert sorted(task.number for task in done) == list(range(40))
 
 
-def test_a_waiting_take_is_served(make: Make, name: str, real_node: RealNode) -> None:
+def test_a_waiting_take_is_served(make: Make, name: str, real_node: RealServer) -> None:
     c = make()
     c.on(name, "create", "fifo")
     with Client(real_node.url) as producer:
@@ -477,7 +478,7 @@ def test_a_waiting_take_is_served(make: Make, name: str, real_node: RealNode) ->
         helper.join(30)
 
 
-def test_jobs_in_a_tube(real_node: RealNode, name: str) -> None:
+def test_jobs_in_a_tube(real_node: RealServer, name: str) -> None:
     """ADDJOB and GETJOB mean put and take there, priorities and sub-queues respected."""
     with Client(real_node.url) as client:
         client.tube(name).create("utubettl")

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from lab import RealServer
 from raw_resp import Wire
-from real_server import RealServer
 
 
 @pytest.fixture(scope="module")

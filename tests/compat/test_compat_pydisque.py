@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from real_server import RealServer
+from lab import RealServer
 
 NEEDS = "pydisque"
 

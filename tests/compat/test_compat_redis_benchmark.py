@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+from lab import RealServer
 from raw_resp import Wire
-from real_server import RealServer
 
 NEEDS = "redis-benchmark"
 

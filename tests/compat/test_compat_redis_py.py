@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from real_server import RealServer
+from lab import RealServer
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 

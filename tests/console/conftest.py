@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_node import DEADLINE_S, Run, start_node, stop_node
+from console_node import DEADLINE_S, Run
+from lab import RealServer
 
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a node that lives as long as the module's tests."""
-    process, number = start_node(tmp_path_factory.mktemp("node"))
-    yield number
-    stop_node(process)
+    with RealServer(tmp_path_factory.mktemp("node")) as node:
+        yield node.port
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from console_node import Run, start_node, stop_node
+from console_node import Run
+from lab import RealServer
 
 from tuque.console.cluster.programs import free_port
 from tuque.console.terminal.link import Link, LinkError, Target
@@ -91,8 +92,9 @@ def test_a_typed_port_wins_over_the_url_of_the_environment(tuque: Run, port: int
 
 def test_password_socket_url_and_shutdown(tuque: Run, tmp_path: Path) -> None:
     path = tmp_path / "s"
-    process, port = start_node(tmp_path, "--requirepass", "hush", "--unixsocket", str(path))
-    try:
+    flags = ("--requirepass", "hush", "--unixsocket", str(path))
+    port = free_port()  # with a socket, 0 means none
+    with RealServer(tmp_path, *flags, port=port) as node:
         refused = tuque("cli", "-p", port, "QLEN", "q")
         assert refused.returncode == 1 and b"TUQUE_PASSWORD" in refused.stderr
         wrong = tuque("cli", "-p", port, "-a", "no", "QLEN", "q")
@@ -106,9 +108,7 @@ def test_password_socket_url_and_shutdown(tuque: Run, tmp_path: Path) -> None:
             done = tuque("cli", *map(str, options), "QLEN", "q", **env)
             assert (done.returncode, done.stdout) == (0, b"0\n"), done.stderr
         assert tuque("cli", "-p", port, "-a", "hush", "SHUTDOWN").returncode == 0
-        assert process.wait(10) == 0
-    finally:
-        stop_node(process)
+        assert node.wait(10) == 0
 
 
 def test_lines_from_a_pipe_run_in_order(tuque: Run, port: int) -> None:
@@ -143,18 +143,15 @@ def test_bench_without_a_node_says_so(tuque: Run) -> None:
 
 
 def test_a_prompt_survives_a_restart_of_the_node(tmp_path: Path) -> None:
-    process, port = start_node(tmp_path)
-    link = Link(Target(port=port))
-    assert link.call([b"PING"]) == "PONG"
-    stop_node(process)
-    with pytest.raises(LinkError, match="Could not connect"):
-        link.call([b"PING"])
-    process, _ = start_node(tmp_path, port=port)
-    try:
+    with RealServer(tmp_path) as node:
+        link = Link(Target(port=node.port))
+        assert link.call([b"PING"]) == "PONG"
+        node.end()
+        with pytest.raises(LinkError, match="Could not connect"):
+            link.call([b"PING"])
+        node.start()
         assert link.call([b"PING"]) == "PONG"
         link.close()
-    finally:
-        stop_node(process)
 
 
 def test_a_node_that_goes_while_it_answers_leaves_the_outcome_open() -> None:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from console_node import DEADLINE_S, Run, start_node, stop_node
+from console_node import DEADLINE_S, Run
+from lab import RealCluster, RealServer
 
 from tuque.console.cluster.commands import place_of
 from tuque.console.cluster.programs import free_port, free_ports
@@ -163,7 +164,8 @@ class TestDev:
             assert [pid for pid in pids if is_there(pid)] == []
             assert " I stopped\n" in (dev.place / "cluster-dev" / "node-1.log").read_text()
         finally:
-            stop_node(again)
+            again.terminate()
+            again.wait(DEADLINE_S)
 
     def test_when_no_node_is_left_it_ends(self, own: Callable[..., Dev]) -> None:
         dev = own("--nodes", "1")
@@ -264,15 +266,11 @@ class TestStatus:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[list[int]]:
     """The ports of two nodes that do not know each other."""
-    ports = free_ports(2)
-    nodes = []
-    for number, port in enumerate(ports):
-        place = tmp_path / str(number)
-        place.mkdir()
-        nodes.append(start_node(place, port=port)[0])
-    yield ports
-    for node in nodes:
-        stop_node(node)
+    pair = RealCluster(tmp_path, 2)
+    try:
+        yield [node.start().port for node in pair.nodes]
+    finally:
+        pair.end()
 
 
 class TestMeetAndForget:
@@ -329,15 +327,10 @@ class TestMeetAndForget:
     def test_a_node_with_another_secret(self, pair: list[int], tuque: Run, tmp_path: Path) -> None:
         place = tmp_path / "secret"
         place.mkdir()
-        process, port = start_node(
-            place, "--cluster-secret", "another secret of 32 bytes......", port=free_ports(1)[0]
-        )
-        try:
-            done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", port)
+        with RealServer(place, "--cluster-secret", "another secret of 32 bytes......") as node:
+            done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", node.port)
             assert done.returncode == 1
             assert b"secret" in done.stderr
-        finally:
-            stop_node(process)
 
     def test_a_node_is_forgotten(self, own: Callable[..., Dev], tuque: Run) -> None:
         dev = own()
@@ -414,24 +407,19 @@ class TestDrainAndRepair:
         assert (told["left"], told["problems"], len(told["nodes"])) == (0, [], 3)
 
     def test_repair_waits_for_a_node_that_is_away(self, tmp_path: Path, tuque: Run) -> None:
-        ports = free_ports(2)
-        places = [tmp_path / "a", tmp_path / "b"]
-        for place in places:
-            place.mkdir()
-        nodes = [start_node(place, port=p)[0] for place, p in zip(places, ports, strict=True)]
-        try:
-            assert tuque("cluster", "meet", "-p", ports[0], "127.0.0.1", ports[1]).returncode == 0
+        with RealCluster(tmp_path, 2) as cluster:
+            away = cluster.nodes[1]
+            ports = [node.port for node in cluster.nodes]
             link = Link(Target(port=ports[0]))
             add(link, "two", 100, "REPLICATE", "2")
             link.close()
-            kept = places[1] / "nodes.conf"
+            kept = away.directory / "nodes.conf"
             wait_for(lambda: f":{ports[0]} " in kept.read_text(), kept.read_text)
-            nodes[1].kill()
-            nodes[1].wait()
-            away = tuque("cluster", "repair", "-p", ports[0], "--wait", "--timeout", "1")
-            assert away.returncode == 1
-            assert b"the time is up: " in away.stderr
-            nodes[1] = start_node(places[1], port=ports[1])[0]
+            away.kill()
+            done = tuque("cluster", "repair", "-p", ports[0], "--wait", "--timeout", "1")
+            assert done.returncode == 1
+            assert b"the time is up: " in done.stderr
+            away.start()
             done = tuque("cluster", "repair", "-p", ports[1], "--wait", "--timeout", "60")
             assert (done.returncode, done.stderr) == (0, b""), done.stdout
             link = Link(Target(port=ports[1]))
@@ -439,29 +427,18 @@ class TestDrainAndRepair:
             link.close()
             assert isinstance(told, bytes)
             assert b"registered_jobs:100" in told
-        finally:
-            for node in nodes:
-                stop_node(node)
 
     def test_a_rolling_restart_loses_nothing(self, tmp_path: Path, tuque: Run) -> None:
         """Three nodes without journals, one after the other: the loop of docs/cluster.md."""
-        ports = free_ports(3)
-        places = [tmp_path / str(port) for port in ports]
-        for place in places:
-            place.mkdir()
-        nodes = [start_node(place, port=p)[0] for place, p in zip(places, ports, strict=True)]
-        try:
-            for port in ports[1:]:
-                met = tuque("cluster", "meet", "-p", ports[0], "127.0.0.1", port)
-                assert met.returncode == 0, met.stderr
+        with RealCluster(tmp_path, 3) as cluster:
+            ports = [node.port for node in cluster.nodes]
             for port in ports:
                 link = Link(Target(port=port))
                 add(link, "rolling", 100, "REPLICATE", "2", "RETRY", "2")
                 link.close()
-            for number, port in enumerate(ports):
-                stop_node(nodes[number])
-                nodes[number] = start_node(places[number], port=port)[0]
-                done = tuque("cluster", "repair", "-p", port, "--wait", "--timeout", "25")
+            for node in cluster.nodes:
+                node.start()  # again
+                done = tuque("cluster", "repair", "-p", node.port, "--wait", "--timeout", "25")
                 assert done.returncode == 0, done.stdout + done.stderr
             link = Link(Target(port=ports[0]), DEADLINE_S)
             taken = set()
@@ -475,6 +452,3 @@ class TestDrainAndRepair:
                     taken.add(item[1])
                     link.call([b"ACKJOB", item[1]])
             link.close()
-        finally:
-            for node in nodes:
-                stop_node(node)

@@ -10,8 +10,8 @@ from pathlib import Path
 import hiredis
 import pytest
 from console_node import Run
+from lab import RealCluster
 from raw_resp import wait_for
-from real_cluster import RealCluster
 
 import tuque.errors as tuque_errors
 from tuque import Client, Retry

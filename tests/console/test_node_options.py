@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from console_node import Run, start_node, stop_node
+from console_node import Run
+from lab import RealServer
 
 from tuque.console.cluster.programs import free_port
 from tuque.main import tuque as program
@@ -87,8 +88,8 @@ def test_each_command_finds_its_node(tuque: Run, tmp_path: Path) -> None:
         "def nothing() -> None: ...\n"
     )
     path = tmp_path / "s"
-    process, port = start_node(tmp_path, "--unixsocket", str(path))
-    try:
+    port = free_port()  # with a socket, 0 means none
+    with RealServer(tmp_path, "--unixsocket", str(path), port=port):
         for node in (
             ("-p", port),
             ("-u", f"tuque://127.0.0.1:{port}"),
@@ -105,5 +106,3 @@ def test_each_command_finds_its_node(tuque: Run, tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
         assert tuque("cli", "-p", port, "QLEN", "w.dead").stdout == b"2\n"
         assert b"2  w.dead" in tuque("triage", "-p", port).stdout
-    finally:
-        stop_node(process)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_server import RealServer
+from lab import RealServer
 
 import tuque
 from tuque import Client

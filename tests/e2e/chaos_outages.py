@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from lab import RealCluster
 from raw_resp import Wire, wait_for
-from real_cluster import RealCluster
 
 QUEUE = "backlog"
 AT_A_TIME = 3  # jobs that a worker takes

@@ -27,8 +27,8 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)]
 
 from chaos_outages import run_outages
+from lab import RealServer
 from raw_resp import NULL, Err, Wire, wait_for
-from real_server import RealServer
 from tcp_proxy import BusProxy
 
 from tuque.sim.engine.history import OK, Add, History

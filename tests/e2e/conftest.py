@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lab import RealServer
 from raw_resp import Wire
-from real_server import RealServer
 
 MakeServer = Callable[..., RealServer]
 

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 from cluster_driver import SPECULATION, Job, assert_once, drain, fill, left
-from real_server import RealServer
+from lab import RealServer
 from spark_cluster import SparkCluster
 
 JOBS = 10_000

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 from cluster_driver import assert_once, drain, left
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import journaled
 from spark_cluster import SOURCE, SparkCluster
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 import dying
 from cluster_driver import assert_once, drain, fill, left
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import journaled, use_sink
 from spark_here import local_session
 

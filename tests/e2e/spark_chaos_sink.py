@@ -20,8 +20,8 @@ import pytest
 pytest.importorskip("pyspark")
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
+from lab import RealServer
 from raw_resp import wait_for
-from real_server import RealServer
 from sink_lab import bodies, journaled, once_each
 
 SCRIPT = Path(__file__).parents[1] / "spark" / "sink_driver.py"

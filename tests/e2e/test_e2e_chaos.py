@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from lab import RealServer
 from raw_resp import Err, Wire, wait_for
-from real_server import RealServer
 
 MakeServer = Callable[..., RealServer]
 ROUNDS = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from lab import RealServer
 from raw_resp import NULL, Wire, encode, wait_for
-from real_server import RealServer
 
 
 def blocked_on(wire: Wire, queue: str) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lab import RealCluster, RealServer
 from raw_resp import Wire, wait_for
-from real_cluster import RealCluster
-from real_server import RealServer
 from tube_load import Load
 
 from tuque import Client

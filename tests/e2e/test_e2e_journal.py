@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 import pytest
+from lab import RealServer
 from raw_resp import NULL, Wire, encode, wait_for
-from real_server import RealServer
 
 MakeServer = Callable[..., RealServer]
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 import pytest
+from lab import RealServer
 from raw_resp import Wire, encode, wait_for
-from real_server import RealServer
 
 from tuque import Client, aio
 from tuque.errors import ReplyError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lab import RealServer
 from raw_resp import Err, Wire, wait_for
-from real_server import RealServer
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 BODY = "x" * 20_000

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import RealCluster, info
 from raw_resp import NULL, Err, Wire, wait_for
-from real_cluster import RealCluster, info
 
 MakeCluster = Callable[..., RealCluster]
 

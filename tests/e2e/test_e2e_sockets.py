@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lab import RealServer, run_server
 from raw_resp import Wire, encode, wait_for
-from real_server import RealServer, run_server
 
 MakeServer = Callable[..., RealServer]
 MB = 1 << 20

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 import pytest
+from lab import RealServer
 from raw_resp import Wire, encode
-from real_server import RealServer
 
 MakeServer = Callable[..., RealServer]
 JOBS = 400

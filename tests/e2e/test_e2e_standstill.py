@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab import RealCluster, RealServer, info
 from raw_resp import NULL, Err, Wire, encode, wait_for
-from real_cluster import RealCluster, info
-from real_server import RealServer
 
 TIMEOUT_MS = 700
 # the second one, if what the other node said of the tube lay in the link

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lab import RealServer, run_server
 from raw_resp import wait_for
-from real_server import RealServer, run_server
 
 MakeServer = Callable[..., RealServer]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import hiredis
 import pytest
+from lab import RealServer
 from raw_resp import NULL, Wire, wait_for
-from real_server import RealServer
 
 MakeServer = Callable[..., RealServer]
 

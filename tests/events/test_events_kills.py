@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,9 +14,9 @@ from time import monotonic, sleep
 
 import hiredis
 import pytest
+from lab import RealServer
 
 pq = pytest.importorskip("pyarrow.parquet")
-SRC = str(Path(__file__).parents[2] / "src")
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -59,35 +58,16 @@ class Line:
 @contextmanager
 def node(directory: Path, *options: str, file_bytes: int = 0) -> Iterator[tuple[int, int]]:
     """A server's port and pid; `file_bytes` limits the size of its files."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    code = "import sys; from tuque.main import main; sys.argv[0] = 'tuque'; main()"
-    if file_bytes:
-        limit = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({file_bytes}, {file_bytes}));"
-        code = limit + code
-    command = [sys.executable, "-c", code, "server", "--port", str(port), "--dir", str(directory)]
-    server = subprocess.Popen(
-        [*command, "--events", "yes", *options],
-        env=os.environ | {"PYTHONPATH": SRC},
-        stdout=subprocess.DEVNULL,
-        cwd=directory,
-    )
 
-    def is_up() -> bool:
-        assert server.poll() is None
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            return False
-        return Line(port).call("PING") == b"PONG"
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
+    server = RealServer(directory, "--events", "yes", *options)
     try:
-        wait_for(is_up, "the server")
-        yield port, server.pid
+        server.start(before=limit if file_bytes else None)
+        yield server.port, server.pid
     finally:
-        if server.poll() is None:
-            server.send_signal(signal.SIGTERM)
+        server.signal(signal.SIGTERM)
         server.wait(60)
 
 

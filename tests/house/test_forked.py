@@ -10,8 +10,8 @@ from pathlib import Path
 
 import forked
 import pytest
+from lab import READY, RealServer
 from raw_resp import wait_for
-from real_server import READY, RealServer
 
 pytestmark = pytest.mark.skipif(not forked.CAN_FORK, reason="this system has no pidfd_open")
 
@@ -19,7 +19,7 @@ GONE = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[1:2]
-from real_server import RealServer
+from lab import RealServer
 print(RealServer(Path(sys.argv[2])).start().pid, flush=True)
 """
 

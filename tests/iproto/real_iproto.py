@@ -5,27 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from real_server import RealServer
+from lab import RealServer, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = Path(__file__).with_name("tarantool_session.py")
 KEPT = ROOT / "build" / "clients"  # packages beside those of the environment
 USERS = "admin sesame all\nbob b\nguest nopass\n"
 DEADLINE_S = 60
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class IprotoServer(RealServer):

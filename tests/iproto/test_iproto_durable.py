@@ -125,7 +125,7 @@ def test_both_ports_and_users_are_checked_at_start(tmp_path: Path) -> None:
 
 def test_the_port_is_off_by_default(tmp_path: Path) -> None:
     """I1.2"""
-    from real_server import RealServer
+    from lab import RealServer
 
     server = RealServer(tmp_path, "--cluster-enabled", "no").start()
     try:

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from iproto_raw import Conn, Said
+from lab import RealCluster, RealServer, free_port
 from raw_resp import Wire, wait_for
-from real_cluster import RealCluster
-from real_iproto import free_port
-from real_server import RealServer
 
 TIMEOUT_MS = 5_000  # on a slow machine, too, nobody is taken for dead who lives
 READ_ONLY = "Can't modify data because this instance is in read-only mode"

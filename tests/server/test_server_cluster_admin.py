@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lab import RealCluster, cluster_info, info, reachable
 from raw_resp import Err, Wire, wait_for
-from real_cluster import RealCluster, cluster_info, info, reachable
 
 SECRET = ("--cluster-secret", "a secret of this test")
 

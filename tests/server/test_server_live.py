@@ -72,12 +72,12 @@ def test_shutdown_ends_without_a_reply(make_live: Callable[..., Live]) -> None:
     live = make_live()
     a = live.connect()
     assert ask(a, "SHUTDOWN") == b""
-    assert live.process.wait(timeout=PATIENCE_S) == 0
+    assert live.wait(PATIENCE_S) == 0
 
 
 def test_a_second_server_on_the_directory_is_refused(make_live: Callable[..., Live]) -> None:
     live = make_live()
-    command = [sys.executable, "-m", "tuque", "server", "--port", "0", "--dir", str(live.here)]
+    command = [sys.executable, "-m", "tuque", "server", "--port", "0", "--dir", str(live.directory)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert second.returncode == 1
     assert "is in use by another server; stop it, or give this one another dir" in second.stderr
@@ -96,9 +96,8 @@ def test_the_journal_is_switched_while_clients_work(make_live: Callable[..., Liv
         assert got == b"+OK\r\n"
     assert a.recv(100) == b"+OK\r\n+OK\r\n"
     assert ask(a, f"ACKJOB {first.decode()}") == b":1\r\n"
-    live.process.kill()
-    live.process.wait(timeout=PATIENCE_S)
-    live.options = ("--set", "appendonly=yes")
+    live.kill()
+    live.flags = ["--set", "appendonly=yes"]
     live.start()
     b = live.connect()
     while (shown := ask(b, "JSCAN")).startswith(b"-LOADING"):
@@ -126,5 +125,5 @@ def test_restart_keeps_the_node(make_live: Callable[..., Live]) -> None:
             time.sleep(0.02)
     assert ask(b, "CLUSTER MYID") == node_id
     assert ask(b, "CLUSTER LEAVING") == b"+yes\r\n"
-    assert live.process.poll() is None  # the same process
+    assert live.is_ready()  # the same process
     b.close()

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from real_server import RealServer
+from lab import RealServer
 from spark_cluster import SparkCluster, end
 
 from tuque import Client

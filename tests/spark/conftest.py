@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import journaled
 from spark_history import write_history
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from real_server import RealServer
+from lab import RealServer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

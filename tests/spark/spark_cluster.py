@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from lab import free_port
 from raw_resp import wait_for
 
 from tuque.spark.cli.submit import spark_home
@@ -24,13 +24,6 @@ HOSTS = ("127.0.0.2", "127.0.0.3")
 START_S = 90.0
 DAEMONS = "org.apache.spark.deploy"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
-
-
-def free_port(host: str) -> int:
-    """A port of that address that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 class SparkCluster:

@@ -17,8 +17,8 @@ pytest.importorskip("duckdb")
 
 import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
+from lab import RealServer
 from raw_resp import wait_for
-from real_server import RealServer
 
 from tuque.main import tuque
 from tuque.spark.history import pipeline

@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from click.testing import CliRunner
+from lab import RealServer
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
-from real_server import RealServer
 from source_lab import stream
 
 from tuque import Client

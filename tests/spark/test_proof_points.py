@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 
 import dying
 from cluster_driver import assert_once, drain, fill, left
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import use_sink
 
 if TYPE_CHECKING:

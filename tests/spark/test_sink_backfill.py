@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import bodies
 
 pytest.importorskip("pyspark")

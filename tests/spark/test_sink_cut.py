@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import bodies, journaled, once_each
 
 pytest.importorskip("pyspark")

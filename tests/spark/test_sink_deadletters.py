@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from lab import RealServer
 from raw_resp import wait_for
-from real_server import RealServer
 from sink_lab import bodies
 
 pytest.importorskip("duckdb")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from real_server import RealServer
+from lab import RealServer
 from sink_lab import bodies, journaled, once_each, rows, use_sink
 
 pytest.importorskip("pyspark")

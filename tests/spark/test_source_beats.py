@@ -7,8 +7,8 @@ import socket
 import threading
 from pathlib import Path
 
+from lab import RealServer
 from raw_resp import wait_for
-from real_server import RealServer
 
 from tuque import Client
 from tuque.spark.leases.leases import Leases

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from lab import RealServer
 from query_by_hand import Query
 from raw_resp import wait_for
-from real_server import RealServer
 
 from tuque import Client
 from tuque.spark.errors import SourceError

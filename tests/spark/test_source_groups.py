@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from lab import RealCluster, RealServer
 from query_by_hand import Query
-from real_cluster import RealCluster
-from real_server import RealServer
 
 from tuque import Client
 from tuque.spark.errors import SourceError

@@ -6,8 +6,8 @@ import pickle
 import time
 
 import pytest
+from lab import RealServer
 from raw_resp import wait_for
-from real_server import RealServer
 
 from tuque import Client
 from tuque.spark.errors import SourceError

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from lab import RealCluster
 from raw_resp import wait_for
-from real_cluster import RealCluster
 from source_lab import assert_once, fill
 
 from tuque import Client

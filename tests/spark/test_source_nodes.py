@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab import RealCluster, RealServer, is_running
 from query_by_hand import Query
 from raw_resp import wait_for
-from real_cluster import RealCluster, is_running
-from real_server import RealServer
 
 from tuque import Client
 from tuque.spark import nack

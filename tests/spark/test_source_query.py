@@ -13,9 +13,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from lab import RealCluster, RealServer
 from raw_resp import wait_for
-from real_cluster import RealCluster
-from real_server import RealServer
 from source_lab import assert_none_lost, assert_once, bodies, fill, into_table, stream
 
 from tuque import Client

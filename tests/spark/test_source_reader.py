@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+from lab import RealServer
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -24,7 +25,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-from real_server import RealServer
 
 from tuque import Client
 from tuque.errors import ReplyError

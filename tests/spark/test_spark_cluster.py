@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from cluster_driver import LIMIT_S, SPECULATION, Job, assert_once, drain, fill, left
-from real_server import RealServer
+from lab import RealServer
 from spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

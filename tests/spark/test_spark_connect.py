@@ -21,9 +21,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("grpc")
 pytest.importorskip("pandas")
 
+from lab import RealServer, free_port
 from raw_resp import wait_for
-from real_server import RealServer
-from spark_cluster import PYTHONPATH, free_port
+from spark_cluster import PYTHONPATH
 
 from tuque import Client
 

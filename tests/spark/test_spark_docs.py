@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("duckdb")
 
-from real_server import RealServer
+from lab import RealServer
 
 from tuque.spark.options import sink, source
 

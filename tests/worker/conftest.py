@@ -6,29 +6,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worker_lab import HERE, Did, Node, Program, StartWorker
+from lab import RealServer
+from worker_lab import HERE, Did, Program, StartWorker
 
 from tuque import Client
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path) -> Iterator[RealServer]:
     directory = tmp_path / "node"
     directory.mkdir()
-    node = Node(directory)
-    node.start()
-    yield node
-    node.kill()
+    with RealServer(directory, "--appendonly", "yes", "--appendfsync", "always") as node:
+        yield node
 
 
 @pytest.fixture
-def client(node: Node) -> Iterator[Client]:
+def client(node: RealServer) -> Iterator[Client]:
     with Client(node.url) as client:
         yield client
 
 
 @pytest.fixture
-def start_worker(tmp_path: Path, node: Node) -> Iterator[StartWorker]:
+def start_worker(tmp_path: Path, node: RealServer) -> Iterator[StartWorker]:
     """Starts `tuque worker e2e_tasks:app ...`; what its tasks did stands in OUT/did."""
     started: list[Program] = []
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Node, Program, StartWorker, wait_until
+from lab import RealServer
+from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.worker.tasks.codec import decode
 
 
 @pytest.fixture(autouse=True)
-def _app_talks_to_the_node(node: Node) -> None:
+def _app_talks_to_the_node(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Node, Program, StartWorker, wait_until
+from lab import RealServer
+from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.worker import App
@@ -19,7 +20,7 @@ from tuque.worker.tasks.codec import decode
 
 
 @pytest.fixture(autouse=True)
-def _app_talks_to_the_node(node: Node) -> None:
+def _app_talks_to_the_node(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 
@@ -75,7 +76,7 @@ def test_a_job_with_a_key_is_enqueued_once(client: Client) -> None:
 
 
 def test_the_log_names_the_node_and_each_job_when_asked(
-    node: Node, start_worker: StartWorker
+    node: RealServer, start_worker: StartWorker
 ) -> None:
     tasks.record.enqueue("x")
     worker = start_worker("-v", "--max-jobs", "1")
@@ -265,7 +266,7 @@ class TestCommandLine:
         ],
     )
     def test_a_wrong_option_is_one_clear_line(
-        self, arguments: list[str], words: str, node: Node
+        self, arguments: list[str], words: str, node: RealServer
     ) -> None:
         log = node.directory / "worker.log"
         program = Program(log, "worker", *arguments, "--app-dir", os.path.dirname(__file__))
@@ -282,7 +283,7 @@ class TestCommandLine:
         ],
     )
     def test_an_error_in_the_module_is_shown_as_its_own(
-        self, code: str, words: str, node: Node
+        self, code: str, words: str, node: RealServer
     ) -> None:
         (node.directory / "wrong_tasks.py").write_text(code)
         log = node.directory / "worker.log"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from real_cluster import RealCluster
+from lab import RealCluster
 from worker_lab import HERE, Did, Program, wait_until
 
 from tuque import Client

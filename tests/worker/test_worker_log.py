@@ -10,7 +10,8 @@ import sys
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Node, StartWorker
+from lab import RealServer
+from worker_lab import StartWorker
 
 from tuque import Client
 from tuque.logtext import VisibleFormatter
@@ -64,7 +65,7 @@ def test_a_traceback_has_its_lines_indented_and_visible(way: str) -> None:
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_the_text_of_an_error_comes_escaped(
-    pool: str, node: Node, client: Client, start_worker: StartWorker
+    pool: str, node: RealServer, client: Client, start_worker: StartWorker
 ) -> None:
     tasks.app.use(node.url)
     tasks.bad_address.enqueue(NASTY)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Node, Program, StartWorker, wait_until
+from lab import RealServer
+from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
 
 
 @pytest.fixture(autouse=True)
-def _app_talks_to_the_node(node: Node) -> None:
+def _app_talks_to_the_node(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 
@@ -110,7 +111,7 @@ def test_quiet_fetches_no_more_but_stays(
 
 @pytest.mark.parametrize("pool", ["thread", "async"])
 def test_a_killed_broker_costs_no_job(
-    pool: str, node: Node, client: Client, start_worker: StartWorker, did: Did
+    pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
     added = [tasks.takes_a_moment.enqueue(number) for number in range(150)]
     assert len(set(added)) == 150
@@ -127,7 +128,7 @@ def test_a_killed_broker_costs_no_job(
 
 
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
-    node: Node, start_worker: StartWorker, did: Did
+    node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
     tasks.record.enqueue("x")
     node.kill()
@@ -140,7 +141,9 @@ def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
     worker.ends(0)
 
 
-def test_a_worker_without_a_broker_stops_when_told(node: Node, start_worker: StartWorker) -> None:
+def test_a_worker_without_a_broker_stops_when_told(
+    node: RealServer, start_worker: StartWorker
+) -> None:
     node.kill()
     worker = start_worker("--grace", "1")
     worker.says("broker lost")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Node, StartWorker, wait_until
+from lab import RealServer
+from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
 
 
 @pytest.fixture(autouse=True)
-def _app_talks_to_the_node(node: Node) -> None:
+def _app_talks_to_the_node(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 

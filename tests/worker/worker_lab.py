@@ -1,19 +1,15 @@
-"""Nodes and workers as real processes, and how tests wait for them."""
+"""Workers as real processes, and how tests wait for them."""
 
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import forked
 
 import tuque
-from tuque import Client
-from tuque.errors import Error
 
 HERE = Path(__file__).parent
 SOURCE = Path(tuque.__file__).parents[1]  # the programs run what the tests run
@@ -59,39 +55,6 @@ class Program:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-class Node:
-    """A node with its journal on, which can be killed and started again in its place."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-        self.url = f"tuque://127.0.0.1:{self.port}"
-        self.program: Program | None = None
-
-    def start(self) -> None:
-        self.program = Program(
-            self.directory / "node.log",
-            *("server", "--port", str(self.port), "--bind", "127.0.0.1"),
-            *("--dir", str(self.directory), "--appendonly", "yes", "--appendfsync", "always"),
-        )
-        with Client(self.url) as client:
-            wait_until(lambda: self._answers(client), "the node answers")
-
-    def _answers(self, client: Client) -> bool:
-        assert self.program is not None
-        assert self.program.process.poll() is None, self.program.text
-        try:
-            return client.ping()
-        except Error:
-            return False
-
-    def kill(self) -> None:
-        if self.program is not None:
-            self.program.kill()
 
 
 StartWorker = Callable[..., Program]

@@ -1,14 +1,16 @@
-"""A real server process on a free port of this machine, started, watched and ended by its id."""
+"""Real nodes on free ports of this machine, alone or as a cluster, ended by their ids."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import forked
 from raw_resp import DEADLINE_S, Wire, wait_for
@@ -17,17 +19,28 @@ READY = re.compile(r"ready to accept connections on port (\d+)")
 BUS = re.compile(r"bus listens on port (\d+)")
 
 
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of that address that nobody listens on now."""
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 class RealServer:
     """One directory, and the server process that works in it now."""
 
-    def __init__(self, directory: Path, *flags: str | int) -> None:
+    def __init__(self, directory: Path, *flags: str | int, port: int = 0) -> None:
         self.directory = directory
         self.flags = [str(flag) for flag in flags]
-        self.port = 0
+        self.port = port  # 0: a free one
         self.bus_port = 0  # 0: not started yet, or no bus
         self.log_path = directory / "server.log"
         self.process: forked.Process | None = None
         self.wires: list[Wire] = []
+
+    @property
+    def url(self) -> str:
+        """For the client."""
+        return f"tuque://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -42,6 +55,12 @@ class RealServer:
         self.port = int(READY.findall(self.log())[-1])
         self.bus_port = int((BUS.findall(self.log()) or ["0"])[-1])
         return self
+
+    def __enter__(self) -> RealServer:
+        return self if self.process is not None else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def launch(self, *flags: str | int, before: Callable[[], None] | None = None) -> None:
         """Start without waiting. `before` runs in the new process, e.g. to set its limits."""
@@ -119,6 +138,84 @@ class RealServer:
             self.process.terminate()
             self.wait()
         self.process = None
+
+
+class RealCluster:
+    """`count` nodes, each in a directory of its own; `start` makes them one cluster."""
+
+    def __init__(self, directory: Path, count: int, *flags: str | int) -> None:
+        self.nodes: list[RealServer] = []
+        for number in range(count):
+            place = directory / f"node{number}"
+            place.mkdir(parents=True)
+            self.nodes.append(RealServer(place, *flags))
+
+    def start(self) -> RealCluster:
+        """Start all nodes and make them meet; at the end every node reaches all others."""
+        for node in self.nodes:
+            node.start()
+        self.meet()
+        self.wait_formed()
+        return self
+
+    def __enter__(self) -> RealCluster:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def meet(self) -> None:
+        """Tell the first node about the others."""
+        for node in self.nodes[1:]:
+            reply = self.wire(0)("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
+            assert reply == b"OK", reply
+
+    def wait_formed(self) -> None:
+        """Wait until each running node reaches all other running ones."""
+        alive = [node for node in self.nodes if is_running(node)]
+        for node in alive:
+            wire = node.wire()
+            wait_for(
+                lambda wire=wire: reachable(wire) == len(alive) - 1,
+                lambda node=node, wire=wire: told(node, wire),
+            )
+            wire.close()
+
+    def wire(self, number: int) -> Wire:
+        """A new connection to a node."""
+        return self.nodes[number].wire()
+
+    def end(self) -> None:
+        """Stop every node that runs."""
+        for node in self.nodes:
+            node.end()
+
+
+def is_running(node: RealServer) -> bool:
+    """Whether the node's process is alive."""
+    return node.process is not None and node.process.poll() is None
+
+
+def cluster_info(wire: Wire) -> dict[str, str]:
+    """CLUSTER INFO as a dict."""
+    return dict(line.split(":", 1) for line in wire("CLUSTER", "INFO").decode().splitlines())
+
+
+def reachable(wire: Wire) -> int:
+    """The number of other nodes that may be given copies."""
+    return int(cluster_info(wire)["cluster_reachable_nodes"])
+
+
+def info(wire: Wire, section: str) -> dict[str, str]:
+    """A section of INFO as a dict."""
+    lines = wire("INFO", section).decode().split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def told(node: RealServer, wire: Wire) -> str:
+    """The node's view of the cluster, for the message of a failed test."""
+    nodes: Any = wire("CLUSTER", "NODES")
+    return f"the cluster did not form:\n{nodes.decode()}\n{node.log()}"
 
 
 def run_server(directory: Path, *flags: str | int, deadline_s: float = 20.0) -> tuple[int, str]:
