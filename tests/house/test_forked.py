@@ -16,11 +16,19 @@ from raw_resp import wait_for
 pytestmark = pytest.mark.skipif(not forked.CAN_FORK, reason="this system has no pidfd_open")
 
 GONE = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[1:2]
 from lab import RealServer
 print(RealServer(Path(sys.argv[2])).start().pid, flush=True)
+"""
+UNREAD = """
+other = Path(sys.argv[2]) / "other"
+other.mkdir()
+ended = RealServer(other).start()
+os.kill(ended.pid, 9)
+while Path(f"/proc/{ended.pid}").exists():
+    time.sleep(0.01)
 """
 
 
@@ -66,15 +74,56 @@ def test_what_the_interpreter_reads_at_its_start(tmp_path: Path) -> None:
     assert b"PYTHONHASHSEED=7" in variables.split(b"\0")
 
 
-def test_nothing_outlives_its_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", UNREAD], ids=["all read", "an end unread"])
+def test_nothing_outlives_its_caller(tmp_path: Path, more: str) -> None:
     support = str(Path(forked.__file__).parent)
     done = subprocess.run(
-        [sys.executable, "-c", GONE, support, str(tmp_path)],
+        [sys.executable, "-c", GONE + more, support, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
     )
+    assert done.stderr == ""
     ends = time.monotonic() + 20
     while Path(f"/proc/{done.stdout.strip()}").exists():
         assert time.monotonic() < ends
         time.sleep(0.01)
+
+
+def test_an_id_that_is_used_again(tmp_path: Path) -> None:
+    """Who ended stays ended, and its signals do not go to the next one with its id."""
+    with RealServer(tmp_path) as server:
+        first = server.process
+        server.kill()
+        server.start()
+        assert isinstance(first, forked.Forked)
+        first.pid = server.pid  # as the system may choose
+        first.terminate()
+        assert first.poll() == -signal.SIGKILL
+        assert server.wire()("PING") == b"PONG"
+
+
+def test_the_process_that_forks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs end with it, which the next to ask about them is told; then there is another."""
+    monkeypatch.setattr(forked, "nests", {})
+    server = RealServer(tmp_path).start()
+    orphan = server.process
+    (nest,) = forked.nests.values()
+    nest.process.kill()
+    nest.process.wait()
+    assert orphan is not None
+    with pytest.raises(AssertionError, match="the process that forks ended with -9"):
+        orphan.poll()
+    wait_for(lambda: not is_alive(orphan.pid))
+    assert orphan.poll() == -signal.SIGKILL
+    with server.start():
+        assert server.wire()("PING") == b"PONG"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs with that id; one that nobody waits for has ended, too."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return words[0] not in "ZX"

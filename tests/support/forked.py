@@ -39,14 +39,11 @@ class Forked:
         self.nest = nest
         self.pid = pid
         self.args = list(args)
-
-    @property
-    def returncode(self) -> int | None:
-        """As subprocess has it: below 0 for a signal."""
-        return self.nest.ended.get(self.pid)
+        self.returncode: int | None = None  # as subprocess has it: below 0 for a signal
 
     def poll(self) -> int | None:
-        self.nest.hear(0)
+        if self.returncode is None:
+            self.nest.hear(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -77,7 +74,7 @@ class Nest:
     """The process that forks, as seen from the tests; it ends with them."""
 
     def __init__(self, module: str, env: dict[str, str]) -> None:
-        self.ended: dict[int, int] = {}
+        self.running: dict[int, Forked] = {}  # by pid; one that ended is not asked for by its pid
         self.lock = threading.RLock()
         self.buffer = b""
         self.line, its = socket.socketpair()
@@ -99,27 +96,40 @@ class Nest:
             self.line.sendall(asked)
             while not (forked := self.hear(None)):
                 pass
-        return Forked(self, forked[0], words)
+        forked[0].args = list(words)
+        return forked[0]
 
-    def hear(self, timeout_s: float | None) -> list[int]:
-        """Read the other side's messages; returns the ids of forked processes."""
+    def hear(self, timeout_s: float | None) -> list[Forked]:
+        """Read the other side's messages; returns the forked programs."""
         with self.lock:
             self.line.settimeout(timeout_s)
             try:
                 said = self.line.recv(4096)
             except (BlockingIOError, TimeoutError):
                 return []
+            except ConnectionError:
+                said = b""
+            if not said:
+                self.end_programs()
             assert said, f"the process that forks ended with {self.process.wait()}"
             *lines, self.buffer = (self.buffer + said).split(b"\n")
             forked = []
             for line in lines:
                 pid, code = json.loads(line)
                 if code is None:
-                    self.ended.pop(pid, None)  # an id reused by the system
-                    forked.append(pid)
+                    self.running[pid] = Forked(self, pid, [])
+                    forked.append(self.running[pid])
                 else:
-                    self.ended[pid] = code
+                    self.running.pop(pid).returncode = code
             return forked
+
+    def end_programs(self) -> None:
+        """Kill the programs of a forking process that is gone: nobody else knows them."""
+        for program in self.running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program.pid, signal.SIGKILL)
+            program.returncode = -signal.SIGKILL
+        self.running.clear()
 
 
 nests: dict[tuple[str, ...], Nest] = {}
@@ -139,7 +149,7 @@ def start(words: Sequence[str], out: IO[Any], cwd: Path | None = None, **env: st
             cwd=cwd,
             env={**given, **TRACED},
         )
-    if key not in nests:
+    if key not in nests or nests[key].process.poll() is not None:
         nests[key] = Nest(module, given)
     return nests[key].fork(words, out, cwd or Path.cwd(), given)
 
@@ -169,7 +179,7 @@ def fork_on_request(line: socket.socket) -> bool:
                     waiting.unregister(key.fd)
                     bury(line, running.pop(key.fd), key.fd)
                     continue
-                size, fds, _, _ = socket.recv_fds(line, 4, 1)
+                size, fds = hear_size(line)
                 if not size:
                     for pid in running.values():
                         os.kill(pid, signal.SIGKILL)
@@ -186,6 +196,14 @@ def fork_on_request(line: socket.socket) -> bool:
                 say(line, pid, None)
 
 
+def hear_size(line: socket.socket) -> tuple[bytes, list[int]]:
+    """The size of a request, and the output that it brings; empty when the caller is gone."""
+    try:
+        return socket.recv_fds(line, 4, 1)[:2]
+    except ConnectionError:  # it is gone and had not read all reports
+        return b"", []
+
+
 def bury(line: socket.socket, pid: int, pidfd: int) -> None:
     """Report a child's end, with its status."""
     os.close(pidfd)
@@ -193,8 +211,9 @@ def bury(line: socket.socket, pid: int, pidfd: int) -> None:
 
 
 def say(line: socket.socket, pid: int, code: int | None) -> None:
-    """Report a fork (None), or an end."""
-    line.sendall(json.dumps([pid, code]).encode() + b"\n")
+    """Report a fork (None), or an end; to a caller that is gone, nothing."""
+    with contextlib.suppress(ConnectionError):  # the line says it, too, and all programs end
+        line.sendall(json.dumps([pid, code]).encode() + b"\n")
 
 
 def become(asked: dict[str, Any], out: int, not_its: list[int]) -> None:
