@@ -53,7 +53,7 @@ class Kept:
         self.committer.start(START_MS)
         self.box.n.records = Records(self.box.n.node_ids)
         self.box.server.committer = self.committer
-        self.box.pump.watch_wake(self.committer.wake_fd)
+        self.box.pump.gate.watch(self.committer.wake_fd)
 
     def stall(self) -> None:
         """From now on a sync does not end."""

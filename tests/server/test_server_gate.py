@@ -140,10 +140,10 @@ def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kep
     wait_for(is_failing)
     reader = box.connect()
     assert box.say(reader, encode("QLEN", "q")).startswith(b":")  # who reads is answered
-    assert box.pump.for_peers(-1) == box.pump.binding_seq > 0
+    assert box.pump.gate.for_peers(-1) == box.pump.gate.binding_seq > 0
     kept.disk.is_full = False
     wait_for(lambda: not is_failing())
-    assert box.pump.for_peers(-1) == -1
+    assert box.pump.gate.for_peers(-1) == -1
 
 
 def test_what_a_turn_produces_does_not_leave_with_what_the_journal_lets_go(
@@ -160,7 +160,7 @@ def test_what_a_turn_produces_does_not_leave_with_what_the_journal_lets_go(
     wait_for(lambda: kept.committer.durable_seq == kept.committer.seq)
     (c,) = box.server.clients.values()
     producer.sock.send(ADD)
-    box.pump.take([(int(c.fd), IN), (kept.committer.wake_fd, IN)])  # a command, then the wake
+    box.pump.hear([(int(c.fd), IN), (kept.committer.wake_fd, IN)])  # a command, then the wake
     first = producer.sock.recv(1000)
     assert len(c.out) == 1 and first.startswith(b"+D-") and c.out[0].startswith(b"+D-")
     assert first != c.out[0]

@@ -12,7 +12,8 @@ from pump_box import PumpBox
 
 from tuque.core.model.job import Job
 from tuque.core.node.node import Adding
-from tuque.server.loop.lookout import FEW, FIRST_NS, HAS_CORES, Lookout, Patience
+from tuque.server.loop.lookout import FEW, FIRST_NS, Lookout, Patience
+from tuque.server.sockets.system import HAS_CORES
 
 MOST_NS = 200_000
 SECOND_NS = 1_000_000_000
@@ -24,7 +25,7 @@ def box(tmp_path: Path) -> Iterator[PumpBox]:
     from tuque.server.bus.peers import Bus
 
     box = PumpBox(tmp_path)
-    box.server.bus = Bus(box.n, box.server.members, box.pump.poller, b"")
+    box.server.bus = Bus(box.n, box.server.members, box.pump.poller, b"", box.server.system)
     yield box
     box.server.bus.resolver.close()
     box.listener.close()

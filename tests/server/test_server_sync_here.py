@@ -81,7 +81,7 @@ class Quick:
     def is_at_rest(self) -> bool:
         """Whether the thread has nothing to do, and the pump has let all replies out."""
         self.box.pump.turn(0)
-        return self.thread.is_idle() and self.is_synced() and not self.box.pump.has_held()
+        return self.thread.is_idle() and self.is_synced() and not self.box.pump.gate.has_held()
 
     def is_synced(self) -> bool:
         """Whether all that was recorded is on the disk."""
@@ -103,7 +103,7 @@ def test_a_quick_disk_is_synced_by_the_pump(quick: Quick) -> None:
     producer = quick.box.connect()
     committer = quick.kept.committer
     wait_for(lambda: quick.is_at_rest() and quick.turn(producer, ADD) and quick.mine() > 0)
-    assert committer.durable_seq == committer.seq == quick.box.pump.binding_seq
+    assert committer.durable_seq == committer.seq == quick.box.pump.gate.binding_seq
     assert committer.info()["journal_fsyncs_in_turn"] == quick.mine()
 
 
@@ -222,7 +222,7 @@ def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(quick: Q
     assert quick.mine() == mine
     assert committer.journal.seq == committer.seq  # it is in the file
     assert committer.durable_seq < committer.seq
-    assert 0 < quick.box.pump.late_ms <= quick.box.n.now_ms + 10
+    assert 0 < quick.box.pump.gate.late_ms <= quick.box.n.now_ms + 10
 
     def is_synced() -> bool:
         quick.box.pump.turn(20)
@@ -232,7 +232,7 @@ def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(quick: Q
     assert quick.mine() == mine
     wait_for(quick.is_at_rest)
     quick.box.pump.turn(0)
-    assert quick.box.pump.late_ms == 0
+    assert quick.box.pump.gate.late_ms == 0
 
 
 def test_the_journal_is_the_same_whoever_wrote_it(quick: Quick, tmp_path: Path) -> None:

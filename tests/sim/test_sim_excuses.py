@@ -11,12 +11,12 @@ from stopped_seed import Situation, Table, rules, stopped
 
 from tuque.core.jobs.transitions import memory_level
 from tuque.core.model.job import QUEUED
-from tuque.sim.engine.disk import STALL_US, SimJournal
 from tuque.sim.engine.history import OK, OLD_DISK, OPEN, Add, Ask
 from tuque.sim.engine.network import Line as Wire
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import order, three_homes
 from tuque.sim.judges.leasing import Commit, Held
+from tuque.sim.machines.thread import STALL_US, SimThread
 from tuque.sim.runs.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 
 # One row for each situation and what is found in it.
@@ -49,9 +49,9 @@ def test_no_single_frame_is_later_than_the_judge_allows() -> None:
     assert cluster.history.travel_slack_us // 2 < latest_us < cluster.history.travel_slack_us
 
 
-def journals(cluster: Cluster) -> list[SimJournal]:
+def journals(cluster: Cluster) -> list[SimThread]:
     shells = [m.shell for m in cluster.machines]
-    return [s.journal for s in shells if s is not None and s.journal is not None]
+    return [s.thread for s in shells if s is not None and s.thread is not None]
 
 
 def test_a_disk_that_was_slow_is_not_in_the_calm() -> None:
@@ -79,7 +79,7 @@ def test_an_fsync_that_is_begun_ends_before_the_calm_does(sync_us: int, most_us:
     journal = journals(cluster)[0]
     journal.sync_us, journal.stall_us = sync_us, 0
     for _ in range(2_000):
-        journal._begin_sync()
+        journal.draw_us()
     assert sync_us * 2 < journal.stall_us <= most_us < HEAL_MS * 1000
 
 
@@ -177,7 +177,7 @@ def test_a_job_was_not_given_away_by_a_node_that_ends_before_its_answer_is_heard
     def end_when_given(cluster: Cluster) -> None:
         shell = cluster.machines[0].shell
         assert shell is not None
-        if shell.n.jobs and len(shell.gate) == 0:
+        if shell.n.jobs and len(shell.pump.gate.held) == 0:
             heard.extend(add.outcome for add in cluster.history.adds.values())
             cluster.machines[0].die(how="kill", back="disk", down_ms=1_000)
         else:

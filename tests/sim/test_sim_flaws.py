@@ -19,6 +19,9 @@ QUICK = [
     "q2",
     "q3",
     "r3",
+    "p1",
+    "p2",
+    "p3",
 ]  # all of them: python -m tuque.sim --mutation all
 
 
@@ -38,6 +41,8 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
     assert before.digest == after.digest
 
 
-@pytest.mark.parametrize("name", ["f4", "f5", "f7", "f9", "f11", "f17", "q1", "q2", "r3"])
+@pytest.mark.parametrize(
+    "name", ["f4", "f5", "f7", "f9", "f11", "f17", "q1", "q2", "r3", "p1", "p2", "p3"]
+)
 def test_the_plan_of_a_flaw_is_harmless_without_it(name: str) -> None:
     assert run_plan(MUTATIONS[name].plan(1)).findings == []

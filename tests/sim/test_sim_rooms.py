@@ -17,6 +17,7 @@ class Place:
         self.pieces: list[bytes] = []
         self.ends: list[End] = []
         self.lost = 0
+        self.process: object = self
 
     def on_data(self, end: End, data: bytes) -> None:
         self.pieces.append(data)

@@ -15,6 +15,7 @@ from tuque.core.model.add_spec import PLAIN
 from tuque.core.node.node import Node
 from tuque.core.outbox.records import Records
 from tuque.core.replication.add import on_addjob, settle
+from tuque.server.journal.bell import Bell
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Item, JournalThread
 from tuque.store.files.disk import Disk
@@ -130,7 +131,7 @@ def test_a_frame_never_overtakes_one_that_waits_for_the_thread(tmp_path: Path) -
     path = str(tmp_path)
     journal = Journal(Disk(), path, NODE_ID, Boot(START_MS, b"", 0))
     journal.start(Manifest(), 0, START_MS)
-    thread = JournalThread(journal, "everysec", -1, True, 1 << 20)  # not started: it is busy
+    thread = JournalThread(journal, "everysec", Bell(), 1 << 20)  # not started: it is busy
     records = Records()
     for queue in (b"first", b"second", b"third"):
         records.pause(queue, 1, 0)

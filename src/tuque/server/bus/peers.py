@@ -8,6 +8,7 @@ the cluster, whom to dial and which of two links stays; wire/ decodes.
 import errno
 import os
 import socket
+from collections.abc import Callable
 from typing import Final, final
 
 import msgspec
@@ -22,7 +23,8 @@ from tuque.server.bus.figures import BusFigures
 from tuque.server.bus.link import READ_BYTES, Link
 from tuque.server.log.notes import Bugs, log, say_once
 from tuque.server.sockets.poller import IN, OUT, Poller
-from tuque.server.sockets.resolver import Resolver, is_literal
+from tuque.server.sockets.resolver import is_literal
+from tuque.server.sockets.system import System
 from tuque.wire.bus import BusError
 from tuque.wire.handshake import NONCE_BYTES, Conn
 from tuque.wire.msgs.cards import Card
@@ -42,8 +44,11 @@ NO_SECRET: Final = "without a cluster-secret only nodes of this machine can be m
 class Bus:
     """All links of a node; the pump's poller watches their sockets."""
 
-    def __init__(self, n: Node, members: Members, poller: Poller, secret: bytes) -> None:
+    def __init__(
+        self, n: Node, members: Members, poller: Poller, secret: bytes, system: System
+    ) -> None:
         self.n = n
+        self.system = system
         self.members = members
         self.poller = poller
         self.secret = secret
@@ -56,13 +61,14 @@ class Bus:
         self.begun: i64 = 0  # number of links, dialled or accepted
         self.young: dict[int, Link] = {}  # in their handshake
         self.by_slot: dict[int, Link] = {}
-        self.gate: list[Link] = []  # have frames waiting for the journal
-        self.crowded: i64 = 0  # number of links without room for more copies
-        self.resolver = Resolver()
-        self.lookups: list[tuple[str, int]] = []  # host and port to dial once resolved
+        self.gate: list[Link] = []  # frames of theirs wait for the journal
+        self.crowded: i64 = 0  # links without room for more copies
+        self.resolver = system.open_resolver()
+        self.lookups: list[tuple[str, int]] = []  # host and port to dial once it is looked up
         self.figures = BusFigures()
         self.bugs = Bugs()
-        self.heard: i64 = 0  # messages except heartbeats since the pump last slept (C8.4)
+        self.heard: i64 = 0  # messages but heartbeats since the pump last slept (C8.4)
+        self.ear: Callable[[AnyMessage], None] | None = None  # hears them before the core does
 
     # ---- the pump's side
 
@@ -228,7 +234,7 @@ class Bus:
             return
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
-            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock = self.system.open_socket(family)
         except OSError as error:
             self.members.meetings.fail(host, port, error.strerror or str(error))
             return
@@ -253,7 +259,7 @@ class Bus:
         is_dialer = dialed[1] != 0
         if is_dialer and self.members.meetings.has(dialed[0], dialed[1]):
             card = msgspec.structs.replace(card, is_meeting=True)
-        conn = Conn(is_dialer, card, self.secret, os.urandom(NONCE_BYTES), FRAME_MAX)
+        conn = Conn(is_dialer, card, self.secret, self.system.random(NONCE_BYTES), FRAME_MAX)
         link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
         self.begun += 1
         link.number = self.begun
@@ -396,6 +402,8 @@ class Bus:
                 self.members.on_heartbeat(slot, message)
             else:
                 self.heard += 1
+                if self.ear is not None:
+                    self.ear(message)
                 on_message(n, slot, message)
 
     def on_bug(self, link: Link, error: Exception) -> None:

@@ -11,13 +11,13 @@ limit; beyond it, and after a failed fsync, they are dropped, and the journal is
 from the jobs in memory once the disk accepts writes.
 """
 
-import os
 import time
 from typing import Final
 
 from tuque.core.node.node import Node
 from tuque.core.outbox.records import Records
 from tuque.core.transactions.publish import finish_publish
+from tuque.server.journal.bell import Bell
 from tuque.server.journal.thread import (
     ALWAYS,
     BEGIN,
@@ -38,9 +38,10 @@ from tuque.store.replay import Loader
 from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal, why
 
-REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more bytes wait to be written
-REWRITE_RETRY_S: Final = 10.0  # after a failed rewrite, if writes succeed without it
-LATE_MS: Final = 10  # delay of a sync that no reply waits for, under `always` (J4.6)
+SLICE_JOBS: Final = 2_000  # serialised in one turn while the journal is rewritten
+REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more waits to be written
+REWRITE_RETRY_S: Final = 10.0  # after a rewrite failed, when writes go on without it
+LATE_MS: Final = 10  # what no reply waits for is synced so soon under `always` (J4.6)
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
 
@@ -112,8 +113,9 @@ class Committer:
     """The journal of a running server. One thread calls all methods; the writer has its own.
 
     Order of calls: `lock`; then `loader` stepped to its end and `start`, or `start_anew` when
-    the journal is turned on at run time; `commit` and `on_turn` each turn; `close`. With
-    `threaded` False everything is written inside `commit` (tests, simulator).
+    the journal is turned on in a running server; `commit` and `on_turn` each turn; `close`.
+    With `threaded` False everything is written inside `commit` (tests). The simulator gives a
+    thread of its own, which has the bell and the clock.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Committer:
         policy: str = EVERYSEC,
         *,
         threaded: bool = True,
+        thread: JournalThread | None = None,
         segment_bytes: int = 64 << 20,
         rewrite_percentage: int = 100,
         rewrite_min_bytes: int = 64 << 20,
@@ -132,18 +135,14 @@ class Committer:
     ) -> None:
         self.disk = disk
         self.path = path
-        self.boot = boot_record(now_ms)
-        self.journal = Journal(disk, path, node_id, self.boot)
-        self.wake_fd = self._wake_write_fd = -1
-        if threaded and hasattr(os, "eventfd"):
-            self.wake_fd = self._wake_write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        elif threaded:
-            self.wake_fd, self._wake_write_fd = os.pipe()
-            os.set_blocking(self.wake_fd, False)
-            os.set_blocking(self._wake_write_fd, False)
-        self.thread = JournalThread(
-            self.journal, policy, self._wake_write_fd, threaded, segment_bytes
-        )
+        if thread is None:
+            journal = Journal(disk, path, node_id, boot_record(now_ms))
+            bell = Bell() if threaded else None
+            thread = JournalThread(journal, policy, bell, segment_bytes)
+        self.thread = thread
+        self.journal = thread.journal
+        self.wake_fd = -1 if thread.bell is None else thread.bell.fd
+        self.slice_jobs = SLICE_JOBS
         self.thread.spare_rewrites = no_fsync_on_rewrite
         self.rewrite_percentage = rewrite_percentage
         self.rewrite_min_bytes = rewrite_min_bytes
@@ -192,8 +191,8 @@ class Committer:
         self._lock_handle = lock_directory(self.disk, self.path)
 
     def loader(self, may_cut: bool = True) -> Loader:
-        """The reader of the journal; call `step(node, records)` until it returns True."""
-        self.loaded = Loader(self.disk, self.path, self.boot, may_cut)
+        """What reads the journal; call `step(node, records)` until it says True."""
+        self.loaded = Loader(self.disk, self.path, self.journal.boot, may_cut)
         return self.loaded
 
     def start(self, now_ms: int) -> None:
@@ -225,10 +224,8 @@ class Committer:
         if self._lock_handle >= 0:
             self.disk.close(self._lock_handle)
             self._lock_handle = -1
-        if self.wake_fd >= 0:
-            os.close(self.wake_fd)
-        if self._wake_write_fd != self.wake_fd:
-            os.close(self._wake_write_fd)
+        if self.thread.bell is not None:
+            self.thread.bell.close()
         return error
 
     def _finish(self, now_ms: int, retired: bool) -> str:
@@ -316,11 +313,9 @@ class Committer:
             records.granted = self._wish
 
     def on_wake(self) -> None:
-        """Empty `wake_fd`; check `durable_seq` and `error` afterwards."""
-        try:
-            os.read(self.wake_fd, 8)
-        except BlockingIOError:
-            return
+        """Empty `wake_fd`; look at `durable_seq` and `error` afterwards."""
+        if self.thread.bell is not None:
+            self.thread.bell.quiet()
 
     def set_policy(self, policy: str) -> None:
         """Change when to sync, from the next batch on."""
@@ -337,10 +332,13 @@ class Committer:
 
     # Rewriting, on the pump's side
 
-    def on_turn(self, n: Node, now_ms: int, budget: int = 2_000) -> None:
-        """Once a turn, after `commit`: start a rewrite that is due, or continue one."""
+    def on_turn(self, n: Node, now_ms: int, budget: int | None = None) -> None:
+        """Once a turn, after `commit`: start a rewrite that is due, go on with one that runs.
+
+        `budget`: so many jobs of it at most, by default `slice_jobs`.
+        """
         if self._snapshot is not None or self._is_finishing:
-            self.rewrite_step(n, now_ms, budget)
+            self.rewrite_step(n, now_ms, self.slice_jobs if budget is None else budget)
         elif n.staging.running is None and self._is_rewrite_due():
             self.start_rewrite(n, now_ms)
 
@@ -361,7 +359,7 @@ class Committer:
             self.commit(n.records, now_ms)
         self._is_asked = False
         self._rewrite += 1
-        self._started_at = time.monotonic()
+        self._started_at = self.thread.clock()
         self._put(Item(BEGIN, b"", 0, now_ms, self.seq, self._rewrite))
         self._snapshot = Snapshot(n)
         return True
@@ -371,12 +369,12 @@ class Committer:
         thread = self.thread
         if thread.done_rewrite == self._rewrite:
             self._is_finishing = False
-            self._took_s = round(time.monotonic() - self._started_at)
+            self._took_s = round(self.thread.clock() - self._started_at)
         elif thread.failed_rewrite == self._rewrite:
             self._snapshot = None
             self._is_finishing = False
             patience_s = RETRY_S if self.journal.is_broken else REWRITE_RETRY_S
-            self._retry_at = time.monotonic() + patience_s
+            self._retry_at = self.thread.clock() + patience_s
         snapshot = self._snapshot
         if snapshot is None or self.waiting_bytes() > REWRITE_BACKLOG_BYTES:
             return
@@ -397,9 +395,9 @@ class Committer:
         return self.finish_rewrite(n, timeout_s)
 
     def finish_rewrite(self, n: Node, timeout_s: float = 600.0) -> str:
-        """Wait for the running rewrite; "" or the error."""
-        deadline = time.monotonic() + timeout_s
-        while self.is_rewriting() and time.monotonic() < deadline:
+        """Wait for the rewrite that runs; returns "" or what went wrong."""
+        deadline = self.thread.clock() + timeout_s
+        while self.is_rewriting() and self.thread.clock() < deadline:
             self._step_and_wait(n)
         if self.thread.done_rewrite == self._rewrite:
             return ""
@@ -419,14 +417,14 @@ class Committer:
         """After an error once the disk may work again; else when the journal has grown enough."""
         journal = self.journal
         if journal.is_broken or self._is_asked:
-            return time.monotonic() >= self._retry_at
+            return self.thread.clock() >= self._retry_at
         total = journal.total_bytes()
         if self.rewrite_percentage == 0 or total < self.rewrite_min_bytes:
             return False
         growth = (total - journal.base_bytes) * 100 // max(journal.base_bytes, 1)
         if growth < self.rewrite_percentage or self.error != "":
             return False
-        return time.monotonic() >= self._retry_at
+        return self.thread.clock() >= self._retry_at
 
     # For people
 

@@ -4,13 +4,14 @@ Decides how frames are joined, when to sync and how to recover from an error. Th
 an item is in store/writer.py; server/journal/committer.py creates the items.
 """
 
-import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from tuque.server.journal.bell import Bell
 from tuque.store.pace import Pace
 from tuque.store.writer import Journal
 
@@ -72,15 +73,21 @@ class Note:
 
 
 class JournalThread:
-    """Writes what `put` hands over, in a thread or (not `threaded`) in the caller."""
+    """Writes what `put` hands over, in a thread or (without a bell) at once."""
 
     def __init__(
-        self, journal: Journal, policy: str, wake_fd: int, threaded: bool, segment_bytes: int
+        self,
+        journal: Journal,
+        policy: str,
+        bell: Bell | None,
+        segment_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.journal = journal
         self.policy = policy
-        self.wake_fd = wake_fd  # written to when the caller should check; -1: nobody waits
-        self.threaded = threaded
+        self.bell = bell  # rung when the other side should look; None: nobody waits
+        self.threaded = bell is not None
+        self.clock = clock  # s since some instant
         self.segment_bytes = segment_bytes
         self.spare_rewrites = False  # no fsync during a rewrite
         # read by the caller's thread
@@ -109,8 +116,8 @@ class JournalThread:
         self._expected_records = 0  # expected for the next sync, going by the last
         self._last_sync_s = 0.0
         self._finished_rewrite = 0
-        self._is_urgent = False  # a written frame must be synced now, under any policy
-        self._synced_at = time.monotonic()
+        self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
+        self._synced_at = clock()
         self._roll_at = segment_bytes
         self._thread: threading.Thread | None = None
 
@@ -145,8 +152,8 @@ class JournalThread:
             self._turn()
 
     def is_quick(self) -> bool:
-        """[J4.5] Whether the disk is quick enough to sync in the caller's thread."""
-        return self.pace.is_quick(time.monotonic())
+        """[J4.5] Whether the disk is quick enough for syncs by the other side."""
+        return self.pace.is_quick(self.clock())
 
     def is_idle(self) -> bool:
         """Whether the thread has nothing to write."""
@@ -219,16 +226,22 @@ class JournalThread:
         records = self._queued_records
         with self._lock:
             is_well = self._write_out()
-            if self._is_sync_due():
+            is_due = self._is_sync_due()
+            if is_due:
                 self._sync()
-                self._drain()
-                self._expected_records = (records + self._queued_records) * 9 // 10
-            elif self._is_mark_due():
-                self.journal.mark()
-            must_wake = self._tell()
+            must_wake = self._end_turn(is_due, records)
         if must_wake:
             self._wake()
         return is_well
+
+    def _end_turn(self, has_synced: bool, records: int) -> bool:
+        """After the sync, if one was due, of so many records; whether the other side may wait."""
+        if has_synced:
+            self._drain()
+            self._expected_records = (records + self._queued_records) * 9 // 10
+        elif self._is_mark_due():
+            self.journal.mark()
+        return self._tell()
 
     def _drain(self) -> None:
         """Take the items from the inbox."""
@@ -249,8 +262,8 @@ class JournalThread:
         """
         if not self.threaded or self.is_closing:
             return
-        deadline = time.monotonic() + min(self._last_sync_s * GATHER_SHARE, GATHER_S_MAX)
-        while self._queued_records < self._expected_records and time.monotonic() < deadline:
+        deadline = self.clock() + min(self._last_sync_s * GATHER_SHARE, GATHER_S_MAX)
+        while self._queued_records < self._expected_records and self.clock() < deadline:
             time.sleep(0.0001)
             self._drain()
 
@@ -262,9 +275,9 @@ class JournalThread:
                 return
         left: float | None = None
         if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
-            left = max(self._synced_at + 1.0 - time.monotonic(), 0.0)
+            left = max(self._synced_at + 1.0 - self.clock(), 0.0)
         elif self.journal.must_mark():
-            left = max(self._synced_at + MARK_S - time.monotonic(), 0.0)
+            left = max(self._synced_at + MARK_S - self.clock(), 0.0)
         try:
             item = self._inbox.get(timeout=left)
         except Empty:
@@ -361,19 +374,23 @@ class JournalThread:
             return True
         if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
             return False
-        return time.monotonic() - self._synced_at >= 1.0
+        return self.clock() - self._synced_at >= 1.0
 
     def _is_mark_due(self) -> bool:
         """[J3.2] Whether a mark must say that all is synced, as no record has followed."""
         if not self.threaded or self._queue or not self.journal.must_mark():
             return False
-        return time.monotonic() - self._synced_at >= MARK_S
+        return self.clock() - self._synced_at >= MARK_S
 
     def _sync(self, here: bool = False) -> None:
-        """Sync, and measure it; `here`: in the caller's thread."""
-        started = time.monotonic()
+        """Sync, and remember how long it took; `here`: in the thread of the other side."""
+        started = self.clock()
         self.journal.sync()
-        now = self._synced_at = time.monotonic()
+        self._note_sync(started, here)
+
+    def _note_sync(self, started: float, here: bool) -> None:
+        """A sync has ended that began then."""
+        now = self._synced_at = self.clock()
         self.sync_count += 1
         self.here_count += here
         took_s = self._last_sync_s = now - started
@@ -399,10 +416,6 @@ class JournalThread:
         return changed
 
     def _wake(self) -> None:
-        """Wake the caller."""
-        if self.wake_fd < 0:
-            return
-        try:
-            os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
-        except BlockingIOError:
-            return
+        """Wake the other side."""
+        if self.bell is not None:
+            self.bell.ring()

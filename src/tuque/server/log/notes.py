@@ -44,6 +44,12 @@ class Notes:
 _notes: Final = Notes()
 
 
+def say_all_again() -> None:
+    """Forget what was said: another process begins here (simulator)."""
+    _notes.said.clear()
+    _notes.since_ms = _notes.lines = _notes.left_out = 0
+
+
 def say_once(now_ms: int, text: str) -> None:
     """Log the text, unless it was logged less than a minute ago."""
     if _notes.may_say(now_ms, text):

@@ -1,6 +1,5 @@
 """The sockets where clients arrive: who is admitted, and who is refused (SPEC C1, I1)."""
 
-import os
 import socket
 from typing import Final, final
 
@@ -132,7 +131,7 @@ class Doors:
         if self.is_full():
             sock.close()  # I1.3
             return
-        salt = os.urandom(SALT_BYTES)
+        salt = s.system.random(SALT_BYTES)
         guest = s.users.guest
         w = Wired(s.next_number, sock, name_peer(s.cfg, sock, address), salt, guest, s.n.now_ms)
         s.trust(w, guest)

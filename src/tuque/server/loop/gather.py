@@ -1,12 +1,10 @@
 """Whether a turn reads on before it syncs the journal itself: more share the sync (J4.7)."""
 
 import os
-import time
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.server.loop.lookout import HAS_CORES
 from tuque.server.sockets.poller import Poller
 from tuque.server.state.state import Server
 
@@ -31,12 +29,13 @@ class Gather:
         """[J4.7] More ready descriptors, with masks; empty: sync now. `binding`: count before."""
         records = self.s.n.records
         committer = self.s.committer
+        system = self.s.system
         if committer is None or records is None:
             return NONE
         came: i64 = records.binding_count - binding
         if came == 0 or not committer.syncs_here():
             return NONE
-        now_ns: i64 = time.monotonic_ns()
+        now_ns: i64 = system.work_ns()
         if self.began_ns == 0:
             self.began_ns = now_ns
         end_ns = self.began_ns + MOST_NS
@@ -47,10 +46,12 @@ class Gather:
             ready = self.poller.wait(0)
             if len(ready) > 0:
                 return ready
-            if not HAS_CORES or now_ns >= idle_ns or 10 * came >= EXPECTED * self.freed:
+            if not system.may_spin or now_ns >= idle_ns:
+                return NONE
+            if 10 * came >= EXPECTED * self.freed:
                 return NONE
             os.sched_yield()
-            now_ns = time.monotonic_ns()
+            now_ns = system.work_ns()
 
     def on_synced(self, freed: i64, took_ns: i64) -> None:
         """The turn has synced."""

@@ -5,7 +5,6 @@ take two or three such waits in sequence. The kernel's halt polling does the sam
 """
 
 import os
-import time
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -15,16 +14,6 @@ from tuque.server.state.state import Server
 
 FIRST_NS: Final = 25_000  # first busy poll
 FEW: Final = 4  # jobs or messages: with more the cores have other work
-
-
-def cores() -> int:
-    """The number of cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-HAS_CORES: Final = cores() > 1
 
 
 @final
@@ -55,7 +44,7 @@ class Lookout:
     def patience(self) -> Patience | None:
         """[C8.4] What is expected soon; None: nothing."""
         bus = self.s.bus
-        if bus is None or self.s.busy_poll_ns == 0 or not HAS_CORES:
+        if bus is None or self.s.busy_poll_ns == 0 or not self.s.system.may_spin:
             return None
         heard = bus.heard
         bus.heard = 0
@@ -69,14 +58,14 @@ class Lookout:
         patience = self.patience()
         if patience is None or most_ms == 0:
             return self.poller.wait(most_ms)
-        began_ns: i64 = time.monotonic_ns()
+        began_ns: i64 = self.s.system.work_ns()
         if patience.ns > 0:
             ready = self.look(began_ns + patience.ns)
             if len(ready) > 0:
                 patience.learn(0, self.s.busy_poll_ns)
                 return ready
         ready = self.poller.wait(most_ms)
-        now_ns: i64 = time.monotonic_ns()
+        now_ns: i64 = self.s.system.work_ns()
         patience.learn(now_ns - began_ns, self.s.busy_poll_ns)
         return ready
 
@@ -86,7 +75,7 @@ class Lookout:
             ready = self.poller.wait(0)
             if len(ready) > 0:
                 return ready
-            now_ns: i64 = time.monotonic_ns()
+            now_ns: i64 = self.s.system.work_ns()
             if now_ns >= until_ns:
                 return ready
             os.sched_yield()

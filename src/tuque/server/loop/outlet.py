@@ -143,6 +143,8 @@ class Outlet:
             return
         s = self.s
         c.is_closed = True
+        self.poller.drop(c.fd)
+        c.sock.close()
         if isinstance(c, Client):
             s.unblock(c)
             leave_notices(s, c, list(c.watched))
@@ -153,8 +155,6 @@ class Outlet:
         elif isinstance(c, Wired):
             s.part(c)
         s.leave_tubes(c.number)
-        self.poller.drop(c.fd)
-        c.sock.close()
         c.forget()
 
     def on_bug(self, c: Connection, error: Exception) -> None:

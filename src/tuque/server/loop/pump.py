@@ -7,7 +7,6 @@ disk; input that arrives meanwhile is run and shares the next fsync.
 """
 
 import socket
-import time
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -18,9 +17,10 @@ from tuque.core.jobs.transitions import FAR
 from tuque.core.model.work import TURN_WORK
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.loop.doors import Doors
+from tuque.server.loop.gate import Gate
 from tuque.server.loop.gather import Gather
 from tuque.server.loop.iproto_door import IprotoDoor
-from tuque.server.loop.keeping import keep_house, log_cut_off, log_notes, note_unrun, unread_limit
+from tuque.server.loop.keeping import keep_house, note_unrun, unread_limit
 from tuque.server.loop.lookout import Lookout
 from tuque.server.loop.outlet import Outlet
 from tuque.server.loop.share import Share
@@ -28,16 +28,13 @@ from tuque.server.loop.standstill import begin_turn, end_replies
 from tuque.server.loop.tell_events import tell_events
 from tuque.server.replies import producers
 from tuque.server.replies.chores import run_chores
-from tuque.server.sockets.clock import steady_ms
-from tuque.server.sockets.connection import Connection
 from tuque.server.sockets.poller import OUT, Poller
 from tuque.server.state.client import NOT_HELD, Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.server.tubes.turn import end_turn, has_left, next_turn_ms
 
-REWRITE_JOBS: Final = 2_000  # written per turn while the journal is rewritten
-HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
+HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
 IDLE_HOUSE_MS: Final = 1_000
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
 
@@ -48,40 +45,21 @@ class Pump:
 
     def __init__(self, s: Server) -> None:
         self.s = s
-        self.poller = Poller()
+        self.poller = Poller(s.system.open_epoll())
         self.lookout = Lookout(s, self.poller)
         self.doors = Doors(s, self.poller)
         self.outlet = Outlet(s, self.poller)
         self.gather = Gather(s, self.poller)
+        self.gate = Gate(s, self.poller, self.outlet, self.gather)
         self.share = Share(s)
         self.iproto = IprotoDoor(s, self.outlet)
-        self.wake_fd: i64 = -1  # of the journal
-        self.watched: object = None  # the journal it belongs to
         self.signal_fd: i64 = -1
-        self.gate: list[Connection] = []  # with replies held until their records are durable
         self.house_ms: i64 = 0
-        self.events_ms: i64 = 0  # when to flush the event stream
-        self.rewriting = False
-        self.late_ms: i64 = 0  # when to check the journal
-        self.was_noted = True  # the journal may have lines for the log
-        self.binding: i64 = 0  # count of records that replies depend on
-        self.binding_seq: i64 = 0  # the last of these records
+        self.events_ms: i64 = 0  # when the event stream wants to be flushed
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
         self.doors.listen(sock)
-
-    def watch_wake(self, fd: i64) -> None:
-        """The journal writes to this descriptor when records became durable or it failed."""
-        self.wake_fd = fd
-        self.watched = self.s.committer
-        self.poller.add(fd)
-
-    def drop_wake(self) -> None:
-        """The journal is about to close its descriptor."""
-        if self.wake_fd >= 0:
-            self.poller.drop(self.wake_fd)
-            self.wake_fd = -1
 
     def watch_signals(self, fd: i64) -> None:
         """A signal handler writes to this descriptor."""
@@ -108,7 +86,7 @@ class Pump:
             return 0
         if s.n.policy is not None and not s.is_loading and has_left(s):
             return 0
-        if self.rewriting:
+        if self.gate.is_rewriting:
             return 1
         at_ms = next_timer_ms(s.n)
         has_clients = (
@@ -122,8 +100,8 @@ class Pump:
         if len(s.stalled) > 0:
             at_ms = min(at_ms, producers.next_stall_ms(s))
         at_ms = min(at_ms, next_turn_ms(s))
-        if 0 < self.late_ms < at_ms:
-            at_ms = self.late_ms
+        if 0 < self.gate.late_ms < at_ms:
+            at_ms = self.gate.late_ms
         if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
             at_ms = s.paused_until_ms
         if s.bus is not None:
@@ -132,7 +110,7 @@ class Pump:
                 at_ms = min(at_ms, s.keep_ms)
         if at_ms == FAR:
             return most_ms
-        left_ms = at_ms - (steady_ms() + s.clock_offset_ms)
+        left_ms = at_ms - (s.clock_ms())
         if left_ms < 0:
             left_ms = 0
         if left_ms > 60_000:
@@ -140,21 +118,24 @@ class Pump:
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
 
     def turn(self, most_ms: i64) -> None:
-        """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
+        """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
+        self.hear(self.lookout.wait(self.wait_ms(most_ms)))
+        self.step()
+        self.settle()
+
+    def hear(self, ready: list[tuple[int, int]]) -> None:
+        """[C8.1] Begin a turn: read what came, and run it."""
         s = self.s
-        ready = self.lookout.wait(self.wait_ms(most_ms))
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
         self.share.begin()
         self.take(ready)
         while s.committer is not None and not s.stop_requested and len(self.share.late) == 0:
-            ready = self.gather.more(self.binding)
+            ready = self.gather.more(self.gate.binding)
             if len(ready) == 0:
                 break
             self.take(ready)
-        self.step()
-        self.settle()
 
     def take(self, ready: list[tuple[int, int]]) -> None:
         """[C8.1] Serve the ready descriptors."""
@@ -184,9 +165,9 @@ class Pump:
                 self.doors.accept(fd)
             elif self.doors.on_refused(fd):
                 pass
-            elif fd == self.wake_fd:
-                self.on_journal_wake()
-            elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
+            elif fd == self.gate.wake_fd:
+                self.gate.on_wake()
+            elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
                 s.stop_requested = "signal"
 
     def step(self) -> None:
@@ -244,11 +225,11 @@ class Pump:
         s = self.s
         if s.n.policy is not None:
             s.n.policy.turn_end(s.n)  # T18.2
-        seq = self.write_journal()
+        seq = self.gate.write()
         if s.bus is not None:
-            s.bus.settle(self.for_peers(seq))
+            s.bus.settle(self.gate.for_peers(seq))
         if s.eventlog is not None:
-            self.events_ms = tell_events(s, seq, self.binding_seq, self.events_ms)
+            self.events_ms = tell_events(s, seq, self.gate.binding_seq, self.events_ms)
         if s.n.others != 0:
             end_replies(s, self.outlet)  # T19.7
         if len(s.dirty) > 0:
@@ -256,120 +237,14 @@ class Pump:
             s.dirty = []
             for c in dirty:
                 c.is_dirty = False
-                self.let_out(c, seq)
-        if self.has_held() and (seq < 0 or len(s.journal_error) > 0):
-            self.open_gate()
+                self.gate.let_out(c, seq)
+        if self.gate.has_held() and (seq < 0 or len(s.journal_error) > 0):
+            self.gate.open()
         if len(s.doomed) > 0:
             doomed = s.doomed
             s.doomed = []
             for c in doomed:
                 self.outlet.close(c)
-
-    def write_journal(self) -> i64:
-        """Hand over the turn's records; returns the record that replies wait for, -1: none."""
-        s = self.s
-        n = s.n
-        committer = s.committer
-        if committer is None:
-            if self.wake_fd >= 0 or self.has_held():  # turned off: all is on disk
-                self.wake_fd = -1
-                self.watched = None
-                s.journal_error = ""
-                self.open_gate()
-            return -1
-        is_binding = False
-        records = n.records
-        if records is not None:
-            if self.watched is not committer:
-                self.on_new_journal(committer.wake_fd)
-            is_binding = records.binding_count != self.binding  # committed here or by a command
-            if records.count > 0:
-                began_ns: i64 = time.monotonic_ns()
-                must_be = is_binding or committer.has_wish(records)
-                committer.commit(records, n.now_ms, must_be)
-                took_ns = time.monotonic_ns() - began_ns
-                self.gather.on_synced(records.binding_count - self.binding, took_ns)
-            committer.note_wish(records)
-            if is_binding:
-                self.binding = records.binding_count
-                self.binding_seq = committer.seq
-            committer.grant(records)
-            self.late_ms = committer.when_late(n.now_ms)
-            committer.on_turn(n, n.now_ms, REWRITE_JOBS)
-        self.rewriting = committer.is_rewriting()
-        s.journal_error = committer.error
-        if self.rewriting or s.journal_error or self.was_noted:
-            log_notes(committer.take_notes())
-        self.was_noted = self.rewriting or len(s.journal_error) > 0
-        if s.journal_error and not is_binding:
-            return -1  # what waited got no answer (J6.1); others must not wait for ever
-        return self.binding_seq if committer.must_hold(self.binding_seq) else -1
-
-    def for_peers(self, seq: i64) -> i64:
-        """The record that frames to other nodes wait for, also while the journal fails (J6.6)."""
-        committer = self.s.committer
-        if seq < 0 and committer is not None and committer.must_hold(self.binding_seq):
-            return self.binding_seq
-        return seq
-
-    def let_out(self, c: Connection, seq: i64) -> None:
-        """Send the client's output of this turn, or hold it until `seq` is durable."""
-        if c.is_closed:
-            return
-        if seq >= 0 or len(c.gated) > 0:
-            if len(c.gated) == 0:
-                self.gate.append(c)
-            c.hold(seq)
-            self.outlet.limit_output(c)
-            return
-        self.outlet.send(c)
-
-    def has_held(self) -> bool:
-        """Whether replies or frames wait for the journal."""
-        return len(self.gate) > 0 or (self.s.bus is not None and len(self.s.bus.gate) > 0)
-
-    def on_new_journal(self, fd: i64) -> None:
-        """The journal was turned on, or loaded again: nothing waits for the old one."""
-        self.watch_wake(fd)
-        self.binding = 0
-        self.binding_seq = 0
-        for c in self.gate:
-            c.gated = [(0, held) for _, held in c.gated]
-        if self.s.bus is not None:
-            self.s.bus.release(FAR)
-        self.open_gate()
-
-    def on_journal_wake(self) -> None:
-        """Records became durable, or the journal failed."""
-        committer = self.s.committer
-        if committer is None:
-            return  # turned off by a command of this turn
-        committer.on_wake()
-        self.was_noted = True
-        self.open_gate()
-
-    def open_gate(self) -> None:
-        """Release replies that need not wait (any more); if the journal failed, close clients.
-
-        A weaker policy, or the end of a custody, releases replies, too.
-        """
-        committer = self.s.committer
-        durable: i64 = FAR
-        if committer is not None and committer.must_hold(committer.seq):
-            durable = committer.durable_seq
-        if self.s.bus is not None:
-            self.s.bus.release(durable)
-        gate = self.gate
-        self.gate = []
-        for c in gate:
-            if not c.is_closed and c.release(durable):
-                self.outlet.send_released(c)
-            if len(c.gated) > 0 and not c.is_closed:
-                if committer is not None and committer.error:
-                    log_cut_off(c.address, c.held_bytes, committer.error)
-                    self.outlet.close(c)
-                else:
-                    self.gate.append(c)
 
     # ---- sockets
 

@@ -7,7 +7,6 @@ from mypy_extensions import i64
 
 from tuque.core.node.standstill import has_stood, set_time
 from tuque.server.loop.outlet import Outlet
-from tuque.server.sockets.clock import steady_ms
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
@@ -19,7 +18,7 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
     """[G8] Set the node's time, and detect a standstill before any read (G8.4)."""
     n = s.n
     before = n.standstills
-    is_stale = set_time(n, steady_ms() + s.clock_offset_ms)
+    is_stale = set_time(n, s.clock_ms())
     if n.standstills == before:
         return
     closed = drop_unsent(s, outlet) if is_stale else 0
@@ -36,7 +35,7 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
 def end_replies(s: Server, outlet: Outlet) -> None:
     """[T19] Before replies are sent: drop them if the process stood still in this turn (T19.7)."""
     n = s.n
-    if not has_stood(n, steady_ms() + s.clock_offset_ms):
+    if not has_stood(n, s.clock_ms()):
         return
     if run_any(tubes_of(n)):
         drop_unsent(s, outlet)  # the next turn does the rest

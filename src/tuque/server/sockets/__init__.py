@@ -1,4 +1,4 @@
-"""Waiting for sockets, the steady clock, host names, listeners; what all connections share.
+"""What the server asks of the system: time, waiting, host names, listeners; connections.
 
 Must not know: what the bytes mean.
 """

@@ -8,46 +8,45 @@ from typing import Final
 IN: Final = 1  # the same values for epoll and poll
 OUT: Final = 4
 
-HAS_EPOLL: Final = hasattr(select, "epoll")
-
 
 class Poller:
     """The interface of both, as the pump needs it."""
 
-    def __init__(self) -> None:
-        if HAS_EPOLL:
-            self.epoll = select.epoll()
+    def __init__(self, epoll: select.epoll | None) -> None:
+        self.has_epoll = epoll is not None
+        if epoll is not None:
+            self.epoll = epoll
         else:
             self.poller = select.poll()
 
     def add(self, fd: int) -> None:
         """Watch the descriptor for reading."""
-        if HAS_EPOLL:
+        if self.has_epoll:
             self.epoll.register(fd, IN)
         else:
             self.poller.register(fd, IN)
 
     def watch(self, fd: int, mask: int) -> None:
-        """Change the events to watch for."""
-        if HAS_EPOLL:
+        """Change what a watched descriptor is watched for."""
+        if self.has_epoll:
             self.epoll.modify(fd, mask)
         else:
             self.poller.modify(fd, mask)
 
     def drop(self, fd: int) -> None:
         """Stop watching the descriptor."""
-        if HAS_EPOLL:
+        if self.has_epoll:
             self.epoll.unregister(fd)
         else:
             self.poller.unregister(fd)
 
     def wait(self, most_ms: int) -> list[tuple[int, int]]:
-        """The ready descriptors with their masks; waits up to `most_ms`, -1 for ever."""
-        if HAS_EPOLL:
+        """Descriptors that are ready and how; waits up to `most_ms`, -1 for ever."""
+        if self.has_epoll:
             return self.epoll.poll(most_ms / 1000 if most_ms >= 0 else -1, 1024)
         return self.poller.poll(most_ms if most_ms >= 0 else None)
 
     def close(self) -> None:
-        """Close the poller's descriptor."""
-        if HAS_EPOLL:
+        """Give the descriptor back."""
+        if self.has_epoll:
             self.epoll.close()

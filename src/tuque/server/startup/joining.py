@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from hashlib import blake2b
 
 from tuque.cluster.members import Members
@@ -31,21 +32,33 @@ def take_identity(s: Server, identity: Identity) -> None:
     s.members = members
 
 
-def prepare_bus(pump: Pump) -> None:
-    """Bind the port of the bus and store the new incarnation, before anybody hears of it.
+def take_secret(s: Server, secret: bytes) -> None:
+    """Prove ids of jobs with the cluster's secret; know the port that clients are sent to."""
+    s.n.ids.key = id_key(secret)
+    s.members.port = s.cfg.cluster_announce_port or s.cfg.port
 
-    Raises ListenError, ConfigError and IdentityError.
-    """
+
+def prepare_bus(pump: Pump) -> None:
+    """Take the port of the bus and begin a life. Raises ListenError, ConfigError, IdentityError."""
     s = pump.s
     cfg = s.cfg
     secret = cluster_secret(cfg)
-    s.n.ids.key = id_key(secret)
-    s.members.port = cfg.cluster_announce_port or cfg.port
     if not cfg.cluster_enabled:
-        s.n.others = 0  # it stays alone, whichever nodes it knew
+        take_secret(s, secret)
+        s.n.others = 0  # it stays alone, whoever it knew
         return
-    bus = Bus(s.n, s.members, pump.poller, secret)
-    bus.sockets = open_bus_sockets(cfg, len(secret) > 0)
+    attach_bus(pump, secret, open_bus_sockets(cfg, len(secret) > 0))
+
+
+def attach_bus(pump: Pump, secret: bytes, sockets: list[socket.socket]) -> None:
+    """Have the bus on these sockets; store that a new life begins, before anybody hears of it.
+
+    Raises IdentityError.
+    """
+    s = pump.s
+    take_secret(s, secret)
+    bus = Bus(s.n, s.members, pump.poller, secret, s.system)
+    bus.sockets = sockets
     bus.bugs = s.bugs
     bus.port = bus.sockets[0].getsockname()[1]
     s.bus = bus

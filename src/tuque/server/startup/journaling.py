@@ -11,6 +11,7 @@ from tuque.server.loop.pump import Pump
 from tuque.server.state.state import Server, log
 from tuque.store.files.disk import Disk
 from tuque.store.journal import MANIFEST, JournalError
+from tuque.store.replay import Loader
 
 LOAD_RECORDS = 20_000  # between two polls of the sockets while loading
 
@@ -49,23 +50,34 @@ def load_journal(pump: Pump) -> None:
     committer = s.committer
     if committer is None:
         return
-    s.is_loading = True
-    s.n.is_loading = True
     pump.clock()
     started_ms = s.n.now_ms
-    loader = committer.loader(may_cut=s.cfg.aof_load_truncated)
+    loader = begin_load(s, committer)
     while not loader.step(s.n, LOAD_RECORDS):
         pump.turn(0)
         if s.stop_requested:
-            return  # the files stay unchanged
+            return  # the files stay as they are
+    end_load(pump, committer, loader)
+    seconds = (s.n.now_ms - started_ms) / 1000
+    log.info("journal loaded: %s jobs in %.3f s", f"{loader.job_count:,}", seconds)
+
+
+def begin_load(s: Server, committer: Committer) -> Loader:
+    """Clients get -LOADING from now on; what reads the journal."""
+    s.is_loading = True
+    s.n.is_loading = True
+    return committer.loader(may_cut=s.cfg.aof_load_truncated)
+
+
+def end_load(pump: Pump, committer: Committer, loader: Loader) -> None:
+    """[J5] All is read: the journal goes on, and the node with what it holds."""
+    s = pump.s
     s.n.is_loading = False
     take_over(pump, committer)
     after_load(s.n)  # once the journal continues: its changes must be recorded
     s.is_loading = False
     for note in loader.notes:  # bytes were cut off, or the clock jumped
         log.warning("%s", note)
-    seconds = (s.n.now_ms - started_ms) / 1000
-    log.info("journal loaded: %s jobs in %.3f s", f"{loader.job_count:,}", seconds)
 
 
 def take_over(pump: Pump, committer: Committer) -> None:
@@ -78,7 +90,7 @@ def take_over(pump: Pump, committer: Committer) -> None:
     if s.cfg.appendonly:
         committer.start(s.n.now_ms)
         s.n.records = Records(s.n.node_ids, s.n.lives)
-        pump.watch_wake(committer.wake_fd)
+        pump.gate.watch(committer.wake_fd)
     else:
         s.committer = None
         committer.close(s.n.now_ms)
@@ -128,7 +140,7 @@ def close_journal(pump: Pump) -> str:
     if s.n.records is not None:
         committer.commit(s.n.records, s.n.now_ms)
     committer.settle(s.n)
-    pump.drop_wake()
+    pump.gate.drop()
     error = committer.close(s.n.now_ms)
-    pump.open_gate()
+    pump.gate.open()
     return error

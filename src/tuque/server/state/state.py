@@ -29,6 +29,7 @@ from tuque.server.journal.committer import Committer
 from tuque.server.log.monitoring import Latency, SlowLog
 from tuque.server.log.notes import Bugs, log
 from tuque.server.sockets.connection import Connection
+from tuque.server.sockets.system import System
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import NOT_HELD, Client, Pending, Survey
 from tuque.server.state.iproto_connection import GUEST, STRANGER_BYTES, Take, User, Users, Wired
@@ -91,9 +92,10 @@ class Figures:
 class Server:
     """The state of one server process."""
 
-    def __init__(self, cfg: Config, node: Node) -> None:
+    def __init__(self, cfg: Config, node: Node, system: System | None = None) -> None:
         self.cfg = cfg
         self.n = node
+        self.system = System() if system is None else system
         self.table = table()
         self.by_name: dict[bytes, Command] = {}  # as clients typed it: a cache
         self.clients: dict[int, Client] = {}  # by file descriptor
@@ -136,7 +138,7 @@ class Server:
         self.restart_after_ms: i64 = -1
         # instants
         self.start_ms: i64 = node.now_ms
-        self.clock_offset_ms: i64 = 0  # now_ms = steady_ms() + this
+        self.clock_offset_ms: i64 = 0  # now_ms = what the boot clock shows + this
         self.begin_doors(node)
         self.begin_settings()
 
@@ -163,6 +165,10 @@ class Server:
         self.query_limit: i64 = 1 << 30
         self.idle_close_ms: i64 = 0
         self.half_close_ms: i64 = 0
+
+    def clock_ms(self) -> i64:
+        """What the clock shows, which the node's time follows (G8)."""
+        return self.system.boot_ns() // 1_000_000 + self.clock_offset_ms
 
     def unblock(self, c: Client) -> None:
         """End the client's wait (V6.1, R7.1); no effect if it does not wait."""

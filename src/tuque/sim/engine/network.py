@@ -22,6 +22,8 @@ FLIGHT_MAX: Final = 1 << 20  # bytes in flight above which a sender must wait
 class Owner(Protocol):
     """The owner of one end of a connection."""
 
+    process: object  # that ends with all its connections
+
     def on_data(self, end: End, data: bytes) -> None:
         """Bytes arrived."""
 
@@ -67,7 +69,8 @@ class Pipe:
         self.is_pumping = False
         self.flying = 0
         self.not_before_us = 0  # nothing arrives before
-        self.is_broken = False  # bytes sent from now on never arrive
+        self.is_broken = False  # what is put in from now on never arrives
+        self.on_room: Callable[[], None] | None = None  # who wants to put in more
         line.pipes.append(self)
 
     def put(self, data: bytes) -> None:
@@ -112,6 +115,9 @@ class Pipe:
         _, data = self.flight.popleft()
         self.flying -= len(data)
         self.pump()
+        if self.on_room is not None:
+            on_room, self.on_room = self.on_room, None
+            on_room()
         self.to.arrived(data)
 
 
@@ -139,10 +145,6 @@ class End:
             return True
         pipe.put(data)
         return True
-
-    def has_room(self) -> bool:
-        """Whether the other side accepts more."""
-        return self.out is not None and self.out.flying < FLIGHT_MAX
 
     def arrived(self, data: bytes) -> None:
         """Bytes arrived; b"" is the end of the stream."""
@@ -270,12 +272,12 @@ class Network:
             else:
                 self.world.after(self.chance.randrange(200_000, 20_000_000), end.lose)
 
-    def crash(self, owner: Owner, is_power_cut: bool) -> None:
-        """A process ended: its ends close; peers learn of it soon, when they write, or never."""
+    def crash(self, process: object, is_power_cut: bool) -> None:
+        """A process is gone: its ends close; peers learn soon, or when they write, or never."""
         self.conns = [pair for pair in self.conns if pair[0].is_open or pair[1].is_open]
         for a, b in self.conns:
             for mine, other in ((a, b), (b, a)):
-                if mine.owner is not owner or not mine.is_open:
+                if mine.owner is None or mine.owner.process is not process or not mine.is_open:
                     continue
                 mine.is_open = False
                 mine.owner = None

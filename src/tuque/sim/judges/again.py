@@ -116,8 +116,8 @@ class Again:
         return is_out and job.qtime_ms > shell.n.now_ms + SLACK_MS
 
     def has_settled(self, at: Shell, m: Machine) -> bool:
-        """Whether the two have been linked long enough."""
-        one = at.links.members.by_id.get(m.node_id)
+        """Whether the two have been linked for long enough."""
+        one = at.s.members.by_id.get(m.node_id)
         if one is None or not one.is_linked:
             return False
         return bool(at.n.now_ms - one.linked_ms > SETTLED_MS)
@@ -172,7 +172,7 @@ def is_linked(m: Machine, other: Machine) -> bool:
     """Whether the first has had a link to the other for a while."""
     if m.shell is None:
         return False
-    one = m.shell.links.members.by_id.get(other.node_id)
+    one = m.shell.s.members.by_id.get(other.node_id)
     if one is None or not one.is_linked:
         return False
     return bool(m.shell.n.now_ms - one.linked_ms > SETTLED_MS)

@@ -199,17 +199,17 @@ class Watcher:
         if came_again:
             return  # it was judged at the first loss; this copy is a repair (K5.3)
         if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):
-            return  # it moved to another node, and returned maybe a moment ago
-        journal = shell.journal
-        if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
+            return  # it went to another node, and is back since a moment ago
+        thread = shell.thread
+        if thread is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return
         age_us = self.world.now_us - add.done_us
         if machine.settings.policy == "always":
             self.history.find("not-on-disk", f"{add.token!r} was not on the disk of {machine.name}")
         elif machine.settings.policy == "everysec":
             self.history.count("everysec losses")
-            self.history.note_most("everysec loss", age_us - journal.stall_us)
-            if age_us > WINDOW_US + journal.stall_us:
+            self.history.note_most("everysec loss", age_us - thread.stall_us)
+            if age_us > WINDOW_US + thread.stall_us:
                 self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
 
     def lose_ack(self, machine: Machine, add: Add, back: str) -> None:

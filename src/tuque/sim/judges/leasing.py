@@ -340,8 +340,8 @@ class Leasing:
         self.find_ids(m, shell)
         if is_kept:
             window_us = -1
-            if m.settings.policy == "everysec" and shell.journal is not None:
-                window_us = WINDOW_US + shell.journal.stall_us
+            if m.settings.policy == "everysec" and shell.thread is not None:
+                window_us = WINDOW_US + shell.thread.stall_us
             self.lose_unsynced(m, window_us)
             return
         for lease, held in self.held.items():

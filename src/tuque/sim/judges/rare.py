@@ -133,9 +133,7 @@ def on_delivered(n: Node, m: Delivered) -> str:
 
 
 def on_setack(n: Node, m: SetAck) -> str:
-    """An ack arrives."""
-    if n.is_loading:
-        return "an ack comes while the journal is loaded"
+    """An ack comes."""
     if m.id not in n.jobs and m.id not in n.tombs.ids:
         return "an ack comes before its job, or after it is forgotten"
     return "an ack comes of a job that is queued here" if queued_here(n, m.id) else ""
@@ -147,9 +145,7 @@ def on_gotack(n: Node, m: GotAck) -> str:
 
 
 def on_deljob(n: Node, m: DelJob) -> str:
-    """Another node ended a collection."""
-    if n.is_loading:
-        return "the end of a job comes while the journal is loaded"
+    """A collection is over elsewhere."""
     job = n.jobs.get(m.id)
     return "the end of a job comes before its ack" if job is not None and job.state != ACKED else ""
 
@@ -162,9 +158,7 @@ def on_needjobs(n: Node, m: NeedJobs) -> str:
 
 
 def on_yourjobs(n: Node, m: YourJobs) -> str:
-    """Jobs arrive from another node."""
-    if n.is_loading:
-        return "jobs are given to a node that loads its journal"
+    """Jobs come from another node."""
     if is_paused(n, m.queue, PAUSE_IN):
         return "jobs are given to a queue that is paused"
     if any(job.retry_s == 0 for job in m.jobs):
@@ -289,12 +283,11 @@ OF_NODES: Final[dict[str, Callable[[Shell], bool]]] = {
     "producers wait": lambda s: len(s.n.adding) > 0,
     "producers gave up, copies are out": lambda s: len(s.n.failed) > 0,
     "consumers wait": lambda s: len(s.n.waiters) > 0,
-    "replies are held back": lambda s: len(s.gate) > 0,
+    "replies are held back": lambda s: len(s.pump.gate.held) > 0,
     "a journal that fails": is_failing,
-    "a journal is rewritten": lambda s: s.journal is not None and s.journal.snapshot is not None,
+    "a journal is rewritten": lambda s: s.is_rewriting(),
     "acks of unknown jobs": lambda s: len(s.n.strays) > 0,
     "acks are told again": lambda s: len(s.n.retelling) > 0,
-    "moves heard while loading wait": lambda s: len(s.n.late_moves) > 0,
     "another node's clients wait": lambda s: any(d.wishes for d in s.n.demands.values()),
     "an at-most-once job between two nodes": lambda s: len(s.n.custody) > 0,
     "a copy was denied": lambda s: len(s.n.denied) > 0,
@@ -378,12 +371,8 @@ OF_DEATHS: Final[dict[str, Callable[[Machine, Shell], bool]]] = {
     "death of a node with leases": lambda m, s: len(s.n.leases.groups) > 0,
     "death with staged rows": lambda m, s: s.n.staging.count > 0,
     "death while the journal is loaded": lambda m, s: s.n.is_loading,
-    "death while the journal is rewritten": lambda m, s: (
-        s.journal is not None and s.journal.snapshot is not None
-    ),
-    "death before the journal was synced": lambda m, s: (
-        s.journal is not None and s.journal.durable_seq < s.journal.seq
-    ),
+    "death while the journal is rewritten": lambda m, s: s.is_rewriting(),
+    "death before the journal was synced": lambda m, s: s.has_unsynced(),
     "death of a node that leaves": lambda m, s: bool(s.n.is_leaving),
     "death while copies are made again": lambda m, s: len(s.n.losses.short) > 0,
     "death while an at-most-once job is in transit": lambda m, s: len(s.n.custody) > 0,
@@ -418,14 +407,11 @@ OF_MESSAGES: Final = (
     "another node is about to queue a job that is acked",
     "another node is about to queue a job that is queued here",
     "another node hands out a job that is queued here",
-    "an ack comes while the journal is loaded",
     "an ack comes before its job, or after it is forgotten",
     "an ack comes of a job that is queued here",
     "a holder does not know the job that is acked",
-    "the end of a job comes while the journal is loaded",
     "the end of a job comes before its ack",
     "jobs are wished for of a queue that is paused",
-    "jobs are given to a node that loads its journal",
     "jobs are given to a queue that is paused",
     "an at-most-once job moves",
     "a job moves to a node that has it",

@@ -277,7 +277,7 @@ class Verdicts:
             tombs = sum(1 for id, b in n.tombs.ids.items() if self.is_left_over(id, int(b.kind)))
             for what, left in (("tombstones", tombs), ("producers", len(n.adding)),
                                ("waiting clients", len(n.waiters)),
-                               ("gates", len(m.shell.gate))):  # fmt: skip
+                               ("gates", len(m.shell.pump.gate.held))):  # fmt: skip
                 self.history.count("looks for leftovers")
                 if left:
                     self.history.find("leftover", f"{m.name} still has {left} {what}")

@@ -1,4 +1,4 @@
-"""A machine with its process: the twin of the server's pump, its links, its clients' connections.
+"""A machine with its process: the server that ships, on simulated sockets, clocks and disks.
 
 Must not know: judges' reasons.
 """

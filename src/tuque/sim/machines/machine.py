@@ -40,6 +40,7 @@ class Settings:
         self.may_evict = True
         self.queue_idle_ms = plan.queue_idle_ms
         self.node_timeout_ms = plan.node_timeout_ms
+        self.opens_early = plan.opens_early
         self.bus_limit_bytes = plan.bus_limit_bytes
 
 
@@ -105,7 +106,7 @@ class Machine:
         if is_empty or self.has_new_disk:
             self.disk_since_us = self.world.now_us  # no client or node told it anything before
         self.has_new_disk = False
-        self.disk.before_step = None
+        self.disk.before_step = self.disk.on_fsync = None
         self.lives += 1
         self.woke_us = 0
         self.fuse = 0
@@ -113,6 +114,8 @@ class Machine:
         try:
             shell.start()
         except JournalError as error:
+            shell.is_dead = True
+            self.disk.process_crash()
             self.on_bad_journal(error)
             self.world.after(500_000, self.start)
             return
@@ -174,12 +177,10 @@ class Machine:
         if shell is None:
             return
         self.fuse = 0
-        self.disk.before_step = None
+        self.disk.before_step = self.disk.on_fsync = None
         is_power = how == "power"
         shell.is_dead = True
         self.shell, self.died_us = None, self.world.now_us
-        if shell.journal is not None:
-            shell.journal.is_gone = True
         self.cluster.net.listeners.pop(self.name, None)
         self.cluster.net.crash(shell, is_power)
         if is_power:
@@ -212,7 +213,7 @@ class Machine:
                 add.losses += 1  # it died before it had loaded the copy, and its disk is gone
         self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
         self.cluster.watcher.on_death(self, shell, how, back)
-        self.said += shell.links.said
+        self.said += shell.said()
         self.has_evicted_acks = self.evicted_acks(shell)
         self.has_evicted = self.evicted(shell)
         self.is_drained = False
@@ -271,6 +272,8 @@ class Machine:
             if self.world.now_us - shell.paused_us > self.settings.node_timeout_ms * 1100:
                 self.woke_us = self.world.now_us
             shell.wake()
+            if shell.thread is not None:
+                shell.thread.resume()
 
     # ---- the view of the judges
 
@@ -292,8 +295,8 @@ class Machine:
         return self.has_evicted or (shell is not None and shell.n.ledger.evicted > 0)
 
     def messages(self) -> int:
-        """Messages of the core sent from here so far."""
-        return self.said + (self.shell.links.said if self.shell is not None else 0)
+        """Messages of the core that were sent from here so far."""
+        return self.said + (self.shell.said() if self.shell is not None else 0)
 
     def lost_holders(self, n: Node, id: bytes) -> bool:
         """Whether the disk knows fewer holders of the job than the process did."""

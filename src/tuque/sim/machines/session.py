@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tuque.sim.engine.network import End, Network
-from tuque.sim.machines.shell import CLIENTS
+from tuque.sim.machines.kernel import CLIENTS
 
 Told = Callable[[object], None]  # a reply; None stands for nil, LOST for no reply
 
@@ -27,6 +27,7 @@ class Session:
 
     def __init__(self, net: Network, name: str, node: str) -> None:
         self.net = net
+        self.process: object = self
         self.name = name
         self.node = node
         self.end: End | None = None

@@ -1,84 +1,103 @@
-"""One process of a node: the twin of the server's pump, over simulated bytes.
+"""One life of a node: the server that ships, on simulated ground.
 
-Real: the request reader, the dispatcher and all commands, the core and its timers, the journal
-and its gate, the frames and handshake of the bus. Simulated: sockets, the clock, the disk and
-the journal's thread. A turn has the pump's order: read, run, journal, bus, clients. Everything
-that leaves the process is an effect, and the process may end before it.
+Real here: the pump and all that it drives, the journal, the bus, the start. Simulated: what
+server/sockets/system.py names (kernel.py), the disk, the instants at which the journal's thread
+runs (thread.py). Each thing that leaves the process is an effect, and the process may end before
+it.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING, Final, cast
 
-import hiredis
-
-from tuque.core.dispatch.restore import after_load
-from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import serve_ready
-from tuque.core.jobs.transitions import FAR, check, on_memory_level
+from tuque.cluster.kept import Kept, parse_kept
+from tuque.cluster.members import Members
+from tuque.core.jobs.transitions import check
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
+from tuque.core.msgs.bus import AnyMessage, Heartbeat
 from tuque.core.node.node import Node
-from tuque.core.node.standstill import set_time
-from tuque.core.outbox.records import Records
 from tuque.server.admin.registry import register
-from tuque.server.commands.dispatch import execute, tell_wakes
+from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config, load
-from tuque.server.replies.chores import run_chores
-from tuque.server.replies.producers import must_wait, next_stall_ms, tell_added, wake_stalled
-from tuque.server.state.client import Client
+from tuque.server.config.identity import Identity
+from tuque.server.journal.committer import Committer
+from tuque.server.loop.pump import Pump
+from tuque.server.replies.producers import look_at_bus
+from tuque.server.sockets.connection import Connection
+from tuque.server.startup.joining import attach_bus, make_card, open_bus, take_identity
+from tuque.server.startup.journaling import begin_load, end_load
 from tuque.server.state.state import Server, apply_settings
-from tuque.server.tubes.turn import end_turn, next_turn_ms
 from tuque.sim.engine.clock import NodeClock
-from tuque.sim.engine.disk import SimJournal
+from tuque.sim.engine.disk import PATH
 from tuque.sim.engine.network import End
+from tuque.sim.engine.world import World
 from tuque.sim.judges.checkers import transits_over
-from tuque.sim.machines.bus import PORT as BUS_PORT_NAME
-from tuque.sim.machines.bus import Links
+from tuque.sim.judges.rare import look_at_message
+from tuque.sim.machines.kernel import (
+    BUS,
+    BUS_PORT,
+    CLIENT_PORT,
+    ClientSocket,
+    Kernel,
+    ListeningSocket,
+    Socket,
+)
+from tuque.sim.machines.thread import SimThread
+from tuque.store.replay import Loader
+from tuque.store.writer import Journal
+from tuque.tubes.failover.standstill import run_any
+from tuque.tubes.policy import tubes_of
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
+    from tuque.sim.machines.machine import Machine, Settings
 
-CLIENTS: Final = "clients"
-HOUSE_US: Final = 1_000_000
-TURN_COMMANDS: Final = 200
 LOAD_RECORDS: Final = 15
+SLICE_JOBS: Final = 20
+BUFFER_BYTES: Final = 1 << 16  # of a socket to another node; less where links are narrow
+LEAST_US: Final = 200  # between a turn and the timer after it
+SECRET: Final = b"of this seed"
 _shared: dict[str, Config] = {}
 
 
-def plain_config() -> Config:
-    """The configuration that all simulated servers share; read only."""
+def config_of(settings: Settings) -> Config:
+    """The configuration of a server."""
     if not _shared:
         register()
-        _shared["plain"] = load(None, {}, {})
-    return _shared["plain"]
+        _shared["plain"] = load(None, {}, {"slowlog-log-slower-than": "-1"})
+    cfg = copy(_shared["plain"])
+    cfg.port = CLIENT_PORT
+    cfg.appendonly = settings.policy != "off"
+    cfg.bus_buffer_limit = settings.bus_limit_bytes
+    cfg.cluster_node_timeout = settings.node_timeout_ms
+    return cfg
 
 
 class Crash(BaseException):
     """The process ends here."""
 
 
-class Plug:
-    """Stands in for a client's socket."""
+class SimIdentity(Identity):
+    """nodes.conf of a machine."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, machine: Machine, cfg: Config) -> None:
+        kept = parse_kept(machine.conf) if machine.conf else Kept()
+        kept.node_id = machine.node_id
+        super().__init__(kept, cfg)
+        self.machine = machine
+        self.mark = machine.chance.getrandbits(64).to_bytes(8, "big")
 
-    def fileno(self) -> int:
-        """A number unique among the process's connections."""
-        return self.number
+    def save(self, members: Members | None = None) -> None:
+        """Replace the contents of the file."""
+        self.machine.conf = self.text(members)
 
-
-class Door:
-    """A client's connection, on the process's side."""
-
-    def __init__(self, c: Client, end: End) -> None:
-        self.c = c
-        self.end = end
-        self.replies = hiredis.Reader()  # parses as the client will
-        self.held_us = 0  # since when replies wait for the disk
+    def save_soon(self, members: Members) -> bool:
+        """The same, without a thread."""
+        self.save(members)
+        return True
 
 
 class Shell:
@@ -86,70 +105,112 @@ class Shell:
 
     def __init__(self, machine: Machine, number: int) -> None:
         self.machine = machine
-        self.world = machine.world
-        self.number = number  # number of the process on this machine
+        self.world: World = machine.world
+        self.number: int = number  # which life of the machine
         self.born_us = machine.world.now_us
         self.clock = NodeClock(machine.clock)
-        settings = machine.settings
+        self.turn_us = -1  # when the next turn is
+        self.busy_us = 0  # the last one took until then
+        self.in_turn = False
+        self.is_paused = False
+        self.paused_us = 0
+        self.is_dead = False
+        self.newest_tomb = b""  # the last that the judges looked at
+        self.held: list[ClientSocket] = []  # those with replies that wait for the journal
+        self.buffer_bytes = min(BUFFER_BYTES, machine.settings.bus_limit_bytes)
+        self.kernel: Kernel = Kernel(self)
         seed = b"%s %d %d" % (machine.name.encode(), number, machine.chance.getrandbits(60))
         self.n: Node = Node(machine.node_id, seed, self.clock.now_ms())
-        self.s = Server(plain_config(), self.n)
-        self.s.slow_ns = -1
+        cfg = config_of(machine.settings)
+        self.s = Server(cfg, self.n, self.kernel.system())
+        take_identity(self.s, SimIdentity(machine, cfg))
         apply_settings(self.s)
-        self.s.slow_ns = -1
+        self.pump: Pump = Pump(self.s)
+        self.clients = ListeningSocket(self.kernel, CLIENT_PORT)
+        self.nodes = ListeningSocket(self.kernel, BUS_PORT)
+        self.pump.listen(cast(socket, self.clients))
+        self.thread: SimThread | None = None
+        self.loader: Loader | None = None  # while loading
+        self.load_us = 0  # when it reads on
+
+    @property
+    def bus(self) -> Bus:
+        """The links to other nodes."""
+        assert self.s.bus is not None
+        return self.s.bus
+
+    # ---- start
+
+    def start(self) -> None:
+        """Load the journal, if there is one, and open the bus. Raises JournalError."""
+        settings = self.machine.settings
+        attach_bus(self.pump, SECRET, [cast(socket, self.nodes)])
+        self.bus.ear = self.hear
         limits = self.n.limits
         limits.memory_bytes = settings.memory_bytes
         limits.may_evict = settings.may_evict
         limits.queue_idle_ms = settings.queue_idle_ms
-        self.journal: SimJournal | None = None
-        self.doors: dict[int, Door] = {}
-        self.by_end: dict[End, Door] = {}
-        self.gate: list[Door] = []
-        self.inbox: list[tuple[End, bytes]] = []
-        self.turn_us = -1
-        self.binding = 0
-        self.binding_seq = 0
-        self.house_us = 0
-        self.is_paused = False
-        self.paused_us = 0
-        self.is_dead = False
-        self.wants_rewrite = False
-        self.began_empty = True  # nothing came from the disk; unknown while loading
-        self.newest_tomb = b""  # the latest that the judges checked
-        self.links = Links(self)
-        self.s.members = self.links.members
+        if settings.policy == "off":
+            open_bus(self.pump)
+        else:
+            self.begin_load(settings)
+        self.wake()
+
+    def begin_load(self, settings: Settings) -> None:
+        """Open the journal and begin to read it. Raises JournalError."""
+        machine = self.machine
+        journal = Journal(machine.disk, PATH, machine.node_id, machine.clock.boot_record())
+        self.thread = SimThread(self, journal, settings.policy, settings.sync_us)
+        machine.disk.on_fsync = self.thread.on_fsync
+        committer = Committer(
+            machine.disk, PATH, machine.node_id, int(self.n.now_ms), thread=self.thread
+        )
+        committer.lock()
+        committer.slice_jobs = SLICE_JOBS
+        self.s.committer = committer
+        if settings.opens_early:
+            self.bus.card = make_card(self.s, self.bus, not machine.disk.names)
+            self.bus.open()
+        self.loader = begin_load(self.s, committer)
+        self.load_more()
+
+    def load_more(self) -> None:
+        """Go on with the load; with its end the node serves. Raises JournalError."""
+        loader, committer = self.loader, self.s.committer
+        assert loader is not None
+        assert committer is not None
+        if not loader.step(self.n, LOAD_RECORDS):
+            self.load_us = self.world.now_us + self.machine.load_us
+            return
+        self.loader = None
+        arrived = transits_over(self.n)
+        end_load(self.pump, committer, loader)
+        self.machine.cluster.watcher.on_loaded(self.machine, self, arrived)
+        self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
+        if self.bus.card is None:
+            open_bus(self.pump)
 
     # ---- events
 
-    def on_data(self, end: End, data: bytes) -> None:
-        """Bytes arrived in a socket's buffer."""
-        if not self.is_dead:
-            self.inbox.append((end, data))
-            self.wake()
-
-    def on_lost(self, end: End) -> None:
-        """A connection ended; a read will notice."""
-        self.on_data(end, b"")
-
     def accept(self, end: End, port: str) -> bool:
-        """Accept a connection."""
+        """Somebody connects."""
         if self.is_dead:
             return False
-        end.owner = self
-        if port == BUS_PORT_NAME:
-            self.links.accept(end)
-            return True
-        s = self.s
-        number = int(s.next_number)
-        plug = Plug(number)
-        c = Client(number, cast(socket, plug), end.label, s.max_bulk, self.n.now_ms)
-        s.next_number += 1
-        s.clients[c.fd] = c
-        s.by_number[c.number] = c
-        door = Door(c, end)
-        self.doors[number] = door
-        self.by_end[end] = door
+        if port == BUS:
+            link = Socket(self.kernel, end)
+            link.buffer_bytes = self.buffer_bytes
+            end.owner = link
+            self.nodes.take(link)
+        else:
+            sock = ClientSocket(self.kernel, end)
+            end.owner = sock
+            self.clients.take(sock)
         return True
+
+    def on_ready(self) -> None:
+        """A descriptor is ready that was not."""
+        if not self.in_turn:
+            self.wake()
 
     def wake(self, wait_us: int = 0) -> None:
         """Schedule a turn soon."""
@@ -158,7 +219,8 @@ class Shell:
         self.wake_at(self.world.now_us + wait_us + cpu_us)
 
     def wake_at(self, at_us: int) -> None:
-        """Schedule a turn at that instant or earlier."""
+        """See that a turn runs at that instant or before, but not before the last one is over."""
+        at_us = max(at_us, self.busy_us)
         if self.turn_us < 0 or at_us < self.turn_us:
             self.turn_us = at_us
             self.world.at(at_us, partial(self.on_wake, at_us))
@@ -168,295 +230,96 @@ class Shell:
         if self.turn_us != at_us or self.is_dead or self.is_paused:
             return
         self.turn_us = -1
+        self.in_turn = True
         self.machine.guard(self.turn)
+        self.in_turn = False
 
     def effect(self, what: str, data: bytes = b"") -> None:
         """An effect is about to leave the process, which may end first."""
         self.machine.burn(what)
         self.world.note(f"{self.machine.name} {what}", data)
 
+    def hear(self, message: AnyMessage) -> None:
+        """A message of another node is about to be heard."""
+        look_at_message(self, message)
+
     # ---- a turn
 
     def turn(self) -> None:
-        """One turn, as in the pump."""
-        n = self.n
-        stood = int(n.standstills)
-        self.tick_clock()
-        inbox = self.inbox
-        self.inbox = []
-        if n.standstills != stood:
-            inbox.sort(key=lambda one: one[0] in self.by_end)  # G8.4: other nodes first
-        for end, data in inbox:
-            door = self.by_end.get(end)
-            if door is not None:
-                self.read(door, data)
-            else:
-                self.links.read(end, data)
-        self.step()
-        self.machine.cluster.tubing.on_turn(self.machine, self)
-        self.settle()
-        self.machine.watch(self)
-        next_ms = min(int(next_timer_ms(n)), self.links.next_ms(), int(next_stall_ms(self.s)))
-        next_ms = min(next_ms, int(next_turn_ms(self.s)))
-        if next_ms != FAR:
-            self.wake_at(max(self.clock.true_us(next_ms), self.world.now_us + 200))
-        if self.s.resumed or self.s.dirty or (n.policy is not None and self.has_left()):
-            self.wake()
-        if self.journal is not None and self.journal.snapshot is not None:
-            self.wake(1000)
-
-    def has_left(self) -> bool:
-        """Whether a connection closed at the end of a turn left work (T8.2)."""
-        records = self.n.records
-        return bool(self.n.ready) or (records is not None and records.count > 0)
-
-    def tick_clock(self) -> None:
-        """[G8] The node's time never goes back."""
-        if set_time(self.n, self.clock.now_ms()):
+        """One turn of the pump; the judges look before its outcome leaves, and after."""
+        pump = self.pump
+        if self.loader is not None:
+            self.world.sometimes("a turn while the journal is loaded")
+            if self.world.now_us >= self.load_us:
+                self.load_more()
+        if self.machine.settings.memory_bytes:  # what is left for jobs
+            limit = self.machine.settings.memory_bytes + int(self.n.other_bytes)
+            self.n.limits.memory_bytes = limit
+        stood = self.n.standstills
+        pump.hear(pump.poller.wait(0))
+        if self.n.standstills != stood and self.n.policy is not None and run_any(tubes_of(self.n)):
             self.world.sometimes("a home stood still")
-            for door in list(self.doors.values()):
-                if door.c.gated or any(hole is not None for hole in door.c.holes):
-                    self.close(door)  # T19.7
+        pump.step()
+        if self.loader is not None and self.machine.settings.opens_early:
+            look_at_bus(self.s, self.bus)
+        self.machine.cluster.tubing.on_turn(self.machine, self)
+        overfull = self.bus.figures.overfull
+        pump.settle()
+        self.look_at_gates()
+        if self.bus.figures.overfull != overfull:
+            self.world.sometimes("a link is closed for what waits")
+        self.machine.watch(self)
+        self.sleep()
 
-    def read(self, door: Door, data: bytes) -> None:
-        """Run a client's requests."""
-        c = door.c
-        if c.is_closed:
+    def look_at_gates(self) -> None:
+        """Note what waits for the journal or for room; replies were made when they began to."""
+        if self.bus.gate:
+            self.world.sometimes("frames are held back")
+        if self.bus.crowded:
+            self.world.sometimes("a link has no room")
+        gate: list[Connection] = self.pump.gate.held
+        if not gate and not self.held:
             return
-        if not data:
-            self.close(door)
-            return
-        c.last_ms = self.n.now_ms
-        commands = c.reader.read(data)
-        if c.is_blocked or c.todo:
-            c.put_off(commands, False)
-        else:
-            c.came_ms = c.last_ms
-            self.run_commands(c, commands)
-        if c.reader.error and not c.is_stuck() and not c.todo:
-            self.break_off(c)
+        held = [cast(ClientSocket, c.sock) for c in gate]
+        for sock in self.held:
+            if sock not in held:
+                sock.held_us = 0
+        for sock in held:
+            sock.held_us = sock.held_us or self.world.now_us
+        self.held = held
 
-    def break_off(self, c: Client) -> None:
-        """Reply with the protocol error and close."""
-        c.error(b"ERR Protocol error: " + c.reader.error.encode())
-        c.is_closing = True
-        self.s.touch(c)
+    def sleep(self) -> None:
+        """Until the pump wants to go on by itself; whatever becomes ready wakes it before."""
+        self.busy_us = self.world.now_us + self.kernel.spent_us
+        self.kernel.spent_us = 0
+        if self.loader is not None:
+            self.wake_at(max(self.load_us, self.world.now_us + 1))
+        wait_ms = int(self.pump.wait_ms(-1)) if self.loader is None else -1
+        if wait_ms == 0 or self.kernel.epoll.poll(0, 1):
+            self.wake()
+        elif wait_ms > 0:
+            at_us = self.clock.true_us(self.clock.now_ms() + wait_ms)
+            self.wake_at(max(at_us, self.world.now_us + LEAST_US))
 
-    def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
-        """Run commands until the client blocks or closes."""
-        for i, command in enumerate(commands):
-            if c.is_blocked or c.is_closing:
-                if not c.is_closing:
-                    c.put_off(commands[i:], True)
-                return
-            if (c.holes or self.s.is_crowded) and must_wait(self.s, c, command):
-                c.put_off(commands[i:], True)
-                return
-            execute(self.s, c, command)
+    # ---- what judges and people ask
 
-    def step(self) -> None:
-        """Run timers, serve waiting clients and continue postponed commands."""
-        s, n = self.s, self.n
-        self.load_more()
-        self.links.look()
-        self.links.step()
-        if s.is_loading:
-            return
-        if next_timer_ms(n) <= n.now_ms:
-            tick(n)
-        n.work = 0
-        run_chores(s)
-        if n.ready:
-            serve_ready(n)
-        if n.wakes:
-            tell_wakes(s)
-        if n.added:
-            tell_added(s)
-        if s.stalled:
-            wake_stalled(s)
-        resumed = s.resumed
-        s.resumed = []
-        for c in resumed:
-            if c.is_closed:
-                continue
-            self.run_commands(c, c.take_up())
-            if c.may_run():
-                s.resumed.append(c)
-            elif c.reader.error and not c.todo and not c.is_stuck():
-                self.break_off(c)
-        if n.added:
-            tell_added(s)
-        end_turn(s)
-        if self.house_us <= self.world.now_us:
-            self.house_us = self.world.now_us + HOUSE_US
-            on_memory_level(n)
+    def linked(self) -> int:
+        """How many nodes are linked."""
+        return len(self.bus.by_slot)
 
-    def settle(self) -> None:
-        """Let the results out: journal, then other nodes, then clients."""
-        s = self.s
-        if self.n.policy is not None:
-            self.n.policy.turn_end(self.n)
-        seq = self.write_journal()
-        journal = self.journal
-        if seq < 0 and journal is not None and journal.must_hold(self.binding_seq):
-            self.links.settle(self.binding_seq)  # J6.6
-        else:
-            self.links.settle(seq)
-        dirty = s.dirty
-        s.dirty = []
-        for c in dirty:
-            c.is_dirty = False
-            self.let_out(self.doors.get(int(c.number)), seq)
-        if self.gate and (seq < 0 or s.journal_error):
-            self.open_gate()
+    def said(self) -> int:
+        """Messages but heartbeats that were sent to other nodes."""
+        counts = self.bus.figures.out_messages
+        return sum(count for kind, count in counts.items() if kind is not Heartbeat)
 
-    def write_journal(self) -> int:
-        """Hand over the turn's records; returns the record that replies wait for, -1: none."""
-        journal, records, s = self.journal, self.n.records, self.s
-        if journal is None or records is None:
-            return -1
-        if records.count > 0:
-            journal.commit(records, self.n.now_ms)
-        is_binding = records.binding_count != self.binding
-        if is_binding:
-            self.binding = int(records.binding_count)
-            self.binding_seq = journal.seq
-        journal.grant(records)
-        journal.on_turn(self.n, self.wants_rewrite)
-        self.wants_rewrite = False
-        s.journal_error = journal.error
-        if s.journal_error and not is_binding:
-            return -1
-        return self.binding_seq if journal.must_hold(self.binding_seq) else -1
+    def is_rewriting(self) -> bool:
+        """Whether the journal is rewritten."""
+        return self.s.committer is not None and self.s.committer.is_rewriting()
 
-    def on_journal(self) -> None:
-        """Records became durable, or the disk failed."""
-        if self.is_dead or self.is_paused or self.journal is None:
-            return
-        self.s.journal_error = self.journal.error
-        self.links.on_durable()
-        self.open_gate()
-        self.wake()
-
-    def durable(self) -> int:
-        """Everything up to this record may be sent."""
-        journal = self.journal
-        if journal is None or not journal.must_hold(journal.seq):
-            return FAR
-        return journal.durable_seq
-
-    def open_gate(self) -> None:
-        """Send replies that need not wait any more; after a failure they are never sent."""
-        durable = self.durable()
-        gate = self.gate
-        self.gate = []
-        for door in gate:
-            c = door.c
-            if c.is_closed:
-                continue
-            if c.release(durable):
-                self.send(door, c.wire, door.held_us)
-                c.wire = []
-            if c.gated:
-                if self.journal is not None and self.journal.error:
-                    self.close(door)
-                else:
-                    self.gate.append(door)
-
-    def let_out(self, door: Door | None, seq: int) -> None:
-        """Send the client's output of the turn, or hold it back."""
-        if door is None or door.c.is_closed:
-            return
-        c = door.c
-        if seq >= 0 or c.gated:
-            if not c.gated:
-                self.gate.append(door)
-                door.held_us = self.world.now_us
-            c.hold(seq)
-            return
-        out = c.out
-        c.out = []
-        self.send(door, out, self.world.now_us)
-
-    def send(self, door: Door, pieces: list[bytes], made_us: int) -> None:
-        """Write to a client; the checkers see the replies in it."""
-        data = b"".join(pieces)
-        if data:
-            self.effect(f"reply {door.c.number}", data)
-            door.replies.feed(data)
-            told: list[object] = []
-            while (reply := door.replies.gets()) is not False:
-                told.append(reply)
-            door.end.send(data)
-            self.machine.cluster.history.made_us = made_us
-            self.machine.told(door.end.sent, door.end.peer, told)
-        if door.c.is_closing and not door.c.gated:
-            self.close(door)
-
-    def close(self, door: Door) -> None:
-        """Drop a client."""
-        c = door.c
-        if c.is_closed:
-            return
-        c.is_closed = True
-        self.machine.cluster.tubing.on_closed(self.machine, self, int(c.number))
-        self.s.unblock(c)
-        del self.s.clients[c.fd]
-        del self.s.by_number[c.number]
-        del self.doors[int(c.number)]
-        del self.by_end[door.end]
-        self.s.leave_tubes(c.number)
-        c.forget()
-        door.end.close()
-
-    # ---- start and end
-
-    def start(self) -> None:
-        """Load the journal, if any, and open the bus. Raises JournalError."""
-        machine, settings = self.machine, self.machine.settings
-        if settings.policy != "off":
-            self.journal = SimJournal(
-                self.world,
-                machine.disk,
-                self.n.node_id,
-                machine.clock.boot_record(),
-                settings.policy,
-                settings.sync_us,
-            )
-            self.journal.guard = machine.guard
-            self.n.is_loading = True
-            self.s.is_loading = True
-            # A server opens its bus after the load; here it opens earlier, and must report
-            # truthfully whether the disk is new.
-            self.began_empty = not machine.disk.names
-            self.journal.begin_load()
-            if self.journal.load_some(self.n, LOAD_RECORDS):
-                self.on_loaded()
-        self.links.start()
-        self.wake()
-
-    def on_loaded(self) -> None:
-        """The load is done: the node serves."""
-        assert self.journal is not None
-        self.n.is_loading = False
-        self.s.is_loading = False
-        self.began_empty = not self.n.remembers
-        self.n.records = Records(self.n.node_ids, self.n.lives)
-        arrived = transits_over(self.n)
-        after_load(self.n)
-        self.machine.cluster.watcher.on_loaded(self.machine, self, arrived)
-        self.journal.on_change = self.on_journal
-        self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
-
-    def load_more(self) -> None:
-        """Continue the load."""
-        journal = self.journal
-        if journal is None or journal.loader is None:
-            return
-        self.world.sometimes("a turn while the journal is loaded")
-        if journal.load_some(self.n, LOAD_RECORDS):
-            self.on_loaded()
-        self.wake(self.machine.load_us)
+    def has_unsynced(self) -> bool:
+        """Whether records were handed over that no disk has for sure."""
+        committer = self.s.committer
+        return committer is not None and committer.durable_seq < committer.seq
 
     def knows_ack(self, id: bytes) -> bool:
         """Whether the node knows that the job is acked."""

@@ -155,7 +155,7 @@ class Cluster:
     def is_whole(self) -> bool:
         """Whether every node is up and linked to every other."""
         count = len(self.machines) - 1
-        return all(m.shell is not None and m.shell.links.linked() == count for m in self.machines)
+        return all(m.shell is not None and m.shell.linked() == count for m in self.machines)
 
     def heal(self) -> None:
         """End all faults; all nodes stay up from now on."""
@@ -168,8 +168,8 @@ class Cluster:
             machine.disk.write_errors = machine.disk.fsync_errors = 0
             machine.settings.sync_us = self.plan.sync_us
             shell = machine.shell
-            if shell is not None and shell.journal is not None:
-                shell.journal.sync_us = self.plan.sync_us
+            if shell is not None and shell.thread is not None:
+                shell.thread.sync_us = self.plan.sync_us
             if shell is None:
                 machine.start()
             elif shell.is_paused:

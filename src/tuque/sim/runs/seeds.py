@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
 import msgspec
 
+from tuque.server.log.notes import say_all_again
 from tuque.sim.engine.plan import Plan
 from tuque.sim.engine.world import Spinning
 from tuque.sim.flaws.published import MUTATIONS
@@ -51,7 +52,12 @@ class Listener(logging.Handler):
         """Handle a log line. Other threads of the process are not part of the seed."""
         if record.thread != self.thread:
             return
-        self.cluster.world.note(f"log: {record.getMessage()}")
+        line, world = record.getMessage(), self.cluster.world
+        world.note(f"log: {line}")
+        if "there is a later link already" in line:
+            world.sometimes("a link is overtaken by a later one")
+        elif "replaced by another link" in line:
+            world.sometimes("a link is replaced by a newer one")
         if record.exc_info and isinstance(record.exc_info[1], Exception):
             self.cluster.history.find("internal", describe(record.exc_info[1]))
 
@@ -75,7 +81,8 @@ def run_plan(
     log = logging.getLogger("tuque")
     log.handlers[:] = [Listener(cluster)]
     log.propagate = False
-    log.setLevel(logging.WARNING)
+    log.setLevel(logging.INFO)
+    say_all_again()
     try:
         cluster.run()
     except Spinning as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuque.core.model.task import DONE, READY, TAKEN
-from tuque.sim.engine.disk import ALWAYS, EVERYSEC, WINDOW_US
+from tuque.server.journal.thread import ALWAYS, EVERYSEC
+from tuque.sim.engine.disk import WINDOW_US
 from tuque.sim.tube_judges.facts import Facts, State
 from tuque.tubes.model.registry import Tubes
 
@@ -52,14 +53,13 @@ def as_loaded(status: int) -> int:
 
 
 def must_have(machine: Machine, shell: Shell, mirror: Mirror) -> int:
-    """How many changes the disk must have: those that clients know of, by the policy."""
-    journal = shell.journal
+    """So many changes the disk must have: those that clients were told of, by the policy."""
     policy = machine.settings.policy
     until_us = -1
     if policy == ALWAYS:
         until_us = machine.world.now_us
-    elif policy == EVERYSEC and journal is not None:
-        until_us = machine.world.now_us - WINDOW_US - journal.stall_us
+    elif policy == EVERYSEC and shell.thread is not None:
+        until_us = machine.world.now_us - WINDOW_US - shell.thread.stall_us
     return max((at + 1 for told_us, at in mirror.told if told_us <= until_us), default=0)
 
 

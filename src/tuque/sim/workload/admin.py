@@ -13,7 +13,7 @@ from tuque.core.jobs.deliver import wake_all
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.repair.drain import drain_left, set_leaving
 from tuque.core.repair.node_loss import repair_left
-from tuque.sim.machines.bus import BUS_PORT, CLIENT_PORT
+from tuque.sim.machines.kernel import BUS_PORT, CLIENT_PORT
 from tuque.sim.machines.session import LOST
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import set_read_only
@@ -37,7 +37,7 @@ def meet_all(cluster: Cluster) -> None:
     first = cluster.machines[0].shell
     assert first is not None
     for m in cluster.machines[1:]:
-        first.links.members.meet(m.name, CLIENT_PORT, BUS_PORT)
+        first.s.members.meet(m.name, CLIENT_PORT, BUS_PORT)
     first.wake()
 
 
@@ -73,7 +73,8 @@ def leave(m: Machine, is_leaving: bool) -> None:
     set_leaving(shell.n, is_leaving)
     if is_leaving:
         wake_all(shell.n, NODE_LEAVING)
-    shell.links.save()
+    shell.s.identity.is_leaving = is_leaving
+    shell.s.identity.save(shell.s.members)
     shell.wake()
 
 
@@ -245,7 +246,7 @@ def meet_again(cluster: Cluster, m: Machine) -> None:
     """A node of the cluster meets a forgotten one."""
     for other in cluster.machines:
         if other is not m and other.shell is not None and not other.was_forgotten:
-            other.shell.links.members.meet(m.name, CLIENT_PORT, BUS_PORT)
+            other.shell.s.members.meet(m.name, CLIENT_PORT, BUS_PORT)
             other.shell.wake()
             return
 
@@ -256,7 +257,7 @@ def take_back(cluster: Cluster, m: Machine, times: int = 3) -> None:
     A node that also lost its memory counts as unknown until gossip says that it was forgotten: then
     the refusal says what to do, and it is repeated.
     """
-    if m.shell is not None and m.shell.links.linked() < len(cluster.machines) - 1:
+    if m.shell is not None and m.shell.linked() < len(cluster.machines) - 1:
         m.die(how="kill", back="empty", down_ms=100)
         cluster.world.after(500_000, partial(meet_again, cluster, m))
     if times > 1:  # it may seem linked until it learns of the refusal
@@ -269,7 +270,7 @@ def forget_everywhere(cluster: Cluster, m: Machine) -> None:
         for other in cluster.machines:
             if other is not m:
                 if other.shell is not None:
-                    other.shell.links.members.forget(m.node_id)
+                    other.shell.s.members.forget(m.node_id)
                     other.shell.wake()
         m.was_forgotten = True
         if cluster.plan.faults == ["forget"]:

@@ -108,8 +108,8 @@ def disk(cluster: Cluster, args: Args) -> None:
         m.disk.write_errors = 2
     elif what == "fsync":
         m.disk.fsync_errors = 1
-    elif m.shell is not None and m.shell.journal is not None:
-        m.shell.journal.sync_us = 400_000
+    elif m.shell is not None and m.shell.thread is not None:
+        m.shell.thread.sync_us = 400_000
     cluster.world.after(args["for_ms"] * 1000, partial(mend_disk, cluster, m))
 
 
@@ -117,8 +117,8 @@ def mend_disk(cluster: Cluster, m: Machine) -> None:
     """Repair the disk."""
     m.disk.capacity = 1 << 60
     m.disk.write_errors = m.disk.fsync_errors = 0
-    if m.shell is not None and m.shell.journal is not None:
-        m.shell.journal.sync_us = cluster.plan.sync_us
+    if m.shell is not None and m.shell.thread is not None:
+        m.shell.thread.sync_us = cluster.plan.sync_us
 
 
 def backup(cluster: Cluster, args: Args) -> None:
@@ -131,8 +131,8 @@ def backup(cluster: Cluster, args: Args) -> None:
 def rewrite(cluster: Cluster, args: Args) -> None:
     """The journal of a node is rewritten."""
     m = machine_of(cluster, args)
-    if m.shell is not None and m.shell.journal is not None:
-        m.shell.wants_rewrite = True
+    if m.shell is not None and m.shell.s.committer is not None:
+        m.shell.s.committer.ask_rewrite()
         m.shell.wake()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tuque.sim.machines.kernel import place_of
 from tuque.sim.tube_judges.facts import Call, seconds
 from tuque.sim.workload.programs import Args, number
 from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
@@ -45,7 +46,7 @@ class TubeClient(Script):
             return (yield Say(self.facts.words(), told))
         if says(reply, "TUBEHOME"):
             self.history.count("clients sent to another home")
-            self.node = str(reply).split()[1].rpartition(":")[0]
+            self.node = place_of(str(reply).split()[1].rpartition(":")[0])
         if failed(reply) and not says(reply, "NOTTAKEN") and not says(reply, "NOTASK"):
             yield IDLE_US
         return None

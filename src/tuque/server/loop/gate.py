@@ -1,0 +1,154 @@
+"""The gate of the journal: nothing that depends on a record leaves before it is durable (SPEC C8).
+
+Each turn hands its records over here; replies and frames of links wait until the policy lets
+them go.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import FAR
+from tuque.server.loop.gather import Gather
+from tuque.server.loop.keeping import log_notes
+from tuque.server.loop.outlet import Outlet
+from tuque.server.sockets.connection import Connection
+from tuque.server.sockets.poller import Poller
+from tuque.server.state.state import Server, log
+
+
+@final
+class Gate:
+    """What waits for the journal of one server."""
+
+    def __init__(self, s: Server, poller: Poller, outlet: Outlet, gather: Gather) -> None:
+        self.s = s
+        self.poller = poller
+        self.outlet = outlet
+        self.gather = gather
+        self.held: list[Connection] = []  # hold replies back until their records are durable
+        self.wake_fd: i64 = -1  # of the journal
+        self.watched: object = None  # that journal
+        self.is_rewriting = False
+        self.late_ms: i64 = 0  # when the journal wants to be looked at
+        self.was_noted = True  # the journal may have something for the log
+        self.binding: i64 = 0  # records so far that replies depend on
+        self.binding_seq: i64 = 0  # the last of them
+
+    def watch(self, fd: i64) -> None:
+        """The journal writes to this descriptor when something became durable or failed."""
+        self.wake_fd = fd
+        self.watched = self.s.committer
+        self.poller.add(fd)
+
+    def drop(self) -> None:
+        """The journal is going to close its descriptor."""
+        if self.wake_fd >= 0:
+            self.poller.drop(self.wake_fd)
+            self.wake_fd = -1
+
+    def write(self) -> i64:
+        """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""
+        s = self.s
+        n = s.n
+        committer = s.committer
+        if committer is None:
+            if self.wake_fd >= 0 or self.has_held():  # it was turned off, all is on disk
+                self.wake_fd = -1
+                self.watched = None
+                s.journal_error = ""
+                self.open()
+            return -1
+        is_binding = False
+        records = n.records
+        if records is not None:
+            if self.watched is not committer:
+                self.on_new(committer.wake_fd)
+            is_binding = records.binding_count != self.binding  # committed here or by a command
+            if records.count > 0:
+                began_ns: i64 = s.system.work_ns()
+                must_be = is_binding or committer.has_wish(records)
+                committer.commit(records, n.now_ms, must_be)
+                took_ns = s.system.work_ns() - began_ns
+                self.gather.on_synced(records.binding_count - self.binding, took_ns)
+            committer.note_wish(records)
+            if is_binding:
+                self.binding = records.binding_count
+                self.binding_seq = committer.seq
+            committer.grant(records)
+            self.late_ms = committer.when_late(n.now_ms)
+            committer.on_turn(n, n.now_ms)
+        self.is_rewriting = committer.is_rewriting()
+        s.journal_error = committer.error
+        if self.is_rewriting or s.journal_error or self.was_noted:
+            log_notes(committer.take_notes())
+        self.was_noted = self.is_rewriting or len(s.journal_error) > 0
+        if s.journal_error and not is_binding:
+            return -1  # what waited got no answer (J6.1); others must not wait for ever
+        return self.binding_seq if committer.must_hold(self.binding_seq) else -1
+
+    def for_peers(self, seq: i64) -> i64:
+        """What frames to other nodes wait for, also while the journal fails (J6.6)."""
+        committer = self.s.committer
+        if seq < 0 and committer is not None and committer.must_hold(self.binding_seq):
+            return self.binding_seq
+        return seq
+
+    def let_out(self, c: Connection, seq: i64) -> None:
+        """Send what the turn produced for the client, or hold it back until `seq` is durable."""
+        if c.is_closed:
+            return
+        if seq >= 0 or len(c.gated) > 0:
+            if len(c.gated) == 0:
+                self.held.append(c)
+            c.hold(seq)
+            self.outlet.limit_output(c)
+            return
+        self.outlet.send(c)
+
+    def has_held(self) -> bool:
+        """Whether replies or frames wait for the journal."""
+        return len(self.held) > 0 or (self.s.bus is not None and len(self.s.bus.gate) > 0)
+
+    def on_new(self, fd: i64) -> None:
+        """The journal was turned on, or loaded again: nothing waits for the one before it."""
+        self.watch(fd)
+        self.binding = 0
+        self.binding_seq = 0
+        for c in self.held:
+            c.gated = [(0, held) for _, held in c.gated]
+        if self.s.bus is not None:
+            self.s.bus.release(FAR)
+        self.open()
+
+    def on_wake(self) -> None:
+        """Something became durable, or the journal failed."""
+        committer = self.s.committer
+        if committer is None:
+            return  # turned off by a command of this turn
+        committer.on_wake()
+        self.was_noted = True
+        self.open()
+
+    def open(self) -> None:
+        """Let out replies that need not wait (any more); after a failure nobody is told anything.
+
+        Not only what became durable: a weaker policy, or the end of a custody, frees the rest.
+        """
+        committer = self.s.committer
+        durable: i64 = FAR
+        if committer is not None and committer.must_hold(committer.seq):
+            durable = committer.durable_seq
+        if self.s.bus is not None:
+            self.s.bus.release(durable)
+        held = self.held
+        self.held = []
+        for c in held:
+            if not c.is_closed and c.release(durable):
+                self.outlet.send_released(c)
+            if len(c.gated) > 0 and not c.is_closed:
+                if committer is not None and committer.error:
+                    log.warning("closing %s: its replies wait for the journal", c.address)
+                    self.outlet.close(c)
+                else:
+                    self.held.append(c)
