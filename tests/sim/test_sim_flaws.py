@@ -12,6 +12,7 @@ IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 QUICK = [
     "f3",
     "f4",
+    "f7",
     "f8",
     "f10",
     "f15",

@@ -20,12 +20,14 @@ OLD_DISK: Final = "an old disk came back"  # an excuse: its jobs may be finished
 class Delivery:
     """A job delivered to a client."""
 
-    __slots__ = ("at_us", "made_us", "node", "was_read")
+    __slots__ = ("at_us", "from_life", "made_us", "node", "told", "was_read")
 
     def __init__(self, at_us: int, made_us: int, node: str) -> None:
         self.at_us = at_us
         self.made_us = made_us  # earlier if it, and messages about it, waited for the disk (C8.3)
         self.node = node
+        self.from_life: object = None  # the process that handed it out
+        self.told: list[str] = []  # other holders, linked to it
         self.was_read = False
 
 
@@ -117,12 +119,13 @@ class History:
         self.by_id: dict[bytes, Add] = {}
         self.findings: list[Finding] = []
         self.counts: dict[str, int] = {}
-        self.most: dict[str, int] = {}  # maxima by name
-        self.clock_slack_us = 0  # for clocks with drift
-        self.are_times_off = False  # a machine was off; its clock was set before or meanwhile
-        self.travel_slack_us = 0  # for slow messages
-        self.made_us = 0  # when the reply was made that a node sends now
-        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job is delivered again
+        self.most: dict[str, int] = {}  # the most there was of something
+        self.clock_slack_us = 0  # of clocks that run at a wrong rate
+        self.are_times_off = False  # a machine was off, and its wall clock was set before or then
+        self.travel_slack_us = 0  # of messages that were long on their way
+        self.made_us = 0  # when the answer was made that a node gives away now
+        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job comes once more
+        self.on_handed_out: Callable[[Add, Delivery], None] | None = None
 
     def count(self, what: str, by: int = 1) -> None:
         """Count something for the score-card."""
@@ -190,6 +193,8 @@ class History:
             self.find("staged-seen", f"{token!r} was delivered before it was published")
         self.meet(add, id)
         delivery = Delivery(now_us, self.made_us, node)
+        if self.on_handed_out is not None:
+            self.on_handed_out(add, delivery)
         add.deliveries.append(delivery)
         self.judge_times(add, now_us)
         return delivery

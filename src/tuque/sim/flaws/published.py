@@ -195,7 +195,7 @@ def sets_are_not_joined() -> list[Patch]:
 
 
 def moves_are_not_told() -> list[Patch]:
-    """Flaw 7: due times at other holders do not move when a job is served elsewhere."""
+    """Flaw 7: the retry clocks of other holders do not restart when a job is served elsewhere."""
 
     def unheard(n: Node, slot: int, m: object) -> None:
         return
@@ -317,17 +317,25 @@ def long_load(seed: int) -> Plan:
     return plan
 
 
-def backlog(seed: int) -> Plan:
-    """Jobs queue up on nodes that import more than their workers take."""
-    plan = Plan(seed=f"backlog {seed}", nodes=4, chaos_ms=20_000, delay_us=200 + seed % 7 * 300)
-    for i in range(45):
+def last_words(seed: int) -> Plan:
+    """Jobs are at workers of the node that they were added at when that node is killed."""
+    plan = Plan(seed=f"last words {seed}", nodes=4, chaos_ms=20_000, is_faultless=False)
+    plan.faults, plan.delay_us = ["kill"], 200 + seed % 7 * 300
+    for i in range(20):
         plan.ops.append(Op(i * 5, "add", {
-            "client": "p", "node": 0, "queue": "q", "repl": 2, "retry": 1, "ttl": 120,
+            "client": "p", "node": 1, "queue": "q", "repl": 2, "retry": 4, "ttl": 120,
         }))  # fmt: skip
-    for node in (1, 2, 3):
-        plan.ops.append(Op(300 * node, "worker", {
+    plan.ops.append(Op(2_000, "worker", {
+        "client": "w1", "node": 1, "queues": ["q"], "for_ms": 18_000, "work_ms": 1, "count": 20,
+        "p_drop": 1.0,
+    }))  # fmt: skip
+    plan.ops.append(Op(3_300 + seed * 37 % 500, "crash", {
+        "node": 1, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 9_000,
+    }))  # fmt: skip
+    for node in (0, 2, 3):
+        plan.ops.append(Op(3_900 + node, "worker", {
             "client": f"w{node}", "node": node, "queues": ["q"], "for_ms": 18_000,
-            "work_ms": 100 + seed % 5 * 100, "count": 1, "idle_ms": 100,
+            "work_ms": 100, "count": 5, "idle_ms": 100,
         }))  # fmt: skip
     return plan
 
@@ -381,7 +389,7 @@ FLAWS: Final = [
         "f5", "no tombstones", no_tombstones, 60, late_copies,
     ),
     Flaw("f6", "holder sets are not joined", sets_are_not_joined, 60),
-    Flaw("f7", "moves are not announced", moves_are_not_told, 40, backlog),
+    Flaw("f7", "deliveries elsewhere are not heard of", moves_are_not_told, 10, last_words),
     Flaw("f8", "custody is given away with the message", custody_is_given_away, 60, amo_only),
     Flaw("f9", "ACKJOB at a leaving node is lost", leavers_drop_acks, 40, ack_at_leaver),
     Flaw(

@@ -7,7 +7,7 @@ is in the queues of two linked nodes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tuque.core.model.job import ACTIVE, OUT_HERE, OUT_THERE, QUEUED, Job
 from tuque.core.model.task import Task
@@ -22,6 +22,7 @@ RESTARTS: Final = {"kill", "power", "reformat", "rolling", "rewrite", "queue_pau
 SETTLED_MS: Final = 2_000  # a link of that age has settled the jobs of its ends
 LOOKS_MS: Final = 2_500  # between two checks of queues: a job may be in two for a moment
 SLACK_MS: Final = 100
+TOLD_US: Final = 600_000  # after a delivery: holders that are linked have heard of it
 ASKED: Final = ("NACK", "ENQUEUE", "DEQUEUE")
 CAUSES: Final = (
     "asked for", "RETRY over", "at the same moment", "who knew was gone", "cut off or slow",
@@ -37,7 +38,8 @@ class Again:
         self.history = cluster.history
         self.world = cluster.world
         self.history.on_again = self.on_again
-        self.twice: dict[bytes, set[str]] = {}  # queued on several nodes at the last check
+        self.history.on_handed_out = self.note_told
+        self.twice: dict[bytes, set[str]] = {}  # queued at several nodes at the last look
 
     # ---- too early
 
@@ -73,9 +75,33 @@ class Again:
         giver = self.machine(now.node)
         if giver is None or giver.shell is None:
             return "who knew was gone"
+        if self.was_told(giver, giver.shell, before):
+            return "too early"
         if any(self.knew(giver, giver.shell, m, add, before) for m in self.cluster.machines):
             return "too early"
         return "who knew was gone"
+
+    def note_told(self, add: Add, delivery: Delivery) -> None:
+        """Keep which nodes must hear of the delivery: holders that are linked to its node."""
+        m = self.machine(delivery.node)
+        if m is None or m.shell is None:
+            return
+        by_id = m.shell.s.members.by_id
+        for other in m.others():
+            one = by_id.get(other.node_id)
+            if one is not None and one.is_linked and other.shell is not None:
+                if add.id in other.shell.n.jobs:
+                    delivery.told.append(other.name)
+        delivery.from_life = m.shell
+
+    def was_told(self, giver: Machine, at: Shell, before: Delivery) -> bool:
+        """Whether the giver got DELIVERED before its sender died (V4.6)."""
+        if giver.name not in before.told or at.born_us >= before.made_us:
+            return False
+        life = cast("Shell", before.from_life)
+        ended_us = life.died_us if life.is_dead else self.world.now_us
+        plan = self.cluster.plan
+        return before.at_us + TOLD_US + 4 * plan.delay_us + 80 * plan.sync_us < ended_us
 
     def machine(self, name: str) -> Machine | None:
         """The machine with that name."""

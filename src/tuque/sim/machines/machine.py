@@ -114,7 +114,7 @@ class Machine:
         try:
             shell.start()
         except JournalError as error:
-            shell.is_dead = True
+            shell.is_dead, shell.died_us = True, self.world.now_us
             self.disk.process_crash()
             self.on_bad_journal(error)
             self.world.after(500_000, self.start)
@@ -179,7 +179,7 @@ class Machine:
         self.fuse = 0
         self.disk.before_step = self.disk.on_fsync = None
         is_power = how == "power"
-        shell.is_dead = True
+        shell.is_dead, shell.died_us = True, self.world.now_us
         self.shell, self.died_us = None, self.world.now_us
         self.cluster.net.listeners.pop(self.name, None)
         self.cluster.net.crash(shell, is_power)

@@ -115,6 +115,7 @@ class Shell:
         self.is_paused = False
         self.paused_us = 0
         self.is_dead = False
+        self.died_us = 0
         self.newest_tomb = b""  # the last that the judges looked at
         self.held: list[ClientSocket] = []  # those with replies that wait for the journal
         self.buffer_bytes = min(BUFFER_BYTES, machine.settings.bus_limit_bytes)
