@@ -61,14 +61,16 @@ class Bus:
         self.begun: i64 = 0  # number of links, dialled or accepted
         self.young: dict[int, Link] = {}  # in their handshake
         self.by_slot: dict[int, Link] = {}
-        self.gate: list[Link] = []  # frames of theirs wait for the journal
-        self.crowded: i64 = 0  # links without room for more copies
+        self.gate: list[Link] = []  # have frames waiting for the journal
+        self.crowded: i64 = 0  # number of links without room for more copies
         self.resolver = system.open_resolver()
-        self.lookups: list[tuple[str, int]] = []  # host and port to dial once it is looked up
+        self.lookups: list[tuple[str, int]] = []  # host and port to dial once resolved
         self.figures = BusFigures()
         self.bugs = Bugs()
-        self.heard: i64 = 0  # messages but heartbeats since the pump last slept (C8.4)
-        self.ear: Callable[[AnyMessage], None] | None = None  # hears them before the core does
+        self.heard: i64 = 0  # messages except heartbeats since the pump last slept (C8.4)
+        self.ear: Callable[[AnyMessage], None] | None = (
+            None  # called with each message before the core
+        )
 
     # ---- the pump's side
 

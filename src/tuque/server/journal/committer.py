@@ -39,9 +39,9 @@ from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal, why
 
 SLICE_JOBS: Final = 2_000  # serialised in one turn while the journal is rewritten
-REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more waits to be written
-REWRITE_RETRY_S: Final = 10.0  # after a rewrite failed, when writes go on without it
-LATE_MS: Final = 10  # what no reply waits for is synced so soon under `always` (J4.6)
+REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more bytes wait to be written
+REWRITE_RETRY_S: Final = 10.0  # after a failed rewrite, if writes succeed without it
+LATE_MS: Final = 10  # delay of a sync that no reply waits for, under `always` (J4.6)
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
 
@@ -113,9 +113,9 @@ class Committer:
     """The journal of a running server. One thread calls all methods; the writer has its own.
 
     Order of calls: `lock`; then `loader` stepped to its end and `start`, or `start_anew` when
-    the journal is turned on in a running server; `commit` and `on_turn` each turn; `close`.
-    With `threaded` False everything is written inside `commit` (tests). The simulator gives a
-    thread of its own, which has the bell and the clock.
+    the journal is turned on at run time; `commit` and `on_turn` each turn; `close`. With
+    `threaded` False everything is written inside `commit` (tests). The simulator passes its own
+    thread, with its bell and clock.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Committer:
         self._lock_handle = lock_directory(self.disk, self.path)
 
     def loader(self, may_cut: bool = True) -> Loader:
-        """What reads the journal; call `step(node, records)` until it says True."""
+        """The reader of the journal; call `step(node, records)` until it returns True."""
         self.loaded = Loader(self.disk, self.path, self.journal.boot, may_cut)
         return self.loaded
 
@@ -313,7 +313,7 @@ class Committer:
             records.granted = self._wish
 
     def on_wake(self) -> None:
-        """Empty `wake_fd`; look at `durable_seq` and `error` afterwards."""
+        """Empty `wake_fd`; check `durable_seq` and `error` afterwards."""
         if self.thread.bell is not None:
             self.thread.bell.quiet()
 
@@ -333,9 +333,9 @@ class Committer:
     # Rewriting, on the pump's side
 
     def on_turn(self, n: Node, now_ms: int, budget: int | None = None) -> None:
-        """Once a turn, after `commit`: start a rewrite that is due, go on with one that runs.
+        """Once a turn, after `commit`: start a rewrite that is due, or continue one.
 
-        `budget`: so many jobs of it at most, by default `slice_jobs`.
+        `budget`: the number of jobs at most, by default `slice_jobs`.
         """
         if self._snapshot is not None or self._is_finishing:
             self.rewrite_step(n, now_ms, self.slice_jobs if budget is None else budget)
@@ -395,7 +395,7 @@ class Committer:
         return self.finish_rewrite(n, timeout_s)
 
     def finish_rewrite(self, n: Node, timeout_s: float = 600.0) -> str:
-        """Wait for the rewrite that runs; returns "" or what went wrong."""
+        """Wait for the running rewrite; "" or the error."""
         deadline = self.thread.clock() + timeout_s
         while self.is_rewriting() and self.thread.clock() < deadline:
             self._step_and_wait(n)

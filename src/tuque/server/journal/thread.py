@@ -73,7 +73,7 @@ class Note:
 
 
 class JournalThread:
-    """Writes what `put` hands over, in a thread or (without a bell) at once."""
+    """Writes what `put` hands over, in a thread or (without a bell) in the caller."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class JournalThread:
     ) -> None:
         self.journal = journal
         self.policy = policy
-        self.bell = bell  # rung when the other side should look; None: nobody waits
+        self.bell = bell  # rung when the caller should check; None: nobody waits
         self.threaded = bell is not None
         self.clock = clock  # s since some instant
         self.segment_bytes = segment_bytes
@@ -116,7 +116,7 @@ class JournalThread:
         self._expected_records = 0  # expected for the next sync, going by the last
         self._last_sync_s = 0.0
         self._finished_rewrite = 0
-        self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
+        self._is_urgent = False  # a written frame must be synced now, under any policy
         self._synced_at = clock()
         self._roll_at = segment_bytes
         self._thread: threading.Thread | None = None
@@ -152,7 +152,7 @@ class JournalThread:
             self._turn()
 
     def is_quick(self) -> bool:
-        """[J4.5] Whether the disk is quick enough for syncs by the other side."""
+        """[J4.5] Whether the disk is quick enough to sync in the caller's thread."""
         return self.pace.is_quick(self.clock())
 
     def is_idle(self) -> bool:
@@ -235,7 +235,7 @@ class JournalThread:
         return is_well
 
     def _end_turn(self, has_synced: bool, records: int) -> bool:
-        """After the sync, if one was due, of so many records; whether the other side may wait."""
+        """After the sync of so many records, if it was due; whether to wake the caller."""
         if has_synced:
             self._drain()
             self._expected_records = (records + self._queued_records) * 9 // 10
@@ -383,7 +383,7 @@ class JournalThread:
         return self.clock() - self._synced_at >= MARK_S
 
     def _sync(self, here: bool = False) -> None:
-        """Sync, and remember how long it took; `here`: in the thread of the other side."""
+        """Sync, and measure it; `here`: in the caller's thread."""
         started = self.clock()
         self.journal.sync()
         self._note_sync(started, here)
@@ -416,6 +416,6 @@ class JournalThread:
         return changed
 
     def _wake(self) -> None:
-        """Wake the other side."""
+        """Wake the caller."""
         if self.bell is not None:
             self.bell.ring()

@@ -1,7 +1,6 @@
 """The gate of the journal: nothing that depends on a record leaves before it is durable (SPEC C8).
 
-Each turn hands its records over here; replies and frames of links wait until the policy lets
-them go.
+Each turn hands over its records; replies and frames to other nodes wait as the policy asks.
 """
 
 from typing import final
@@ -26,34 +25,34 @@ class Gate:
         self.poller = poller
         self.outlet = outlet
         self.gather = gather
-        self.held: list[Connection] = []  # hold replies back until their records are durable
+        self.held: list[Connection] = []  # with replies held until their records are durable
         self.wake_fd: i64 = -1  # of the journal
-        self.watched: object = None  # that journal
+        self.watched: object = None  # the journal it belongs to
         self.is_rewriting = False
-        self.late_ms: i64 = 0  # when the journal wants to be looked at
-        self.was_noted = True  # the journal may have something for the log
-        self.binding: i64 = 0  # records so far that replies depend on
-        self.binding_seq: i64 = 0  # the last of them
+        self.late_ms: i64 = 0  # when to check the journal
+        self.was_noted = True  # the journal may have lines for the log
+        self.binding: i64 = 0  # count of records that replies depend on
+        self.binding_seq: i64 = 0  # the last of these records
 
     def watch(self, fd: i64) -> None:
-        """The journal writes to this descriptor when something became durable or failed."""
+        """The journal writes to this descriptor when records became durable or it failed."""
         self.wake_fd = fd
         self.watched = self.s.committer
         self.poller.add(fd)
 
     def drop(self) -> None:
-        """The journal is going to close its descriptor."""
+        """The journal is about to close its descriptor."""
         if self.wake_fd >= 0:
             self.poller.drop(self.wake_fd)
             self.wake_fd = -1
 
     def write(self) -> i64:
-        """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""
+        """Hand over the turn's records; returns the record that replies wait for, -1: none."""
         s = self.s
         n = s.n
         committer = s.committer
         if committer is None:
-            if self.wake_fd >= 0 or self.has_held():  # it was turned off, all is on disk
+            if self.wake_fd >= 0 or self.has_held():  # turned off: all is on disk
                 self.wake_fd = -1
                 self.watched = None
                 s.journal_error = ""
@@ -88,14 +87,14 @@ class Gate:
         return self.binding_seq if committer.must_hold(self.binding_seq) else -1
 
     def for_peers(self, seq: i64) -> i64:
-        """What frames to other nodes wait for, also while the journal fails (J6.6)."""
+        """The record that frames to other nodes wait for, also while the journal fails (J6.6)."""
         committer = self.s.committer
         if seq < 0 and committer is not None and committer.must_hold(self.binding_seq):
             return self.binding_seq
         return seq
 
     def let_out(self, c: Connection, seq: i64) -> None:
-        """Send what the turn produced for the client, or hold it back until `seq` is durable."""
+        """Send the client's output of this turn, or hold it until `seq` is durable."""
         if c.is_closed:
             return
         if seq >= 0 or len(c.gated) > 0:
@@ -111,7 +110,7 @@ class Gate:
         return len(self.held) > 0 or (self.s.bus is not None and len(self.s.bus.gate) > 0)
 
     def on_new(self, fd: i64) -> None:
-        """The journal was turned on, or loaded again: nothing waits for the one before it."""
+        """The journal was turned on, or loaded again: nothing waits for the old one."""
         self.watch(fd)
         self.binding = 0
         self.binding_seq = 0
@@ -122,7 +121,7 @@ class Gate:
         self.open()
 
     def on_wake(self) -> None:
-        """Something became durable, or the journal failed."""
+        """Records became durable, or the journal failed."""
         committer = self.s.committer
         if committer is None:
             return  # turned off by a command of this turn
@@ -131,9 +130,9 @@ class Gate:
         self.open()
 
     def open(self) -> None:
-        """Let out replies that need not wait (any more); after a failure nobody is told anything.
+        """Release replies that need not wait (any more); if the journal failed, close clients.
 
-        Not only what became durable: a weaker policy, or the end of a custody, frees the rest.
+        A weaker policy, or the end of a custody, frees replies as well.
         """
         committer = self.s.committer
         durable: i64 = FAR

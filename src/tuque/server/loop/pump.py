@@ -34,7 +34,7 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.server.tubes.turn import end_turn, has_left, next_turn_ms
 
-HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
+HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
 IDLE_HOUSE_MS: Final = 1_000
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
 
@@ -55,7 +55,7 @@ class Pump:
         self.iproto = IprotoDoor(s, self.outlet)
         self.signal_fd: i64 = -1
         self.house_ms: i64 = 0
-        self.events_ms: i64 = 0  # when the event stream wants to be flushed
+        self.events_ms: i64 = 0  # when to flush the event stream
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
@@ -118,13 +118,13 @@ class Pump:
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
 
     def turn(self, most_ms: i64) -> None:
-        """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
+        """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
         self.hear(self.lookout.wait(self.wait_ms(most_ms)))
         self.step()
         self.settle()
 
     def hear(self, ready: list[tuple[int, int]]) -> None:
-        """[C8.1] Begin a turn: read what came, and run it."""
+        """[C8.1] Begin a turn: read the input and run it."""
         s = self.s
         self.clock()
         s.figures.turns += 1
@@ -167,7 +167,7 @@ class Pump:
                 pass
             elif fd == self.gate.wake_fd:
                 self.gate.on_wake()
-            elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
+            elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
                 s.stop_requested = "signal"
 
     def step(self) -> None:

@@ -26,8 +26,8 @@ class Delivery:
         self.at_us = at_us
         self.made_us = made_us  # earlier if it, and messages about it, waited for the disk (C8.3)
         self.node = node
-        self.from_life: object = None  # the process that handed it out
-        self.told: list[str] = []  # other holders, linked to it
+        self.from_life: object = None  # the process that delivered it
+        self.told: list[str] = []  # other holders that were linked to it
         self.was_read = False
 
 
@@ -119,12 +119,12 @@ class History:
         self.by_id: dict[bytes, Add] = {}
         self.findings: list[Finding] = []
         self.counts: dict[str, int] = {}
-        self.most: dict[str, int] = {}  # the most there was of something
-        self.clock_slack_us = 0  # of clocks that run at a wrong rate
-        self.are_times_off = False  # a machine was off, and its wall clock was set before or then
-        self.travel_slack_us = 0  # of messages that were long on their way
-        self.made_us = 0  # when the answer was made that a node gives away now
-        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job comes once more
+        self.most: dict[str, int] = {}  # maxima by name
+        self.clock_slack_us = 0  # for clocks with drift
+        self.are_times_off = False  # a machine was off; its clock was set before or meanwhile
+        self.travel_slack_us = 0  # for slow messages
+        self.made_us = 0  # when the reply was made that a node sends now
+        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job is delivered again
         self.on_handed_out: Callable[[Add, Delivery], None] | None = None
 
     def count(self, what: str, by: int = 1) -> None:

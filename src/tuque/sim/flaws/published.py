@@ -318,7 +318,7 @@ def long_load(seed: int) -> Plan:
 
 
 def last_words(seed: int) -> Plan:
-    """Jobs are at workers of the node that they were added at when that node is killed."""
+    """A node is killed while its workers have the jobs that were added there."""
     plan = Plan(seed=f"last words {seed}", nodes=4, chaos_ms=20_000, is_faultless=False)
     plan.faults, plan.delay_us = ["kill"], 200 + seed % 7 * 300
     for i in range(20):

@@ -22,7 +22,7 @@ RESTARTS: Final = {"kill", "power", "reformat", "rolling", "rewrite", "queue_pau
 SETTLED_MS: Final = 2_000  # a link of that age has settled the jobs of its ends
 LOOKS_MS: Final = 2_500  # between two checks of queues: a job may be in two for a moment
 SLACK_MS: Final = 100
-TOLD_US: Final = 600_000  # after a delivery: holders that are linked have heard of it
+TOLD_US: Final = 600_000  # after a delivery, until linked holders have received DELIVERED
 ASKED: Final = ("NACK", "ENQUEUE", "DEQUEUE")
 CAUSES: Final = (
     "asked for", "RETRY over", "at the same moment", "who knew was gone", "cut off or slow",
@@ -39,7 +39,7 @@ class Again:
         self.world = cluster.world
         self.history.on_again = self.on_again
         self.history.on_handed_out = self.note_told
-        self.twice: dict[bytes, set[str]] = {}  # queued at several nodes at the last look
+        self.twice: dict[bytes, set[str]] = {}  # queued on several nodes at the last check
 
     # ---- too early
 
@@ -82,7 +82,7 @@ class Again:
         return "who knew was gone"
 
     def note_told(self, add: Add, delivery: Delivery) -> None:
-        """Keep which nodes must hear of the delivery: holders that are linked to its node."""
+        """Note the nodes that must receive DELIVERED: holders linked to the node that delivers."""
         m = self.machine(delivery.node)
         if m is None or m.shell is None:
             return
