@@ -1,4 +1,4 @@
-"""How the journal's thread wakes the pump: a descriptor that is readable once it was rung."""
+"""How the journal's thread wakes the pump: a descriptor that becomes readable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Bell:
             return
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         os.close(self.fd)
         if self._write_fd != self.fd:
             os.close(self._write_fd)

@@ -1,8 +1,7 @@
-"""What a server asks of the operating system: time, chance, waiting, connections, host names.
+"""What a server needs of the operating system: clocks, randomness, epoll, sockets, host names.
 
-Bound once, when the server begins. The simulator binds its own (sim/machines), so that the pump
-that ships runs there too. Files are store/files/disk.py's, the journal's thread is
-server/journal/thread.py's.
+Set when the server starts. The simulator passes its own (sim/machines), so that it runs the real
+pump. Files are in store/files/disk.py, the journal's thread in server/journal/thread.py.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
 def cores() -> int:
-    """How many cores this process may run on."""
+    """The number of cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -32,7 +31,7 @@ HAS_CORES: Final = cores() > 1
 
 
 def open_epoll() -> select.epoll | None:
-    """What waits for sockets; None where the system has no epoll."""
+    """An epoll object; None where the system has no epoll."""
     return select.epoll() if HAS_EPOLL else None
 
 
@@ -43,14 +42,14 @@ def open_socket(family: int) -> socket.socket:
 
 @final
 class System:
-    """The real one, until something else is bound."""
+    """The real system by default; the simulator replaces its parts."""
 
     def __init__(self) -> None:
-        # nanoseconds of this boot on a clock that nobody sets (G8.1)
+        # ns since boot, on a clock that cannot be set (G8.1)
         self.boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, CLOCK)
-        self.work_ns: Callable[[], int] = time.monotonic_ns  # for spans of work
-        self.random: Callable[[int], bytes] = os.urandom  # bytes that nobody can guess
+        self.work_ns: Callable[[], int] = time.monotonic_ns  # to measure work
+        self.random: Callable[[int], bytes] = os.urandom  # cryptographic
         self.open_epoll: Callable[[], select.epoll | None] = open_epoll
         self.open_socket: Callable[[int], socket.socket] = open_socket
         self.open_resolver: Callable[[], Resolver] = Resolver
-        self.may_spin = HAS_CORES  # looking awake takes no core from others
+        self.may_spin = HAS_CORES  # a busy poll takes no core from others

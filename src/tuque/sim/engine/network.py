@@ -22,7 +22,7 @@ FLIGHT_MAX: Final = 1 << 20  # bytes in flight above which a sender must wait
 class Owner(Protocol):
     """The owner of one end of a connection."""
 
-    process: object  # that ends with all its connections
+    process: object  # all its connections end with it
 
     def on_data(self, end: End, data: bytes) -> None:
         """Bytes arrived."""
@@ -69,8 +69,8 @@ class Pipe:
         self.is_pumping = False
         self.flying = 0
         self.not_before_us = 0  # nothing arrives before
-        self.is_broken = False  # what is put in from now on never arrives
-        self.on_room: Callable[[], None] | None = None  # who wants to put in more
+        self.is_broken = False  # bytes sent from now on never arrive
+        self.on_room: Callable[[], None] | None = None  # called when there is room again
         line.pipes.append(self)
 
     def put(self, data: bytes) -> None:
@@ -273,7 +273,7 @@ class Network:
                 self.world.after(self.chance.randrange(200_000, 20_000_000), end.lose)
 
     def crash(self, process: object, is_power_cut: bool) -> None:
-        """A process is gone: its ends close; peers learn soon, or when they write, or never."""
+        """A process ended: its ends close; peers learn of it soon, when they write, or never."""
         self.conns = [pair for pair in self.conns if pair[0].is_open or pair[1].is_open]
         for a, b in self.conns:
             for mine, other in ((a, b), (b, a)):

@@ -29,8 +29,10 @@ class Plan(msgspec.Struct):
     memory_bytes: int = 0
     queue_idle_ms: int = 300_000
     node_timeout_ms: int = 2_000
-    load_us: int = 5_000  # a step of loading the journal
-    opens_early: bool = False  # the bus, before that is done: no server does, but the core may say
+    load_us: int = 5_000  # per step of loading the journal
+    opens_early: bool = (
+        False  # the bus opens before the load ends: the core allows it, no server does it
+    )
     bus_limit_bytes: int = 1 << 20
     delay_us: int = 300  # of the network, median
     client_delay_us: int = 200

@@ -12,7 +12,7 @@ from tuque.sim.flaws.switches import Flaw, Patch
 
 
 def replies_do_not_wait() -> list[Patch]:
-    """Replies leave with their turn, durable or not; frames to other nodes wait."""
+    """Replies leave at the end of their turn, durable or not; frames to other nodes wait."""
     sound = Gate.let_out
 
     def let_out(self: Gate, c: Connection, seq: int) -> None:
@@ -22,7 +22,7 @@ def replies_do_not_wait() -> list[Patch]:
 
 
 def frames_do_not_wait() -> list[Patch]:
-    """Frames to other nodes leave with their turn; replies wait."""
+    """Frames to other nodes leave at the end of their turn; replies wait."""
 
     def for_peers(self: Gate, seq: int) -> int:
         return -1
@@ -31,7 +31,7 @@ def frames_do_not_wait() -> list[Patch]:
 
 
 def replies_leave_first() -> list[Patch]:
-    """The outcome of a turn goes to clients before its records go to the journal."""
+    """Replies of a turn leave before its records go to the journal."""
     sound = Pump.settle
 
     def settle(self: Pump) -> None:
@@ -46,7 +46,7 @@ def replies_leave_first() -> list[Patch]:
 
 
 def slow_disk(seed: int) -> Plan:
-    """A node whose disk takes long for an fsync loses its power while jobs come all along."""
+    """A node with slow fsyncs loses power while jobs are added."""
     plan = Plan(seed=f"slow disk {seed}", nodes=1, policy="always", sync_us=100_000)
     plan.is_faultless, plan.faults = False, ["power"]
     for i in range(120):
@@ -61,7 +61,7 @@ def slow_disk(seed: int) -> Plan:
 
 
 def moving_away(seed: int) -> Plan:
-    """At-most-once jobs go to a node with workers; then the node that had them loses its power."""
+    """At-most-once jobs move to a node with workers; then the sender loses power."""
     plan = Plan(seed=f"moving away {seed}", nodes=2, policy="always", sync_us=100_000)
     plan.is_faultless, plan.faults = False, ["power"]
     for i in range(60):
@@ -80,7 +80,7 @@ def moving_away(seed: int) -> Plan:
 
 
 def cut_short(seed: int) -> Plan:
-    """A process ends between the first and the second thing it does with a job."""
+    """A process ends between the first and the second effect of a job."""
     plan = slow_disk(seed)
     plan.seed, plan.faults = f"cut short {seed}", ["kill"]
     for op in plan.ops:

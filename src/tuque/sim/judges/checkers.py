@@ -199,7 +199,7 @@ class Watcher:
         if came_again:
             return  # it was judged at the first loss; this copy is a repair (K5.3)
         if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):
-            return  # it went to another node, and is back since a moment ago
+            return  # it moved to another node, and returned maybe a moment ago
         thread = shell.thread
         if thread is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return

@@ -133,7 +133,7 @@ def on_delivered(n: Node, m: Delivered) -> str:
 
 
 def on_setack(n: Node, m: SetAck) -> str:
-    """An ack comes."""
+    """An ack arrives."""
     if m.id not in n.jobs and m.id not in n.tombs.ids:
         return "an ack comes before its job, or after it is forgotten"
     return "an ack comes of a job that is queued here" if queued_here(n, m.id) else ""
@@ -145,7 +145,7 @@ def on_gotack(n: Node, m: GotAck) -> str:
 
 
 def on_deljob(n: Node, m: DelJob) -> str:
-    """A collection is over elsewhere."""
+    """Another node ended a collection."""
     job = n.jobs.get(m.id)
     return "the end of a job comes before its ack" if job is not None and job.state != ACKED else ""
 
@@ -158,7 +158,7 @@ def on_needjobs(n: Node, m: NeedJobs) -> str:
 
 
 def on_yourjobs(n: Node, m: YourJobs) -> str:
-    """Jobs come from another node."""
+    """Jobs arrive from another node."""
     if is_paused(n, m.queue, PAUSE_IN):
         return "jobs are given to a queue that is paused"
     if any(job.retry_s == 0 for job in m.jobs):

@@ -1,4 +1,4 @@
-"""A machine with its process: the server that ships, on simulated sockets, clocks and disks.
+"""A machine and its process: the real server on simulated sockets, clocks and disks.
 
 Must not know: judges' reasons.
 """

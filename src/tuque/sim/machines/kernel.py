@@ -1,7 +1,7 @@
 """What the operating system gives to one process, in memory (server/sockets/system.py).
 
-Sockets have lines of the simulated network at their other ends, epoll tells what is ready, names
-of machines are looked up, and time passes in a turn only where something says so.
+Sockets end in the simulated network, epoll reports what is ready, host names are resolved, and
+time passes within a turn only where code says so.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def place_of(host: str) -> str:
 
 
 class File(Protocol):
-    """What a descriptor stands for."""
+    """The object behind a descriptor."""
 
     def ready(self) -> int:
-        """What can be done with it without waiting: IN, OUT, both or nothing."""
+        """What does not block now: IN, OUT, both or 0."""
 
 
 class Epoll:
@@ -62,23 +62,23 @@ class Epoll:
         self.touch(fd)
 
     def modify(self, fd: int, mask: int) -> None:
-        """Watch it for something else."""
+        """Change the events to watch for."""
         self.register(fd, mask)
 
     def unregister(self, fd: int) -> None:
-        """Watch it no more."""
+        """Stop watching the descriptor."""
         del self.masks[fd]
         self.hot.pop(fd, None)
 
     def touch(self, fd: int) -> None:
-        """Something became possible with the descriptor: who waits for it wakes up."""
+        """The state of the descriptor changed: wake the process if it waits for that."""
         mask = self.masks.get(fd, 0)
         if mask and fd not in self.hot and self.kernel.files[fd].ready() & mask:
             self.hot[fd] = None
             self.kernel.shell.on_ready()
 
     def poll(self, _timeout: float, most: int) -> list[tuple[int, int]]:
-        """What is ready; it never waits, time passes between turns."""
+        """What is ready. Never waits: time passes between turns."""
         found: list[tuple[int, int]] = []
         if not self.hot:
             return found
@@ -91,13 +91,13 @@ class Epoll:
         return found[:most]
 
     def close(self) -> None:
-        """Nothing is watched any more."""
+        """Stop watching all descriptors."""
         self.masks = {}
         self.hot = {}
 
 
 class Socket:
-    """One end of a connection, as a process has it."""
+    """One end of a connection, as the process sees it."""
 
     def __init__(self, kernel: Kernel, end: End | None) -> None:
         self.kernel = kernel
@@ -105,7 +105,7 @@ class Socket:
         self.end = end
         self.family = socket.AF_INET
         self.inbox: deque[bytes] = deque()
-        self.buffer_bytes = FLIGHT_MAX  # what it takes before the other side has it
+        self.buffer_bytes = FLIGHT_MAX  # it accepts before the other end has read them
         self.error = 0  # why it is not connected
         self.is_connecting = False
         self.has_ended = False
@@ -155,7 +155,7 @@ class Socket:
         return data[:most]
 
     def send(self, data: bytes | memoryview) -> int:
-        """Give bytes to the transport, as many as it takes."""
+        """Send bytes, as many as the buffer accepts."""
         end = self.end
         if end is None or not end.is_open or end.out is None:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -172,15 +172,15 @@ class Socket:
         return len(taken)
 
     def give(self, end: End, data: bytes) -> None:
-        """The bytes leave the process, which may end before."""
+        """The bytes leave the process, which may end first."""
         self.kernel.shell.effect("frame", data)
         end.send(data)
 
     def shutdown(self, _how: int) -> None:
-        """Nothing more is sent; what lies in the line arrives."""
+        """Send nothing more; bytes on their way arrive."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self.is_closed = True
         del self.kernel.files[self.fd]
         if self.end is not None:
@@ -189,7 +189,7 @@ class Socket:
     # ---- what the network calls
 
     def on_connected(self, end: End | None) -> None:
-        """The other side answered, or did not."""
+        """The attempt to connect ended."""
         if self.is_closed or self.kernel.shell.is_dead:
             if end is not None:
                 end.close()
@@ -200,13 +200,13 @@ class Socket:
         self.kernel.epoll.touch(self.fd)
 
     def on_data(self, end: End, data: bytes) -> None:
-        """Bytes lie in its buffer."""
+        """Bytes arrived."""
         self.inbox.append(data)
         if not self.is_closed:
             self.kernel.epoll.touch(self.fd)
 
     def on_lost(self, end: End) -> None:
-        """The connection is over, which a read will tell."""
+        """The connection ended; the next read returns b""."""
         self.has_ended = True
         if not self.is_closed:
             self.kernel.epoll.touch(self.fd)
@@ -223,7 +223,7 @@ class Socket:
 
 
 class ClientSocket(Socket):
-    """One whose other end is a client, which is told what replies say when they leave."""
+    """A connection to a client: the judges see replies as they leave."""
 
     def __init__(self, kernel: Kernel, end: End) -> None:
         super().__init__(kernel, end)
@@ -231,7 +231,7 @@ class ClientSocket(Socket):
         self.held_us = 0  # since when replies wait for the disk; 0: none does
 
     def give(self, end: End, data: bytes) -> None:
-        """What the client will read out of that is told to the checkers."""
+        """Pass the replies in these bytes to the judges."""
         shell = self.kernel.shell
         machine = shell.machine
         shell.effect(f"reply {self.fd}", data)
@@ -253,7 +253,7 @@ class ClientSocket(Socket):
 
 
 class ListeningSocket:
-    """A socket that others connect to."""
+    """A listening socket."""
 
     def __init__(self, kernel: Kernel, port: int) -> None:
         self.kernel = kernel
@@ -266,16 +266,16 @@ class ListeningSocket:
         return self.fd
 
     def getsockname(self) -> tuple[str, int]:
-        """Where it is."""
+        """Its address and port."""
         return host_of(self.kernel.shell.machine.name), self.port
 
     def take(self, sock: Socket) -> None:
-        """Somebody has connected."""
+        """A connection arrived."""
         self.backlog.append(sock)
         self.kernel.epoll.touch(self.fd)
 
     def accept(self) -> tuple[Socket, tuple[str, int]]:
-        """The first connection that waits."""
+        """The first waiting connection."""
         if not self.backlog:
             raise BlockingIOError
         sock = self.backlog.popleft()
@@ -284,11 +284,11 @@ class ListeningSocket:
         return sock, (other if self.port == CLIENT_PORT else host_of(other), 40_000 + sock.fd)
 
     def ready(self) -> int:
-        """IN while somebody waits."""
+        """IN while a connection waits."""
         return IN if self.backlog else 0
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         del self.kernel.files[self.fd]
 
 
@@ -314,12 +314,12 @@ class SimBell(Bell):
         return IN if self.is_rung else 0
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self.kernel.files.pop(self.fd, None)
 
 
 class Names:
-    """server/sockets/resolver.py without threads: a name server that takes its time."""
+    """server/sockets/resolver.py without threads: lookups take LOOKUP_US."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -328,12 +328,12 @@ class Names:
         self.answers: list[Answer] = []
 
     def ask(self, host: str) -> None:
-        """Look a machine up."""
+        """Look up a machine."""
         world = self.kernel.shell.world
         world.after(LOOKUP_US, partial(self.answer, Answer(host, host_of(host), "")))
 
     def answer(self, answer: Answer) -> None:
-        """The answer is there."""
+        """The lookup ended."""
         self.answers.append(answer)
         self.bell.ring()
 
@@ -344,28 +344,28 @@ class Names:
         return answers
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self.bell.close()
 
 
 class Kernel:
-    """Descriptors, time and chance of one process."""
+    """Descriptors, clocks and randomness of one process."""
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.files: dict[int, File] = {}
         self.last_fd = 2
         self.epoll = Epoll(self)
-        self.spent_us = 0  # in the turn that runs: it waited for the disk itself
+        self.spent_us = 0  # waiting for the disk, in the current turn
 
     def open(self, file: File) -> int:
-        """A descriptor that no other file of the process ever had."""
+        """A new descriptor, never used before in the process."""
         self.last_fd += 1
         self.files[self.last_fd] = file
         return self.last_fd
 
     def system(self) -> System:
-        """What the server is given."""
+        """The system that the server gets."""
         system = System()
         system.boot_ns = self.boot_ns
         system.work_ns = self.work_ns
@@ -377,11 +377,11 @@ class Kernel:
         return system
 
     def boot_ns(self) -> int:
-        """The time that the process takes it for (its clock was set when it began)."""
+        """The clock of the process, in ns (set when the process started)."""
         return (self.shell.clock.now_ms() * 1000 + self.spent_us) * 1000
 
     def work_ns(self) -> int:
-        """True time, for spans of work."""
+        """True time in ns, to measure work."""
         return (self.shell.world.now_us + self.spent_us) * 1000
 
     def work_s(self) -> float:
@@ -389,19 +389,19 @@ class Kernel:
         return (self.shell.world.now_us + self.spent_us) / 1e6
 
     def random(self, count: int) -> bytes:
-        """Chance of the machine."""
+        """Random bytes of the machine."""
         return self.shell.machine.chance.getrandbits(8 * count).to_bytes(count, "big")
 
     def open_epoll(self) -> Any:
-        """The one of the process."""
+        """The epoll of the process."""
         return self.epoll
 
     def open_socket(self, _family: int) -> socket.socket:
-        """A socket for a link that this node dials."""
+        """A socket for a link to another node."""
         sock = Socket(self, None)
         sock.buffer_bytes = self.shell.buffer_bytes
         return cast(socket.socket, sock)
 
     def open_resolver(self) -> Resolver:
-        """Who knows the machines by name."""
+        """The resolver of host names."""
         return cast(Resolver, Names(self))

@@ -295,7 +295,7 @@ class Machine:
         return self.has_evicted or (shell is not None and shell.n.ledger.evicted > 0)
 
     def messages(self) -> int:
-        """Messages of the core that were sent from here so far."""
+        """Messages of the core sent from here so far."""
         return self.said + (self.shell.said() if self.shell is not None else 0)
 
     def lost_holders(self, n: Node, id: bytes) -> bool:

@@ -1,9 +1,8 @@
-"""One life of a node: the server that ships, on simulated ground.
+"""One life of a node: the real server in a simulated process.
 
-Real here: the pump and all that it drives, the journal, the bus, the start. Simulated: what
-server/sockets/system.py names (kernel.py), the disk, the instants at which the journal's thread
-runs (thread.py). Each thing that leaves the process is an effect, and the process may end before
-it.
+Real: the pump and all that it drives, the journal, the bus, the start. Simulated: the interface
+of server/sockets/system.py (kernel.py), the disk, and when the journal's thread runs (thread.py).
+Everything that leaves the process is an effect; the process may end before any effect.
 """
 
 from __future__ import annotations
@@ -209,7 +208,7 @@ class Shell:
         return True
 
     def on_ready(self) -> None:
-        """A descriptor is ready that was not."""
+        """A descriptor became ready."""
         if not self.in_turn:
             self.wake()
 
@@ -220,7 +219,7 @@ class Shell:
         self.wake_at(self.world.now_us + wait_us + cpu_us)
 
     def wake_at(self, at_us: int) -> None:
-        """See that a turn runs at that instant or before, but not before the last one is over."""
+        """Schedule a turn at that time or before, but after the end of the last one."""
         at_us = max(at_us, self.busy_us)
         if self.turn_us < 0 or at_us < self.turn_us:
             self.turn_us = at_us
@@ -241,13 +240,13 @@ class Shell:
         self.world.note(f"{self.machine.name} {what}", data)
 
     def hear(self, message: AnyMessage) -> None:
-        """A message of another node is about to be heard."""
+        """A message of another node arrived."""
         look_at_message(self, message)
 
     # ---- a turn
 
     def turn(self) -> None:
-        """One turn of the pump; the judges look before its outcome leaves, and after."""
+        """One turn of the pump; the judges check before its output leaves, and after."""
         pump = self.pump
         if self.loader is not None:
             self.world.sometimes("a turn while the journal is loaded")
@@ -273,7 +272,7 @@ class Shell:
         self.sleep()
 
     def look_at_gates(self) -> None:
-        """Note what waits for the journal or for room; replies were made when they began to."""
+        """Note what waits for the journal or for room, and since when."""
         if self.bus.gate:
             self.world.sometimes("frames are held back")
         if self.bus.crowded:
@@ -290,7 +289,7 @@ class Shell:
         self.held = held
 
     def sleep(self) -> None:
-        """Until the pump wants to go on by itself; whatever becomes ready wakes it before."""
+        """Schedule the next turn: when the pump asks for one, or earlier if input arrives."""
         self.busy_us = self.world.now_us + self.kernel.spent_us
         self.kernel.spent_us = 0
         if self.loader is not None:
@@ -302,23 +301,23 @@ class Shell:
             at_us = self.clock.true_us(self.clock.now_ms() + wait_ms)
             self.wake_at(max(at_us, self.world.now_us + LEAST_US))
 
-    # ---- what judges and people ask
+    # ---- for judges and the score-card
 
     def linked(self) -> int:
-        """How many nodes are linked."""
+        """The number of linked nodes."""
         return len(self.bus.by_slot)
 
     def said(self) -> int:
-        """Messages but heartbeats that were sent to other nodes."""
+        """Messages sent to other nodes, except heartbeats."""
         counts = self.bus.figures.out_messages
         return sum(count for kind, count in counts.items() if kind is not Heartbeat)
 
     def is_rewriting(self) -> bool:
-        """Whether the journal is rewritten."""
+        """Whether a rewrite of the journal runs."""
         return self.s.committer is not None and self.s.committer.is_rewriting()
 
     def has_unsynced(self) -> bool:
-        """Whether records were handed over that no disk has for sure."""
+        """Whether the journal has records that are not durable."""
         committer = self.s.committer
         return committer is not None and committer.durable_seq < committer.seq
 

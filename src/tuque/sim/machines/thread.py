@@ -1,7 +1,7 @@
 """The thread of the journal in simulated time: the same steps as server/journal/thread.py's.
 
-An fsync takes a while, in which frames wait; what was written before it is durable when it ends.
-Where the thread sleeps, nothing happens until an instant.
+Frames wait while an fsync runs; when it ends, bytes written before it are durable. Where the
+thread would sleep, an event is scheduled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEGMENT_BYTES: Final = 64 << 20
 
 
 class SimThread(JournalThread):
-    """What `_run` does, cut where it waits."""
+    """The steps of `_run`, split where it waits."""
 
     def __init__(self, shell: Shell, journal: Journal, policy: str, sync_us: int) -> None:
         bell = SimBell(shell.kernel)
@@ -42,8 +42,8 @@ class SimThread(JournalThread):
         self.sync_us = sync_us
         self.chance = shell.world.stream(f"sync {shell.machine.name} {shell.number}")
         self.stall_us = 0  # the longest that an fsync took
-        self.due_us = -1  # when it goes on; -1: somebody must wake it
-        self.awake_us = 0  # it sleeps until then, whatever comes
+        self.due_us = -1  # when it continues; -1: after a wake-up
+        self.awake_us = 0  # it sleeps until then, whatever arrives
         self.is_syncing = False
         self.has_gathered = False
         self.is_well = True
@@ -51,7 +51,7 @@ class SimThread(JournalThread):
         self.began_s = 0.0  # the fsync
 
     def start(self) -> None:
-        """Begin to work on the inbox."""
+        """Start working on the inbox."""
         self.durable_seq = self.journal.synced_seq
         self.is_started = True
         self.nudge()
@@ -62,23 +62,23 @@ class SimThread(JournalThread):
         self.nudge()
 
     def nudge(self) -> None:
-        """There may be something in the inbox."""
+        """The inbox may have items."""
         if not self.is_syncing and not self._inbox.empty():
             self.go_on_at(max(self.world.now_us + WAKE_US, self.awake_us))
 
     def resume(self) -> None:
-        """The process stood still, and runs again."""
+        """The process continues after a pause."""
         self.due_us = -1
         self.go_on_at(self.world.now_us + 1)
 
     def go_on_at(self, at_us: int) -> None:
-        """Run at that instant, or before."""
+        """Continue at that time, or before."""
         if self.due_us < 0 or at_us < self.due_us:
             self.due_us = at_us
             self.world.at(at_us, partial(self.on_time, at_us))
 
     def on_time(self, at_us: int) -> None:
-        """The instant has come, unless another came before."""
+        """The time has come, unless it was moved."""
         if self.due_us == at_us and not self.shell.is_dead and not self.shell.is_paused:
             self.due_us = -1
             self.shell.machine.guard(self.end_sync if self.is_syncing else self.work)
@@ -132,7 +132,7 @@ class SimThread(JournalThread):
             self.go_on_at(max(self.awake_us, int((self._synced_at + MARK_S) * 1e6) + 1))
 
     def draw_us(self) -> int:
-        """How long the next fsync takes."""
+        """The duration of the next fsync, in us."""
         took_us = int(self.sync_us * (0.5 + self.chance.random())) + 1
         if self.chance.random() < 0.02:
             took_us = max(took_us, min(took_us * 20, STALL_US))
@@ -140,6 +140,6 @@ class SimThread(JournalThread):
         return took_us
 
     def on_fsync(self) -> None:
-        """The disk syncs: if it is the pump that asked, the pump waits (J4.5)."""
+        """The disk syncs: if the pump called it, the pump waits (J4.5)."""
         if self.is_started and not self.is_syncing and self.shell.in_turn:
             self.shell.kernel.spent_us += self.draw_us()

@@ -53,7 +53,7 @@ def as_loaded(status: int) -> int:
 
 
 def must_have(machine: Machine, shell: Shell, mirror: Mirror) -> int:
-    """So many changes the disk must have: those that clients were told of, by the policy."""
+    """How many changes the disk must have: those that clients know of, by the policy."""
     policy = machine.settings.policy
     until_us = -1
     if policy == ALWAYS:
