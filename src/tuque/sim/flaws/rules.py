@@ -79,7 +79,7 @@ def ends_are_late() -> list[Patch]:
 
 
 def stood_still_over_the_end(seed: int) -> Plan:
-    """A node stands still while its jobs expire; a GETJOB is among the first requests it reads.
+    """A node stands still while its jobs expire; meanwhile a connected client asks for them.
 
     Timers run after commands: GETJOB itself must see that the jobs have expired.
     """
@@ -93,9 +93,9 @@ def stood_still_over_the_end(seed: int) -> Plan:
                 "client": "p", "node": 0, "queue": "q", "repl": 1, "retry": 1, "ttl": 2,
             }))  # fmt: skip
         plan.ops.append(Op(at_ms + 1_000, "pause", {"node": 0, "for_ms": 2_500 + seed % 7 * 100}))
-        plan.ops.append(Op(at_ms + 1_500, "worker", {
-            "client": f"w{i}", "node": 0, "queues": ["q"], "for_ms": 2_500, "work_ms": 5,
-            "count": 10,
+        plan.ops.append(Op(at_ms - 300, "worker", {
+            "client": f"w{i}", "node": 0, "queues": ["q"], "for_ms": 4_500, "work_ms": 5,
+            "count": 10, "nohang": True, "idle_ms": 1_800,
         }))  # fmt: skip
     return plan
 

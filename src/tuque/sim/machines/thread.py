@@ -127,9 +127,13 @@ class SimThread(JournalThread):
             self.go_on_at(now_us + 1)
         self.nudge()
         if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
-            self.go_on_at(max(self.awake_us, int((self._synced_at + 1.0) * 1e6) + 1))
+            self.go_on_at(max(self.awake_us, self.after_sync_us(1.0)))
         elif self.journal.must_mark():
-            self.go_on_at(max(self.awake_us, int((self._synced_at + MARK_S) * 1e6) + 1))
+            self.go_on_at(max(self.awake_us, self.after_sync_us(MARK_S)))
+
+    def after_sync_us(self, wait_s: float) -> int:
+        """The first time at which the last sync is that long ago, also in rounded floats."""
+        return int((self._synced_at + wait_s) * 1e6) + 2
 
     def draw_us(self) -> int:
         """The duration of the next fsync, in us."""
