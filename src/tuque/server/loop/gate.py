@@ -9,11 +9,11 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import FAR
 from tuque.server.loop.gather import Gather
-from tuque.server.loop.keeping import log_notes
+from tuque.server.loop.keeping import log_cut_off, log_notes
 from tuque.server.loop.outlet import Outlet
 from tuque.server.sockets.connection import Connection
 from tuque.server.sockets.poller import Poller
-from tuque.server.state.state import Server, log
+from tuque.server.state.state import Server
 
 
 @final
@@ -147,7 +147,7 @@ class Gate:
                 self.outlet.send_released(c)
             if len(c.gated) > 0 and not c.is_closed:
                 if committer is not None and committer.error:
-                    log.warning("closing %s: its replies wait for the journal", c.address)
+                    log_cut_off(c.address, c.held_bytes, committer.error)
                     self.outlet.close(c)
                 else:
                     self.held.append(c)

@@ -261,7 +261,9 @@ HOME_FLAWS: Final = [
     Flaw("t14", "an epoch is sent before it is safe", disk_is_not_awaited, 20, power_and_moves),
     Flaw("t15", "numbers are reused after a failover", numbers_do_not_jump, 20, behind),
     Flaw("t16", "SYNC does not wait", copies_are_not_awaited, 20, behind_in_sync),
-    Flaw("t17", "the leader changes before all is copied", given_too_early, 10, movers_on_new_links),
+    Flaw(
+        "t17", "the leader changes before all is copied", given_too_early, 10, movers_on_new_links
+    ),
     Flaw("t19", "a pause is lost when the leader changes", pauses_stay_behind, 5, paused),
     Flaw("t20", "a paused tube delivers tasks", pauses_are_not_looked_at, 5, paused),
     Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
