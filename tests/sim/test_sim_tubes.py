@@ -264,7 +264,7 @@ def test_an_epoch_that_no_disk_knows_is_given_again() -> None:
         machines[0].has_lost_disk = False
         seen.append(is_unknown(cluster, machines[2]))
 
-    outcome = run_plan(given_again(1), tweak=lambda c: c.world.at(60_000_000, lambda: look(c)))
+    outcome = run_plan(given_again(2), tweak=lambda c: c.world.at(60_000_000, lambda: look(c)))
     assert outcome.findings == []
     assert seen == [True, True, False]
 
