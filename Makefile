@@ -21,6 +21,8 @@ SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
 INSTALLED = env $(KEEPING) -u PYTHONPATH
 # Two processes for each core, since tests wait more than they compute; tests/support/shares.py shares out.
 PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
+# The slow tests compute all the time: with more processes Spark runs into its own timeouts.
+SLOW_PYTEST = -m pytest -q -n $(JOBS)
 # What the compiler touches, and who talks to it; the users' side is Python in both runs.
 COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat \
 	e2e sim/test_sim_seeds.py console/test_build.py)
@@ -48,7 +50,7 @@ test: setup-dev ## run the tests on the sources (interpreted), but for the slow 
 	@$(SOURCES) $(PY) $(PYTEST) -m "not slow" $(ARGS)
 
 test-slow: setup-dev ## run the slow tests: long seeds, chaos, Spark's clusters and kills, the demo
-	@$(INSTALLED) $(PY) -P $(PYTEST) -m slow $(ARGS)
+	@$(INSTALLED) $(PY) -P $(SLOW_PYTEST) -m slow $(ARGS)
 
 test-compiled: setup-dev ## run the tests of what is compiled again, on the installed modules
 	@$(INSTALLED) TUQUE_EXPECT_COMPILED=1 $(PY) -P $(PYTEST) -m "not slow" $(COMPILED_TESTS) $(ARGS)
