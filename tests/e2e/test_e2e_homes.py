@@ -169,6 +169,7 @@ def forced(nodes: list[RealServer], tube: str) -> RealServer:
     return found
 
 
+@pytest.mark.slow
 def test_rolling_over_every_node(make_cluster: MakeCluster) -> None:
     """T18.5, T21.4: each node is killed as home in its turn, and comes back with a copy."""
     cluster = make_cluster(*JOURNAL)

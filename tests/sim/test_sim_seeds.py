@@ -23,14 +23,14 @@ PRINT_DIGESTS = """
 import tuque.core.model.job
 from tuque.sim.runs.seeds import run_seed
 print(tuque.core.model.job.__file__)
-print([run_seed(seed).digest for seed in (3, 4, 9)])
+print([run_seed(seed).digest for seed in (3, 6, 12)])
 """
 IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 SOURCES = Path(__file__).parents[2] / "src"
 
 
 def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
-    for seed in (2, 5):
+    for seed in (3, 8):
         one, two = run_seed(seed), run_seed(seed)
         assert one.events > 1000
         assert (one.digest, one.events, one.counts) == (two.digest, two.events, two.counts)
@@ -38,7 +38,7 @@ def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
 
 def test_what_other_threads_log_is_no_part_of_a_seed() -> None:
     """A client that a test before has left warns whenever it likes."""
-    alone = run_seed(2).digest
+    alone = run_seed(12).digest
     ended = threading.Event()
 
     def warn() -> None:
@@ -48,7 +48,7 @@ def test_what_other_threads_log_is_no_part_of_a_seed() -> None:
     other = threading.Thread(target=warn)
     other.start()
     try:
-        assert run_seed(2).digest == alone
+        assert run_seed(12).digest == alone
     finally:
         ended.set()
         other.join()

@@ -25,14 +25,10 @@ pytestmark = pytest.mark.spark
 JOBS = 800
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "sink"),
-    [
-        pytest.param("leased", "table", marks=pytest.mark.slow),
-        ("read", "table"),
-        pytest.param("staged", "queue", marks=pytest.mark.slow),
-        pytest.param("published", "queue", marks=pytest.mark.slow),
-    ],
+    [("leased", "table"), ("read", "table"), ("staged", "queue"), ("published", "queue")],
 )
 def test_the_driver_is_killed(
     spark: SparkSession, broker: RealServer, tmp_path: Path, point: str, sink: str
