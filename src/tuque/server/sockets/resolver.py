@@ -11,6 +11,8 @@ import threading
 from ipaddress import ip_address
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 LOOKUPS_MAX: Final = 16  # concurrent; more are refused
 
 
@@ -32,6 +34,7 @@ class Answer:
         self.error = error
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # the simulator has its own
 class Resolver:
     """Looks up names, each in a thread of its own."""
 

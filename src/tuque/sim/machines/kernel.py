@@ -318,7 +318,7 @@ class SimBell(Bell):
         self.kernel.files.pop(self.fd, None)
 
 
-class Names:
+class Names(Resolver):
     """server/sockets/resolver.py without threads: lookups take LOOKUP_US."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -404,4 +404,4 @@ class Kernel:
 
     def open_resolver(self) -> Resolver:
         """The resolver of host names."""
-        return cast(Resolver, Names(self))
+        return Names(self)
