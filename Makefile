@@ -21,8 +21,8 @@ SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
 INSTALLED = env $(KEEPING) -u PYTHONPATH
 # Two processes for each core, since tests wait more than they compute; tests/support/shares.py shares out.
 PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
-# The slow tests compute all the time: with more processes Spark runs into its own timeouts.
-SLOW_PYTEST = -m pytest -q -n $(JOBS)
+# The slow tests compute more: with two for each core Spark runs into its own timeouts on a busy machine.
+SLOW_PYTEST = -m pytest -q -n $$(($(JOBS) + 1))
 # What the compiler touches, and who talks to it; the users' side is Python in both runs.
 COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat \
 	e2e sim/test_sim_seeds.py console/test_build.py)
