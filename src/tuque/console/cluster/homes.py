@@ -16,7 +16,7 @@ from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Targ
 from tuque.errors import TubeHome, reply_error
 
 MOVE_S: Final = 600.0  # the reply comes when the switchover is over; the node limits it
-HOPS: Final = 3  # a tube may move while it is being looked for
+HOPS: Final = 3  # redirects followed: a tube may move meanwhile
 NO_ANSWER: Final = b"no answer"  # shown as the state when the leader is down
 
 

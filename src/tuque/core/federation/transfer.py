@@ -1,4 +1,4 @@
-"""Moves jobs to another node, which serves them from then on (SPEC F2.2-F4).
+"""Moves jobs to another node, which then serves them (SPEC F2.2-F4).
 
 An at-least-once job stays here too, as active. Of an at-most-once job exactly one node may
 deliver: while it is in transit (IN_TRANSIT) only the receiver may. The sender keeps the job

@@ -3,7 +3,7 @@
 The server starts `python -m tuque.server.events.writer` and talks to it over two pipes: bytes
 on its input wake it; each line of its output is JSON with its figures. End of input means
 that the server stopped or was killed: the writer writes and seals the rest, and exits. All its
-state is on disk, so it may be killed, too.
+state is on disk, so it may be killed as well.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Connection:
         return data
 
     def read_on(self, data: bytes, most: i64) -> bytes:
-        """Read the rest, too, when much input arrives."""
+        """Read the rest of a long input."""
         self.ask = READ_BYTES
         self.short_reads = 0
         try:

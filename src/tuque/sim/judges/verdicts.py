@@ -219,7 +219,7 @@ class Verdicts:
         """Whether two nodes delivered a job before either could know of the other's delivery.
 
         Both were due, one J after the other; the first one's message and reply waited for its disk
-        (C8.3) until the second one had delivered the job, too.
+        (C8.3) until after the second one had delivered the job.
         """
         first, second = (one, other) if one.made_us <= other.made_us else (other, one)
         return one.node != other.node and second.made_us < first.at_us

@@ -75,7 +75,7 @@ class Claim:
 
 @final
 class Dropped:
-    """A dropped tube: nodes that still have it are told (T17.6)."""
+    """A dropped tube, remembered so that nodes that still have it drop it (T17.6)."""
 
     def __init__(self, maker: bytes, made_ns: i64, epoch: i64) -> None:
         self.maker = maker
