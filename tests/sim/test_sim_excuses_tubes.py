@@ -11,11 +11,19 @@ from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import three_homes
 from tuque.sim.machines.machine import Machine
 from tuque.sim.runs.cluster import SETUP_MS, Cluster
-from tuque.sim.tube_judges.disk import KeptTube, judge_disk, judge_tokens, tubes_on
-from tuque.sim.tube_judges.facts import Line, State
+from tuque.sim.tube_judges.disk import (
+    KeptTube,
+    forget,
+    ident_of,
+    judge_disk,
+    judge_tokens,
+    tubes_on,
+)
+from tuque.sim.tube_judges.facts import Facts, Line, State
 from tuque.sim.tube_judges.homes import (
     count_takes,
     excuse_of,
+    excuse_of_start,
     is_lost,
     judge_epoch,
     judge_forced,
@@ -62,6 +70,48 @@ def a_home_whose_giving_away_is_not_on_its_disk_is_the_home_again(
     state = mirror.line.state
     assert state is before or (state is not None and state.statuses == kept.statuses)
     return state is not before, rules(cluster)
+
+
+@excuse((True, (-1, {}, {b"other": 7})), (False, (99, {}, {b"other": 7})))
+def a_home_that_has_lost_tasks_says_nothing_of_another_tube_of_that_name(
+    cluster: Cluster, is_same: bool
+) -> object:
+    """T17.5: a tube that was created again is another one, though clients know one name."""
+    m, mirror = at_home(cluster)
+    facts, other = mirror.facts, Line()
+    assert m.shell is not None
+    put = facts.new_put(0, {})
+    put.number, put.line = 99, mirror.line if is_same else other
+    m.kept_tubes[b"t0"] = KeptTube(mirror.tube)
+    judge_disk(cluster, m, m.shell, mirror, "disk")
+    facts.lines[b"maker", 1] = other
+    other.by_job[b"other"] = 7
+    forget(cluster, facts, ident_of(mirror.tube))
+    assert rules(cluster) == []
+    return put.number, mirror.line.by_job, other.by_job
+
+
+@excuse(
+    (2, True, "empty", "T19.4"),
+    (2, True, "down", ""),
+    (2, True, "", ""),
+    (2, False, "empty", ""),
+    (3, True, "empty", "T19.4"),
+    (3, True, "", ""),
+    (3, False, "empty", ""),
+)
+def a_disk_older_than_an_epoch_knows_no_more_of_it_than_an_empty_one(
+    _: Cluster, nodes: int, is_old: bool, peer: str
+) -> object:
+    """T19.4: "A node that lost its journal, or was given an old one, reports nothing"."""
+    cluster, line = stopped(Plan(seed="old", nodes=nodes, policy="always"), 5), Line()
+    m, other = cluster.machines[:2]
+    line.epoch, line.epoch_us = 2, 1_000_000
+    m.disk_since_us = line.epoch_us + int(is_old)
+    other.has_lost_disk = peer == "empty"
+    if peer == "down":
+        other.shell = None
+    return excuse_of_start(cluster, m, Facts("t0", {"type": "fifo"}), line)
 
 
 @excuse(

@@ -194,9 +194,9 @@ def test_an_older_home_runs_when_nobody_can_tell_of_the_newest() -> None:
         assert [m.shell is not None for m in machines] == [True, False, True]
         (line,) = facts.lines.values()
         seen.append(line.excuse == "T19.4")
-        seen.append(is_unknown(cluster, machines[0]))
+        seen.append(is_unknown(cluster, machines[0], line))
         machines[2].has_lost_disk = False
-        seen.append(is_unknown(cluster, machines[0]))
+        seen.append(is_unknown(cluster, machines[0], line))
 
     outcome = run_plan(forgotten(2), tweak=lambda c: c.world.at(22_000_000, lambda: look(c)))
     assert outcome.findings == []
@@ -260,13 +260,15 @@ def test_an_epoch_that_no_disk_knows_is_given_again() -> None:
         (line,) = facts.lines.values()
         assert (line.homes, line.epoch) == ({1: "n1", 2: "n0"}, 2)
         seen.append(line.excuse == "T19.4")
-        seen.append(is_unknown(cluster, machines[2]))
+        seen.append(is_unknown(cluster, machines[2], line))
         machines[0].has_lost_disk = False
-        seen.append(is_unknown(cluster, machines[2]))
+        seen.append(is_unknown(cluster, machines[2], line))
+        machines[2].disk_since_us = line.epoch_us
+        seen.append(is_unknown(cluster, machines[2], line))
 
     outcome = run_plan(given_again(2), tweak=lambda c: c.world.at(60_000_000, lambda: look(c)))
     assert outcome.findings == []
-    assert seen == [True, True, False]
+    assert seen == [True, True, True, False]
 
 
 def test_takes_at_a_home_that_is_none_are_counted() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tuque.core.model.task import DONE, READY, TAKEN
 from tuque.server.journal.thread import ALWAYS, EVERYSEC
 from tuque.sim.engine.disk import WINDOW_US
-from tuque.sim.tube_judges.facts import Facts, State
+from tuque.sim.tube_judges.facts import Facts, Line, State
 from tuque.tubes.model.registry import Tubes
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
             history.find("tube-disk", f"{facts.name} is temporary and has tasks on the disk")
         return
     judge_prefix(cluster, machine, shell, mirror, kept, least)
-    drop_lost(facts, kept.next_number)
+    drop_lost(facts, line, kept.next_number)
 
 
 def judge_tokens(cluster: Cluster, machine: Machine, facts: Facts, back: str) -> None:
@@ -174,17 +174,21 @@ def numbers_after(mirror: Mirror, at: int) -> int:
     return max([*used, *(number + 1 for number in mirror.base)], default=0)
 
 
-def drop_lost(facts: Facts, next_number: int) -> None:
-    """Numbers of puts that the disk never had may be given to others (promise 1)."""
+def drop_lost(facts: Facts, line: Line, next_number: int) -> None:
+    """Numbers of puts that the disk never had may be given to others (promise 1).
+
+    Another tube of that name, which another node leads, has lost nothing (T17.5).
+    """
     for put in facts.puts.values():
-        if put.number >= next_number:
+        if put.line is line and put.number >= next_number:
             put.number = -1
 
 
 def forget(cluster: Cluster, facts: Facts, ident: Ident) -> None:
     """The leader lost the tube: it is created again, or restored from a replica (T22.2)."""
     facts.created_us = 0
-    facts.by_job.clear()
+    if ident in facts.lines:
+        facts.lines[ident].by_job.clear()
     if not any(ident in m.tubes_known() for m in cluster.machines):
         facts.lines.pop(ident, None)
 
@@ -203,7 +207,7 @@ def look_again(cluster: Cluster, machine: Machine, facts: Facts) -> None:
             continue
         if kept is not None and kept.ident == ident and kept.is_mine:
             line.state = State(kept.statuses, kept.next_number, True, False)
-            drop_lost(facts, kept.next_number)
+            drop_lost(facts, line, kept.next_number)
         elif kept is None:
             line.state = State({}, 0, False, False)
             forget(cluster, facts, ident)

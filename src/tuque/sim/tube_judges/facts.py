@@ -24,6 +24,7 @@ class Put:
         self.outcome = OPEN
         self.error = ""
         self.number = -1  # of its task, once seen on the node
+        self.line: Line | None = None  # that task's tube
         self.is_lost = False  # with the memory or the unsynced records of its leader
         self.timeout_ms: int = args.get("timeout", 0)
 
@@ -63,6 +64,7 @@ class Line:
         self.mirror: Any = None  # of that leader: its changes, and what clients know of it
         self.takers: dict[int, object] = {}  # token -> who got the task under it
         self.newest_token = 0  # of all takes seen
+        self.by_job: dict[bytes, int] = {}  # number of the task by job id
         self.told_tokens: dict[str, int] = {}  # by node: the newest that a client got there
         self.top_number = -1  # the highest that clients know
         self.top_us = 0  # when
@@ -92,7 +94,6 @@ class Facts:
         ttl_ms: int = args.get("ttl", MAX_MS)
         self.defaults = Defaults(ttl_ms, args.get("ttr", ttl_ms), args.get("pri", 0))
         self.puts: dict[bytes, Put] = {}
-        self.by_job: dict[bytes, int] = {}  # number by job id
         self.calls: dict[int, list[Call]] = {}  # by number of the task
         self.mass_us: dict[str, int] = {}  # last RELEASEALL, KICK or TRUNCATE
         self.lines: dict[tuple[bytes, int], Line] = {}  # by creator and instant of creation
@@ -133,6 +134,12 @@ class Facts:
     def put_of(self, body: bytes) -> Put | None:
         """The put with that body."""
         return self.puts.get(body[: body.find(b"}") + 1])
+
+    def number_of(self, job_id: Any) -> int:
+        """The task that is this job; -1: unknown."""
+        return next(
+            (line.by_job[job_id] for line in self.lines.values() if job_id in line.by_job), -1
+        )
 
     def ask(self, call: Call) -> Call:
         """A call is about to be sent."""

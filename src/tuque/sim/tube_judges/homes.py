@@ -182,7 +182,7 @@ def excuse_of_start(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> s
         return ""
     if m.settings.policy == "no" and m.had_power_cut:
         return "T20.3"  # it has forgotten the next leader
-    return "T19.4" if is_unknown(cluster, m) else ""
+    return "T19.4" if is_unknown(cluster, m, line) else ""
 
 
 def is_told(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
@@ -192,15 +192,19 @@ def is_told(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
     return any(told[0] >= line.epoch and told != own for told in known)
 
 
-def is_unknown(cluster: Cluster, m: Machine) -> bool:
-    """Whether m cannot learn the newest epoch: too many of its peers lost their disks (T19.4).
+def is_unknown(cluster: Cluster, m: Machine, line: Line) -> bool:
+    """Whether m cannot learn the newest epoch: too many nodes lost their disks (T19.4).
 
-    Half of all nodes have sent it what they know, but too few of these, m included, still know all
-    that they ever knew.
+    Half of all nodes, of two both, have sent what they know. Too few of these still know all that
+    they ever knew. m itself does not, if it got its disk after that epoch began.
     """
+    count = len(cluster.machines)
     others = [other for other in cluster.machines if has_told(m, other)]
-    knowing = 1 + sum(not other.has_lost_disk for other in others)
-    return knowing * 2 < len(cluster.machines) <= 2 * (1 + len(others))
+    if 1 + len(others) < (2 if count == 2 else (count + 1) // 2):
+        return False
+    is_own_known = m.disk_since_us <= line.epoch_us
+    knowing = int(is_own_known) + sum(not other.has_lost_disk for other in others)
+    return knowing * 2 < count
 
 
 def facts_told(m: Machine, facts: Facts) -> tuple[int, bytes]:

@@ -296,10 +296,10 @@ class Tubing:
         else:
             put.outcome = OK
             self.history.count("tube puts told")
-            number = self.number_in(facts, reply)
+            number = reply[0] if isinstance(reply, list) else facts.number_of(reply)
             one = mirror.gone.get(number) if mirror is not None else None
-            if one is not None and not one.is_known:
-                put.number = number
+            if mirror is not None and one is not None and not one.is_known:
+                put.number, put.line = number, mirror.line
             if mirror is None or number != put.number:
                 self.find("tube-number", f"{put.token!r} is task {put.number}, told {number}")
             else:
@@ -318,13 +318,6 @@ class Tubing:
             return False
         job = shell.n.jobs.get(id)
         return job is not None and not isinstance(job, Task)
-
-    def number_in(self, facts: Facts, reply: Any) -> int:
-        """The task number for a reply with a number or a job id."""
-        if isinstance(reply, list):
-            number: int = reply[0]
-            return number
-        return facts.by_job.get(reply, -1)
 
     def tell(self, mirror: Mirror, event: bytes, number: int, asked_us: int) -> None:
         """A client knows of the first such change since its request."""

@@ -130,14 +130,14 @@ class Mirror:
 
     def note_body(self, one: Seen, task: RealTask) -> None:
         """Find the put of the task; each put has one task, each task one put."""
-        self.facts.by_job[task.id] = one.number
+        self.line.by_job[task.id] = one.number
         put = self.facts.put_of(task.body)
         if put is None or put.body != task.body:
             self.find("damage", f"{self.facts.name}: a body that nobody put: {task.body[:40]!r}")
             return
         if put.number >= 0 and put.number != one.number:
             self.find("tube-number", f"{put.token!r} is task {put.number} and {one.number}")
-        put.number = one.number
+        put.number, put.line = one.number, self.line
         one.put = put
 
     # ---- changes

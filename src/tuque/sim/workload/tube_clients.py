@@ -173,7 +173,7 @@ class TubeWorker(TubeClient):
             words = [b"GETJOB", b"TIMEOUT", number(max(1, timeout_ms)), b"FROM", self.facts.key]
             reply = yield Say(words)
             if isinstance(reply, list):
-                self.held.append((self.facts.by_job.get(reply[0][1], -1), 0, reply[0][1]))
+                self.held.append((self.facts.number_of(reply[0][1]), 0, reply[0][1]))
             return reply
         words = self.words(b"TAKE", b"TIMEOUT", seconds(timeout_ms))
         reply = yield Say(words, partial(self.on_taken, self.node, asked_us))
