@@ -39,6 +39,11 @@ def test_the_incarnation_is_kept_before_the_bus_opens() -> None:
     [
         ("x", "line 2 has 1 words"),
         ("z" * 40 + " h:1 noflags 0 0 connected", "line 2 does not begin with a node id"),
+        (
+            "a" * 20 + "G" + "a" * 19 + " h:1 noflags 0 0 connected",
+            "line 2 does not begin with a node id",
+        ),
+        ("a" * 39 + " h:1 noflags 0 0 connected", "line 2 does not begin with a node id"),
         ("b" * 40 + " h:1 brave 0 0 connected", "unknown flag 'brave'"),
         ("b" * 40 + " h:x noflags 0 0 connected", "'x' is no number"),
         ("b" * 40 + " h:70000 noflags 0 0 connected", "70000 is no port"),

@@ -122,11 +122,4 @@ def whole(word: bytes, where: str) -> i64:
 
 def is_node_id(word: bytes) -> bool:
     """Whether the word is 40 lower-case hex characters."""
-    if len(word) != ID_LENGTH:
-        return False
-    i: i64 = 0
-    while i < ID_LENGTH:
-        if word[i] not in ID_CHARS:
-            return False
-        i += 1
-    return True
+    return len(word) == ID_LENGTH and len(word.strip(ID_CHARS)) == 0

@@ -54,11 +54,18 @@ class NodeClock:
 
     def __init__(self, machine: MachineClock) -> None:
         self.machine = machine
+        self.world = machine.world
         self.offset_ms = machine.wall_ms() - machine.steady_ms(machine.world.now_us)
+        self.read_us = -1  # true time when it was read
+        self.read_ms = 0
 
     def now_ms(self) -> int:
         """The time as the process sees it, in ms."""
-        return self.offset_ms + self.machine.steady_ms(self.machine.world.now_us)
+        now_us = self.world.now_us
+        if now_us != self.read_us:
+            self.read_us = now_us
+            self.read_ms = self.offset_ms + self.machine.steady_ms(now_us)
+        return self.read_ms
 
     def true_us(self, at_ms: int) -> int:
         """The true instant at which this clock reaches `at_ms`, or just after."""

@@ -62,6 +62,7 @@ class Pipe:
 
     def __init__(self, net: Network, line: Line, to: End) -> None:
         self.net = net
+        self.world = net.world
         self.line = line
         self.to = to
         self.flight: deque[tuple[int, bytes]] = deque()
@@ -77,27 +78,28 @@ class Pipe:
         """Send bytes, maybe in pieces."""
         if self.is_broken:
             return
-        world = self.net.world
-        at_us = max(self.last_us + 1, world.now_us + self.line.draw_us())
+        line = self.line
+        at_us = max(self.last_us + 1, self.world.now_us + line.draw_us())
         self.flying += len(data)
-        if len(data) > 1 and self.line.chance.random() < self.net.split_rate:
-            cut = self.line.chance.randrange(1, len(data))
+        if len(data) > 1 and line.chance.random() < self.net.split_rate:
+            cut = line.chance.randrange(1, len(data))
             self.flight.append((at_us, data[:cut]))
             data = data[cut:]
-            at_us += self.line.chance.randrange(1, 2_000)
+            at_us += line.chance.randrange(1, 2_000)
         self.flight.append((at_us, data))
         self.last_us = at_us
-        self.pump()
+        if not self.is_pumping:
+            self.pump()
 
     def pump(self) -> None:
         """Schedule the arrival of the next bytes in flight."""
         if not self.is_pumping and self.flight and not self.line.is_cut:
             self.is_pumping = True
-            self.net.world.at(self.flight[0][0], self.arrive)
+            self.world.at(self.flight[0][0], self.arrive)
 
     def hurry(self) -> None:
         """The line is fast again: bytes in flight arrive soon."""
-        soon_us = max(self.net.world.now_us + self.line.delay_us, self.not_before_us)
+        soon_us = max(self.world.now_us + self.line.delay_us, self.not_before_us)
         if self.last_us > soon_us + len(self.flight):
             self.flight = deque((soon_us + i, data) for i, (_, data) in enumerate(self.flight))
             self.last_us = soon_us + len(self.flight)
@@ -107,14 +109,16 @@ class Pipe:
     def arrive(self) -> None:
         """The next bytes in flight arrive."""
         self.is_pumping = False
-        if self.line.is_cut or not self.flight:
+        flight = self.flight
+        if self.line.is_cut or not flight:
             return
-        if self.flight[0][0] > self.net.world.now_us:
+        if flight[0][0] > self.world.now_us:
             self.pump()
             return
-        _, data = self.flight.popleft()
+        _, data = flight.popleft()
         self.flying -= len(data)
-        self.pump()
+        if flight:
+            self.pump()
         if self.on_room is not None:
             on_room, self.on_room = self.on_room, None
             on_room()

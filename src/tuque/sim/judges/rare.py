@@ -7,6 +7,7 @@ the score-card counts those that were met and lists the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.jobs.transitions import memory_level
@@ -346,12 +347,13 @@ def look_at_node(shell: Shell) -> None:
     for state, is_so in OF_NODES.items():
         if is_so(shell):
             world.sometimes(state)
-    some = [job for job, _ in zip(n.jobs.values(), range(JOBS_LOOKED_AT), strict=False)]
-    for state, is_job_so in OF_JOBS.items():
-        if any(is_job_so(n, job) for job in some):
-            world.sometimes(state)
+    some = list(islice(n.jobs.values(), JOBS_LOOKED_AT))
+    if some:
+        for state, is_job_so in OF_JOBS.items():
+            if any(is_job_so(n, job) for job in some):
+                world.sometimes(state)
     t = tubes_on(n)
-    if t is None or n.is_loading:
+    if t is None or n.is_loading or not t.by_name:
         return
     for state, is_tube_so in OF_TUBES.items():
         if any(is_tube_so(n, t, tube) for tube in t.by_name.values()):

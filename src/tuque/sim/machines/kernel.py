@@ -22,6 +22,8 @@ from tuque.server.sockets.system import System
 from tuque.sim.engine.network import FLIGHT_MAX, End
 
 if TYPE_CHECKING:
+    from tuque.sim.engine.clock import NodeClock
+    from tuque.sim.engine.world import World
     from tuque.sim.machines.shell import Shell
 
 BUS: Final = "bus"
@@ -29,6 +31,7 @@ BUS_PORT: Final = 17_711
 CLIENTS: Final = "clients"
 CLIENT_PORT: Final = 7_711
 LOOKUP_US: Final = 1_000
+PEEK: Final = int(socket.MSG_PEEK)
 
 
 def host_of(place: str) -> str:
@@ -79,11 +82,12 @@ class Epoll:
 
     def poll(self, _timeout: float, most: int) -> list[tuple[int, int]]:
         """What is ready. Never waits: time passes between turns."""
-        found: list[tuple[int, int]] = []
         if not self.hot:
-            return found
+            return []
+        found: list[tuple[int, int]] = []
+        files, masks = self.kernel.files, self.masks
         for fd in list(self.hot):
-            mask = self.kernel.files[fd].ready() & self.masks[fd]
+            mask = files[fd].ready() & masks[fd]
             if mask:
                 found.append((fd, mask))
             else:
@@ -148,7 +152,7 @@ class Socket:
             inbox.clear()
             inbox.append(whole)
         data = inbox[0]
-        if not flags & socket.MSG_PEEK:
+        if not flags & PEEK:
             inbox.clear()
             if len(data) > most:
                 inbox.append(data[most:])
@@ -353,6 +357,8 @@ class Kernel:
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
+        self.world: World = shell.world
+        self.clock: NodeClock = shell.clock
         self.files: dict[int, File] = {}
         self.last_fd = 2
         self.epoll = Epoll(self)
@@ -378,15 +384,15 @@ class Kernel:
 
     def boot_ns(self) -> int:
         """The clock of the process, in ns (set when the process started)."""
-        return (self.shell.clock.now_ms() * 1000 + self.spent_us) * 1000
+        return (self.clock.now_ms() * 1000 + self.spent_us) * 1000
 
     def work_ns(self) -> int:
         """True time in ns, to measure work."""
-        return (self.shell.world.now_us + self.spent_us) * 1000
+        return (self.world.now_us + self.spent_us) * 1000
 
     def work_s(self) -> float:
         """The same in seconds."""
-        return (self.shell.world.now_us + self.spent_us) / 1e6
+        return (self.world.now_us + self.spent_us) / 1e6
 
     def random(self, count: int) -> bytes:
         """Random bytes of the machine."""

@@ -107,7 +107,7 @@ class Shell:
         self.world: World = machine.world
         self.number: int = number  # which life of the machine
         self.born_us = machine.world.now_us
-        self.clock = NodeClock(machine.clock)
+        self.clock: NodeClock = NodeClock(machine.clock)
         self.turn_us = -1  # when the next turn is
         self.busy_us = 0  # the last one took until then
         self.in_turn = False
@@ -129,15 +129,10 @@ class Shell:
         self.clients = ListeningSocket(self.kernel, CLIENT_PORT)
         self.nodes = ListeningSocket(self.kernel, BUS_PORT)
         self.pump.listen(cast(socket, self.clients))
+        self.bus: Bus  # the links to other nodes, from the start on
         self.thread: SimThread | None = None
         self.loader: Loader | None = None  # while loading
         self.load_us = 0  # when it reads on
-
-    @property
-    def bus(self) -> Bus:
-        """The links to other nodes."""
-        assert self.s.bus is not None
-        return self.s.bus
 
     # ---- start
 
@@ -145,6 +140,8 @@ class Shell:
         """Load the journal, if there is one, and open the bus. Raises JournalError."""
         settings = self.machine.settings
         attach_bus(self.pump, SECRET, [cast(socket, self.nodes)])
+        assert self.s.bus is not None
+        self.bus = self.s.bus
         self.bus.ear = self.hear
         limits = self.n.limits
         limits.memory_bytes = settings.memory_bytes
@@ -263,19 +260,21 @@ class Shell:
         if self.loader is not None and self.machine.settings.opens_early:
             look_at_bus(self.s, self.bus)
         self.machine.cluster.tubing.on_turn(self.machine, self)
-        overfull = self.bus.figures.overfull
+        figures = self.bus.figures
+        overfull = figures.overfull
         pump.settle()
         self.look_at_gates()
-        if self.bus.figures.overfull != overfull:
+        if figures.overfull != overfull:
             self.world.sometimes("a link is closed for what waits")
         self.machine.watch(self)
         self.sleep()
 
     def look_at_gates(self) -> None:
         """Note what waits for the journal or for room, and since when."""
-        if self.bus.gate:
+        bus = self.bus
+        if bus.gate:
             self.world.sometimes("frames are held back")
-        if self.bus.crowded:
+        if bus.crowded:
             self.world.sometimes("a link has no room")
         gate: list[Connection] = self.pump.gate.held
         if not gate and not self.held:
@@ -295,7 +294,8 @@ class Shell:
         if self.loader is not None:
             self.wake_at(max(self.load_us, self.world.now_us + 1))
         wait_ms = int(self.pump.wait_ms(-1)) if self.loader is None else -1
-        if wait_ms == 0 or self.kernel.epoll.poll(0, 1):
+        epoll = self.kernel.epoll
+        if wait_ms == 0 or (epoll.hot and epoll.poll(0, 1)):
             self.wake()
         elif wait_ms > 0:
             at_us = self.clock.true_us(self.clock.now_ms() + wait_ms)

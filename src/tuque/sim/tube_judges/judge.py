@@ -93,6 +93,8 @@ class Tubing:
 
     def on_turn(self, machine: Machine, shell: Shell) -> None:
         """Replay the changes of this turn."""
+        if not self.facts:
+            return
         t = tubes_on(shell.n)
         if t is not None:
             t.shift_tasks = self.cluster.plan.shift_tasks
