@@ -109,6 +109,18 @@ def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert [row["seq"] for row in rows(tmp_path)] == list(range(602))
 
 
+def test_the_writer_does_without_numpy_and_pandas(tmp_path: Path) -> None:
+    """pyarrow imports them where they are installed, to look at a list: 50 MB."""
+    with node(tmp_path) as (port, _):
+        line = Line(port)
+        wait_for(lambda: int(line.info()["events_writer_pid"]) > 0, "the writer")
+        line.call("ADDJOB", "q", "x", 0)
+        wait_for(lambda: line.info()["events_written"] not in ("0", ""), "an event in a segment")
+        mapped = Path("/proc", line.info()["events_writer_pid"], "maps").read_text()
+    assert "pyarrow" in mapped
+    assert "pandas" not in mapped and "numpy" not in mapped
+
+
 def test_a_killed_server_leaves_no_writer_and_no_lie(tmp_path: Path) -> None:
     """E3.1, E3.2: after a kill the stream tells of no ack that the journal does not have."""
     before: list[dict[str, object]] = []
