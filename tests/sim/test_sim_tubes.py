@@ -34,6 +34,7 @@ from tuque.sim.tube_judges.homes import end_force, is_unknown
 
 # all of them: python -m tuque.sim --mutation all
 QUICK = [flaw for flaw in TUBE_FLAWS + HOME_FLAWS if flaw.name not in ("t12", "t17")]
+FIRST = {"t9": 8}  # the seed that finds it, if seed 1 does not
 IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 
 
@@ -41,8 +42,10 @@ IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 @pytest.mark.parametrize("name", [flaw.name for flaw in QUICK])
 def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
     flaw = next(flaw for flaw in QUICK if flaw.name == name)
-    rules = (run_seed(seed, name).rules() for seed in range(1, flaw.budget + 1))
-    assert any((TUBE_RULES | HOME_RULES)[name] in found for found in rules)
+    rule, seeds = (TUBE_RULES | HOME_RULES)[name], range(1, flaw.budget + 1)
+    known = FIRST.get(name, 1)
+    rules = (run_seed(seed, name, until=rule).rules() for seed in sorted(seeds, key=known.__ne__))
+    assert any(rule in found for found in rules)
 
 
 @pytest.mark.parametrize("plan", [one_tube, keyed, small, powerless])
@@ -94,17 +97,17 @@ def stood_still(seed: int) -> Plan:
 
 def test_a_disk_may_end_before_the_home_went_on() -> None:
     """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
-    outcomes = [run_plan(stood_still(seed)) for seed in range(1, 4)]
-    assert [outcome.findings for outcome in outcomes] == [[]] * 3
-    assert sum(outcome.counts.get("tubes on disks", 0) for outcome in outcomes) > 1
+    outcomes = [run_plan(stood_still(seed)) for seed in (3, 6)]
+    assert [outcome.findings for outcome in outcomes] == [[]] * 2
+    assert [outcome.counts.get("tubes on disks", 0) for outcome in outcomes] == [1, 1]
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
 def test_a_hole_before_the_home_went_on_is_found() -> None:
     flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == "t8")
     with flaw.on():
-        found = (run_plan(stood_still(seed)).findings for seed in range(1, 4))
-        assert any("with a hole" in text for findings in found for text in findings)
+        findings = run_plan(stood_still(6), until="tube-disk").findings
+    assert any("with a hole" in text for text in findings)
 
 
 @pytest.mark.parametrize("policy", ["no", "everysec"])

@@ -110,6 +110,15 @@ class Finding:
         return f"{self.rule} at {self.at_us / 1e6:.3f} s: {self.text}"
 
 
+class Enough(Exception):
+    """The finding that was looked for is there: the seed may end."""
+
+
+def end_seed() -> None:
+    """The event that ends a seed early."""
+    raise Enough
+
+
 class History:
     """All requests and replies of one seed, and the findings."""
 
@@ -118,6 +127,7 @@ class History:
         self.adds: dict[bytes, Add] = {}  # by token
         self.by_id: dict[bytes, Add] = {}
         self.findings: list[Finding] = []
+        self.until = ""  # a finding of this rule ends the seed; "any": each does
         self.counts: dict[str, int] = {}
         self.most: dict[str, int] = {}  # maxima by name
         self.clock_slack_us = 0  # for clocks with drift
@@ -140,6 +150,8 @@ class History:
         if len(self.findings) < 50:
             self.findings.append(Finding(rule, text, self.world.now_us))
             self.world.note(f"FOUND {rule} {text}")
+        if self.until in ("any", rule):
+            self.world.at(self.world.now_us, end_seed)
 
     def new_add(self, queue: bytes, size: int, node: str) -> Add:
         """A job is about to be added; its body identifies it."""

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 import msgspec
 
 from tuque.server.log.notes import say_all_again
+from tuque.sim.engine.history import Enough
 from tuque.sim.engine.plan import Plan
 from tuque.sim.engine.world import Spinning
 from tuque.sim.flaws.published import MUTATIONS
@@ -70,14 +71,21 @@ def describe(error: Exception) -> str:
 
 
 def run_plan(
-    plan: Plan, trace: bool = False, tweak: Callable[[Cluster], None] | None = None
+    plan: Plan,
+    trace: bool = False,
+    tweak: Callable[[Cluster], None] | None = None,
+    until: str = "",
 ) -> Outcome:
-    """Run a plan to its end; a node that stops by itself is a finding."""
+    """Run a plan to its end; a node that stops by itself is a finding.
+
+    `until` is a rule whose first finding ends the seed, or `any` for all rules.
+    """
     started = time.perf_counter()
     cluster = Cluster(plan, trace)
     if tweak is not None:
         tweak(cluster)
     history, world = cluster.history, cluster.world
+    history.until = until
     log = logging.getLogger("tuque")
     log.handlers[:] = [Listener(cluster)]
     log.propagate = False
@@ -85,6 +93,8 @@ def run_plan(
     say_all_again()
     try:
         cluster.run()
+    except Enough:
+        pass
     except Spinning as error:
         history.find("restless", f"the seed does not end: {error}")
     except Exception as error:
@@ -111,14 +121,14 @@ def run_plan(
 
 
 def run_seed(
-    seed: int, mutation: str = "", trace: bool = False, with_tubes: bool = True
+    seed: int, mutation: str = "", trace: bool = False, with_tubes: bool = True, until: str = ""
 ) -> Outcome:
-    """Run a seed's plan, optionally with a known flaw enabled."""
+    """Run a seed's plan, optionally with a known flaw enabled, or as far as `until`."""
     if not mutation:
-        return run_plan(draw(seed, True, with_tubes), trace)
+        return run_plan(draw(seed, True, with_tubes), trace, until=until)
     flaw = MUTATIONS[mutation]
     with flaw.on():
-        return run_plan(flaw.plan(seed), trace)
+        return run_plan(flaw.plan(seed), trace, until=until)
 
 
 def run_many(

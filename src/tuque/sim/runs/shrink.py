@@ -7,6 +7,7 @@ of chance has its own stream, the rest behaves as before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,10 +21,10 @@ TRIES_MAX = 400
 class Shrinker:
     """Shrinks one plan."""
 
-    def __init__(self, plan: Plan, rule: str, run: Callable[[Plan], Outcome] = run_plan) -> None:
+    def __init__(self, plan: Plan, rule: str, run: Callable[[Plan], Outcome] | None = None) -> None:
         self.plan = plan
         self.rule = rule
-        self.run = run
+        self.run = run or partial(run_plan, until=rule)
         self.tries = 0
 
     def still_fails(self, plan: Plan) -> bool:
