@@ -163,6 +163,7 @@ def test_a_killed_server_leaves_no_writer_and_no_lie(tmp_path: Path) -> None:
         line = None  # type: ignore[assignment]  # set anew
 
 
+@pytest.mark.slow  # the server tries for half a minute
 def test_a_full_disk_costs_only_counted_events(tmp_path: Path) -> None:
     """E3.3: a file that may not grow: raw files are cut, segments wait, what is lost is counted."""
     with node(tmp_path, "--events-buffer", "1000", file_bytes=40_000) as (port, _):

@@ -1,7 +1,7 @@
 """The process that turns raw event files into segments (SPEC E3, E4).
 
-The server starts `python -m tuque.server.events` (__main__.py) and talks to it over two pipes: bytes
-on its input wake it; each line of its output is JSON with its figures. End of input means
+The server starts `python -m tuque.server.events`, which runs this, and talks to it over two pipes:
+bytes on its input wake it; each line of its output is JSON with its figures. End of input means
 that the server stopped or was killed: the writer writes and seals the rest, and exits. All its
 state is on disk, so it may be killed as well.
 """
