@@ -13,8 +13,8 @@ IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 # The flaws that are found soon, and the first seed that finds each.
 # All of them: python -m tuque.sim --mutation all
 QUICK = {
-    "f3": 1, "f4": 1, "f7": 1, "f8": 3, "f10": 1, "f15": 6, "q1": 1, "q2": 1, "q3": 2,
-    "r3": 1, "p1": 1, "p2": 1, "p3": 2,
+    "f3": 1, "f4": 1, "f6": 1, "f7": 1, "f8": 3, "f9": 1, "f10": 1, "f13": 1, "f14": 1, "f15": 6,
+    "q1": 1, "q2": 1, "q3": 2, "r3": 1, "p1": 1, "p2": 1, "p3": 2,
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("f4", "p1", "p2", "p3"),
+        *("f4", "f6", "f13", "p1", "p2", "p3"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_PLANS),
     ],
 )

@@ -86,19 +86,21 @@ def copies_are_not_awaited() -> list[Patch]:
 
 def given_too_early() -> list[Patch]:
     """The leadership moves before the new leader has all tasks, and it accepts that."""
-    sound = switchover.on_yours
+    sound, sound_step = switchover.on_yours, switchover.step_move
 
     def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
-        if not move.is_given:
+        if move.is_given:
+            sound_step(n, t, tube, move)
+        else:
             switchover.give(n, t, tube, move)
 
     def on_yours(n: Node, t: Tubes, slot: int, m: Any) -> None:
         tube = t.by_name.get(m.name)
-        if tube is not None and not tube.is_mine and m.epoch > tube.epoch:
+        if tube is not None and not tube.is_mine and m.epoch >= tube.epoch:
             tube.seq, tube.copy_epoch, tube.is_complete = m.seq, m.epoch - 1, True
         sound(n, t, slot, m)
 
-    return everywhere(switchover.step_move, step_move) + everywhere(sound, on_yours)
+    return everywhere(sound_step, step_move) + everywhere(sound, on_yours)
 
 
 def pauses_stay_behind() -> list[Patch]:

@@ -23,7 +23,7 @@ from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import HOME_FLAWS
 from tuque.sim.flaws.leases import ONCE_FLAWS
 from tuque.sim.flaws.restarts import RESTART_FLAWS
-from tuque.sim.flaws.rules import RULE_FLAWS
+from tuque.sim.flaws.rules import RULE_FLAWS, slow_answers
 from tuque.sim.flaws.switches import Flaw, Patch, bent, everywhere
 from tuque.sim.flaws.tubes import TUBE_FLAWS
 from tuque.sim.flaws.turns import TURN_FLAWS
@@ -57,6 +57,26 @@ def wall_clock() -> list[Patch]:
         return self.machine.wall_ms()
 
     return [(clock.NodeClock, "now_ms", now_ms)]
+
+
+def jumping_clocks(seed: int) -> Plan:
+    """The wall clock of a node is set forward while its jobs are delayed.
+
+    By so little at a time that it does not look like a standstill (G8.4).
+    """
+    plan = Plan(seed=f"jump {seed}", nodes=2, chaos_ms=20_000, is_faultless=False)
+    plan.faults = ["clock"]
+    for i in range(10):
+        plan.ops.append(Op(20 * i, "add", {
+            "client": "p", "node": 0, "queue": "q", "repl": 1, "retry": 3, "ttl": 120, "delay": 9,
+        }))  # fmt: skip
+    plan.ops.append(Op(500, "worker", {
+        "client": "w", "node": 0, "queues": ["q"], "for_ms": 18_000, "work_ms": 5, "count": 10,
+    }))  # fmt: skip
+    for i in range(4):
+        at_ms = 2_000 + 500 * i + seed % 7 * 50
+        plan.ops.append(Op(at_ms, "clock", {"node": 0, "jump_ms": 1_200}))
+    return plan
 
 
 def narrow_numbers() -> list[Patch]:
@@ -388,7 +408,7 @@ FLAWS: Final = [
     Flaw(
         "f5", "no tombstones", no_tombstones, 60, late_copies,
     ),
-    Flaw("f6", "holder sets are not joined", sets_are_not_joined, 60),
+    Flaw("f6", "holder sets are not joined", sets_are_not_joined, 5, slow_answers),
     Flaw("f7", "deliveries elsewhere are not heard of", moves_are_not_told, 10, last_words),
     Flaw("f8", "custody is given away with the message", custody_is_given_away, 60, amo_only),
     Flaw("f9", "ACKJOB at a leaving node is lost", leavers_drop_acks, 40, ack_at_leaver),
@@ -399,7 +419,7 @@ FLAWS: Final = [
     Flaw(
         "f11", "a forgotten node is waited for", forgotten_are_waited_for, 10, only_forget,
     ),
-    Flaw("f13", "the node goes by the wall clock", wall_clock, 40, lambda s: bent(s, ["clock"])),
+    Flaw("f13", "the node goes by the wall clock", wall_clock, 5, jumping_clocks),
     Flaw("f14", "numbers are cut to 32 bits", narrow_numbers, 5, long_lives),
     Flaw("f15", "WORKING cuts a delay short", working_on_delayed, 10, workers_on_delayed),
     Flaw(
