@@ -308,6 +308,10 @@ def check_dead() -> list[str]:
     """Every module of src/tuque is imported or named elsewhere."""
     faults: list[str] = []
     texts = {path: path.read_text("utf-8") for path in tracked_files() if is_text(path)}
+    naming: dict[str, set[Path]] = {}  # word -> the files that have it
+    for path, text in texts.items():
+        for word in set(re.findall(r"\w+", text)):
+            naming.setdefault(word, set()).add(path)
     for path in sorted(SRC.rglob("*.py")):
         if path.name in ("__init__.py", "__main__.py"):
             continue
@@ -316,7 +320,7 @@ def check_dead() -> list[str]:
         pattern = re.compile(
             rf"{re.escape(dotted)}\b|from {re.escape(parent)} import [^\n]*\b{last}\b|\b{last}:"
         )
-        others = (text for other, text in texts.items() if other != path and last in text)
+        others = (texts[other] for other in naming.get(last, ()) if other != path)
         if not any(pattern.search(text) for text in others):
             faults.append(f"{rel(path)}: nobody imports it")
     return faults
