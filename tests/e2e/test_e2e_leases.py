@@ -91,6 +91,7 @@ def test_expiry_while_the_server_was_down(make_server: MakeServer) -> None:
     assert wire("LEASE", "COMMIT", "g", epoch, 1) == 2
 
 
+@pytest.mark.slow
 def test_a_large_batch(shared: RealServer) -> None:
     """A batch of 100,000 jobs is taken, read as columns and committed."""
     wire: Wire = shared.wire()

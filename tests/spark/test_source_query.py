@@ -99,6 +99,7 @@ def test_a_node_is_killed_in_the_middle(
     assert_once(bodies(spark, tmp_path), 3000)
 
 
+@pytest.mark.slow
 def test_a_batch_takes_longer_than_the_lease(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:

@@ -131,7 +131,14 @@ def test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour(
     assert worker.text.count("the worker process left with exit code 7") == 1
 
 
-@pytest.mark.parametrize("pool, concurrency", [("thread", 4), ("async", 4), ("thread", 1)])
+@pytest.mark.parametrize(
+    "pool, concurrency",
+    [
+        ("thread", 4),
+        pytest.param("async", 4, marks=pytest.mark.slow),
+        pytest.param("thread", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_jobs_that_end_their_process_starve_no_queue(
     pool: str, concurrency: int, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
