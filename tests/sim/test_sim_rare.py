@@ -11,11 +11,12 @@ import pytest
 import tuque.sim
 from tuque.core.msgs.bus import GotJob, Pause, Queued, SetAck
 from tuque.core.node.node import Pausing
-from tuque.sim.engine.plan import Plan
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.homes import order, stood_still, three_homes
 from tuque.sim.judges.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message
 from tuque.sim.runs.cluster import Cluster
 from tuque.sim.runs.score import Score, nth
-from tuque.sim.runs.seeds import Outcome, run_seed
+from tuque.sim.runs.seeds import Outcome, run_plan, run_seed
 
 SOURCES = Path(tuque.sim.__file__).parent
 
@@ -96,6 +97,34 @@ def test_messages_that_meet_something_are_noted() -> None:
         "an ack comes before its job, or after it is forgotten": 1,
         "a copy is confirmed after its producer gave up": 1,
     }
+
+
+def given_to_an_old_disk(seed: int) -> Plan:
+    """The next leader of a tube comes back from a backup before it hears that it is the leader."""
+    plan = three_homes(seed, 2)
+    plan.seed, plan.faults = f"lost on its way {seed}", ["slow", "kill", "old_disk"]
+    plan.ops += [
+        Op(400, "slow", {"a": 0, "b": 1, "extra_ms": 1_500, "for_ms": 12_000}),
+        Op(1_000, "tube_mover", {
+            "client": "v", "tube": "t0", "node": 0, "for_ms": 6_000, "idle_ms": 1,
+        }),
+        Op(1_500, "backup", {"node": 1}),
+        Op(5_600, "crash", {"node": 1, "how": "kill", "back": "old", "fuse": 0, "down_ms": 300}),
+    ]  # fmt: skip
+    return order(plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "state"),
+    [
+        (stood_still(1), "a home stood still"),
+        (given_to_an_old_disk(1), "a tube is given to a node whose copy lacks something"),
+    ],
+)
+def test_what_random_seeds_hardly_meet_is_met_by_a_plan(plan: Plan, state: str) -> None:
+    outcome = run_plan(plan)
+    assert outcome.findings == []
+    assert outcome.seen[state] > 0
 
 
 def test_a_seed_meets_many() -> None:

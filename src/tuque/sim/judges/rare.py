@@ -211,8 +211,8 @@ def on_release(n: Node, m: Release) -> str:
 def on_tubecopy(n: Node, m: TubeCopy) -> str:
     """A leader sends changes."""
     tube = tube_of(n, m.name)
-    if tube is None:
-        return "a copy comes of a tube that is not known"
+    if tube is None:  # only after a drop: a follower has asked for what it is sent (T18.3)
+        return ""
     if (tube.maker, tube.made_ns) != (m.maker, m.made_ns):
         return "a copy comes of another tube of that name"
     return "a copy of a tube comes under an old epoch" if m.epoch < tube.epoch else ""
@@ -426,7 +426,6 @@ OF_MESSAGES: Final = (
     "a node asks who has copies, for it knows of too few",
     "a copy that was asked for is not there",
     "a copy too many may go, and is queued",
-    "a copy comes of a tube that is not known",
     "a copy comes of another tube of that name",
     "a copy of a tube comes under an old epoch",
     "a home hears of a newer one",

@@ -19,6 +19,7 @@ from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
 from tuque.core.msgs.bus import AnyMessage, Heartbeat
 from tuque.core.node.node import Node
+from tuque.core.node.standstill import has_stood
 from tuque.server.admin.registry import register
 from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config, load
@@ -252,10 +253,10 @@ class Shell:
         if self.machine.settings.memory_bytes:  # what is left for jobs
             limit = self.machine.settings.memory_bytes + int(self.n.other_bytes)
             self.n.limits.memory_bytes = limit
-        stood = self.n.standstills
+        n = self.n
+        if has_stood(n, self.clock.now_ms()) and n.policy is not None and run_any(tubes_of(n)):
+            self.world.sometimes("a home stood still")  # the turn makes it wait (T19.7)
         pump.hear(pump.poller.wait(0))
-        if self.n.standstills != stood and self.n.policy is not None and run_any(tubes_of(self.n)):
-            self.world.sometimes("a home stood still")
         pump.step()
         if self.loader is not None and self.machine.settings.opens_early:
             look_at_bus(self.s, self.bus)
