@@ -28,6 +28,7 @@ from tuque.wire.bounds import BOUNDS, LIGHT_WORK
 from tuque.wire.commands import ROWS
 
 JOBS = 100_000
+STAGED = 20_000  # jobs; PUBLISH needs some twenty turns for them
 TASKS = 10_000
 LINES_PER_UNIT = 150  # of Python; the longest unit is an ack of a job
 LINES_OF_A_TURN = 20_000
@@ -104,10 +105,10 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
 
 
 def stage_all(full: Full, attempts: int) -> list[str]:
-    """As many jobs as the node has, staged in so many attempts; their names."""
+    """Jobs, staged in so many attempts; their names."""
     job = Staged(b"published", b"x", b"", 60_000, -1, 30, 0, 3600, 0)
     names = [b"a%d" % i for i in range(attempts)]
-    for i in range(JOBS):
+    for i in range(STAGED):
         on_stage(full.box.n, b"txn", names[i % attempts], 60_000, job)
     return [name.decode() for name in names]
 
