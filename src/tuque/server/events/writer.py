@@ -218,12 +218,14 @@ def run(options: argparse.Namespace) -> int:
     writer.recovered += take_over_others(options)
     os.set_blocking(1, False)
     say(writer.figures())
+    ended = select.poll()
+    ended.register(0, 0)  # reports the end of the input, and no bytes on it
     while True:
         ready, _, _ = select.select([0], [], [], writer.pause_s())
         if ready and not os.read(0, 65_536):
             break
         if ready:
-            time.sleep(PAUSE_S)
+            ended.poll(PAUSE_S * 1000)
         writer.work()
         if writer.must_roll():
             writer.roll()
