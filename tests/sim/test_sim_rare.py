@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from stopped_seed import stopped
 
 import tuque.sim
 from tuque.core.msgs.bus import GotJob, Pause, Queued, SetAck
 from tuque.core.node.node import Pausing
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import order, stood_still, three_homes
-from tuque.sim.judges.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message
+from tuque.sim.judges.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message, tubes_of
 from tuque.sim.runs.cluster import Cluster
 from tuque.sim.runs.score import Score, nth
 from tuque.sim.runs.seeds import Outcome, run_plan, run_seed
@@ -125,6 +127,33 @@ def test_what_random_seeds_hardly_meet_is_met_by_a_plan(plan: Plan, state: str) 
     outcome = run_plan(plan)
     assert outcome.findings == []
     assert outcome.seen[state] > 0
+
+
+def named_alike(seed: int) -> Plan:
+    """A tube is made while a node that has a plain queue of that name cannot be reached."""
+    plan = Plan(seed=f"alike {seed}", nodes=2, chaos_ms=12_000, policy="always")
+    plan.faults = ["cut", "break"]
+    shared: dict[str, Any] = {"tube": "t0", "node": 1, "for_ms": 9_000}
+    plan.ops = [
+        Op(0, "tube", {"tube": "t0", "type": "fifo", "node": 1}),
+        Op(100, "cut", {"a": [0], "b": [1], "for_ms": 7_000}),
+        Op(101, "break", {"node": 0}),
+        Op(4_000, "tube_producer", {"client": "p", "idle_ms": 200, **shared}),
+    ]
+    for i in range(3):
+        plan.ops.append(Op(4_000 + i, "add", {
+            "client": "a", "node": 0, "queue": "t0", "retry": 30, "ttl": 120, "repl": 1,
+        }))  # fmt: skip
+    return order(plan)
+
+
+def test_plain_jobs_meet_a_tube_of_that_name_and_go_to_its_leader() -> None:
+    """T1.9: no client gets them on a node that follows the tube."""
+    cluster = stopped(named_alike(1), 31)  # before consumers take tasks for jobs of the queue
+    seen = cluster.world.seen
+    assert seen["plain jobs in a tube"] > 0
+    plain = [tubes_of(m.shell)[0].plain for m in cluster.machines if m.shell is not None]
+    assert plain == [0, 3]
 
 
 def test_a_seed_meets_many() -> None:

@@ -8,8 +8,10 @@ import pytest
 from homes_lab import HomesLab
 from refusals import refused, said
 
+from tuque.core.federation.request import pause_queue
 from tuque.core.jobs.transitions import check
 from tuque.core.msgs.bus import TubeAt, TubeClaim, TubeClaimed
+from tuque.core.node.queue import PAUSE_IN
 from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
 from tuque.tubes.failover.claims import ALIVE, KNOWN
 from tuque.tubes.failover.controller import on_tube_message
@@ -239,3 +241,42 @@ def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
     lab.die(1)
     check(lab.nodes[1])
     assert list(lab.tube(1).copies) == [0]
+
+
+def with_plain_jobs() -> tuple[HomesLab, list[bytes]]:
+    """Node 1 made tube t while it had no link to node 0, which has a plain queue of that name."""
+    lab = HomesLab(2, has_journal=True)
+    lab.cut(0, 1)
+    ids = [lab.add(0, b"t", replicate=1, retry_s=retry) for retry in (0, 5, 5)]
+    lab.live(1000)
+    lab.make(1)
+    lab.put(1)
+    return lab, ids
+
+
+def test_plain_jobs_on_a_follower_go_to_the_leader() -> None:
+    """T1.9 With each round of heartbeats (K4.1) up to 100 of them go to the leader as in F2.2"""
+    lab, ids = with_plain_jobs()
+    lab.link(0, 1)
+    lab.live(1500)
+    assert (lab.tube(0).plain, lab.tube(1).plain) == (0, 3)
+    assert lab.take(1) is not None and lab.take(1) is None
+    assert sorted(lab.get(1, b"t")[0] for _ in ids) == sorted(ids)
+    assert ids[0] not in lab.nodes[0].jobs
+    for n in lab.nodes:
+        check(n)
+
+
+@pytest.mark.parametrize("what", ["paused", "leaving", "full"])
+def test_plain_jobs_stay_where_the_leader_would_refuse_them(what: str) -> None:
+    """T1.9 unless the leader is not linked, leaves or has no room for jobs, or the input of the
+    tube is paused"""
+    lab, _ = with_plain_jobs()
+    pause_queue(lab.nodes[1], b"t", PAUSE_IN if what == "paused" else 0, False)
+    lab.link(0, 1)
+    if what != "paused":
+        peer = lab.nodes[0].peers[lab.slot(0, 1)]
+        peer.is_leaving, peer.has_room = what == "leaving", what != "full"
+    lab.live(1500)
+    assert (lab.tube(0).plain, lab.tube(1).plain) == (3, 0)
+    check(lab.nodes[0])

@@ -25,6 +25,7 @@ from tuque.tubes.failover.claims import ALIVE, FREE, IN_USE, KNOWN, askable, can
 from tuque.tubes.failover.conflicts import on_told
 from tuque.tubes.failover.load_unload import turn_back
 from tuque.tubes.failover.standstill import make_sure
+from tuque.tubes.failover.strays import give_strays
 from tuque.tubes.failover.switchover import (
     begin_move,
     decide_force,
@@ -205,6 +206,8 @@ def homes_tick(n: Node, t: Tubes) -> None:
     if n.is_loading:
         return
     t.shift_room = t.shift_tasks
+    if n.round != t.round:
+        give_strays(n, t)
     if n.round != t.round or t.must_look:
         renew_lease(n, t)
     if t.stood_ms > 0:

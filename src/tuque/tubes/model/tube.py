@@ -211,6 +211,10 @@ class Tube(Queue):
             job = self.pop()
         return found
 
+    def first_plain(self, most: i64) -> list[Job]:
+        """The first `most` plain jobs, in order; changes nothing."""
+        return super().peek(most) if self.plain > 0 else []
+
     def peek(self, most: i64) -> list[Job]:
         """The first `most` tasks, then plain jobs, in order; changes nothing."""
         found: list[Job] = []
