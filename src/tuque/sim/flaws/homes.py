@@ -23,7 +23,7 @@ def leases_never_end() -> list[Patch]:
     """A leader without a majority continues."""
 
     def renew_lease(n: Node, t: Tubes) -> None:
-        t.lease_ms = FAR
+        t.round, t.lease_ms = n.round, FAR
 
     return everywhere(leadership.renew_lease, renew_lease)
 
