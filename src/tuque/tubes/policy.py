@@ -95,7 +95,7 @@ class TubePolicy(Tubes):
         if spec.asked_retry_s > 0:
             wanted.ttr_ms = spec.asked_retry_s * 1000
         if spec.delay_s > 0:
-            wanted.delay_ms = spec.delay_s * 1000
+            wanted.delay_ms = spec.delay_ms
         if spec.has_pri:
             wanted.pri = spec.pri
         if spec.has_utube:

@@ -8,6 +8,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.life import ATTEMPTS_MAX, NO_TERMS, Terms
+from tuque.core.node.node import WITH_COUNTERS, WITH_META
 from tuque.core.state.dedupe_keys import KEY_MAX
 from tuque.wire.resp import strict_int
 
@@ -24,6 +26,25 @@ BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
 BAD_KEY_TTL: Final = b"ERR DEDUPETTL must be a number of ms from 1 to 31536000000"
 NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
 
+BAD_ATTEMPTS: Final = b"ERR ATTEMPTS must be a number from 1 to 65535"
+BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
+BAD_DEAD: Final = b"ERR DEAD must name a queue"
+BAD_KEEP: Final = b"ERR KEEP must be a non negative number of seconds"
+BAD_TIMELIMIT: Final = b"ERR TIMELIMIT must be a number of seconds above 0"
+BAD_HEADERS: Final = b"ERR HEADERS takes a number of pairs from 0 to 32, and the pairs"
+FEW_HEADERS: Final = b"ERR HEADERS: %d pairs announced, %d given"
+BAD_HEADER: Final = (
+    b"ERR HEADERS: '%s' is no name: 1 to 64 of a-z, 0-9, '.', '_' and '-', each name once"
+)
+LONG_HEADER: Final = b"ERR HEADERS: the value of '%s' is over 1024 bytes"
+MUCH_HEADERS: Final = b"ERR HEADERS: at most 4096 bytes in all"
+
+WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+HEADER_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789._-"
+HEADERS_MAX: Final = 32
+HEADER_MAX: Final = 64
+HEADER_VALUE_MAX: Final = 1_024
+HEADERS_BYTES: Final = 4_096
 PRI_MAX: Final = 1 << 52
 UTUBE_MAX: Final = 512  # bytes
 KEY_TTL_MAX: Final = 365 * 86_400_000
@@ -95,6 +116,7 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
     i = first
     count: i64 = len(args)
     has_key_ttl = False
+    work = WorkOptions()
     while i < count:
         word = args[i].upper()
         if word == b"ASYNC" and first == 4:
@@ -109,15 +131,15 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
                 value, 1, REPLICATE_MAX, b"ERR REPLICATE must be between 1 and 65535"
             )
         elif word == b"TTL":
-            spec.ttl_s = ranged(value, 1, SECONDS_MAX, b"ERR TTL must be a number > 0")
+            least: i64 = 0 if first == 4 else 1
+            spec.ttl_s = ranged(value, least, SECONDS_MAX, b"ERR TTL must be a number > 0")
         elif word == b"RETRY":
             spec.retry_s = ranged(
                 value, 0, SECONDS_MAX, b"ERR RETRY time must be a non negative number"
             )
         elif word == b"DELAY":
-            spec.delay_s = ranged(
-                value, 0, SECONDS_MAX, b"ERR DELAY time must be a non negative number"
-            )
+            spec.delay_ms = seconds_ms(value)  # W1.6
+            spec.delay_s = (spec.delay_ms + 999) // 1000
         elif word == b"MAXLEN":
             spec.maxlen = at_least(value, 1, b"ERR MAXLEN must be a positive number")
         elif word == b"DEDUPE":
@@ -127,6 +149,9 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         elif word == b"DEDUPETTL":
             spec.key_ttl_ms = ranged(value, 1, KEY_TTL_MAX, BAD_KEY_TTL)
             has_key_ttl = True
+        elif first == 4 and word in WORK_WORDS:
+            i = work.take(word, args, i + 1)
+            continue
         elif first == 4:
             tube_option(spec, word, value)
         else:
@@ -134,6 +159,9 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         i += 2
     if has_key_ttl and len(spec.key) == 0:
         raise ArgError(NO_KEY)
+    if work.is_given:
+        spec.terms = work.terms()
+    spec.headers = work.headers
     return spec
 
 
@@ -152,6 +180,123 @@ def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
 
 
 @final
+class WorkOptions:
+    """[W1] The options of ADDJOB about its work (W1.1)."""
+
+    def __init__(self) -> None:
+        self.is_given = False
+        self.attempts: i64 = 0
+        self.first_ms: i64 = NO_TERMS.first_ms
+        self.max_ms: i64 = NO_TERMS.max_ms
+        self.jitter: i64 = NO_TERMS.jitter
+        self.dead = b""
+        self.keep_ms: i64 = 0
+        self.limit_ms: i64 = 0
+        self.headers = b""
+
+    def terms(self) -> Terms:
+        """What the options ask for."""
+        return Terms(
+            self.attempts,
+            self.first_ms,
+            self.max_ms,
+            self.jitter,
+            self.dead,
+            self.keep_ms,
+            self.limit_ms,
+        )
+
+    def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
+        """Read the option whose values begin at `at`; returns where the next option begins."""
+        if word == b"HEADERS":
+            self.headers, at = headers(args, at)
+            return at
+        self.is_given = True
+        if word == b"BACKOFF":
+            if at + 3 > len(args):
+                raise ArgError(BAD_BACKOFF)
+            self.first_ms = time_ms(args[at], 0, BAD_BACKOFF)
+            self.max_ms = time_ms(args[at + 1], 0, BAD_BACKOFF)
+            self.jitter = time_ms(args[at + 2], 0, BAD_BACKOFF)
+            if self.first_ms > self.max_ms or self.jitter > 1000:
+                raise ArgError(BAD_BACKOFF)
+            return at + 3
+        value = args[at]
+        if word == b"ATTEMPTS":
+            self.attempts = ranged(value, 1, ATTEMPTS_MAX, BAD_ATTEMPTS)
+        elif word == b"DEAD":
+            if len(value) == 0:
+                raise ArgError(BAD_DEAD)
+            self.dead = value
+        elif word == b"KEEP":
+            self.keep_ms = time_ms(value, 0, BAD_KEEP)
+        else:
+            self.limit_ms = time_ms(value, 1, BAD_TIMELIMIT)
+        return at + 1
+
+
+def time_ms(word: bytes, least_ms: i64, error: bytes) -> i64:
+    """Seconds, decimals allowed, rounded up to 1 ms; or raise."""
+    text = word.decode("ascii", "replace")
+    whole, _, part = text.partition(".")
+    if not (whole + part).isdigit() or not text.isascii() or len(whole) > 10 or len(part) > 9:
+        raise ArgError(error)
+    if int(whole or "0") > SECONDS_MAX:
+        raise ArgError(error)
+    us = int((part + "000000000")[:9])
+    value = int(whole or "0") * 1000 + (us + 999_999) // 1_000_000
+    if value < int(least_ms):
+        raise ArgError(error)
+    return value
+
+
+def headers(args: list[bytes], at: i64) -> tuple[bytes, i64]:
+    """[W1] The pairs of HEADERS n name value ... as one blob (W1.3), and where the next word is."""
+    count = ranged(args[at], 0, HEADERS_MAX, BAD_HEADERS)
+    at += 1
+    if at + 2 * count > len(args):
+        raise ArgError(FEW_HEADERS % (int(count), int((len(args) - at) // 2)))
+    blob = b""
+    seen: dict[bytes, None] = {}
+    end = at + 2 * count
+    while at < end:
+        name, value = args[at], args[at + 1]
+        at += 2
+        if not is_header(name) or name in seen:
+            raise ArgError(BAD_HEADER % name[:HEADER_MAX])
+        if len(value) > HEADER_VALUE_MAX:
+            raise ArgError(LONG_HEADER % name)
+        seen[name] = None
+        blob += bytes([len(name)]) + name + len(value).to_bytes(2, "little") + value
+    if len(blob) > HEADERS_BYTES:
+        raise ArgError(MUCH_HEADERS)
+    return blob, at
+
+
+def is_header(name: bytes) -> bool:
+    """Whether the word may name a header."""
+    if not 1 <= len(name) <= HEADER_MAX:
+        return False
+    return len(name.translate(None, HEADER_LETTERS)) == 0
+
+
+def header_pairs(blob: bytes) -> list[bytes]:
+    """Names and values in turn."""
+    words: list[bytes] = []
+    at: i64 = 0
+    while at < len(blob):
+        size: i64 = blob[at]
+        words.append(blob[at + 1 : at + 1 + size])
+        at += 1 + size
+        low: i64 = blob[at]
+        high: i64 = blob[at + 1]
+        size = low | high << 8
+        words.append(blob[at + 2 : at + 2 + size])
+        at += 2 + size
+    return words
+
+
+@final
 class GetSpec:
     """The arguments of a GETJOB."""
 
@@ -159,7 +304,7 @@ class GetSpec:
         self.no_hang = False
         self.timeout_ms: i64 = 0
         self.count: i64 = 1
-        self.with_counters = False
+        self.extras: i64 = 0  # WITH_COUNTERS, WITH_META
         self.queues: list[bytes] = []
 
 
@@ -193,7 +338,9 @@ def getjob_options(args: list[bytes]) -> GetSpec:
         if is_word(word, b"NOHANG"):
             spec.no_hang = True
         elif is_word(word, b"WITHCOUNTERS"):
-            spec.with_counters = True
+            spec.extras |= WITH_COUNTERS
+        elif is_word(word, b"WITHMETA"):
+            spec.extras |= WITH_META
         elif i + 1 < count and is_word(word, b"TIMEOUT"):
             i += 1
             spec.timeout_ms = timeout_ms(args[i])

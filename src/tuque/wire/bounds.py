@@ -32,14 +32,15 @@ LIGHT_WORK: Final = 100  # units: a command within it never waits for the next t
 _ONE: Final = Bound(0, 1, SMALL, ONE)
 _OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
 _IDS: Final = Bound(ALL_WORDS, TURN_WORK, SMALL, SLICED)
+_MANY: Final = Bound(1_003, 1_000, 131_072, REFUSED)
 _LISTS: Final = Bound(FEW_WORDS, TURN_WORK + 20, REPLY_BYTES, CUT_SLICED, True)
 
-CONTAINERS: Final = ["LEASE", "TUBE", "CLIENT", "CLUSTER", "CONFIG", "SLOWLOG", "DEBUG"]
+CONTAINERS: Final = ["DEAD", "LEASE", "TUBE", "CLIENT", "CLUSTER", "CONFIG", "SLOWLOG", "DEBUG"]
 WORD_BYTES: Final = 20  # no subcommand is longer
 NO_SUB: Final = _OPTIONS  # an unknown subcommand: the command replies with an error
 
 BOUNDS: Final[dict[str, Bound]] = {
-    "ADDJOB": _OPTIONS,
+    "ADDJOB": Bound(160, 100, SMALL, REFUSED),
     "GETJOB": Bound(1_024, TURN_WORK + 128, REPLY_BYTES, CUT, True),
     "ACKJOB": _IDS,
     "FASTACK": _IDS,
@@ -48,6 +49,20 @@ BOUNDS: Final[dict[str, Bound]] = {
     "ENQUEUE": _IDS,
     "DEQUEUE": _IDS,
     "WORKING": _ONE,
+    "START": _MANY,
+    "PROGRESS": _ONE,
+    "RELEASE": _MANY,
+    "FAIL": _OPTIONS,
+    "DONE": _MANY,
+    "CANCEL": _MANY,
+    "RESULT": Bound(FEW_WORDS, 1, SMALL, ONE, True),
+    "WAITJOB": Bound(503, 500, 131_072, REFUSED),
+    "UPDATEJOB": Bound(160, 100, SMALL, REFUSED),
+    "DEAD LIST": Bound(FEW_WORDS, 1_000, 4 * REPLY_BYTES, ONE),
+    "DEAD SHOW": Bound(3, 1, 131_072, ONE, True),
+    "DEAD STAT": Bound(3, 2 * TURN_WORK, 4 * REPLY_BYTES, ONE),
+    "DEAD REPLAY": Bound(1_010, 1_000, SMALL, REFUSED),
+    "DEAD PURGE": Bound(1_010, 1_000, SMALL, REFUSED),
     "DEADLETTER": Bound(FEW_WORDS, 1, SMALL, ONE),
     "SHOW": Bound(0, 1, SMALL, ONE, True),
     "JSCAN": _LISTS,
@@ -114,7 +129,11 @@ BODIES: Final[dict[str, i64]] = {
     "LOADJOB": 1,
     "PING": 1,
     "ECHO": 1,
+    "DONE": 4,
 }
+
+
+BODY_OPTIONS: Final = ("DEADLETTER", "UPDATEJOB")
 
 
 def long_word(name: str, args: list[bytes]) -> i64:
@@ -124,7 +143,7 @@ def long_word(name: str, args: list[bytes]) -> i64:
     body: i64 = BODIES.get(name, -1)
     for i in range(1, len(args)):
         if len(args[i]) > LONG_WORD and i != body:
-            if name == "DEADLETTER" and args[i - 1].upper() == b"BODY":
+            if name in BODY_OPTIONS and args[i - 1].upper() == b"BODY":
                 continue
             return i
     return -1

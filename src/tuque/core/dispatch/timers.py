@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.federation.request import federate_next_ms, federate_tick
 from tuque.core.jobs.deliver import look_again
+from tuque.core.jobs.letters import expire
 from tuque.core.jobs.transitions import (
     REQUEUE_DELAY,
     REQUEUE_RETRY,
@@ -18,6 +19,8 @@ from tuque.core.jobs.transitions import (
     retry_due_ms,
 )
 from tuque.core.leases.expiry import lease_next_ms, lease_tick
+from tuque.core.life.outcomes import lives_next_ms, lives_tick
+from tuque.core.life.runs import on_late
 from tuque.core.model import ledger
 from tuque.core.model.job import (
     ACKED,
@@ -48,7 +51,10 @@ def on_job_timer(n: Node, job: Job) -> None:
         policy_of(n).on_timer(n, job)
         return
     if job.expire_ms <= n.now_ms:
-        remove(n, job, ledger.EXPIRED if job.state != ACKED else ledger.GC_ACKED)  # G7.2
+        if job.state != ACKED:
+            expire(n, job)  # G7.2
+        else:
+            remove(n, job, ledger.GC_ACKED)
         return
     if job.state == ACKED:
         on_gc_timer(n, job)
@@ -60,6 +66,8 @@ def on_job_timer(n: Node, job: Job) -> None:
             on_will_timer(n, job)
         if job.qtime_ms > n.now_ms:
             pass  # it woke up to ask, or its due time has moved
+        elif n.has_lives and on_late(n, job):
+            return  # W6
         elif not_now(n, job):
             job.flags |= ANNOUNCE_QUEUED
             set_due(n, job, retry_due_ms(n, job))  # Q2.2
@@ -93,6 +101,8 @@ def tick(n: Node) -> None:
         on_idle_check(n, name)
     lease_tick(n)
     staging_tick(n)
+    if n.has_lives:
+        lives_tick(n)
     if n.policy is not None:
         n.policy.tick(n)
     if len(n.peers) > 1:
@@ -117,6 +127,8 @@ def next_timer_ms(n: Node) -> i64:
     if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
         at_ms = n.idle_checks[0][0]
     at_ms = min(at_ms, lease_next_ms(n), staging_next_ms(n))
+    if n.has_lives:
+        at_ms = min(at_ms, lives_next_ms(n))
     if n.policy is not None:
         at_ms = min(at_ms, n.policy.next_ms(n))
     if len(n.peers) > 1:

@@ -15,8 +15,8 @@ from mypy_extensions import i64
 
 from tuque.core.federation.transfer import may_move, repeat_custody, send_jobs
 from tuque.core.jobs.deliver import demand_of, serve_ready, set_pause
-from tuque.core.jobs.transitions import FAR, memory_level, remove
-from tuque.core.model import ledger
+from tuque.core.jobs.letters import expire
+from tuque.core.jobs.transitions import FAR, memory_level
 from tuque.core.model.job import ACTIVE, Job, set_state
 from tuque.core.msgs.bus import NeedJobs, Pause
 from tuque.core.node.node import Node, Pausing, Peer
@@ -175,7 +175,7 @@ def pick(n: Node, q: Queue, most: i64) -> list[Job]:
             break
         if job.expire_ms <= n.now_ms:
             job.state = ACTIVE
-            remove(n, job, ledger.EXPIRED)
+            expire(n, job)
         elif not may_move(n, job):
             skipped.append(job)
         else:

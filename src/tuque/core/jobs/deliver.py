@@ -5,8 +5,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import get_queue, mark_ready, remove, stop_waiting
-from tuque.core.model import ledger
+from tuque.core.jobs.endings import life_of
+from tuque.core.jobs.letters import expire
+from tuque.core.jobs.transitions import get_queue, mark_ready, stop_waiting
 from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, OUT_HERE, Job, set_state
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.core.node.announce import jitter_first_ms, tell_delivered
@@ -32,7 +33,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     job = q.pop()  # in a tube: a plain job
     while job is not None and job.expire_ms <= n.now_ms:
         job.state = ACTIVE
-        remove(n, job, ledger.EXPIRED)  # V2.3
+        expire(n, job)  # V2.3
         n.passed += 1
         job = q.pop() if n.passed < TURN_WORK or has_live_head(n, q) else None
     if job is None:
@@ -66,6 +67,10 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
         n.redeliveries += 1
     job.delivered_count += 1
     job.last_ms = n.now_ms
+    if n.has_lives:
+        life = life_of(n, job.id)
+        if life is not None:
+            life.is_resting = False
     job.flags |= DELIVERED
     n.deliveries += 1
     q.jobs_out += 1
@@ -168,7 +173,7 @@ def wait(
     client: i64,
     queues: list[bytes],
     count: i64,
-    with_counters: bool,
+    extras: i64,
     until_ms: i64,
     taker: i64 = -1,
 ) -> None:
@@ -177,7 +182,7 @@ def wait(
     In a tube, tasks go to the session of client `taker`; -1: no session.
     """
     assert client not in n.waiters
-    waiter = Waiter(client, queues, count, with_counters, until_ms, taker)
+    waiter = Waiter(client, queues, count, extras, until_ms, taker)
     n.waiters[client] = waiter
     size: i64 = WAITER_BYTES
     for name in queues:
@@ -254,7 +259,7 @@ def serve(n: Node, waiter: Waiter) -> bool:
     jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
     if len(jobs) > 0:  # else all queued jobs had expired: it keeps its place and waits on
         stop_waiting(n, waiter.client)  # V3.3
-        n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.with_counters))
+        n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.extras))
     return len(jobs) > 0
 
 
@@ -263,7 +268,7 @@ def wake_all(n: Node, why: i64) -> None:
     assert why in (NODE_LEAVING, DATA_RESET)
     for client in list(n.waiters):
         stop_waiting(n, client)
-        n.wakes.append(Wake(client, why, [], False))
+        n.wakes.append(Wake(client, why, [], 0))
 
 
 def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False, stamp_ns: i64 = 0) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import end_life
 from tuque.core.jobs.idempotent_add import on_add_over
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -84,6 +85,8 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         policy_of(n).forget(n, job)
         drop_task(n, job, cause)
         return
+    if n.has_lives:
+        end_life(n, job, cause)
     if job.state == QUEUED:
         job.state = ACKED
         n.queues[job.queue].left()  # G2.2
@@ -289,7 +292,7 @@ def on_wait_timeout(n: Node, client: i64, until_ms: i64) -> None:
     waiter = n.waiters.get(client)
     if waiter is not None and waiter.until_ms == until_ms:
         stop_waiting(n, client)
-        n.wakes.append(Wake(client, TIMED_OUT, [], False))  # V5.1
+        n.wakes.append(Wake(client, TIMED_OUT, [], 0))  # V5.1
 
 
 def stop_waiting(n: Node, client: i64) -> None:

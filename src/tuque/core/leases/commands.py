@@ -9,9 +9,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import count_delivery, on_poll
-from tuque.core.jobs.transitions import REQUEUE_NACK, remove
+from tuque.core.jobs.letters import expire
+from tuque.core.jobs.transitions import REQUEUE_NACK
 from tuque.core.leases.expiry import arm, begin_beats, end_lease, give_back, give_back_all, renew
-from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, LEASED, NACKED, WAIT_REPL, Job
 from tuque.core.model.refusal import (
     ACKED_BATCH,
@@ -234,7 +234,7 @@ def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: 
                 if n.passed >= TURN_WORK:
                     n.looks_later[q.name] = None
                     return False
-                remove(n, job, ledger.EXPIRED)  # V2.3
+                expire(n, job)  # V2.3
                 n.passed += 1
                 job = q.first()
             if job is None:

@@ -4,6 +4,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model.life import Terms
+
 
 class AddSpec:
     """What an ADDJOB asks for; -1 where the client left the default."""
@@ -16,6 +18,9 @@ class AddSpec:
         self.maxlen: i64 = 0
         self.is_async = False
         self.key = b""  # DEDUPE; empty: none
+        self.delay_ms: i64 = 0
+        self.terms: Terms | None = None  # of its work (W1)
+        self.headers = b""
         # of tubes only
         self.pri: i64 = 0
         self.has_pri = False

@@ -48,6 +48,24 @@ GROUPS_FULL: Final = 32  # about: groups
 LEASE_LEAVING: Final = 33
 TUBE_LEASED: Final = 34  # about: tube
 
+# the life of a job (SPEC W)
+STALE_RUN: Final = 35  # about: run, the run since, or b"-"
+FAILED_RUN: Final = 36  # about: run
+NO_RUN_YET: Final = 37
+ATWORK: Final = 38  # about: worker, seconds
+LEASED_WORK: Final = 39
+CANCELLED_JOB: Final = 40  # about: reason
+DEAD_LETTER: Final = 41  # about: queue
+RESTING: Final = 42
+TASK_WORK: Final = 43  # about: tube
+ATTEMPTS_OF_ONCE: Final = 44
+TUBE_LIFE: Final = 45  # about: tube
+MANY_STARTS: Final = 46
+OVER_TIME: Final = 47  # about: seconds
+TUBE_LETTERS: Final = 48  # about: tube
+OVER_RUN: Final = 49  # about: run
+DELIVERED_OUT: Final = 50  # about: seconds
+
 
 @final
 class Refusal:

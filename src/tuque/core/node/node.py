@@ -25,6 +25,7 @@ from tuque.core.state.dedupe_keys import Keys
 from tuque.core.state.demand import Demand
 from tuque.core.state.held import Held
 from tuque.core.state.lease_groups import Leases
+from tuque.core.state.lives import Lives
 from tuque.core.state.losses import Losses
 from tuque.core.state.staged import Publishing, Staging
 
@@ -34,6 +35,12 @@ TIMED_OUT: Final = 1
 NODE_LEAVING: Final = 2
 DATA_RESET: Final = 3
 HOME_MOVED: Final = 4  # the queue is a tube that another node leads now (T17.3)
+JOB_ENDED: Final = 5  # a job that the client waits for (W9)
+WAIT_OVER: Final = 6  # the time of that wait is over
+
+# what GETJOB adds to each job
+WITH_COUNTERS: Final = 1
+WITH_META: Final = 2  # W10
 
 
 @final
@@ -45,14 +52,14 @@ class Waiter:
         client: i64,
         queues: list[bytes],
         count: i64,
-        with_counters: bool,
+        extras: i64,
         until_ms: i64,
         taker: i64 = -1,
     ) -> None:
         self.client = client
         self.queues = queues
         self.count = count
-        self.with_counters = with_counters
+        self.extras = extras  # WITH_COUNTERS, WITH_META
         self.until_ms = until_ms  # 0: for ever
         self.bytes_used: i64 = 0  # set by `wait`
         self.taker = taker  # client whose session takes a tube's task; -1: none (T8)
@@ -62,11 +69,11 @@ class Waiter:
 class Wake:
     """The reply to a waiting client: jobs, or why there are none."""
 
-    def __init__(self, client: i64, why: i64, jobs: list[Job], with_counters: bool) -> None:
+    def __init__(self, client: i64, why: i64, jobs: list[Job], extras: i64) -> None:
         self.client = client
         self.why = why
         self.jobs = jobs
-        self.with_counters = with_counters
+        self.extras = extras
         self.queue = b""  # the tube whose leader changed
 
 
@@ -104,6 +111,7 @@ class Adding:
         self.sent_ms: i64 = 0  # when REPLJOB was last sent
         self.step_ms: i64 = 50  # until it is sent again (R4.3)
         self.needed: i64 = 1  # nodes that must confirm
+        self.delay_ms: i64 = -1  # exact, where the job knows whole seconds; -1: unknown
         self.server_slot: i64 = 0  # external: the node asked to serve it
         self.publishing: Publishing | None = None  # set if it was published, not added (Z3)
 
@@ -156,6 +164,10 @@ class Limits:
         self.keys_max: i64 = 1_000_000  # Z4.6
         self.tubes_max: i64 = 10_000  # T2.7
         self.node_timeout_ms: i64 = 5_000  # cluster-node-timeout
+        self.unstarted_max: i64 = 100  # W6.4
+        self.results_bytes: i64 = 64 << 20  # W7.4
+        self.dead_bytes: i64 = 256 << 20  # W6.6
+        self.dead_keep_ms: i64 = 30 * 86_400_000
 
 
 @final
@@ -175,6 +187,7 @@ class Node:
     wait_bytes: i64 = 0  # of waiting clients
     base_bytes: i64 = 0  # the process without jobs; the shell sets it
     other_bytes: i64 = 0  # clients, journal and events; the shell sets it
+    has_lives = False  # `life` is in use
     is_leaving = False
     is_loading = False
     remembers = False  # it started with data from a journal (K5.1)
@@ -219,7 +232,7 @@ class Node:
         # memory
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
         self.leases = Leases()
-        self.staging, self.keys = Staging(), Keys()
+        self.staging, self.keys, self.life = Staging(), Keys(), Lives()
         # the cluster
         self.chance = Chance(seed)
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
@@ -264,6 +277,7 @@ class Node:
         used += self.queue_bytes + self.wait_bytes
         if self.policy is not None:
             used += self.policy.bytes_used
+        used += self.life.bytes_used()
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:

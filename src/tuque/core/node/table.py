@@ -36,6 +36,17 @@ def leave_job(n: Node, job: Job) -> None:
     job.place = -1
 
 
+def rename_queue(n: Node, job: Job, queue: bytes) -> None:
+    """The job, queued nowhere, belongs to another queue now."""
+    left = n.jobs_of[job.queue] - 1
+    if left > 0:
+        n.jobs_of[job.queue] = left
+    else:
+        del n.jobs_of[job.queue]
+    job.queue = queue
+    n.jobs_of[queue] = n.jobs_of.get(queue, 0) + 1
+
+
 def enter_queue(n: Node, q: Queue) -> None:
     """Put a queue into the table; its name must be new there."""
     q.place = len(n.queue_list)

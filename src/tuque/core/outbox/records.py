@@ -41,6 +41,7 @@ from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
 from tuque.core.model.job import ACKED, BODYLESS, Job
+from tuque.core.model.life import Life, Outcome
 
 ADD: Final = 1
 STATE: Final = 2
@@ -301,6 +302,12 @@ class Records:
         write_i64_le(w, holders)
         self.count += 1
         self.binding_count += 1
+
+    def life(self, id: bytes, life: Life) -> None:
+        """All of a job's life."""
+
+    def outcome(self, outcome: Outcome) -> None:
+        """How a job ended, kept for KEEP."""
 
     def tomb(self, job_id: bytes, expire_ms: i64, kind: i64) -> None:
         """Refuse the id until `expire_ms`."""

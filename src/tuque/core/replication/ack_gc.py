@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import end_life
 from tuque.core.jobs.transitions import FAR, producer_done, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -84,6 +85,8 @@ def become_acked(n: Node, job: Job) -> None:
         if job.state == WAIT_REPL:
             producer_done(n, job)  # A1.6
         set_state(job, ACKED)
+    if n.has_lives:
+        end_life(n, job, ledger.GC_ACKED)
     n.job_bytes -= job_bytes(job)
     job.body = b""  # A1.4
     n.job_bytes += job_bytes(job)

@@ -2,12 +2,15 @@
 
 from mypy_extensions import i32, i64
 
+from tuque.core.jobs.endings import record_job
 from tuque.core.jobs.transitions import memory_level, register
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
+from tuque.core.model.life import NEVER_S, NO_TERMS, Life
 from tuque.core.model.refusal import (
     AMO_ONE_COPY,
+    ATTEMPTS_OF_ONCE,
     DELAY_BEYOND_TTL,
     MAXLEN,
     NO_TUBE,
@@ -15,6 +18,8 @@ from tuque.core.model.refusal import (
     NOREPL_LEAVING,
     NOREPL_MEMORY,
     PAUSED,
+    TUBE_LETTERS,
+    TUBE_LIFE,
     Refusal,
 )
 from tuque.core.node.node import Node
@@ -28,6 +33,8 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     """Fill in the defaults of the spec (R1.1)."""
     full = AddSpec()
     full.ttl_s = spec.ttl_s if spec.ttl_s > 0 else n.limits.default_ttl_s
+    if spec.ttl_s == 0:
+        full.ttl_s = NEVER_S  # W1.5
     full.retry_s = spec.retry_s
     if spec.retry_s < 0:
         full.retry_s = full.ttl_s // 10
@@ -43,6 +50,9 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
         if full.replicate > n.limits.default_replicate:
             full.replicate = n.limits.default_replicate
     full.delay_s = spec.delay_s
+    full.delay_ms = spec.delay_ms if spec.delay_ms > 0 else spec.delay_s * 1000
+    full.terms = spec.terms
+    full.headers = spec.headers
     full.maxlen = spec.maxlen
     full.is_async = spec.is_async
     full.key = spec.key
@@ -66,12 +76,21 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
     """Why the node refuses the job; None if it does not (R1.3-R1.7). `spec` is settled."""
     q = n.queues.get(queue)
     if q is not None and q.policy is not None:
+        if spec.terms is not None or len(spec.headers) > 0:
+            return Refusal(TUBE_LIFE, (queue,))  # W1.4
         return q.policy.refusal(n, q, spec)
+    terms = spec.terms
+    if terms is not None:
+        if terms.attempts > 0 and spec.retry_s == 0:
+            return Refusal(ATTEMPTS_OF_ONCE)  # W1.4
+        dead = n.queues.get(terms.dead) if len(terms.dead) > 0 else None
+        if dead is not None and dead.policy is not None:
+            return Refusal(TUBE_LETTERS, (terms.dead,))  # W1.4
     if spec.has_pri or spec.has_utube:
         return Refusal(NO_TUBE, (queue,))  # T1.2
     if spec.replicate > 1 and spec.retry_s == 0:
         return Refusal(AMO_ONE_COPY)  # R1.3
-    if spec.delay_s >= spec.ttl_s:
+    if spec.delay_ms >= spec.ttl_s * 1000:
         return Refusal(DELAY_BEYOND_TTL)  # R1.4
     is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
@@ -101,9 +120,20 @@ def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
         i32(spec.replicate),
     )
     register(n, job, ledger.CREATED)  # R1.8, G5.3
+    if spec.terms is not None or len(spec.headers) > 0:
+        add_life(n, job, spec)
     if n.events is not None:
         n.events.added(n.now_ms, job)
     return job
+
+
+def add_life(n: Node, job: Job, spec: AddSpec) -> None:
+    """[W1] The job comes with terms or headers (W1.1)."""
+    terms = spec.terms
+    life = Life(NO_TERMS if terms is None else n.life.share(terms), spec.headers)
+    life.ttl_ms = spec.ttl_s * 1000
+    n.has_lives = True
+    n.life.enter(job.id, life)
 
 
 def on_addjob(
@@ -126,10 +156,10 @@ def on_addjob(
     if len(n.peers) > 1:
         if is_external or (spec.replicate > 1 and not spec.is_async):
             start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
+            n.adding[job.id].delay_ms = spec.delay_ms
             return job
-    begin(n, job)  # R1.9
-    if n.records is not None:
-        n.records.add(job)
+    begin(n, job, spec.delay_ms)  # R1.9, W1.6
+    record_job(n, job)
     if spec.replicate > 1 and len(n.peers) > 1:
         send_async(n, job)
         examine(n, job)  # R1.10: copies are missing if nodes are away

@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
+from tuque.core.jobs.endings import record_job
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
 from tuque.core.jobs.transitions import (
     FAR,
@@ -64,14 +65,16 @@ FAILED_MAX: Final = 100_000
 # ---- at the origin
 
 
-def begin(n: Node, job: Job) -> None:
+def begin(n: Node, job: Job, delay_ms: i64 = -1) -> None:
     """[R1] The job is accepted: queue it, or arm its delay (R1.9).
 
     If it waited for copies, another node may serve it already (R3.5).
     """
     is_served = job.qtime_ms > n.now_ms
     if job.delay_s > 0 or is_served:
-        due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000
+        if delay_ms < 0:
+            delay_ms = i64(job.delay_s) * 1000
+        due_ms = job.ctime_ns // 1_000_000 + delay_ms
         if is_served:
             job.flags |= ONCE_QUEUED
         if due_ms > job.qtime_ms:
@@ -228,9 +231,8 @@ def on_enough(n: Node, adding: Adding) -> None:
     surplus = job.holders & ~job.confirmed & ~1
     set_state(job, ACTIVE)
     job.confirmed = 0
-    begin(n, job)
-    if n.records is not None:
-        n.records.add(job)
+    begin(n, job, adding.delay_ms)
+    record_job(n, job)
     if surplus != 0:
         for slot in slots_of(surplus):
             introduce(n, slot, job.holders)

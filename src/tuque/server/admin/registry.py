@@ -21,8 +21,19 @@ from tuque.server.admin.server import (
     cmd_time,
 )
 from tuque.server.commands.by_id import cmd_dequeue, cmd_enqueue, cmd_nack
-from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter, cmd_working
+from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter
 from tuque.server.commands.lease import cmd_lease
+from tuque.server.commands.life import (
+    cmd_cancel,
+    cmd_done,
+    cmd_fail,
+    cmd_progress,
+    cmd_release,
+    cmd_start,
+    cmd_updatejob,
+    cmd_working,
+)
+from tuque.server.commands.outcomes import cmd_dead, cmd_result, cmd_waitjob
 from tuque.server.commands.scan import cmd_jscan, cmd_qscan
 from tuque.server.commands.session import (
     cmd_auth,
@@ -43,6 +54,16 @@ COMMANDS: Final[dict[str, Handler]] = {
     "dequeue": cmd_dequeue,
     "working": cmd_working,
     "deadletter": cmd_deadletter,
+    "start": cmd_start,
+    "progress": cmd_progress,
+    "release": cmd_release,
+    "fail": cmd_fail,
+    "done": cmd_done,
+    "cancel": cmd_cancel,
+    "result": cmd_result,
+    "waitjob": cmd_waitjob,
+    "updatejob": cmd_updatejob,
+    "dead": cmd_dead,
     "show": cmd_show,
     "qlen": cmd_qlen,
     "qstat": cmd_qstat,

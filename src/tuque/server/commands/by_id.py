@@ -8,7 +8,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack
+from tuque.core.jobs.requeue import on_dequeue
+from tuque.core.life.outcomes import on_enqueue_of
+from tuque.core.life.runs import on_nack_of
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.node.node import Node
 from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
@@ -78,8 +80,8 @@ def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:
     if code == DELJOB:
         return on_deljob(n, id)
     if code == NACK:
-        return on_nack(n, id, delay_ms, client)
-    return on_enqueue(n, id) if code == ENQUEUE else on_dequeue(n, id)
+        return on_nack_of(n, id, delay_ms, client)
+    return on_enqueue_of(n, id) if code == ENQUEUE else on_dequeue(n, id)
 
 
 @final

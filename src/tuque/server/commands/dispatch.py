@@ -12,7 +12,6 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.jobs.idempotent_add import follow, keep_key, keys_refusal, must_wait, same_job
-from tuque.core.jobs.requeue import on_working
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED
@@ -20,8 +19,11 @@ from tuque.core.node.node import (
     DATA_RESET,
     GOT_JOBS,
     HOME_MOVED,
+    JOB_ENDED,
     NODE_LEAVING,
     TIMED_OUT,
+    WITH_COUNTERS,
+    WITH_META,
     Wake,
 )
 from tuque.core.node.queue import PAUSE_IN
@@ -29,6 +31,9 @@ from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
 from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.server.commands.by_id import OOM, check_ids, check_room, cmd_ack
+from tuque.server.commands.life import tell_cancelled
+from tuque.server.commands.meta import put_meta
+from tuque.server.commands.outcomes import tell_ended
 from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.log.notes import warn_once
 from tuque.server.replies.core_words import WORDS, core_words
@@ -54,7 +59,7 @@ from tuque.wire.args import (
 )
 from tuque.wire.bounds import LIGHT_WORK, LONG_WORD, bound_of, long_word
 from tuque.wire.commands import Command
-from tuque.wire.resp import bulk_head, int_reply
+from tuque.wire.resp import bulk_head
 
 CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
 
@@ -127,6 +132,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         serve_ready(s.n)
     if len(s.n.wakes) > 0:
         tell_wakes(s)
+    if len(s.n.life.calls) > 0:
+        tell_cancelled(s)
 
 
 def unknown(s: Server, c: Client, word: bytes) -> None:
@@ -277,7 +284,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
         check_queue(s, name)  # T17.3
     jobs = on_getjob(n, c.number, spec.queues, spec.count)
     if len(jobs) > 0:
-        put_jobs(s, c, jobs, spec.with_counters)  # V1.3
+        put_jobs(s, c, jobs, spec.extras)  # V1.3
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
         on_poll(n, spec.queues)
@@ -290,13 +297,17 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
             until_ms = n.now_ms + spec.timeout_ms
         c.is_blocked = True
         s.blocked += 1
-        wait(n, c.number, spec.queues, spec.count, spec.with_counters, until_ms)
+        wait(n, c.number, spec.queues, spec.count, spec.extras, until_ms)
 
 
-def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None:
+def put_jobs(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """Write the reply of GETJOB."""
     out = c.out
     out.append(b"*%d\r\n" % len(jobs))
+    if extras & WITH_META:
+        put_meta(s, c, jobs, extras & WITH_COUNTERS != 0)
+        return
+    with_counters = extras & WITH_COUNTERS != 0
     for job in jobs:
         q = s.n.queues[job.queue]
         out.append(q.reply_head7 if with_counters else q.reply_head)
@@ -313,16 +324,6 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None
             )
         else:
             out.append(b"\r\n")
-
-
-def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
-    """WORKING id: the reply is the retry time (Q8.6)."""
-    check_ids(s, args, 1)
-    refused = on_working(s.n, args[1], c.number)
-    if refused is not None:
-        c.error(core_words(refused))
-    else:
-        c.out.append(int_reply(i64(s.n.jobs[args[1]].retry_s)))
 
 
 def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
@@ -368,10 +369,13 @@ def tell_wakes(s: Server) -> None:
             tell_iproto_take(s, wake)
         if c is None or not c.is_blocked:
             continue
+        if wake.why >= JOB_ENDED and (c.wanted is None or not tell_ended(s, c, wake)):
+            continue  # W9.2
         c.is_blocked = False
         s.blocked -= 1
         c.last_ms = s.n.now_ms
-        tell(s, c, wake)
+        if wake.why < JOB_ENDED:
+            tell(s, c, wake)
         s.touch(c)
         if len(c.todo) > 0 or c.reader.error:
             s.resumed.append(c)
@@ -382,7 +386,7 @@ def tell(s: Server, c: Client, wake: Wake) -> None:
     if c.is_taking:
         tell_take(s, c, wake)
     elif wake.why == GOT_JOBS:
-        put_jobs(s, c, wake.jobs, wake.with_counters)
+        put_jobs(s, c, wake.jobs, wake.extras)
     elif wake.why == NODE_LEAVING:
         c.error(LEAVING)
     elif wake.why == HOME_MOVED:

@@ -87,6 +87,24 @@ WORDS: Final[dict[int, bytes]] = {
     why.LEASE_LEAVING: (
         b"LEAVING this node leaves the cluster and begins no batch: ask another one"
     ),
+    why.STALE_RUN: b"STALE Run %s is over: run %s began since",
+    why.FAILED_RUN: b"STALE Run %s was counted as failed",
+    why.OVER_RUN: b"STALE Run %s is over",
+    why.NO_RUN_YET: b"STALE Nobody works on the job: START it first",
+    why.ATWORK: b"ATWORK Job is at work at worker %s since %d s",
+    why.LEASED_WORK: b"ATWORK Job is leased by a group: commit or release its batch first",
+    why.DELIVERED_OUT: b"ATWORK Job was delivered %d s ago",
+    why.CANCELLED_JOB: b"CANCELLED Job was cancelled: %s",
+    why.DEAD_LETTER: b"DEAD Job is a dead letter of queue %s: DEAD REPLAY it",
+    why.RESTING: b"NOTDELIVERED Job waits for its next attempt: it is delivered after its back-off",
+    why.TASK_WORK: b"ERR '%s' is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
+    why.ATTEMPTS_OF_ONCE: b"ERR ATTEMPTS needs RETRY above 0",
+    why.TUBE_LIFE: (
+        b"ERR '%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues"
+    ),
+    why.MANY_STARTS: b"ERR Job was started 16777215 times: FAIL it with FINAL, or DELJOB it",
+    why.OVER_TIME: b"TOOLATE The run is over its TIMELIMIT of %d s",
+    why.TUBE_LETTERS: b"ERR '%s' is a tube: dead letters go to a queue",
     why.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
 }
 

@@ -52,6 +52,7 @@ class Client(Connection):
         self.held: i64 = NOT_HELD  # why the first of `todo` does not run
         self.stalled_ms: i64 = 0  # since when it lacks room on the links
         self.is_monitor = False
+        self.wanted: Wanted | None = None  # blocked in RESULT or WAITJOB
         self.is_taking = False  # blocked in a take of a tube
         self.is_putting = False  # blocked in a put to a full tube
         self.is_put_muted = False  # whose reply is dropped (CLIENT REPLY)
@@ -182,6 +183,15 @@ class Survey:
             self.bytes = sum
             self.sum = 0
         return late
+
+
+@final
+class Wanted:
+    """What a client waits for in RESULT or WAITJOB (W9)."""
+
+    def __init__(self, ids: list[bytes], needed: i64) -> None:
+        self.ids = ids
+        self.needed = needed  # 0: the fields of one job
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:

@@ -179,6 +179,9 @@ class Server:
                 return
             self.blocked -= 1
             stop_waiting(self.n, c.number)
+            if c.wanted is not None:
+                c.wanted = None
+                self.n.life.unwatch(c.number)
             c.is_taking = False
             c.is_homing = False
             if c.is_putting:

@@ -140,7 +140,7 @@ def send_away(n: Node, t: Tubes, tube: Tube) -> None:
     """Redirect clients that wait here for the tube with -TUBEHOME (T17.3, T20.2)."""
     for client in list(tube.waiters):
         stop_waiting(n, client)
-        wake = Wake(client, HOME_MOVED, [], False)
+        wake = Wake(client, HOME_MOVED, [], 0)
         wake.queue = tube.name
         n.wakes.append(wake)
     while len(tube.putters) > 0:

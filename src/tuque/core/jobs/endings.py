@@ -1,0 +1,78 @@
+"""How the life of a job ends: its outcome is kept, and who waits for it is told (SPEC W7, W9)."""
+
+from mypy_extensions import i64
+
+from tuque.core.model import ledger
+from tuque.core.model.job import Job
+from tuque.core.model.life import CANCELLED, DONE, GONE, LIVE, Life, Outcome
+from tuque.core.node.node import JOB_ENDED, Node, Wake
+
+
+def life_of(n: Node, id: bytes) -> Life | None:
+    """The life of the job; None: nobody used a word of chapter W about it."""
+    return n.life.by_id.get(id) if n.has_lives else None
+
+
+def conclude(
+    n: Node, job: Job, kind: i64, run: i64 = 0, result: bytes | None = None, reason: bytes = b""
+) -> None:
+    """[W7] The job ends with that outcome: keep it for KEEP, and tell those who wait (W7.2, W9.2).
+
+    The caller ends the job itself.
+    """
+    life = leave_life(n, job)
+    if kind == CANCELLED:
+        n.life.cancelled += 1
+    keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
+    is_watched = job.id in n.life.watchers
+    if keep_ms > 0 or is_watched:
+        outcome = Outcome(job.id, kind, n.now_ms + max(keep_ms, 1), n.now_ms)
+        outcome.run = run
+        outcome.result = result
+        outcome.reason = reason
+        if life is not None:
+            outcome.of = life.terms.attempts
+            outcome.worker = life.worker if run == life.run else b""
+            outcome.progress = life.progress
+        n.life.keep(outcome)
+        if keep_ms > 0 and n.records is not None:
+            n.records.outcome(outcome)
+    if is_watched:
+        tell_watchers(n, job.id)
+
+
+def end_life(n: Node, job: Job, cause: i64) -> None:
+    """[G2] The job leaves the node: what was not concluded before ends as the cause says."""
+    lives = n.life
+    if job.id in lives.by_id or (job.id in lives.watchers and job.id not in lives.kept):
+        if cause == ledger.MOVED:
+            leave_life(n, job)
+        else:
+            conclude(n, job, DONE if cause == ledger.GC_ACKED else GONE)
+
+
+def record_job(n: Node, job: Job) -> None:
+    """Record all of a job, with its life if it has one."""
+    if n.records is not None:
+        n.records.add(job)
+        life = life_of(n, job.id)
+        if life is not None:
+            n.records.life(job.id, life)
+
+
+def leave_life(n: Node, job: Job) -> Life | None:
+    """Take the life out of the tables; None if the job has none."""
+    life = n.life.by_id.get(job.id)
+    if life is None:
+        return None
+    if life.is_dead:
+        n.life.dig(job.queue, life, len(job.body))
+    if life.client >= 0 and life.run_state == LIVE:
+        n.life.calls.append((int(life.client), job.id, int(life.run)))
+    return n.life.leave(job.id)
+
+
+def tell_watchers(n: Node, id: bytes) -> None:
+    """[W9] Wake the clients that wait for the job; each looks again whether its wait is over."""
+    for client in list(n.life.watchers[id]):
+        n.wakes.append(Wake(client, JOB_ENDED, [], 0))

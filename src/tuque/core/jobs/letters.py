@@ -1,0 +1,82 @@
+"""Dead letters: a job that is given up stays, under its id, in another queue (SPEC W6)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.endings import life_of, record_job
+from tuque.core.jobs.transitions import REQUEUE_DELAY, get_queue, remove, requeue
+from tuque.core.model import ledger
+from tuque.core.model.job import ACTIVE, ONCE_QUEUED, QUEUED, Job
+from tuque.core.model.life import EXPIRED, LIVE, RELEASED, Life
+from tuque.core.node.node import Node
+from tuque.core.node.table import rename_queue
+
+DEAD_SUFFIX: Final = b".dead"
+
+
+def dead_queue(job: Job, life: Life) -> bytes:
+    """The queue of the job's dead letter."""
+    dead = life.terms.dead
+    return dead if len(dead) > 0 else job.queue + DEAD_SUFFIX
+
+
+def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
+    """[W6] PROCEDURE the job is given up: it moves to the queue of dead letters (W6.5)."""
+    leave_line(n, job)
+    reason = life.last.reason if life.last is not None else b""
+    if n.events is not None:
+        n.events.dead(n.now_ms, job, reason if len(reason) > 0 else cause)
+    life.origin = job.queue
+    life.dead_cause = cause
+    life.dead_ms = n.now_ms
+    life.is_resting = False
+    life.expire_ms = 0
+    life.unstarted = 0
+    job.expire_ms = n.now_ms + n.limits.dead_keep_ms
+    to_queue(n, job, dead_queue(job, life))
+    n.life.weigh(life)
+    n.life.bury(job.queue, job.id, life, len(job.body))
+    n.life.dead += 1
+    record_job(n, job)
+    while n.life.dead_bytes > n.limits.dead_bytes:
+        oldest = n.life.oldest_letter()
+        if len(oldest) == 0:
+            break
+        n.life.dead_dropped += 1
+        remove(n, n.jobs[oldest], ledger.EXPIRED)  # W6.6
+
+
+def leave_line(n: Node, job: Job) -> None:
+    """Take the job out of its queue, if it is there; its state becomes active."""
+    if job.state == QUEUED:
+        job.state = ACTIVE
+        n.queues[job.queue].left()
+
+
+def to_queue(n: Node, job: Job, name: bytes) -> None:
+    """Queue an active job in another queue; no counter grows."""
+    q = get_queue(n, name)
+    rename_queue(n, job, q.name)
+    job.flags &= 0xFF ^ ONCE_QUEUED
+    requeue(n, job, REQUEUE_DELAY)
+
+
+def expire(n: Node, job: Job) -> None:
+    """[G7.2] The open job's time to live is over: it ends, or goes to the dead letters (W6.2)."""
+    life = life_of(n, job.id)
+    is_open = job.state == ACTIVE or job.state == QUEUED
+    if life is None or life.is_dead or life.terms.attempts == 0 or not is_open:
+        remove(n, job, ledger.EXPIRED)
+        return
+    if life.run_state == LIVE:
+        life.run_state = RELEASED
+    go_dead(n, job, life, EXPIRED)
+
+
+def due_by(life: Life, due_ms: i64) -> i64:
+    """The instant at which a run is over: `due_ms`, or its TIMELIMIT before that (W3.3)."""
+    limit_ms = life.terms.limit_ms
+    if limit_ms > 0 and life.since_ms + limit_ms < due_ms:
+        return life.since_ms + limit_ms
+    return due_ms

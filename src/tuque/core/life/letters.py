@@ -1,0 +1,118 @@
+"""Dead letters: listed, shown, counted, replayed and purged (SPEC W12)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.endings import conclude, life_of, record_job
+from tuque.core.jobs.letters import leave_line, to_queue
+from tuque.core.jobs.transitions import remove
+from tuque.core.model import ledger
+from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
+from tuque.core.model.life import GONE, NO_RUN, RELEASED, Failure, Life
+from tuque.core.node.node import Node
+
+REPLAY: Final = 1
+PURGE: Final = 2
+
+LOOK_MAX: Final = 1_000  # letters looked at in one call
+
+
+@final
+class Filter:
+    """Which dead letters a command means; globs are matched by the caller's function."""
+
+    def __init__(self) -> None:
+        self.reason = b""  # globs; empty: any
+        self.task = b""
+        self.cause = b""
+        self.since_ms: i64 = 0
+
+
+@final
+class Letter:
+    """One dead letter."""
+
+    def __init__(self, job: Job, life: Life) -> None:
+        self.job = job
+        self.life = life
+
+
+def letters_from(n: Node, queue: bytes, cursor: i64, most: i64) -> list[Letter]:
+    """Up to `most` dead letters of the queue with a later serial than the cursor, oldest first."""
+    found: list[Letter] = []
+    letters = n.life.letters.get(queue)
+    if letters is None:
+        return found
+    at = letters.after(cursor)
+    order = letters.order
+    while at < len(order) and len(found) < most:
+        serial, id = order[at]
+        at += 1
+        job = n.jobs.get(id)
+        life = n.life.by_id.get(id)
+        if job is not None and life is not None and life.is_dead and life.serial == i64(serial):
+            found.append(Letter(job, life))
+    return found
+
+
+def is_last(n: Node, queue: bytes, serial: i64) -> bool:
+    """Whether no letter of the queue is later than that."""
+    letters = n.life.letters.get(queue)
+    return letters is None or letters.after(serial) >= len(letters.order)
+
+
+def letter_of(n: Node, id: bytes) -> Letter | None:
+    """The dead letter with that id."""
+    job = n.jobs.get(id)
+    life = life_of(n, id)
+    if job is None or life is None or not life.is_dead or job.state == ACKED:
+        return None
+    return Letter(job, life)
+
+
+def last_of(life: Life) -> Failure:
+    """The last failure, or an empty one."""
+    last = life.last
+    if last is not None:
+        return last
+    return Failure(0, 0, b"", b"", b"", b"")
+
+
+def replay(n: Node, letter: Letter, queue: bytes) -> bool:
+    """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4)."""
+    job, life = letter.job, letter.life
+    if job.flags & LEASED:
+        return False
+    n.life.dig(job.queue, life, len(job.body))
+    leave_line(n, job)
+    to = queue if len(queue) > 0 else life.origin
+    life.replays += 1
+    life.failed = 0
+    life.run_state = NO_RUN if life.run == 0 else RELEASED
+    life.unstarted = 0
+    life.is_resting = False
+    life.is_cancelled = False
+    life.cancel_reason = b""
+    life.dead_cause = b""
+    life.dead_ms = 0
+    life.origin = b""
+    life.first = None
+    life.last = None
+    life.progress = b""
+    job.expire_ms = n.now_ms + life.ttl_ms
+    job.flags &= 0xFF ^ DELIVERED
+    to_queue(n, job, to)
+    n.life.weigh(life)
+    n.life.replayed += 1
+    record_job(n, job)
+    return True
+
+
+def purge(n: Node, letter: Letter) -> bool:
+    """[W12] The dead letter is deleted (W12.5)."""
+    if letter.job.flags & LEASED:
+        return False
+    conclude(n, letter.job, GONE)
+    remove(n, letter.job, ledger.ADMIN_DELETED)
+    return True

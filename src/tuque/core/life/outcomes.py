@@ -1,0 +1,217 @@
+"""DONE and CANCEL, and what RESULT and WAITJOB show (SPEC W7-W9)."""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.endings import conclude, life_of
+from tuque.core.jobs.requeue import on_enqueue
+from tuque.core.life.runs import end_cancelled, make_life
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    BODYLESS,
+    DELIVERED,
+    LEASED,
+    ONCE_QUEUED,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from tuque.core.model.life import (
+    DONE,
+    LIVE,
+    OUTCOME_NAMES,
+    RELEASED,
+    Life,
+    Outcome,
+    attempt_of,
+)
+from tuque.core.model.refusal import NOJOB, TASK_WORK, Refusal
+from tuque.core.model.task import Task
+from tuque.core.node.node import WAIT_OVER, Node, Wake
+from tuque.core.replication.ack import on_ackjob
+
+# what became of a CANCEL
+UNKNOWN = 0
+ENDED = 1
+FLAGGED = 2
+OVER = 3
+
+
+def on_done(n: Node, id: bytes, run: i64, result: bytes | None) -> bool:
+    """[W7] ON COMMAND DONE: the job ends, whichever run says so (W7.1)."""
+    job = n.jobs.get(id)
+    if job is None or job.state == ACKED or isinstance(job, Task):
+        return False
+    life = life_of(n, id)
+    if life is not None and life.run == run and life.run_state == LIVE:
+        life.run_state = RELEASED
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)
+    if n.has_lives:
+        conclude(n, job, DONE, run, result)
+    events = n.events
+    n.events = None  # told already, with the body
+    on_ackjob(n, id)
+    n.events = events
+    return True
+
+
+def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None]:
+    """[W8] ON COMMAND CANCEL: what became of the job (W8.1)."""
+    job = n.jobs.get(id)
+    if job is None:
+        return (OVER if n.has_lives and id in n.life.kept else UNKNOWN), None
+    if isinstance(job, Task):
+        return UNKNOWN, Refusal(TASK_WORK, (job.queue,))
+    if job.state == ACKED:
+        return UNKNOWN if job.flags & BODYLESS else OVER, None
+    life = life_of(n, id)
+    is_out = job.state == ACTIVE and job.flags & DELIVERED != 0 and job.flags & LEASED == 0
+    if life is not None and (life.is_resting or life.is_dead):
+        is_out = False
+    elif is_out and job.flags & ONCE_QUEUED == 0 and (life is None or life.run_state != LIVE):
+        is_out = False  # put off by NACK DELAY
+    life = make_life(n, id)
+    life.cancel_reason = reason
+    if not is_out:
+        end_cancelled(n, job, life)
+        return ENDED, None
+    if not life.is_cancelled:
+        life.is_cancelled = True
+        if life.run_state == LIVE and life.client >= 0:
+            n.life.calls.append((int(life.client), id, int(life.run)))  # W8.2
+    n.life.weigh(life)
+    if n.records is not None:
+        n.records.life(id, life)
+    return FLAGGED, None
+
+
+def on_enqueue_of(n: Node, id: bytes) -> bool:
+    """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4)."""
+    life = life_of(n, id)
+    if life is not None and life.run_state == LIVE:
+        return False
+    return on_enqueue(n, id)
+
+
+# ---- what clients see
+
+
+def outcome_of(n: Node, id: bytes) -> bytes:
+    """The outcome of a job, b"" while it is open; `gone` if nobody knows it any more (W9.1)."""
+    kept = n.life.kept.get(id)
+    if kept is not None:
+        return OUTCOME_NAMES[kept.kind]
+    job = n.jobs.get(id)
+    if job is None:
+        return b"gone"
+    return b"done" if job.state == ACKED else b""
+
+
+def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
+    """The phase of an open job (W1.1)."""
+    if life is not None and life.is_dead:
+        return b"dead"
+    if job.state == QUEUED:
+        return b"waiting"
+    if job.state == WAIT_REPL:
+        return b"scheduled"
+    if job.state == ACKED:
+        return b"done"
+    if life is not None:
+        if life.run_state == LIVE:
+            return b"running"
+        if life.is_resting:
+            return b"back-off"
+    if job.flags & DELIVERED == 0:
+        return b"scheduled"
+    return b"delivered" if job.flags & ONCE_QUEUED else b"back-off"
+
+
+def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal | None]:
+    """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known."""
+    kept = n.life.kept.get(id)
+    if kept is not None:
+        return of_outcome(kept), None
+    job = n.jobs.get(id)
+    if job is None or job.flags & BODYLESS:
+        return None, Refusal(NOJOB)
+    return of_job(n, job, life_of(n, id)), None
+
+
+def of_outcome(kept: Outcome) -> dict[str, object]:
+    """The fields of an ended job."""
+    return {
+        "state": OUTCOME_NAMES[kept.kind],
+        "attempt": int(attempt_of(kept.run)),
+        "of": int(kept.of),
+        "worker": kept.worker,
+        "progress": kept.progress,
+        "result": kept.result,
+        "cause": b"",
+        "reason": kept.reason,
+        "detail": b"",
+        "ended-ms": int(kept.ended_ms),
+    }
+
+
+def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
+    """The fields of an open job, or of a dead letter."""
+    fields: dict[str, object] = {
+        "state": phase_of(n, job, life),
+        "attempt": 0,
+        "of": 0,
+        "worker": b"",
+        "progress": b"",
+        "result": None,
+        "cause": b"",
+        "reason": b"",
+        "detail": b"",
+        "ended-ms": 0,
+    }
+    if life is None:
+        return fields
+    fields["attempt"] = int(attempt_of(life.run))
+    fields["of"] = int(life.terms.attempts)
+    if life.run_state == LIVE:
+        fields["worker"] = life.worker
+    fields["progress"] = life.progress
+    last = life.last
+    if last is not None:
+        fields["cause"] = last.cause
+        fields["reason"] = last.reason
+        fields["detail"] = last.detail
+    if life.is_dead:
+        fields["cause"] = life.dead_cause
+        fields["ended-ms"] = int(life.dead_ms)
+    elif life.is_cancelled:
+        fields["reason"] = life.cancel_reason
+    return fields
+
+
+def is_settled(n: Node, id: bytes) -> bool:
+    """Whether a wait for the job is over: it ended, or is a dead letter (W9.2)."""
+    if len(outcome_of(n, id)) > 0:
+        return True
+    life = life_of(n, id)
+    return life is not None and life.is_dead
+
+
+def watch(n: Node, client: i64, ids: list[bytes], until_ms: i64) -> None:
+    """[W9] The client waits for the jobs."""
+    n.has_lives = True
+    n.life.watch(client, ids, until_ms)
+
+
+def lives_tick(n: Node) -> None:
+    """[W7, W9] TIMER: drop outcomes whose time is over; end waits (W9.3)."""
+    if not n.has_lives:
+        return
+    n.life.forget_old(n.now_ms, n.limits.results_bytes)
+    for client in n.life.late(n.now_ms):
+        n.wakes.append(Wake(client, WAIT_OVER, [], 0))
+
+
+def lives_next_ms(n: Node) -> i64:
+    """The instant at which `lives_tick` next has work."""
+    return n.life.next_ms()

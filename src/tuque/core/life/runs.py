@@ -1,0 +1,431 @@
+"""Runs: START, WORKING, PROGRESS, RELEASE, FAIL, and their silence (SPEC W2-W6)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.endings import conclude, life_of
+from tuque.core.jobs.letters import due_by, go_dead, leave_line
+from tuque.core.jobs.requeue import is_delayed, on_nack, on_working
+from tuque.core.jobs.transitions import REQUEUE_DELAY, dequeue, requeue, retry_due_ms
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    LEASED,
+    ONCE_QUEUED,
+    OUT_HERE,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from tuque.core.model.life import (
+    CANCELLED,
+    CRASHED,
+    EXPIRED,
+    FAILED,
+    FAILED_BY_WORKER,
+    LIVE,
+    NO_TERMS,
+    RELEASED,
+    STARTS_MAX,
+    TIMED_OUT,
+    UNSTARTED,
+    Failure,
+    Life,
+    attempt_of,
+    run_of,
+    run_text,
+)
+from tuque.core.model.refusal import (
+    ACKED_ALREADY,
+    ATWORK,
+    CANCELLED_JOB,
+    DEAD_LETTER,
+    FAILED_RUN,
+    LEASED_WORK,
+    MANY_STARTS,
+    NO_RUN_YET,
+    NOJOB,
+    NOTDELIVERED,
+    OVER_RUN,
+    OVER_TIME,
+    RESTING,
+    STALE_RUN,
+    TASK_WORK,
+    Refusal,
+)
+from tuque.core.model.task import Task
+from tuque.core.node.announce import set_due
+from tuque.core.node.node import Node
+from tuque.core.replication.ack_gc import retire
+
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+
+# what became of a failed job
+BACK: Final = 0
+DIED: Final = 1
+ENDED: Final = 2
+
+
+def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
+    """The open job with that id, or why there is none to work on (W2.2)."""
+    job = n.jobs.get(id)
+    if job is None or job.state == ACKED:
+        outcome = n.life.kept.get(id) if n.has_lives else None
+        if outcome is not None:
+            if outcome.kind == CANCELLED:
+                return None, Refusal(CANCELLED_JOB, (outcome.reason,))
+            return None, Refusal(ACKED_ALREADY)
+        return None, Refusal(NOJOB if job is None else ACKED_ALREADY)
+    if isinstance(job, Task):
+        return None, Refusal(TASK_WORK, (job.queue,))
+    if job.state == WAIT_REPL:
+        return None, Refusal(NOTDELIVERED)
+    return job, None
+
+
+def make_life(n: Node, id: bytes) -> Life:
+    """The life of an open job, made if it has none."""
+    life = life_of(n, id)
+    if life is None:
+        life = Life(NO_TERMS, b"")
+        n.has_lives = True
+        n.life.enter(id, life)
+    return life
+
+
+def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
+    """[W2] ON COMMAND START: a run begins, or the same worker's goes on (W2.4)."""
+    job, refused = open_job(n, id)
+    if job is None:
+        return refused
+    life = life_of(n, id)
+    if job.flags & LEASED:
+        return Refusal(LEASED_WORK)
+    if life is not None:
+        if life.is_dead:
+            return Refusal(DEAD_LETTER, (job.queue,))
+        if life.is_cancelled:
+            reason = life.cancel_reason
+            end_cancelled(n, job, life)  # W8.3
+            return Refusal(CANCELLED_JOB, (reason,))
+        if life.run_state == LIVE:
+            if life.worker == worker:
+                life.client = client
+                return None  # W2.4
+            since_s = (n.now_ms - life.since_ms) // 1000
+            return Refusal(ATWORK, (life.worker, int(since_s)))
+        if life.is_resting and job.state != QUEUED:
+            return Refusal(RESTING)  # W2.3
+        if life.starts >= STARTS_MAX:
+            return Refusal(MANY_STARTS)
+    elif job.state != QUEUED and is_delayed(n, job):
+        return Refusal(NOTDELIVERED)  # W2.3
+    begin_run(n, job, make_life(n, id), worker, client)
+    return None
+
+
+def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
+    """[W2] The job is at work from now on (W2.5)."""
+    if job.state == QUEUED:
+        dequeue(n, job)
+    life.starts += 1
+    life.run = run_of(life.failed + 1, life.starts, worker, n.node_id)  # W1.2
+    life.run_state = LIVE
+    life.since_ms = n.now_ms
+    life.worker = worker
+    life.client = client
+    life.unstarted = 0
+    life.is_resting = False
+    life.progress = b""
+    job.flags |= DELIVERED
+    n.life.runs += 1
+    n.life.weigh(life)
+    extend(n, job, life)
+    if n.records is not None:
+        n.records.state(job)
+        n.records.life(job.id, life)
+
+
+def extend(n: Node, job: Job, life: Life) -> None:
+    """The run was heard of: it is silent RETRY from now, or over at its TIMELIMIT (W3.2, W3.3)."""
+    due_ms: i64 = 0
+    if job.retry_s > 0:
+        due_ms = max(job.qtime_ms, retry_due_ms(n, job))
+    if life.terms.limit_ms > 0:
+        due_ms = due_by(life, FAR if due_ms == 0 else due_ms)
+    if due_ms == 0:
+        return
+    outlive(job, life, due_ms)
+    set_due(n, job, due_ms)
+    job.marks = OUT_HERE
+
+
+def outlive(job: Job, life: Life, due_ms: i64) -> None:
+    """The job does not expire before the run is over (W6.3)."""
+    if job.expire_ms <= due_ms:
+        if life.expire_ms == 0:
+            life.expire_ms = job.expire_ms
+        job.expire_ms = due_ms + 1
+
+
+def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
+    """[W3] Whether the run is the one at work; a `-STALE` if not (W3.1)."""
+    if life is None or life.run == 0:
+        return Refusal(NO_RUN_YET)
+    if run == life.run and life.run_state == LIVE and not life.is_dead:
+        return None
+    if run == life.run:
+        return Refusal(FAILED_RUN if life.run_state == FAILED else OVER_RUN, (run_text(run),))
+    return Refusal(STALE_RUN, (run_text(run), run_text(life.run)))
+
+
+def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
+    """[Q8, W3] ON COMMAND WORKING id [run]: the run is heard of. `run` 0: none was named."""
+    life = life_of(n, id)
+    if life is None or (run == 0 and life.run_state != LIVE):
+        if run != 0:
+            job, refused = open_job(n, id)
+            return refused if job is None else Refusal(NO_RUN_YET)
+        return on_working(n, id, client)
+    job, refused = open_job(n, id)
+    if job is None:
+        return refused
+    if run == 0:
+        run = life.run
+    refused = check_run(job, life, run)
+    if refused is not None:
+        return refused
+    if life.is_cancelled:
+        life.client = client
+        return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
+    limit_ms = life.terms.limit_ms
+    if limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms:
+        return Refusal(OVER_TIME, (int(limit_ms // 1000),))  # W3.3
+    life.client = client
+    extend(n, job, life)
+    if n.records is not None:
+        n.records.state(job)
+    return None
+
+
+def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> Refusal | None:
+    """[W3] ON COMMAND PROGRESS: as WORKING, and the latest word replaces the last (W3.4)."""
+    if run == 0:
+        return Refusal(NO_RUN_YET)
+    refused = on_work(n, id, run, client)
+    if refused is not None:
+        return refused
+    life = n.life.by_id[id]
+    life.progress = progress
+    n.life.weigh(life)
+    return None
+
+
+def on_release(n: Node, id: bytes, run: i64, delay_ms: i64) -> bool:
+    """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
+    job, _ = open_job(n, id)
+    if job is None or job.flags & LEASED:
+        return False
+    life = life_of(n, id)
+    if life is not None and life.run_state == LIVE:
+        if run != life.run:
+            return False
+    elif run != 0:
+        return False
+    if job.state == QUEUED or (life is not None and (life.is_dead or life.is_resting)):
+        return False
+    if job.flags & DELIVERED == 0 or job.retry_s == 0:
+        return False
+    if life is not None:
+        if life.is_cancelled:
+            end_cancelled(n, job, life)
+            return True
+        end_run(n, job, life, RELEASED)
+        life.unstarted = 0
+        if is_over(n, job):
+            go_dead_or_end(n, job, life, EXPIRED)
+            return True
+    elif delay_ms > 0:
+        life = make_life(n, id)
+    give_back(n, job, life, delay_ms)
+    if n.events is not None:
+        n.events.nacked(n.now_ms, job, b"released")
+    return True
+
+
+def is_over(n: Node, job: Job) -> bool:
+    """Whether the job's own expiry has passed, which a run had put off."""
+    return job.expire_ms <= n.now_ms
+
+
+def end_run(n: Node, job: Job, life: Life, how: i64) -> None:
+    """The live run is over; the job's own expiry holds again (W6.3)."""
+    if life.run_state == LIVE:
+        life.run_state = how
+    if life.expire_ms != 0:
+        job.expire_ms = life.expire_ms
+        life.expire_ms = 0
+
+
+def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
+    """Queue the job again, now or after the delay; no counter of deliveries grows (W4.2)."""
+    leave_line(n, job)
+    job.flags &= 0xFF ^ ONCE_QUEUED
+    if delay_ms <= 0:
+        requeue(n, job, REQUEUE_DELAY)
+    else:
+        if life is not None:
+            life.is_resting = True
+        set_due(n, job, n.now_ms + delay_ms)
+        if n.records is not None:
+            n.records.state(job)
+    if life is not None:
+        n.life.weigh(life)
+        if n.records is not None:
+            n.records.life(job.id, life)
+
+
+def on_fail(
+    n: Node, id: bytes, run: i64, delay_ms: i64, reason: bytes, detail: bytes, is_final: bool
+) -> tuple[i64, i64, Refusal | None]:
+    """[W5] ON COMMAND FAIL: what became of the job, and the wait in ms; or a refusal (W5.1)."""
+    job, refused = open_job(n, id)
+    if job is None:
+        return 0, 0, refused
+    life = life_of(n, id)
+    refused = check_run(job, life, run)
+    if refused is not None or life is None:
+        return 0, 0, refused
+    if life.is_cancelled:
+        end_cancelled(n, job, life)
+        return ENDED, 0, None
+    became = fail(n, job, life, FAILED_BY_WORKER, reason, detail, delay_ms, is_final)
+    return became, max(0, job.qtime_ms - n.now_ms) if became == BACK else 0, None
+
+
+def fail(
+    n: Node,
+    job: Job,
+    life: Life,
+    cause: bytes,
+    reason: bytes,
+    detail: bytes,
+    delay_ms: i64,
+    is_final: bool,
+) -> i64:
+    """[W5] PROCEDURE an attempt failed: count it; the job waits, or is given up (W5.2, W5.3)."""
+    attempt = attempt_of(life.run)
+    if attempt > life.failed:
+        life.failed = attempt
+    failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
+    if life.first is None:
+        first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")
+        life.first = first
+    life.last = failure
+    end_run(n, job, life, FAILED)
+    n.life.failures += 1
+    terms = life.terms
+    if is_over(n, job) and terms.attempts > 0:
+        go_dead(n, job, life, EXPIRED)
+        return DIED
+    if is_final or job.retry_s == 0 or 0 < terms.attempts <= life.failed:
+        go_dead(n, job, life, cause)  # W5.3
+        return DIED
+    give_back(n, job, life, back_off_ms(n, life) if delay_ms < 0 else delay_ms)
+    if n.events is not None:
+        n.events.nacked(n.now_ms, job, reason if len(reason) > 0 else cause)
+    return BACK
+
+
+def back_off_ms(n: Node, life: Life) -> i64:
+    """[W5] The wait before the next attempt: doubled with each failure (W5.4)."""
+    terms = life.terms
+    wait_ms = terms.first_ms
+    step: i64 = 1
+    while step < life.failed and wait_ms < terms.max_ms:
+        wait_ms *= 2
+        step += 1
+    if wait_ms > terms.max_ms:
+        wait_ms = terms.max_ms
+    if terms.jitter > 0:
+        wait_ms -= wait_ms * terms.jitter // 1000 * n.chance.below(1001) // 1000
+    return wait_ms
+
+
+def on_late(n: Node, job: Job) -> bool:
+    """[W6] TIMER: a job with a life is due; False: it is queued as any job (W6.1, W6.4)."""
+    life = life_of(n, job.id)
+    if life is None or life.is_dead or job.state != ACTIVE:
+        return False
+    if life.is_cancelled and not life.is_resting:
+        end_cancelled(n, job, life)  # W8.3
+        return True
+    if life.run_state == LIVE:
+        limit_ms = life.terms.limit_ms
+        is_slow = limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms
+        if job.retry_s == 0 and not is_slow:
+            return False
+        if not is_slow:
+            n.life.crashes += 1
+        if life.client >= 0:
+            n.life.calls.append((int(life.client), job.id, int(life.run)))
+        reason = b"over its time limit" if is_slow else b"silent for %d s" % int(job.retry_s)
+        fail(n, job, life, TIMED_OUT if is_slow else CRASHED, reason, b"", -1, False)
+        return True
+    if life.is_resting:
+        life.is_resting = False
+        return False
+    if job.flags & ONCE_QUEUED == 0 or life.terms.attempts == 0:
+        return False
+    life.unstarted += 1
+    most = n.limits.unstarted_max
+    if 0 < most <= life.unstarted:
+        go_dead(n, job, life, UNSTARTED)  # W6.4
+        return True
+    return False
+
+
+def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
+    """[Q6] ON COMMAND NACK, also of a job with a life: its run ends as by RELEASE (W4.3)."""
+    life = life_of(n, id)
+    if life is None or life.is_dead:
+        return on_nack(n, id, delay_ms, client)
+    job, _ = open_job(n, id)
+    if job is None:
+        return False
+    if life.is_cancelled and job.state == ACTIVE:
+        end_cancelled(n, job, life)
+        return True
+    was_live = life.run_state == LIVE
+    end_run(n, job, life, RELEASED)
+    life.unstarted = 0
+    if was_live and is_over(n, job):
+        go_dead_or_end(n, job, life, EXPIRED)
+        return True
+    is_done = on_nack(n, id, delay_ms, client)
+    if is_done:
+        life.is_resting = delay_ms > 0
+        if n.records is not None:
+            n.records.life(id, life)
+    return is_done
+
+
+def go_dead_or_end(n: Node, job: Job, life: Life, cause: bytes) -> None:
+    """The job's time is over and nobody works on it any more."""
+    if life.terms.attempts > 0:
+        go_dead(n, job, life, cause)
+    else:
+        job.expire_ms = n.now_ms
+        n.wheel.arm(job, n.now_ms)
+
+
+def end_cancelled(n: Node, job: Job, life: Life) -> None:
+    """[W8] The job ends as cancelled."""
+    if life.run_state == LIVE:
+        life.run_state = RELEASED
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)
+    conclude(n, job, CANCELLED, 0, None, life.cancel_reason)
+    retire(n, job)

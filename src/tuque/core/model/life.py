@@ -1,0 +1,199 @@
+"""A job's life: its terms, runs, failures and outcome (SPEC W).
+
+Kept beside the job, by its id (core/state/lives.py): a plain job has none of it.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+# states of a run; of one token the greater one holds
+NO_RUN: Final = 0
+LIVE: Final = 1
+RELEASED: Final = 2
+FAILED: Final = 3
+
+# outcomes
+OPEN: Final = 0
+DONE: Final = 1
+CANCELLED: Final = 2
+GONE: Final = 3  # it ended as a plain job does: expired or deleted
+OUTCOME_NAMES: Final = [b"", b"done", b"cancelled", b"gone"]
+
+# causes of a failure or of a dead letter
+FAILED_BY_WORKER: Final = b"failed"
+CRASHED: Final = b"crashed"  # silent for RETRY
+TIMED_OUT: Final = b"timeout"  # over its TIMELIMIT
+EXPIRED: Final = b"expired"
+UNSTARTED: Final = b"unstarted"
+
+NEVER_S: Final = 2_147_483_647  # TTL 0: the longest there is
+ATTEMPTS_MAX: Final = 65_535
+STARTS_MAX: Final = (1 << 24) - 1
+HASH_MASK: Final = (1 << 23) - 1
+
+TERMS_BYTES: Final = 200
+LIFE_BYTES: Final = 330
+FAILURE_BYTES: Final = 130
+OUTCOME_BYTES: Final = 300
+
+
+@final
+class Terms:
+    """What ADDJOB said of a job's work (W1); equal jobs share one."""
+
+    def __init__(
+        self,
+        attempts: i64,
+        first_ms: i64,
+        max_ms: i64,
+        jitter: i64,
+        dead: bytes,
+        keep_ms: i64,
+        limit_ms: i64,
+    ) -> None:
+        self.attempts = attempts  # 0: no limit
+        self.first_ms = first_ms  # the first back-off; doubles with each failure
+        self.max_ms = max_ms
+        self.jitter = jitter  # 0..1000: the share of the wait that chance may take away
+        self.dead = dead  # queue of its dead letter; empty: <queue>.dead
+        self.keep_ms = keep_ms  # how long the outcome is kept
+        self.limit_ms = limit_ms  # the longest run, 0: no limit
+
+    def key(self) -> tuple[int, int, int, int, bytes, int, int]:
+        """Equal for equal terms."""
+        return (
+            int(self.attempts),
+            int(self.first_ms),
+            int(self.max_ms),
+            int(self.jitter),
+            self.dead,
+            int(self.keep_ms),
+            int(self.limit_ms),
+        )
+
+
+NO_TERMS: Final = Terms(0, 1_000, 300_000, 500, b"", 0, 0)
+
+
+@final
+class Failure:
+    """One failed attempt."""
+
+    def __init__(
+        self, at_ms: i64, attempt: i64, worker: bytes, cause: bytes, reason: bytes, detail: bytes
+    ) -> None:
+        self.at_ms = at_ms
+        self.attempt = attempt
+        self.worker = worker
+        self.cause = cause
+        self.reason = reason
+        self.detail = detail
+
+    def size(self) -> i64:
+        """Bytes of memory."""
+        return FAILURE_BYTES + len(self.reason) + len(self.detail)
+
+
+@final
+class Life:
+    """The work on one open job."""
+
+    def __init__(self, terms: Terms, headers: bytes) -> None:
+        self.terms = terms
+        self.headers = headers  # pairs: u8 length, name, u16 length, value
+        self.replays: i64 = 0  # a later one wins whole
+        self.failed: i64 = 0  # the highest attempt that failed
+        self.starts: i64 = 0
+        self.run: i64 = 0  # token of the newest run, 0: none yet
+        self.run_state: i64 = NO_RUN
+        self.since_ms: i64 = 0  # begin of that run
+        self.worker = b""  # who runs it
+        self.client: i64 = -1  # the connection here that it last spoke on
+        self.unstarted: i64 = 0  # deliveries in a row without START (W6.4)
+        self.is_resting = False  # in a back-off: nobody may begin (W2.3)
+        self.is_cancelled = False
+        self.cancel_reason = b""
+        self.progress = b""
+        self.ttl_ms: i64 = 86_400_000  # of each life (W12.4)
+        self.expire_ms: i64 = 0  # the job's expiry, while a run lasts beyond it (W6.3); 0: as set
+        self.first: Failure | None = None
+        self.last: Failure | None = None
+        self.is_dead = False
+        self.dead_ms: i64 = 0
+        self.dead_cause = b""
+        self.origin = b""  # the queue that a dead letter came from
+        self.serial: i64 = 0  # of the dead letter
+        self.bytes: i64 = 0  # as counted
+
+    def size(self) -> i64:
+        """Bytes of memory, without the terms, which jobs share."""
+        size: i64 = LIFE_BYTES + len(self.headers) + len(self.progress) + len(self.worker)
+        size += len(self.cancel_reason)
+        if self.first is not None:
+            size += self.first.size()
+        if self.last is not None and self.last is not self.first:
+            size += self.last.size()
+        return size
+
+
+@final
+class Outcome:
+    """How a job ended, kept for KEEP (W7)."""
+
+    def __init__(self, id: bytes, kind: i64, until_ms: i64, ended_ms: i64) -> None:
+        self.id = id
+        self.kind = kind
+        self.until_ms = until_ms
+        self.ended_ms = ended_ms
+        self.run: i64 = 0  # the run that ended it, 0: none
+        self.of: i64 = 0
+        self.worker = b""
+        self.progress = b""
+        self.result: bytes | None = None
+        self.reason = b""
+
+    def size(self) -> i64:
+        """Bytes of memory."""
+        result = self.result
+        size: i64 = OUTCOME_BYTES + len(self.progress) + len(self.reason) + len(self.worker)
+        return size if result is None else size + len(result)
+
+
+def attempt_of(run: i64) -> i64:
+    """The attempt of a run token."""
+    return run >> 23 & 0xFFFF
+
+
+def run_of(attempt: i64, starts: i64, worker: bytes, node_id: bytes) -> i64:
+    """The token of a run (W1.2): ordered by STARTs, then attempt, then the hash of who runs it."""
+    hash: i64 = 0x811C9DC5
+    for word in (worker, node_id):
+        for byte in word:
+            hash = ((hash ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return starts << 39 | attempt << 23 | (hash ^ hash >> 23) & HASH_MASK
+
+
+def run_text(run: i64) -> bytes:
+    """The token as clients see it; `-`: no run."""
+    if run == 0:
+        return b"-"
+    return b"%d.%d.%06x" % (int(attempt_of(run)), int(run >> 39), int(run & HASH_MASK))
+
+
+def run_from(word: bytes) -> i64:
+    """The token in a word; 0 for `-`, -1 if it is no token."""
+    if word == b"-":
+        return 0
+    parts = word.split(b".")
+    if len(parts) != 3 or len(parts[2]) != 6 or len(word) > 32:
+        return -1
+    if not parts[0].isdigit() or not parts[1].isdigit():
+        return -1
+    for byte in parts[2]:
+        if byte not in b"0123456789abcdef":
+            return -1
+    attempt, starts, hash = int(parts[0]), int(parts[1]), int(parts[2], 16)
+    if not 1 <= attempt <= ATTEMPTS_MAX or not 1 <= starts <= STARTS_MAX or hash > HASH_MASK:
+        return -1
+    return starts << 39 | attempt << 23 | hash

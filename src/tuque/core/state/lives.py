@@ -1,0 +1,251 @@
+"""Tables of the lives of jobs: by id, outcomes, dead letters, who waits for an end (SPEC W)."""
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.life import TERMS_BYTES, Life, Outcome, Terms
+
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
+STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
+TERMS_MAX: Final = 10_000  # shared ones that are remembered
+
+
+@final
+class Watch:
+    """A client that waits for the ends of jobs (W9)."""
+
+    def __init__(self, client: i64, ids: list[bytes], until_ms: i64) -> None:
+        self.client = client
+        self.ids = ids
+        self.until_ms = until_ms  # 0: for ever
+
+
+@final
+class Letters:
+    """The dead letters of one queue, oldest first."""
+
+    def __init__(self) -> None:
+        self.order: list[tuple[int, bytes]] = []  # (serial, id); some may be gone
+        self.count: i64 = 0
+
+    def after(self, serial: i64) -> i64:
+        """The position of the first entry with a later serial."""
+        low: i64 = 0
+        high: i64 = len(self.order)
+        while low < high:
+            middle = (low + high) // 2
+            if self.order[middle][0] <= serial:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+@final
+class Lives:
+    """All of it on one node, and what it costs."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Life] = {}
+        self.terms: dict[tuple[int, int, int, int, bytes, int, int], Terms] = {}
+        self.kept: dict[bytes, Outcome] = {}
+        self.kept_order: deque[bytes] = deque()  # their ids by age; some may be gone
+        self.ends: list[tuple[int, bytes]] = []  # heap of (end of KEEP, id)
+        self.letters: dict[bytes, Letters] = {}  # by queue
+        self.old: deque[tuple[int, bytes]] = deque()  # all letters, oldest first; some are gone
+        self.serial: i64 = 0
+        self.watches: dict[int, Watch] = {}  # by client
+        self.watchers: dict[bytes, dict[int, None]] = {}  # clients by job id
+        self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
+        self.calls: list[tuple[int, bytes, int]] = []  # connections to tell of a cancelled run
+        self.bytes: i64 = 0  # lives, with dead letters' parts
+        self.kept_bytes: i64 = 0
+        self.dead_bytes: i64 = 0  # dead letters with their bodies
+        self.watch_bytes: i64 = 0
+        # counters
+        self.runs: i64 = 0
+        self.failures: i64 = 0
+        self.crashes: i64 = 0
+        self.dead: i64 = 0
+        self.cancelled: i64 = 0
+        self.replayed: i64 = 0
+        self.kept_dropped: i64 = 0
+        self.dead_dropped: i64 = 0
+
+    def bytes_used(self) -> i64:
+        """Memory in bytes (W11.1)."""
+        return self.bytes + self.kept_bytes + self.watch_bytes + len(self.terms) * TERMS_BYTES
+
+    def share(self, terms: Terms) -> Terms:
+        """The one that equal jobs share."""
+        key = terms.key()
+        found = self.terms.get(key)
+        if found is not None:
+            return found
+        if len(self.terms) >= TERMS_MAX:
+            self.terms = {}
+        self.terms[key] = terms
+        return terms
+
+    def weigh(self, life: Life) -> None:
+        """Count the life's bytes anew after a change."""
+        size = life.size()
+        self.bytes += size - life.bytes
+        if life.is_dead:
+            self.dead_bytes += size - life.bytes
+        life.bytes = size
+
+    def enter(self, id: bytes, life: Life) -> None:
+        """A job has a life now."""
+        self.by_id[id] = life
+        self.weigh(life)
+
+    def leave(self, id: bytes) -> Life | None:
+        """The job ended, or left: drop its life, if it has one."""
+        life = self.by_id.pop(id, None)
+        if life is not None:
+            self.bytes -= life.bytes
+            if life.is_dead:
+                self.dead_bytes -= life.bytes
+            life.bytes = 0
+        return life
+
+    # ---- outcomes
+
+    def keep(self, outcome: Outcome) -> None:
+        """Keep how a job ended; the first outcome stands."""
+        if outcome.id in self.kept:
+            return
+        self.kept[outcome.id] = outcome
+        self.kept_order.append(outcome.id)
+        self.kept_bytes += outcome.size()
+        heappush(self.ends, (outcome.until_ms, outcome.id))
+
+    def forget(self, id: bytes) -> None:
+        """Drop a kept outcome."""
+        outcome = self.kept.pop(id, None)
+        if outcome is not None:
+            self.kept_bytes -= outcome.size()
+
+    def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
+        """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4)."""
+        while len(self.ends) > 0 and self.ends[0][0] <= now_ms:
+            until_ms, id = heappop(self.ends)
+            outcome = self.kept.get(id)
+            if outcome is not None and outcome.until_ms == until_ms:
+                self.forget(id)
+        while self.kept_bytes > limit_bytes and len(self.kept_order) > 0:
+            oldest = self.kept_order.popleft()
+            if oldest in self.kept:
+                self.forget(oldest)
+                self.kept_dropped += 1
+        if len(self.ends) > 2 * len(self.kept) + STALE_MIN:
+            self.ends = [entry for entry in self.ends if entry[1] in self.kept]
+            self.ends.sort()
+            self.kept_order = deque([id for id in self.kept_order if id in self.kept])
+
+    # ---- dead letters
+
+    def bury(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
+        """The job is a dead letter of the queue now."""
+        self.serial += 1
+        life.serial = self.serial
+        life.is_dead = True
+        self.dead_bytes += life.bytes + body_bytes
+        letters = self.letters.get(queue)
+        if letters is None:
+            letters = Letters()
+            self.letters[queue] = letters
+        letters.order.append((int(self.serial), id))
+        letters.count += 1
+        self.old.append((int(self.serial), id))
+
+    def dig(self, queue: bytes, life: Life, body_bytes: i64) -> None:
+        """The job is no dead letter any more, or is gone."""
+        self.dead_bytes -= life.bytes + body_bytes
+        life.is_dead = False
+        letters = self.letters[queue]
+        letters.count -= 1
+        if letters.count == 0:
+            del self.letters[queue]
+        elif len(letters.order) > 2 * letters.count + STALE_MIN:
+            letters.order = [entry for entry in letters.order if self.is_letter(entry)]
+        if len(self.old) > 2 * self.letter_count() + STALE_MIN:
+            self.old = deque([entry for entry in self.old if self.is_letter(entry)])
+
+    def is_letter(self, entry: tuple[int, bytes]) -> bool:
+        """Whether that dead letter is still one."""
+        life = self.by_id.get(entry[1])
+        return life is not None and life.is_dead and life.serial == i64(entry[0])
+
+    def letter_count(self) -> i64:
+        """Number of dead letters."""
+        count: i64 = 0
+        for letters in self.letters.values():
+            count += letters.count
+        return count
+
+    def oldest_letter(self) -> bytes:
+        """The id of the oldest dead letter; empty: there is none."""
+        while len(self.old) > 0:
+            if self.is_letter(self.old[0]):
+                return self.old[0][1]
+            self.old.popleft()
+        return b""
+
+    # ---- clients that wait
+
+    def watch(self, client: i64, ids: list[bytes], until_ms: i64) -> None:
+        """The client waits for the ends of these jobs."""
+        self.watches[client] = Watch(client, ids, until_ms)
+        self.watch_bytes += WATCH_BYTES * (1 + len(ids))
+        for id in ids:
+            waiting = self.watchers.get(id)
+            if waiting is None:
+                waiting = {}
+                self.watchers[id] = waiting
+            waiting[client] = None
+        if until_ms > 0:
+            heappush(self.deadlines, (until_ms, client))
+
+    def unwatch(self, client: i64) -> bool:
+        """End the client's wait; whether it waited."""
+        watch = self.watches.pop(client, None)
+        if watch is None:
+            return False
+        self.watch_bytes -= WATCH_BYTES * (1 + len(watch.ids))
+        for id in watch.ids:
+            waiting = self.watchers.get(id)
+            if waiting is not None:
+                waiting.pop(client, None)
+                if len(waiting) == 0:
+                    del self.watchers[id]
+        if len(self.deadlines) > 2 * len(self.watches) + STALE_MIN:
+            kept: list[tuple[int, int]] = []
+            for one in self.watches.values():
+                if one.until_ms > 0:
+                    kept.append((one.until_ms, one.client))
+            kept.sort()
+            self.deadlines = kept
+        return True
+
+    def late(self, now_ms: i64) -> list[int]:
+        """Clients whose wait is over by their timeout."""
+        over: list[int] = []
+        while len(self.deadlines) > 0 and self.deadlines[0][0] <= now_ms:
+            until_ms, client = heappop(self.deadlines)
+            watch = self.watches.get(client)
+            if watch is not None and watch.until_ms == until_ms:
+                over.append(client)
+        return over
+
+    def next_ms(self) -> i64:
+        """The instant at which there is something to drop, or a wait ends; FAR: never."""
+        at_ms: i64 = self.ends[0][0] if len(self.ends) > 0 else FAR
+        if len(self.deadlines) > 0 and self.deadlines[0][0] < at_ms:
+            at_ms = self.deadlines[0][0]
+        return at_ms

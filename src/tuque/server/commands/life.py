@@ -1,0 +1,266 @@
+"""START, WORKING, PROGRESS, RELEASE, FAIL, DONE, CANCEL, UPDATEJOB (SPEC W)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.life.outcomes import ENDED, FLAGGED, OVER, on_cancel, on_done
+from tuque.core.life.runs import BACK, DIED, on_fail, on_progress, on_release, on_start, on_work
+from tuque.core.life.update import Update, on_update
+from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, attempt_of, run_from, run_text
+from tuque.server.commands.by_id import check_ids
+from tuque.server.replies.core_words import core_words
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.wire.args import (
+    BAD_ATTEMPTS,
+    SECONDS_MAX,
+    SYNTAX,
+    ArgError,
+    headers,
+    ranged,
+    seconds_ms,
+)
+from tuque.wire.resp import error_reply, int_reply, put_bulk
+
+BAD_RUN: Final = b"ERR invalid run token"
+BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
+LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
+LONG_PROGRESS: Final = b"ERR PROGRESS takes at most 4096 bytes"
+BAD_TTL: Final = b"ERR TTL must be a number of seconds, 0: it never expires"
+
+WORKER_MAX: Final = 255  # bytes
+REASON_MAX: Final = 2_048
+DETAIL_MAX: Final = 65_536  # longer ones are cut
+PROGRESS_MAX: Final = 4_096
+IDS_MAX: Final = 500  # ids of one START, RELEASE, DONE or CANCEL
+
+
+def run_in(word: bytes) -> i64:
+    """The run token in the word; 0 for `-`; or raise."""
+    run = run_from(word)
+    if run < 0:
+        raise ArgError(BAD_RUN)
+    return run
+
+
+def worker_of(s: Server, c: Client) -> bytes:
+    """The worker's name of a connection that gave none (W2.4)."""
+    return b"client %d of %s" % (int(c.number), s.n.node_id[:8])
+
+
+def check_pairs(s: Server, args: list[bytes], first: i64) -> list[i64]:
+    """Check words that are ids and runs in turn; returns the runs. Raises before any change."""
+    if (len(args) - first) % 2 != 0 or len(args) == first:
+        raise ArgError(SYNTAX)
+    ids = args[first::2]
+    check_ids(s, ids, 0)
+    runs: list[i64] = []
+    for i in range(len(ids)):
+        args[first + 2 * i] = ids[i]
+        runs.append(run_in(args[first + 2 * i + 1]))
+    return runs
+
+
+def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W2] START [WORKER name] id [id ...]: for each id a run, or an error (W2.6)."""
+    first: i64 = 1
+    worker = b""
+    if args[1].upper() == b"WORKER":
+        if len(args) < 4:
+            raise ArgError(SYNTAX)
+        worker = args[2]
+        if not 1 <= len(worker) <= WORKER_MAX:
+            raise ArgError(BAD_WORKER)
+        first = 3
+    else:
+        worker = worker_of(s, c)
+    check_ids(s, args, first)
+    n = s.n
+    c.out.append(b"*%d\r\n" % int(len(args) - first))
+    i = first
+    while i < len(args):
+        id = args[i]
+        i += 1
+        refused = on_start(n, id, worker, c.number)
+        if refused is not None:
+            c.out.append(error_reply(core_words(refused)))
+            continue
+        life = n.life.by_id[id]
+        terms = life.terms
+        c.out.append(b"*6\r\n")
+        put_bulk(c.out, run_text(life.run))
+        c.out.append(int_reply(attempt_of(life.run)))
+        c.out.append(int_reply(terms.attempts))
+        c.out.append(int_reply(life.starts))
+        c.out.append(int_reply(i64(n.jobs[id].retry_s) * 1000))
+        c.out.append(int_reply(terms.limit_ms))
+
+
+def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
+    """WORKING id [run]: the reply is the retry time (Q8.6, W3)."""
+    words = args[:2]
+    check_ids(s, words, 1)
+    run: i64 = run_in(args[2]) if len(args) > 2 else 0
+    refused = on_work(s.n, words[1], run, c.number)
+    if refused is not None:
+        c.error(core_words(refused))
+    else:
+        c.out.append(int_reply(i64(s.n.jobs[words[1]].retry_s)))
+
+
+def cmd_progress(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W3] PROGRESS id run bytes (W3.4)."""
+    words = args[:2]
+    check_ids(s, words, 1)
+    run = run_in(args[2])
+    if len(args[3]) > PROGRESS_MAX:
+        raise ArgError(LONG_PROGRESS)
+    refused = on_progress(s.n, words[1], run, args[3], c.number)
+    if refused is not None:
+        c.error(core_words(refused))
+    else:
+        c.ok()
+
+
+def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W4] RELEASE [DELAY s] id run [id run ...]: the reply is how many were given back (W4.1)."""
+    first: i64 = 1
+    delay_ms: i64 = 0
+    if args[1].upper() == b"DELAY":
+        delay_ms = seconds_ms(args[2])
+        first = 3
+    runs = check_pairs(s, args, first)
+    done: i64 = 0
+    for i in range(len(runs)):
+        if on_release(s.n, args[first + 2 * i], runs[i], delay_ms):
+            done += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W5] FAIL id run [DELAY s] [REASON text] [DETAIL bytes] [FINAL] (W5.5)."""
+    words = args[:2]
+    check_ids(s, words, 1)
+    run = run_in(args[2])
+    delay_ms: i64 = -1
+    reason = b""
+    detail = b""
+    is_final = False
+    i: i64 = 3
+    while i < len(args):
+        word = args[i].upper()
+        if word == b"FINAL":
+            is_final = True
+            i += 1
+            continue
+        if i + 1 == len(args):
+            raise ArgError(SYNTAX)
+        value = args[i + 1]
+        if word == b"DELAY":
+            delay_ms = seconds_ms(value)
+        elif word == b"REASON":
+            if len(value) > REASON_MAX:
+                raise ArgError(LONG_REASON)
+            reason = value
+        elif word == b"DETAIL":
+            detail = value[:DETAIL_MAX]
+        else:
+            raise ArgError(SYNTAX)
+        i += 2
+    became, wait_ms, refused = on_fail(s.n, words[1], run, delay_ms, reason, detail, is_final)
+    if refused is not None:
+        c.error(core_words(refused))
+    elif became == BACK:
+        c.reply([b"retry", int(wait_ms)])
+    elif became == DIED:
+        c.reply([b"dead", s.n.jobs[words[1]].queue])
+    else:
+        c.reply([b"cancelled", None])
+
+
+def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W7] DONE id run [RESULT bytes] | DONE id run [id run ...]: how many ended now (W7.1)."""
+    result: bytes | None = None
+    words = args
+    if len(args) == 5 and args[3].upper() == b"RESULT":
+        result = args[4]
+        words = args[:3]
+    runs = check_pairs(s, words, 1)
+    done: i64 = 0
+    for i in range(len(runs)):
+        if on_done(s.n, words[1 + 2 * i], runs[i], result):
+            done += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W8] CANCEL [REASON text] id [id ...]: what became of each (W8.4)."""
+    first: i64 = 1
+    reason = b""
+    if args[1].upper() == b"REASON":
+        if len(args) < 4:
+            raise ArgError(SYNTAX)
+        reason = args[2]
+        if len(reason) > REASON_MAX:
+            raise ArgError(LONG_REASON)
+        first = 3
+    check_ids(s, args, first)
+    rows: list[object] = []
+    i = first
+    while i < len(args):
+        became, _ = on_cancel(s.n, args[i], reason)
+        if became == ENDED:
+            rows.append(b"ended")
+        elif became == FLAGGED:
+            rows.append(b"flagged")
+        else:
+            rows.append(b"over" if became == OVER else None)
+        i += 1
+    c.reply(rows)
+
+
+def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W10] UPDATEJOB id [BODY b] [DELAY s] [TTL s] [ATTEMPTS n] [HEADERS n k v ...] (W10.1)."""
+    words = args[:2]
+    check_ids(s, words, 1)
+    update = Update()
+    i: i64 = 2
+    while i < len(args):
+        word = args[i].upper()
+        if i + 1 == len(args):
+            raise ArgError(SYNTAX)
+        value = args[i + 1]
+        i += 2
+        if word == b"BODY":
+            update.body = value
+        elif word == b"DELAY":
+            update.delay_ms = seconds_ms(value)
+        elif word == b"TTL":
+            update.ttl_s = ranged(value, 0, SECONDS_MAX, BAD_TTL)
+            if update.ttl_s == 0:
+                update.ttl_s = NEVER_S  # W1.5
+        elif word == b"ATTEMPTS":
+            update.attempts = ranged(value, 1, ATTEMPTS_MAX, BAD_ATTEMPTS)
+        elif word == b"HEADERS":
+            update.headers, i = headers(args, i - 1)
+        else:
+            raise ArgError(SYNTAX)
+    refused = on_update(s.n, words[1], update)
+    if refused is not None:
+        c.error(core_words(refused))
+    else:
+        c.ok()
+
+
+def tell_cancelled(s: Server) -> None:
+    """[W8] Push to the connections whose runs were cancelled or are over (W8.2)."""
+    calls = s.n.life.calls
+    s.n.life.calls = []
+    for number, id, run in calls:
+        c = s.by_number.get(number)
+        if c is not None and c.resp3 and not c.is_closing:
+            c.out.append(b">3\r\n$10\r\njob-cancel\r\n")
+            put_bulk(c.out, id)
+            put_bulk(c.out, run_text(run))
+            s.touch(c)
