@@ -11,7 +11,7 @@ import pytest
 
 from tuque.server.app import open_log
 from tuque.server.config.config import load
-from tuque.server.config.options import ConfigError
+from tuque.server.config.faults import ConfigError
 from tuque.server.config.safety import check_places, readable_secrets
 
 

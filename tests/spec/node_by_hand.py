@@ -186,7 +186,7 @@ class Box:
         on_memory_level(self.n)
         if self.n.ready:
             serve_ready(self.n)
-        if self.n.wakes:
+        if self.n.wakes or self.n.life.calls:
             tell_wakes(self.server)
 
     # what was written

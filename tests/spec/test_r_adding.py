@@ -14,7 +14,7 @@ MOST = (1 << 31) - 1
         (["REPLICATE", "0"], "ERR REPLICATE must be between 1 and 65535"),
         (["REPLICATE", "65536"], "ERR REPLICATE must be between 1 and 65535"),
         (["REPLICATE", ""], "ERR REPLICATE must be between 1 and 65535"),
-        (["TTL", "0"], "ERR TTL must be a number > 0"),
+        (["TTL", "-1"], "ERR TTL must be a number > 0"),
         (["TTL", "x"], "ERR TTL must be a number > 0"),
         (["TTL", str(MOST + 1)], "ERR TTL must be a number > 0"),
         (["RETRY", "-1"], "ERR RETRY time must be a non negative number"),
@@ -26,8 +26,8 @@ MOST = (1 << 31) - 1
         (["TTL"], "ERR syntax error"),
         (["NOW"], "ERR syntax error"),
         (["ASYNC", "1"], "ERR syntax error"),
-        (["TTL", "0", "RETRY", "-1"], "ERR TTL must be a number > 0"),
-        (["RETRY", "-1", "TTL", "0"], "ERR RETRY time must be a non negative number"),
+        (["TTL", "-1", "RETRY", "-1"], "ERR TTL must be a number > 0"),
+        (["RETRY", "-1", "TTL", "-1"], "ERR RETRY time must be a non negative number"),
     ],
 )
 def test_option_errors(box: Box, words: list[str], error: str) -> None:
@@ -51,7 +51,7 @@ def test_default_retry(box: Box, ttl: int | None, retry: int) -> None:
 
 
 def test_configured_defaults() -> None:
-    """| TTL | 1..2^31-1 s | `default-ttl` (86400) |"""
+    """| TTL | 0..2^31-1 s; 0: never expires (W1.5) | `default-ttl` (86400) |"""
     box = Box(default_ttl="600", default_retry_max="7")
     shown = box.show(box.add())
     assert (shown["ttl"], shown["retry"]) == (600, 7)
@@ -81,7 +81,7 @@ def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
     `-ERR timeout is negative`. 0 means no limit.
     """
     assert box.run("ADDJOB", "q", "b", timeout) == error
-    assert box.run("ADDJOB", "q", "b", timeout, "TTL", "0") == "ERR TTL must be a number > 0"
+    assert box.run("ADDJOB", "q", "b", timeout, "TTL", "-1") == "ERR TTL must be a number > 0"
     assert not box.n.jobs
 
 

@@ -16,8 +16,9 @@ from tuque.core.node.node import Node
 from tuque.logtext import VisibleFormatter
 from tuque.server.admin.registry import register
 from tuque.server.config.config import check_dir, in_dir
+from tuque.server.config.faults import ConfigError
 from tuque.server.config.identity import Identity, IdentityError, open_identity
-from tuque.server.config.options import Config, ConfigError
+from tuque.server.config.options import Config
 from tuque.server.config.safety import check_places, close_to_others, readable_secrets
 from tuque.server.events.eventlog import EventLog, EventLogError
 from tuque.server.loop.keeping import give_back

@@ -126,22 +126,8 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         if i + 1 == count:
             raise ArgError(SYNTAX)
         value = args[i + 1]
-        if word == b"REPLICATE":
-            spec.replicate = ranged(
-                value, 1, REPLICATE_MAX, b"ERR REPLICATE must be between 1 and 65535"
-            )
-        elif word == b"TTL":
-            least: i64 = 0 if first == 4 else 1
-            spec.ttl_s = ranged(value, least, SECONDS_MAX, b"ERR TTL must be a number > 0")
-        elif word == b"RETRY":
-            spec.retry_s = ranged(
-                value, 0, SECONDS_MAX, b"ERR RETRY time must be a non negative number"
-            )
-        elif word == b"DELAY":
-            spec.delay_ms = seconds_ms(value)  # W1.6
-            spec.delay_s = (spec.delay_ms + 999) // 1000
-        elif word == b"MAXLEN":
-            spec.maxlen = at_least(value, 1, b"ERR MAXLEN must be a positive number")
+        if basic_option(spec, word, value, 0 if first == 4 else 1):
+            pass
         elif word == b"DEDUPE":
             if not 1 <= len(value) <= KEY_MAX:
                 raise ArgError(BAD_KEY)
@@ -163,6 +149,28 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         spec.terms = work.terms()
     spec.headers = work.headers
     return spec
+
+
+def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> bool:
+    """An option that ADDJOB and STAGE share; False: it is another one."""
+    if word == b"REPLICATE":
+        spec.replicate = ranged(
+            value, 1, REPLICATE_MAX, b"ERR REPLICATE must be between 1 and 65535"
+        )
+    elif word == b"TTL":
+        spec.ttl_s = ranged(value, least_ttl, SECONDS_MAX, b"ERR TTL must be a number > 0")
+    elif word == b"RETRY":
+        spec.retry_s = ranged(
+            value, 0, SECONDS_MAX, b"ERR RETRY time must be a non negative number"
+        )
+    elif word == b"DELAY":
+        spec.delay_ms = seconds_ms(value)  # W1.6
+        spec.delay_s = (spec.delay_ms + 999) // 1000
+    elif word == b"MAXLEN":
+        spec.maxlen = at_least(value, 1, b"ERR MAXLEN must be a positive number")
+    else:
+        return False
+    return True
 
 
 def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:

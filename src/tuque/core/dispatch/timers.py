@@ -91,7 +91,7 @@ def tick(n: Node) -> None:
     if n.passed > 0:
         look_again(n)
     for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
-        if job.id in n.jobs:
+        if n.jobs.get(job.id) is job:
             on_job_timer(n, job)
     while len(n.deadlines) > 0 and n.deadlines[0][0] <= n.now_ms:
         until_ms, client = heappop(n.deadlines)

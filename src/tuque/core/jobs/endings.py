@@ -25,7 +25,7 @@ def conclude(
         n.life.cancelled += 1
     keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
     is_watched = job.id in n.life.watchers
-    if keep_ms > 0 or is_watched:
+    if keep_ms > 0 or is_watched:  # W7.3
         outcome = Outcome(job.id, kind, n.now_ms + max(keep_ms, 1), n.now_ms)
         outcome.run = run
         outcome.result = result
@@ -76,3 +76,26 @@ def tell_watchers(n: Node, id: bytes) -> None:
     """[W9] Wake the clients that wait for the job; each looks again whether its wait is over."""
     for client in list(n.life.watchers[id]):
         n.wakes.append(Wake(client, JOB_ENDED, [], 0))
+
+
+def check_lives(n: Node) -> None:
+    """Assert that the tables of lives agree (for tests and `DEBUG CHECK`)."""
+    lives = n.life
+    size: i64 = 0
+    dead: i64 = 0
+    letters: i64 = 0
+    for id, life in lives.by_id.items():
+        job = n.jobs.get(id)
+        assert job is not None, "life without its job"
+        assert life.bytes == life.size(), "bytes of a life"
+        size += life.bytes
+        if life.is_dead:
+            letters += 1
+            dead += life.bytes + len(job.body)
+    assert size == lives.bytes, "bytes of lives"
+    assert letters == lives.letter_count(), "dead letters"
+    assert dead == lives.dead_bytes, "bytes of dead letters"
+    kept: i64 = 0
+    for outcome in lives.kept.values():
+        kept += outcome.size()
+    assert kept == lives.kept_bytes, "bytes of outcomes"

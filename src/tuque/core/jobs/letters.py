@@ -4,13 +4,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import life_of, record_job
+from tuque.core.jobs.endings import life_of, record_job, tell_watchers
 from tuque.core.jobs.transitions import REQUEUE_DELAY, get_queue, remove, requeue
 from tuque.core.model import ledger
 from tuque.core.model.job import ACTIVE, ONCE_QUEUED, QUEUED, Job
 from tuque.core.model.life import EXPIRED, LIVE, RELEASED, Life
 from tuque.core.node.node import Node
-from tuque.core.node.table import rename_queue
+from tuque.core.node.table import rehouse
 
 DEAD_SUFFIX: Final = b".dead"
 
@@ -34,11 +34,13 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     life.expire_ms = 0
     life.unstarted = 0
     job.expire_ms = n.now_ms + n.limits.dead_keep_ms
-    to_queue(n, job, dead_queue(job, life))
+    job = to_queue(n, job, dead_queue(job, life))
     n.life.weigh(life)
     n.life.bury(job.queue, job.id, life, len(job.body))
     n.life.dead += 1
     record_job(n, job)
+    if job.id in n.life.watchers:
+        tell_watchers(n, job.id)  # W9.1
     while n.life.dead_bytes > n.limits.dead_bytes:
         oldest = n.life.oldest_letter()
         if len(oldest) == 0:
@@ -54,12 +56,12 @@ def leave_line(n: Node, job: Job) -> None:
         n.queues[job.queue].left()
 
 
-def to_queue(n: Node, job: Job, name: bytes) -> None:
-    """Queue an active job in another queue; no counter grows."""
-    q = get_queue(n, name)
-    rename_queue(n, job, q.name)
-    job.flags &= 0xFF ^ ONCE_QUEUED
-    requeue(n, job, REQUEUE_DELAY)
+def to_queue(n: Node, job: Job, name: bytes) -> Job:
+    """Queue an active job in another queue; no counter grows. Returns its new record."""
+    moved = rehouse(n, job, get_queue(n, name).name)
+    moved.flags &= 0xFF ^ ONCE_QUEUED
+    requeue(n, moved, REQUEUE_DELAY)
+    return moved
 
 
 def expire(n: Node, job: Job) -> None:

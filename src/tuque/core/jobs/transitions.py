@@ -5,7 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import end_life
+from tuque.core.jobs.endings import check_lives, end_life
 from tuque.core.jobs.idempotent_add import on_add_over
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -366,6 +366,7 @@ def memory_level(n: Node) -> i64:
 def check(n: Node) -> None:
     """Assert that tables, queues, timers and ledger agree (for tests and `DEBUG CHECK`)."""
     check_table(n)
+    check_lives(n)
     queued: dict[bytes, int] = {}
     total: i64 = 0
     acked: i64 = 0

@@ -102,7 +102,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     life.progress = b""
     job.expire_ms = n.now_ms + life.ttl_ms
     job.flags &= 0xFF ^ DELIVERED
-    to_queue(n, job, to)
+    job = to_queue(n, job, to)
     n.life.weigh(life)
     n.life.replayed += 1
     record_job(n, job)

@@ -8,7 +8,7 @@ at least once, needs no copy, and its cursor is a number.
 
 from mypy_extensions import i32, i64
 
-from tuque.core.model.job import Job
+from tuque.core.model.job import ACKED, Job
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue, queue_bytes
 
@@ -36,15 +36,40 @@ def leave_job(n: Node, job: Job) -> None:
     job.place = -1
 
 
-def rename_queue(n: Node, job: Job, queue: bytes) -> None:
-    """The job, queued nowhere, belongs to another queue now."""
-    left = n.jobs_of[job.queue] - 1
-    if left > 0:
-        n.jobs_of[job.queue] = left
-    else:
-        del n.jobs_of[job.queue]
-    job.queue = queue
-    n.jobs_of[queue] = n.jobs_of.get(queue, 0) + 1
+def rehouse(n: Node, job: Job, queue: bytes) -> Job:
+    """The job, queued nowhere now, belongs to another queue; returns its new record.
+
+    The old record may still stand in the order list of the old queue: it stays behind as acked, so
+    that nobody takes it from there.
+    """
+    fresh = Job(
+        job.id,
+        queue,
+        job.body,
+        job.ctime_ns,
+        job.expire_ms,
+        job.retry_s,
+        job.delay_s,
+        job.repl,
+    )
+    fresh.state = job.state
+    fresh.flags = job.flags
+    fresh.marks = job.marks
+    fresh.why = job.why
+    fresh.nacks = job.nacks
+    fresh.deliveries = job.deliveries
+    fresh.delivered_count = job.delivered_count
+    fresh.qtime_ms = job.qtime_ms
+    fresh.first_ms = job.first_ms
+    fresh.last_ms = job.last_ms
+    fresh.holders = job.holders
+    fresh.confirmed = job.confirmed
+    n.wheel.cancel(job)
+    leave_job(n, job)
+    job.state = ACKED
+    enter_job(n, fresh)
+    n.wheel.arm(fresh, n.now_ms)
+    return fresh
 
 
 def enter_queue(n: Node, q: Queue) -> None:

@@ -10,6 +10,7 @@ from tuque.core.model.life import TERMS_BYTES, Life, Outcome, Terms
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
+AGAIN_MS: Final = 1_000
 STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
 TERMS_MAX: Final = 10_000  # shared ones that are remembered
 
@@ -77,7 +78,7 @@ class Lives:
         self.dead_dropped: i64 = 0
 
     def bytes_used(self) -> i64:
-        """Memory in bytes (W11.1)."""
+        """Memory in bytes (M1)."""
         return self.bytes + self.kept_bytes + self.watch_bytes + len(self.terms) * TERMS_BYTES
 
     def share(self, terms: Terms) -> Terms:
@@ -136,7 +137,12 @@ class Lives:
         while len(self.ends) > 0 and self.ends[0][0] <= now_ms:
             until_ms, id = heappop(self.ends)
             outcome = self.kept.get(id)
-            if outcome is not None and outcome.until_ms == until_ms:
+            if outcome is None or outcome.until_ms != until_ms:
+                continue
+            if id in self.watchers:  # one who waits for others as well will ask for it
+                outcome.until_ms = now_ms + AGAIN_MS
+                heappush(self.ends, (outcome.until_ms, id))
+            else:
                 self.forget(id)
         while self.kept_bytes > limit_bytes and len(self.kept_order) > 0:
             oldest = self.kept_order.popleft()

@@ -8,7 +8,7 @@ from typing import Final
 from tuque.server.bus.figures import BusFigures
 from tuque.server.commands.dispatch import NOAUTH
 from tuque.server.config.config import config_get, config_set
-from tuque.server.config.options import ConfigError
+from tuque.server.config.faults import ConfigError
 from tuque.server.config.patterns import MOST
 from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.replies.help import reply_help

@@ -147,6 +147,17 @@ def jobs(s: Server) -> Fields:
         "requeues": n.requeues,
         "nacks": n.nacks,
         "dead_letters": n.dead_letters,
+        "runs": n.life.runs,
+        "failures": n.life.failures,
+        "crashes": n.life.crashes,
+        "cancelled": n.life.cancelled,
+        "results": len(n.life.kept),
+        "results_bytes": n.life.kept_bytes,
+        "results_dropped": n.life.kept_dropped,
+        "dead": n.life.letter_count(),
+        "dead_bytes": n.life.dead_bytes,
+        "dead_dropped": n.life.dead_dropped,
+        "replayed": n.life.replayed,
     }
 
 

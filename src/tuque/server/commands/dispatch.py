@@ -130,10 +130,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         s.touch(c)
     if len(s.n.ready) > 0:
         serve_ready(s.n)
-    if len(s.n.wakes) > 0:
+    if len(s.n.wakes) > 0 or len(s.n.life.calls) > 0:
         tell_wakes(s)
-    if len(s.n.life.calls) > 0:
-        tell_cancelled(s)
 
 
 def unknown(s: Server, c: Client, word: bytes) -> None:
@@ -361,6 +359,8 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
 
 def tell_wakes(s: Server) -> None:
     """Reply to clients whose wait is over, and let their pending commands run."""
+    if len(s.n.life.calls) > 0:
+        tell_cancelled(s)
     wakes = s.n.wakes
     s.n.wakes = []
     for wake in wakes:

@@ -75,7 +75,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         first = 3
     else:
         worker = worker_of(s, c)
-    check_ids(s, args, first)
+    check_ids(s, args, first)  # W2.1
     n = s.n
     c.out.append(b"*%d\r\n" % int(len(args) - first))
     i = first

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tuque.server.config.disque_conf import Directive, looks_like_toml, read_directives
+from tuque.server.config.faults import ConfigError
 from tuque.server.config.kinds import MASK, Secret
-from tuque.server.config.options import ALIASES, OPTIONS, Config, ConfigError, Opt, find_option
+from tuque.server.config.options import ALIASES, OPTIONS, Config, Opt, find_option
 from tuque.server.config.patterns import matches
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuque.server.config.options import ConfigError
+from tuque.server.config.faults import ConfigError
 
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "a": "\a"}
 NAMED = {char: name for name, char in ESCAPES.items()} | {"\\": "\\", '"': '"'}

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import click
 
 from tuque.server.config.config import check_dir, load, print_lines, sample_toml
+from tuque.server.config.faults import ConfigError
 from tuque.server.config.kinds import Bool
-from tuque.server.config.options import OPTIONS, Config, ConfigError, Opt
+from tuque.server.config.options import OPTIONS, Config, Opt
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import msgspec
 
+from tuque.server.config.faults import ConfigError
 from tuque.server.config.kinds import (
     Addresses,
     Bool,
@@ -252,6 +253,35 @@ class Config(msgspec.Struct, kw_only=True):
             runtime=True,
         ),
     ] = 1_000_000
+    unstarted_max: Annotated[
+        int,
+        Opt(
+            Int(0, 1_000_000),
+            "deliveries in a row that nobody begins before a job with ATTEMPTS is dead; 0 = any",
+            runtime=True,
+        ),
+    ] = 100
+    results_max_bytes: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "outcomes and results kept at most; the oldest are dropped",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 64 * MB
+    dead_max_bytes: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "dead letters kept at most, with their bodies; the oldest are deleted",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 256 * MB
+    dead_keep_days: Annotated[
+        int, Opt(Int(1, 36_500), "days that a dead letter is kept", unit="days", runtime=True)
+    ] = 30
     tubes_max: Annotated[
         int,
         Opt(Int(1, 10_000), "most tubes that a node knows; more are refused", runtime=True),
@@ -407,40 +437,6 @@ class Config(msgspec.Struct, kw_only=True):
 
 
 NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
-
-
-class ConfigError(ValueError):
-    """A value that cannot be used, in one line: key, value, origin, what is allowed.
-
-    `reason` is `bad`, `weak`, `unknown` or `immutable`.
-    """
-
-    def __init__(
-        self, name: str, value: str, allowed: str, reason: str = "bad", where: str = ""
-    ) -> None:
-        self.name, self.value, self.allowed = name, value, allowed
-        self.reason, self.where = reason, where
-        super().__init__(self._line())
-
-    def _line(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        if self.reason == "unknown":
-            return f"unknown option '{self.name}'{place}{self.allowed}"
-        if self.reason == "immutable":
-            return f"{self.name}: cannot be changed while the server runs{place}"
-        value = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.value
-        )
-        return f"{self.name}: '{value}' is not allowed{place}; allowed: {self.allowed}"
-
-    @property
-    def reply(self) -> str:
-        """Disque's error line for CONFIG SET, without the leading `-`."""
-        if self.reason == "bad":
-            return f"ERR Invalid argument '{self.value}' for CONFIG SET '{self.name}'"
-        if self.reason == "weak":
-            return f"ERR CONFIG SET {self.name}: {self.allowed}"
-        return f"ERR Unsupported CONFIG parameter: {self.name}"
 
 
 def _table() -> dict[str, Opt]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tuque.server.config.config import from_tree
-from tuque.server.config.options import OPTIONS, Config, ConfigError, find_option
+from tuque.server.config.faults import ConfigError
+from tuque.server.config.options import OPTIONS, Config, find_option
 from tuque.server.config.rewrite_disque import GENERATED, rewritten_conf
 
 TABLE_LINE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\-]+)\s*\]\s*(#.*)?$")

@@ -9,7 +9,8 @@ import os
 import stat
 
 from tuque.server.config.config import in_dir
-from tuque.server.config.options import Config, ConfigError
+from tuque.server.config.faults import ConfigError
+from tuque.server.config.options import Config
 
 OTHERS_WRITE = stat.S_IWOTH
 OTHERS_READ = stat.S_IROTH

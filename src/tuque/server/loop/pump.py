@@ -16,7 +16,6 @@ from tuque.core.jobs.deliver import serve_ready
 from tuque.core.jobs.transitions import FAR
 from tuque.core.model.work import TURN_WORK
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
-from tuque.server.commands.life import tell_cancelled
 from tuque.server.loop.doors import Doors
 from tuque.server.loop.gate import Gate
 from tuque.server.loop.gather import Gather
@@ -187,10 +186,8 @@ class Pump:
             run_chores(s)
         if len(n.ready) > 0:
             serve_ready(n)
-        if len(n.wakes) > 0:
+        if len(n.wakes) > 0 or len(n.life.calls) > 0:
             tell_wakes(s)
-        if len(n.life.calls) > 0:
-            tell_cancelled(s)
         if len(n.added) > 0:
             producers.tell_added(s)
         if len(s.stalled) > 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuque.server.config.config import in_dir
-from tuque.server.config.options import ConfigError
+from tuque.server.config.faults import ConfigError
 from tuque.server.loop.pump import Pump
 from tuque.server.sockets.listen import open_iproto_listeners
 from tuque.server.startup.iproto_users import UsersError, read_users

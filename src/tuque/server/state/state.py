@@ -250,6 +250,10 @@ def apply_settings(s: Server) -> None:
     limits.default_replicate = cfg.default_replicate
     limits.keys_max = min(cfg.dedupe_max_keys, FAR_OFF)
     limits.tubes_max = cfg.tubes_max
+    limits.unstarted_max = cfg.unstarted_max
+    limits.results_bytes = min(cfg.results_max_bytes, FAR_OFF)
+    limits.dead_bytes = min(cfg.dead_max_bytes, FAR_OFF)
+    limits.dead_keep_ms = cfg.dead_keep_days * 86_400_000
     s.n.idle_level = -1  # check idle queues against the new time
     limits.repair_per_second = cfg.repair_rate
     s.settle_plain()

@@ -1,0 +1,288 @@
+"""SPEC W: outcomes, CANCEL, RESULT, WAITJOB, UPDATEJOB, WITHMETA, DEAD."""
+
+from __future__ import annotations
+
+from node_by_hand import NULL, Box, Err
+from test_w_work import TRIES, fields, start, state
+
+
+def test_done(box: Box) -> None:
+    """W7.1 The job ends as ACKJOB would end it, whichever run says so, `-` too. The reply is how
+    many ended now.
+    """
+    ids = [box.add(**TRIES) for _ in range(4)]
+    box.get(count=4)
+    runs = [start(box, id) for id in ids[:2]]
+    box.pass_ms(10_100)  # both silent
+    assert box.run("DONE", ids[0], runs[0], ids[1], runs[1], ids[2], "-", ids[2], "-") == 3
+    assert [state(box, ids[3])] == ["waiting"]
+    assert box.run("DONE", ids[3], "-") == 1
+    assert box.kinds(ids[0])[-1] == "acked"
+    assert box.run("DONE", ids[0], "-", ids[1]) == "ERR syntax error"
+    box.run("DEBUG", "CHECK")
+
+
+def test_outcomes_are_kept(box: Box) -> None:
+    """W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason.
+    ACKJOB and FASTACK keep the outcome `done` without a result. The first outcome stands.
+    """
+    full, acked, fast = (box.add(KEEP=60) for _ in range(3))
+    box.get(count=3)
+    run = start(box, full)
+    box.run("PROGRESS", full, run, "all")
+    assert box.run("DONE", full, run, "RESULT", "42") == 1
+    assert box.run("DONE", full, run, "RESULT", "43") == 0
+    box.run("ACKJOB", acked)
+    box.run("FASTACK", fast)
+    for _ in range(2):
+        told = fields(box.run("RESULT", full))
+        assert (told["state"], told["result"], told["worker"]) == (b"done", b"42", b"w1")
+        assert (told["progress"], told["attempt"]) == (b"all", 1)
+    assert state(box, acked) == state(box, fast) == "done"
+    assert fields(box.run("RESULT", acked))["result"] is None
+    box.pass_ms(61_000)
+    assert str(box.run("RESULT", full)).startswith("NOJOB")
+    assert box.n.life.kept_bytes == 0
+
+
+def test_result_for_those_who_wait(box: Box) -> None:
+    """W7.3 With KEEP 0 only those who wait at that moment get the result."""
+    id = box.add()
+    box.get()
+    waiter = box.session()
+    assert waiter("RESULT", id, "WAIT", 0) is None
+    assert box.run("DONE", id, start(box, id), "RESULT", "42") == 1
+    assert fields(waiter.take())["result"] == b"42"
+    box.pass_ms(10)
+    assert str(box.run("RESULT", id)).startswith("NOJOB")
+
+
+def test_bound_of_outcomes(box: Box) -> None:
+    """W7.4 Above `results-max-bytes` the oldest outcomes are dropped and counted."""
+    box.run("CONFIG", "SET", "results-max-bytes", 10_000)
+    ids = [box.add(KEEP=600) for _ in range(20)]
+    box.get(count=20)
+    for id in ids:
+        box.run("DONE", id, "-", "RESULT", "x" * 1_000)
+    box.pass_ms(10)
+    left = [id for id in ids if not isinstance(box.run("RESULT", id), Err)]
+    assert left == ids[-len(left) :] and 5 <= len(left) <= 9
+    assert box.n.life.kept_dropped == 20 - len(left)
+
+
+def test_cancel(box: Box) -> None:
+    """W8.1 Nobody has the job: it ends with the outcome `cancelled`. So does a leased job.
+
+    W8.4 The reply is for each id `ended`, `flagged`, `over` (it had ended) or null (unknown).
+    """
+    waiting, delayed, resting = box.add(KEEP=60), box.add(DELAY=9), box.add("r", **TRIES)
+    dead, out = box.add("d", ATTEMPTS=1), box.add("o")
+    for queue in ("r", "d", "o"):
+        box.get(queue)
+    for id in (resting, dead):
+        box.run("FAIL", id, start(box, id))
+    assert box.run("CANCEL", waiting, delayed, resting, dead) == [b"ended"] * 4
+    unknown = waiting[:11] + b"x" * 23 + waiting[34:]
+    assert box.run("CANCEL", "REASON", "why", out, waiting, unknown) == [b"flagged", b"over", None]
+    assert state(box, waiting) == "cancelled"
+    assert box.run("GETJOB", "NOHANG", "FROM", "q", "d.dead", "r") is NULL
+    epoch = box.run("LEASE", "OPEN", "g", "me", "l")
+    leased = box.add("l", KEEP=60)
+    assert box.run("LEASE", "NEXT", "g", epoch, 1, "COUNT", 1, "TTL", 5000) == 1
+    assert box.run("CANCEL", leased) == [b"ended"]
+    box.run("DEBUG", "CHECK")
+
+
+def test_end_of_a_flagged_job(box: Box) -> None:
+    """W8.3 A flagged job ends as cancelled at START, RELEASE, NACK, FAIL, or when its RETRY is
+    over. DONE still makes it done: the result is true.
+    """
+    ids = [box.add(KEEP=600, **TRIES) for _ in range(6)]
+    box.get(count=6)
+    begun, released, nacked, failed, silent, done = ids
+    runs = {id: start(box, id) for id in (released, nacked, failed, silent, done)}
+    box.run("CANCEL", "REASON", "enough", *ids)
+    assert box.run("START", begun) == ["CANCELLED Job was cancelled: enough"]
+    assert box.run("RELEASE", released, runs[released]) == 1
+    assert box.run("NACK", nacked) == 1
+    assert box.run("FAIL", failed, runs[failed]) == [b"cancelled", None]
+    assert box.run("DONE", done, runs[done], "RESULT", "yes") == 1
+    box.pass_ms(10_100)
+    assert [state(box, id) for id in ids] == ["cancelled"] * 5 + ["done"]
+    assert fields(box.run("RESULT", silent))["reason"] == b"enough"
+    box.run("DEBUG", "CHECK")
+
+
+def test_result_of_each_phase(box: Box) -> None:
+    """W9.1 With WAIT the reply comes when the job has ended or is dead, or at the timeout with the
+    state of that moment; 0: no timeout. Unknown: `-NOJOB`.
+    """
+    id = box.add(DELAY=1, **TRIES)
+    phases = [state(box, id)]
+    box.pass_ms(1_100)
+    phases.append(state(box, id))
+    box.get()
+    phases.append(state(box, id))
+    run = start(box, id)
+    waiter = box.session()
+    assert waiter("RESULT", id, "WAIT", 500) is None
+    box.pass_ms(600)
+    assert fields(waiter.take())["state"] == b"running"
+    box.run("FAIL", id, run, "DELAY", 1, "REASON", "no")
+    phases.append(state(box, id))
+    assert waiter("RESULT", id, "WAIT", 0) is None
+    box.pass_ms(1_100)
+    box.get()
+    box.run("FAIL", id, start(box, id), "REASON", "never")
+    told = fields(waiter.take())
+    assert (told["state"], told["cause"], told["reason"]) == (b"dead", b"failed", b"never")
+    assert phases == ["scheduled", "waiting", "delivered", "back-off"]
+
+
+def test_waitjob(box: Box) -> None:
+    """W9.2 WAITJOB replies when all jobs, or COUNT of them, have ended or are dead: an array of
+    `[id, outcome]` of these. An id that is not known counts as `gone`.
+
+    W9.3 At the timeout the reply has what has ended by then. 0: no timeout.
+    """
+    ids = [box.add() for _ in range(3)]
+    some, all_of, late, gone = (box.session() for _ in range(4))
+    assert some("WAITJOB", 0, *ids, "COUNT", 2) is None
+    assert all_of("WAITJOB", 0, *ids) is None
+    assert late("WAITJOB", 1_000, *ids) is None
+    box.run("ACKJOB", ids[1])
+    assert some.take() is None
+    box.pass_ms(1_100)
+    assert late.take() == [[ids[1], b"done"]]
+    box.run("CANCEL", ids[2])
+    assert [row[0] for row in some.take()] == ids[1:]
+    box.run("ACKJOB", ids[0])
+    assert len(all_of.take()) == 3
+    box.pass_ms(2_000)
+    assert gone("WAITJOB", 0, ids[0]) == [[ids[0], b"gone"]]
+    assert not box.n.life.watches and not box.n.life.watchers
+    assert isinstance(box.run("WAITJOB", 0, ids[0], ids[1], "COUNT", 3), Err)
+
+
+def test_updatejob(box: Box) -> None:
+    """W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
+    queues it. TTL counts from now; 0: it never expires. The reply is OK.
+
+    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Errors change nothing.
+    """
+    id = box.add(DELAY=100, TTL=200)
+    assert box.run("UPDATEJOB", id, "DELAY", 0, "BODY", "new", "TTL", 0, "ATTEMPTS", 2) == "OK"
+    box.run("UPDATEJOB", id, "HEADERS", 1, "tenant", "x")
+    box.pass_ms(300_000)
+    (job,) = box.run("GETJOB", "WITHMETA", "FROM", "q")
+    assert job[2] == b"new"
+    assert (fields(job[3:])["of"], fields(job[3:])["headers"]) == (2, [b"tenant", b"x"])
+    assert str(box.run("UPDATEJOB", id, "BODY", "late")).startswith("ATWORK")
+    run = start(box, id)
+    assert str(box.run("UPDATEJOB", id, "BODY", "late")).startswith("ATWORK")
+    box.run("FAIL", id, run, "DELAY", 50)
+    assert box.run("UPDATEJOB", id, "DELAY", 1) == "OK"
+    box.pass_ms(1_100)
+    assert box.get() == [id]
+    box.run("FAIL", id, start(box, id))
+    assert str(box.run("UPDATEJOB", id, "BODY", "late")).startswith("DEAD")
+    assert fields(box.run("DEAD", "SHOW", id))["body"] == b"new"
+    queued = box.add("u")
+    assert box.run("UPDATEJOB", queued, "DELAY", 5) == "OK"
+    assert box.run("QLEN", "u") == 0
+    box.run("DEBUG", "CHECK")
+
+
+def test_meta(box: Box) -> None:
+    """W11.1 Each job has, after its body, names and values: `attempt` (of the run that would
+    begin), `of`, `retry-ms`, `time-limit-ms`, `added-ms`, with WITHCOUNTERS the counters of V1.3,
+    and `headers`, an array of names and values.
+    """
+    id = box.add(**TRIES)
+    box.get()
+    box.run("FAIL", id, start(box, id), "DELAY", 0)
+    plain = box.add(RETRY=3)
+    rows = box.run("GETJOB", "COUNT", 2, "WITHMETA", "WITHCOUNTERS", "FROM", "q")
+    told = fields(rows[0][3:])
+    assert rows[0][:3] == [b"q", id, b"body"]
+    assert list(told)[:5] == ["attempt", "of", "retry-ms", "time-limit-ms", "added-ms"]
+    assert (told["attempt"], told["of"], told["retry-ms"], told["headers"]) == (2, 2, 10_000, [])
+    assert "nacks" in told and rows[1][1] == plain
+    waiter = box.session()
+    assert waiter("GETJOB", "WITHMETA", "FROM", "later") is None
+    box.add("later")
+    assert len(waiter.take()[0]) == 15
+
+
+def bury(box: Box, reason: str, **options: int) -> bytes:
+    """A dead letter in `q.dead`."""
+    id = box.add("q", f"body of {reason}", ATTEMPTS=1, **options)
+    box.get()
+    box.run("FAIL", id, start(box, id), "REASON", reason, "DETAIL", "trace")
+    return id
+
+
+def test_dead_list(box: Box) -> None:
+    """W12.1 LIST replies the next cursor (0: the end) and rows of id, origin, task, attempts,
+    cause, reason, first and last failure in ms, oldest first.
+
+    W12.2 SHOW replies names and values of all that is known, with headers, body and detail.
+
+    W12.3 STAT replies rows of cause, reason and count, the greatest first.
+    """
+    ids = [bury(box, f"reason {i % 3}") for i in range(10)]
+    cursor, rows = box.run("DEAD", "LIST", "q.dead", 0, "COUNT", 4)
+    found = [row[0] for row in rows]
+    while cursor != b"0":
+        cursor, rows = box.run("DEAD", "LIST", "q.dead", cursor, "COUNT", 4)
+        found += [row[0] for row in rows]
+    assert found == ids
+    assert box.run("DEAD", "LIST", "q.dead", "REASON", "*2")[1][0][1:6] == [
+        b"q",
+        b"",
+        1,
+        b"failed",
+        b"reason 2",
+    ]
+    assert len(box.run("DEAD", "LIST", "q.dead", "REASON", "*2", "CAUSE", "failed")[1]) == 3
+    assert box.run("DEAD", "LIST", "q.dead", "CAUSE", "expired")[1] == []
+    assert box.run("DEAD", "LIST", "q.dead", "SINCE", box.n.now_ms + 1)[1] == []
+    told = fields(box.run("DEAD", "SHOW", ids[0]))
+    assert (told["body"], told["detail"]) == (b"body of reason 0", b"trace")
+    assert box.run("DEAD", "SHOW", box.add()) == "NOJOB Job is no dead letter here"
+    assert box.run("DEAD", "STAT", "q.dead")[0] == [b"failed", b"reason 0", 4]
+    assert box.run("DEAD", "LIST", "nothing") == [b"0", []]
+    for bad in (["LIST"], ["LIST", "q", "COUNT", 0], ["REPLAY", "q"], ["PURGE", "q", "COUNT", 3]):
+        assert isinstance(box.run("DEAD", *bad), Err), bad
+
+
+def test_replay(box: Box) -> None:
+    """W12.4 REPLAY queues the selected jobs in the queue they came from, or in `to`, as new:
+    `failed` is 0 and the TTL begins anew. Id, headers and the count of STARTs stay.
+    """
+    first, second = bury(box, "a", TTL=50), bury(box, "b")
+    box.pass_ms(60_000)
+    assert box.run("DEAD", "REPLAY", "q.dead", "REASON", "a") == [b"0", 1, 2]
+    box.pass_ms(40_000)
+    assert box.get() == [first]
+    assert start(box, first).startswith(b"1.2.")
+    assert box.run("DEAD", "REPLAY", "q.dead", "IDS", second, "x" * 40)  # an error: no id
+    assert box.run("DEAD", "REPLAY", "q.dead", "QUEUE", "other", "ALL") == [b"0", 1, 1]
+    assert box.get("other") == [second]
+    assert box.run("QLEN", "q.dead") == 0
+    assert fields(box.run("RESULT", second))["cause"] == b""
+    box.run("DEBUG", "CHECK")
+
+
+def test_purge(box: Box) -> None:
+    """W12.5 PURGE deletes them. Both look at up to 1000 letters and reply the next cursor, how many
+    were changed, and how many were seen.
+    """
+    ids = [bury(box, "a") for _ in range(1_005)]
+    cursor, done, seen = box.run("DEAD", "PURGE", "q.dead", "ALL")
+    assert (done, seen) == (1_000, 1_000) and cursor != b"0"
+    assert box.run("DEAD", "PURGE", "q.dead", "ALL", "CURSOR", cursor) == [b"0", 5, 5]
+    assert box.run("QLEN", "q.dead") == 0 and not box.n.life.letters
+    assert str(box.run("RESULT", ids[0])).startswith("NOJOB")
+    assert box.n.life.dead_bytes == 0 and box.n.life.bytes == 0
+    box.run("DEBUG", "CHECK")
