@@ -71,6 +71,7 @@ class Lab:
         spec = settle(self.n, PLAIN)
         spec.retry_s = retry
         spec.delay_s = delay
+        spec.delay_ms = 1000 * delay
         spec.ttl_s = 86_400
         job = on_addjob(self.n, queue, body, spec)
         self.turn()

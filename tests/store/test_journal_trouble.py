@@ -16,6 +16,7 @@ from tuque.server.journal.thread import BACKLOG_BYTES
 from tuque.store.files.disk import Disk, MemoryDisk
 from tuque.store.journal import (
     HEADER_BYTES,
+    OLDEST,
     VERSION,
     JournalError,
     decode_manifest,
@@ -179,7 +180,7 @@ def test_a_directory_that_takes_no_file(tmp_path: Path) -> None:
         lab.start()
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [OLDEST - 1, VERSION + 1])
 def test_another_format_is_refused_and_left_alone(version: int) -> None:
     """J1.4 It refuses a file of another version, names that version and what to do, and changes no
     file."""
@@ -192,7 +193,7 @@ def test_another_format_is_refused_and_left_alone(version: int) -> None:
     data[8:12] = version.to_bytes(4, "little")
     data[124:HEADER_BYTES] = zlib.crc32(bytes(data[:124])).to_bytes(4, "little")
     files = {n: bytes(f.data) for n, f in lab.disk.names.items()}
-    told = f"{name} has format version {version}, .*reads version {VERSION}; start the version"
+    told = f"{name} has format version {version}, .*reads {OLDEST} to {VERSION}; start the version"
     with pytest.raises(JournalError, match=told):
         restarted(lab.disk, START_MS)
     with pytest.raises(JournalError, match=told):
@@ -200,7 +201,7 @@ def test_another_format_is_refused_and_left_alone(version: int) -> None:
     assert {n: bytes(f.data) for n, f in lab.disk.names.items()} == files
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [OLDEST - 1, VERSION + 1])
 def test_a_manifest_of_another_format_is_refused(version: int) -> None:
     """J1.4, and check and repair take it for no damage."""
     text = b"tuque-journal %d\n" % version

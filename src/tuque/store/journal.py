@@ -18,7 +18,8 @@ from mypy_extensions import i64
 from tuque.store.files.disk import Disk
 from tuque.store.window import Windowed
 
-VERSION: Final = 1  # raise it with any change that this program would misread (J1.4)
+VERSION: Final = 2  # raise it with any change that this program would misread (J1.4)
+OLDEST: Final = 1  # the first one that this program reads; 2 has the lives of jobs (W13)
 
 MAGIC: Final = b"TUQUEJL\n"
 SEGMENT: Final = 1
@@ -49,7 +50,7 @@ class WrongVersion(JournalError):
 
     def __init__(self, path: str, version: int) -> None:
         super().__init__(
-            f"{path} has format version {version}, this program reads version {VERSION}; "
+            f"{path} has format version {version}, this program reads {OLDEST} to {VERSION}; "
             "start the version of Tuque that wrote it"
         )
 
@@ -114,7 +115,7 @@ def decode_header(data: bytes, name: str) -> SegmentHeader | None:
     _, version, kind, number, first_seq, salt, node_id, wall, boottime, boot_id = (
         _HEADER.unpack_from(data)
     )
-    if version != VERSION:
+    if not OLDEST <= version <= VERSION:
         raise WrongVersion(name, version)
     return SegmentHeader(kind, number, first_seq, salt, node_id, Boot(wall, boot_id, boottime))
 
@@ -275,7 +276,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     words = lines[0].split() if lines else []
     if len(words) != 2 or words[0] != "tuque-journal" or not words[1].isdigit():
         raise damaged
-    if int(words[1]) != VERSION:
+    if not OLDEST <= int(words[1]) <= VERSION:
         raise WrongVersion(path, int(words[1]))
     manifest = Manifest()
     for line in lines[1:]:

@@ -12,10 +12,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.decode.records import BadRecord, Record, decode, job_of, renew
+from tuque.core.decode.records import BadRecord, Record, decode, job_of, renew, replace
 from tuque.core.dispatch.restore import creation, is_sorted, restore_job, restore_pause, shift_jobs
 from tuque.core.jobs.transitions import CUSTODY_KEEP_MS
 from tuque.core.leases.restore import LeaseLog
+from tuque.core.life.restore import LifeLog
 from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.model.ledger import GC_ACKED
 from tuque.core.model.tombstones import CUSTODY
@@ -31,6 +32,8 @@ from tuque.core.outbox.records import (
     HOLDERS,
     LEASE_DROP,
     LEASE_GROUP,
+    LIFE,
+    OUTCOME,
     PAUSE,
     PEER,
     REMOVE,
@@ -57,11 +60,9 @@ from tuque.store.journal import (
     read_manifest,
 )
 from tuque.store.nodesets import NodeSets
-from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
+from tuque.store.tail import after_bad, clock_jump_ms, is_same_boot, is_torn, keep_aside
 from tuque.tubes.failover.restore_tasks import TubeLog
 from tuque.tubes.policy import tubes_of
-
-JUMP_MS: Final = 2_000  # smaller clock differences are ignored
 
 # stages of a load
 READING: Final = 0
@@ -115,6 +116,7 @@ class Loader:
         self.leases = LeaseLog()
         self.staging = StageLog()
         self.tubes = TubeLog()
+        self.life = LifeLog()
         self.order: list[Job] = []
         self.restored: i64 = 0
         self.notes: list[str] = []
@@ -338,6 +340,8 @@ class Loader:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= TUBE_HOLDER:
             self.tubes.take(kind, r, self.jobs)
+        elif LIFE <= kind <= OUTCOME:
+            self.life.apply(kind, r.life, self.jobs.get(r.id))
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:
@@ -356,7 +360,8 @@ class Loader:
             self.refused_count += 1
             return
         else:
-            renew(job, r)
+            replace(job, r)
+            self.life.replaced(r.id)
         self.hold(job, r.holders)
         self.tombs.pop(r.id, None)
 
@@ -374,6 +379,7 @@ class Loader:
         if job is None:
             job = Job(r.id, b"", b"", 0, r.expire_ms, 1, 0, 0)
             self.jobs[r.id] = job
+        self.life.drop(r.id)
         job.state = ACKED
         job.body = b""
         if r.holders == 0:
@@ -385,6 +391,7 @@ class Loader:
     def on_end(self, id: bytes, expire_ms: i64, cause: i64) -> None:
         """A record was removed by an ack (cause -1) or REMOVE; refuse late messages about it."""
         job = self.jobs.pop(id, None)
+        self.life.drop(id)
         if job is None or job.holders == 1:
             return
         if job.state == ACKED or cause < 0:
@@ -407,6 +414,7 @@ class Loader:
         shift_jobs(self.jobs, jump_ms)
         self.leases.shift(jump_ms)
         self.staging.shift(jump_ms)
+        self.life.shift(jump_ms)
         for job_id in list(self.acked):
             self.acked[job_id] += jump_ms
         for job_id, (end_ms, nodes) in list(self.buried.items()):
@@ -431,8 +439,11 @@ class Loader:
                     job.holders = self.nodes.custodians(n, job.holders, self.lives[job.id])
                 else:
                     job.holders = self.nodes.slots(n, job.holders)
+            life = self.life.begin(n, job)
             if restore_job(n, job):
                 self.job_count += 1
+                if life is not None:
+                    self.life.enter(n, job, life)
             else:
                 self.expired_count += 1
             self.restored += 1
@@ -443,6 +454,7 @@ class Loader:
             restore_pause(n, queue, bits, stamp_ns)
         self.leases.restore(n)
         self.staging.restore(n)
+        self.life.finish(n)
         self.restore_tombs(n)
         return True
 
@@ -468,20 +480,3 @@ def file_size(disk: Disk, path: str) -> i64:
             f"cannot read {path}, which the manifest names: {e.strerror or e}; "
             "bring it back, or run: tuque journal repair"
         ) from e
-
-
-def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
-    """How far the clock of `after` differs from where that of `before` would be.
-
-    `last_ms` is the latest instant written by `before`. Within one boot the machine's own clock is
-    exact. Otherwise only a jump backwards shows: then the time in between counts as none, so that
-    nothing expires early.
-    """
-    if is_same_boot(before, after):
-        jump_ms = (after.wall_ms - before.wall_ms) - (after.boottime_ms - before.boottime_ms)
-        if -JUMP_MS <= jump_ms <= JUMP_MS:
-            return 0
-        return jump_ms
-    if after.wall_ms < last_ms:
-        return after.wall_ms - last_ms
-    return 0

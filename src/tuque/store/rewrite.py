@@ -9,7 +9,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import life_of
 from tuque.core.leases.restore import tell_all
+from tuque.core.life.restore import OutcomeWalk
 from tuque.core.model.job import WAIT_REPL, Job
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
@@ -60,6 +62,7 @@ class Snapshot:
         self.keys: list[tuple[bytes, Kept]] = list(n.keys.kept.items())
         self.unsafe: dict[bytes, bytes] = n.keys.pending.copy()
         self.key_pos: i64 = 0
+        self.outcomes = OutcomeWalk(n)
 
     def slice(self, n: Node, most: i64) -> bytes:
         """Records of up to `most` jobs, about 1 MB at most; b"" at the end.
@@ -81,12 +84,16 @@ class Snapshot:
                     self.job_count += 1
             elif n.jobs.get(job.id) is job and (job.state != WAIT_REPL or is_published(n, job)):
                 records.add(job)
+                life = life_of(n, job.id)
+                if life is not None:
+                    records.life(job.id, life)
                 self.job_count += 1
         self.pos = pos
         if pos == len(jobs):
             self.tell_tombs(n, most)
             self.tell_attempts(most)
             self.tell_keys(most)
+            self.outcomes.tell(n, self.records, most, SLICE_BYTES)
         self.record_count = records.count
         return records.take()
 
@@ -135,7 +142,9 @@ class Snapshot:
         """Whether everything was written."""
         if self.pos < len(self.jobs) or self.tomb_pos < len(self.tombs):
             return False
-        return self.attempt_pos >= len(self.attempts) and self.key_pos >= len(self.keys)
+        if self.attempt_pos < len(self.attempts) or self.key_pos < len(self.keys):
+            return False
+        return self.outcomes.is_done()
 
 
 def is_published(n: Node, job: Job) -> bool:

@@ -1,9 +1,13 @@
-"""The end of the last segment: torn by a crash, or damaged? (SPEC J5.1, J5.9)"""
+"""What a load must judge: a torn end or damage, a clock that jumped (SPEC J5.1, J5.8, J5.9)."""
+
+from typing import Final
 
 from mypy_extensions import i64
 
 from tuque.store.files.disk import Disk
 from tuque.store.journal import FOUND, Boot, FrameScanner
+
+JUMP_MS: Final = 2_000  # smaller clock differences are ignored
 
 
 def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
@@ -61,3 +65,20 @@ def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str
     finally:
         disk.close(handle)
     return aside
+
+
+def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
+    """How far the clock of `after` differs from where that of `before` would be.
+
+    `last_ms` is the latest instant written by `before`. Within one boot the machine's own clock is
+    exact. Otherwise only a jump backwards shows: then the time in between counts as none, so that
+    nothing expires early.
+    """
+    if is_same_boot(before, after):
+        jump_ms = (after.wall_ms - before.wall_ms) - (after.boottime_ms - before.boottime_ms)
+        if -JUMP_MS <= jump_ms <= JUMP_MS:
+            return 0
+        return jump_ms
+    if after.wall_ms < last_ms:
+        return after.wall_ms - last_ms
+    return 0

@@ -10,11 +10,13 @@ import time
 from typing import Any, Final
 
 from tuque.console.terminal.format import printable
+from tuque.core.decode.life import LifeRecord
 from tuque.core.decode.records import Record, has_id
 from tuque.core.decode.transactions import StageRecord
 from tuque.core.decode.tubes import TaskRecord
 from tuque.core.model.job import STATE_NAMES
 from tuque.core.model.ledger import CAUSES
+from tuque.core.model.life import OUTCOME_NAMES, run_text
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
 from tuque.core.outbox import records as rec
 from tuque.core.outbox.placement_records import COMPLETE, GONE, MINE, HomeRecord
@@ -22,8 +24,12 @@ from tuque.core.outbox.transaction_records import NO_ID
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 
 INDENT: Final = 8
-INSTANTS_MS: Final = ("qtime_ms", "expire_ms", "until_ms", "drop_ms")
+INSTANTS_MS: Final = (
+    *("qtime_ms", "expire_ms", "until_ms", "drop_ms"),
+    *("since_ms", "dead_ms", "ended_ms"),
+)
 INSTANTS_NS: Final = ("ctime_ns", "instant_ns")
+RUN_NAMES: Final = ("none", "live", "released", "failed")  # by state of a run
 LEFT_OUT: Final = (0, "", False)  # left out as meaningless; but a task may have the number 0
 
 
@@ -72,6 +78,8 @@ def fields(r: Record) -> dict[str, Any]:
         row.update(home_row(r.home))
     elif r.kind == rec.TUBE_HOLDER:
         row.update(tube=text(r.home.name), session=r.home.number, user=text(r.home.user))
+    elif rec.LIFE <= r.kind <= rec.OUTCOME:
+        row.update(life_row(r.kind, r.life))
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
     return row
@@ -92,6 +100,29 @@ def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
     if kind == rec.STAGED:
         row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
         row["body_bytes"] = len(r.body)
+    return row
+
+
+def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:
+    """A job's life or its outcome, without headers, details and results."""
+    life, outcome = r.life, r.outcome
+    row: dict[str, Any]
+    if kind == rec.OUTCOME and outcome is not None:
+        row = {"outcome": text(OUTCOME_NAMES[outcome.kind]), "run": text(run_text(outcome.run))}
+        row.update(worker=text(outcome.worker), reason=text(outcome.reason))
+        result = outcome.result
+        row["result_bytes"] = None if result is None else len(result)
+        return row | {"ended_ms": outcome.ended_ms, "until_ms": outcome.until_ms}
+    if life is None:
+        return {}
+    row = {"run": text(run_text(life.run)), "run_state": RUN_NAMES[life.run_state]}
+    row.update(failed=life.failed, attempts=life.terms.attempts, starts=life.starts)
+    row.update(replays=life.replays, since_ms=life.since_ms, worker=text(life.worker))
+    row.update(is_resting=life.is_resting, is_cancelled=life.is_cancelled)
+    if life.last is not None:
+        row.update(cause=text(life.last.cause), reason=text(life.last.reason))
+    if life.is_dead:
+        row.update(dead=text(life.dead_cause), dead_ms=life.dead_ms, origin=text(life.origin))
     return row
 
 

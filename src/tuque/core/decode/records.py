@@ -9,6 +9,7 @@ from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i32, i64, u8
 
 from tuque.core.decode.leases import LeaseRecord, decode_lease
+from tuque.core.decode.life import LifeRecord, decode_life, decode_outcome
 from tuque.core.decode.transactions import StageRecord, decode_stage
 from tuque.core.decode.tubes import TaskRecord, decode_task
 from tuque.core.model.job import ACKED, Job
@@ -31,7 +32,9 @@ from tuque.core.outbox.records import (
     HOLDERS,
     LEASE_DROP,
     LEASE_GROUP,
+    LIFE,
     NODE_ID_BYTES,
+    OUTCOME,
     PAUSE,
     PEER,
     REMOVE,
@@ -80,6 +83,7 @@ class Record:
         self.stage = StageRecord()
         self.task = TaskRecord()
         self.home = HomeRecord()
+        self.life = LifeRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -128,6 +132,14 @@ def decode_job_record(data: bytes, at: i64, end: i64, r: Record) -> i64:
         need(at, 8, end)
         r.expire_ms = read_i64_le(data, at)
         return at + 8
+    if kind >= LIFE:
+        if kind == LIFE:
+            is_whole = decode_life(data, at, end, r.life)
+        else:
+            is_whole = decode_outcome(r.id, data, at, end, r.life)
+        if not is_whole:
+            raise BadRecord("life of a job out of range")
+        return end
     return decode_set(data, at, end, r)
 
 
@@ -176,7 +188,7 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 def has_id(kind: i64) -> bool:
     """Whether a record of this kind is about one job."""
-    return ADD <= kind <= REMOVE or HOLDERS <= kind <= TOMB
+    return ADD <= kind <= REMOVE or HOLDERS <= kind <= TOMB or LIFE <= kind <= OUTCOME
 
 
 def need(at: i64, size: i64, end: i64) -> None:
@@ -305,6 +317,15 @@ def job_of(r: Record) -> Job:
     renew(job, r)
     job.holders = r.holders
     return job
+
+
+def replace(job: Job, r: Record) -> None:
+    """Update a known job from an ADD: a dead letter's queue changes, UPDATEJOB changes the body."""
+    job.queue = r.queue
+    job.body = r.body
+    job.delay_s = i32(r.delay_s)
+    job.expire_ms = r.expire_ms
+    renew(job, r)
 
 
 def renew(job: Job, r: Record) -> None:

@@ -131,7 +131,8 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     if job.state == QUEUED:
         dequeue(n, job)
     life.starts += 1
-    life.run = run_of(life.failed + 1, life.starts, worker, n.node_id)  # W1.2
+    here = n.node_id + n.ids.seed  # another one at each start of the node: W13.4
+    life.run = run_of(life.failed + 1, life.starts, worker, here)  # W1.2
     life.run_state = LIVE
     life.since_ms = n.now_ms
     life.worker = worker
@@ -384,6 +385,8 @@ def on_late(n: Node, job: Job) -> bool:
     if 0 < most <= life.unstarted:
         go_dead(n, job, life, UNSTARTED)  # W6.4
         return True
+    if n.records is not None:
+        n.records.life(job.id, life)
     return False
 
 

@@ -29,7 +29,7 @@ delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holder
 follows; without it this node is the only one. Sets are of slots of core/node/slots.py.
 The records of leases and of staged jobs are in core/outbox/lease_records.py and
 core/outbox/transaction_records.py, those of tubes in core/outbox/tube_records.py and
-core/outbox/placement_records.py.
+core/outbox/placement_records.py, those of lives in core/outbox/life_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, extend
@@ -42,6 +42,7 @@ from mypy_extensions import i32, i64
 
 from tuque.core.model.job import ACKED, BODYLESS, Job
 from tuque.core.model.life import Life, Outcome
+from tuque.core.outbox.life_records import put_life, put_outcome
 
 ADD: Final = 1
 STATE: Final = 2
@@ -73,6 +74,8 @@ TUBE_CFG: Final = 27
 GRANT: Final = 28
 TUBE_HOME: Final = 29
 TUBE_HOLDER: Final = 30
+LIFE: Final = 31
+OUTCOME: Final = 32
 
 KIND_NAMES: Final = [
     "?",
@@ -106,6 +109,8 @@ KIND_NAMES: Final = [
     "grant",
     "tube-home",
     "tube-holder",
+    "life",
+    "outcome",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape
@@ -304,10 +309,19 @@ class Records:
         self.binding_count += 1
 
     def life(self, id: bytes, life: Life) -> None:
-        """All of a job's life."""
+        """All of a job's life (W13.1)."""
+        put_life(self.writer, LIFE, id, life)
+        self.count += 1
+        self.binding_count += 1
 
     def outcome(self, outcome: Outcome) -> None:
-        """How a job ended, kept for KEEP."""
+        """How a job ended, kept for KEEP (W13.1)."""
+        put_outcome(self.writer, OUTCOME, outcome)
+        result = outcome.result
+        if result is not None:
+            self.body(result)
+        self.count += 1
+        self.binding_count += 1
 
     def tomb(self, job_id: bytes, expire_ms: i64, kind: i64) -> None:
         """Refuse the id until `expire_ms`."""
