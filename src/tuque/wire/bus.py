@@ -23,6 +23,7 @@ from tuque.core.msgs.bus import (
     Gossip,
     GotAck,
     Heartbeat,
+    LifeAt,
     Moved,
     NeedJobs,
     Pause,
@@ -217,6 +218,8 @@ def is_sane(m: AnyMessage) -> bool:
         return is_id(m.id) and 0 <= m.holders < SET_MAX and in_range(m.left_ms)
     if isinstance(m, (Delivered, Working)):
         return is_id(m.id) and in_range(m.left_ms)
+    if isinstance(m, LifeAt):
+        return is_id(m.id) and 0 < m.left_ms < NUMBER_MAX and in_range(m.due_ms)
     if isinstance(m, Queued):
         return is_id(m.id) and 0 <= m.how < 256
     if isinstance(m, Enqueue):

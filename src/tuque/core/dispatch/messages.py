@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from tuque.core.federation.request import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.federation.transfer import on_gotjobs, on_moved, on_yourjobs
+from tuque.core.life.cluster import on_life
 from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
@@ -18,6 +19,7 @@ from tuque.core.msgs.bus import (
     Holders,
     Lack,
     Left,
+    LifeAt,
     Moved,
     NeedJobs,
     Pause,
@@ -87,6 +89,8 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_enqueue_message(n, slot, m)
     elif isinstance(m, Enqueued):
         on_enqueued(n, slot, m)
+    elif isinstance(m, LifeAt):
+        on_life(n, slot, m)
     elif isinstance(m, Holders):
         on_holders(n, slot, m)
     elif isinstance(m, Release):

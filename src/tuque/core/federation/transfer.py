@@ -13,6 +13,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import demand_of
+from tuque.core.jobs.life_copies import adopt_life
 from tuque.core.jobs.transitions import (
     enqueue,
     is_task,
@@ -149,6 +150,7 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     start(n, job, m.due_ms if job.retry_s == 0 else 0)
     if n.records is not None:
         n.records.add(job)
+    adopt_life(n, job, m.life)
     hear_holders(n, slot, job, job.holders, m.holders)  # K5.7
     tell_served(n, slot, job)
 
@@ -174,6 +176,7 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     if known_job(n, slot, m.id) is None:
         return 0
     hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
+    adopt_life(n, job, m.life)
     end_earlier(n, job, m)
     if is_shut:
         answer.refused.append(m.id)

@@ -25,7 +25,8 @@ def conclude(
         n.life.cancelled += 1
     keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
     is_watched = job.id in n.life.watchers
-    if keep_ms > 0 or is_watched:  # W7.3
+    is_shared = life is not None and job.holders != 1  # the others need it (W14.4)
+    if keep_ms > 0 or is_watched or is_shared:  # W7.3
         outcome = Outcome(job.id, kind, n.now_ms + max(keep_ms, 1), n.now_ms)
         outcome.run = run
         outcome.result = result
@@ -41,10 +42,25 @@ def conclude(
         tell_watchers(n, job.id)
 
 
+def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
+    """[W14] The job ends as another node says (W14.4)."""
+    life = leave_life(n, job)
+    keep_ms: i64 = 0 if life is None or outcome.kind == GONE else life.terms.keep_ms
+    outcome.until_ms = n.now_ms + max(keep_ms, 1)
+    n.life.keep(outcome)
+    if keep_ms > 0 and n.records is not None:
+        n.records.outcome(outcome)
+    if job.id in n.life.watchers:
+        tell_watchers(n, job.id)
+
+
 def end_life(n: Node, job: Job, cause: i64) -> None:
     """[G2] The job leaves the node: what was not concluded before ends as the cause says."""
     lives = n.life
-    if job.id in lives.by_id or (job.id in lives.watchers and job.id not in lives.kept):
+    if job.id in lives.kept:
+        if job.id in lives.watchers:
+            tell_watchers(n, job.id)  # W14.4: now all have confirmed it
+    elif job.id in lives.by_id or job.id in lives.watchers:
         if cause == ledger.MOVED:
             leave_life(n, job)
         else:

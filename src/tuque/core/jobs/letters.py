@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of, record_job, tell_watchers
+from tuque.core.jobs.life_copies import tell_life
 from tuque.core.jobs.transitions import REQUEUE_DELAY, get_queue, remove, requeue
 from tuque.core.model import ledger
 from tuque.core.model.job import ACTIVE, ONCE_QUEUED, QUEUED, Job
@@ -39,6 +40,7 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     n.life.bury(job.queue, job.id, life, len(job.body))
     n.life.dead += 1
     record_job(n, job)
+    tell_life(n, job)
     if job.id in n.life.watchers:
         tell_watchers(n, job.id)  # W9.1
     while n.life.dead_bytes > n.limits.dead_bytes:

@@ -6,11 +6,11 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of, record_job
 from tuque.core.jobs.letters import leave_line, to_queue
-from tuque.core.jobs.transitions import remove
-from tuque.core.model import ledger
+from tuque.core.jobs.life_copies import tell_life
 from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.life import GONE, NO_RUN, RELEASED, Failure, Life
 from tuque.core.node.node import Node
+from tuque.core.replication.ack_gc import retire
 
 REPLAY: Final = 1
 PURGE: Final = 2
@@ -106,6 +106,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     n.life.weigh(life)
     n.life.replayed += 1
     record_job(n, job)
+    tell_life(n, job)
     return True
 
 
@@ -114,5 +115,5 @@ def purge(n: Node, letter: Letter) -> bool:
     if letter.job.flags & LEASED:
         return False
     conclude(n, letter.job, GONE)
-    remove(n, letter.job, ledger.ADMIN_DELETED)
+    retire(n, letter.job)
     return True

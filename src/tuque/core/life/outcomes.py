@@ -1,8 +1,11 @@
 """DONE and CANCEL, and what RESULT and WAITJOB show (SPEC W7-W9)."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
+from tuque.core.jobs.life_copies import tell_life, tell_untold
 from tuque.core.jobs.requeue import on_enqueue
 from tuque.core.life.runs import end_cancelled, make_life
 from tuque.core.model.job import (
@@ -29,7 +32,10 @@ from tuque.core.model.refusal import NOJOB, TASK_WORK, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.replication.ack import on_ackjob
+from tuque.core.replication.ack_gc import unheard
+from tuque.core.replication.orphan_acks import on_unknown_ack
 
+ELSEWHERE_MS: Final = 60_000  # an outcome is kept by a node without the job
 # what became of a CANCEL
 UNKNOWN = 0
 ENDED = 1
@@ -37,9 +43,11 @@ FLAGGED = 2
 OVER = 3
 
 
-def on_done(n: Node, id: bytes, run: i64, result: bytes | None) -> bool:
+def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1) -> bool:
     """[W7] ON COMMAND DONE: the job ends, whichever run says so (W7.1)."""
     job = n.jobs.get(id)
+    if job is None and len(n.peers) > 1:
+        done_elsewhere(n, id, run, result, client)
     if job is None or job.state == ACKED or isinstance(job, Task):
         return False
     life = life_of(n, id)
@@ -54,6 +62,17 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None) -> bool:
     on_ackjob(n, id)
     n.events = events
     return True
+
+
+def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i64) -> None:
+    """[W14] The job is not known here: all nodes are asked, and get the result (W14.6)."""
+    if id not in n.life.kept:
+        outcome = Outcome(id, DONE, n.now_ms + ELSEWHERE_MS, n.now_ms)
+        outcome.run = run
+        outcome.result = result
+        n.has_lives = True
+        n.life.keep(outcome)
+    on_unknown_ack(n, client, id)
 
 
 def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None]:
@@ -83,6 +102,7 @@ def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None]:
     n.life.weigh(life)
     if n.records is not None:
         n.records.life(id, life)
+    tell_life(n, job)
     return FLAGGED, None
 
 
@@ -97,12 +117,17 @@ def on_enqueue_of(n: Node, id: bytes) -> bool:
 # ---- what clients see
 
 
+def is_agreed(n: Node, job: Job | None) -> bool:
+    """[W14] Whether all holders in reach have confirmed the end of the job (W14.4)."""
+    return job is None or (job.state == ACKED and unheard(n, job) & n.reachable == 0)
+
+
 def outcome_of(n: Node, id: bytes) -> bytes:
     """The outcome of a job, b"" while it is open; `gone` if nobody knows it any more (W9.1)."""
     kept = n.life.kept.get(id)
-    if kept is not None:
-        return OUTCOME_NAMES[kept.kind]
     job = n.jobs.get(id)
+    if kept is not None:
+        return OUTCOME_NAMES[kept.kind] if is_agreed(n, job) else b""
     if job is None:
         return b"gone"
     return b"done" if job.state == ACKED else b""
@@ -131,9 +156,9 @@ def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
 def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal | None]:
     """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known."""
     kept = n.life.kept.get(id)
-    if kept is not None:
-        return of_outcome(kept), None
     job = n.jobs.get(id)
+    if kept is not None and is_agreed(n, job):
+        return of_outcome(kept), None
     if job is None or job.flags & BODYLESS:
         return None, Refusal(NOJOB)
     return of_job(n, job, life_of(n, id)), None
@@ -207,6 +232,7 @@ def lives_tick(n: Node) -> None:
     """[W7, W9] TIMER: drop outcomes whose time is over; end waits (W9.3)."""
     if not n.has_lives:
         return
+    tell_untold(n)
     n.life.forget_old(n.now_ms, n.limits.results_bytes)
     for client in n.life.late(n.now_ms):
         n.wakes.append(Wake(client, WAIT_OVER, [], 0))

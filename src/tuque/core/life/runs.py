@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import due_by, go_dead, leave_line
+from tuque.core.jobs.life_copies import tell_life, tell_soon
 from tuque.core.jobs.requeue import is_delayed, on_nack, on_working
 from tuque.core.jobs.transitions import REQUEUE_DELAY, dequeue, requeue, retry_due_ms
 from tuque.core.model.job import (
@@ -36,6 +37,7 @@ from tuque.core.model.life import (
     attempt_of,
     run_of,
     run_text,
+    starts_of,
 )
 from tuque.core.model.refusal import (
     ACKED_ALREADY,
@@ -56,12 +58,13 @@ from tuque.core.model.refusal import (
     Refusal,
 )
 from tuque.core.model.task import Task
-from tuque.core.node.announce import set_due
+from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
 from tuque.core.replication.ack_gc import retire
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
+PROGRESS_MS: Final = 1_000
 # what became of a failed job
 BACK: Final = 0
 DIED: Final = 1
@@ -147,6 +150,7 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     if n.records is not None:
         n.records.state(job)
         n.records.life(job.id, life)
+    tell_soon(n, job, life)  # W14.3
 
 
 def extend(n: Node, job: Job, life: Life) -> None:
@@ -169,6 +173,22 @@ def outlive(job: Job, life: Life, due_ms: i64) -> None:
         if life.expire_ms == 0:
             life.expire_ms = job.expire_ms
         job.expire_ms = due_ms + 1
+
+
+def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
+    """[W14] A worker names a later run than this node knows: the node that began it said nothing.
+
+    It may have died (W14.5).
+    """
+    if job.holders == 1 or starts_of(run) <= life.starts or life.is_dead:
+        return
+    life.run = run
+    life.run_state = LIVE
+    life.starts = starts_of(run)
+    life.since_ms = n.now_ms
+    life.is_resting = False
+    if job.state == QUEUED:
+        dequeue(n, job)
 
 
 def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
@@ -195,6 +215,7 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
         return refused
     if run == 0:
         run = life.run
+    learn_run(n, job, life, run)
     refused = check_run(job, life, run)
     if refused is not None:
         return refused
@@ -208,6 +229,7 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     extend(n, job, life)
     if n.records is not None:
         n.records.state(job)
+    tell_life(n, job)
     return None
 
 
@@ -220,8 +242,16 @@ def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> R
         return refused
     life = n.life.by_id[id]
     life.progress = progress
+    tell_progress(n, id, life)
     n.life.weigh(life)
     return None
+
+
+def tell_progress(n: Node, id: bytes, life: Life) -> None:
+    """The other holders hear of progress once a second at most."""
+    if life.told_ms + PROGRESS_MS <= n.now_ms:
+        life.told_ms = n.now_ms
+        tell_life(n, n.jobs[id])
 
 
 def on_release(n: Node, id: bytes, run: i64, delay_ms: i64) -> bool:
@@ -286,6 +316,9 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
         n.life.weigh(life)
         if n.records is not None:
             n.records.life(job.id, life)
+        tell_life(n, job)
+    if delay_ms > 0 and job.holders != 1:
+        tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)
 
 
 def on_fail(
@@ -296,6 +329,8 @@ def on_fail(
     if job is None:
         return 0, 0, refused
     life = life_of(n, id)
+    if life is not None:
+        learn_run(n, job, life, run)
     refused = check_run(job, life, run)
     if refused is not None or life is None:
         return 0, 0, refused
@@ -412,6 +447,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
         life.is_resting = delay_ms > 0
         if n.records is not None:
             n.records.life(id, life)
+        tell_life(n, job)
     return is_done
 
 

@@ -123,6 +123,7 @@ class Life:
         self.dead_ms: i64 = 0
         self.dead_cause = b""
         self.origin = b""  # the queue that a dead letter came from
+        self.told_ms: i64 = 0  # when progress was told last
         self.serial: i64 = 0  # of the dead letter
         self.bytes: i64 = 0  # as counted
 
@@ -163,6 +164,11 @@ class Outcome:
 def attempt_of(run: i64) -> i64:
     """The attempt of a run token."""
     return run >> 23 & 0xFFFF
+
+
+def starts_of(run: i64) -> i64:
+    """The count of STARTs of a run token."""
+    return run >> 39
 
 
 def run_of(attempt: i64, starts: i64, worker: bytes, node_id: bytes) -> i64:

@@ -49,6 +49,7 @@ class ReplJob(Message, tag=2):
     deliveries: int
     holders: int
     mode: int
+    life: bytes = b""  # of core/jobs/life_copies.py
 
 
 class GotJob(Message, tag=3):
@@ -103,6 +104,17 @@ class SetAck(Message, tag=10):
     id: bytes
     holders: int
     left_ms: int
+    outcome: bytes = b""  # of core/jobs/life_copies.py
+
+
+class LifeAt(Message, tag=33):
+    """The life of a job as the sender knows it (W14.2)."""
+
+    id: bytes
+    queue: bytes
+    left_ms: int  # remaining TTL
+    due_ms: int  # until its run is silent, or its back-off over
+    life: bytes  # of core/jobs/life_copies.py
 
 
 class GotAck(Message, tag=11):
@@ -325,7 +337,7 @@ TubeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYou
 AnyMessage = (
     Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
     | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
-    | Holders | Release | Heartbeat | Refusal
+    | Holders | Release | Heartbeat | Refusal | LifeAt
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
 )  # fmt: skip
 """Every message that can be sent in a frame."""

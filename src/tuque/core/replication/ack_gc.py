@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import end_life
+from tuque.core.jobs.life_copies import adopt_outcome, packed_outcome
 from tuque.core.jobs.transitions import FAR, producer_done, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -159,7 +160,9 @@ def may_hear(peer: Peer) -> bool:
 
 def tell_acked(n: Node, job: Job, slots: i64) -> None:
     """Send SETACK to those nodes."""
-    message = SetAck(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
+    message = SetAck(
+        job.id, job.holders, max(1, job.expire_ms - n.now_ms), packed_outcome(n, job.id)
+    )
     for slot in slots_of(slots):
         peer = n.peers[slot]
         if may_hear(peer):
@@ -265,6 +268,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         if m.holders != 0:
             end_stray(n, job, named)
         return
+    adopt_outcome(n, job, m.outcome)
     if job.state != ACKED:
         count_all(n, job)
         job.holders |= named  # A4.2

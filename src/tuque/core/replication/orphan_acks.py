@@ -9,6 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.life_copies import packed_outcome
 from tuque.core.jobs.transitions import memory_level, register, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, BODYLESS, Job
@@ -33,7 +34,7 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     if ttl_s < 0:
         return
     if memory_level(n) >= 2:
-        ask_each(n, SetAck(id, 0, ttl_s * 1000))  # A3.4
+        ask_each(n, SetAck(id, 0, ttl_s * 1000, packed_outcome(n, id)))  # A3.4
         return
     if n.stray_counts.get(client, 0) >= STRAYS_MAX:
         return
@@ -78,7 +79,8 @@ def ask_each(n: Node, message: SetAck | DelJob) -> bool:
 def ask_all(n: Node, job: Job) -> None:
     """Ask all nodes (again): only replies to the same question count together (A5.3)."""
     job.confirmed = 1
-    if not ask_each(n, SetAck(job.id, 0, max(1, job.expire_ms - n.now_ms))):
+    left_ms = max(1, job.expire_ms - n.now_ms)
+    if not ask_each(n, SetAck(job.id, 0, left_ms, packed_outcome(n, job.id))):
         if job.marks > 0:
             job.marks -= 1
         job.qtime_ms = n.now_ms + FULL_MS + n.chance.below(FULL_MS)  # A6.3

@@ -12,6 +12,7 @@ from mypy_extensions import i32, i64
 
 from tuque.core.jobs.endings import record_job
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
+from tuque.core.jobs.life_copies import adopt_life, packed_life
 from tuque.core.jobs.transitions import (
     FAR,
     enqueue,
@@ -190,6 +191,7 @@ def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
         job.deliveries,
         job.holders,
         mode,
+        packed_life(n, job.id) if n.has_lives else b"",  # W14.1
     )
 
 
@@ -322,6 +324,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
             say(n, slot, SetAck(m.id, job.holders, max(1, job.expire_ms - n.now_ms)))  # R2.2
             return
         hear_holders(n, slot, job, holders, m.holders)  # R2.3
+        adopt_life(n, job, m.life)
         end_earlier(n, job, m)
         confirm(n, slot, job, m.mode)
         return
@@ -338,6 +341,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
         n.records.add(job)
+    adopt_life(n, job, m.life)
     hear_holders(n, slot, job, holders, m.holders)  # K5.7
     confirm(n, slot, job, m.mode)
 

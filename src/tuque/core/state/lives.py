@@ -67,6 +67,8 @@ class Lives:
         self.kept_bytes: i64 = 0
         self.dead_bytes: i64 = 0  # dead letters with their bodies
         self.watch_bytes: i64 = 0
+        self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
+        self.beat_ms: i64 = 0  # when they are
         # counters
         self.runs: i64 = 0
         self.failures: i64 = 0
@@ -254,4 +256,6 @@ class Lives:
         at_ms: i64 = self.ends[0][0] if len(self.ends) > 0 else FAR
         if len(self.deadlines) > 0 and self.deadlines[0][0] < at_ms:
             at_ms = self.deadlines[0][0]
+        if len(self.untold) > 0 and self.beat_ms < at_ms:
+            at_ms = self.beat_ms
         return at_ms

@@ -189,7 +189,7 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
     runs = check_pairs(s, words, 1)
     done: i64 = 0
     for i in range(len(runs)):
-        if on_done(s.n, words[1 + 2 * i], runs[i], result):
+        if on_done(s.n, words[1 + 2 * i], runs[i], result, c.number):
             done += 1
     c.out.append(int_reply(done))
 

@@ -1,0 +1,260 @@
+"""Lives and outcomes in messages, and how two of one job become one (SPEC W14).
+
+Packed: the sender's clock, i64 ms, then a journal record (core/outbox/life_records.py).
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
+from mypy_extensions import i64
+
+from tuque.core.decode.life import LifeRecord, decode_life, decode_outcome
+from tuque.core.jobs.endings import conclude_as, life_of
+from tuque.core.model.job import ACKED, ACTIVE, Job
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.life import DONE, Failure, Life, Outcome
+from tuque.core.msgs.bus import LifeAt
+from tuque.core.node.announce import PATIENT_S, say_holders
+from tuque.core.node.node import Node
+from tuque.core.outbox.life_records import put_life, put_outcome
+from tuque.core.outbox.records import LIFE, OUTCOME
+
+HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
+START_MS: Final = 50  # a run that is over by then is told to nobody (W14.3)
+SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
+
+
+def packed_life(n: Node, id: bytes) -> bytes:
+    """The life of the job for a message; empty if it has none."""
+    life = life_of(n, id)
+    if life is None:
+        return b""
+    w = BytesWriter()
+    write_i64_le(w, n.now_ms)
+    put_life(w, LIFE, id, life)
+    return w.getvalue()
+
+
+def packed_outcome(n: Node, id: bytes) -> bytes:
+    """The kept outcome of the job for a message; empty if there is none."""
+    outcome = n.life.kept.get(id) if n.has_lives else None
+    if outcome is None:
+        return b""
+    w = BytesWriter()
+    write_i64_le(w, n.now_ms)
+    put_outcome(w, OUTCOME, outcome)
+    if outcome.result is not None:
+        w.write(outcome.result)
+    return w.getvalue()
+
+
+def unpack_life(n: Node, data: bytes) -> Life | None:
+    """The life in a message, its instants on this node's clock; None if it is malformed."""
+    r = LifeRecord()
+    if len(data) < HEAD or not decode_life(data, HEAD, len(data), r):
+        return None
+    life = r.life
+    if life is None:
+        return None
+    by_ms = moved_by(n, data)
+    life.since_ms = moved(life.since_ms, by_ms)
+    life.dead_ms = moved(life.dead_ms, by_ms)
+    life.expire_ms = moved(life.expire_ms, by_ms)
+    move_failure(life.first, by_ms)
+    if life.last is not life.first:
+        move_failure(life.last, by_ms)
+    return life
+
+
+def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
+    """The outcome in a message; None if it is malformed."""
+    r = LifeRecord()
+    if len(data) < HEAD or not decode_outcome(id, data, HEAD, len(data), r):
+        return None
+    outcome = r.outcome
+    if outcome is not None:
+        by_ms = moved_by(n, data)
+        outcome.until_ms = moved(outcome.until_ms, by_ms)
+        outcome.ended_ms = moved(outcome.ended_ms, by_ms)
+    return outcome
+
+
+def moved_by(n: Node, data: bytes) -> i64:
+    """How far this node's clock is ahead of the sender's."""
+    by_ms = n.now_ms - read_i64_le(data, 0)
+    return 0 if -SKEW_MS < by_ms < SKEW_MS else by_ms
+
+
+def moved(at_ms: i64, by_ms: i64) -> i64:
+    """An instant on this node's clock; 0 stays."""
+    return 0 if at_ms == 0 else max(1, at_ms + by_ms)
+
+
+def move_failure(failure: Failure | None, by_ms: i64) -> None:
+    """Move the instant of a failure."""
+    if failure is not None:
+        failure.at_ms = moved(failure.at_ms, by_ms)
+
+
+def tell_life(n: Node, job: Job) -> None:
+    """[W14] The other holders get the life as it is now (W14.1)."""
+    if job.holders == 1 or job.retry_s == 0:
+        return
+    n.life.untold.pop(job.id, None)
+    say_holders(n, job, life_message(n, job))
+
+
+def life_message(n: Node, job: Job) -> LifeAt:
+    """The life as this node knows it."""
+    left_ms = max(1, job.expire_ms - n.now_ms)
+    due_ms = max(0, job.qtime_ms - n.now_ms)
+    return LifeAt(job.id, job.queue, left_ms, due_ms, packed_life(n, job.id))
+
+
+def tell_soon(n: Node, job: Job, life: Life) -> None:
+    """[W14] A run began: the others hear of it within 50 ms, if it still lasts then (W14.3)."""
+    if job.holders == 1 or job.retry_s == 0:
+        return
+    if job.retry_s <= PATIENT_S or life.failed + 1 == life.terms.attempts:
+        tell_life(n, job)
+        return
+    if len(n.life.untold) == 0:
+        n.life.beat_ms = n.now_ms + START_MS
+    n.life.untold[job.id] = None
+
+
+def tell_untold(n: Node) -> None:
+    """[W14] The runs that began and last are told (W14.3)."""
+    if len(n.life.untold) == 0 or n.life.beat_ms > n.now_ms:
+        return
+    untold = n.life.untold
+    n.life.untold = {}
+    for id in untold:
+        job = n.jobs.get(id)
+        life = n.life.by_id.get(id)
+        if job is not None and life is not None and job.state == ACTIVE:
+            tell_life(n, job)
+
+
+def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
+    """[W14] Another node says how the job ended: so it ends here, too (W14.4)."""
+    outcome = unpack_outcome(n, job.id, data) if len(data) > 0 else None
+    if outcome is None:
+        return
+    n.has_lives = True
+    kept = n.life.kept.get(job.id)
+    if kept is not None:
+        if is_better(kept, outcome):
+            outcome.until_ms = kept.until_ms
+            n.life.forget(job.id)
+            n.life.keep(outcome)
+            if n.records is not None:
+                n.records.outcome(outcome)
+        return
+    if job.state != ACKED:
+        conclude_as(n, job, outcome)
+
+
+def adopt_life(n: Node, job: Job, data: bytes) -> None:
+    """[W14] A copy has come: the life it brings becomes the job's, or is merged (W14.1)."""
+    if len(data) == 0:
+        return
+    theirs = unpack_life(n, data)
+    if theirs is None:
+        return
+    n.has_lives = True
+    mine = n.life.by_id.get(job.id)
+    if mine is None:
+        enter_copy(n, job, theirs)
+    else:
+        merge(n, mine, theirs)
+        n.life.weigh(mine)
+        theirs = mine
+    if n.records is not None:
+        n.records.life(job.id, theirs)
+
+
+def enter_copy(n: Node, job: Job, life: Life) -> None:
+    """A life that another node had of the job."""
+    is_dead = life.is_dead
+    life.is_dead = False
+    life.client = -1
+    life.terms = n.life.share(life.terms)
+    n.life.enter(job.id, life)
+    if is_dead:
+        n.life.bury(job.queue, job.id, life, len(job.body))
+
+
+def merge(n: Node, mine: Life, theirs: Life) -> None:
+    """[W14] Two views of one life become one, in any order the same (W14.2). Not `is_dead`."""
+    mine.starts = max(mine.starts, theirs.starts)
+    if theirs.replays < mine.replays:
+        return
+    if theirs.replays > mine.replays:
+        take_all(n, mine, theirs)
+        return
+    if theirs.run > mine.run:
+        take_run(mine, theirs)
+    elif theirs.run == mine.run and theirs.run_state > mine.run_state:
+        mine.run_state = theirs.run_state
+    if theirs.run == mine.run and len(theirs.progress) > 0:
+        mine.progress = theirs.progress
+    mine.failed = max(mine.failed, theirs.failed)
+    first, last = theirs.first, theirs.last
+    if first is not None and (mine.first is None or is_before(first, mine.first)):
+        mine.first = first
+    if last is not None and (mine.last is None or is_before(mine.last, last)):
+        mine.last = last
+    if theirs.is_cancelled and not mine.is_cancelled:
+        mine.is_cancelled = True
+        mine.cancel_reason = theirs.cancel_reason
+    mine.unstarted = max(mine.unstarted, theirs.unstarted)
+
+
+def take_run(mine: Life, theirs: Life) -> None:
+    """Another node has begun a later run."""
+    mine.run = theirs.run
+    mine.run_state = theirs.run_state
+    mine.since_ms = theirs.since_ms
+    mine.worker = theirs.worker
+    mine.progress = theirs.progress
+    mine.client = -1
+    mine.is_resting = False
+
+
+def take_all(n: Node, mine: Life, theirs: Life) -> None:
+    """The job was replayed elsewhere: that life wins whole."""
+    take_run(mine, theirs)
+    mine.terms = n.life.share(theirs.terms)
+    mine.headers = theirs.headers
+    mine.replays = theirs.replays
+    mine.failed = theirs.failed
+    mine.unstarted = theirs.unstarted
+    mine.is_resting = theirs.is_resting
+    mine.is_cancelled = theirs.is_cancelled
+    mine.cancel_reason = theirs.cancel_reason
+    mine.first = theirs.first
+    mine.last = theirs.last
+    mine.ttl_ms = theirs.ttl_ms
+    mine.expire_ms = 0
+
+
+def is_before(a: Failure, b: Failure) -> bool:
+    """Whether `a` is of an earlier attempt than `b`, or came first."""
+    return a.attempt < b.attempt or (a.attempt == b.attempt and a.at_ms < b.at_ms)
+
+
+def is_behind(theirs: Life, mine: Life, is_dead: bool) -> bool:
+    """Whether the sender lacks something of what this node knows (W14.7). `is_dead`: there."""
+    if theirs.replays != mine.replays:
+        return theirs.replays < mine.replays
+    if theirs.run < mine.run or theirs.failed < mine.failed:
+        return True
+    return (mine.is_cancelled and not theirs.is_cancelled) or (mine.is_dead and not is_dead)
+
+
+def is_better(mine: Outcome, theirs: Outcome) -> bool:
+    """[W14] Whether their outcome stands: done before cancelled, the lower run of two (W14.4)."""
+    if mine.kind != theirs.kind:
+        return theirs.kind == DONE
+    return mine.kind == DONE and theirs.run < mine.run

@@ -1,0 +1,98 @@
+"""A life that another holder tells (SPEC W14)."""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.endings import record_job
+from tuque.core.jobs.life_copies import is_behind, life_message, merge, unpack_life
+from tuque.core.jobs.transitions import dequeue, get_queue, retry_due_ms
+from tuque.core.life.runs import outlive
+from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.model.life import LIVE, Life
+from tuque.core.msgs.bus import LifeAt
+from tuque.core.node.announce import set_due
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say
+from tuque.core.node.table import rehouse
+from tuque.core.replication.requeue_messages import hear_of_worker, known_job
+
+
+def on_life(n: Node, slot: i64, m: LifeAt) -> None:
+    """[W14] ON RECV LIFE: merge it (W14.2), and do what follows for this copy."""
+    job = known_job(n, slot, m.id)
+    theirs = unpack_life(n, m.life) if job is not None else None
+    if job is None or theirs is None:
+        return
+    n.has_lives = True
+    mine = n.life.by_id.get(m.id)
+    is_dead = theirs.is_dead
+    theirs.is_dead = False
+    old_run: i64 = 0
+    old_client: i64 = -1
+    replays: i64 = theirs.replays
+    was_cancelled = False
+    if mine is None:
+        mine = theirs
+        mine.client = -1
+        mine.terms = n.life.share(mine.terms)
+        n.life.enter(m.id, mine)
+    else:
+        replays = mine.replays
+        was_cancelled = mine.is_cancelled
+        if mine.run_state == LIVE:
+            old_run, old_client = mine.run, mine.client
+        merge(n, mine, theirs)
+        n.life.weigh(mine)
+    if theirs.replays == mine.replays:
+        if is_dead and not mine.is_dead:
+            job = die_here(n, job, mine, theirs, m)
+        elif not is_dead and theirs.replays > replays and mine.is_dead:
+            job = live_again(n, job, mine, m)
+    if mine.run_state == LIVE and mine.run == theirs.run and not mine.is_dead:
+        hear_of_run(n, job, mine, m.due_ms)
+    is_over = mine.run != old_run or mine.run_state != LIVE
+    if old_client >= 0 and (is_over or (mine.is_cancelled and not was_cancelled)):
+        n.life.calls.append((int(old_client), m.id, int(old_run)))  # W8.2
+    record_job(n, job)
+    if mine is not theirs and is_behind(theirs, mine, is_dead):
+        say(n, slot, life_message(n, job))  # W14.7
+
+
+def hear_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:
+    """A worker of another node runs the job."""
+    if job.state == QUEUED and job.retry_s > 0:
+        dequeue(n, job)
+    outlive(job, life, n.now_ms + due_ms + 1_000)
+    hear_of_worker(n, job, due_ms)
+
+
+def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
+    """The job is a dead letter, which another node has queued."""
+    mine.dead_cause = theirs.dead_cause
+    mine.dead_ms = theirs.dead_ms
+    mine.origin = theirs.origin
+    mine.is_resting = False
+    mine.expire_ms = 0
+    job = move_copy(n, job, m)
+    n.life.weigh(mine)
+    n.life.bury(job.queue, job.id, mine, len(job.body))
+    return job
+
+
+def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
+    """The dead letter was replayed at another node."""
+    n.life.dig(job.queue, mine, len(job.body))
+    mine.dead_cause = b""
+    mine.dead_ms = 0
+    mine.origin = b""
+    return move_copy(n, job, m)
+
+
+def move_copy(n: Node, job: Job, m: LifeAt) -> Job:
+    """The copy belongs to another queue now; another node has it queued there."""
+    if job.state == QUEUED:
+        job.state = ACTIVE
+        n.queues[job.queue].left()
+    job.expire_ms = n.now_ms + m.left_ms
+    moved = rehouse(n, job, get_queue(n, m.queue).name)
+    set_due(n, moved, retry_due_ms(n, moved))
+    return moved

@@ -1,0 +1,393 @@
+"""SPEC W with several nodes: what the holders of a job know of its life."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from cluster_lab import Lab
+
+from tuque.core.jobs.life_copies import is_better, merge
+from tuque.core.life.letters import letter_of, replay
+from tuque.core.life.outcomes import (
+    ENDED,
+    FLAGGED,
+    on_cancel,
+    on_done,
+    result_fields,
+)
+from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_start, on_work
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import ACTIVE, QUEUED
+from tuque.core.model.life import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    LIVE,
+    NO_TERMS,
+    RELEASED,
+    Failure,
+    Life,
+    Outcome,
+    Terms,
+    run_of,
+)
+from tuque.core.model.refusal import CANCELLED_JOB, STALE_RUN
+from tuque.core.msgs.bus import LifeAt
+from tuque.core.node.node import Node
+from tuque.core.replication.add import on_addjob, settle
+
+TERMS = Terms(3, 1_000, 60_000, 0, b"", 600_000, 0)
+
+
+def add(lab: Lab, i: int = 0, retry_s: int = 30, terms: Terms = TERMS, ttl_s: int = 3_600) -> bytes:
+    """A job of three copies with terms and a header."""
+    n = at(lab, i)
+    spec = AddSpec()
+    spec.replicate, spec.retry_s, spec.ttl_s = 3, retry_s, ttl_s
+    spec.terms, spec.headers = terms, b"\x01k\x01\x00v"
+    job = on_addjob(n, b"q", b"body", settle(n, spec), 1, 0, 5_000)
+    lab.run()
+    return job.id
+
+
+def at(lab: Lab, i: int) -> Node:
+    """Node i, its clock set."""
+    lab.nodes[i].now_ms = lab.now_ms
+    return lab.nodes[i]
+
+
+def life(lab: Lab, i: int, id: bytes) -> Life:
+    """The life as node i knows it."""
+    return lab.nodes[i].life.by_id[id]
+
+
+def start(lab: Lab, i: int, id: bytes, worker: bytes = b"w") -> int:
+    """START at node i; the run."""
+    assert on_start(at(lab, i), id, worker, 7) is None
+    run = int(life(lab, i, id).run)
+    lab.run()
+    return run
+
+
+def fail(lab: Lab, i: int, id: bytes, run: int, is_final: bool = False) -> int:
+    """FAIL at node i; what became of the job."""
+    became, _, refused = on_fail(at(lab, i), id, run, -1, b"no", b"trace", is_final)
+    assert refused is None, refused.code
+    lab.run()
+    return int(became)
+
+
+def states(lab: Lab, id: bytes) -> list[str]:
+    """The phase of the job at each node."""
+    found = []
+    for n in lab.nodes:
+        told, _ = result_fields(n, id)
+        word = told["state"] if told is not None else b"unknown"
+        assert isinstance(word, bytes)
+        found.append(word.decode())
+    return found
+
+
+def test_copies_know_terms_and_runs() -> None:
+    """W14.1 REPLJOB and YOURJOBS carry the life of the job. Each change of it goes to the other
+    holders as LIFE: options, headers, runs, failures, flags, and the queue.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    for i in range(3):
+        assert life(lab, i, id).terms.key() == TERMS.key()
+        assert life(lab, i, id).headers == b"\x01k\x01\x00v"
+    assert lab.get(0) == [id]
+    run = start(lab, 0, id)
+    lab.pass_ms(60)
+    assert [life(lab, i, id).run for i in range(3)] == [run] * 3
+    assert states(lab, id) == ["running"] * 3
+    assert fail(lab, 0, id, run) == BACK
+    for i in range(3):
+        mine = life(lab, i, id)
+        assert mine.failed == 1 and mine.last is not None and mine.last.reason == b"no"
+
+
+def test_attempts_survive_the_loss_of_holders() -> None:
+    """W14.1 A job that fails at one node goes on at another one with its next attempt."""
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    assert fail(lab, 0, id, start(lab, 0, id)) == BACK
+    lab.isolate(0)
+    lab.isolate(1)
+    got = []
+    for _ in range(40):
+        lab.pass_ms(2_000)
+        got = lab.get(2)
+        if got:
+            break
+    assert got == [id]
+    run = start(lab, 2, id)
+    assert run >> 23 & 0xFFFF == 2
+    assert fail(lab, 2, id, run) == BACK
+
+
+def test_short_runs_are_not_told() -> None:
+    """W14.3 A run is told within 50 ms, and only if it lasts that long; at once if RETRY is 5 s or
+    less or it is the last attempt.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    lab.log.clear()
+    run = start(lab, 0, id)
+    assert on_done(at(lab, 0), id, run, b"42")
+    lab.pass_ms(200)
+    assert not [m for _, _, m in lab.log if isinstance(m, LifeAt)]
+    for retry_s, terms in ((5, TERMS), (30, Terms(1, 0, 0, 0, b"", 0, 0))):
+        other = add(lab, retry_s=retry_s, terms=terms)
+        lab.get(0)
+        lab.log.clear()
+        start(lab, 0, other)
+        assert len([m for _, _, m in lab.log if isinstance(m, LifeAt)]) == 2
+        on_done(at(lab, 0), other, 0, None)
+
+
+def test_silence_is_counted_once() -> None:
+    """W14.2 Two holders that see one silence write the same number."""
+    lab = Lab(3)
+    id = add(lab, retry_s=6)
+    lab.get(0)
+    start(lab, 0, id)
+    lab.pass_ms(60)
+    lab.isolate(0)  # its worker goes on there, and beats
+    for _ in range(5):
+        lab.pass_ms(2_000)
+        on_work(at(lab, 0), id, life(lab, 0, id).run, 7)
+    assert life(lab, 0, id).failed == 0
+    assert {life(lab, i, id).failed for i in (1, 2)} == {1}
+    lab.heal()
+    lab.pass_ms(100)
+    lab.run()
+
+
+def test_a_stale_worker_hears_of_the_newer_run() -> None:
+    """W14.7 WORKING and PROGRESS of a run send LIFE, too. A node that knows more than the sender of
+    a LIFE replies with its own.
+    """
+    lab = Lab(3)
+    id = add(lab, retry_s=6)
+    lab.get(0)
+    old = start(lab, 0, id)
+    lab.pass_ms(60)
+    lab.isolate(0)
+    there = new = 0
+    for _ in range(20):
+        lab.pass_ms(1_000)
+        on_work(at(lab, 0), id, old, 7)
+        for i in (1, 2):
+            if new == 0 and lab.get(i):
+                there, new = i, start(lab, i, id, b"other")
+        if new:
+            on_work(at(lab, there), id, new, 8)
+    assert new > old
+    at(lab, 0).life.calls.clear()
+    lab.heal()
+    lab.run()
+    on_work(at(lab, there), id, new, 8)
+    lab.pass_ms(1_100)
+    refused = on_work(at(lab, 0), id, old, 7)
+    assert refused is not None and refused.code == STALE_RUN
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_cancel_at_any_holder(where: int) -> None:
+    """W8.1 Nobody has the job: it ends with the outcome `cancelled`.
+
+    W8.2 A worker has it: the job is flagged.
+    """
+    lab = Lab(3)
+    waiting, running = add(lab), add(lab)
+    assert on_cancel(at(lab, where), waiting, b"why")[0] == ENDED
+    lab.run()
+    assert states(lab, waiting) == ["cancelled"] * 3
+    assert lab.get(0) == [running]
+    run = start(lab, 0, running)
+    lab.pass_ms(60)
+    assert on_cancel(at(lab, where), running, b"why")[0] == FLAGGED
+    at(lab, where)
+    lab.run()
+    assert all(life(lab, i, running).is_cancelled for i in range(3))
+    refused = on_work(at(lab, 0), running, run, 7)
+    assert refused is not None and refused.code == CANCELLED_JOB
+    assert on_release(at(lab, 0), running, run, 0)
+    lab.run()
+    assert states(lab, running) == ["cancelled"] * 3
+
+
+def test_result_at_every_holder() -> None:
+    """W14.4 SETACK carries the outcome. RESULT and WAITJOB show an outcome once all reachable
+    holders have confirmed the end.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    lab.hold(1, 0)
+    assert on_done(at(lab, 0), id, run, b"42")
+    lab.run()
+    told, _ = result_fields(at(lab, 0), id)
+    assert told is None or told["result"] is None
+    lab.release(1, 0)
+    lab.run()
+    lab.die(0)
+    for i in (1, 2):
+        told, _ = result_fields(at(lab, i), id)
+        assert told is not None
+        assert (told["state"], told["result"], told["worker"]) == (b"done", b"42", b"w")
+
+
+def test_two_ends_of_one_job() -> None:
+    """W14.4 Of two outcomes, `done` stands before `cancelled`, and of two `done` that of the lower
+    token.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    lab.pass_ms(60)
+    lab.cut(0, 1)
+    lab.cut(0, 2)
+    assert on_done(at(lab, 0), id, run, b"first")
+    other = run + (1 << 39)
+    assert on_done(at(lab, 1), id, other, b"second")
+    lab.run()
+    lab.heal()
+    lab.pass_ms(3_000)
+    for i in range(3):
+        told, _ = result_fields(at(lab, i), id)
+        assert told is not None and told["result"] == b"first"
+    ends = [Outcome(id, CANCELLED, 1, 1), Outcome(id, DONE, 1, 1)]
+    assert is_better(ends[0], ends[1]) and not is_better(ends[1], ends[0])
+
+
+def test_dead_at_every_holder() -> None:
+    """W14.1 Dead letters survive the loss of all but one holder; decided twice they are one."""
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    assert fail(lab, 0, id, start(lab, 0, id), is_final=True) == DIED
+    lab.run()
+    assert states(lab, id) == ["dead"] * 3
+    assert [n.jobs[id].queue for n in lab.nodes] == [b"q.dead"] * 3
+    assert [n.jobs[id].state for n in lab.nodes] == [QUEUED, ACTIVE, ACTIVE]
+    lab.die(0)
+    lab.die(1)
+    letter = letter_of(at(lab, 2), id)
+    assert letter is not None and letter.life.last is not None
+    assert (letter.life.last.reason, letter.life.origin) == (b"no", b"q")
+    assert replay(at(lab, 2), letter, b"")
+    assert lab.get(2) == [id]
+    assert start(lab, 2, id) >> 23 & 0xFFFF == 1
+
+
+def test_replay_is_told() -> None:
+    """W14.2 More REPLAYs win whole: a FAIL of the life before is stale everywhere."""
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    assert fail(lab, 0, id, run, is_final=True) == DIED
+    lab.run()
+    letter = letter_of(at(lab, 1), id)
+    assert letter is not None and replay(at(lab, 1), letter, b"")
+    lab.run()
+    assert "dead" not in states(lab, id)
+    assert [life(lab, i, id).failed for i in range(3)] == [0, 0, 0]
+    assert [n.jobs[id].queue for n in lab.nodes] == [b"q"] * 3
+    assert sum(n.jobs[id].state == QUEUED for n in lab.nodes) == 1
+    _, _, refused = on_fail(at(lab, 0), id, run, -1, b"", b"", False)
+    assert refused is not None
+    assert lab.get(1) == [id]
+    assert fail(lab, 1, id, start(lab, 1, id), is_final=True) == DIED
+    lab.run()
+    assert states(lab, id) == ["dead"] * 3
+
+
+def test_a_worker_whose_node_died() -> None:
+    """W14.5 A worker that names a later run than the holder knows is believed: the node at which it
+    began may have died.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    assert on_start(at(lab, 0), id, b"w", 7) is None
+    run = int(life(lab, 0, id).run)
+    lab.die(0)
+    assert on_work(at(lab, 1), id, run, 7) is None
+    assert fail(lab, 1, id, run) == BACK
+    assert life(lab, 2, id).failed == 1
+
+
+def test_done_at_a_node_without_the_job() -> None:
+    """W14.6 DONE at a node without the job works as A3.4 says; the result goes with it, and that
+    node keeps the outcome for a minute.
+    """
+    lab = Lab(4)
+    id = add(lab)
+    stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
+    for n in lab.nodes:
+        n.ids.key = b""
+    on_done(at(lab, stranger), id, 0, b"42", 9)
+    lab.pass_ms(2_000)
+    for i in range(4):
+        told, _ = result_fields(at(lab, i), id)
+        assert told is not None and told["result"] == b"42"
+
+
+def test_merge_in_any_order() -> None:
+    """W14.2 Two views of one life become one by rules that give the same in any order: more REPLAYs
+    win whole; of `failed` and STARTs the greater; of two runs the higher token, and of one token
+    the later state; the earliest first and the latest last failure; a cancel flag and death stay.
+    """
+    rng = random.Random(7)
+    n = Lab(1).nodes[0]
+    for _ in range(300):
+        views = [view(rng) for _ in range(3)]
+        ends = set()
+        for order in itertools.permutations(range(3)):
+            mine = copy(views[order[0]])
+            for i in order[1:] + order[:2]:
+                merge(n, mine, copy(views[i]))
+            ends.add(facts(mine))
+        assert len(ends) == 1, ends
+
+
+def view(rng: random.Random) -> Life:
+    """What one holder may know."""
+    made = Life(NO_TERMS, b"")
+    made.replays = rng.randrange(2)
+    made.failed = rng.randrange(3)
+    made.starts = 1 + rng.randrange(3)
+    made.run = run_of(1 + made.starts % 2, made.starts, b"w%d" % rng.randrange(2), b"")
+    made.run_state = rng.choice([LIVE, RELEASED, FAILED])
+    made.is_cancelled = rng.random() < 0.3
+    if rng.random() < 0.7:
+        attempt = 1 + rng.randrange(3)
+        made.first = made.last = Failure(attempt * 100, attempt, b"", b"", b"%d" % attempt, b"")
+    return made
+
+
+def copy(of: Life) -> Life:
+    """The same view again."""
+    made = Life(of.terms, of.headers)
+    made.replays, made.failed, made.starts = of.replays, of.failed, of.starts
+    made.run, made.run_state, made.is_cancelled = of.run, of.run_state, of.is_cancelled
+    made.first, made.last = of.first, of.last
+    return made
+
+
+def facts(of: Life) -> tuple[object, ...]:
+    """What must be the same in the end."""
+    first = of.first.reason if of.first is not None else b""
+    last = of.last.reason if of.last is not None else b""
+    numbers = (of.replays, of.failed, of.starts, of.run, of.run_state)
+    return (*map(int, numbers), of.is_cancelled, first, last)
