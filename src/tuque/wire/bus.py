@@ -23,6 +23,8 @@ from tuque.core.msgs.bus import (
     Gossip,
     GotAck,
     Heartbeat,
+    JobAsk,
+    JobTold,
     LifeAt,
     Moved,
     NeedJobs,
@@ -59,6 +61,12 @@ QUEUE_MAX: Final = 536_870_912
 TUBE_MAX: Final = 512  # bytes of a tube's name
 WORD_MAX: Final = 255  # of a tube's other words
 UUID_BYTES: Final = 16
+
+REASON_MAX: Final = 2_048
+BYTES: Final = 0
+INT: Final = 1
+MAYBE: Final = 2
+FIELD_KINDS: Final = [BYTES, INT, INT, BYTES, BYTES, MAYBE, BYTES, BYTES, BYTES, INT]
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[AnyMessage])
@@ -220,6 +228,10 @@ def is_sane(m: AnyMessage) -> bool:
         return is_id(m.id) and in_range(m.left_ms)
     if isinstance(m, LifeAt):
         return is_id(m.id) and 0 < m.left_ms < NUMBER_MAX and in_range(m.due_ms)
+    if isinstance(m, JobAsk):
+        return is_id(m.id) and 0 < m.what <= 2 and len(m.reason) <= REASON_MAX
+    if isinstance(m, JobTold):
+        return is_id(m.id) and 0 <= m.became < 4 and are_fields(m.fields)
     if isinstance(m, Queued):
         return is_id(m.id) and 0 <= m.how < 256
     if isinstance(m, Enqueue):
@@ -246,6 +258,26 @@ def is_sane(m: AnyMessage) -> bool:
     if isinstance(m, TubeCopy | TubeGot | TubesTold | TubeYours | TubeClaim | TubeClaimed):
         return is_sane_tube(m)
     return is_sane_other(m)
+
+
+def are_fields(fields: list[bytes | int | None]) -> bool:
+    """Whether these can be the values of RESULT, in their order (W9.1); or none."""
+    if len(fields) == 0:
+        return True
+    if len(fields) != len(FIELD_KINDS):
+        return False
+    for i in range(len(fields)):
+        value = fields[i]
+        kind = FIELD_KINDS[i]
+        if isinstance(value, int):
+            if kind != INT or not in_range(value):
+                return False
+        elif value is None:
+            if kind != MAYBE:
+                return False
+        elif kind == INT:
+            return False
+    return True
 
 
 def is_sane_other(m: AnyMessage) -> bool:

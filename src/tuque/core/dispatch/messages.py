@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from tuque.core.federation.request import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.federation.transfer import on_gotjobs, on_moved, on_yourjobs
+from tuque.core.life.asking import on_job_ask, on_job_told
 from tuque.core.life.cluster import on_life
 from tuque.core.msgs.bus import (
     AnyMessage,
@@ -15,8 +16,9 @@ from tuque.core.msgs.bus import (
     GotAck,
     GotJob,
     GotJobs,
-    Heartbeat,
     Holders,
+    JobAsk,
+    JobTold,
     Lack,
     Left,
     LifeAt,
@@ -24,11 +26,16 @@ from tuque.core.msgs.bus import (
     NeedJobs,
     Pause,
     Queued,
-    Refusal,
     Release,
     ReplJob,
     SetAck,
     Slots,
+    TubeClaim,
+    TubeClaimed,
+    TubeCopy,
+    TubeGot,
+    TubesTold,
+    TubeYours,
     WillQueue,
     Working,
     YourJobs,
@@ -89,13 +96,19 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_enqueue_message(n, slot, m)
     elif isinstance(m, Enqueued):
         on_enqueued(n, slot, m)
-    elif isinstance(m, LifeAt):
-        on_life(n, slot, m)
+    elif isinstance(m, LifeAt | JobAsk | JobTold):
+        on_life_message(n, slot, m)
     elif isinstance(m, Holders):
         on_holders(n, slot, m)
     elif isinstance(m, Release):
         on_release(n, slot, m)
-    elif isinstance(m, Slots):
+    else:
+        on_rare(n, slot, m)
+
+
+def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
+    """Messages about nodes, lost copies, pauses and tubes."""
+    if isinstance(m, Slots):
         on_slots(n, slot, m)
     elif isinstance(m, Ask):
         on_ask(n, slot, m)
@@ -106,8 +119,20 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_left(n, slot, m)
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
-    elif n.policy is not None and not isinstance(m, Heartbeat | Refusal):
+    elif n.policy is not None and isinstance(
+        m, TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
+    ):
         n.policy.on_message(n, slot, m)
+
+
+def on_life_message(n: Node, slot: i64, m: LifeAt | JobAsk | JobTold) -> None:
+    """[W14, W15] A message about the life of one job."""
+    if isinstance(m, LifeAt):
+        on_life(n, slot, m)
+    elif isinstance(m, JobAsk):
+        on_job_ask(n, slot, m)
+    else:
+        on_job_told(n, slot, m)
 
 
 def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:

@@ -19,6 +19,7 @@ from tuque.core.jobs.transitions import (
     retry_due_ms,
 )
 from tuque.core.leases.expiry import lease_next_ms, lease_tick
+from tuque.core.life.asking import asking_next_ms, asking_tick
 from tuque.core.life.outcomes import lives_next_ms, lives_tick
 from tuque.core.life.runs import on_late
 from tuque.core.model import ledger
@@ -103,6 +104,8 @@ def tick(n: Node) -> None:
     staging_tick(n)
     if n.has_lives:
         lives_tick(n)
+        if len(n.life.asking) > 0:
+            asking_tick(n)
     if n.policy is not None:
         n.policy.tick(n)
     if len(n.peers) > 1:
@@ -128,7 +131,7 @@ def next_timer_ms(n: Node) -> i64:
         at_ms = n.idle_checks[0][0]
     at_ms = min(at_ms, lease_next_ms(n), staging_next_ms(n))
     if n.has_lives:
-        at_ms = min(at_ms, lives_next_ms(n))
+        at_ms = asking_next_ms(n, min(at_ms, lives_next_ms(n)))
     if n.policy is not None:
         at_ms = min(at_ms, n.policy.next_ms(n))
     if len(n.peers) > 1:

@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.life_copies import tell_life, tell_untold
-from tuque.core.jobs.requeue import on_enqueue
+from tuque.core.jobs.requeue import is_delayed, on_enqueue
 from tuque.core.life.runs import end_cancelled, make_life
 from tuque.core.model.job import (
     ACKED,
@@ -34,7 +34,12 @@ from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.replication.ack import on_ackjob
 from tuque.core.replication.ack_gc import unheard
 from tuque.core.replication.orphan_acks import on_unknown_ack
+from tuque.core.state.lives import Asking
 
+FIELDS: Final = (
+    *("state", "attempt", "of", "worker", "progress", "result", "cause", "reason", "detail"),
+    "ended-ms",
+)
 ELSEWHERE_MS: Final = 60_000  # an outcome is kept by a node without the job
 # what became of a CANCEL
 UNKNOWN = 0
@@ -122,10 +127,21 @@ def is_agreed(n: Node, job: Job | None) -> bool:
     return job is None or (job.state == ACKED and unheard(n, job) & n.reachable == 0)
 
 
+def told_outcome(asking: Asking) -> bytes:
+    """The outcome as another node told it (W15.3)."""
+    if not asking.is_settled:
+        return b""
+    word = asking.fields[0] if len(asking.fields) > 0 else b"gone"
+    return word if isinstance(word, bytes) and word != b"dead" else b""
+
+
 def outcome_of(n: Node, id: bytes) -> bytes:
     """The outcome of a job, b"" while it is open; `gone` if nobody knows it any more (W9.1)."""
     kept = n.life.kept.get(id)
     job = n.jobs.get(id)
+    asking = n.life.asking.get(id)
+    if asking is not None and job is None and kept is None:
+        return told_outcome(asking)
     if kept is not None:
         return OUTCOME_NAMES[kept.kind] if is_agreed(n, job) else b""
     if job is None:
@@ -149,7 +165,7 @@ def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
         if life.is_resting:
             return b"back-off"
     if job.flags & DELIVERED == 0:
-        return b"scheduled"
+        return b"scheduled" if is_delayed(n, job) else b"waiting"  # queued elsewhere
     return b"delivered" if job.flags & ONCE_QUEUED else b"back-off"
 
 
@@ -160,6 +176,9 @@ def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal
     if kept is not None and is_agreed(n, job):
         return of_outcome(kept), None
     if job is None or job.flags & BODYLESS:
+        asking = n.life.asking.get(id)
+        if asking is not None and len(asking.fields) > 0:
+            return dict(zip(FIELDS, asking.fields, strict=True)), None  # W15.3
         return None, Refusal(NOJOB)
     return of_job(n, job, life_of(n, id)), None
 
@@ -216,6 +235,9 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
 
 def is_settled(n: Node, id: bytes) -> bool:
     """Whether a wait for the job is over: it ended, or is a dead letter (W9.2)."""
+    asking = n.life.asking.get(id)
+    if asking is not None and id not in n.jobs and id not in n.life.kept:
+        return asking.is_settled
     if len(outcome_of(n, id)) > 0:
         return True
     life = life_of(n, id)

@@ -117,6 +117,24 @@ class LifeAt(Message, tag=33):
     life: bytes  # of core/jobs/life_copies.py
 
 
+class JobAsk(Message, tag=34):
+    """What is known of this job? Or cancel it (W15)."""
+
+    id: bytes
+    what: int  # of core/life/asking.py
+    reason: bytes
+
+
+class JobTold(Message, tag=35):
+    """Reply to JobAsk (W15)."""
+
+    id: bytes
+    is_known: bool
+    became: int  # of a CANCEL, as in core/life/outcomes.py
+    is_settled: bool
+    fields: list[bytes | int | None] = []  # the values of RESULT
+
+
 class GotAck(Message, tag=11):
     """The ack is known here; `known`: there was a copy (A5)."""
 
@@ -337,7 +355,7 @@ TubeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYou
 AnyMessage = (
     Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
     | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
-    | Holders | Release | Heartbeat | Refusal | LifeAt
+    | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
 )  # fmt: skip
 """Every message that can be sent in a frame."""

@@ -26,6 +26,21 @@ class Watch:
 
 
 @final
+class Asking:
+    """A job that is not known here, and what other nodes said of it (W15)."""
+
+    def __init__(self, what: i64, reason: bytes) -> None:
+        self.what = what
+        self.reason = reason
+        self.next_ms: i64 = 0  # of the next question
+        self.denied: i64 = 0  # nodes that do not know it
+        self.became: i64 = 0  # of a CANCEL
+        self.is_told = False  # somebody knew it, or nobody does
+        self.is_settled = False
+        self.fields: list[object] = []  # of RESULT
+
+
+@final
 class Letters:
     """The dead letters of one queue, oldest first."""
 
@@ -67,6 +82,7 @@ class Lives:
         self.kept_bytes: i64 = 0
         self.dead_bytes: i64 = 0  # dead letters with their bodies
         self.watch_bytes: i64 = 0
+        self.asking: dict[bytes, Asking] = {}  # by job id
         self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
         self.beat_ms: i64 = 0  # when they are
         # counters

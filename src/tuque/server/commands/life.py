@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.life.outcomes import ENDED, FLAGGED, OVER, on_cancel, on_done
+from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import BACK, DIED, on_fail, on_progress, on_release, on_start, on_work
 from tuque.core.life.update import Update, on_update
 from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, attempt_of, run_from, run_text
@@ -192,32 +192,6 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
         if on_done(s.n, words[1 + 2 * i], runs[i], result, c.number):
             done += 1
     c.out.append(int_reply(done))
-
-
-def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W8] CANCEL [REASON text] id [id ...]: what became of each (W8.4)."""
-    first: i64 = 1
-    reason = b""
-    if args[1].upper() == b"REASON":
-        if len(args) < 4:
-            raise ArgError(SYNTAX)
-        reason = args[2]
-        if len(reason) > REASON_MAX:
-            raise ArgError(LONG_REASON)
-        first = 3
-    check_ids(s, args, first)
-    rows: list[object] = []
-    i = first
-    while i < len(args):
-        became, _ = on_cancel(s.n, args[i], reason)
-        if became == ENDED:
-            rows.append(b"ended")
-        elif became == FLAGGED:
-            rows.append(b"flagged")
-        else:
-            rows.append(b"over" if became == OVER else None)
-        i += 1
-    c.reply(rows)
 
 
 def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
 from tuque.core.life.letters import (
     LOOK_MAX,
     Letter,
@@ -14,7 +15,7 @@ from tuque.core.life.letters import (
     purge,
     replay,
 )
-from tuque.core.life.outcomes import is_settled, outcome_of, result_fields, watch
+from tuque.core.life.outcomes import is_settled, on_cancel, outcome_of, result_fields, watch
 from tuque.core.model.refusal import NOJOB
 from tuque.core.node.node import JOB_ENDED, Wake
 from tuque.server.commands.by_id import check_ids, check_room
@@ -32,6 +33,10 @@ BAD_SINCE: Final = b"ERR SINCE must be an instant in ms"
 BAD_NEEDED: Final = b"ERR COUNT must be a number from 1 to the number of ids"
 TASK_HEADER: Final = b"tuque-task"
 GLOB_MAX: Final = 128
+LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
+REASON_MAX: Final = 2_048
+ASK_MS: Final = 1_000  # other nodes answer within it
+BECAME: Final[list[object]] = [None, b"ended", b"flagged", b"over"]
 BIG: Final = (1 << 62) - 1
 
 
@@ -45,10 +50,14 @@ def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
             raise ArgError(SYNTAX)
         wait_ms = timeout_ms(args[3])
     id = words[1]
-    if wait_ms < 0 or id not in s.n.jobs or is_settled(s.n, id):
+    if may_ask(s.n, id):
+        is_now = wait_ms < 0
+        block(s, c, Wanted([id], 0, is_now), ASK_MS if is_now else wait_ms)
+        ask_for(s, c, LOOK)  # W15.1
+    elif wait_ms < 0 or id not in s.n.jobs or is_settled(s.n, id):
         put_result(s, c, id)
-        return
-    block(s, c, Wanted([id], 0), wait_ms)
+    else:
+        block(s, c, Wanted([id], 0), wait_ms)
 
 
 def cmd_waitjob(s: Server, c: Client, args: list[bytes]) -> None:
@@ -66,6 +75,7 @@ def cmd_waitjob(s: Server, c: Client, args: list[bytes]) -> None:
         put_ended(s, c, wanted)
         return
     block(s, c, wanted, wait_ms)
+    ask_for(s, c, LOOK)
 
 
 def block(s: Server, c: Client, wanted: Wanted, wait_ms: i64) -> None:
@@ -79,19 +89,85 @@ def block(s: Server, c: Client, wanted: Wanted, wait_ms: i64) -> None:
     watch(s.n, c.number, wanted.ids, s.n.now_ms + wait_ms if wait_ms > 0 else 0)
 
 
+def ask_for(s: Server, c: Client, what: i64, reason: bytes = b"") -> None:
+    """[W15] Ask other nodes about the jobs that the client waits for and this node lacks."""
+    if c.wanted is not None:
+        for id in c.wanted.ids:
+            if may_ask(s.n, id):
+                ask(s.n, id, what, reason)
+
+
+def has_answers(s: Server, wanted: Wanted) -> bool:
+    """Whether other nodes have answered about all jobs that were asked for (W15.3)."""
+    for id in wanted.ids:
+        asking = s.n.life.asking.get(id)
+        if asking is not None and not asking.is_told:
+            return False
+    return True
+
+
+def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W8] CANCEL [REASON text] id [id ...]: what became of each (W8.4)."""
+    first: i64 = 1
+    reason = b""
+    if args[1].upper() == b"REASON":
+        if len(args) < 4:
+            raise ArgError(SYNTAX)
+        reason = args[2]
+        if len(reason) > REASON_MAX:
+            raise ArgError(LONG_REASON)
+        first = 3
+    check_ids(s, args, first)
+    wanted = Wanted(args[first:], 0, True)
+    rows: list[object] = []
+    is_asking = False
+    for id in wanted.ids:
+        if may_ask(s.n, id):
+            is_asking = True
+            rows.append(None)
+        else:
+            became, _ = on_cancel(s.n, id, reason)
+            rows.append(BECAME[became])
+    if not is_asking:
+        c.reply(rows)
+        return
+    wanted.rows = rows
+    block(s, c, wanted, ASK_MS)
+    ask_for(s, c, CANCEL, reason)
+
+
+def put_cancelled(s: Server, c: Client, wanted: Wanted, rows: list[object]) -> None:
+    """Reply to CANCEL with what other nodes said."""
+    told: list[object] = []
+    for i in range(len(rows)):
+        asking = s.n.life.asking.get(wanted.ids[i]) if rows[i] is None else None
+        told.append(rows[i] if asking is None else BECAME[asking.became])
+    c.reply(told)
+
+
 def tell_ended(s: Server, c: Client, wake: Wake) -> bool:
     """[W9] A job that the client waits for has ended; whether its wait is over."""
     wanted = c.wanted
     assert wanted is not None
-    if wake.why == JOB_ENDED and count_ended(s, wanted) < max(1, wanted.needed):
+    if wake.why == JOB_ENDED and not is_over(s, wanted):
         return False
-    s.n.life.unwatch(c.number)
     c.wanted = None
-    if wanted.needed == 0:
+    rows = wanted.rows
+    if rows is not None:
+        put_cancelled(s, c, wanted, rows)
+    elif wanted.needed == 0:
         put_result(s, c, wanted.ids[0])
     else:
         put_ended(s, c, wanted)
+    s.n.life.unwatch(c.number)
     return True
+
+
+def is_over(s: Server, wanted: Wanted) -> bool:
+    """Whether the client has waited enough."""
+    if wanted.is_now:
+        return has_answers(s, wanted)
+    return count_ended(s, wanted) >= max(1, wanted.needed)
 
 
 def count_ended(s: Server, wanted: Wanted) -> i64:

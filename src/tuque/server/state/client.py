@@ -189,9 +189,11 @@ class Survey:
 class Wanted:
     """What a client waits for in RESULT or WAITJOB (W9)."""
 
-    def __init__(self, ids: list[bytes], needed: i64) -> None:
+    def __init__(self, ids: list[bytes], needed: i64, is_now: bool = False) -> None:
         self.ids = ids
         self.needed = needed  # 0: the fields of one job
+        self.is_now = is_now  # what other nodes know now, whatever it is (W15)
+        self.rows: list[object] | None = None  # of a CANCEL; None in it: other nodes were asked
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:
