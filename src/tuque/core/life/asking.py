@@ -33,7 +33,7 @@ def may_ask(n: Node, id: bytes) -> bool:
 def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> None:
     """[W15] Ask all other nodes about the job; a client waits for it (W15.1)."""
     asking = n.life.asking.get(id)
-    if asking is None or (what == CANCEL and asking.what != CANCEL):
+    if asking is None or asking.what != what:
         asking = Asking(what, reason)
         n.life.asking[id] = asking
         send(n, id, asking)

@@ -146,7 +146,7 @@ def outcome_of(n: Node, id: bytes) -> bytes:
         return OUTCOME_NAMES[kept.kind] if is_agreed(n, job) else b""
     if job is None:
         return b"gone"
-    return b"done" if job.state == ACKED else b""
+    return b"done" if is_agreed(n, job) else b""
 
 
 def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
@@ -173,8 +173,12 @@ def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal
     """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known."""
     kept = n.life.kept.get(id)
     job = n.jobs.get(id)
-    if kept is not None and is_agreed(n, job):
-        return of_outcome(kept), None
+    if kept is not None:
+        fields = of_outcome(kept)
+        if not is_agreed(n, job):
+            fields.update(state=b"running", result=None, reason=b"")  # W14.4
+            fields["ended-ms"] = 0
+        return fields, None
     if job is None or job.flags & BODYLESS:
         asking = n.life.asking.get(id)
         if asking is not None and len(asking.fields) > 0:

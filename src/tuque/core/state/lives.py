@@ -248,6 +248,7 @@ class Lives:
                 waiting.pop(client, None)
                 if len(waiting) == 0:
                     del self.watchers[id]
+                    self.asking.pop(id, None)
         if len(self.deadlines) > 2 * len(self.watches) + STALE_MIN:
             kept: list[tuple[int, int]] = []
             for one in self.watches.values():
