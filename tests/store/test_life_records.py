@@ -1,0 +1,301 @@
+"""Records of lives and outcomes survive encoding; what is no record is refused, never misread."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journal_lab import decode_all
+
+from tuque.console.journal.rows import fields
+from tuque.core.decode import records as back
+from tuque.core.model.life import (
+    ATTEMPTS_MAX,
+    CANCELLED,
+    DONE,
+    FAILED,
+    GONE,
+    HASH_MASK,
+    LIVE,
+    NO_TERMS,
+    STARTS_MAX,
+    Failure,
+    Life,
+    Outcome,
+    Terms,
+)
+from tuque.core.outbox import records as rec
+from tuque.core.outbox.life_records import FAILURE_FIXED, LIFE_FIXED
+
+ID = b"D" * 40
+IDS = st.binary(min_size=40, max_size=40)
+I64 = st.integers(0, 2**62)
+SPANS = st.integers(0, 2**53)
+WORDS = st.binary(max_size=60)
+ATTEMPTS = st.integers(0, ATTEMPTS_MAX)
+RUNS = st.builds(
+    lambda starts, attempt, hash: starts << 39 | attempt << 23 | hash,
+    st.integers(1, STARTS_MAX),
+    st.integers(1, ATTEMPTS_MAX),
+    st.integers(0, HASH_MASK),
+) | st.just(0)
+HEADERS = st.lists(st.tuples(st.binary(max_size=64), st.binary(max_size=300)), max_size=4).map(
+    lambda pairs: b"".join(
+        bytes([len(name)]) + name + len(value).to_bytes(2, "little") + value
+        for name, value in pairs
+    )
+)
+FAILURES = st.builds(Failure, I64, ATTEMPTS, WORDS, WORDS, WORDS, st.binary(max_size=3000))
+TERMS = st.builds(Terms, ATTEMPTS, SPANS, SPANS, st.integers(0, 1000), WORDS, SPANS, SPANS)
+
+TERM_FIELDS = "attempts first_ms max_ms jitter dead keep_ms limit_ms".split()
+FAILURE_FIELDS = "at_ms attempt worker cause reason detail".split()
+LIFE_FIELDS = [
+    *"headers replays failed starts run run_state since_ms worker client unstarted".split(),
+    *"is_resting is_cancelled cancel_reason progress ttl_ms expire_ms".split(),
+    *"is_dead dead_ms dead_cause origin serial".split(),
+]
+OUTCOME_FIELDS = "id kind until_ms ended_ms run of worker progress result reason".split()
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> Life:
+    life = Life(draw(TERMS), draw(HEADERS))
+    for name in ("since_ms", "ttl_ms", "expire_ms", "dead_ms", "serial", "replays"):
+        setattr(life, name, draw(I64))
+    for name in ("worker", "cancel_reason", "progress", "dead_cause", "origin"):
+        setattr(life, name, draw(WORDS))
+    for name in ("is_resting", "is_cancelled", "is_dead"):
+        setattr(life, name, draw(st.booleans()))
+    life.failed = draw(ATTEMPTS)
+    life.starts = draw(st.integers(0, STARTS_MAX))
+    life.unstarted = draw(st.integers(0, 2**31 - 1))
+    life.run = draw(RUNS)
+    life.run_state = draw(st.integers(0, FAILED))
+    life.first = draw(st.none() | FAILURES)
+    life.last = draw(st.none() | FAILURES)
+    return life
+
+
+@st.composite
+def outcomes(draw: st.DrawFn) -> Outcome:
+    outcome = Outcome(draw(IDS), draw(st.integers(DONE, GONE)), draw(I64), draw(I64))
+    outcome.run = draw(RUNS)
+    outcome.of = draw(ATTEMPTS)
+    outcome.worker, outcome.progress, outcome.reason = draw(WORDS), draw(WORDS), draw(WORDS)
+    outcome.result = draw(st.none() | st.binary(max_size=3000))
+    return outcome
+
+
+def facts(failure: Failure | None) -> list[object] | None:
+    return None if failure is None else [getattr(failure, name) for name in FAILURE_FIELDS]
+
+
+@given(IDS, lives(), outcomes())
+def test_lives_and_outcomes_come_back_whole(id: bytes, life: Life, outcome: Outcome) -> None:
+    """W13.1 The records are life and outcome. They are binding."""
+    records = rec.Records()
+    records.life(id, life)
+    records.outcome(outcome)
+    assert records.count == records.binding_count == 2
+    first, second = decode_all(records.take())
+    assert (first.kind, first.id, second.kind, second.id) == (rec.LIFE, id, rec.OUTCOME, outcome.id)
+    found, ended = first.life.life, second.life.outcome
+    assert found is not None and ended is not None
+    for name in LIFE_FIELDS:
+        assert getattr(found, name) == getattr(life, name), name
+    for name in TERM_FIELDS:
+        assert getattr(found.terms, name) == getattr(life.terms, name), name
+    assert facts(found.first) == facts(life.first)
+    assert facts(found.last) == facts(life.last)
+    for name in OUTCOME_FIELDS:
+        assert getattr(ended, name) == getattr(outcome, name), name
+
+
+def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
+    """A field that is new in the model must not be forgotten in the record."""
+    derived = {"terms", "first", "last", "bytes"}
+    assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
+    assert names_of(NO_TERMS) == set(TERM_FIELDS)
+    assert names_of(Outcome(ID, DONE, 1, 1)) == set(OUTCOME_FIELDS)
+    assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
+
+
+def names_of(one: object) -> set[str]:
+    """Names of the fields; a compiled object has no dict."""
+    return set(getattr(type(one), "__mypyc_attrs__", None) or vars(one))
+
+
+def test_a_large_result_is_not_copied_into_the_buffer() -> None:
+    records = rec.Records()
+    outcome = Outcome(ID, DONE, 2, 1)
+    outcome.result = b"r" * (rec.LARGE_BYTES + 1)
+    records.outcome(outcome)
+    assert outcome.result in records.pieces
+    (found,) = decode_all(records.take())
+    assert found.life.outcome is not None and found.life.outcome.result == outcome.result
+
+
+@settings(max_examples=300)
+@given(lives(), outcomes(), st.data())
+def test_bytes_that_are_no_record_are_refused(
+    life: Life, outcome: Outcome, data: st.DataObject
+) -> None:
+    records = rec.Records()
+    records.life(ID, life)
+    records.outcome(outcome)
+    payload = bytearray(records.take())
+    if data.draw(st.booleans()):
+        payload = payload[: data.draw(st.integers(0, len(payload)))]
+    else:
+        for _ in range(data.draw(st.integers(1, 4))):
+            payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        for r in decode_all(bytes(payload)):
+            fields(r)
+            if r.kind == rec.LIFE:
+                found = r.life.life
+                assert found is not None and found.size() < 2 * len(payload) + 1000
+                assert 0 <= found.failed <= ATTEMPTS_MAX and 0 <= found.starts <= STARTS_MAX
+    except back.BadRecord:
+        return
+
+
+def life_at(offset: int, size: int, value: int) -> bytes:
+    """A LIFE whose field at that offset after the id has another value."""
+    life = Life(NO_TERMS, b"\x01a\x01\x00b")
+    life.run = 1 << 39 | 1 << 23
+    life.first = Failure(1, 1, b"", b"", b"", b"")
+    records = rec.Records()
+    records.life(ID, life)
+    data = bytearray(records.take())
+    at = 5 + 40 + offset
+    data[at : at + size] = value.to_bytes(size, "little", signed=value < 0)
+    return bytes(data)
+
+
+WORDS_AT = LIFE_FIXED - 40
+FIRST_AT = WORDS_AT + 7 * 4 + 5
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "value"),
+    [
+        *((0, 1, value) for value in (24, 40, 136)),  # bits: a failure too many, unknown ones
+        (1, 1, FAILED + 1),
+        *((2, 4, value) for value in (-1, ATTEMPTS_MAX + 1)),
+        *((6, 4, value) for value in (-1, 1001)),
+        *((10, 4, value) for value in (-1, ATTEMPTS_MAX + 1)),
+        *((14, 4, value) for value in (-1, STARTS_MAX + 1)),
+        (18, 4, -1),
+        *((22 + 8 * i, 8, value) for i in range(4) for value in (-1, 2**53 + 1)),
+        *((22 + 8 * i, 8, -1) for i in range(4, 11)),
+        *((62, 8, value) for value in (1, 1 << 39, 1 << 23, -(1 << 40))),  # no tokens
+        *((WORDS_AT + 4 * i, 4, value) for i in range(7) for value in (-1, 2**31 - 1)),
+        (WORDS_AT + 7 * 4, 1, 9),  # a header's name beyond the blob
+        (WORDS_AT + 7 * 4 + 2, 2, 0),  # and bytes behind the last one
+        (FIRST_AT, 8, -1),
+        (FIRST_AT + 8, 4, -1),
+        (FIRST_AT + 8, 4, ATTEMPTS_MAX + 1),
+        *((FIRST_AT + FAILURE_FIXED + 4 * i, 4, 1) for i in range(4)),
+    ],
+)
+def test_a_life_out_of_range_is_refused(offset: int, size: int, value: int) -> None:
+    back.decode(life_at(0, 1, 8), 0, back.Record())
+    with pytest.raises(back.BadRecord, match="life of a job out of range"):
+        back.decode(life_at(offset, size, value), 0, back.Record())
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "value"),
+    [
+        *((0, 1, value) for value in (0, GONE + 1)),
+        *((1, 1, value) for value in (0, 2)),
+        *((2, 4, value) for value in (-1, ATTEMPTS_MAX + 1)),
+        (6, 8, -1),
+        (14, 8, -1),
+        (22, 8, 1),
+        *((30 + 4 * i, 4, value) for i in range(3) for value in (-1, 2**31 - 1)),
+    ],
+)
+def test_an_outcome_out_of_range_is_refused(offset: int, size: int, value: int) -> None:
+    outcome = Outcome(ID, CANCELLED, 2, 1)
+    outcome.result = b"result"
+    records = rec.Records()
+    records.outcome(outcome)
+    data = bytearray(records.take())
+    back.decode(bytes(data), 0, back.Record())
+    at = 5 + 40 + offset
+    data[at : at + size] = value.to_bytes(size, "little", signed=value < 0)
+    with pytest.raises(back.BadRecord, match="life of a job out of range"):
+        back.decode(bytes(data), 0, back.Record())
+
+
+def test_every_cut_is_refused() -> None:
+    """Its own length is believed only as far as the fields of its kind fit."""
+    life = Life(NO_TERMS, b"\x01a\x01\x00b")
+    life.last = life.first = Failure(1, 1, b"w", b"failed", b"why", b"trace")
+    outcome = Outcome(ID, DONE, 2, 1)
+    outcome.worker = b"w"
+    records = rec.Records()
+    records.life(ID, life)
+    refuse_shorter(records.take())
+    records.outcome(outcome)
+    refuse_shorter(records.take())
+
+
+def test_bytes_behind_a_record_are_refused() -> None:
+    records = rec.Records()
+    records.life(ID, Life(NO_TERMS, b""))
+    records.outcome(Outcome(ID, DONE, 2, 1))
+    data = records.take()
+    second = 4 + int.from_bytes(data[:4], "little")
+    for whole in (data[:second], data[second:]):
+        longer = (len(whole) - 3).to_bytes(4, "little") + whole[4:] + b"x"
+        with pytest.raises(back.BadRecord):
+            back.decode(longer, 0, back.Record())
+
+
+def refuse_shorter(whole: bytes) -> None:
+    for size in range(len(whole)):
+        with pytest.raises(back.BadRecord):
+            back.decode(whole[:size], 0, back.Record())
+    for size in range(len(whole) - 4):
+        data = size.to_bytes(4, "little") + whole[4 : 4 + size]
+        with pytest.raises(back.BadRecord):
+            back.decode(data, 0, back.Record())
+
+
+def test_what_journal_show_prints() -> None:
+    life = Life(Terms(3, 1, 1, 0, b"", 0, 0), b"")
+    life.run = 5 << 39 | 2 << 23 | 0xABC
+    life.run_state = LIVE
+    life.failed, life.starts, life.worker = 1, 5, b"web-3"
+    life.last = Failure(7, 1, b"web-3", b"crashed", b"silent for 30 s", b"")
+    outcome = Outcome(ID, DONE, 9, 8)
+    outcome.result = b"42"
+    records = rec.Records()
+    records.life(ID, life)
+    life.is_dead, life.dead_cause, life.dead_ms, life.origin = True, b"expired", 11, b"mail"
+    records.life(ID, life)
+    records.outcome(outcome)
+    rows = [fields(r) for r in decode_all(records.take())]
+    assert (
+        rows[0].items()
+        >= {
+            "record": "life",
+            "id": ID.decode(),
+            "run": "2.5.000abc",
+            "run_state": "live",
+            "failed": 1,
+            "attempts": 3,
+            "starts": 5,
+            "worker": "web-3",
+            "cause": "crashed",
+            "reason": "silent for 30 s",
+        }.items()
+    )
+    assert "dead" not in rows[0]
+    assert rows[1].items() >= {"dead": "expired", "dead_ms": 11, "origin": "mail"}.items()
+    assert rows[2].items() >= {"record": "outcome", "outcome": "done", "result_bytes": 2}.items()
+    assert (rows[2]["ended_ms"], rows[2]["until_ms"], rows[2]["run"]) == (8, 9, "-")
