@@ -132,7 +132,7 @@ class Lab:
     def rewrite(self, budget: int = 2) -> None:
         """A whole rewrite in the background way."""
         assert self.committer.start_rewrite(self.n, self.n.now_ms)
-        for _ in range(len(self.n.jobs) + 5):
+        for _ in range(len(self.n.jobs) + len(self.n.life.kept) + 5):
             if not self.committer.is_rewriting():
                 return
             self.turn(budget)
@@ -202,6 +202,26 @@ def restarted(disk: Disk, now_ms: int, seed: int = 1) -> Lab:
     lab = Lab(disk, now_ms=now_ms, seed=seed)
     lab.start()
     return lab
+
+
+def segment(disk: MemoryDisk) -> str:
+    """Path of the newest segment."""
+    return f"{PATH}/" + max(name for name in disk.listdir(PATH) if name.endswith(".log"))
+
+
+def cut(disk: MemoryDisk, keep: int) -> MemoryDisk:
+    """The disk after the power went, as a copy."""
+    copy = MemoryDisk()
+    copy.dirs = dict(disk.dirs)
+    for path, file in disk.durable_names.items():
+        handle = copy.open_append(path)
+        copy.write(handle, bytes(file.data))
+        copy.names[path].durable = file.durable
+    copy.durable_names = dict(copy.names)
+    copy.salts = disk.salts + 1000
+    copy.power_cut(keep)
+    copy.ops = 0
+    return copy
 
 
 def decode_all(payload: bytes) -> list[back.Record]:

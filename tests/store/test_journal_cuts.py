@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from journal_lab import PATH, START_MS, Lab, restarted
+from journal_lab import PATH, START_MS, Lab, cut, restarted, segment
 
 from tuque.store.files.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
 from tuque.store.journal import HEADER_BYTES, JournalError
@@ -36,11 +36,6 @@ def act(lab: Lab, rng: random.Random) -> None:
         lab.pause(rng.choice((b"q", b"other")), rng.choice((0, 2)))
     else:
         lab.pass_ms(rng.randrange(3000))
-
-
-def segment(disk: MemoryDisk) -> str:
-    """Path of the newest segment."""
-    return f"{PATH}/" + max(name for name in disk.listdir(PATH) if name.endswith(".log"))
 
 
 def test_every_cut_of_the_last_records_loads_what_was_whole() -> None:
@@ -78,21 +73,6 @@ def test_power_cut_at_every_operation_of_a_long_script(first: int) -> None:
             copy = cut(disk, keep)
             again = restarted(copy, now_ms)
             assert again.state() in (before, after), (at, keep)
-
-
-def cut(disk: MemoryDisk, keep: int) -> MemoryDisk:
-    """The disk after the power went, as a copy."""
-    copy = MemoryDisk()
-    copy.dirs = dict(disk.dirs)
-    for path, file in disk.durable_names.items():
-        handle = copy.open_append(path)
-        copy.write(handle, bytes(file.data))
-        copy.names[path].durable = file.durable
-    copy.durable_names = dict(copy.names)
-    copy.salts = disk.salts + 1000
-    copy.power_cut(keep)
-    copy.ops = 0
-    return copy
 
 
 def operations_of_the_script(cut_at: int) -> tuple[tuple[State, State, MemoryDisk, int], int]:

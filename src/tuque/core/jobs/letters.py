@@ -8,7 +8,7 @@ from tuque.core.jobs.endings import life_of, record_job, tell_watchers
 from tuque.core.jobs.life_copies import tell_life
 from tuque.core.jobs.transitions import REQUEUE_DELAY, get_queue, remove, requeue
 from tuque.core.model import ledger
-from tuque.core.model.job import ACTIVE, ONCE_QUEUED, QUEUED, Job
+from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.model.life import EXPIRED, LIVE, RELEASED, Life
 from tuque.core.node.node import Node
 from tuque.core.node.table import rehouse
@@ -35,6 +35,9 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     life.expire_ms = 0
     life.unstarted = 0
     job.expire_ms = n.now_ms + n.limits.dead_keep_ms
+    if job.retry_s == 0:
+        job.flags &= 0xFF ^ DELIVERED  # it is handed out once more, as a dead letter
+        n.delivered_amo.pop(job.id, None)
     job = to_queue(n, job, dead_queue(job, life))
     n.life.weigh(life)
     n.life.bury(job.queue, job.id, life, len(job.body))

@@ -28,7 +28,7 @@ class LifeLog:
     def __init__(self) -> None:
         self.lives: dict[bytes, Life] = {}
         self.kept: dict[bytes, Outcome] = {}
-        self.letters: list[tuple[int, int, bytes]] = []  # (instant, serial, id) of those entered
+        self.letters: list[tuple[int, int, bytes]] = []  # (serial, instant, id) of those entered
         self.is_late = False  # the job that `begin` prepared expired meanwhile
 
     def apply(self, kind: i64, r: LifeRecord, job: Job | None) -> None:
@@ -104,7 +104,7 @@ class LifeLog:
             n.life.serial = life.serial
         if life.is_dead:
             life.is_dead = False  # until `finish`
-            self.letters.append((int(life.dead_ms), int(life.serial), job.id))
+            self.letters.append((int(life.serial), int(life.dead_ms), job.id))
         n.has_lives = True
         n.life.enter(job.id, life)
         if self.is_late:
@@ -119,7 +119,7 @@ class LifeLog:
         last = n.life.serial
         self.letters.sort()
         n.life.serial = 0
-        for _, serial, id in self.letters:
+        for serial, _, id in self.letters:
             job = n.jobs.get(id)
             life = n.life.by_id.get(id)
             if job is not None and life is not None:

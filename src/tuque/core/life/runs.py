@@ -8,7 +8,7 @@ from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import due_by, go_dead, leave_line
 from tuque.core.jobs.life_copies import tell_life, tell_soon
 from tuque.core.jobs.requeue import is_delayed, on_nack, on_working
-from tuque.core.jobs.transitions import REQUEUE_DELAY, dequeue, requeue, retry_due_ms
+from tuque.core.jobs.transitions import REQUEUE_DELAY, dequeue, may_enqueue, requeue, retry_due_ms
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
@@ -436,6 +436,8 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     if life.is_cancelled and job.state == ACTIVE:
         end_cancelled(n, job, life)
         return True
+    if not may_enqueue(job) or is_delayed(n, job):
+        return False
     was_live = life.run_state == LIVE
     end_run(n, job, life, RELEASED)
     life.unstarted = 0
@@ -458,6 +460,8 @@ def go_dead_or_end(n: Node, job: Job, life: Life, cause: bytes) -> None:
     else:
         job.expire_ms = n.now_ms
         n.wheel.arm(job, n.now_ms)
+        if n.records is not None:
+            n.records.life(job.id, life)
 
 
 def end_cancelled(n: Node, job: Job, life: Life) -> None:

@@ -1,0 +1,96 @@
+"""Lives under `always`: wherever the log is cut or the power goes, the state before or after."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journal_lab import PATH, cut, segment
+from life_lab import LifeLab
+
+from tuque.store.files.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
+
+State = dict[bytes, tuple[object, ...]]
+
+
+def restarted(disk: MemoryDisk, now_ms: int, seed: int = 1) -> LifeLab:
+    """A new process on what the disk holds."""
+    lab = LifeLab(disk, now_ms=now_ms, seed=seed)
+    lab.start()
+    return lab
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_cut_of_the_last_commands_loads_the_state_before_or_after(seed: int) -> None:
+    """W13.1 They are absolute and binding."""
+    lab = LifeLab()
+    lab.start()
+    rng = random.Random(seed)
+    for _ in range(50):
+        lab.act(rng)
+    name = segment(lab.disk)
+    states: list[tuple[int, State]] = [(lab.disk.size(name), lab.state())]
+    now_ms = lab.n.now_ms
+    while len(states) < 12:
+        lab.act(rng, 1)  # no time passes: a load at that instant is like each of the states
+        states.append((lab.disk.size(name), lab.state()))
+    whole = bytes(lab.disk.file(name).data)
+    for size in range(states[0][0], len(whole) + 1):
+        disk = MemoryDisk()
+        disk.makedirs(PATH)
+        for path, file in lab.disk.names.items():
+            disk.write(disk.open_append(path), whole[:size] if path == name else bytes(file.data))
+        expected = [state for end, state in states if end <= size][-1]
+        assert restarted(disk, now_ms).state() == expected, size
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_restart_after_each_command(seed: int) -> None:
+    """A long history, with a crash, a stop or a rewrite in every phase of its jobs."""
+    rng = random.Random(100 + seed)
+    lab = LifeLab()
+    lab.start()
+    for step in range(300):
+        lab.act(rng)
+        if step % 3:
+            continue
+        expected = lab.state()
+        if rng.randrange(3) == 0:
+            lab.rewrite(rng.choice((1, 1000)))
+        if rng.randrange(2):
+            lab.committer.close(lab.n.now_ms)
+        lab.disk.process_crash()
+        lab = restarted(lab.disk, lab.n.now_ms, step + 1)
+        assert lab.state() == expected, step
+
+
+def test_power_cut_at_every_operation() -> None:
+    """What was durable before the command is there; the command itself wholly or not at all."""
+    total = script(0)[2]
+    assert total > 200
+    for at in range(1, total + 1):
+        moments, disk, _ = script(at)
+        for keep in (0, 1, 30, WHOLE_PREFIX) if at % 5 == 0 else (at % 60,):
+            found = [restarted(cut(disk, keep), now_ms).state() for now_ms, _ in moments]
+            assert found[0] == moments[0][1] or found[1] == moments[1][1], (at, keep)
+
+
+def script(cut_at: int) -> tuple[list[tuple[int, State]], MemoryDisk, int]:
+    """Run until the power goes: instant and state before and after the command it hit."""
+    disk = MemoryDisk()
+    disk.cut_at = cut_at
+    lab = LifeLab(disk)
+    lab.committer.thread.segment_bytes = lab.committer.thread._roll_at = 8000
+    rng = random.Random(4)
+    before: tuple[int, State] = (lab.n.now_ms, {})
+    try:
+        lab.start()
+        for i in range(250):
+            before = (lab.n.now_ms, lab.state())
+            lab.act(rng)
+            if i % 40 == 20:
+                lab.committer.start_rewrite(lab.n, lab.n.now_ms)
+        lab.turn()
+    except PowerCut:
+        pass
+    return [before, (lab.n.now_ms, lab.state())], disk, disk.ops
