@@ -64,7 +64,7 @@ def test_kinds_of_records(kept: Kept) -> None:
     expiry), remove (id and cause), pause (queue, bits and the instant of the command). For the
     cluster: peer (slot, node id and incarnation), holders (the set), acked (id, expiry and the set
     that must learn of it), tomb (id and expiry). The records of leases are in Y9.1, those of staged
-    writes in Z6.1. Nothing else is executed on load."""
+    writes in Z6.1, those of lives in W13.1. Nothing else is executed on load."""
     records = Records()
     kept.box.n.records = records
     session = kept.box.sessions[0]

@@ -120,8 +120,8 @@ def test_at_most_once_comes_back(kept: Kept, how: str) -> None:
 
 
 def test_acked_and_expired_stay_away(kept: Kept) -> None:
-    """J5.5 A job that expired meanwhile is not restored, nor is an acked id, whatever follows its
-    ack.
+    """J5.5 A job that expired meanwhile is not restored (but see W13.5), nor is an acked id,
+    whatever follows its ack.
     """
     old, acked, kept_id = kept.box.add(TTL=5), kept.box.add(), kept.box.add()
     job = kept.box.job(acked)
@@ -138,8 +138,8 @@ def test_acked_and_expired_stay_away(kept: Kept) -> None:
 
 
 def test_what_expired_is_not_counted_as_loaded(kept: Kept) -> None:
-    """J5.5 A job that expired meanwhile is not restored, nor is an acked id, whatever follows its
-    ack."""
+    """J5.5 A job that expired meanwhile is not restored (but see W13.5), nor is an acked id,
+    whatever follows its ack."""
     kept.box.add(TTL=5)
     kept.box.add()
     kept.committer.close(kept.box.n.now_ms)

@@ -20,6 +20,7 @@ from tuque.core.model.life import (
     Outcome,
     Terms,
     attempt_of,
+    starts_of,
 )
 from tuque.core.outbox.life_records import (
     ALL_BITS,
@@ -38,7 +39,6 @@ from tuque.core.outbox.life_records import (
 
 SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
 JITTER_MAX: Final = 1_000
-RUN_STARTS_BIT: Final = 39
 
 
 @final
@@ -127,7 +127,7 @@ def is_run(run: i64) -> bool:
     """Whether this can be the token of a run; 0: none."""
     if run == 0:
         return True
-    return 1 <= run >> RUN_STARTS_BIT <= STARTS_MAX and attempt_of(run) >= 1
+    return 1 <= starts_of(run) <= STARTS_MAX and attempt_of(run) >= 1
 
 
 def are_headers(blob: bytes) -> bool:

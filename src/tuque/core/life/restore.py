@@ -45,9 +45,9 @@ class LifeLog:
         self.lives[job.id] = life
 
     def keep(self, r: LifeRecord) -> None:
-        """Apply an OUTCOME: the first one stands."""
+        """Apply an OUTCOME: one that follows is better (W14.4)."""
         outcome = r.outcome
-        if outcome is not None and outcome.id not in self.kept:
+        if outcome is not None:
             self.kept[outcome.id] = outcome
 
     def replaced(self, id: bytes) -> None:
