@@ -30,6 +30,8 @@ MEANINGS = {
     "Delivered.left_ms": "left alone",
     "Working.left_ms": "left alone",
     "Moved.left_ms": "left alone",
+    "LifeAt.due_ms": "left alone",
+    "LifeAt.left_ms": "remembered",
     "SetAck.left_ms": "remembered",
     "DelJob.left_ms": "remembered",
     "Pause.stamp_ns": "instant of the command",

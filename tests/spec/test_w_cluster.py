@@ -116,7 +116,7 @@ def test_copies_know_terms_and_runs() -> None:
 
 
 def test_attempts_survive_the_loss_of_holders() -> None:
-    """W14.1 A job that fails at one node goes on at another one with its next attempt."""
+    """A job that failed at one node goes on at another one with its next attempt."""
     lab = Lab(3)
     id = add(lab)
     lab.get(0)
@@ -157,7 +157,7 @@ def test_short_runs_are_not_told() -> None:
 
 
 def test_silence_is_counted_once() -> None:
-    """W14.2 Two holders that see one silence write the same number."""
+    """Two holders that see one silence write the same number."""
     lab = Lab(3)
     id = add(lab, retry_s=6)
     lab.get(0)
@@ -229,8 +229,9 @@ def test_cancel_at_any_holder(where: int) -> None:
 
 
 def test_result_at_every_holder() -> None:
-    """W14.4 SETACK carries the outcome. RESULT and WAITJOB show an outcome once all reachable
-    holders have confirmed the end.
+    """W14.4 SETACK carries the outcome.
+
+    W14.4 RESULT and WAITJOB show an outcome once all reachable holders have confirmed the end.
     """
     lab = Lab(3)
     id = add(lab)
@@ -275,7 +276,7 @@ def test_two_ends_of_one_job() -> None:
 
 
 def test_dead_at_every_holder() -> None:
-    """W14.1 Dead letters survive the loss of all but one holder; decided twice they are one."""
+    """A dead letter survives the loss of all but one holder."""
     lab = Lab(3)
     id = add(lab)
     lab.get(0)
@@ -295,7 +296,7 @@ def test_dead_at_every_holder() -> None:
 
 
 def test_replay_is_told() -> None:
-    """W14.2 More REPLAYs win whole: a FAIL of the life before is stale everywhere."""
+    """Another holder replays a dead letter: a FAIL of the life before is stale everywhere."""
     lab = Lab(3)
     id = add(lab)
     lab.get(0)
@@ -404,8 +405,7 @@ def test_questions_to_holders() -> None:
     W15.2 A node that has the job or its outcome replies with the fields of RESULT, or cancels the
     job (W8) and says what became of it. Any other replies that it does not know the job.
 
-    W15.3 The client gets the first answer of a node that knows the job. If no node knows the job,
-    it is not known (W9.1, W9.2).
+    W15.3 If no node knows the job, it is not known (W9.1, W9.2).
 
     W15.4 While a client waits, the question is repeated every second.
     """
