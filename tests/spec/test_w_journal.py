@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import pytest
 from journal_by_hand import PATH, Kept, kept, segment
@@ -31,12 +32,12 @@ def again(kept: Kept, how: str, **moves: int) -> None:
     check(kept.box.n)
 
 
-def fields(reply: list[object]) -> dict[str, object]:
+def fields(reply: list[Any]) -> dict[str, Any]:
     """Names and values as a dict."""
-    return {str(reply[i], "ascii"): reply[i + 1] for i in range(0, len(reply), 2)}  # type: ignore[call-overload]
+    return {reply[i].decode(): reply[i + 1] for i in range(0, len(reply), 2)}
 
 
-def result(box: Box, id: bytes) -> dict[str, object]:
+def result(box: Box, id: bytes) -> dict[str, Any]:
     """RESULT as a dict."""
     reply = box.run("RESULT", id)
     assert isinstance(reply, list), reply
@@ -250,6 +251,7 @@ def test_what_is_over_meanwhile(kept: Kept, how: str) -> None:
     assert [row[0] for row in rows] == [letters[3], letters[2]]
     again(kept, how, off_ms=20_000)
     box = kept.box
+    assert set(box.n.life.kept) == {long}
     assert box.run("GETJOB", "NOHANG", "FROM", "other") is NULL, "its time was over"
     box.pass_ms(1)
     assert (state(box, late), result(box, late)["cause"]) == (b"dead", b"expired")
@@ -263,6 +265,18 @@ def test_what_is_over_meanwhile(kept: Kept, how: str) -> None:
     _, rows = kept.box.run("DEAD", "LIST", "q.dead", cursor)
     assert [row[0] for row in rows] == [letters[1], letters[0], resting]
     assert kept.box.n.life.letter_count() == 6
+
+
+@pytest.mark.parametrize("how", CAUSES)
+def test_a_later_letter_stands_behind_each_cursor(kept: Kept, how: str) -> None:
+    """Also if the letter at the cursor was replayed meanwhile (W13.5)."""
+    id = add(kept.box)
+    kept.box.run("FAIL", id, start(kept.box, id), "FINAL")
+    was = kept.box.n.life.by_id[id].serial
+    kept.box.run("DEAD", "REPLAY", "q.dead", "ALL")
+    again(kept, how)
+    kept.box.run("FAIL", id, start(kept.box, id), "FINAL")
+    assert kept.box.n.life.by_id[id].serial > was
 
 
 def test_snapshot(kept: Kept) -> None:

@@ -9,6 +9,7 @@ from journal_lab import PATH, cut, segment
 from life_lab import LifeLab
 
 from tuque.store.files.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
+from tuque.store.repair import check_dir, repair_dir
 
 State = dict[bytes, tuple[object, ...]]
 
@@ -62,6 +63,29 @@ def test_a_restart_after_each_command(seed: int) -> None:
         lab.disk.process_crash()
         lab = restarted(lab.disk, lab.n.now_ms, step + 1)
         assert lab.state() == expected, step
+
+
+def test_check_and_repair_know_lives() -> None:
+    """Of a journal with lives, too (J7.1): what is set aside costs only what it held."""
+    lab = LifeLab()
+    lab.start()
+    rng = random.Random(8)
+    for _ in range(40):
+        lab.act(rng)
+    lab.rewrite()
+    snapshot_state = lab.state()
+    start = lab.disk.size(segment(lab.disk))
+    for _ in range(20):
+        lab.act(rng, 1)
+    lab.committer.close(lab.n.now_ms)
+    assert snapshot_state and check_dir(lab.disk, PATH).is_ok()
+    lab.disk.file(segment(lab.disk)).data[start + 60] ^= 1
+    report = check_dir(lab.disk, PATH)
+    assert not report.is_ok()
+    repair_dir(lab.disk, report)
+    assert check_dir(lab.disk, PATH).is_ok()
+    again = restarted(lab.disk, lab.n.now_ms)
+    assert set(again.n.life.by_id) <= set(again.n.jobs) and again.state()
 
 
 def test_power_cut_at_every_operation() -> None:
