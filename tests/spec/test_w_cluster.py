@@ -22,6 +22,7 @@ from tuque.core.life.outcomes import (
     watch,
 )
 from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_start, on_work
+from tuque.core.life.update import Update, on_update
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACTIVE, QUEUED
 from tuque.core.model.life import (
@@ -37,7 +38,7 @@ from tuque.core.model.life import (
     Terms,
     run_of,
 )
-from tuque.core.model.refusal import CANCELLED_JOB, STALE_RUN
+from tuque.core.model.refusal import CANCELLED_JOB, HAS_COPIES, STALE_RUN
 from tuque.core.msgs.bus import LifeAt
 from tuque.core.node.node import Node
 from tuque.core.replication.ack import on_deljob
@@ -347,6 +348,19 @@ def test_done_at_a_node_without_the_job() -> None:
     for i in range(4):
         told, _ = result_fields(at(lab, i), id)
         assert told is not None and told["result"] == b"42"
+
+
+def test_no_update_of_copies() -> None:
+    """W10.3 A job with copies on other nodes is not changed: another holder may be about to deliver
+    it.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    update = Update()
+    update.body = b"new"
+    refused = on_update(at(lab, 0), id, update)
+    assert refused is not None and refused.code == HAS_COPIES
+    assert at(lab, 0).jobs[id].body == b"body"
 
 
 def test_merge_in_any_order() -> None:

@@ -14,6 +14,7 @@ from tuque.core.model.refusal import (
     DEAD_LETTER,
     DELAY_BEYOND_TTL,
     DELIVERED_OUT,
+    HAS_COPIES,
     LEASED_WORK,
     Refusal,
 )
@@ -79,6 +80,8 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
     is_out = job.state == ACTIVE and job.flags & DELIVERED and job.flags & ONCE_QUEUED
     if is_out and not is_resting:
         return Refusal(DELIVERED_OUT, (int((n.now_ms - job.last_ms) // 1000),))
+    if job.holders != 1:
+        return Refusal(HAS_COPIES)  # W10.3
     if update.attempts > 0 and job.retry_s == 0:
         return Refusal(ATTEMPTS_OF_ONCE)
     if update.delay_ms > 0:

@@ -65,6 +65,7 @@ OVER_TIME: Final = 47  # about: seconds
 TUBE_LETTERS: Final = 48  # about: tube
 OVER_RUN: Final = 49  # about: run
 DELIVERED_OUT: Final = 50  # about: seconds
+HAS_COPIES: Final = 51
 
 
 @final

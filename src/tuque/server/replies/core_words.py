@@ -94,6 +94,10 @@ WORDS: Final[dict[int, bytes]] = {
     why.ATWORK: b"ATWORK Job is at work at worker %s since %d s",
     why.LEASED_WORK: b"ATWORK Job is leased by a group: commit or release its batch first",
     why.DELIVERED_OUT: b"ATWORK Job was delivered %d s ago",
+    why.HAS_COPIES: (
+        b"ERR Job has copies on other nodes: UPDATEJOB changes jobs of one copy. CANCEL it and add "
+        b"another one"
+    ),
     why.CANCELLED_JOB: b"CANCELLED Job was cancelled: %s",
     why.DEAD_LETTER: b"DEAD Job is a dead letter of queue %s: DEAD REPLAY it",
     why.RESTING: b"NOTDELIVERED Job waits for its next attempt: it is delivered after its back-off",
