@@ -30,10 +30,9 @@ SOURCES = Path(__file__).parents[2] / "src"
 
 
 def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
-    for seed in (3, 8):
-        one, two = run_seed(seed), run_seed(seed)
-        assert one.events > 1000
-        assert (one.digest, one.events, one.counts) == (two.digest, two.events, two.counts)
+    one, two = run_seed(3), run_seed(3)
+    assert one.events > 1000
+    assert (one.digest, one.events, one.counts) == (two.digest, two.events, two.counts)
 
 
 def test_what_other_threads_log_is_no_part_of_a_seed() -> None:

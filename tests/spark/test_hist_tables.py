@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 T0 = datetime(2026, 1, 1)
 MIDNIGHT_MS = 86_400_000
+SLOWLY = pytest.param("spark", marks=pytest.mark.slow)
+AS_A_RULE_DUCKDB = pytest.mark.parametrize("engine", [SLOWLY, "duckdb"], indirect=True)
 
 
 @pytest.fixture(params=["spark", "duckdb"])
@@ -114,6 +116,7 @@ def test_one_end_counts_in_a_cluster(engine: Engine, cluster: Path, tmp_path: Pa
     ]  # fmt: skip
 
 
+@AS_A_RULE_DUCKDB
 def test_the_order_of_files_does_not_matter(engine: Engine, cluster: Path, tmp_path: Path) -> None:
     """H2.3."""
     pipeline.build_silver(engine, files(cluster), tmp_path / "one")
@@ -151,6 +154,7 @@ def test_one_row_per_queue_and_minute(engine: Engine, tmp_path: Path) -> None:
     assert {row["date"] for row in found} == {date(2026, 1, 1)}
 
 
+@AS_A_RULE_DUCKDB
 def test_a_job_with_two_ends_counts_once(engine: Engine, cluster: Path, tmp_path: Path) -> None:
     """H3.1: gold has the ends that silver has, hist_cluster.py tells which, and no other one."""
     pipeline.build_gold(engine, files(cluster), tmp_path)
@@ -167,6 +171,7 @@ def test_a_job_with_two_ends_counts_once(engine: Engine, cluster: Path, tmp_path
     assert done == len(engine.rows("SELECT * FROM silver"))
 
 
+@AS_A_RULE_DUCKDB
 def test_the_report_gathers_jobs_of_several_nodes(
     engine: Engine, cluster: Path, tmp_path: Path
 ) -> None:
