@@ -214,6 +214,20 @@ def test_expiry_waits_for_the_run(box: Box) -> None:
     assert (dead["cause"], dead["reason"]) == (b"expired", b"late")
 
 
+def test_silence_past_the_expiry(box: Box) -> None:
+    """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says.
+
+    W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`.
+    """
+    id = box.add(TTL=5, RETRY=10, ATTEMPTS=5)
+    box.get()
+    start(box, id)
+    box.jump_ms(10_040)  # a late timer
+    box.turn()
+    dead = fields(box.run("DEAD", "SHOW", id))
+    assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"expired", 1, b"silent for 10 s")
+
+
 def test_time_limit(box: Box) -> None:
     """W3.3 A run that lasts longer than TIMELIMIT gets `-TOOLATE The run is over its TIMELIMIT of
     <n> s`. At that time it fails with the cause `timeout`.

@@ -65,6 +65,7 @@ from tuque.core.replication.ack_gc import retire
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 PROGRESS_MS: Final = 1_000
+OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
 # what became of a failed job
 BACK: Final = 0
 DIED: Final = 1
@@ -172,7 +173,7 @@ def outlive(job: Job, life: Life, due_ms: i64) -> None:
     if job.expire_ms <= due_ms:
         if life.expire_ms == 0:
             life.expire_ms = job.expire_ms
-        job.expire_ms = due_ms + 1
+        job.expire_ms = due_ms + OUTLIVE_MS
 
 
 def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
