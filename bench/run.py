@@ -129,6 +129,22 @@ def bench_cycle(run: Run) -> None:
             other.close()
 
 
+def bench_work(run: Run) -> None:
+    """The cycle with START and DONE beside the plain one."""
+    with servers.tuque() as ours:
+        for conns, depth in ((16, 16), (64, 1)):
+
+            def one(proto: str, c: int = conns, d: int = depth) -> float:
+                return load.cycle(run.program, proto, ours.port, c, d, run.seconds)
+
+            found = run.rounds_of(
+                {"work": lambda: one("disque-work"), "plain": lambda: one("disque")}
+            )
+            ratio = run.ratio(found["work"], found["plain"])
+            detail = f"{middle(found['work'])} : {middle(found['plain'])}"
+            run.note(f"START, DONE {conns} conns x {depth} / ACKJOB", ratio, "x", 0.8, True, detail)
+
+
 def bench_add(run: Run) -> None:
     """ADDJOB over 50 connections pipelined by 16, beside Redis' PING without pipelining."""
     redis = servers.redis()
@@ -296,6 +312,7 @@ def bench_depth(run: Run) -> None:
 
 SECTIONS = {
     "cycle": bench_cycle,
+    "work": bench_work,
     "add": bench_add,
     "journal": bench_journal,
     "always": bench_always,
