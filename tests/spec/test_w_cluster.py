@@ -36,6 +36,7 @@ from tuque.core.model.life import (
     Life,
     Outcome,
     Terms,
+    hash_of,
     run_of,
 )
 from tuque.core.model.refusal import CANCELLED_JOB, HAS_COPIES, STALE_RUN
@@ -387,7 +388,7 @@ def view(rng: random.Random) -> Life:
     made.replays = rng.randrange(2)
     made.failed = rng.randrange(3)
     made.starts = 1 + rng.randrange(3)
-    made.run = run_of(1 + made.starts % 2, made.starts, b"w%d" % rng.randrange(2), b"")
+    made.run = run_of(1 + made.starts % 2, made.starts, hash_of(b"w%d" % rng.randrange(2)))
     made.run_state = rng.choice([LIVE, RELEASED, FAILED])
     made.is_cancelled = rng.random() < 0.3
     if rng.random() < 0.7:

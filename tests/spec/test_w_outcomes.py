@@ -24,7 +24,8 @@ def test_done(box: Box) -> None:
 
 def test_outcomes_are_kept(box: Box) -> None:
     """W7.2 The outcome is kept for KEEP seconds: kind, run, worker, progress, result, reason.
-    ACKJOB and FASTACK keep the outcome `done` without a result. The first outcome stands.
+    ACKJOB and FASTACK keep the outcome `done` without a result, DEADLETTER the outcome `dead` with
+    its reason. The first outcome stands.
     """
     full, acked, fast = (box.add(KEEP=60) for _ in range(3))
     box.get(count=3)
@@ -40,6 +41,11 @@ def test_outcomes_are_kept(box: Box) -> None:
         assert (told["progress"], told["attempt"]) == (b"all", 1)
     assert state(box, acked) == state(box, fast) == "done"
     assert fields(box.run("RESULT", acked))["result"] is None
+    lettered = box.add("l", KEEP=60)
+    box.get("l")
+    box.run("DEADLETTER", lettered, "graves", "REASON", "bad")
+    told = fields(box.run("RESULT", lettered))
+    assert (told["state"], told["reason"]) == (b"dead", b"bad")
     box.pass_ms(61_000)
     assert str(box.run("RESULT", full)).startswith("NOJOB")
     assert box.n.life.kept_bytes == 0
@@ -94,14 +100,17 @@ def test_cancel(box: Box) -> None:
 
 
 def test_end_of_a_flagged_job(box: Box) -> None:
-    """W8.3 A flagged job ends as cancelled at START, RELEASE, NACK, FAIL, or when its RETRY is
-    over. DONE still makes it done: the result is true.
+    """W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
+    RELEASE, NACK, FAIL, or when its RETRY is over. DONE still makes it done: the result is true.
     """
     ids = [box.add(KEEP=600, **TRIES) for _ in range(6)]
     box.get(count=6)
     begun, released, nacked, failed, silent, done = ids
     runs = {id: start(box, id) for id in (released, nacked, failed, silent, done)}
     box.run("CANCEL", "REASON", "enough", *ids)
+    box.run("CANCEL", *ids)  # the first reason stays
+    assert str(box.run("WORKING", begun)).startswith("CANCELLED")
+    assert str(box.run("START", "WORKER", "w2", done)[0]).startswith("ATWORK")
     assert box.run("START", begun) == ["CANCELLED Job was cancelled: enough"]
     assert box.run("RELEASE", released, runs[released]) == 1
     assert box.run("NACK", nacked) == 1
@@ -109,7 +118,8 @@ def test_end_of_a_flagged_job(box: Box) -> None:
     assert box.run("DONE", done, runs[done], "RESULT", "yes") == 1
     box.pass_ms(10_100)
     assert [state(box, id) for id in ids] == ["cancelled"] * 5 + ["done"]
-    assert fields(box.run("RESULT", silent))["reason"] == b"enough"
+    told = fields(box.run("RESULT", silent))
+    assert (told["reason"], told["attempt"], told["worker"]) == (b"enough", 1, b"w1")
     box.run("DEBUG", "CHECK")
 
 
@@ -166,9 +176,10 @@ def test_waitjob(box: Box) -> None:
 
 def test_updatejob(box: Box) -> None:
     """W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
-    queues it. TTL counts from now; 0: it never expires. The reply is OK.
+    queues it. TTL counts from now, in whole seconds; 0: it never expires. The reply is OK.
 
-    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. Errors change nothing.
+    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. ATTEMPTS not above those that failed: an
+    error. Errors change nothing.
     """
     id = box.add(DELAY=100, TTL=200)
     assert box.run("UPDATEJOB", id, "DELAY", 0, "BODY", "new", "TTL", 0, "ATTEMPTS", 2) == "OK"
@@ -182,6 +193,8 @@ def test_updatejob(box: Box) -> None:
     assert str(box.run("UPDATEJOB", id, "BODY", "late")).startswith("ATWORK")
     box.run("FAIL", id, run, "DELAY", 50)
     assert box.run("UPDATEJOB", id, "DELAY", 1) == "OK"
+    few = box.run("UPDATEJOB", id, "ATTEMPTS", 1)
+    assert few == "ERR ATTEMPTS must be above the 1 that failed already"
     box.pass_ms(1_100)
     assert box.get() == [id]
     box.run("FAIL", id, start(box, id))

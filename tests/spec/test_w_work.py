@@ -171,7 +171,8 @@ def test_only_the_run_at_work_may_speak(box: Box) -> None:
         assert said == f"STALE Run {old.decode()} is over: run {new.decode()} began since"
     assert box.run("RELEASE", id, old) == 0
     assert state(box, id) == "running"
-    for bad in ("x", "1.2", "1.2.zzzzzz", "0.1.000000", "1.1.0000001", "1.99999999.000000"):
+    short = ("x", "1.2", "1.2.zzzzzz", "0.1.000000", "1.1.00000`")
+    for bad in (*short, "1.1.0000001", "1.99999999.000000", "-1.1.000000", "1..000000", ""):
         assert box.run("WORKING", id, bad) == "ERR invalid run token"
     assert box.run("WORKING", id, new) == 10
     assert box.run("WORKING", id) == 10
@@ -240,7 +241,7 @@ def test_time_limit(box: Box) -> None:
         assert box.run("WORKING", id, run) == 2
     box.pass_ms(1_100)
     assert fields(box.run("DEAD", "SHOW", id))["cause"] == b"timeout"
-    assert str(box.run("WORKING", id, run)).startswith("STALE")
+    assert str(box.run("WORKING", id, run)).startswith("DEAD")
 
 
 def test_progress(box: Box) -> None:
@@ -300,7 +301,8 @@ def test_failed_attempts(box: Box) -> None:
 
     W5.3 With FINAL, with RETRY 0, or if ATTEMPTS is reached, the job is dead (W6.5).
 
-    W5.5 The reply is `retry` and the wait in ms, `dead` and the queue, or `cancelled` and null.
+    W5.5 The reply is `retry` and the wait in ms, `dead` and the queue, `cancelled` and null, or
+    `expired` and null: the job's time was over, and it has no ATTEMPTS.
     """
     id = box.add(**TRIES)
     box.get()
@@ -319,6 +321,12 @@ def test_failed_attempts(box: Box) -> None:
     assert box.run("FAIL", final, start(box, final), "FINAL") == [b"dead", b"f.dead"]
     assert box.run("FAIL", once, start(box, once)) == [b"dead", b"o.dead"]
     assert isinstance(box.run("FAIL", id, run, "REASON", "x" * 2049), Err)
+    assert str(box.run("FAIL", id, run)).startswith("DEAD")
+    short = box.add("s", TTL=1, RETRY=5)
+    box.get("s")
+    run = start(box, short)
+    box.pass_ms(1_200)
+    assert box.run("FAIL", short, run) == [b"expired", None]
 
 
 def test_back_off(box: Box) -> None:
@@ -408,6 +416,11 @@ def test_bound_of_dead_letters(box: Box) -> None:
     left = [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]]
     assert left == ids[-len(left) :] and 3 <= len(left) <= 5
     assert box.n.life.dead_dropped == 10 - len(left)
+    box.run("CONFIG", "SET", "dead-max-bytes", 0)
+    id = box.add(ATTEMPTS=1)
+    box.get()
+    assert box.run("FAIL", id, start(box, id), "DETAIL", "x" * 3_000) == [b"dead", b"q.dead"]
+    assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [id]
     box.run("DEBUG", "CHECK")
 
 
@@ -425,4 +438,10 @@ def test_push_of_a_cancelled_run(box: Box) -> None:
     assert str(worker("WORKING", id, run)).startswith("CANCELLED")
     assert box.run("DONE", id, "-") == 1
     assert parse(worker.raw()) == [b"job-cancel", id, run]
+    other = box.add(**TRIES)
+    box.get()
+    ((run, *_),) = worker("START", other)
+    assert box.run("NACK", other) == 1
+    assert parse(worker.raw()) == [b"job-cancel", other, run]
+    box.run("ACKJOB", other)
     assert worker.raw() == b"" and box.run("GETJOB", "NOHANG", "FROM", "q") is NULL

@@ -14,8 +14,8 @@ from tuque.core.model.life import (
     CANCELLED,
     DONE,
     FAILED,
-    GONE,
     HASH_MASK,
+    LETTERED,
     LIVE,
     NO_TERMS,
     STARTS_MAX,
@@ -79,7 +79,7 @@ def lives(draw: st.DrawFn) -> Life:
 
 @st.composite
 def outcomes(draw: st.DrawFn) -> Outcome:
-    outcome = Outcome(draw(IDS), draw(st.integers(DONE, GONE)), draw(I64), draw(I64))
+    outcome = Outcome(draw(IDS), draw(st.integers(DONE, LETTERED)), draw(I64), draw(I64))
     outcome.run = draw(RUNS)
     outcome.of = draw(ATTEMPTS)
     outcome.worker, outcome.progress, outcome.reason = draw(WORDS), draw(WORDS), draw(WORDS)
@@ -114,7 +114,7 @@ def test_lives_and_outcomes_come_back_whole(id: bytes, life: Life, outcome: Outc
 
 def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     """A field that is new in the model must not be forgotten in the record."""
-    derived = {"terms", "first", "last", "bytes", "told_ms"}
+    derived = {"terms", "first", "last", "bytes", "told_ms", "heard_ms"}
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
     assert names_of(Outcome(ID, DONE, 1, 1)) == set(OUTCOME_FIELDS)
@@ -209,7 +209,7 @@ def test_a_life_out_of_range_is_refused(offset: int, size: int, value: int) -> N
 @pytest.mark.parametrize(
     ("offset", "size", "value"),
     [
-        *((0, 1, value) for value in (0, GONE + 1)),
+        *((0, 1, value) for value in (0, LETTERED + 1)),
         *((1, 1, value) for value in (0, 2)),
         *((2, 4, value) for value in (-1, ATTEMPTS_MAX + 1)),
         (6, 8, -1),

@@ -440,7 +440,7 @@ def job_filter(spec: ScanSpec, word: bytes, value: bytes) -> None:
 
 def seconds_ms(word: bytes) -> i64:
     """A time in seconds, decimals allowed, as ms (Q6.2)."""
-    text = word.decode("ascii", "replace")
+    text = word.decode("ascii", "replace").removeprefix("+")
     whole, _, part = text.partition(".")
     is_number = (whole + part).isdigit() and len(whole) <= 10 and text.isascii()
     if not is_number or int(whole or "0") > SECONDS_MAX:

@@ -13,7 +13,7 @@ from tuque.core.model.life import (
     ATTEMPTS_MAX,
     DONE,
     FAILED,
-    GONE,
+    LETTERED,
     STARTS_MAX,
     Failure,
     Life,
@@ -165,7 +165,7 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         return False
     kind: i64 = data[at]
     has_result: i64 = data[at + 1]
-    if not DONE <= kind <= GONE or has_result > 1:
+    if not DONE <= kind <= LETTERED or has_result > 1:
         return False
     outcome = Outcome(id, kind, read_i64_le(data, at + 6), read_i64_le(data, at + 14))
     outcome.of = i64(read_i32_le(data, at + 2))

@@ -64,7 +64,13 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
         if cause == ledger.MOVED:
             leave_life(n, job)
         else:
-            conclude(n, job, DONE if cause == ledger.GC_ACKED else GONE)
+            conclude(n, job, DONE if cause == ledger.GC_ACKED else GONE, running(n, job))
+
+
+def running(n: Node, job: Job) -> i64:
+    """The run at work on the job, 0: none."""
+    life = n.life.by_id.get(job.id)
+    return life.run if life is not None and life.run_state == LIVE else 0
 
 
 def record_job(n: Node, job: Job) -> None:

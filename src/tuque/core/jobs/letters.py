@@ -48,8 +48,8 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
         tell_watchers(n, job.id)  # W9.1
     while n.life.dead_bytes > n.limits.dead_bytes:
         oldest = n.life.oldest_letter()
-        if len(oldest) == 0:
-            break
+        if len(oldest) == 0 or oldest == job.id:
+            break  # the newest one stays
         n.life.dead_dropped += 1
         remove(n, n.jobs[oldest], ledger.EXPIRED)  # W6.6
 

@@ -56,8 +56,8 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
     if job is None or job.state == ACKED or isinstance(job, Task):
         return False
     life = life_of(n, id)
-    if life is not None and life.run == run and life.run_state == LIVE:
-        life.run_state = RELEASED
+    if life is not None and life.run_state == LIVE and client == life.client:
+        life.run_state = RELEASED  # its worker knows
     if n.events is not None:
         n.events.acked(n.now_ms, job)
     if n.has_lives:
@@ -96,7 +96,8 @@ def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None]:
     elif is_out and job.flags & ONCE_QUEUED == 0 and (life is None or life.run_state != LIVE):
         is_out = False  # put off by NACK DELAY
     life = make_life(n, id)
-    life.cancel_reason = reason
+    if not life.is_cancelled:
+        life.cancel_reason = reason  # the first one stays
     if not is_out:
         end_cancelled(n, job, life)
         return ENDED, None

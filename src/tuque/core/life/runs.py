@@ -8,7 +8,15 @@ from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import due_by, go_dead, leave_line
 from tuque.core.jobs.life_copies import tell_life, tell_soon
 from tuque.core.jobs.requeue import is_delayed, on_nack, on_working
-from tuque.core.jobs.transitions import REQUEUE_DELAY, dequeue, may_enqueue, requeue, retry_due_ms
+from tuque.core.jobs.transitions import (
+    REQUEUE_DELAY,
+    dequeue,
+    may_enqueue,
+    remove,
+    requeue,
+    retry_due_ms,
+)
+from tuque.core.model import ledger
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
@@ -35,6 +43,7 @@ from tuque.core.model.life import (
     Failure,
     Life,
     attempt_of,
+    hash_of,
     run_of,
     run_text,
     starts_of,
@@ -70,6 +79,7 @@ OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its 
 BACK: Final = 0
 DIED: Final = 1
 ENDED: Final = 2
+GONE: Final = 3  # it expired
 
 
 def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
@@ -110,12 +120,13 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
     if life is not None:
         if life.is_dead:
             return Refusal(DEAD_LETTER, (job.queue,))
-        if life.is_cancelled:
+        is_same = life.worker == worker
+        if life.is_cancelled and (is_same or life.run_state != LIVE):
             reason = life.cancel_reason
             end_cancelled(n, job, life)  # W8.3
             return Refusal(CANCELLED_JOB, (reason,))
         if life.run_state == LIVE:
-            if life.worker == worker:
+            if is_same:
                 life.client = client
                 return None  # W2.4
             since_s = (n.now_ms - life.since_ms) // 1000
@@ -132,11 +143,15 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
 
 def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
     """[W2] The job is at work from now on (W2.5)."""
+    is_out = job.state == ACTIVE and job.flags & DELIVERED != 0
     if job.state == QUEUED:
         dequeue(n, job)
     life.starts += 1
-    here = n.node_id + n.ids.seed  # another one at each start of the node: W13.4
-    life.run = run_of(life.failed + 1, life.starts, worker, here)  # W1.2
+    if worker != n.life.last_worker:
+        n.life.last_worker = worker
+        # The seed is another one at each start of the node (W13.4).
+        n.life.last_hash = hash_of(n.ids.seed, hash_of(n.node_id, hash_of(worker)))
+    life.run = run_of(life.failed + 1, life.starts, n.life.last_hash)  # W1.2
     life.run_state = LIVE
     life.since_ms = n.now_ms
     life.worker = worker
@@ -147,16 +162,24 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     job.flags |= DELIVERED
     n.life.runs += 1
     n.life.weigh(life)
-    extend(n, job, life)
+    is_timed = job.holders == 1 and life.terms.limit_ms == 0 and job.qtime_ms > n.now_ms
+    if is_timed and is_out and job.expire_ms > n.now_ms + i64(job.retry_s) * 1000:
+        life.heard_ms = n.now_ms  # its timer looks at this: a short run moves none
+        job.marks = OUT_HERE
+    else:
+        extend(n, job, life)
+        if n.records is not None:
+            n.records.state(job)
     if n.records is not None:
-        n.records.state(job)
         n.records.life(job.id, life)
-    tell_soon(n, job, life)  # W14.3
+    if job.holders != 1:
+        tell_soon(n, job, life)  # W14.3
 
 
 def extend(n: Node, job: Job, life: Life) -> None:
     """The run was heard of: it is silent RETRY from now, or over at its TIMELIMIT (W3.2, W3.3)."""
     due_ms: i64 = 0
+    life.heard_ms = 0
     if job.retry_s > 0:
         due_ms = max(job.qtime_ms, retry_due_ms(n, job))
     if life.terms.limit_ms > 0:
@@ -194,9 +217,11 @@ def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
 
 def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
     """[W3] Whether the run is the one at work; a `-STALE` if not (W3.1)."""
+    if life is not None and life.is_dead:
+        return Refusal(DEAD_LETTER, (job.queue,))
     if life is None or life.run == 0:
         return Refusal(NO_RUN_YET)
-    if run == life.run and life.run_state == LIVE and not life.is_dead:
+    if run == life.run and life.run_state == LIVE:
         return None
     if run == life.run:
         return Refusal(FAILED_RUN if life.run_state == FAILED else OVER_RUN, (run_text(run),))
@@ -210,6 +235,8 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
         if run != 0:
             job, refused = open_job(n, id)
             return refused if job is None else Refusal(NO_RUN_YET)
+        if life is not None and life.is_cancelled and id in n.jobs:
+            return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
         return on_working(n, id, client)
     job, refused = open_job(n, id)
     if job is None:
@@ -255,7 +282,13 @@ def tell_progress(n: Node, id: bytes, life: Life) -> None:
         tell_life(n, n.jobs[id])
 
 
-def on_release(n: Node, id: bytes, run: i64, delay_ms: i64) -> bool:
+def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
+    """[W8] Another connection has ended the run: its worker hears of it (W8.2)."""
+    if life.run_state == LIVE and life.client >= 0 and life.client != client:
+        n.life.calls.append((int(life.client), id, int(life.run)))
+
+
+def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) -> bool:
     """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
     job, _ = open_job(n, id)
     if job is None or job.flags & LEASED:
@@ -271,6 +304,7 @@ def on_release(n: Node, id: bytes, run: i64, delay_ms: i64) -> bool:
     if job.flags & DELIVERED == 0 or job.retry_s == 0:
         return False
     if life is not None:
+        tell_runner(n, id, life, client)
         if life.is_cancelled:
             end_cancelled(n, job, life)
             return True
@@ -323,7 +357,14 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
 
 
 def on_fail(
-    n: Node, id: bytes, run: i64, delay_ms: i64, reason: bytes, detail: bytes, is_final: bool
+    n: Node,
+    id: bytes,
+    run: i64,
+    delay_ms: i64,
+    reason: bytes,
+    detail: bytes,
+    is_final: bool,
+    client: i64 = -1,
 ) -> tuple[i64, i64, Refusal | None]:
     """[W5] ON COMMAND FAIL: what became of the job, and the wait in ms; or a refusal (W5.1)."""
     job, refused = open_job(n, id)
@@ -335,6 +376,7 @@ def on_fail(
     refused = check_run(job, life, run)
     if refused is not None or life is None:
         return 0, 0, refused
+    tell_runner(n, id, life, client)
     if life.is_cancelled:
         end_cancelled(n, job, life)
         return ENDED, 0, None
@@ -364,9 +406,12 @@ def fail(
     end_run(n, job, life, FAILED)
     n.life.failures += 1
     terms = life.terms
-    if is_over(n, job) and terms.attempts > 0:
-        go_dead(n, job, life, EXPIRED)
-        return DIED
+    if is_over(n, job):
+        if terms.attempts > 0:
+            go_dead(n, job, life, EXPIRED)
+            return DIED
+        remove(n, job, ledger.EXPIRED)  # W6.2
+        return GONE
     if is_final or job.retry_s == 0 or 0 < terms.attempts <= life.failed:
         go_dead(n, job, life, cause)  # W5.3
         return DIED
@@ -400,6 +445,13 @@ def on_late(n: Node, job: Job) -> bool:
         end_cancelled(n, job, life)  # W8.3
         return True
     if life.run_state == LIVE:
+        if life.heard_ms > 0 and life.heard_ms + i64(job.retry_s) * 1000 > n.now_ms:
+            due_ms = life.heard_ms + i64(job.retry_s) * 1000
+            life.heard_ms = 0
+            outlive(job, life, due_ms)
+            set_due(n, job, due_ms)
+            job.marks = OUT_HERE
+            return True
         limit_ms = life.terms.limit_ms
         is_slow = limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms
         if job.retry_s == 0 and not is_slow:
@@ -439,6 +491,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
         return True
     if not may_enqueue(job) or is_delayed(n, job):
         return False
+    tell_runner(n, id, life, client)
     was_live = life.run_state == LIVE
     end_run(n, job, life, RELEASED)
     life.unstarted = 0
@@ -471,5 +524,5 @@ def end_cancelled(n: Node, job: Job, life: Life) -> None:
         life.run_state = RELEASED
     if n.events is not None:
         n.events.acked(n.now_ms, job)
-    conclude(n, job, CANCELLED, 0, None, life.cancel_reason)
+    conclude(n, job, CANCELLED, life.run, None, life.cancel_reason)
     retire(n, job)

@@ -14,6 +14,7 @@ from tuque.core.model.refusal import (
     DEAD_LETTER,
     DELAY_BEYOND_TTL,
     DELIVERED_OUT,
+    FEW_ATTEMPTS,
     HAS_COPIES,
     LEASED_WORK,
     Refusal,
@@ -84,6 +85,8 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
         return Refusal(HAS_COPIES)  # W10.3
     if update.attempts > 0 and job.retry_s == 0:
         return Refusal(ATTEMPTS_OF_ONCE)
+    if life is not None and 0 <= update.attempts <= life.failed:
+        return Refusal(FEW_ATTEMPTS, (int(life.failed),))  # W10.2
     if update.delay_ms > 0:
         left_ms = job.expire_ms - n.now_ms if update.ttl_s < 0 else update.ttl_s * 1000
         if update.delay_ms >= left_ms:

@@ -18,7 +18,8 @@ OPEN: Final = 0
 DONE: Final = 1
 CANCELLED: Final = 2
 GONE: Final = 3  # it ended as a plain job does: expired or deleted
-OUTCOME_NAMES: Final = [b"", b"done", b"cancelled", b"gone"]
+LETTERED: Final = 4  # DEADLETTER: its body goes on under another id
+OUTCOME_NAMES: Final = [b"", b"done", b"cancelled", b"gone", b"dead"]
 
 # causes of a failure or of a dead letter
 FAILED_BY_WORKER: Final = b"failed"
@@ -106,6 +107,7 @@ class Life:
         self.failed: i64 = 0  # the highest attempt that failed
         self.starts: i64 = 0
         self.run: i64 = 0  # token of the newest run, 0: none yet
+        self.heard_ms: i64 = 0  # when it was heard of last, if its timer was not moved (W3.2)
         self.run_state: i64 = NO_RUN
         self.since_ms: i64 = 0  # begin of that run
         self.worker = b""  # who runs it
@@ -171,12 +173,15 @@ def starts_of(run: i64) -> i64:
     return run >> 39
 
 
-def run_of(attempt: i64, starts: i64, worker: bytes, node_id: bytes) -> i64:
+def hash_of(word: bytes, hash: i64 = 0x811C9DC5) -> i64:
+    """A hash of the bytes, or of them after others with that hash."""
+    for byte in word:
+        hash = ((hash ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return hash
+
+
+def run_of(attempt: i64, starts: i64, hash: i64) -> i64:
     """The token of a run (W1.2): ordered by STARTs, then attempt, then the hash of who runs it."""
-    hash: i64 = 0x811C9DC5
-    for word in (worker, node_id):
-        for byte in word:
-            hash = ((hash ^ byte) * 0x01000193) & 0xFFFFFFFF
     return starts << 39 | attempt << 23 | (hash ^ hash >> 23) & HASH_MASK
 
 
@@ -191,15 +196,23 @@ def run_from(word: bytes) -> i64:
     """The token in a word; 0 for `-`, -1 if it is no token."""
     if word == b"-":
         return 0
-    parts = word.split(b".")
-    if len(parts) != 3 or len(parts[2]) != 6 or len(word) > 32:
-        return -1
-    if not parts[0].isdigit() or not parts[1].isdigit():
-        return -1
-    for byte in parts[2]:
-        if byte not in b"0123456789abcdef":
+    numbers: list[i64] = [0, 0, 0]
+    part: i64 = 0
+    digits: i64 = 0
+    for byte in word:
+        value: i64 = byte
+        if value == 46:  # a point
+            part += 1
+            if part > 2 or digits == 0:
+                return -1
+            digits = 0
+            continue
+        value = value - 48 if value < 58 else (value - 87 if value > 96 else -1)
+        digits += 1
+        if value < 0 or value > 15 or (part < 2 and value > 9) or digits > 8:
             return -1
-    attempt, starts, hash = int(parts[0]), int(parts[1]), int(parts[2], 16)
-    if not 1 <= attempt <= ATTEMPTS_MAX or not 1 <= starts <= STARTS_MAX or hash > HASH_MASK:
+        numbers[part] = numbers[part] * (16 if part == 2 else 10) + value
+    attempt, starts, hash = numbers[0], numbers[1], numbers[2]
+    if part != 2 or digits != 6 or not 1 <= attempt <= ATTEMPTS_MAX or hash > HASH_MASK:
         return -1
-    return starts << 39 | attempt << 23 | hash
+    return starts << 39 | attempt << 23 | hash if 1 <= starts <= STARTS_MAX else -1

@@ -66,6 +66,7 @@ TUBE_LETTERS: Final = 48  # about: tube
 OVER_RUN: Final = 49  # about: run
 DELIVERED_OUT: Final = 50  # about: seconds
 HAS_COPIES: Final = 51
+FEW_ATTEMPTS: Final = 52  # about: attempts that failed
 
 
 @final

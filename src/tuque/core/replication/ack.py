@@ -5,10 +5,12 @@ core/replication/ack_gc.py informs the other holders.
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import conclude, running
 from tuque.core.jobs.transitions import policy_of, remove
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.model.job import ACKED, BODYLESS, DEAD, WAIT_REPL, Job
+from tuque.core.model.life import LETTERED
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.replication.ack_gc import collect, count_all, finish, retire
@@ -90,6 +92,8 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | 
         policy_of(n).finish(n, job)
     else:
         job.why = DEAD  # Y3.8
+        if n.has_lives:
+            conclude(n, job, LETTERED, running(n, job), None, reason)  # W7.2
         retire(n, job)  # Q10.2
     n.dead_letters += 1
     return dead

@@ -78,6 +78,8 @@ class Lives:
         self.watchers: dict[bytes, dict[int, None]] = {}  # clients by job id
         self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
         self.calls: list[tuple[int, bytes, int]] = []  # connections to tell of a cancelled run
+        self.last_worker = b""  # of the newest run, and its hash
+        self.last_hash: i64 = 0
         self.bytes: i64 = 0  # lives, with dead letters' parts
         self.kept_bytes: i64 = 0
         self.dead_bytes: i64 = 0  # dead letters with their bodies

@@ -5,7 +5,16 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.life.outcomes import on_done
-from tuque.core.life.runs import BACK, DIED, on_fail, on_progress, on_release, on_start, on_work
+from tuque.core.life.runs import (
+    BACK,
+    DIED,
+    GONE,
+    on_fail,
+    on_progress,
+    on_release,
+    on_start,
+    on_work,
+)
 from tuque.core.life.update import Update, on_update
 from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, attempt_of, run_from, run_text
 from tuque.server.commands.by_id import check_ids
@@ -23,6 +32,7 @@ from tuque.wire.args import (
 )
 from tuque.wire.resp import error_reply, int_reply, put_bulk
 
+START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 BAD_RUN: Final = b"ERR invalid run token"
 BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
@@ -51,15 +61,18 @@ def worker_of(s: Server, c: Client) -> bytes:
 
 def check_pairs(s: Server, args: list[bytes], first: i64) -> list[i64]:
     """Check words that are ids and runs in turn; returns the runs. Raises before any change."""
-    if (len(args) - first) % 2 != 0 or len(args) == first:
+    size: i64 = len(args)
+    if (size - first) % 2 != 0 or size == first:
         raise ArgError(SYNTAX)
+    if size - first == 2:
+        words = [args[first]]
+        check_ids(s, words, 0)
+        args[first] = words[0]
+        return [run_in(args[first + 1])]
     ids = args[first::2]
     check_ids(s, ids, 0)
-    runs: list[i64] = []
-    for i in range(len(ids)):
-        args[first + 2 * i] = ids[i]
-        runs.append(run_in(args[first + 2 * i + 1]))
-    return runs
+    args[first::2] = ids
+    return [run_in(word) for word in args[first + 1 :: 2]]
 
 
 def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
@@ -88,13 +101,19 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
             continue
         life = n.life.by_id[id]
         terms = life.terms
-        c.out.append(b"*6\r\n")
-        put_bulk(c.out, run_text(life.run))
-        c.out.append(int_reply(attempt_of(life.run)))
-        c.out.append(int_reply(terms.attempts))
-        c.out.append(int_reply(life.starts))
-        c.out.append(int_reply(i64(n.jobs[id].retry_s) * 1000))
-        c.out.append(int_reply(terms.limit_ms))
+        run = run_text(life.run)
+        c.out.append(
+            START_REPLY
+            % (
+                len(run),
+                run,
+                attempt_of(life.run),
+                terms.attempts,
+                life.starts,
+                i64(n.jobs[id].retry_s) * 1000,
+                terms.limit_ms,
+            )
+        )
 
 
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
@@ -133,7 +152,7 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
     runs = check_pairs(s, args, first)
     done: i64 = 0
     for i in range(len(runs)):
-        if on_release(s.n, args[first + 2 * i], runs[i], delay_ms):
+        if on_release(s.n, args[first + 2 * i], runs[i], delay_ms, c.number):
             done += 1
     c.out.append(int_reply(done))
 
@@ -168,13 +187,17 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
         else:
             raise ArgError(SYNTAX)
         i += 2
-    became, wait_ms, refused = on_fail(s.n, words[1], run, delay_ms, reason, detail, is_final)
+    became, wait_ms, refused = on_fail(
+        s.n, words[1], run, delay_ms, reason, detail, is_final, c.number
+    )
     if refused is not None:
         c.error(core_words(refused))
     elif became == BACK:
         c.reply([b"retry", int(wait_ms)])
     elif became == DIED:
         c.reply([b"dead", s.n.jobs[words[1]].queue])
+    elif became == GONE:
+        c.reply([b"expired", None])
     else:
         c.reply([b"cancelled", None])
 

@@ -29,7 +29,7 @@ def put_meta(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None
         headers = b""
         life = life_of(s.n, job.id)
         if life is not None:
-            attempt = life.failed + 1
+            attempt = life.failed if life.is_dead else life.failed + 1
             of = life.terms.attempts
             limit_ms = life.terms.limit_ms
             headers = life.headers

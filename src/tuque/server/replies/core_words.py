@@ -94,6 +94,7 @@ WORDS: Final[dict[int, bytes]] = {
     why.ATWORK: b"ATWORK Job is at work at worker %s since %d s",
     why.LEASED_WORK: b"ATWORK Job is leased by a group: commit or release its batch first",
     why.DELIVERED_OUT: b"ATWORK Job was delivered %d s ago",
+    why.FEW_ATTEMPTS: b"ERR ATTEMPTS must be above the %d that failed already",
     why.HAS_COPIES: (
         b"ERR Job has copies on other nodes: UPDATEJOB changes jobs of one copy. CANCEL it and add "
         b"another one"
