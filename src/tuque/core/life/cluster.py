@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import record_job
 from tuque.core.jobs.life_copies import is_behind, life_message, merge, unpack_life
 from tuque.core.jobs.transitions import dequeue, get_queue, retry_due_ms
-from tuque.core.life.runs import outlive
+from tuque.core.life.base import outlive
 from tuque.core.model.job import ACTIVE, QUEUED, Job
 from tuque.core.model.life import LIVE, Life
 from tuque.core.msgs.bus import LifeAt

@@ -7,7 +7,8 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.life_copies import tell_life, tell_untold
 from tuque.core.jobs.requeue import is_delayed, on_enqueue
-from tuque.core.life.runs import end_cancelled, make_life
+from tuque.core.life.base import make_life
+from tuque.core.life.runs import end_cancelled
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.decode.life import LifeRecord
 from tuque.core.jobs.letters import due_by
 from tuque.core.jobs.transitions import retry_due_ms
-from tuque.core.life.runs import outlive
+from tuque.core.life.base import outlive
 from tuque.core.model.job import ACKED, ACTIVE, LEASED, ONCE_QUEUED, Job
 from tuque.core.model.life import LIVE, Failure, Life, Outcome
 from tuque.core.model.task import Task

@@ -16,16 +16,15 @@ from tuque.core.jobs.transitions import (
     requeue,
     retry_due_ms,
 )
+from tuque.core.life.base import check_run, learn_run, make_life, open_job, outlive
 from tuque.core.model import ledger
 from tuque.core.model.job import (
-    ACKED,
     ACTIVE,
     DELIVERED,
     LEASED,
     ONCE_QUEUED,
     OUT_HERE,
     QUEUED,
-    WAIT_REPL,
     Job,
 )
 from tuque.core.model.life import (
@@ -35,7 +34,6 @@ from tuque.core.model.life import (
     FAILED,
     FAILED_BY_WORKER,
     LIVE,
-    NO_TERMS,
     RELEASED,
     STARTS_MAX,
     TIMED_OUT,
@@ -45,28 +43,19 @@ from tuque.core.model.life import (
     attempt_of,
     hash_of,
     run_of,
-    run_text,
-    starts_of,
 )
 from tuque.core.model.refusal import (
-    ACKED_ALREADY,
     ATWORK,
     CANCELLED_JOB,
     DEAD_LETTER,
-    FAILED_RUN,
     LEASED_WORK,
     MANY_STARTS,
     NO_RUN_YET,
-    NOJOB,
     NOTDELIVERED,
-    OVER_RUN,
     OVER_TIME,
     RESTING,
-    STALE_RUN,
-    TASK_WORK,
     Refusal,
 )
-from tuque.core.model.task import Task
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
 from tuque.core.replication.ack_gc import retire
@@ -74,39 +63,11 @@ from tuque.core.replication.ack_gc import retire
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 PROGRESS_MS: Final = 1_000
-OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
 # what became of a failed job
 BACK: Final = 0
 DIED: Final = 1
 ENDED: Final = 2
 GONE: Final = 3  # it expired
-
-
-def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
-    """The open job with that id, or why there is none to work on (W2.2)."""
-    job = n.jobs.get(id)
-    if job is None or job.state == ACKED:
-        outcome = n.life.kept.get(id) if n.has_lives else None
-        if outcome is not None:
-            if outcome.kind == CANCELLED:
-                return None, Refusal(CANCELLED_JOB, (outcome.reason,))
-            return None, Refusal(ACKED_ALREADY)
-        return None, Refusal(NOJOB if job is None else ACKED_ALREADY)
-    if isinstance(job, Task):
-        return None, Refusal(TASK_WORK, (job.queue,))
-    if job.state == WAIT_REPL:
-        return None, Refusal(NOTDELIVERED)
-    return job, None
-
-
-def make_life(n: Node, id: bytes) -> Life:
-    """The life of an open job, made if it has none."""
-    life = life_of(n, id)
-    if life is None:
-        life = Life(NO_TERMS, b"")
-        n.has_lives = True
-        n.life.enter(id, life)
-    return life
 
 
 def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
@@ -189,43 +150,6 @@ def extend(n: Node, job: Job, life: Life) -> None:
     outlive(job, life, due_ms)
     set_due(n, job, due_ms)
     job.marks = OUT_HERE
-
-
-def outlive(job: Job, life: Life, due_ms: i64) -> None:
-    """The job does not expire before the run is over (W6.3)."""
-    if job.expire_ms <= due_ms:
-        if life.expire_ms == 0:
-            life.expire_ms = job.expire_ms
-        job.expire_ms = due_ms + OUTLIVE_MS
-
-
-def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
-    """[W14] A worker names a later run than this node knows: the node that began it said nothing.
-
-    It may have died (W14.5).
-    """
-    if job.holders == 1 or starts_of(run) <= life.starts or life.is_dead:
-        return
-    life.run = run
-    life.run_state = LIVE
-    life.starts = starts_of(run)
-    life.since_ms = n.now_ms
-    life.is_resting = False
-    if job.state == QUEUED:
-        dequeue(n, job)
-
-
-def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
-    """[W3] Whether the run is the one at work; a `-STALE` if not (W3.1)."""
-    if life is not None and life.is_dead:
-        return Refusal(DEAD_LETTER, (job.queue,))
-    if life is None or life.run == 0:
-        return Refusal(NO_RUN_YET)
-    if run == life.run and life.run_state == LIVE:
-        return None
-    if run == life.run:
-        return Refusal(FAILED_RUN if life.run_state == FAILED else OVER_RUN, (run_text(run),))
-    return Refusal(STALE_RUN, (run_text(run), run_text(life.run)))
 
 
 def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:

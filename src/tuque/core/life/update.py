@@ -5,7 +5,7 @@ from typing import final
 from mypy_extensions import i32, i64
 
 from tuque.core.jobs.endings import life_of, record_job
-from tuque.core.life.runs import make_life, open_job
+from tuque.core.life.base import make_life, open_job
 from tuque.core.model.job import ACTIVE, DELIVERED, LEASED, ONCE_QUEUED, QUEUED, Job, job_bytes
 from tuque.core.model.life import LIVE, Life, Terms
 from tuque.core.model.refusal import (
