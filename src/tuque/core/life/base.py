@@ -1,4 +1,4 @@
-"""What the words about a job's work have in common: the open job, its life, its run (SPEC W2, W3)."""
+"""What the words about work share: the open job, its life, its run (SPEC W2, W3)."""
 
 from typing import Final
 
