@@ -14,6 +14,7 @@ from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
     ENDED,
     FLAGGED,
+    is_elsewhere,
     is_settled,
     on_cancel,
     on_done,
@@ -231,7 +232,7 @@ def test_cancel_at_any_holder(where: int) -> None:
 
 
 def test_result_at_every_holder() -> None:
-    """W14.4 SETACK carries the outcome.
+    """W14.4 SETACK carries the outcome, whatever it answers.
 
     W14.4 RESULT and WAITJOB show an outcome once all reachable holders have confirmed the end.
     """
@@ -336,8 +337,8 @@ def test_a_worker_whose_node_died() -> None:
 
 
 def test_done_at_a_node_without_the_job() -> None:
-    """W14.6 DONE at a node without the job works as A3.4 says; the result goes with it, and that
-    node keeps the outcome for a minute.
+    """W14.6 DONE at a node without the job works as A3.4 says, and the result goes with it. That
+    node shows what the holders know (W15).
     """
     lab = Lab(4)
     id = add(lab)
@@ -346,8 +347,15 @@ def test_done_at_a_node_without_the_job() -> None:
         n.ids.key = b""
     on_done(at(lab, stranger), id, 0, b"42", 9)
     lab.pass_ms(2_000)
+    assert not is_elsewhere(at(lab, 0), id)
     for i in range(4):
-        told, _ = result_fields(at(lab, i), id)
+        n = at(lab, i)
+        if may_ask(n, id):
+            assert i == stranger
+            watch(n, 5, [id], 0)
+            ask(n, id, LOOK)
+            lab.run()
+        told, _ = result_fields(n, id)
         assert told is not None and told["result"] == b"42"
 
 

@@ -301,8 +301,8 @@ def test_failed_attempts(box: Box) -> None:
 
     W5.3 With FINAL, with RETRY 0, or if ATTEMPTS is reached, the job is dead (W6.5).
 
-    W5.5 The reply is `retry` and the wait in ms, `dead` and the queue, `cancelled` and null, or
-    `expired` and null: the job's time was over, and it has no ATTEMPTS.
+    W5.5 The reply is `retry` and the wait in ms (0: it is queued now), `dead` and the queue,
+    `cancelled` and null, or `expired` and null: the job's time was over, and it has no ATTEMPTS.
     """
     id = box.add(**TRIES)
     box.get()
@@ -327,6 +327,9 @@ def test_failed_attempts(box: Box) -> None:
     run = start(box, short)
     box.pass_ms(1_200)
     assert box.run("FAIL", short, run) == [b"expired", None]
+    quick = box.add("n", RETRY=9)
+    box.get("n")
+    assert box.run("FAIL", quick, start(box, quick), "DELAY", 0) == [b"retry", 0]
 
 
 def test_back_off(box: Box) -> None:

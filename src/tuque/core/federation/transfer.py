@@ -13,7 +13,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import demand_of
-from tuque.core.jobs.life_copies import adopt_life
+from tuque.core.jobs.life_copies import adopt_life, packed_outcome
 from tuque.core.jobs.transitions import (
     enqueue,
     is_task,
@@ -150,7 +150,7 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     start(n, job, m.due_ms if job.retry_s == 0 else 0)
     if n.records is not None:
         n.records.add(job)
-    adopt_life(n, job, m.life)
+    adopt_life(n, slot, job, m.life)
     hear_holders(n, slot, job, job.holders, m.holders)  # K5.7
     tell_served(n, slot, job)
 
@@ -171,12 +171,12 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     if m.retry_s == 0:
         return take_once(n, slot, m, is_shut, answer)
     if job is None:
-        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms)))  # F3.1
+        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms), packed_outcome(n, m.id)))  # F3.1
         return 0
     if known_job(n, slot, m.id) is None:
         return 0
     hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
-    adopt_life(n, job, m.life)
+    adopt_life(n, slot, job, m.life)
     end_earlier(n, job, m)
     if is_shut:
         answer.refused.append(m.id)

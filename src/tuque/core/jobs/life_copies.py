@@ -13,9 +13,10 @@ from tuque.core.jobs.endings import conclude_as, life_of
 from tuque.core.model.job import ACKED, ACTIVE, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.life import DONE, Failure, Life, Outcome
-from tuque.core.msgs.bus import LifeAt
+from tuque.core.msgs.bus import LifeAt, SetAck
 from tuque.core.node.announce import PATIENT_S, say_holders
 from tuque.core.node.node import Node
+from tuque.core.node.slots import say
 from tuque.core.outbox.life_records import put_life, put_outcome
 from tuque.core.outbox.records import LIFE, OUTCOME
 
@@ -46,6 +47,12 @@ def packed_outcome(n: Node, id: bytes) -> bytes:
     if outcome.result is not None:
         w.write(outcome.result)
     return w.getvalue()
+
+
+def ack_of(n: Node, job: Job) -> SetAck:
+    """[W14] SETACK of an ended job, with its outcome (W14.4)."""
+    left_ms = max(1, job.expire_ms - n.now_ms)
+    return SetAck(job.id, job.holders, left_ms, packed_outcome(n, job.id))
 
 
 def unpack_life(n: Node, data: bytes) -> Life | None:
@@ -142,7 +149,7 @@ def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
     if outcome is None:
         return
     n.has_lives = True
-    kept = n.life.kept.get(job.id)
+    kept = n.life.known(job.id)
     if kept is not None:
         if is_better(kept, outcome):
             outcome.until_ms = kept.until_ms
@@ -151,11 +158,11 @@ def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
             if n.records is not None:
                 n.records.outcome(outcome)
         return
-    if job.state != ACKED:
+    if job.state != ACKED or job.id in n.life.kept:
         conclude_as(n, job, outcome)
 
 
-def adopt_life(n: Node, job: Job, data: bytes) -> None:
+def adopt_life(n: Node, slot: i64, job: Job, data: bytes) -> None:
     """[W14] A copy has come: the life it brings becomes the job's, or is merged (W14.1)."""
     if len(data) == 0:
         return
@@ -166,6 +173,9 @@ def adopt_life(n: Node, job: Job, data: bytes) -> None:
     mine = n.life.by_id.get(job.id)
     if mine is None:
         enter_copy(n, job, theirs)
+    elif theirs.replays != mine.replays or theirs.is_dead != mine.is_dead:
+        say(n, slot, life_message(n, job))  # one copy has to change its queue: W14.7
+        return
     else:
         merge(n, mine, theirs)
         n.life.weigh(mine)

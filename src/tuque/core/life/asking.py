@@ -5,8 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import tell_watchers
-from tuque.core.life.outcomes import UNKNOWN, is_settled, on_cancel, result_fields
-from tuque.core.model.job import BODYLESS
+from tuque.core.life.outcomes import UNKNOWN, is_elsewhere, is_settled, on_cancel, result_fields
 from tuque.core.model.job_id import is_genuine
 from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.node.node import Node
@@ -22,8 +21,7 @@ ASKED_MAX: Final = 1_000  # jobs asked about at once
 
 def may_ask(n: Node, id: bytes) -> bool:
     """Whether another node may know the job, which this one does not (W15.1)."""
-    job = n.jobs.get(id)
-    if (job is not None and job.flags & BODYLESS == 0) or id in n.life.kept:
+    if not is_elsewhere(n, id):
         return False
     if len(n.peers) == 1 or len(n.life.asking) >= ASKED_MAX:
         return False
@@ -51,9 +49,7 @@ def send(n: Node, id: bytes, asking: Asking) -> None:
 
 def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
     """[W15] ON RECV ASK about one job: say what is known here (W15.2)."""
-    job = n.jobs.get(m.id)
-    is_known = m.id in n.life.kept or (job is not None and job.flags & BODYLESS == 0)
-    told = JobTold(m.id, is_known and not n.is_loading, 0, False)
+    told = JobTold(m.id, not is_elsewhere(n, m.id) and not n.is_loading, 0, False)
     if told.is_known and m.what == CANCEL:
         became, _ = on_cancel(n, m.id, m.reason)
         told.became = int(became)

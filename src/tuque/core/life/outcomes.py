@@ -76,6 +76,7 @@ def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i
         outcome = Outcome(id, DONE, n.now_ms + ELSEWHERE_MS, n.now_ms)
         outcome.run = run
         outcome.result = result
+        outcome.is_claim = True
         n.has_lives = True
         n.life.keep(outcome)
     on_unknown_ack(n, client, id)
@@ -85,7 +86,7 @@ def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None]:
     """[W8] ON COMMAND CANCEL: what became of the job (W8.1)."""
     job = n.jobs.get(id)
     if job is None:
-        return (OVER if n.has_lives and id in n.life.kept else UNKNOWN), None
+        return (OVER if n.has_lives and n.life.known(id) is not None else UNKNOWN), None
     if isinstance(job, Task):
         return UNKNOWN, Refusal(TASK_WORK, (job.queue,))
     if job.state == ACKED:
@@ -129,6 +130,12 @@ def is_agreed(n: Node, job: Job | None) -> bool:
     return job is None or (job.state == ACKED and unheard(n, job) & n.reachable == 0)
 
 
+def is_elsewhere(n: Node, id: bytes) -> bool:
+    """Whether this node knows neither the job nor its outcome; an ack alone says nothing."""
+    job = n.jobs.get(id)
+    return (job is None or job.flags & BODYLESS != 0) and n.life.known(id) is None
+
+
 def told_outcome(asking: Asking) -> bytes:
     """The outcome as another node told it (W15.3)."""
     if not asking.is_settled:
@@ -139,10 +146,10 @@ def told_outcome(asking: Asking) -> bytes:
 
 def outcome_of(n: Node, id: bytes) -> bytes:
     """The outcome of a job, b"" while it is open; `gone` if nobody knows it any more (W9.1)."""
-    kept = n.life.kept.get(id)
+    kept = n.life.known(id)
     job = n.jobs.get(id)
     asking = n.life.asking.get(id)
-    if asking is not None and job is None and kept is None:
+    if asking is not None and is_elsewhere(n, id):
         return told_outcome(asking)
     if kept is not None:
         return OUTCOME_NAMES[kept.kind] if is_agreed(n, job) else b""
@@ -173,7 +180,7 @@ def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
 
 def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal | None]:
     """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known."""
-    kept = n.life.kept.get(id)
+    kept = n.life.known(id)
     job = n.jobs.get(id)
     if kept is not None:
         fields = of_outcome(kept)
@@ -242,7 +249,7 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
 def is_settled(n: Node, id: bytes) -> bool:
     """Whether a wait for the job is over: it ended, or is a dead letter (W9.2)."""
     asking = n.life.asking.get(id)
-    if asking is not None and id not in n.jobs and id not in n.life.kept:
+    if asking is not None and is_elsewhere(n, id):
         return asking.is_settled
     if len(outcome_of(n, id)) > 0:
         return True

@@ -172,7 +172,7 @@ class OutcomeWalk:
     """The kept outcomes in a snapshot: those of its start, in slices (W13.6)."""
 
     def __init__(self, n: Node) -> None:
-        self.outcomes: list[Outcome] = list(n.life.kept.values())
+        self.outcomes: list[Outcome] = [one for one in n.life.kept.values() if not one.is_claim]
         self.pos: i64 = 0
 
     def tell(self, n: Node, records: Records, most: i64, most_bytes: i64) -> None:

@@ -305,7 +305,8 @@ def on_fail(
         end_cancelled(n, job, life)
         return ENDED, 0, None
     became = fail(n, job, life, FAILED_BY_WORKER, reason, detail, delay_ms, is_final)
-    return became, max(0, job.qtime_ms - n.now_ms) if became == BACK else 0, None
+    is_waiting = became == BACK and life.is_resting
+    return became, max(0, job.qtime_ms - n.now_ms) if is_waiting else 0, None
 
 
 def fail(

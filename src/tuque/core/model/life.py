@@ -155,6 +155,7 @@ class Outcome:
         self.progress = b""
         self.result: bytes | None = None
         self.reason = b""
+        self.is_claim = False  # of a DONE of a job that is not here: others know better (W14.6)
 
     def size(self) -> i64:
         """Bytes of memory."""

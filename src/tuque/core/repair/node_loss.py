@@ -9,6 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.federation.transfer import lose_transits
+from tuque.core.jobs.life_copies import ack_of, packed_outcome
 from tuque.core.jobs.transitions import told_job
 from tuque.core.model.job import ACKED, EXTERNAL, WAIT_REPL, Job
 from tuque.core.msgs.bus import Ask, Holders, Lack, SetAck
@@ -235,14 +236,18 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
         job = told_job(n, id)
         if job is None or job.flags & EXTERNAL:
             if n.tombs.has(id):
-                say(n, slot, SetAck(id, 0, TOMB_MS))
+                say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
             else:
                 lacking.append(id)
                 deny(n, id)
             continue
         if job.state == ACKED:
             introduce(n, slot, job.holders | 1)
-            say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
+            say(
+                n,
+                slot,
+                ack_of(n, job),
+            )
             continue
         learn_holder(n, job, slot)
         if i < len(m.stands):

@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import end_life
-from tuque.core.jobs.life_copies import adopt_outcome, packed_outcome
+from tuque.core.jobs.life_copies import ack_of, adopt_outcome
 from tuque.core.jobs.transitions import FAR, producer_done, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -160,9 +160,7 @@ def may_hear(peer: Peer) -> bool:
 
 def tell_acked(n: Node, job: Job, slots: i64) -> None:
     """Send SETACK to those nodes."""
-    message = SetAck(
-        job.id, job.holders, max(1, job.expire_ms - n.now_ms), packed_outcome(n, job.id)
-    )
+    message = ack_of(n, job)
     for slot in slots_of(slots):
         peer = n.peers[slot]
         if may_hear(peer):

@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.life_copies import packed_outcome
 from tuque.core.jobs.transitions import told_job
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.msgs.bus import Holders, SetAck
@@ -135,7 +136,7 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
             if job.holders & ~(told | 1 << slot | 1):
                 tell_holders(n, job, 1 << slot)  # K5.6
     elif n.tombs.has(m.id):
-        say(n, slot, SetAck(m.id, 0, TOMB_MS))
+        say(n, slot, SetAck(m.id, 0, TOMB_MS, packed_outcome(n, m.id)))
 
 
 def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:

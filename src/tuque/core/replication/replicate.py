@@ -12,7 +12,7 @@ from mypy_extensions import i32, i64
 
 from tuque.core.jobs.endings import record_job
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
-from tuque.core.jobs.life_copies import adopt_life, packed_life
+from tuque.core.jobs.life_copies import ack_of, adopt_life, packed_life, packed_outcome
 from tuque.core.jobs.transitions import (
     FAR,
     enqueue,
@@ -321,15 +321,19 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     if job is not None:
         if job.state == ACKED:
             introduce(n, slot, job.holders)
-            say(n, slot, SetAck(m.id, job.holders, max(1, job.expire_ms - n.now_ms)))  # R2.2
+            say(
+                n,
+                slot,
+                ack_of(n, job),
+            )  # R2.2
             return
         hear_holders(n, slot, job, holders, m.holders)  # R2.3
-        adopt_life(n, job, m.life)
+        adopt_life(n, slot, job, m.life)
         end_earlier(n, job, m)
         confirm(n, slot, job, m.mode)
         return
     if n.tombs.has(m.id):
-        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms)))
+        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms), packed_outcome(n, m.id)))
         return
     q = n.queues.get(m.queue)
     is_paused = q is not None and q.pause & PAUSE_IN != 0
@@ -341,7 +345,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
         n.records.add(job)
-    adopt_life(n, job, m.life)
+    adopt_life(n, slot, job, m.life)
     hear_holders(n, slot, job, holders, m.holders)  # K5.7
     confirm(n, slot, job, m.mode)
 

@@ -6,6 +6,7 @@ delay short.
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.life_copies import ack_of, packed_outcome
 from tuque.core.jobs.transitions import dequeue, retry_due_ms, told_job
 from tuque.core.model.job import (
     ACKED,
@@ -48,7 +49,7 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
     job = told_job(n, id)
     if job is None:
         if n.tombs.has(id):
-            say(n, slot, SetAck(id, 0, TOMB_MS))
+            say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
         return None
     if job.state == WAIT_REPL:
         return None
@@ -59,7 +60,11 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
         spare(n, id, bit)
     if job.state == ACKED:
         introduce(n, slot, job.holders | 1)
-        say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
+        say(
+            n,
+            slot,
+            ack_of(n, job),
+        )
         return None
     return job
 

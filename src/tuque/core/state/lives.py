@@ -146,6 +146,11 @@ class Lives:
         self.kept_bytes += outcome.size()
         heappush(self.ends, (outcome.until_ms, outcome.id))
 
+    def known(self, id: bytes) -> Outcome | None:
+        """The kept outcome, unless it is only what somebody said of a job that is not here."""
+        outcome = self.kept.get(id)
+        return None if outcome is None or outcome.is_claim else outcome
+
     def forget(self, id: bytes) -> None:
         """Drop a kept outcome."""
         outcome = self.kept.pop(id, None)

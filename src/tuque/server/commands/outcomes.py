@@ -150,6 +150,8 @@ def tell_ended(s: Server, c: Client, wake: Wake) -> bool:
     wanted = c.wanted
     assert wanted is not None
     if wake.why == JOB_ENDED and not is_over(s, wanted):
+        if wanted.rows is None:
+            ask_for(s, c, LOOK)
         return False
     c.wanted = None
     rows = wanted.rows
@@ -174,9 +176,16 @@ def count_ended(s: Server, wanted: Wanted) -> i64:
     """How many of the jobs have ended, or are dead letters (W9.2)."""
     count: i64 = 0
     for id in wanted.ids:
-        if is_settled(s.n, id):
+        if is_over_for(s, id):
             count += 1
     return count
+
+
+def is_over_for(s: Server, id: bytes) -> bool:
+    """Whether a wait for the job is over; not before other nodes were asked (W15.1)."""
+    if id not in s.n.life.asking and may_ask(s.n, id):
+        return False
+    return is_settled(s.n, id)
 
 
 def put_result(s: Server, c: Client, id: bytes) -> None:
@@ -192,7 +201,7 @@ def put_ended(s: Server, c: Client, wanted: Wanted) -> None:
     """Reply to WAITJOB: id and outcome of those that ended."""
     rows: list[object] = []
     for id in wanted.ids:
-        if is_settled(s.n, id):
+        if is_over_for(s, id):
             word = outcome_of(s.n, id)
             rows.append([id, word if len(word) > 0 else b"dead"])
     c.reply(rows)

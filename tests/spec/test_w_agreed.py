@@ -1,0 +1,78 @@
+"""SPEC W with several nodes: a result that was read, and a letter that was replayed, stay so."""
+
+from __future__ import annotations
+
+from cluster_lab import Lab
+from test_w_cluster import add, at, start
+
+from tuque.core.jobs.life_copies import adopt_life, packed_life
+from tuque.core.life.asking import LOOK, ask, may_ask
+from tuque.core.life.letters import letter_of, replay
+from tuque.core.life.outcomes import on_done, outcome_of, result_fields, watch
+from tuque.core.life.runs import DIED, on_fail
+from tuque.core.replication.replicate import copy_of, on_repljob
+from tuque.core.replication.requeue_messages import known_job
+
+
+def test_a_late_done_elsewhere_changes_no_result() -> None:
+    """W14.6 That node shows what the holders know (W15)."""
+    lab = Lab(4)
+    id = add(lab)
+    stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
+    for n in lab.nodes:
+        n.ids.key = b""
+    holder = next(i for i in range(4) if id in lab.nodes[i].jobs)
+    assert on_done(at(lab, holder), id, 0, b"first", 9)
+    lab.pass_ms(2_000)
+    on_done(at(lab, stranger), id, 0, b"second", 9)
+    n = at(lab, stranger)
+    watch(n, 5, [id], 0)
+    assert may_ask(n, id)
+    ask(n, id, LOOK)
+    for _ in range(2):
+        lab.run()
+        told, _ = result_fields(n, id)
+        assert told is not None and told["result"] == b"first"
+        assert outcome_of(n, id) == b"done"
+        lab.pass_ms(3_000)
+
+
+def test_a_copy_of_a_later_life_changes_no_half_of_one() -> None:
+    """W14.7 A copy that comes with another death or REPLAY changes nothing; the node replies with
+    its LIFE.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    run = start(lab, 0, id)
+    assert on_fail(at(lab, 0), id, run, -1, b"why", b"", True)[0] == DIED
+    lab.run()
+    a, b = at(lab, 0), at(lab, 1)
+    assert b.life.by_id[id].is_dead
+    letter = letter_of(a, id)
+    assert letter is not None
+    slot_of_a = b.slot_of[a.node_id]
+    a.jobs[id].holders, holders = 1, a.jobs[id].holders  # its LIFE is lost
+    assert replay(a, letter, b"")
+    a.jobs[id].holders = holders
+    adopt_life(b, slot_of_a, b.jobs[id], packed_life(a, id))
+    assert (b.life.by_id[id].is_dead, b.life.by_id[id].replays) == (True, 0)
+    lab.run()
+    assert (b.life.by_id[id].is_dead, b.life.by_id[id].replays) == (False, 1)
+    assert b.jobs[id].queue == b"q"
+
+
+def test_an_ack_of_a_copy_brings_the_outcome() -> None:
+    """W14.4 SETACK carries the outcome, whatever it answers."""
+    lab = Lab(4)
+    id = add(lab)
+    stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
+    holder = next(i for i in range(4) if id in lab.nodes[i].jobs)
+    n, other = at(lab, holder), at(lab, stranger)
+    copy = copy_of(n, n.slot_of[other.node_id], n.jobs[id], 0)
+    assert on_done(n, id, 0, b"42")
+    lab.run()
+    on_repljob(other, other.slot_of[n.node_id], copy)
+    assert known_job(n, n.slot_of[other.node_id], id) is None
+    lab.run()
+    told, _ = result_fields(other, id)
+    assert told is not None and told["result"] == b"42"
