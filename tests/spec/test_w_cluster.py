@@ -298,6 +298,26 @@ def test_dead_at_every_holder() -> None:
     assert start(lab, 2, id) >> 23 & 0xFFFF == 1
 
 
+@pytest.mark.parametrize("how", ["final", "fail", "release"])
+def test_end_of_a_run_at_another_node(how: str) -> None:
+    """W14.8 A node that queues a job whose run has ended says LIFE before QUEUED. Then a worker
+    that got the job from another node, and gave it up here, does not keep it (Q4.5).
+    """
+    lab = Lab(3)
+    id = add(lab, retry_s=300)
+    lab.get(0)
+    run = start(lab, 0, id)
+    lab.pass_ms(200)
+    if how == "release":
+        assert on_release(at(lab, 1), id, run, 0)
+    else:
+        fail(lab, 1, id, run, is_final=how == "final")
+    lab.run()
+    lab.pass_ms(1_500)
+    assert lab.states_of(id) == [ACTIVE, QUEUED, ACTIVE]
+    assert lab.get(1, lab.nodes[1].jobs[id].queue) == [id]
+
+
 def test_replay_is_told() -> None:
     """Another holder replays a dead letter: a FAIL of the life before is stale everywhere."""
     lab = Lab(3)

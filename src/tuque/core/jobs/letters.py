@@ -42,8 +42,7 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     n.life.weigh(life)
     n.life.bury(job.queue, job.id, life, len(job.body))
     n.life.dead += 1
-    record_job(n, job)
-    tell_life(n, job)
+    line_up(n, job)
     if job.id in n.life.watchers:
         tell_watchers(n, job.id)  # W9.1
     while n.life.dead_bytes > n.limits.dead_bytes:
@@ -62,11 +61,20 @@ def leave_line(n: Node, job: Job) -> None:
 
 
 def to_queue(n: Node, job: Job, name: bytes) -> Job:
-    """Queue an active job in another queue; no counter grows. Returns its new record."""
+    """Give an active job to another queue; `line_up` follows. Returns its new record."""
     moved = rehouse(n, job, get_queue(n, name).name)
     moved.flags &= 0xFF ^ ONCE_QUEUED
-    requeue(n, moved, REQUEUE_DELAY)
     return moved
+
+
+def line_up(n: Node, job: Job) -> None:
+    """Queue the job in its new queue; no counter grows.
+
+    The other holders hear first that its run is over: they do not keep its worker (W14.8).
+    """
+    tell_life(n, job)
+    requeue(n, job, REQUEUE_DELAY)
+    record_job(n, job)
 
 
 def expire(n: Node, job: Job) -> None:

@@ -23,6 +23,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     if job is None or theirs is None:
         return
     n.has_lives = True
+    n.untold.pop(m.id, None)  # its delivery here is no news any more
     mine = n.life.by_id.get(m.id)
     is_dead = theirs.is_dead
     theirs.is_dead = False
@@ -37,10 +38,13 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         n.life.enter(m.id, mine)
     else:
         replays = mine.replays
+        old_state, newest = mine.run_state, mine.run
         was_cancelled = mine.is_cancelled
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
         merge(n, mine, theirs)
+        if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
+            mine.ended_ms = n.now_ms  # W14.8
         n.life.weigh(mine)
     if theirs.replays == mine.replays:
         if is_dead and not mine.is_dead:

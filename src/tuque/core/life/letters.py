@@ -4,9 +4,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import conclude, life_of, record_job
-from tuque.core.jobs.letters import leave_line, to_queue
-from tuque.core.jobs.life_copies import tell_life
+from tuque.core.jobs.endings import conclude, life_of
+from tuque.core.jobs.letters import leave_line, line_up, to_queue
 from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.life import GONE, NO_RUN, RELEASED, Failure, Life
 from tuque.core.node.node import Node
@@ -102,11 +101,11 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     life.progress = b""
     job.expire_ms = n.now_ms + life.ttl_ms
     job.flags &= 0xFF ^ DELIVERED
+    life.ended_ms = n.now_ms
     job = to_queue(n, job, to)
     n.life.weigh(life)
     n.life.replayed += 1
-    record_job(n, job)
-    tell_life(n, job)
+    line_up(n, job)
     return True
 
 

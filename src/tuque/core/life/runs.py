@@ -254,6 +254,7 @@ def end_run(n: Node, job: Job, life: Life, how: i64) -> None:
     """The live run is over; the job's own expiry holds again (W6.3)."""
     if life.run_state == LIVE:
         life.run_state = how
+        life.ended_ms = n.now_ms
     if life.expire_ms != 0:
         job.expire_ms = life.expire_ms
         life.expire_ms = 0
@@ -264,6 +265,8 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
     leave_line(n, job)
     job.flags &= 0xFF ^ ONCE_QUEUED
     if delay_ms <= 0:
+        if life is not None:
+            tell_life(n, job)  # W14.8
         requeue(n, job, REQUEUE_DELAY)
     else:
         if life is not None:
@@ -275,7 +278,8 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
         n.life.weigh(life)
         if n.records is not None:
             n.records.life(job.id, life)
-        tell_life(n, job)
+        if delay_ms > 0:
+            tell_life(n, job)
     if delay_ms > 0 and job.holders != 1:
         tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)
 

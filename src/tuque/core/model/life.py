@@ -125,6 +125,7 @@ class Life:
         self.dead_ms: i64 = 0
         self.dead_cause = b""
         self.origin = b""  # the queue that a dead letter came from
+        self.ended_ms: i64 = 0  # when this node heard of the end of the newest run
         self.told_ms: i64 = 0  # when progress was told last
         self.serial: i64 = 0  # of the dead letter
         self.bytes: i64 = 0  # as counted

@@ -21,6 +21,7 @@ from tuque.core.model.job import (
     WAIT_REPL,
     Job,
 )
+from tuque.core.model.life import LIVE
 from tuque.core.msgs.bus import (
     COUNT_DELIVERY,
     COUNT_NACK,
@@ -129,9 +130,19 @@ def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
         job.qtime_ms = due_ms
 
 
+def is_run_over(n: Node, job: Job) -> bool:
+    """[W14] Whether the worker that got the job here has given it up, maybe at another node."""
+    life = n.life.by_id.get(job.id)
+    if life is None or life.run_state <= LIVE:
+        return False
+    return job.last_ms <= life.ended_ms
+
+
 def left_here_ms(n: Node, job: Job) -> i64:
     """[Q3.3] How long, in ms, a worker with the job or WORKING from here still has it."""
     left_ms: i64 = 0
+    if n.has_lives and is_run_over(n, job):
+        return 0  # W14.8
     if job.delivered_count > 0:
         left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
     if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
