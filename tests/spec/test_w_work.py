@@ -72,6 +72,14 @@ def test_headers(box: Box) -> None:
     assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 2, "x", "1", "x", "2"), Err)
     few = box.run("ADDJOB", "q", "b", 0, "HEADERS", 3, "x", "1")
     assert few == "ERR HEADERS: 3 pairs announced, 1 given"
+    exact = [
+        word
+        for name, size in (("a", 1024), ("b", 1024), ("c", 1024), ("d", 1020))
+        for word in (name, "v" * size)
+    ]
+    assert not isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 4, *exact), Err)
+    exact[-1] += "v"
+    assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 4, *exact), Err)
     much = [word for i in range(5) for word in (f"n{i}", "v" * 1000)]
     assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 5, *much), Err)
 
@@ -311,9 +319,11 @@ def test_failed_attempts(box: Box) -> None:
     box.pass_ms(1_100)
     box.get()
     run = start(box, id)
-    assert box.run("FAIL", id, run, "REASON", "second", "DETAIL", "lines") == [b"dead", b"q.dead"]
+    long = "lines" + "x" * 70_000
+    assert box.run("FAIL", id, run, "REASON", "second", "DETAIL", long) == [b"dead", b"q.dead"]
     dead = fields(box.run("DEAD", "SHOW", id))
-    assert (dead["first-reason"], dead["reason"], dead["detail"]) == (b"first", b"second", b"lines")
+    assert (dead["first-reason"], dead["reason"]) == (b"first", b"second")
+    assert dead["detail"] == long[:65_536].encode()
     assert (dead["attempts"], dead["of"], dead["origin"], dead["cause"]) == (2, 2, b"q", b"failed")
     final, once = box.add("f", ATTEMPTS=9), box.add("o", RETRY=0)
     box.get("f")
@@ -424,6 +434,14 @@ def test_bound_of_dead_letters(box: Box) -> None:
     box.get()
     assert box.run("FAIL", id, start(box, id), "DETAIL", "x" * 3_000) == [b"dead", b"q.dead"]
     assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [id]
+    box.run("CONFIG", "SET", "dead-max-bytes", 100_000)
+    for _ in range(3):
+        more = box.add("q", "x" * 20_000, ATTEMPTS=1)
+        box.get()
+        box.run("FAIL", more, start(box, more))
+    box.run("CONFIG", "SET", "dead-max-bytes", 30_000)
+    box.pass_ms(10)
+    assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [more]
     box.run("DEBUG", "CHECK")
 
 

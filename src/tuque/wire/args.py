@@ -276,7 +276,7 @@ def headers(args: list[bytes], at: i64) -> tuple[bytes, i64]:
             raise ArgError(LONG_HEADER % name)
         seen[name] = None
         blob += bytes([len(name)]) + name + len(value).to_bytes(2, "little") + value
-    if len(blob) > HEADERS_BYTES:
+    if len(blob) - 3 * count > HEADERS_BYTES:  # each pair has its two lengths
         raise ArgError(MUCH_HEADERS)
     return blob, at
 

@@ -133,7 +133,7 @@ BODIES: Final[dict[str, i64]] = {
 }
 
 
-BODY_OPTIONS: Final = ("DEADLETTER", "UPDATEJOB")
+BODY_OPTIONS: Final = ("DEADLETTER", "UPDATEJOB", "FAIL")
 
 
 def long_word(name: str, args: list[bytes]) -> i64:
@@ -143,7 +143,7 @@ def long_word(name: str, args: list[bytes]) -> i64:
     body: i64 = BODIES.get(name, -1)
     for i in range(1, len(args)):
         if len(args[i]) > LONG_WORD and i != body:
-            if name in BODY_OPTIONS and args[i - 1].upper() == b"BODY":
+            if name in BODY_OPTIONS and args[i - 1].upper() in (b"BODY", b"DETAIL"):
                 continue
             return i
     return -1

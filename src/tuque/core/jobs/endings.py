@@ -36,6 +36,7 @@ def conclude(
             outcome.worker = life.worker if run == life.run else b""
             outcome.progress = life.progress
         n.life.keep(outcome)
+        n.life.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
         if keep_ms > 0 and n.records is not None:
             n.records.outcome(outcome)
     if is_watched:

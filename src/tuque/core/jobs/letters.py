@@ -45,12 +45,15 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     line_up(n, job)
     if job.id in n.life.watchers:
         tell_watchers(n, job.id)  # W9.1
-    while n.life.dead_bytes > n.limits.dead_bytes:
+    drop_letters(n)
+
+
+def drop_letters(n: Node) -> None:
+    """[W6] Delete the oldest dead letters above the bound; the newest one stays (W6.6)."""
+    while n.life.dead_bytes > n.limits.dead_bytes and n.life.letter_count() > 1:
         oldest = n.life.oldest_letter()
-        if len(oldest) == 0 or oldest == job.id:
-            break  # the newest one stays
         n.life.dead_dropped += 1
-        remove(n, n.jobs[oldest], ledger.EXPIRED)  # W6.6
+        remove(n, n.jobs[oldest], ledger.EXPIRED)
 
 
 def leave_line(n: Node, job: Job) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
+from tuque.core.jobs.letters import drop_letters
 from tuque.core.jobs.life_copies import tell_life, tell_untold
 from tuque.core.jobs.requeue import is_delayed, on_enqueue
 from tuque.core.life.base import make_life
@@ -17,6 +18,7 @@ from tuque.core.model.job import (
     LEASED,
     ONCE_QUEUED,
     QUEUED,
+    QUEUED_THERE,
     WAIT_REPL,
     Job,
 )
@@ -168,6 +170,8 @@ def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
         return b"scheduled"
     if job.state == ACKED:
         return b"done"
+    if job.marks & QUEUED_THERE:
+        return b"waiting"
     if life is not None:
         if life.run_state == LIVE:
             return b"running"
@@ -268,6 +272,7 @@ def lives_tick(n: Node) -> None:
     if not n.has_lives:
         return
     tell_untold(n)
+    drop_letters(n)
     n.life.forget_old(n.now_ms, n.limits.results_bytes)
     for client in n.life.late(n.now_ms):
         n.wakes.append(Wake(client, WAIT_OVER, [], 0))
@@ -275,4 +280,8 @@ def lives_tick(n: Node) -> None:
 
 def lives_next_ms(n: Node) -> i64:
     """The instant at which `lives_tick` next has work."""
+    if n.life.kept_bytes > n.limits.results_bytes and len(n.life.kept) > 0:
+        return n.now_ms
+    if n.life.dead_bytes > n.limits.dead_bytes and n.life.letter_count() > 1:
+        return n.now_ms  # a bound was lowered
     return n.life.next_ms()
