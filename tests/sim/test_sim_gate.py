@@ -31,4 +31,4 @@ def test_other_findings_may_be_rare() -> None:
 
 
 def test_seeds_that_failed_before_there_were_tubes_are_drawn_without() -> None:
-    assert past_seeds("# why\n12\n\n34 tubes\n") == [(12, False), (34, True)]
+    assert past_seeds("# why\n12\n\n34 tubes\n") == [(12, []), (34, ["tubes"])]

@@ -13,7 +13,7 @@ from tuque.sim.flaws.published import MUTATIONS
 from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.canary import canary
 from tuque.sim.runs.score import Score
-from tuque.sim.runs.seeds import Outcome, run_many, run_plan, run_seed
+from tuque.sim.runs.seeds import Outcome, run_fresh, run_many, run_plan, run_seed
 from tuque.sim.runs.shrink import Shrinker, as_test
 
 # kinds of which one finding suffices: the code itself reports a fault, or nothing was checked
@@ -62,8 +62,9 @@ def main(
     began = time.monotonic()
     score = Score()
     if past is not None:
-        for seed, with_tubes in past_seeds(Path(past).read_text()):
-            note(score, run_seed(seed, mutation, False, with_tubes))
+        for seed, words in past_seeds(Path(past).read_text()):
+            with_tubes, with_lives = "tubes" in words, "lives" in words
+            note(score, run_seed(seed, mutation, False, with_tubes, with_lives=with_lives))
     is_past_broken = bool(score.failed)
     for one in run_many(first, seeds, jobs, minutes, mutation):
         note(score, one)
@@ -76,10 +77,10 @@ def main(
     sys.exit(1 if is_past_broken or is_too_much(score, rare) else 0)
 
 
-def past_seeds(text: str) -> list[tuple[int, bool]]:
-    """The seeds of a file, and whether with tubes: failures found without them run without."""
+def past_seeds(text: str) -> list[tuple[int, list[str]]]:
+    """The seeds of a file, and with what (tubes, lives): failures found without run without."""
     lines = [line.split() for line in text.splitlines() if line.strip() and line[0] != "#"]
-    return [(int(words[0]), "tubes" in words[1:]) for words in lines]
+    return [(int(words[0]), words[1:]) for words in lines]
 
 
 def is_too_much(score: Score, rare: float) -> bool:
@@ -101,8 +102,8 @@ def note(score: Score, one: Outcome) -> None:
 
 def show(seed: int, mutation: str) -> int:
     """Run a seed twice; print its trace, its findings and whether both runs agree."""
-    one = run_seed(seed, mutation, trace=True)
-    two = run_seed(seed, mutation)
+    one = run_fresh(seed, mutation, trace=True)
+    two = run_fresh(seed, mutation)
     print("\n".join(one.trace))
     print("\n".join(one.findings) or "nothing found")
     print(f"digest {one.digest}, {one.events} events")
@@ -114,7 +115,7 @@ def show(seed: int, mutation: str) -> int:
 
 def make_small(seed: int) -> int:
     """Print the smallest test that still fails as the seed does."""
-    plan = draw(seed)
+    plan = draw(seed, with_lives=True)
     rules = run_plan(plan).rules()
     if not rules:
         print(f"seed {seed} breaks no promise")

@@ -123,6 +123,7 @@ class Watcher:
         is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
         self.cluster.leasing.on_death(machine, shell, is_kept)
         self.cluster.tubing.on_death(machine, shell, how, back)
+        self.cluster.living.on_death(machine.name)
         for id, job in shell.n.jobs.items():
             add = self.add_of(id, job)
             if add is None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.plans.leased import draw_once
+from tuque.sim.plans.life_swarm import draw_lives
 from tuque.sim.plans.tube_swarm import draw_tubes
 
 KINDS: Final = [
@@ -49,8 +50,10 @@ class Drawing:
         return int(low * (high / low) ** self.c.random())
 
 
-def draw(seed: int, with_leases: bool = True, with_tubes: bool = True) -> Plan:
-    """The plan of a seed; with or without clients of leases, of writes and of tubes."""
+def draw(
+    seed: int, with_leases: bool = True, with_tubes: bool = True, with_lives: bool = False
+) -> Plan:
+    """The plan of a seed; with or without clients of leases, of writes, of tubes and of work."""
     d = Drawing(seed)
     c, plan = d.c, d.plan
     lot = c.random()
@@ -86,6 +89,8 @@ def draw(seed: int, with_leases: bool = True, with_tubes: bool = True) -> Plan:
         draw_once(plan, d.queues, Random(f"swarm once {seed}"))
     if with_tubes:
         draw_tubes(plan, Random(f"swarm tubes {seed}"))
+    if with_lives:
+        draw_lives(plan, Random(f"swarm lives {seed}"))
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
 

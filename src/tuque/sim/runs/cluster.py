@@ -17,15 +17,18 @@ from tuque.sim.engine.world import World
 from tuque.sim.judges.again import LOOKS_MS, Again
 from tuque.sim.judges.checkers import Watcher
 from tuque.sim.judges.leasing import Leasing
+from tuque.sim.judges.lives import Living
 from tuque.sim.judges.verdicts import Verdicts
 from tuque.sim.machines.machine import Machine
 from tuque.sim.machines.session import LOST
+from tuque.sim.plans.life_swarm import last_workers
 from tuque.sim.plans.tube_swarm import last_clients
 from tuque.sim.tube_judges.homes import look_for_home
 from tuque.sim.tube_judges.judge import Tubing
 from tuque.sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
 from tuque.sim.workload.faults import apply
 from tuque.sim.workload.lessees import Lessee
+from tuque.sim.workload.life_clients import LifeBoss, LifeProducer, LifeWorker
 from tuque.sim.workload.programs import Person, Worker
 from tuque.sim.workload.publishers import Publisher, Repeater
 from tuque.sim.workload.scripts import Script
@@ -53,6 +56,9 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "tube_pauser": TubePauser,
     "tube_forcer": TubeForcer,
     "tube_rescuer": TubeRescuer,
+    "life_producer": LifeProducer,
+    "life_worker": LifeWorker,
+    "life_boss": LifeBoss,
 }
 
 
@@ -76,6 +82,7 @@ class Cluster:
         self.watcher = Watcher(self)
         self.leasing = Leasing(self)
         self.tubing = Tubing(self)
+        self.living = Living(self)
         self.verdicts = Verdicts(self, self.watcher)
         self.again = Again(self)
         self.healed_us = 0
@@ -114,6 +121,7 @@ class Cluster:
         self.phase = "drain"
         self.drain()
         self.verdicts.on_drained()
+        self.living.on_drained()
         self.phase = "rest"
         self.wait_ms(REST_MS // 2)
         self.verdicts.on_rest()
@@ -126,6 +134,7 @@ class Cluster:
 
     def apply(self, op: Op) -> None:
         """Run an operation of the plan."""
+        self.living.on_op(op)
         self.world.note(f"op {op.kind} {op.args}")
         if op.kind == "add":
             self.person(op.args["client"]).add(op.args)
@@ -241,7 +250,7 @@ class Cluster:
             self.people[worker.name] = worker
             worker.begin()
             self.probe(machine)
-        for kind, last in last_clients(self.plan, DRAIN_MS):
+        for kind, last in last_clients(self.plan, DRAIN_MS) + last_workers(self.plan, DRAIN_MS):
             self.begin(kind, last)
         end_us = self.world.now_us + DRAIN_MS * 1000
         while self.world.now_us < end_us:

@@ -64,6 +64,15 @@ CHECKED = {
     "tube-stood": "looks at homes that stood still",
     "tube-home": "switchovers",
     "tube-sync": "synced ops looked for",
+    "life-attempts": "looks at lives",
+    "life-count": "pairs of runs",
+    "life-two": "pairs of runs",
+    "life-fence": "FAILs of old runs",
+    "life-cancel": "STARTs after a cancel",
+    "life-reason": "looks at letters",
+    "life-result": "results read again",
+    "life-outcome": "ends of lives",
+    "life-stuck": "ends of lives",
 }
 TEXTS = {
     "internal": "internal errors",
@@ -116,6 +125,15 @@ TEXTS = {
     "tube-stood": "leaders that continued after a standstill although there was a new one",
     "tube-home": "tubes without a leader, or changed by a move",
     "tube-sync": "SYNC operations lost by a failover",
+    "life-attempts": "attempts counted for jobs that were not begun",
+    "life-count": "attempts lost, or counted otherwise by another holder",
+    "life-two": "two runs of one job, and neither worker was silent",
+    "life-fence": "FAILs of old runs that changed something",
+    "life-cancel": "jobs that began after they were cancelled",
+    "life-reason": "dead letters with the reason of another attempt",
+    "life-result": "results that changed after they were read",
+    "life-outcome": "jobs with ATTEMPTS that ended without an outcome",
+    "life-stuck": "jobs still open at the end",
     "empty": "seeds that checked nothing",
 }
 # the rules that allow two leaders of a tube to run at the same time

@@ -121,14 +121,24 @@ def run_plan(
 
 
 def run_seed(
-    seed: int, mutation: str = "", trace: bool = False, with_tubes: bool = True, until: str = ""
+    seed: int,
+    mutation: str = "",
+    trace: bool = False,
+    with_tubes: bool = True,
+    until: str = "",
+    with_lives: bool = False,
 ) -> Outcome:
     """Run a seed's plan, optionally with a known flaw enabled, or as far as `until`."""
     if not mutation:
-        return run_plan(draw(seed, True, with_tubes), trace, until=until)
+        return run_plan(draw(seed, True, with_tubes, with_lives), trace, until=until)
     flaw = MUTATIONS[mutation]
     with flaw.on():
         return run_plan(flaw.plan(seed), trace, until=until)
+
+
+def run_fresh(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
+    """Run a seed that was never run before: with all kinds of clients."""
+    return run_seed(seed, mutation, trace, with_lives=True)
 
 
 def run_many(
@@ -141,16 +151,16 @@ def run_many(
         for seed in seeds:
             if until and time.monotonic() > until:
                 return
-            yield run_seed(seed, mutation)
+            yield run_fresh(seed, mutation)
         return
     with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
-        running = {pool.submit(run_seed, seed, mutation) for seed in _some(seeds, jobs * 2)}
+        running = {pool.submit(run_fresh, seed, mutation) for seed in _some(seeds, jobs * 2)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 yield one.result()
                 if not until or time.monotonic() < until:
-                    running |= {pool.submit(run_seed, seed, mutation) for seed in _some(seeds, 1)}
+                    running |= {pool.submit(run_fresh, seed, mutation) for seed in _some(seeds, 1)}
 
 
 def _some(seeds: Iterator[int], count: int) -> list[int]:

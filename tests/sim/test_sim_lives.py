@@ -1,0 +1,114 @@
+"""Clients of a job's work in the simulator, and the judges of what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tuque.core.life.letters import letter_of, purge
+from tuque.core.node.node import Node
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.judges.lives import Living
+from tuque.sim.plans.life_swarm import KINDS
+from tuque.sim.plans.swarm import draw
+from tuque.sim.runs.cluster import Cluster
+from tuque.sim.runs.seeds import run_plan, run_seed
+
+PRODUCER: dict[str, Any] = {
+    "attempts": [2, 3], "backoff": [0.1, 0.2, 0.5], "retry": [1], "keep": [90], "limit": [0],
+    "ttl": [120, 0], "delay": [0], "idle_ms": 300,
+}  # fmt: skip
+WORKER: dict[str, Any] = {
+    "work_ms": 50, "idle_ms": 20, "timeout": 500, "p_fail": 0.5, "p_final": 0.1, "p_release": 0.1,
+    "p_silent": 0.4, "p_late": 1.0, "p_move": 0.3, "p_twice": 0.3, "p_beat": 0.3,
+}  # fmt: skip
+BOSS: dict[str, Any] = {"idle_ms": 100, "p_cancel": 0.1, "p_letters": 0.1, "p_wait": 0.1}
+
+
+def at_work(seed: int, nodes: int = 3) -> Plan:
+    """Producers, workers and a boss on each node; no faults."""
+    plan = Plan(seed=f"lives {seed}", nodes=nodes, chaos_ms=12_000)
+    plan.ops.append(Op(50, "add", {"client": "p", "node": 0, "queue": "q"}))
+    for node in range(nodes):
+        for kind, habits in zip(KINDS, (PRODUCER, WORKER, BOSS), strict=True):
+            args = {"client": f"{kind} {node}", "node": node, "for_ms": 11_000, **habits}
+            plan.ops.append(Op(100 + node, kind, args))
+    return plan
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_work_without_faults_breaks_no_promise(nodes: int) -> None:
+    outcome = run_plan(at_work(1, nodes))
+    assert outcome.findings == []
+    for what in (
+        "runs", "runs that speak late", "FAILs of old runs", "results read again", "looks at lives",
+        "looks at letters", "ends of lives", "pairs of runs", "letters REPLAY",
+    ):  # fmt: skip
+        if nodes > 1 or what != "FAILs of old runs":  # one worker has no old run
+            assert outcome.counts.get(what, 0) > 0, what
+
+
+def test_drawing_without_them_leaves_the_rest_as_it_is() -> None:
+    kinds: set[str] = set()
+    bare = 0
+    for seed in range(30):
+        whole, plain = draw(seed, with_lives=True), draw(seed)
+        assert [op for op in whole.ops if op.kind not in KINDS] == plain.ops
+        kinds |= {op.kind for op in whole.ops}
+        bare += whole.ops == plain.ops
+    assert set(KINDS) <= kinds
+    assert 5 < bare < 28
+
+
+def test_a_seed_without_them_is_what_it_was() -> None:
+    assert not any(op.kind in KINDS for op in draw(3).ops)
+    outcome = run_seed(3)
+    assert "lives" not in outcome.counts
+
+
+def miscount(n: Node, living: Living) -> None:
+    """A node counts attempts that nobody began."""
+    for life in n.life.by_id.values():
+        life.failed += 40
+
+
+def blame(n: Node, living: Living) -> None:
+    """A dead letter tells the reason of another failure."""
+    for life in n.life.by_id.values():
+        if life.is_dead and life.last is not None:
+            life.last.reason = b"of 77.77.000000"
+
+
+def forget(n: Node, living: Living) -> None:
+    """A node deletes its dead letters, and nobody asked for that."""
+    for id in list(n.life.by_id):
+        letter = letter_of(n, id)
+        if letter is not None:
+            purge(n, letter)
+
+
+def lie(n: Node, living: Living) -> None:
+    """A node changes the results that it keeps."""
+    for outcome in n.life.kept.values():
+        if outcome.result is not None:
+            outcome.result = b"by nobody"
+
+
+SABOTAGE = {
+    "life-attempts": miscount, "life-reason": blame, "life-outcome": forget, "life-result": lie,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", SABOTAGE)
+def test_a_broken_promise_is_seen(rule: str) -> None:
+    def tweak(cluster: Cluster) -> None:
+        def strike() -> None:
+            for m in cluster.machines:
+                if m.shell is not None:
+                    SABOTAGE[rule](m.shell.n, cluster.living)
+
+        # results are lied about once many were read
+        cluster.world.at(45_000_000 if rule == "life-result" else 17_500_000, strike)
+
+    assert rule in run_plan(at_work(2), tweak=tweak, until=rule).rules()
