@@ -5,11 +5,13 @@ from __future__ import annotations
 from cluster_lab import Lab
 from test_w_cluster import add, at, start
 
+from tuque.core.jobs.endings import check_lives
 from tuque.core.jobs.life_copies import adopt_life, packed_life
 from tuque.core.life.asking import LOOK, ask, may_ask
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import on_done, outcome_of, result_fields, watch
 from tuque.core.life.runs import DIED, on_fail
+from tuque.core.model.life import DONE, Outcome
 from tuque.core.replication.replicate import copy_of, on_repljob
 from tuque.core.replication.requeue_messages import known_job
 
@@ -76,3 +78,21 @@ def test_an_ack_of_a_copy_brings_the_outcome() -> None:
     lab.run()
     told, _ = result_fields(other, id)
     assert told is not None and told["result"] == b"42"
+
+
+def test_a_job_that_came_back_leaves_no_life() -> None:
+    """W14.8 A job that comes back where its outcome is kept (an old disk) ends with that outcome;
+    its life ends with it.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    n = at(lab, 1)
+    before = Outcome(id, DONE, n.now_ms + 60_000, n.now_ms)
+    before.result = b"first"
+    n.life.keep(before)
+    assert on_done(at(lab, 0), id, 0, b"second")
+    lab.run()
+    assert id not in n.life.by_id
+    check_lives(n)
+    told, _ = result_fields(n, id)
+    assert told is not None and told["result"] == b"first"

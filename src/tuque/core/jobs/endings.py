@@ -59,6 +59,7 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
     """[G2] The job leaves the node: what was not concluded before ends as the cause says."""
     lives = n.life
     if job.id in lives.kept:
+        leave_life(n, job)  # W14.8
         if job.id in lives.watchers:
             tell_watchers(n, job.id)  # W14.4: now all have confirmed it
     elif job.id in lives.by_id or job.id in lives.watchers:
