@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 
+import tuque.core.model.job
 from tuque.core.life.letters import letter_of, purge
 from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.lives import LIFE_RULES
+from tuque.sim.flaws.published import MUTATIONS
 from tuque.sim.judges.lives import Living
 from tuque.sim.plans.life_swarm import KINDS
 from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.cluster import Cluster
 from tuque.sim.runs.seeds import run_plan, run_seed
 
+IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 PRODUCER: dict[str, Any] = {
     "attempts": [2, 3], "backoff": [0.1, 0.2, 0.5], "retry": [1], "keep": [90], "limit": [0],
     "ttl": [120, 0], "delay": [0], "idle_ms": 300,
@@ -112,3 +116,11 @@ def test_a_broken_promise_is_seen(rule: str) -> None:
         cluster.world.at(45_000_000 if rule == "life-result" else 17_500_000, strike)
 
     assert rule in run_plan(at_work(2), tweak=tweak, until=rule).rules()
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.parametrize("name", LIFE_RULES)
+def test_a_flaw_is_found_by_its_judge(name: str) -> None:
+    rule = LIFE_RULES[name]
+    assert rule in run_seed(1, name, until=rule).rules()
+    assert run_plan(MUTATIONS[name].plan(1)).findings == []

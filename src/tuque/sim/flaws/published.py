@@ -22,6 +22,7 @@ from tuque.sim.engine import clock
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import HOME_FLAWS
 from tuque.sim.flaws.leases import ONCE_FLAWS
+from tuque.sim.flaws.lives import LIFE_FLAWS
 from tuque.sim.flaws.restarts import RESTART_FLAWS
 from tuque.sim.flaws.rules import RULE_FLAWS, slow_answers
 from tuque.sim.flaws.switches import Flaw, Patch, bent, everywhere
@@ -431,6 +432,7 @@ FLAWS: Final = [
     ),
 ]  # fmt: skip
 ALL_FLAWS: Final = [
-    *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *RESTART_FLAWS, *TURN_FLAWS
+    *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *RESTART_FLAWS, *TURN_FLAWS,
+    *LIFE_FLAWS,
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in ALL_FLAWS}
