@@ -159,6 +159,34 @@ class TooLate(ReplyError):
     code = "TOOLATE"
 
 
+class Stale(ReplyError):
+    """The run is over: another began since, or it was counted as failed."""
+
+    code = "STALE"
+
+
+class AtWork(ReplyError):
+    """Another worker works on the job, or it was handed out."""
+
+    code = "ATWORK"
+
+
+class Cancelled(ReplyError):
+    """The job was cancelled; `current_job().check()` raises it inside a task."""
+
+    code = "CANCELLED"
+
+
+class Dead(ReplyError):
+    """The job is a dead letter: replay it to have it run again."""
+
+    code = "DEAD"
+
+
+class IsTube(ReplyError):
+    """The queue is a tube: its tasks have no runs, limits or headers."""
+
+
 class Loading(ReplyError):
     """The node is still loading its journal."""
 
@@ -281,6 +309,10 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         Acked,
         NotDelivered,
         TooLate,
+        Stale,
+        AtWork,
+        Cancelled,
+        Dead,
         Loading,
         Misconf,
         WrongTube,
@@ -305,11 +337,19 @@ PLAIN_ERRORS: dict[str, type[ReplyError]] = {
     "ERR max number of clients reached": MaxClients,
 }
 
+# The ends of texts that quote a name after a plain ERR.
+_OF_TUBES = (
+    "is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
+    "is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues",
+)
+
 
 def reply_error(text: str, *, node: str = "", job_id: str | None = None) -> ReplyError:
     """The typed error for an error reply, without its leading '-'."""
     code = text.partition(" ")[0]
     kind = REPLY_ERRORS.get(code) or PLAIN_ERRORS.get(text)
+    if kind is None and text.endswith(_OF_TUBES):
+        kind = IsTube
     error = (kind or ReplyError)(text, node=node, job_id=job_id)
     if kind is None and code.isupper():
         error.code = code

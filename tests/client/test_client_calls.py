@@ -10,7 +10,7 @@ import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
 from tuque.client.api import ClusterNode, Hello, NodeInfo
-from tuque.client.commands import admin, calls, leases, tubes, writes
+from tuque.client.commands import admin, calls, dead, leases, life, tubes, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.leases import (
     LeaseBatch,
@@ -86,7 +86,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.nack(ID, delay=0), f"NACK DELAY 0.000 {ID}", 1, 1),
     (calls.enqueue(ID), f"ENQUEUE {ID}", 1, 1),
     (calls.dequeue(ID), f"DEQUEUE {ID}", 0, 0),
-    (calls.working(ID), f"WORKING {ID}", 300, 300),
+    (life.working(ID), f"WORKING {ID}", 300, 300),
     (calls.deadletter(ID, "dead"), f"DEADLETTER {ID} dead", RAW, ID),
     (calls.deadletter(ID, "dead", "why"), f"DEADLETTER {ID} dead REASON why", RAW, ID),
     (calls.show(ID), f"SHOW {ID}", SHOWN, INFO),
@@ -301,11 +301,11 @@ def test_the_table_above_is_complete() -> None:
 def test_both_faces_and_the_pipeline_have_every_call() -> None:
     built = {
         n
-        for m in (calls, admin, leases, writes)
+        for m in (calls, admin, dead, leases, life, writes)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
     } | {n for n in vars(tubes) if n.startswith("tube_")}
-    pages = {"qscan_page", "jscan_page", "jscan_full_page"}
+    pages = {name for name in built if name.endswith("_page")}
     for face in (Client, aio.Client):
         assert built - pages <= set(dir(face))
     assert built - pages - {"execute", "shutdown"} <= set(dir(Pipeline))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import msgspec
@@ -18,13 +19,23 @@ PauseOption: TypeAlias = Literal["in", "out", "all", "none", "state", "bcast"]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job as fetched; the counters are None unless requested."""
+    """A job as fetched; what follows the body is None unless requested.
+
+    `attempt` is the number of its next run, from 1, `of` how many there may be, 0 without a limit;
+    `time_limit_s` None is no limit. `added_at` is the clock of the node that created it.
+    """
 
     queue: str
     id: str
     body: bytes
     nacks: int | None = None
     additional_deliveries: int | None = None
+    attempt: int | None = None
+    of: int | None = None
+    retry_s: float | None = None
+    time_limit_s: float | None = None
+    added_at: dt.datetime | None = None
+    headers: dict[str, str] | None = None
 
     @property
     def url_id(self) -> str:

@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tuque.client.api import Arg, Reply, Text, to_text
-from tuque.client.commands import admin, calls, drivers, homes, leases, rights, tubes, writes
+from tuque.client.commands import (
+    admin,
+    calls,
+    dead,
+    drivers,
+    homes,
+    leases,
+    life,
+    rights,
+    tubes,
+    writes,
+)
 from tuque.client.commands.calls import Call
 from tuque.client.transport.face import as_method
 from tuque.errors import Error, ProtocolError, ReplyError
@@ -70,7 +81,19 @@ class Queued:
     nack = _queued(calls.nack)
     enqueue = _queued(calls.enqueue)
     dequeue = _queued(calls.dequeue)
-    working = _queued(calls.working)
+    start = _queued(life.start)
+    working = _queued(life.working)
+    progress = _queued(life.progress)
+    release = _queued(life.release)
+    fail = _queued(life.fail)
+    done = _queued(life.done)
+    done_many = _queued(life.done_many)
+    cancel = _queued(life.cancel)
+    result = _queued(life.result)
+    waitjob = _queued(life.waitjob)
+    updatejob = _queued(life.updatejob)
+    dead_show = _queued(dead.dead_show)
+    dead_stat = _queued(dead.dead_stat)
     deadletter = _queued(calls.deadletter)
     show = _queued(calls.show)
     qlen = _queued(calls.qlen)

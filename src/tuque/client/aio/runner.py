@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tuque.client import pipeline
@@ -44,7 +45,10 @@ T = TypeVar("T")
 class Runner(Face):
     """The part of a client that runs calls over its connections."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, on_cancel: Callable[[str, str], object] | None = None
+    ) -> None:
+        self._on_cancel = on_cancel
         self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None  # asyncio only
         super().__init__(settings)
@@ -63,7 +67,7 @@ class Runner(Face):
                 if time.monotonic() + SHORTEST_WAIT_S > ends_s:
                     raise
                 continue
-            if reply is not None or time.monotonic() + SHORTEST_WAIT_S > ends_s:
+            if not call.goes_on(reply) or time.monotonic() + SHORTEST_WAIT_S > ends_s:
                 return self._read(call, reply, time.monotonic())
 
     async def run_all(self, asked: list[Call[Any]]) -> list[Any]:
@@ -290,7 +294,8 @@ class Runner(Face):
     async def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
         link = await Link.open(address, self._tls, deadline_s)
-        asked = greeting(self.settings)
+        asked = greeting(self.settings, hears=self._on_cancel is not None)
+        link.on_cancel = self._on_cancel
         replies: list[Reply] = []
         try:
             await link.exchange([call.args for call in asked], replies, deadline_s)

@@ -1,4 +1,4 @@
-"""Scans: names of queues and ids of jobs, page by page."""
+"""Scans: names of queues, ids of jobs and dead letters, page by page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Literal, TypeVar, overload
 
 from tuque.client.aio.runner import Runner
-from tuque.client.api import JobInfo, JobState, Text
-from tuque.client.commands import calls
+from tuque.client.api import JobId, JobInfo, JobState, Text
+from tuque.client.commands import calls, dead
 from tuque.client.commands.calls import Call
+from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
 from tuque.errors import ReplyError
 
 T = TypeVar("T")
@@ -87,6 +88,102 @@ class Scans(Runner):
                 cursor, queue=queue, states=wanted, count=count, timeout=timeout
             )
         )
+
+    def dead_letters(
+        self,
+        queue: Text,
+        *,
+        reason: Text | None = None,
+        cause: Text | None = None,
+        task: Text | None = None,
+        since_ms: int | None = None,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[DeadLetter]:
+        """The dead letters of this node in a queue of them, the oldest first.
+
+        `reason` and `task` are globs, `since_ms` is an instant in unix ms; `count` is how many
+        letters a page looks at.
+        """
+        filters = DeadFilters(reason, cause, task, since_ms)
+        return self._scan(
+            lambda cursor: dead.dead_page(queue, cursor, filters, count=count, timeout=timeout)
+        )
+
+    async def dead_replay(
+        self,
+        queue: Text,
+        *,
+        ids: Iterable[JobId] = (),
+        reason: Text | None = None,
+        cause: Text | None = None,
+        task: Text | None = None,
+        since_ms: int | None = None,
+        to: Text | None = None,
+        on_page: Callable[[int, int], object] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Puts dead letters back into their queues, or into `to`; returns how many.
+
+        Those with `ids`, else all that the filters mean; without filters all. They keep their ids
+        and begin anew. Letters that die again meanwhile are left. `on_page` is told now and then
+        how many are done, and how many were looked at.
+        """
+        filters = DeadFilters(reason, cause, task, since_ms)
+        return await self._change(
+            queue,
+            list(ids),
+            lambda cursor, some: dead.dead_replay_page(
+                queue, cursor, filters, ids=some, to=to, timeout=timeout
+            ),
+            on_page,
+        )
+
+    async def dead_purge(
+        self,
+        queue: Text,
+        *,
+        ids: Iterable[JobId] = (),
+        reason: Text | None = None,
+        cause: Text | None = None,
+        task: Text | None = None,
+        since_ms: int | None = None,
+        on_page: Callable[[int, int], object] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Removes dead letters for good; returns how many. The arguments are as in a replay."""
+        filters = DeadFilters(reason, cause, task, since_ms)
+        return await self._change(
+            queue,
+            list(ids),
+            lambda cursor, some: dead.dead_purge_page(
+                queue, cursor, filters, ids=some, timeout=timeout
+            ),
+            on_page,
+        )
+
+    async def _change(
+        self,
+        queue: Text,
+        ids: list[JobId],
+        page: Callable[[str, list[JobId]], Call[DeadPage]],
+        on_page: Callable[[int, int], object] | None,
+    ) -> int:
+        """All pages of a replay or purge; ends at the number of letters there were before."""
+        done = seen = 0
+        cursor = "0"
+        there = len(ids) or await self.run(calls.qlen(queue))
+        while seen < there:
+            some = ids[seen : seen + IDS_AT_ONCE]
+            found = await self.run(page(cursor, some))
+            cursor = found.cursor
+            done += found.done
+            seen += len(some) or found.seen
+            if on_page is not None:
+                on_page(done, seen)
+            if cursor == "0" and not ids:
+                break
+        return done
 
     async def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> AsyncIterator[T]:
         """All items of a scan; restarts it when another node has taken over."""

@@ -8,7 +8,8 @@ the time it asks the node to wait; None is the client's default. No I/O and no c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -28,11 +29,16 @@ from tuque.client.api import (
     to_bytes,
     to_text,
 )
+from tuque.client.commands.options import add_headers, job_options, work_options
 from tuque.errors import ProtocolError
 
 T = TypeVar("T")
 
 SHORTEST_WAIT_MS = 1  # 0 would mean for ever
+
+
+def _is_nothing(reply: Reply) -> bool:
+    return reply is None
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -41,6 +47,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     `repeat`: it may be sent again even if it was executed; `pinned`: but only to the same node.
     `wait_s`: how long it asks the node to wait, None for ever. `wait_arg`: the index of that time
     in `args`, in ms, if the wait can be cut into slices, else 0; `waits_in_s`: it is in seconds.
+    `goes_on` says of a reply that the wait is not over, by default if it is none.
     `fetches`: the reply delivers jobs. `in_session`: it needs a connection of this client's
     tube session, of the one named `session` if that is its own. `ends_connection`: the node
     replies by closing.
@@ -53,6 +60,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     wait_s: float | None = 0.0
     wait_arg: int = 0
     waits_in_s: bool = False
+    goes_on: Callable[[Reply], bool] = _is_nothing
     timeout_s: float | None = None
     job_id: str | None = None
     fetches: bool = False
@@ -94,7 +102,7 @@ def addjob(
     *,
     timeout_ms: int = 5000,
     replicate: int | None = None,
-    delay: int | None = None,
+    delay: float | None = None,
     retry: int | None = None,
     ttl: int | None = None,
     maxlen: int | None = None,
@@ -103,32 +111,37 @@ def addjob(
     dedupe_ttl: int | None = None,
     pri: int | None = None,
     utube: Text | None = None,
+    attempts: int | None = None,
+    backoff: tuple[float, float, float] | None = None,
+    dead: Text | None = None,
+    keep: float | None = None,
+    time_limit: float | None = None,
+    headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
-    """Adds a job and returns its id. `delay`, `retry`, `ttl` are seconds; `retry=0`: at most once.
+    """Adds a job and returns its id; times are seconds. `retry=0`: at most once, `ttl=0`: no end.
 
     `timeout_ms` bounds the time to make the copies, 0: no bound. A second job for this node
     with the same queue and key `dedupe` is not added: returns the first one's id. Without a key
     a lost call is not repeated; with one it is sent again to the same node. `dedupe_ttl` is how
-    long the node keeps the key, in seconds (a day). `pri` (lower goes first) and the sub-queue
-    `utube` are for tubes.
+    long the node keeps the key (a day). `pri` (lower first) and `utube` are for tubes, what
+    follows for queues: after `attempts` failed runs the job becomes a dead letter in `dead`;
+    `backoff` is first wait, longest, and random share; `keep` is for the outcome.
     """
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
-    if asynchronous:
-        args.append("ASYNC")
-    if pri is not None:
-        args += ("PRI", pri)
-    if utube is not None:
-        args += ("UTUBE", to_bytes(utube))
-    wait_s = timeout_ms / 1000 if timeout_ms > 0 else None
+    args += ["ASYNC"] if asynchronous else []
+    args += [] if pri is None else ["PRI", pri]
+    args += [] if utube is None else ["UTUBE", to_bytes(utube)]
+    args += work_options(attempts, backoff, dead, keep, time_limit)
+    add_headers(args, headers)
     has_key = dedupe is not None
     return Call(
         args=tuple(args),
         parse=to_text,
         repeat=has_key,
         pinned=has_key,
-        wait_s=wait_s,
+        wait_s=timeout_ms / 1000 if timeout_ms > 0 else None,
         timeout_s=timeout,
     )
 
@@ -139,11 +152,13 @@ def getjob(
     count: int = 1,
     nohang: bool = False,
     withcounters: bool = False,
+    with_meta: bool = False,
     timeout: float | None = None,
 ) -> Call[list[Job]]:
     """Fetches up to `count` jobs, in order of the queues; an empty list if none came in time.
 
-    Waits `timeout_ms`, by default until there is a job; `nohang` does not wait.
+    Waits `timeout_ms`, by default until there is a job; `nohang` does not wait. `with_meta` asks
+    for the jobs' limits, ages and headers.
     """
     if not queues:
         raise ValueError("getjob needs at least one queue")
@@ -160,6 +175,8 @@ def getjob(
         args += ("COUNT", count)
     if withcounters:
         args.append("WITHCOUNTERS")
+    if with_meta:
+        args.append("WITHMETA")
     args.append("FROM")
     args += map(to_bytes, queues)
     wait_s = 0.0 if nohang else None if timeout_ms is None else timeout_ms / 1000
@@ -204,11 +221,6 @@ def enqueue(*ids: JobId, timeout: float | None = None) -> Call[int]:
 def dequeue(*ids: JobId, timeout: float | None = None) -> Call[int]:
     """Takes jobs out of their queue until their retry time; returns how many."""
     return _on_ids("DEQUEUE", ids, timeout)
-
-
-def working(id: JobId, *, timeout: float | None = None) -> Call[int]:
-    """Postpones the next delivery of a job by its retry time; returns that, in seconds."""
-    return _on_ids("WORKING", (id,), timeout, repeat=True)
 
 
 def deadletter(
@@ -314,33 +326,12 @@ def jscan_full_page(
     return Call(args=args, parse=_info_page, repeat=True, timeout_s=timeout)
 
 
-def job_options(
-    replicate: int | None,
-    delay: int | None,
-    retry: int | None,
-    ttl: int | None,
-    maxlen: int | None,
-    dedupe: Text | None,
-    dedupe_ttl: int | None,
-) -> list[Arg]:
-    """The words of the given options of a new job."""
-    args: list[Arg] = []
-    options = {
-        "REPLICATE": replicate,
-        "DELAY": delay,
-        "RETRY": retry,
-        "TTL": ttl,
-        "MAXLEN": maxlen,
-        "DEDUPE": None if dedupe is None else to_bytes(dedupe),
-        "DEDUPETTL": None if dedupe_ttl is None else dedupe_ttl * 1000,
-    }
-    for word, value in options.items():
-        if value is not None:
-            args += (word, value)
-    return args
-
-
 # From replies to values
+
+
+def header_map(words: Reply) -> dict[str, str]:
+    """Names and values in turn as a dict."""
+    return {name: to_text(value) for name, value in pairs(words).items()}
 
 
 def _on_ids(
@@ -393,13 +384,28 @@ def _job(item: Reply) -> Job:
     queue, job_id, body = item[:3]
     if len(item) == 3:
         return Job(to_text(queue), to_text(job_id), body)
-    counters = pairs(item[3:])
+    more = pairs(item[3:])
+    if "attempt" not in more:
+        return Job(
+            to_text(queue),
+            to_text(job_id),
+            body,
+            more["nacks"],
+            more["additional-deliveries"],
+        )
+    limit_ms = more["time-limit-ms"]
     return Job(
         to_text(queue),
         to_text(job_id),
         body,
-        counters["nacks"],
-        counters["additional-deliveries"],
+        more.get("nacks"),
+        more.get("additional-deliveries"),
+        attempt=more["attempt"],
+        of=more["of"],
+        retry_s=more["retry-ms"] / 1000,
+        time_limit_s=limit_ms / 1000 if limit_ms else None,
+        added_at=dt.datetime.fromtimestamp(more["added-ms"] / 1000, dt.UTC),
+        headers=header_map(more["headers"]),
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuque.client.api import Arg, Text, to_bytes
-from tuque.client.commands.calls import Call, job_options
+from tuque.client.commands.calls import Call
+from tuque.client.commands.options import job_options
 
 COPIES_S = 30.0  # for the copies of what was published
 

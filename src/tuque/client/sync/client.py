@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tuque.client import pipeline
 from tuque.client.api import Text
-from tuque.client.commands import admin, calls, drivers, leases, rights, tubes, writes
+from tuque.client.commands import admin, calls, dead, drivers, leases, life, rights, tubes, writes
 from tuque.client.commands.calls import Call
 from tuque.client.retry import Retry
 from tuque.client.sync.scans import Scans
@@ -51,7 +51,12 @@ class Client(Scans):
         name: str | None = None,
         follow: bool | None = None,
         discover: bool | None = None,
+        on_cancel: Callable[[str, str], object] | None = None,
     ) -> None:
+        """`on_cancel` is called with the id and run of a cancelled job that this client works on.
+
+        That happens while the client reads from the connection of its last START or WORKING.
+        """
         super().__init__(
             settings(
                 url,
@@ -62,7 +67,8 @@ class Client(Scans):
                 name=name,
                 follow=follow,
                 discover=discover,
-            )
+            ),
+            on_cancel,
         )
 
     @classmethod
@@ -112,7 +118,19 @@ class Client(Scans):
     nack = _method(calls.nack)
     enqueue = _method(calls.enqueue)
     dequeue = _method(calls.dequeue)
-    working = _method(calls.working)
+    start = _method(life.start)
+    working = _method(life.working)
+    progress = _method(life.progress)
+    release = _method(life.release)
+    fail = _method(life.fail)
+    done = _method(life.done)
+    done_many = _method(life.done_many)
+    cancel = _method(life.cancel)
+    result = _method(life.result)
+    waitjob = _method(life.waitjob)
+    updatejob = _method(life.updatejob)
+    dead_show = _method(dead.dead_show)
+    dead_stat = _method(dead.dead_stat)
     deadletter = _method(calls.deadletter)
     show = _method(calls.show)
     qlen = _method(calls.qlen)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tuque.client import pipeline
@@ -45,7 +46,10 @@ T = TypeVar("T")
 class Runner(Face):
     """The part of a client that runs calls over its connections."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, on_cancel: Callable[[str, str], object] | None = None
+    ) -> None:
+        self._on_cancel = on_cancel
         self._pid = 0
         super().__init__(settings)
         self._start_afresh()
@@ -63,7 +67,7 @@ class Runner(Face):
                 if time.monotonic() + SHORTEST_WAIT_S > ends_s:
                     raise
                 continue
-            if reply is not None or time.monotonic() + SHORTEST_WAIT_S > ends_s:
+            if not call.goes_on(reply) or time.monotonic() + SHORTEST_WAIT_S > ends_s:
                 return self._read(call, reply, time.monotonic())
 
     def run_all(self, asked: list[Call[Any]]) -> list[Any]:
@@ -288,7 +292,8 @@ class Runner(Face):
     def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
         link = Link.open(address, self._tls, deadline_s)
-        asked = greeting(self.settings)
+        asked = greeting(self.settings, hears=self._on_cancel is not None)
+        link.on_cancel = self._on_cancel
         replies: list[Reply] = []
         try:
             link.exchange([call.args for call in asked], replies, deadline_s)

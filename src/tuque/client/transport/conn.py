@@ -1,24 +1,26 @@
 """One connection without its socket: calls in, bytes out; bytes in, replies out, in order.
 
-Error replies come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages are
-kept if somebody wants them, else dropped. No I/O and no clock here.
+Error replies come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages are no
+replies: that a job was cancelled goes to `on_cancel`, others are kept if somebody wants them. No
+I/O and no clock here.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import hiredis
 
-from tuque.client.api import Arg, Hello, Reply, to_bytes
+from tuque.client.api import Arg, Hello, Reply, to_bytes, to_text
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.url import Address, Settings
 from tuque.errors import Closed, Error, ProtocolError, ReplyError, Timeout, reply_error
 
 _NOTHING = object()
+CANCEL_PUSH = b"job-cancel"
 
 
 class Conn:
@@ -30,6 +32,7 @@ class Conn:
         self.session = ""  # of tubes, as last requested
         self.unanswered = 0
         self.pushed: deque[list[Reply]] = deque()
+        self.on_cancel: Callable[[str, str], object] | None = None  # of a job's id and run
         self._keeps_pushed = False
         self._reader = hiredis.Reader(
             protocolError=ProtocolError,
@@ -49,14 +52,20 @@ class Conn:
         replies: list[Reply] = []
         while (reply := self._next()) is not _NOTHING:
             if isinstance(reply, hiredis.PushNotification):
-                if self._keeps_pushed:
-                    self.pushed.append(list(reply))
+                self._take_pushed(list(reply))
                 continue
             if self.unanswered == 0:
                 raise ProtocolError(f"{self.node} sent what nobody asked for", node=self.node)
             self.unanswered -= 1
             replies.append(reply)
         return replies
+
+    def _take_pushed(self, message: list[Reply]) -> None:
+        if message[:1] == [CANCEL_PUSH]:
+            if self.on_cancel is not None and len(message) == 3:
+                self.on_cancel(to_text(message[1]), to_text(message[2]))
+        elif self._keeps_pushed:
+            self.pushed.append(message)
 
     def keep_pushed(self) -> None:
         """Keeps pushed messages from now on."""
@@ -87,14 +96,19 @@ def _pack(command: tuple[Arg, ...]) -> bytes:
     return packed
 
 
-def greeting(settings: Settings) -> list[Call[Any]]:
-    """The first commands of a new connection, in one write; HELLO is the last."""
+def greeting(settings: Settings, hears: bool = False) -> list[Call[Any]]:
+    """The first commands of a new connection, in one write; HELLO is the last.
+
+    `hears`: the node shall push messages, which it does over RESP3 only.
+    """
     calls: list[Call[Any]] = []
     if settings.password:
         login = (settings.user, settings.password) if settings.user else (settings.password,)
         calls.append(admin.execute("AUTH", *login))
     if settings.name:
         calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
+    if hears:
+        calls.append(admin.execute("HELLO", 3))
     calls.append(admin.hello())
     return calls
 

@@ -68,8 +68,18 @@ class Link(Conn):
         return self.pushed.popleft()
 
     def is_stale(self) -> bool:
-        """True if the idle connection was closed, or has unexpected input."""
-        return bool(self._poll.poll(0))
+        """True if the idle connection was closed, or has unexpected input.
+
+        Who hears of cancelled jobs expects input at any time: reads what there is.
+        """
+        if self.on_cancel is None:
+            return bool(self._poll.poll(0))
+        try:
+            while self._poll.poll(0):
+                self.feed(self._received())  # an error if it holds more than pushed messages
+        except (Error, OSError):
+            return True
+        return False
 
     def close(self) -> None:
         self._sock.close()

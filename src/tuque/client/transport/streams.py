@@ -18,6 +18,8 @@ from tuque.errors import Error, ProtocolError
 if TYPE_CHECKING:
     import ssl
 
+ENDED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+
 
 class Link(Conn, asyncio.Protocol):
     """A connected transport with its protocol state."""
@@ -88,9 +90,15 @@ class Link(Conn, asyncio.Protocol):
     def is_stale(self) -> bool:
         """True if the idle connection was closed, or has unexpected input.
 
-        Also asks the socket: the loop may not have run since the node closed it.
+        Also asks the socket: the loop may not have run since the node closed it. Who hears of
+        cancelled jobs expects input at any time.
         """
-        return self._lost is not None or bool(self._poll.poll(0))
+        if self._lost is not None:
+            return True
+        found = self._poll.poll(0)
+        if self.on_cancel is None:
+            return bool(found)
+        return any(event & ENDED for _, event in found)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -104,7 +112,7 @@ class Link(Conn, asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is None:
             return
-        self._poll.register(sock.fileno(), select.POLLIN)
+        self._poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

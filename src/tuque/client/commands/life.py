@@ -1,0 +1,355 @@
+"""The method table: the wire form of calls about the life of jobs (SPEC W): runs, results, cancel.
+
+A run is one START that the broker accepted; its token is an opaque text that the calls of the run
+carry. As in calls.py, a builder makes a `Call`; times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_bytes, to_text
+from tuque.client.commands.calls import Call, pairs
+from tuque.client.commands.options import add_headers, seconds
+from tuque.errors import ReplyError
+
+UNBEGUN: Final = "-"  # in place of a run: the delivery of a job that was not begun
+
+State: TypeAlias = Literal[
+    "scheduled", "waiting", "delivered", "running", "back-off", "dead", "done", "cancelled"
+]
+Cancelling: TypeAlias = Literal["ended", "flagged", "over"]
+SETTLED: Final = frozenset((b"done", b"cancelled", b"dead"))
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run that began: `attempt` counts from 1, `of` is ATTEMPTS, 0 without a limit.
+
+    `starts` counts all runs of the job; `time_limit_s` is None without a limit.
+    """
+
+    run: str
+    attempt: int
+    of: int
+    starts: int
+    retry_s: float
+    time_limit_s: float | None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """What became of a job after FAIL.
+
+    `retry`: the next attempt comes after `wait_s`. `dead`: the job is in `queue`. `cancelled`: it
+    has ended.
+    """
+
+    became: Literal["retry", "dead", "cancelled"]
+    wait_s: float = 0.0
+    queue: str = ""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Where a job stands, and its result.
+
+    `attempt` is that of the latest run, 0 before the first; `of` is ATTEMPTS, 0 without a limit.
+    `cause`, `reason` and `detail` are of the latest failure, or `reason` of the cancel. `ended_ms`
+    is the node's clock in unix ms, 0 while the job is open.
+    """
+
+    state: State
+    attempt: int
+    of: int
+    worker: str
+    progress: bytes
+    result: bytes | None
+    cause: str
+    reason: str
+    detail: bytes
+    ended_ms: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, or is a dead letter."""
+        return self.state in ("done", "cancelled", "dead")
+
+
+# Runs
+
+
+def start(
+    *ids: JobId, worker: Text | None = None, timeout: float | None = None
+) -> Call[list[Run | ReplyError]]:
+    """Begins to work on jobs: for each id its run, or the error that refuses it.
+
+    The same `worker` may repeat it and gets the same run; without a name the connection is the
+    worker.
+    """
+    args: list[Arg] = ["START"]
+    if worker is not None:
+        args += ("WORKER", to_bytes(worker))
+    return Call(
+        args=(*args, *map(id_bytes, ids)),
+        parse=_runs,
+        repeat=worker is not None,
+        timeout_s=timeout,
+        job_id=_only(ids),
+    )
+
+
+def working(id: JobId, run: Text | None = None, *, timeout: float | None = None) -> Call[int]:
+    """Says that somebody is at work on a job; returns its retry time in seconds.
+
+    The next delivery is due that long from now. With `run` only that one is extended: raises
+    `Stale` if it is over, `Cancelled` if the job was cancelled.
+    """
+    words: tuple[Arg, ...] = () if run is None else (to_bytes(run),)
+    return Call(
+        args=("WORKING", id_bytes(id), *words),
+        parse=int,
+        repeat=True,
+        timeout_s=timeout,
+        job_id=id_text(id),
+    )
+
+
+def progress(id: JobId, run: Text, value: Text, *, timeout: float | None = None) -> Call[str]:
+    """Says how far a run is, in at most 4096 bytes; extends it as `working` does."""
+    return Call(
+        args=("PROGRESS", id_bytes(id), to_bytes(run), to_bytes(value)),
+        parse=to_text,
+        repeat=True,
+        timeout_s=timeout,
+        job_id=id_text(id),
+    )
+
+
+def release(
+    *runs: tuple[JobId, Text], delay: float | None = None, timeout: float | None = None
+) -> Call[int]:
+    """Gives jobs back, after `delay` seconds; no attempt is counted. Returns how many it were.
+
+    Each is an id and its run, or `-` for a job that was delivered and not begun.
+    """
+    args: list[Arg] = ["RELEASE"]
+    if delay is not None:
+        args += ("DELAY", seconds(delay))
+    return Call(args=(*args, *_in_turn(runs)), parse=int, repeat=True, timeout_s=timeout)
+
+
+def fail(
+    id: JobId,
+    run: Text,
+    *,
+    delay: float | None = None,
+    reason: Text | None = None,
+    detail: Text | None = None,
+    final: bool = False,
+    timeout: float | None = None,
+) -> Call[Failed]:
+    """Ends a run that failed; the job waits for its next attempt, or becomes a dead letter.
+
+    `delay` replaces the job's back-off; with `final` there is no next attempt. `reason` has at
+    most 2048 bytes; `detail` is cut after 65536.
+    """
+    args: list[Arg] = ["FAIL", id_bytes(id), to_bytes(run)]
+    if delay is not None:
+        args += ("DELAY", seconds(delay))
+    if reason is not None:
+        args += ("REASON", to_bytes(reason))
+    if detail is not None:
+        args += ("DETAIL", to_bytes(detail))
+    if final:
+        args.append("FINAL")
+    return Call(args=tuple(args), parse=_failed, repeat=True, timeout_s=timeout, job_id=id_text(id))
+
+
+def done(
+    id: JobId, run: Text, *, result: Text | None = None, timeout: float | None = None
+) -> Call[int]:
+    """Ends a job as done, with a result for those who ask; 0 if it had ended before."""
+    args: list[Arg] = ["DONE", id_bytes(id), to_bytes(run)]
+    if result is not None:
+        args += ("RESULT", to_bytes(result))
+    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout, job_id=id_text(id))
+
+
+def done_many(*runs: tuple[JobId, Text], timeout: float | None = None) -> Call[int]:
+    """Ends jobs as done, without results; returns how many ended now."""
+    return Call(args=("DONE", *_in_turn(runs)), parse=int, repeat=True, timeout_s=timeout)
+
+
+# Those who wait for jobs
+
+
+def cancel(
+    *ids: JobId, reason: Text | None = None, timeout: float | None = None
+) -> Call[list[Cancelling | None]]:
+    """Cancels jobs: for each id what became of it, None if no such job is known.
+
+    `ended`: it never begins. `flagged`: its worker is told, and may still finish. `over`: it had
+    ended before.
+    """
+    args: list[Arg] = ["CANCEL"]
+    if reason is not None:
+        args += ("REASON", to_bytes(reason))
+    return Call(
+        args=(*args, *map(id_bytes, ids)),
+        parse=_cancellings,
+        repeat=True,
+        timeout_s=timeout,
+        job_id=_only(ids),
+    )
+
+
+def result(id: JobId, *, wait_ms: int | None = None, timeout: float | None = None) -> Call[Result]:
+    """Where a job stands; waits up to `wait_ms` for its end.
+
+    Raises `NoJob` if it is not known, or ended and was not to be kept.
+    """
+    _check_wait(wait_ms)
+    words: tuple[Arg, ...] = () if wait_ms is None else ("WAIT", wait_ms)
+    return Call(
+        args=("RESULT", id_bytes(id), *words),
+        parse=_result,
+        repeat=True,
+        wait_s=0.0 if wait_ms is None else wait_ms / 1000,
+        wait_arg=0 if wait_ms is None else 3,
+        goes_on=_is_open,
+        timeout_s=timeout,
+        job_id=id_text(id),
+    )
+
+
+def waitjob(
+    *ids: JobId, wait_ms: int | None = None, count: int | None = None, timeout: float | None = None
+) -> Call[dict[str, str]]:
+    """Waits until `count` of the jobs, by default all, have ended; the outcomes by id.
+
+    Waits `wait_ms`, by default as long as it takes. An outcome is done, cancelled, dead, or gone
+    if nobody knows the job any more.
+    """
+    if not ids:
+        raise ValueError("waitjob needs at least one id")
+    _check_wait(wait_ms)
+    words: tuple[Arg, ...] = () if count is None else ("COUNT", count)
+    return Call(
+        args=("WAITJOB", wait_ms or 0, *map(id_bytes, ids), *words),
+        parse=_outcomes,
+        repeat=True,
+        wait_s=None if wait_ms is None else wait_ms / 1000,
+        wait_arg=1,
+        goes_on=_has_less_than(len(ids) if count is None else count),
+        timeout_s=timeout,
+    )
+
+
+def updatejob(
+    id: JobId,
+    *,
+    body: Text | None = None,
+    delay: float | None = None,
+    ttl: int | None = None,
+    attempts: int | None = None,
+    headers: Mapping[str, Text] | None = None,
+    timeout: float | None = None,
+) -> Call[str]:
+    """Changes a job that nobody works on; raises `AtWork` if it was handed out."""
+    args: list[Arg] = ["UPDATEJOB", id_bytes(id)]
+    if body is not None:
+        args += ("BODY", to_bytes(body))
+    if delay is not None:
+        args += ("DELAY", seconds(delay))
+    if ttl is not None:
+        args += ("TTL", ttl)
+    if attempts is not None:
+        args += ("ATTEMPTS", attempts)
+    add_headers(args, headers)
+    if len(args) == 2:
+        raise ValueError("updatejob needs something to change")
+    return Call(args=tuple(args), parse=to_text, repeat=True, timeout_s=timeout, job_id=id_text(id))
+
+
+# From replies to values
+
+
+def _check_wait(wait_ms: int | None) -> None:
+    if wait_ms is not None and wait_ms < 1:
+        raise ValueError(f"wait_ms must be at least 1, or None: {wait_ms}")
+
+
+def _only(ids: tuple[JobId, ...]) -> str | None:
+    return id_text(ids[0]) if len(ids) == 1 else None
+
+
+def _in_turn(runs: Iterable[tuple[JobId, Text]]) -> list[Arg]:
+    words: list[Arg] = []
+    for id, run in runs:
+        words += (id_bytes(id), to_bytes(run))
+    return words
+
+
+def _runs(reply: Reply) -> list[Run | ReplyError]:
+    return [item if isinstance(item, ReplyError) else _run(item) for item in reply]
+
+
+def _run(item: Reply) -> Run:
+    run, attempt, of, starts, retry_ms, limit_ms = item
+    return Run(
+        to_text(run),
+        attempt,
+        of,
+        starts,
+        retry_ms / 1000,
+        limit_ms / 1000 if limit_ms else None,
+    )
+
+
+def _failed(reply: Reply) -> Failed:
+    became, more = reply
+    if became == b"retry":
+        return Failed("retry", wait_s=more / 1000)
+    if became == b"dead":
+        return Failed("dead", queue=to_text(more))
+    if became == b"cancelled":
+        return Failed("cancelled")
+    raise ValueError(became)
+
+
+def _cancellings(reply: Reply) -> list[Cancelling | None]:
+    words: dict[bytes, Cancelling] = {b"ended": "ended", b"flagged": "flagged", b"over": "over"}
+    return [None if item is None else words[item] for item in reply]
+
+
+def _result(reply: Reply) -> Result:
+    fields = pairs(reply)
+    kept = fields["result"]
+    return msgspec.convert(
+        {
+            "state": to_text(fields["state"]),
+            "attempt": fields["attempt"],
+            "of": fields["of"],
+            "worker": to_text(fields["worker"]),
+            "progress": fields["progress"],
+            "result": kept,
+            "cause": to_text(fields["cause"]),
+            "reason": to_text(fields["reason"]),
+            "detail": fields["detail"],
+            "ended_ms": fields["ended-ms"],
+        },
+        Result,
+    )
+
+
+def _is_open(reply: Reply) -> bool:
+    return pairs(reply).get("state") not in SETTLED
+
+
+def _outcomes(reply: Reply) -> dict[str, str]:
+    return {to_text(id): to_text(outcome) for id, outcome in reply}
+
+
+def _has_less_than(count: int) -> Callable[[Reply], bool]:
+    return lambda reply: len(reply) < count
