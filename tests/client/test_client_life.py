@@ -234,33 +234,36 @@ def bury(client: Client, queue: str, count: int, reason: str = "no") -> list[str
 
 def test_dead_letters_are_listed_shown_replayed_and_purged(real_node: RealServer) -> None:
     with Client(real_node.url) as client:
-        ids = bury(client, "q", 7)
-        assert [row.id for row in client.dead_letters("q.dead", count=2)] == ids
-        rows = list(client.dead_letters("q.dead", task="task1", reason="n*"))
+        ids = bury(client, "mail", 7)
+        assert [row.id for row in client.dead_letters("mail.dead", count=2)] == ids
+        rows = list(client.dead_letters("mail.dead", task="task1", reason="n*"))
         assert [row.id for row in rows] == ids[1::2]
-        assert (rows[0].origin, rows[0].attempts, rows[0].reason) == ("q", 1, "no")
+        assert (rows[0].origin, rows[0].attempts, rows[0].reason) == ("mail", 1, "no")
         shown = client.dead_show(ids[0])
         assert (shown.body, shown.detail, shown.headers) == (
             b"body 0", b"trace", {"tuque-task": "task0"},
         )  # fmt: skip
-        assert client.dead_stat("q.dead") == [DeadCount(shown.cause, "no", 7)]
+        assert client.dead_stat("mail.dead") == [DeadCount(shown.cause, "no", 7)]
         pages: list[tuple[int, int]] = []
-        assert client.dead_replay("q.dead", ids=ids[:2], on_page=lambda *at: pages.append(at)) == 2
+        assert (
+            client.dead_replay("mail.dead", ids=ids[:2], on_page=lambda *at: pages.append(at)) == 2
+        )
         assert pages == [(2, 2)]
-        assert client.dead_purge("q.dead", task="task1") == 2
-        assert client.dead_replay("q.dead", to="other") == 3
-        assert client.qlen("q") == 2
-        assert client.qlen("other") == 3
-        assert list(client.dead_letters("q.dead")) == []
+        assert client.dead_purge("mail.dead", task="task1") == 2
+        assert client.dead_replay("mail.dead", to="elsewhere") == 3
+        assert client.qlen("mail") == 2
+        assert client.qlen("elsewhere") == 3
+        assert list(client.dead_letters("mail.dead")) == []
 
 
-def test_a_push_is_never_taken_for_a_reply() -> None:
+def test_a_push_is_never_taken_for_a_reply(node: ScriptedNode) -> None:
     push = f">3\r\n$10\r\njob-cancel\r\n$40\r\n{ID}\r\n$5\r\n1.1.0\r\n".encode()
     heard: list[tuple[str, str]] = []
-    node = ScriptedNode()
-    node.answers |= {"HELLO": lambda words: b"%0\r\n" if words[1:] else hello_of(("h", 1, 1))}
+    node.answers |= {
+        "HELLO": lambda words: b"%0\r\n" if words[1:] else hello_of(("", node.port, 1))
+    }
     node.answers |= {"QLEN": push + b":1\r\n", "QPEEK": push + push + b"*0\r\n" + push}
-    with node, Client(node.url, on_cancel=lambda id, run: heard.append((id, run))) as client:
+    with Client(node.url, on_cancel=lambda id, run: heard.append((id, run))) as client:
         assert client.qlen("q") == 1
         assert client.qpeek("q") == []
         assert client.qlen("q") == 1
