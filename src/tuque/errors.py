@@ -7,6 +7,7 @@
      |   +- NoNode           none of the known nodes could be reached
      +- ReplyError           the node answered with an error; one class per error code
      +- ProtocolError        the other side does not speak RESP, or answers what nobody asked
+     +- NoResult, ResultTimeout, JobCancelled, JobFailed   why a job has no result
      +- ConfigError          a setting is wrong; also the builtin ValueError
 
 This module imports nothing, so that every layer may import it.
@@ -284,6 +285,27 @@ class ReadOnly(ReplyError):
 
     code = "READONLY"
     retryable = True
+
+
+class NoResult(Error):
+    """There is no result of the job: it is not kept, or not any more."""
+
+
+class ResultTimeout(Error, builtins.TimeoutError):
+    """The job had not ended in time."""
+
+
+class JobCancelled(Error):
+    """The job whose result was asked for was cancelled."""
+
+
+class JobFailed(Error):
+    """The job whose result was asked for is a dead letter; `detail` is its last traceback."""
+
+    cause: str = ""
+    reason: str = ""
+    detail: str = ""
+    attempts: int = 0
 
 
 class ProtocolError(Error):

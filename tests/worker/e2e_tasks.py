@@ -8,7 +8,9 @@ import os
 import time
 from pathlib import Path
 
-from tuque.worker import App, Backoff, Reject, current_job
+import msgspec
+
+from tuque.worker import App, Backoff, Reject, RetryLater, current_job
 
 app = App()
 SOON = Backoff(first_s=0.05, max_s=0.2)
@@ -168,3 +170,54 @@ def in_a_tube(text: str, key: str) -> None:
     note(f"begin {key} {text}")
     time.sleep(0.02)
     note(f"end {key} {text}")
+
+
+class Sum(msgspec.Struct):
+    value: int
+
+
+@app.task(queue="q")
+def adds(one: int, other: int) -> int:
+    return one + other
+
+
+@app.task(queue="q", codec="msgpack")
+async def adds_async(one: int, other: int) -> Sum:
+    await asyncio.sleep(0)
+    return Sum(one + other)
+
+
+@app.task(queue="q")
+def sleeps(text: str) -> None:
+    note(f"begin {text} {current_job().attempt}")
+    time.sleep(3600)
+
+
+@app.task(queue="q")
+def checks(text: str) -> None:
+    note(f"begin {text} {current_job().attempt}")
+    while True:
+        current_job().check()
+        time.sleep(0.01)
+
+
+@app.task(queue="q")
+def tells() -> str:
+    for _ in range(40):
+        current_job().progress({"done": 1})
+        time.sleep(0.05)
+    return "told"
+
+
+@app.task(queue="q")
+def later(times: int) -> None:
+    job = current_job()
+    note(f"{job.attempt} {job.starts}")
+    if job.starts <= times:
+        raise RetryLater("not now", delay_s=0.05)
+
+
+@app.task(queue="q", give_up_on=(KeyError,))
+def gives_up(text: str) -> int:
+    note(text)
+    raise KeyError(text)

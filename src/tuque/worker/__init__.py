@@ -4,7 +4,7 @@
 
     app = App("tuque://127.0.0.1:7711")
 
-    @app.task(queue="mail", retry_s=60, max_deliveries=5)
+    @app.task(queue="mail", retry_s=60, attempts=5)
     def send(to: str, text: str) -> None: ...
 
     send.enqueue("you@example.org", "hello")
@@ -16,9 +16,10 @@ Must not know: the server.
 
 from __future__ import annotations
 
-from tuque.worker.pools.execute import Attempt, current_job
+from tuque.worker.pools.execute import Attempt, Job, current_job
 from tuque.worker.tasks.app import App, load_app
 from tuque.worker.tasks.codec import BadBody, Envelope
+from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.policy import Backoff
 from tuque.worker.tasks.task import Options, Reject, RetryLater, Task
 
@@ -28,6 +29,8 @@ __all__ = [
     "Backoff",
     "BadBody",
     "Envelope",
+    "Handle",
+    "Job",
     "Options",
     "Reject",
     "RetryLater",

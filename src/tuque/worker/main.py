@@ -221,8 +221,17 @@ async def work(
     if app.url is None:
         raise ConfigError("this app was built around a client; name the broker with --url")
     # One attempt per call: the worker itself decides how to handle an outage, and logs it.
-    async with aio.Client(app.url, retry=Retry(attempts=0), name="worker") as client:
+    workers: list[Worker] = []
+
+    def cancel(job_id: str, run: str) -> None:
+        for one in workers:
+            one.cancel(job_id, run)
+
+    async with aio.Client(
+        app.url, retry=Retry(attempts=0), name="worker", on_cancel=cancel
+    ) as client:
         running = Worker(app.tasks, client, pool, settings, table, apart)
+        workers.append(running)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, running.stop)
         loop.add_signal_handler(signal.SIGINT, running.stop)

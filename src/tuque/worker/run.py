@@ -11,45 +11,23 @@ import asyncio
 import faulthandler
 import heapq
 import logging
-import random
 import time
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tuque import aio
 from tuque.client.api import Job
 from tuque.errors import Error
-from tuque.worker.broker.away import Away
-from tuque.worker.broker.beat import Heart
-from tuque.worker.broker.fetch import Fetcher
-from tuque.worker.broker.link import Link, pause
-from tuque.worker.broker.obituary import obituary
-from tuque.worker.broker.settle import Settler
-from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
-from tuque.worker.pools.execute import Attempt, Call, describe
-from tuque.worker.pools.pools import Pool
-from tuque.worker.pools.process_pool import ProcessPool
+from tuque.worker.broker.link import pause
+from tuque.worker.hold import Holder, WorkerSettings
+from tuque.worker.pools.execute import describe
 from tuque.worker.process.adopt import inherited, jobs_of
-from tuque.worker.process.apart import Apart
-from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Box, Entry
+from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Entry
 from tuque.worker.process.box import WAITING as WAITS
 from tuque.worker.process.held import RUNNING_HERE, SETTLING, WAITING, Held
-from tuque.worker.tasks.codec import BadBody, decode
 from tuque.worker.tasks.policy import (
-    Ack,
-    Backoff,
-    Dead,
-    Limits,
-    Nack,
     Outcome,
-    Settlement,
-    given_back,
     is_at_most_once,
     room,
-    settle,
-    spent,
 )
-from tuque.worker.tasks.task import DEAD_SUFFIX, Task
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -58,58 +36,8 @@ LAST_WORDS_S_MIN: Final = 0.5
 UNSETTLED_MAX: Final = 1000
 
 
-@dataclass(frozen=True)
-class WorkerSettings:
-    """The settings of a worker. Queues are in order of priority, highest first."""
-
-    queues: tuple[str, ...]
-    concurrency: int = 8
-    prefetch: int = 8
-    grace_s: float = 25.0
-    max_jobs: int | None = None
-    time_limit_s: float | None = None
-
-
-class Worker:
+class Worker(Holder):
     """A worker of one process; `run` returns after it was stopped and has finished."""
-
-    def __init__(
-        self,
-        tasks: dict[str, Task[..., Any]],
-        client: aio.Client,
-        pool: Pool,
-        settings: WorkerSettings,
-        box: Box | None = None,
-        pool_apart: ProcessPool | None = None,
-    ) -> None:
-        """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
-        self._box = box
-        self._tasks = tasks
-        self._client = client
-        self._pool = pool
-        self._settings = settings
-        self._priority = {queue: at for at, queue in enumerate(settings.queues)}
-        self._rng = random.Random()
-        self._link = Link(self._rng)
-        self._away = Away(self._rng)
-        self._settler = Settler(
-            client, self._link, self._away, self._on_settled, self._rng, self._queue_of
-        )
-        self._heart = Heart(client, self._link, self._on_gone)
-        self._held: dict[str, Held] = {}
-        self._waiting: list[tuple[int, int, Held]] = []
-        self._runs: dict[asyncio.Task[None], Held] = {}
-        self._taken = 0
-        self._lined_up = 0
-        self._room = asyncio.Event()
-        self._stop = asyncio.Event()
-        self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
-        self._abort = asyncio.Event()
-        self._is_quiet = False
-        self._is_leaving = False
-        self._apart = Apart(pool_apart, box)
-        self._apart.on_ready(self._start_waiting)
-        self.story = Story()
 
     # Called from outside
 
@@ -119,6 +47,10 @@ class Worker:
             self._abort.set()
         self._stop.set()
         self._room.set()
+
+    def cancel(self, job_id: str, run: str) -> None:
+        """Cancels a run, as the broker says."""
+        self._runs_told.over(job_id, run)
 
     def quiet(self) -> None:
         """Stops fetching, and waits for `stop`."""
@@ -152,6 +84,7 @@ class Worker:
         fetching = asyncio.create_task(self._fetch_loop())
         loops = {
             asyncio.create_task(self._settler.loop()),
+            asyncio.create_task(self._runs_told.teller.loop()),
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
         }
@@ -208,11 +141,13 @@ class Worker:
             if held.settlement is not None:
                 continue
             if entry.state == DONE:
-                self._settle(held, Ack(job.id))
+                held.verdict = Outcome("done")
+                self._conclude(held)
             elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
                 if entry.state == RUNNING:
                     self._apart.blame(held)
-                self._ran(held, Outcome("crashed", f"its process {self._box.ended}"))
+                held.verdict = Outcome("crashed", f"its process {self._box.ended}")
+                self._conclude(held)
             elif self._box.is_last:
                 continue  # it is requeued: a heartbeat after its NACK would undo that
             elif entry.state == SUSPECT:
@@ -252,94 +187,29 @@ class Worker:
             except Error as err:
                 await pause(self._link.failed("GETJOB", err), self._stop)
 
-    def _queue_of(self, job_id: str) -> str:
-        """The queue that a job in hand came from."""
-        held = self._held.get(job_id)
-        return held.job.queue if held is not None else ""
-
-    def _accept(self, jobs: list[Job]) -> None:
-        self._link.answered()
-        for job in jobs:
-            held = self._held.get(job.id)
-            if held is None or isinstance(held.settlement, Nack):
-                self._hold(job)
-            else:
-                # its retry time passed in an outage; our result counts for this delivery, too
-                log.info("job %s was delivered again while it is %s here", job.id, held.state)
-                self._heart.beat_now(job.id)
-        self._start_waiting()
-
-    def _hold(self, job: Job) -> None:
-        """Takes a delivery: into the buffer, or to the dead letters if it cannot run."""
-        held = self._received(job)
-        if held.settlement is None:
-            self._line_up(held)
-
-    def _received(self, job: Job) -> Held:
-        """A delivery with its call and limits; settled at once if it cannot run."""
-        self._taken += 1
-        attempt = (job.nacks or 0) + (job.additional_deliveries or 0) + 1
-        limits = Limits(attempt, job.queue + DEAD_SUFFIX, Backoff())
-        try:
-            envelope = decode(job.body)
-            task = self._tasks.get(envelope.task)
-            if task is None:
-                raise BadBody(f"unknown task '{envelope.task}'")
-            limits = task.limits(envelope, job.queue)
-            reason = spent(attempt, limits)
-        except BadBody as err:
-            envelope, reason = None, str(err)
-        held = self._held[job.id] = Held(job, None, limits)
-        if envelope is not None:
-            held.call = Call(
-                envelope,
-                Attempt(
-                    job_id=job.id,
-                    queue=job.queue,
-                    task=envelope.task,
-                    number=attempt,
-                    max_deliveries=limits.max_deliveries,
-                    nacks=job.nacks or 0,
-                    additional_deliveries=job.additional_deliveries or 0,
-                    enqueued_at=envelope.enqueued_at,
-                ),
-                limits.time_limit_s or self._settings.time_limit_s,
-            )
-        if reason is not None:
-            self._settle(held, Dead(job.id, limits.dead_letter, reason))
-            return held
-        self._note(held, WAITS)
-        self._heart.hold(job.id)
-        return held
-
-    def _line_up(self, held: Held) -> None:
-        """Buffers a job by its priority, or adds it to those that run apart."""
-        if self._apart.takes(held.task):
-            self._apart.line_up(held)
-            return
-        place = self._priority.get(held.job.queue, len(self._priority))
-        self._lined_up += 1
-        heapq.heappush(self._waiting, (place, self._lined_up, held))
-
-    def _note(self, held: Held, state: bytes) -> None:
-        """Updates the table for the next process."""
-        if self._box is not None and held.call is not None:
-            self._box.put(held.job.id, held.call.attempt.number, state)
-
     # Running
 
     def _start_waiting(self) -> None:
         """Fills free places: with jobs that run apart, then from the buffer by priority."""
-        while len(self._runs) < self._settings.concurrency and not self._stop.is_set():
+        places = self._settings.concurrency
+        while len(self._runs) + self._starting < places and not self._stop.is_set():
             held = self._apart.next()
             if held is None and self._waiting:
                 held = heapq.heappop(self._waiting)[2]
             if held is None:
                 return
-            if held.state == WAITING:
-                self._start(held)
+            if held.state != WAITING:
+                continue
+            if held.has_runs and not held.run:
+                self._starting += 1
+                held.has_place = True
+                self._runs_told.start(held)
+            else:
+                self.run_now(held)
 
-    def _start(self, held: Held) -> None:
+    def run_now(self, held: Held) -> None:
+        """Runs the job's task."""
+        self._give_place(held)
         held.state = RUNNING_HERE
         held.since = time.monotonic()
         self._note(held, SUSPECT if held.is_apart else RUNNING)
@@ -378,65 +248,7 @@ class Worker:
             for freed in self._apart.ended(held, outcome):
                 self._line_up(freed)
 
-    def _ran(self, held: Held, outcome: Outcome) -> None:
-        """Decides what follows an attempt."""
-        assert held.call is not None
-        number = held.call.attempt.number
-        settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
-        took_s = time.monotonic() - held.since
-        self.story.ended(str(held), number, outcome, settlement, took_s)
-        self._settle(held, settlement)
-
-    # Settling
-
-    def _settle(self, held: Held, settlement: Settlement) -> None:
-        if isinstance(settlement, Dead):
-            self.story.counts[DEAD] += 1
-            settlement = replace(settlement, body=obituary(held.job, settlement.reason))
-        if self._box is not None and isinstance(settlement, Ack):
-            self._box.mark(held.job.id, DONE)
-        elif self._box is not None:
-            self._box.drop(held.job.id)
-        held.state = SETTLING
-        held.settlement = settlement
-        self._heart.release(held.job.id)
-        self._settler.put(settlement)
-
-    def _on_settled(self, settlement: Settlement) -> None:
-        held = self._held.get(settlement.job_id)
-        if held is not None and held.settlement is not None:
-            del self._held[settlement.job_id]
-            if self._box is not None:
-                self._box.drop(settlement.job_id)
-        self._room.set()
-
-    def _on_gone(self, job_id: str) -> None:
-        """The broker no longer knows a job: another client acked or deleted it, or it expired."""
-        held = self._held.get(job_id)
-        if held is None:
-            return
-        log.warning("%s is gone from the broker while it is %s here", held, held.state)
-        if held.state == WAITING:
-            held.state = SETTLING
-            del self._held[job_id]
-            if self._box is not None:
-                self._box.drop(job_id)
-            self.story.counts[GONE] += 1
-            self._room.set()
-
     # Stopping
-
-    def _give_back_waiting(self) -> None:
-        self._waiting.clear()
-        self._apart.clear()
-        for held in [held for held in self._held.values() if held.state == WAITING]:
-            self._give_back(held, "the worker stopped before it ran")
-
-    def _give_back(self, held: Held, why: str) -> None:
-        settlement = given_back(held.job.id, held.limits.dead_letter, why)
-        if isinstance(settlement, Nack):
-            self.story.counts[GIVEN_BACK] += 1
-        self._settle(held, settlement)
 
     async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
         """Requeues jobs that have not started, waits for running ones, requeues the rest."""
@@ -472,10 +284,11 @@ class Worker:
         try:
             async with asyncio.timeout(max(LAST_WORDS_S_MIN, left_s)):
                 await self._settler.drained()
+                await self._runs_told.teller.drained()
         except TimeoutError:
             log.warning(
                 "the broker was not told about %d jobs; their retry time brings them back",
-                self._settler.pending,
+                self._settler.pending + self._runs_told.teller.pending,
             )
         log.info("stopped: %s", self.story.summary())
         return is_clean
@@ -485,3 +298,6 @@ async def _wait_for(tasks: set[asyncio.Task[Any]], until: float) -> None:
     """Waits for the first of the tasks, until that monotonic time at most."""
     timeout = max(0.0, until - time.monotonic())
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+
+__all__ = ["Worker", "WorkerSettings"]

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 from tuque import aio
-from tuque.errors import ConnectionError, Error, NoJob, TooLate
+from tuque.errors import Acked, Cancelled, ConnectionError, Error, NoJob, Stale, TooLate
 from tuque.worker.broker.away import is_about_home
 from tuque.worker.broker.link import Link, pause
-from tuque.worker.tasks.policy import beat_after_s, is_at_most_once
+from tuque.worker.tasks.policy import BEAT_FRACTION, beat_after_s, is_at_most_once
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -27,7 +27,17 @@ BEATS_PER_CALL: Final = 200
 class Heart:
     """The due times of the jobs held, and the loop that sends heartbeats."""
 
-    def __init__(self, client: aio.Client, link: Link, on_gone: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: aio.Client,
+        link: Link,
+        on_gone: Callable[[str], None],
+        run_of: Callable[[str], str] = lambda job_id: "",
+        on_over: Callable[[str, str | None, Error], None] = lambda job_id, run, err: None,
+    ) -> None:
+        """`run_of` tells a job's run, "" for none; `on_over` is told that one is over."""
+        self._run_of = run_of
+        self._on_over = on_over
         self._client = client
         self._link = link
         self._on_gone = on_gone
@@ -36,15 +46,17 @@ class Heart:
         self._wake = asyncio.Event()
         link.on_back.append(self.beat_all)
 
-    def hold(self, job_id: str) -> None:
+    def hold(self, job_id: str, retry_s: float | None = None) -> None:
         """Starts heartbeats for a delivered job, if it could be delivered again.
+
+        `retry_s` is its retry time, if that is known.
 
         An at-most-once job needs none, and must not be given up because another node of the
         cluster does not know it after a move.
         """
         if is_at_most_once(job_id):
             return
-        after_s = beat_after_s(None)
+        after_s = beat_after_s(None) if not retry_s else retry_s * BEAT_FRACTION
         assert after_s is not None
         self._plan(job_id, time.monotonic() + after_s)
 
@@ -95,7 +107,7 @@ class Heart:
         try:
             pipeline = self._client.pipeline()
             for job_id in job_ids:
-                pipeline.working(job_id)
+                pipeline.working(job_id, self._run_of(job_id) or None)
             answers = await pipeline.execute(raise_on_error=False)
             for answer in answers:
                 if isinstance(answer, ConnectionError) and not is_about_home(
@@ -120,6 +132,9 @@ class Heart:
                 self.release(job_id)
             else:
                 self._plan(job_id, time.monotonic() + after_s)
+        elif isinstance(answer, Stale | Cancelled | Acked) and self._run_of(job_id):
+            self.release(job_id)
+            self._on_over(job_id, self._run_of(job_id), answer)
         elif isinstance(answer, NoJob):
             self.release(job_id)
             self._on_gone(job_id)

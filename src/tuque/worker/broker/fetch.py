@@ -60,7 +60,7 @@ class Fetcher:
         for queue in queues:
             try:
                 jobs = await self._client.getjob(
-                    queue, count=want - got, nohang=True, withcounters=True
+                    queue, count=want - got, nohang=True, withcounters=True, with_meta=True
                 )
             except Error as err:
                 if not self._away.failed(queue, err, self._client.node):
@@ -80,7 +80,11 @@ class Fetcher:
         group = groups[self._waits % len(groups)]
         try:
             jobs = await self._client.getjob(
-                *group, timeout_ms=POLL_MS // len(groups), count=want, withcounters=True
+                *group,
+                timeout_ms=POLL_MS // len(groups),
+                count=want,
+                withcounters=True,
+                with_meta=True,
             )
         except Error as err:
             if not is_about_home(err, self._client.node):

@@ -66,7 +66,7 @@ class Settler:
         self._empty.set()
         self._never = asyncio.Event()
 
-    def put(self, settlement: Settlement) -> None:
+    def put(self, settlement: Ack | Nack | Dead) -> None:
         """Adds a settlement; `on_settled` is called once the broker has it."""
         if isinstance(settlement, Ack):
             queue = self._queue_of(settlement.job_id)

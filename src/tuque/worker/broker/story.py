@@ -12,7 +12,7 @@ import time
 from collections import Counter, OrderedDict
 from typing import Final
 
-from tuque.worker.tasks.policy import Ack, Nack, Outcome, Settlement
+from tuque.worker.tasks.policy import Ack, Dead, Done, Nack, Outcome, Release, Settlement
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -45,15 +45,16 @@ class Story:
         self, name: str, number: int, outcome: Outcome, then: Settlement, took_s: float
     ) -> None:
         """Logs the result of one attempt, and what comes next."""
-        if isinstance(then, Ack):
+        if isinstance(then, Ack | Done):
             self.counts[DONE] += 1
             log.debug("%s done in %.3f s", name, took_s)
             return
         what = "asked to run later" if outcome.kind == "retry" else "failed"
         self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
-        if isinstance(then, Nack):
+        if isinstance(then, Nack | Release):
             after = f"next try in {then.delay_s or 0:.1f} s"
         else:
+            assert isinstance(then, Dead)
             after = f"no more tries, it goes to {then.queue}"
         is_new = self._is_new(outcome.trace)
         log.warning(

@@ -92,12 +92,20 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
         app.use(url)
     inbox = Inbox(sock)
     sock.sendall(frame(msgspec.msgpack.encode(DONE)))
+    lock = threading.Lock()  # a task may tell its progress in any thread
+
+    def tell(data: bytes) -> None:
+        with lock:
+            sock.sendall(frame(msgspec.msgpack.encode(Outcome("progress", result=data))))
+
     while (payload := inbox.next()) is not None:
         call = of_pipe(payload)
+        call.control.tell = tell
         outcome = run_call(app.tasks[call.envelope.task], call)
         sys.stdout.flush()
         try:
-            sock.sendall(frame(msgspec.msgpack.encode(outcome)))
+            with lock:
+                sock.sendall(frame(msgspec.msgpack.encode(outcome)))
         except OSError:
             os._exit(0)
 

@@ -7,6 +7,9 @@ task leaves this module, not even one that would end the process.
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -14,17 +17,59 @@ from typing import Any, Final
 
 import msgspec
 
+from tuque.errors import Cancelled
 from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import Envelope, decode, encode
-from tuque.worker.tasks.policy import DONE, Outcome, encodable, one_line
+from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack
+from tuque.worker.tasks.policy import DONE, Outcome, OutcomeKind, encodable, one_line
 from tuque.worker.tasks.task import Reject, RetryLater, Task
 
+log: Final = logging.getLogger("tuque.worker")
 
-class Attempt(msgspec.Struct, frozen=True):
+PROGRESS_BYTES: Final = 4096  # encoded
+
+
+class Control:
+    """The way between a running job and those who may cancel it or want to hear of it."""
+
+    def __init__(self, tell: Callable[[bytes], None] | None = None) -> None:
+        """`tell` takes the progress; it may be called in any thread."""
+        self.is_cancelled = False
+        self.why = "CANCELLED the job was cancelled"
+        self.ends_at: float | None = None  # monotonic
+        self.tell = tell
+        self._stop: Callable[[], object] | None = None
+        self._lock = threading.Lock()
+
+    def cancel(self, why: str) -> None:
+        """Cancels the run, in any thread."""
+        with self._lock:
+            if self.is_cancelled:
+                return
+            self.is_cancelled, self.why = True, why
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+    def on_cancel(self, stop: Callable[[], object] | None) -> None:
+        """Sets what ends the run; called at once if that is cancelled already."""
+        with self._lock:
+            self._stop = stop
+            is_late = self.is_cancelled
+        if is_late and stop is not None:
+            stop()
+
+    def check(self) -> None:
+        """Raises Cancelled if the run was cancelled."""
+        if self.is_cancelled:
+            raise Cancelled(self.why)
+
+
+class Job(msgspec.Struct, dict=True):
     """The running job, as `current_job()` shows it to its task.
 
-    `number` counts deliveries from 1 and is what `max_deliveries` limits. `enqueued_at` is the
-    producer's wall clock in unix seconds.
+    `number` is the attempt, from 1: of a queue's job it counts attempts that failed, of a tube's
+    deliveries. `max_deliveries` is how many there may be, `starts` how often the job began.
+    `enqueued_at` is the producer's wall clock in unix seconds.
     """
 
     job_id: str
@@ -35,21 +80,76 @@ class Attempt(msgspec.Struct, frozen=True):
     nacks: int
     additional_deliveries: int
     enqueued_at: float
+    starts: int = 1
+    headers: dict[str, str] = {}
+    codec: Codec = "json"
+
+    @property
+    def id(self) -> str:
+        return self.job_id
+
+    @property
+    def attempt(self) -> int:
+        return self.number
+
+    @property
+    def of(self) -> int:
+        return self.max_deliveries
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job was cancelled, or its run is over for another reason."""
+        return self._control().is_cancelled
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the time limit, None without one."""
+        ends_at = self._control().ends_at
+        return None if ends_at is None else max(0.0, ends_at - time.monotonic())
+
+    def check(self) -> None:
+        """Raises `tuque.errors.Cancelled` if the job was cancelled."""
+        self._control().check()
+
+    def progress(self, value: Any) -> None:
+        """Tells those who ask how far the job is: plain data, of at most 4096 bytes encoded."""
+        data = pack(value, self.codec)
+        if len(data) > PROGRESS_BYTES:
+            raise ValueError(f"progress has {len(data)} bytes: at most {PROGRESS_BYTES}")
+        tell = self._control().tell
+        if tell is not None:
+            tell(data)
+
+    def _control(self) -> Control:
+        control: Control | None = self.__dict__.get("control")
+        if control is None:
+            control = self.__dict__["control"] = Control()
+        return control
+
+
+Attempt = Job
 
 
 class Call(msgspec.Struct):
     """Everything a pool needs to run a job."""
 
     envelope: Envelope
-    attempt: Attempt
+    attempt: Job
     time_limit_s: float | None = None
+    control: Any = msgspec.field(default_factory=Control)
+
+    def begins(self) -> None:
+        """The run begins: its time counts from now on."""
+        if self.time_limit_s is not None:
+            self.control.ends_at = time.monotonic() + self.time_limit_s
+        self.attempt.__dict__["control"] = self.control
 
 
 class Piped(msgspec.Struct):
     """A call in the form for a child process."""
 
     body: bytes
-    attempt: Attempt
+    attempt: Job
     time_limit_s: float | None
 
 
@@ -72,73 +172,101 @@ def of_pipe(payload: bytes) -> Call:
     return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
 
 
-_current: ContextVar[Attempt] = ContextVar("tuque_current_job")
+_current: ContextVar[Job] = ContextVar("tuque_current_job")
 
 
-def current_job() -> Attempt:
-    """The job that the calling task runs for; LookupError outside of a worker."""
-    return _current.get()
+def current_job() -> Job:
+    """The job that the calling task runs for; LookupError outside of a task."""
+    job = _current.get(None)
+    if job is None:
+        raise LookupError("no job here: current_job() works inside a task")
+    return job
 
 
 def run_call(task: Task[..., Any], call: Call) -> Outcome:
     """Runs a job in this thread; a coroutine task gets an event loop of its own."""
+    call.begins()
     token = _current.set(call.attempt)
     try:
+        call.control.check()
         bound = task.bind(call.envelope)
         result = task.function(*bound.args, **bound.kwargs)
         if task.is_async:
-            asyncio.run(_on_own_loop(task, result, call.time_limit_s))
-        return DONE
+            result = asyncio.run(_on_own_loop(task, result, call))
+        return _done(task, call, result)
     except BaseException as err:
-        return outcome_of(err)
+        return outcome_of(err, task)
     finally:
         _current.reset(token)
 
 
 async def await_call(task: Task[..., Any], call: Call) -> Outcome:
     """Runs a job of a coroutine task on the running event loop; cancels it at its time limit."""
+    call.begins()
     token = _current.set(call.attempt)
     try:
+        call.control.check()
         bound = task.bind(call.envelope)
-        await _with_limit(task.function(*bound.args, **bound.kwargs), call.time_limit_s)
-        return DONE
+        result = await _with_limit(task.function(*bound.args, **bound.kwargs), call)
+        return _done(task, call, result)
     except asyncio.CancelledError:
         raise  # the pool cancelled it and knows why
     except BaseException as err:
-        return outcome_of(err)
+        return outcome_of(err, task)
     finally:
         _current.reset(token)
+
+
+def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
+    """The outcome of a job that is done, with its result if that is kept."""
+    if not task.keeps(call.envelope):
+        return DONE
+    try:
+        return Outcome("done", result=pack(result, call.attempt.codec))
+    except (TypeError, ValueError, OverflowError, RecursionError) as err:
+        log.warning("the result of job %s (%s) is lost: %s", call.attempt.id, task.name, err)
+        return DONE
 
 
 class TimeLimit(Exception):
     """A job ran longer than its task allows."""
 
 
-async def _on_own_loop(
-    task: Task[..., Any], running: Awaitable[Any], limit_s: float | None
-) -> None:
+async def _on_own_loop(task: Task[..., Any], running: Awaitable[Any], call: Call) -> Any:
     try:
-        await _with_limit(running, limit_s)
+        return await _with_limit(running, call)
     finally:
         await task.app.aclose()  # a client of this loop is useless on the next one
 
 
-async def _with_limit(running: Awaitable[Any], limit_s: float | None) -> None:
+async def _with_limit(running: Awaitable[Any], call: Call) -> Any:
+    this = asyncio.current_task()
+    assert this is not None
+    loop, cancel, control = asyncio.get_running_loop(), this.cancel, call.control
+    control.on_cancel(lambda: loop.call_soon_threadsafe(cancel))
     try:
-        async with asyncio.timeout(limit_s) as scope:
-            await running
+        async with asyncio.timeout(call.time_limit_s) as scope:
+            return await running
+    except asyncio.CancelledError:
+        if control.is_cancelled:
+            raise Cancelled(control.why) from None
+        raise
     except TimeoutError:
         if scope.expired():
-            raise TimeLimit(over_limit_text(limit_s)) from None
+            raise TimeLimit(over_limit_text(call.time_limit_s)) from None
         raise
+    finally:
+        control.on_cancel(None)
 
 
 def over_limit_text(limit_s: float | None) -> str:
     return f"ran longer than its time limit of {limit_s} s"
 
 
-def outcome_of(err: BaseException) -> Outcome:
+def outcome_of(err: BaseException, task: Task[..., Any] | None = None) -> Outcome:
     """The outcome for an exception; it can be encoded whatever the exception's text."""
+    if isinstance(err, Cancelled):
+        return Outcome("cancelled", one_line(guarded(str, err)))
     if isinstance(err, RetryLater):
         return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
     if isinstance(err, Reject):
@@ -147,7 +275,9 @@ def outcome_of(err: BaseException) -> Outcome:
         return Outcome("rejected", one_line(f"bad arguments: {guarded(str, err)}"))
     if isinstance(err, TimeLimit):
         return Outcome("timeout", str(err))
-    return Outcome("failed", describe(err), encodable(guarded(trace_of, err)))
+    gives_up = task is not None and isinstance(err, task.defaults.give_up_on)
+    kind: OutcomeKind = "rejected" if gives_up else "failed"
+    return Outcome(kind, describe(err), encodable(guarded(trace_of, err)))
 
 
 def trace_of(err: BaseException) -> str:

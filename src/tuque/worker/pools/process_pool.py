@@ -124,13 +124,21 @@ class ProcessPool:
         try:
             async with asyncio.timeout(call.time_limit_s):
                 child.writer.write(request)
+                call.control.on_cancel(child.process.kill)
                 await child.writer.drain()
                 outcome = await child.answer()
+                while outcome.kind == "progress":
+                    if call.control.tell is not None and outcome.result is not None:
+                        call.control.tell(outcome.result)
+                    outcome = await child.answer()
         except TimeoutError:
             await self._replace(child)
             return Outcome("timeout", over_limit_text(call.time_limit_s))
         except (asyncio.IncompleteReadError, OSError):
+            call.control.on_cancel(None)
             code = await self._replace(child)
+            if call.control.is_cancelled:
+                return Outcome("cancelled", call.control.why)
             return Outcome("crashed", f"its process {ending(code)}")
         except asyncio.CancelledError:
             await self._discard(child)
@@ -138,7 +146,11 @@ class ProcessPool:
         except Exception:  # its reply was unreadable
             await self._replace(child)
             raise
-        self._idle.put_nowait(child)
+        call.control.on_cancel(None)
+        if call.control.is_cancelled:  # it was killed, with or behind its last word
+            await self._replace(child)
+        else:
+            self._idle.put_nowait(child)
         return outcome
 
     async def stop(self) -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from tuque import aio
 from tuque.client.api import Job, JobInfo
+from tuque.client.commands.life import Result
 from tuque.worker.process.box import RUNNING, SUSPECT, Box, Entry
 
 ASKED_AT_ONCE: Final = 200
@@ -46,7 +49,19 @@ async def jobs_of(client: aio.Client, entries: list[Entry]) -> list[tuple[Entry,
             if isinstance(info, JobInfo) and is_ours(entry, info):
                 assert info.queue is not None and info.body is not None
                 found.append((entry, job_of(info, info.queue, info.body)))
+    await _add_limits(client, found)
     return found
+
+
+async def _add_limits(client: aio.Client, found: list[tuple[Entry, Job]]) -> None:
+    """Asks how many attempts the jobs have, which SHOW does not tell."""
+    pipeline = client.pipeline()
+    for _, job in found:
+        pipeline.result(job.id)
+    answers: Iterable[object] = await pipeline.execute(raise_on_error=False) if found else []
+    for at, ((entry, job), told) in enumerate(zip(found, answers, strict=True)):
+        if isinstance(told, Result):
+            found[at] = entry, msgspec.structs.replace(job, of=told.of)
 
 
 def is_ours(entry: Entry, info: JobInfo) -> bool:

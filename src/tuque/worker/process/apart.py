@@ -86,6 +86,11 @@ class Apart:
         finally:
             self._running = None
 
+    def forgo(self, held: Held) -> None:
+        """The job that `next` returned does not run."""
+        if self._running is held:
+            self._running = None
+
     def ended(self, held: Held, outcome: Outcome) -> list[Held]:
         """Records the end of a run; returns waiting jobs that may now run beside others."""
         if outcome.kind == "crashed":

@@ -7,9 +7,10 @@ from typing import Final
 
 from tuque.client.api import Job
 from tuque.worker.pools.execute import Call
-from tuque.worker.tasks.policy import Limits, Settlement
+from tuque.worker.tasks.policy import Limits, Outcome, Settlement
 
 WAITING: Final = "waiting"  # fetched, not begun
+STARTING: Final = "starting"  # the broker was asked for a run
 RUNNING_HERE: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
@@ -17,7 +18,10 @@ SETTLING: Final = "settling"  # ended, the broker does not know yet
 class Held:
     """One job from its delivery to its settlement."""
 
-    __slots__ = ("call", "is_apart", "job", "limits", "settlement", "since", "state")
+    __slots__ = (
+        *("call", "is_apart", "job", "limits", "outcome", "run", "settlement", "since", "state"),
+        *("has_place", "verdict"),
+    )
 
     def __init__(self, job: Job, call: Call | None, limits: Limits) -> None:
         self.job = job
@@ -26,7 +30,21 @@ class Held:
         self.state = WAITING
         self.since = time.monotonic()
         self.settlement: Settlement | None = None
+        self.has_place = False  # of those that run, while the broker is asked for a run
+        self.run = ""  # the token of the run, once it has begun
+        self.outcome: Outcome | None = None
+        self.verdict: Outcome | None = None  # how its run ends without its task
         self.is_apart = False  # runs, or must run, in the process beside the worker's
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether the broker counts its attempts; else the worker does, by deliveries."""
+        return bool(self.job.of)
+
+    @property
+    def delivery(self) -> int:
+        """The number of this delivery, from 1."""
+        return (self.job.nacks or 0) + (self.job.additional_deliveries or 0) + 1
 
     @property
     def task(self) -> str:

@@ -18,6 +18,8 @@ from typing import Any, Final, ParamSpec, TypeVar, Unpack, overload
 from tuque import aio
 from tuque.client.sync import Client
 from tuque.errors import ConfigError
+from tuque.worker.tasks.arguments import UNTYPED
+from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.task import OptionChanges, Options, Task, check_names
 
 P = ParamSpec("P")
@@ -50,6 +52,7 @@ class App:
             raise TypeError(f"App takes a URL or a tuque.Client, not {broker!r}")
         self.queue = queue
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.tubes: set[str] = set()  # queues known to be tubes
 
     @property
     def url(self) -> str | None:
@@ -63,6 +66,7 @@ class App:
         with self._lock:
             self._given = None
             self._url = url
+            self.tubes.clear()
             old, self._client = self._client, None
             self._aio.clear()
         if old is not None:
@@ -141,6 +145,10 @@ class App:
         task = Task(self, function, full, Options(**options), scope)
         self.tasks[full] = task
         return task
+
+    def handle(self, job_id: str, returns: type[R] | Any = UNTYPED) -> Handle[R]:
+        """A handle of a job that another program enqueued; `returns` is its task's result."""
+        return Handle(job_id, self, returns)
 
     def close(self) -> None:
         """Closes the client that the app made; one that was passed in stays open."""

@@ -146,6 +146,23 @@ def _type_of(
     return hint
 
 
+def returned_type(function: Callable[..., Any], scope: Mapping[str, Any]) -> Any:
+    """The declared type of the result; UNTYPED if there is none, or it cannot be resolved here."""
+    annotation = getattr(inspect.unwrap(function), "__annotations__", {}).get("return", UNTYPED)
+    if annotation is UNTYPED:
+        return UNTYPED
+    holder = types.SimpleNamespace(__annotations__={"return": annotation})
+    known = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        hint = typing.get_type_hints(holder, known, dict(scope), include_extras=True)["return"]
+        if hint in (Any, typing.NoReturn, typing.Never) or isinstance(hint, typing.TypeVar):
+            return UNTYPED
+        msgspec.json.Decoder(hint)
+    except (NameError, AttributeError, TypeError, RecursionError):
+        return UNTYPED
+    return hint
+
+
 def converted(name: str, value: Any, hint: Any) -> Any:
     """Plain data in its declared type; BadArguments if it does not fit."""
     if hint is UNTYPED or (type(value) is hint and hint in EXACT):

@@ -16,6 +16,7 @@ Codec = Literal["json", "msgpack"]
 VERSION: Final = 1
 CODECS: Final[tuple[Codec, ...]] = ("json", "msgpack")
 JSON_OPENS: Final = b"{"
+MSGPACK_OPENS: Final = b"\xc1"
 
 
 class Death(msgspec.Struct):
@@ -46,6 +47,8 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     time_limit_s: float | None = None
     dead_letter: str | None = None
     backoff: tuple[float, float, float] | None = None
+    keep_s: float | None = None
+    unknown_keep_s: float | None = None
     died: Death | None = None
 
 
@@ -78,6 +81,27 @@ def to_data(value: Any, codec: Codec) -> bytes:
 def from_data(data: bytes, codec: Codec) -> Any:
     """The plain data that a codec reads."""
     return msgspec.msgpack.decode(data) if codec == "msgpack" else msgspec.json.decode(data)
+
+
+def codec_of(body: bytes) -> Codec:
+    """The codec of a body."""
+    return "json" if body[:1] == JSON_OPENS else "msgpack"
+
+
+def pack(value: Any, codec: Codec) -> bytes:
+    """A result or a progress; TypeError if it is not plain data.
+
+    msgpack is marked by a first byte that begins neither JSON nor msgpack.
+    """
+    data = to_data(value, codec)
+    return MSGPACK_OPENS + data if codec == "msgpack" else data
+
+
+def unpack(data: bytes) -> Any:
+    """The plain data of a result or a progress."""
+    if data[:1] == MSGPACK_OPENS:
+        return msgspec.msgpack.decode(data[1:])
+    return msgspec.json.decode(data)
 
 
 def decode(body: bytes) -> Envelope:

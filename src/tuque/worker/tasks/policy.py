@@ -17,20 +17,26 @@ ONLY_TRY: Final = "the only try (retry_s=0)"
 MAX_DOUBLINGS: Final = 40
 FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
 BEAT_FRACTION: Final = 0.4
+UNKNOWN_MAX_S: Final = 60
 
-OutcomeKind = Literal["done", "failed", "retry", "rejected", "timeout", "crashed"]
+OutcomeKind = Literal[
+    "done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled", "progress"
+]
 
 
 class Outcome(msgspec.Struct):
     """The result of one run of a task; child processes send it unchanged.
 
     `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
+    `result` is what the task returned, encoded, if it is to be kept. A "progress" is no end: a
+    child process sends it while the task runs, with the value in `result`.
     """
 
     kind: OutcomeKind
     text: str = ""
     trace: str = ""
     delay_s: float | None = None
+    result: bytes | None = None
 
 
 DONE: Final = Outcome("done")
@@ -105,7 +111,58 @@ class Dead:
     body: bytes | None = None
 
 
-Settlement = Ack | Nack | Dead
+@dataclass(frozen=True)
+class Done:
+    """The run ended the job."""
+
+    job_id: str
+    run: str
+    result: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The run failed; the broker counts it. `is_final`: there is no next attempt."""
+
+    job_id: str
+    run: str
+    reason: str
+    detail: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True)
+class Release:
+    """The job is given back, and nothing is counted."""
+
+    job_id: str
+    run: str
+    delay_s: float | None = None
+
+
+Settlement = Ack | Nack | Dead | Done | Fail | Release
+
+
+def conclude(
+    job_id: str, run: str, outcome: Outcome, limits: Limits, rng: random.Random
+) -> Done | Fail | Release:
+    """What to tell the broker after a run; attempts and back-off are the broker's."""
+    if outcome.kind == "done":
+        return Done(job_id, run, outcome.result)
+    if outcome.kind == "cancelled":
+        return Release(job_id, run)
+    if outcome.kind == "retry":
+        delay_s = limits.backoff.delay_s(1, rng) if outcome.delay_s is None else outcome.delay_s
+        return Release(job_id, run, max(0.0, delay_s))
+    if outcome.kind == "rejected":
+        return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
+    text = f"crashed: {outcome.text}" if outcome.kind == "crashed" else outcome.text
+    return Fail(job_id, run, one_line(text), outcome.trace)
+
+
+def unknown_delay_s(times: int) -> float:
+    """Seconds until a job of an unknown task is tried again, after so many times."""
+    return float(min(UNKNOWN_MAX_S, 2 ** min(times, MAX_DOUBLINGS)))
 
 
 def settle(

@@ -10,11 +10,13 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from tuque.worker.tasks.arguments import Arguments
+from tuque.errors import IsTube
+from tuque.worker.tasks.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.tasks.codec import CODECS, Codec, Envelope, encode
+from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.policy import Backoff, Limits, backoff_of
 
 if TYPE_CHECKING:
@@ -24,10 +26,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEAD_SUFFIX: Final = ".dead"
+ATTEMPTS_MAX: Final = 65_535
 DELIVERIES_MAX: Final = 2**31 - 1
-TEXTS: Final = ("queue", "utube", "key", "dead_letter")
+KEEP_S: Final = 600.0  # of a result that has a type
+RETRY_S: Final = 30
+TASK_HEADER: Final = "tuque-task"
+TEXTS: Final = ("queue", "utube", "key", "dead")
 WHOLE_NUMBERS: Final = (
-    *("max_deliveries", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri"),
+    *("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri"),
 )
 
 
@@ -66,11 +72,15 @@ class Reject(Exception):
 class Options:
     """How a task's jobs are added and what happens on failure.
 
-    None leaves a choice to the broker (`retry_s`, `ttl_s`, `replicate`) or means no limit
-    (`time_limit_s`, `maxlen`). `dead_letter` None is the queue's name plus `.dead`. `pri` (lower
-    goes first) and `utube` (a sub-queue: one job at a time) are for queues that are tubes. `key`
-    names one job: enqueuing the same key within `key_ttl_s` (a day) adds no second job, and a lost
-    reply is asked for again.
+    In queues the broker counts attempts and waits between them; `retry_s` None is 30, `ttl_s` None
+    is 0: the job never expires. In tubes the worker does that, and None leaves both to the tube.
+    None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
+    `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
+    `give_up_on` are as Reject. `pri` (lower goes first) and `utube` (a sub-queue: one job at a
+    time) are for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a day)
+    adds no second job, and a lost reply is asked for again. A job of a task that no worker knows
+    becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter` are the former
+    names of `attempts` and `dead`.
     """
 
     queue: str = "default"
@@ -84,28 +94,42 @@ class Options:
     utube: str | None = None
     key: str | None = None
     key_ttl_s: int | None = None
-    max_deliveries: int = 5
+    attempts: int = 5
     time_limit_s: float | None = None
-    dead_letter: str | None = None
+    dead: str | None = None
     backoff: Backoff = field(default_factory=Backoff)
+    keep_s: float | None = None
+    unknown_keep_s: float = 86_400.0
+    give_up_on: tuple[type[Exception], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    max_deliveries: InitVar[int | None] = None
+    dead_letter: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, max_deliveries: int | None, dead_letter: str | None) -> None:
+        if max_deliveries is not None:
+            object.__setattr__(self, "attempts", max_deliveries)
+        if dead_letter is not None:
+            object.__setattr__(self, "dead", dead_letter)
         if self.codec not in CODECS:
             raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
         check_texts(self)
         check_whole_numbers(self)
         check_delay(self.delay_s)
-        if not 1 <= self.max_deliveries <= DELIVERIES_MAX:
-            raise ValueError(
-                f"max_deliveries is 1 or more, up to {DELIVERIES_MAX}, not {self.max_deliveries}"
-            )
+        if not 1 <= self.attempts <= ATTEMPTS_MAX:
+            raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
+        for name in ("keep_s", "unknown_keep_s"):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(name, value)
+                if not 0 <= value < math.inf:
+                    raise ValueError(f"{name} is 0 seconds or more, not {value}")
         if self.time_limit_s is not None:
             check_number("time_limit_s", self.time_limit_s)
             if not 0 < self.time_limit_s < math.inf:
                 raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
-        if self.dead_letter == self.queue:
+        if self.dead == self.queue:
             raise ValueError(
-                f"dead_letter is another queue than {self.queue!r}: "
+                f"dead is another queue than {self.queue!r}: "
                 "a job that fails would come from there again for ever"
             )
         if not isinstance(self.backoff, Backoff):
@@ -128,24 +152,30 @@ class OptionChanges(TypedDict, total=False):
     utube: str | None
     key: str | None
     key_ttl_s: int | None
-    max_deliveries: int
+    attempts: int
     time_limit_s: float | None
-    dead_letter: str | None
+    dead: str | None
     backoff: Backoff
+    keep_s: float | None
+    unknown_keep_s: float
+    give_up_on: tuple[type[Exception], ...]
+    headers: Mapping[str, str]
+    max_deliveries: int
+    dead_letter: str | None
 
 
-class Prepared(Generic[P]):
+class Prepared(Generic[P, R]):
     """A task with other options for the jobs enqueued through it."""
 
-    def __init__(self, task: Task[P, Any], options: Options) -> None:
+    def __init__(self, task: Task[P, R], options: Options) -> None:
         self._task = task
         self._options = options
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Adds one job and returns its id; raises what `tuque.Client.addjob` raises."""
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
         return self._task.add_now(self._options, args, kwargs)
 
-    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> str:
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, for asyncio programs."""
         return await self._task.add_async(self._options, args, kwargs)
 
@@ -168,6 +198,7 @@ class Task(Generic[P, R]):
         self.defaults = defaults
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
+        self.returns = returned_type(function, scope or {})
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -177,23 +208,25 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name} queue={self.defaults.queue}>"
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Adds one job and returns its id; raises what `tuque.Client.addjob` raises."""
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
         return self.add_now(self.defaults, args, kwargs)
 
-    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> str:
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, for asyncio programs."""
         return await self.add_async(self.defaults, args, kwargs)
 
-    def enqueue_in(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> str:
+    def enqueue_in(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Like `enqueue`, but no worker gets the job before the delay is over."""
         return self.add_now(replace(self.defaults, delay_s=delay_s), args, kwargs)
 
-    async def enqueue_in_async(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> str:
+    async def enqueue_in_async(
+        self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
         """Like `enqueue_in`, for asyncio programs."""
         return await self.add_async(replace(self.defaults, delay_s=delay_s), args, kwargs)
 
-    def options(self, **changes: Unpack[OptionChanges]) -> Prepared[P]:
+    def options(self, **changes: Unpack[OptionChanges]) -> Prepared[P, R]:
         """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
         check_names(changes)
         return Prepared(self, replace(self.defaults, **changes))
@@ -207,34 +240,77 @@ class Task(Generic[P, R]):
             args=list(args),
             kwargs=kwargs,
             enqueued_at=time.time(),
-            max_deliveries=_changed(options.max_deliveries, own.max_deliveries),
+            max_deliveries=_changed(options.attempts, own.attempts),
             time_limit_s=_changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
-            dead_letter=_changed(options.dead_letter or "", own.dead_letter or ""),
+            dead_letter=_changed(options.dead or "", own.dead or ""),
             backoff=_changed(options.backoff.figures, own.backoff.figures),
+            keep_s=_changed(self.keep_s(options), self.keep_s(own)),
+            unknown_keep_s=options.unknown_keep_s if options.unknown_keep_s != 86_400 else None,
         )
         return encode(envelope, options.codec)
 
-    def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle[R]:
         """Adds a job with these options through the app's client."""
         body = self.body(options, args, kwargs)
-        return self.app.client.addjob(options.queue, body, **_asked(options))
+        add = self.app.client.addjob
+        if options.queue not in self.app.tubes:
+            try:
+                return self._handle(add(options.queue, body, **self._asked(options)), options)
+            except IsTube:
+                self.app.tubes.add(options.queue)
+        return self._handle(add(options.queue, body, **_asked_of_tube(options)), options)
 
     async def add_async(
         self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> str:
+    ) -> Handle[R]:
         """Adds a job with these options through the app's client for the running loop."""
         body = self.body(options, args, kwargs)
-        return await self.app.aio_client.addjob(options.queue, body, **_asked(options))
+        add = self.app.aio_client.addjob
+        if options.queue not in self.app.tubes:
+            try:
+                return self._handle(await add(options.queue, body, **self._asked(options)), options)
+            except IsTube:
+                self.app.tubes.add(options.queue)
+        return self._handle(await add(options.queue, body, **_asked_of_tube(options)), options)
+
+    def _handle(self, id: str, options: Options) -> Handle[R]:
+        keeps = self.keep_s(options) > 0
+        return Handle(id, self.app, self.returns, task=self.name, keeps=keeps)
+
+    def keep_s(self, options: Options) -> float:
+        """How long results are kept, in seconds."""
+        if options.keep_s is not None:
+            return options.keep_s
+        return 0.0 if self.returns is UNTYPED or self.returns is type(None) else KEEP_S
+
+    def keeps(self, envelope: Envelope) -> bool:
+        """Whether the result of a job is kept."""
+        own = self.keep_s(self.defaults) if envelope.keep_s is None else envelope.keep_s
+        return own > 0
+
+    def _asked(self, options: Options) -> _Asked:
+        """The arguments of addjob for a queue; of a job at most once, nothing is counted."""
+        asked = _asked_of_tube(options)
+        if options.retry_s == 0:
+            return asked
+        asked["delay"] = options.delay_s
+        asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s
+        asked["ttl"] = options.ttl_s or 0
+        asked["attempts"] = options.attempts
+        asked["backoff"] = options.backoff.figures
+        asked["dead"] = options.dead
+        asked["keep"] = self.keep_s(options) or None
+        asked["time_limit"] = options.time_limit_s
+        asked["headers"] = {**options.headers, TASK_HEADER: self.name}
+        return asked
 
     def limits(self, envelope: Envelope, queue: str) -> Limits:
         """The limits of a job of this task from `queue`."""
         own = self.defaults
-        dead_letter = own.dead_letter if envelope.dead_letter is None else envelope.dead_letter
+        dead_letter = own.dead if envelope.dead_letter is None else envelope.dead_letter
         time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
         return Limits(
-            max_deliveries=min(
-                max(1, envelope.max_deliveries or own.max_deliveries), DELIVERIES_MAX
-            ),
+            max_deliveries=min(max(1, envelope.max_deliveries or own.attempts), DELIVERIES_MAX),
             dead_letter=dead_letter or queue + DEAD_SUFFIX,
             backoff=backoff_of(envelope.backoff) or own.backoff,
             time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
@@ -269,9 +345,10 @@ def check_texts(options: Options) -> None:
 
 def check_names(options: OptionChanges) -> None:
     """TypeError for a keyword that is not a field of `Options`, naming those that are."""
-    unknown = [key for key in options if key not in Options.__dataclass_fields__]
+    known_names = [*OptionChanges.__annotations__]
+    unknown = [key for key in options if key not in known_names]
     if unknown:
-        known = ", ".join(Options.__dataclass_fields__)
+        known = ", ".join(known_names)
         raise TypeError(f"no task option {', '.join(unknown)}; there are {known}")
 
 
@@ -283,10 +360,16 @@ def _changed(value: T, default: T) -> T | None:
     return None if value == default else value
 
 
-class _Asked(TypedDict):
+class _Asked(TypedDict, total=False):
     """The arguments of addjob that follow from a task's options."""
 
-    delay: int | None
+    attempts: int
+    backoff: tuple[float, float, float]
+    dead: str | None
+    keep: float | None
+    time_limit: float | None
+    headers: dict[str, str]
+    delay: float | None
     retry: int | None
     ttl: int | None
     replicate: int | None
@@ -297,7 +380,8 @@ class _Asked(TypedDict):
     dedupe_ttl: int | None
 
 
-def _asked(options: Options) -> _Asked:
+def _asked_of_tube(options: Options) -> _Asked:
+    """The arguments of addjob for a tube, whose tasks have no limits."""
     return {
         "delay": _whole_seconds(options.delay_s),
         "retry": options.retry_s,

@@ -1,0 +1,141 @@
+"""Tells the broker which jobs begin and how runs ended, in one round trip for all there is.
+
+Keeps each word until the broker has confirmed it, through any outage: each may be said twice. START
+says the worker's name, so that a repeated one gets the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from tuque import aio
+from tuque.client.commands.life import Run
+from tuque.errors import ConnectionError, Error, OutOfMemory, ReplyError
+from tuque.worker.broker.link import Link, pause
+from tuque.worker.broker.settle import NOT_NOW
+from tuque.worker.tasks.policy import Done, Fail, Release
+
+log: Final = logging.getLogger("tuque.worker")
+
+AT_ONCE: Final = 500
+NOT_YET: Final = (ConnectionError, OutOfMemory, *NOT_NOW)
+
+Ended = Done | Fail | Release
+
+
+class Teller:
+    """The words for the broker, and the loop that sends them."""
+
+    def __init__(
+        self,
+        client: aio.Client,
+        link: Link,
+        name: str,
+        on_started: Callable[[str, Run | ReplyError], None],
+        on_told: Callable[[Ended, object], None],
+    ) -> None:
+        """`on_started` gets a job's run or why there is none, `on_told` the reply to an end."""
+        self._client = client
+        self._link = link
+        self._name = name
+        self._on_started = on_started
+        self._on_told = on_told
+        self._ended: deque[Ended] = deque()
+        self._starts: deque[str] = deque()
+        self._work = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._never = asyncio.Event()
+
+    def start(self, job_id: str) -> None:
+        """The job shall begin."""
+        self._starts.append(job_id)
+        self._wake()
+
+    def put(self, ended: Ended) -> None:
+        """The run has ended, or the job did not begin."""
+        self._ended.append(ended)
+        self._wake()
+
+    @property
+    def pending(self) -> int:
+        return len(self._ended) + len(self._starts)
+
+    async def drained(self) -> None:
+        """Returns when nothing is left to send."""
+        await self._empty.wait()
+
+    def _wake(self) -> None:
+        self._empty.clear()
+        self._work.set()
+
+    async def loop(self) -> None:
+        """Sends words as long as the worker lives."""
+        while True:
+            await self._work.wait()
+            try:
+                await self._tell()
+            except Error as err:
+                await pause(self._link.failed("telling of runs", err), self._never)
+                continue
+            self._link.answered()
+            if not self.pending:
+                self._work.clear()
+                self._empty.set()
+
+    async def _tell(self) -> None:
+        """One round trip; raises, with all kept, if the broker cannot take it now."""
+        ended = list(islice(self._ended, AT_ONCE))
+        starts = list(islice(self._starts, AT_ONCE))
+        pipeline = self._client.pipeline()
+        said: list[list[Ended]] = []
+        plain = [one for one in ended if isinstance(one, Done) and one.result is None]
+        if plain:
+            pipeline.done_many(*((one.job_id, one.run) for one in plain))
+            said.append([*plain])
+        backs: dict[float | None, list[Ended]] = {}
+        for one in ended:
+            if isinstance(one, Release):
+                backs.setdefault(one.delay_s, []).append(one)
+            elif isinstance(one, Fail) or one.result is not None:
+                _queue(pipeline, one)
+                said.append([one])
+        for delay_s, some in backs.items():
+            pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
+            said.append(some)
+        if starts:
+            pipeline.start(*starts, worker=self._name)
+        answers = await pipeline.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, NOT_YET):
+                raise answer
+        for _ in ended:
+            self._ended.popleft()
+        for _ in starts:
+            self._starts.popleft()
+        for some, answer in zip(said, answers, strict=False):
+            for one in some:
+                self._on_told(one, answer)
+        if starts:
+            found = answers[-1]
+            runs = [found] * len(starts) if isinstance(found, ReplyError) else found
+            for job_id, run in zip(starts, runs, strict=True):
+                self._on_started(job_id, run)
+
+
+def _queue(pipeline: Any, one: Done | Fail) -> None:
+    if isinstance(one, Done):
+        pipeline.done(one.job_id, one.run, result=one.result)
+        return
+    pipeline.fail(
+        one.job_id,
+        one.run,
+        reason=one.reason,
+        detail=one.detail or None,
+        final=one.is_final,
+    )

@@ -1,0 +1,325 @@
+"""The jobs that a worker holds, from their delivery until the broker knows what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import os
+import random
+import socket
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tuque import aio
+from tuque.client.api import Job
+from tuque.client.commands.life import UNBEGUN
+from tuque.worker.broker.away import Away
+from tuque.worker.broker.beat import Heart
+from tuque.worker.broker.fetch import Fetcher
+from tuque.worker.broker.link import Link
+from tuque.worker.broker.obituary import obituary
+from tuque.worker.broker.settle import Settler
+from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
+from tuque.worker.pools.execute import Attempt, Call
+from tuque.worker.pools.pools import Pool
+from tuque.worker.pools.process_pool import ProcessPool
+from tuque.worker.process.apart import Apart
+from tuque.worker.process.box import DONE, Box
+from tuque.worker.process.box import WAITING as WAITS
+from tuque.worker.process.held import SETTLING, WAITING, Held
+from tuque.worker.runs import Runs
+from tuque.worker.tasks.codec import BadBody, Envelope, codec_of, decode
+from tuque.worker.tasks.policy import (
+    Ack,
+    Backoff,
+    Dead,
+    Done,
+    Fail,
+    Limits,
+    Nack,
+    Outcome,
+    Release,
+    Settlement,
+    given_back,
+    settle,
+    spent,
+)
+from tuque.worker.tasks.task import DEAD_SUFFIX, Task
+
+log: Final = logging.getLogger("tuque.worker")
+
+UNKNOWN_KEEP_S: Final = 86_400.0
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """The settings of a worker. Queues are in order of priority, highest first."""
+
+    queues: tuple[str, ...]
+    concurrency: int = 8
+    prefetch: int = 8
+    grace_s: float = 25.0
+    max_jobs: int | None = None
+    time_limit_s: float | None = None
+
+
+class Holder(ABC):
+    """The part of a worker that has the jobs; `run.py` fetches them and has them run."""
+
+    def __init__(
+        self,
+        tasks: dict[str, Task[..., Any]],
+        client: aio.Client,
+        pool: Pool,
+        settings: WorkerSettings,
+        box: Box | None = None,
+        pool_apart: ProcessPool | None = None,
+    ) -> None:
+        """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
+        self._box = box
+        self._tasks = tasks
+        self._client = client
+        self._pool = pool
+        self._settings = settings
+        self._priority = {queue: at for at, queue in enumerate(settings.queues)}
+        self._rng = random.Random()
+        self.story = Story()
+        self._link = Link(self._rng)
+        self._away = Away(self._rng)
+        self._settler = Settler(
+            client, self._link, self._away, self._on_settled, self._rng, self._queue_of
+        )
+        self._runs_told = Runs(
+            *(client, self._link, worker_name(box is not None), self),
+            *(self.story, self._rng, self._on_settled),
+        )
+        self._heart = Heart(
+            *(client, self._link, self._on_gone, self._run_of, self._runs_told.over)
+        )
+        self._starting = 0
+        self._held: dict[str, Held] = {}
+        self._waiting: list[tuple[int, int, Held]] = []
+        self._runs: dict[asyncio.Task[None], Held] = {}
+        self._taken = 0
+        self._lined_up = 0
+        self._room = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
+        self._abort = asyncio.Event()
+        self._is_quiet = False
+        self._is_leaving = False
+        self._apart = Apart(pool_apart, box)
+        self._apart.on_ready(self._start_waiting)
+
+    def _conclude(self, held: Held) -> None:
+        """Ends a job with its verdict: by a run, if the broker counts them."""
+        assert held.verdict is not None
+        if held.has_runs:
+            self._runs_told.start(held)
+        else:
+            self._ran(held, held.verdict)
+
+    def _received(self, job: Job) -> Held:
+        """A delivery with its call and limits; settled at once if it cannot run."""
+        self._taken += 1
+        held = self._held[job.id] = Held(job, None, Limits(1, job.queue + DEAD_SUFFIX, Backoff()))
+        reason: str | None = None
+        try:
+            envelope = decode(job.body)
+            task = self._tasks.get(envelope.task)
+            if task is not None:
+                held.limits = task.limits(envelope, job.queue)
+                reason = spent(held.delivery, held.limits)
+                held.call = self._call_of(held, envelope, task)
+            else:
+                reason = f"unknown task '{envelope.task}'"
+                keep_s = envelope.unknown_keep_s
+                if held.has_runs:
+                    keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
+                    held.verdict = self._runs_told.unknown(held, envelope.task, keep_s)
+        except BadBody as err:
+            reason = str(err)
+            if held.has_runs:
+                held.verdict = Outcome("rejected", reason)
+        if reason is not None and not held.has_runs:
+            self._settle(held, Dead(job.id, held.limits.dead_letter, reason))
+            return held
+        self._note(held, WAITS)
+        self._heart.hold(job.id, job.retry_s)
+        return held
+
+    def _call_of(self, held: Held, envelope: Envelope, task: Task[..., Any]) -> Call:
+        """What a pool needs to run the job."""
+        job = held.job
+        about = Attempt(
+            job_id=job.id,
+            queue=job.queue,
+            task=envelope.task,
+            number=(job.attempt or 1) if held.has_runs else held.delivery,
+            max_deliveries=job.of or held.limits.max_deliveries,
+            nacks=job.nacks or 0,
+            additional_deliveries=job.additional_deliveries or 0,
+            enqueued_at=envelope.enqueued_at,
+            headers=job.headers or {},
+            codec=codec_of(job.body),
+        )
+        limit_s = held.limits.time_limit_s or self._settings.time_limit_s
+        return Call(envelope, about, limit_s)
+
+    def _line_up(self, held: Held) -> None:
+        """Buffers a job by its priority, or adds it to those that run apart."""
+        if self._apart.takes(held.task):
+            self._apart.line_up(held)
+            return
+        place = self._priority.get(held.job.queue, len(self._priority))
+        self._lined_up += 1
+        heapq.heappush(self._waiting, (place, self._lined_up, held))
+
+    def _note(self, held: Held, state: bytes) -> None:
+        """Updates the table for the next process."""
+        if self._box is not None and held.call is not None:
+            self._box.put(held.job.id, held.delivery, state)
+
+    def held_of(self, job_id: str) -> Held | None:
+        """The job, if it is held."""
+        return self._held.get(job_id)
+
+    def is_stopping(self) -> bool:
+        """Whether no job begins any more."""
+        return self._stop.is_set()
+
+    def settle(self, held: Held, settlement: Settlement) -> None:
+        """Ends the job here; the broker is told."""
+        self._give_place(held)
+        if held.is_apart:
+            self._apart.forgo(held)
+        self._settle(held, settlement)
+
+    def forget(self, held: Held) -> None:
+        """Drops a job that did not begin."""
+        self._give_place(held)
+        self._apart.forgo(held)
+        self._heart.release(held.job.id)
+        held.state = SETTLING
+        del self._held[held.job.id]
+        if self._box is not None:
+            self._box.drop(held.job.id)
+        self._start_waiting()
+        self._room.set()
+
+    def _give_place(self, held: Held) -> None:
+        """The job no longer waits for its run."""
+        if held.has_place:
+            held.has_place = False
+            self._starting -= 1
+
+    def _run_of(self, job_id: str) -> str:
+        held = self._held.get(job_id)
+        return "" if held is None else held.run
+
+    def _ran(self, held: Held, outcome: Outcome) -> None:
+        """Decides what follows an attempt."""
+        assert held.call is not None
+        if held.has_runs:
+            self._runs_told.ended(held, outcome)
+            return
+        number = held.call.attempt.number
+        settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
+        took_s = time.monotonic() - held.since
+        self.story.ended(str(held), number, outcome, settlement, took_s)
+        self._settle(held, settlement)
+
+    def _settle(self, held: Held, settlement: Settlement) -> None:
+        if isinstance(settlement, Dead):
+            self.story.counts[DEAD] += 1
+            settlement = replace(settlement, body=obituary(held.job, settlement.reason))
+        if self._box is not None and isinstance(settlement, Ack | Done):
+            self._box.mark(held.job.id, DONE)
+        elif self._box is not None:
+            self._box.drop(held.job.id)
+        held.state = SETTLING
+        held.settlement = settlement
+        self._heart.release(held.job.id)
+        if isinstance(settlement, Done | Fail | Release):
+            self._runs_told.teller.put(settlement)
+        else:
+            self._settler.put(settlement)
+
+    def _on_settled(self, settlement: Settlement) -> None:
+        held = self._held.get(settlement.job_id)
+        if held is not None and held.settlement is not None:
+            del self._held[settlement.job_id]
+            if self._box is not None:
+                self._box.drop(settlement.job_id)
+        self._room.set()
+
+    def _on_gone(self, job_id: str) -> None:
+        """The broker no longer knows a job: another client acked or deleted it, or it expired."""
+        held = self._held.get(job_id)
+        if held is None:
+            return
+        log.warning("%s is gone from the broker while it is %s here", held, held.state)
+        if held.state == WAITING:
+            held.state = SETTLING
+            del self._held[job_id]
+            if self._box is not None:
+                self._box.drop(job_id)
+            self.story.counts[GONE] += 1
+            self._room.set()
+
+    def _give_back_waiting(self) -> None:
+        self._waiting.clear()
+        self._apart.clear()
+        for held in [held for held in self._held.values() if held.state == WAITING]:
+            self._give_back(held, "the worker stopped before it ran")
+
+    def _give_back(self, held: Held, why: str) -> None:
+        if held.has_runs:
+            self.story.counts[GIVEN_BACK] += 1
+            self._settle(held, Release(held.job.id, held.run or UNBEGUN))
+            return
+        settlement = given_back(held.job.id, held.limits.dead_letter, why)
+        if isinstance(settlement, Nack):
+            self.story.counts[GIVEN_BACK] += 1
+        self._settle(held, settlement)
+
+    def _queue_of(self, job_id: str) -> str:
+        """The queue that a job in hand came from."""
+        held = self._held.get(job_id)
+        return held.job.queue if held is not None else ""
+
+    def _accept(self, jobs: list[Job]) -> None:
+        self._link.answered()
+        for job in jobs:
+            held = self._held.get(job.id)
+            if held is None or isinstance(held.settlement, Nack | Release | Fail):
+                self._hold(job)
+            else:
+                # its retry time passed in an outage; our result counts for this delivery, too
+                log.info("job %s was delivered again while it is %s here", job.id, held.state)
+                self._heart.beat_now(job.id)
+        self._start_waiting()
+
+    def _hold(self, job: Job) -> None:
+        """Takes a delivery: into the buffer, or to the dead letters if it cannot run."""
+        held = self._received(job)
+        if held.verdict is not None:
+            self._runs_told.start(held)
+        elif held.settlement is None:
+            self._line_up(held)
+
+    @abstractmethod
+    def run_now(self, held: Held) -> None:
+        """Runs the job's task."""
+
+    @abstractmethod
+    def _start_waiting(self) -> None:
+        """Fills free places."""
+
+
+def worker_name(is_restarted: bool) -> str:
+    """The name under which runs begin: one restarted by its parent keeps it."""
+    return f"{socket.gethostname()}/{os.getppid() if is_restarted else os.getpid()}"

@@ -1,0 +1,212 @@
+"""The runs of a worker: of jobs whose attempts the broker counts, in queues.
+
+A job begins when the broker has given its run a token, and ends with that token. Who is told that a
+run is over or cancelled ends it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tuque import aio
+from tuque.client.commands.life import Failed, Run
+from tuque.errors import Acked, Cancelled, Error, NoJob, ReplyError, Stale
+from tuque.worker.broker.link import Link
+from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
+from tuque.worker.broker.tell import Ended, Teller
+from tuque.worker.process.held import RUNNING_HERE, STARTING, Held
+from tuque.worker.tasks.policy import (
+    Dead,
+    Done,
+    Fail,
+    Nack,
+    Outcome,
+    Release,
+    Settlement,
+    conclude,
+    is_at_most_once,
+    unknown_delay_s,
+)
+
+log: Final = logging.getLogger("tuque.worker")
+
+UNKNOWN_KEPT: Final = 10_000
+OVER: Final = (Stale, Cancelled, Acked)
+
+
+class Hands(Protocol):
+    """What a worker does with the jobs that it holds."""
+
+    def held_of(self, job_id: str) -> Held | None:
+        """The job, if it is held."""
+
+    def is_stopping(self) -> bool:
+        """Whether no job begins any more."""
+
+    def run_now(self, held: Held) -> None:
+        """Runs the job's task."""
+
+    def settle(self, held: Held, settlement: Settlement) -> None:
+        """Ends the job here; the broker is told."""
+
+    def forget(self, held: Held) -> None:
+        """Drops a job that did not begin: the broker has it otherwise."""
+
+
+class Runs:
+    """What becomes of the jobs that begin."""
+
+    def __init__(
+        self,
+        client: aio.Client,
+        link: Link,
+        name: str,
+        hands: Hands,
+        story: Story,
+        rng: random.Random,
+        on_settled: Callable[[Settlement], None],
+    ) -> None:
+        """`name` is the worker's; a later process under the same name may go on with its runs."""
+        self.teller = Teller(client, link, name, self._on_started, self._on_told)
+        self._client = client
+        self._hands = hands
+        self._story = story
+        self._rng = rng
+        self._on_settled = on_settled
+        self._unknown: OrderedDict[str, int] = OrderedDict()  # how often a job was given back
+        self._warned: set[str] = set()
+        self._told: set[asyncio.Task[None]] = set()
+
+    # Begin
+
+    def start(self, held: Held) -> None:
+        """Asks for a run; `run_now` is called when it is there."""
+        held.state = STARTING
+        self.teller.start(held.job.id)
+
+    def _on_started(self, job_id: str, found: Run | ReplyError) -> None:
+        held = self._hands.held_of(job_id)
+        if held is None or held.state != STARTING:
+            return
+        if isinstance(found, ReplyError):
+            log.info("%s does not begin: %s", held, found)
+            self._story.counts[GONE] += 1
+            self._hands.forget(held)
+            return
+        held.run = found.run
+        if held.call is not None:
+            job = held.call.attempt
+            job.number, job.max_deliveries, job.starts = found.attempt, found.of, found.starts
+            held.call.time_limit_s = found.time_limit_s or held.call.time_limit_s
+            held.call.control.tell = self._teller_of(held)
+        if held.verdict is not None:
+            self._end_unrun(held, held.verdict)
+        elif self._hands.is_stopping():
+            self._story.counts[GIVEN_BACK] += 1
+            self._hands.settle(held, Release(job_id, held.run))
+        else:
+            self._hands.run_now(held)
+
+    def _end_unrun(self, held: Held, verdict: Outcome) -> None:
+        """Ends the run of a job whose task does not run: the body is none, or its task unknown."""
+        held.since = time.monotonic()
+        if verdict.kind == "retry":
+            self._story.counts[GIVEN_BACK] += 1
+            self._hands.settle(held, Release(held.job.id, held.run, verdict.delay_s))
+        else:
+            self.ended(held, verdict)
+
+    def unknown(self, held: Held, task: str, keep_s: float) -> Outcome:
+        """What becomes of a job whose task this worker does not know."""
+        job = held.job
+        if job.added_at is not None and time.time() - job.added_at.timestamp() >= keep_s:
+            return Outcome("rejected", f"unknown task '{task}'")
+        times = self._unknown.pop(job.id, 0)
+        self._unknown[job.id] = times + 1
+        if len(self._unknown) > UNKNOWN_KEPT:
+            self._unknown.popitem(last=False)
+        if task not in self._warned:
+            self._warned.add(task)
+            log.warning("unknown task '%s': its jobs are given back for workers that know it", task)
+        return Outcome("retry", f"unknown task '{task}'", delay_s=unknown_delay_s(times))
+
+    # Work
+
+    def _teller_of(self, held: Held) -> Callable[[bytes], None]:
+        """Takes the progress of a job in any thread."""
+        loop = asyncio.get_running_loop()
+
+        def tell(data: bytes) -> None:
+            loop.call_soon_threadsafe(self._tell_progress, held, data)
+
+        return tell
+
+    def _tell_progress(self, held: Held, data: bytes) -> None:
+        if held.state != RUNNING_HERE:
+            return
+        telling = asyncio.create_task(self._progress(held, data))
+        self._told.add(telling)
+        telling.add_done_callback(self._told.discard)
+
+    async def _progress(self, held: Held, data: bytes) -> None:
+        try:
+            await self._client.progress(held.job.id, held.run, data)
+        except OVER as err:
+            self.over(held.job.id, held.run, err)
+        except Error as err:
+            log.info("%s: its progress was not told: %s", held, err)
+
+    def over(self, job_id: str, run: str | None, err: Error | None = None) -> None:
+        """The broker says that a run is over, or that its job was cancelled."""
+        held = self._hands.held_of(job_id)
+        if held is None or held.state != RUNNING_HERE or held.call is None:
+            return
+        if run is not None and run != held.run:
+            return
+        why = str(err) if err is not None else "CANCELLED the job was cancelled, or the run is over"
+        if not held.call.control.is_cancelled:
+            log.warning("%s is cancelled here: %s", held, why)
+        held.call.control.cancel(why)
+
+    # End
+
+    def ended(self, held: Held, outcome: Outcome) -> None:
+        """A run has ended with this outcome."""
+        if outcome.kind == "failed" and held.call is not None and held.call.control.is_cancelled:
+            outcome = Outcome("cancelled", outcome.text)
+        held.outcome = outcome
+        settlement: Settlement = conclude(held.job.id, held.run, outcome, held.limits, self._rng)
+        if isinstance(settlement, Release) and is_at_most_once(held.job.id):
+            settlement = Fail(held.job.id, held.run, outcome.text)
+        took_s = time.monotonic() - held.since
+        number = held.call.attempt.number if held.call is not None else 0
+        if outcome.kind == "cancelled":
+            self._story.counts[GONE] += 1
+        elif isinstance(settlement, Done | Release):
+            self._story.ended(str(held), number, outcome, settlement, took_s)
+        self._hands.settle(held, settlement)
+
+    def _on_told(self, ended: Ended, answer: object) -> None:
+        held = self._hands.held_of(ended.job_id)
+        if isinstance(ended, Fail) and held is not None and held.outcome is not None:
+            number = held.call.attempt.number if held.call is not None else 0
+            name, took_s = str(held), time.monotonic() - held.since
+            if isinstance(answer, Failed) and answer.became == "retry":
+                then: Settlement = Nack(ended.job_id, answer.wait_s)
+                self._story.ended(name, number, held.outcome, then, took_s)
+            elif isinstance(answer, Failed) and answer.became == "dead":
+                self._story.counts[DEAD] += 1
+                then = Dead(ended.job_id, answer.queue, ended.reason)
+                self._story.ended(name, number, held.outcome, then, took_s)
+                log.warning("%s is dead, in %s: %s", held, answer.queue, ended.reason)
+            else:
+                log.info("%s had ended otherwise: %s", held, answer)
+        elif isinstance(answer, ReplyError) and not isinstance(answer, NoJob):
+            log.error("job %s: %s", ended.job_id, answer)
+        self._on_settled(ended)

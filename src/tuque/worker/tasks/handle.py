@@ -1,0 +1,177 @@
+"""A handle of an enqueued job: its result, how far it is, and its cancel.
+
+Knows the app as a source of clients, and the type that the task returns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from tuque.client.commands.life import Cancelling, Result
+from tuque.errors import (
+    JobCancelled,
+    JobFailed,
+    NoJob,
+    NoResult,
+    ResultTimeout,
+)
+from tuque.worker.tasks.arguments import UNTYPED, BadArguments, converted
+from tuque.worker.tasks.codec import unpack
+
+if TYPE_CHECKING:
+    from tuque.worker.tasks.app import App
+
+R = TypeVar("R")
+
+WAIT_MS: Final = 3_600_000  # of one call, when there is no limit
+NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
+
+
+class Handle(str, Generic[R]):
+    """The id of a job, as text, and what one may ask about it.
+
+    A pickled one is the id: `app.handle(id, returns)` makes a handle of it again.
+    """
+
+    __slots__ = ("_app", "_keeps", "_returns", "_task")
+
+    _app: App | None
+    _keeps: bool
+    _returns: Any
+    _task: str
+
+    def __new__(
+        cls,
+        id: str,
+        app: App | None = None,
+        returns: Any = UNTYPED,
+        *,
+        task: str = "",
+        keeps: bool = True,
+    ) -> Handle[R]:
+        made = super().__new__(cls, id)
+        made._app, made._returns, made._task, made._keeps = app, returns, task, keeps
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Handle, (str(self),)
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    @property
+    def id(self) -> str:
+        return str.__str__(self)
+
+    def result(self, timeout: float | None = None) -> R:
+        """What the task returned; waits for it, `timeout` seconds at most.
+
+        Raises `JobFailed`, `JobCancelled`, `ResultTimeout` or `NoResult`.
+        """
+        self._check_kept()
+        client = self._of().client
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                found = client.result(self.id, wait_ms=_wait_ms(ends_at))
+            except NoJob:
+                raise self._unknown() from None
+            if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
+                return self._read(found, timeout)
+
+    async def result_async(self, timeout: float | None = None) -> R:
+        """Like `result`, for asyncio programs."""
+        self._check_kept()
+        client = self._of().aio_client
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
+            except NoJob:
+                raise self._unknown() from None
+            if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
+                return self._read(found, timeout)
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.result_async().__await__()
+
+    def status(self) -> Result:
+        """Where the job stands; NoJob if it ended and nothing of it was kept."""
+        return self._of().client.result(self.id)
+
+    async def status_async(self) -> Result:
+        """Like `status`, for asyncio programs."""
+        return await self._of().aio_client.result(self.id)
+
+    def progress(self, as_: Any = UNTYPED) -> Any:
+        """What the task last told, in the type `as_`; None if nothing."""
+        return _told(self.status(), as_)
+
+    async def progress_async(self, as_: Any = UNTYPED) -> Any:
+        """Like `progress`, for asyncio programs."""
+        return _told(await self.status_async(), as_)
+
+    def cancel(self, reason: str = "") -> Cancelling:
+        """Cancels the job: it never begins, its worker is told, or it was over."""
+        (became,) = self._of().client.cancel(self.id, reason=reason or None)
+        return became or "over"
+
+    async def cancel_async(self, reason: str = "") -> Cancelling:
+        """Like `cancel`, for asyncio programs."""
+        (became,) = await self._of().aio_client.cancel(self.id, reason=reason or None)
+        return became or "over"
+
+    def _of(self) -> App:
+        if self._app is None:
+            raise LookupError(f"job {self.id}: app.handle(id, returns) makes a handle of an id")
+        return self._app
+
+    def _check_kept(self) -> None:
+        if not self._keeps:
+            raise NoResult(f"task {self._task} {NOT_KEPT}", job_id=self.id)
+
+    def _unknown(self) -> NoResult:
+        return NoResult(f"job {self.id} is not known: nothing of it is kept", job_id=self.id)
+
+    def _read(self, found: Result, timeout: float | None) -> R:
+        """The result, or why there is none."""
+        if found.state == "cancelled":
+            text = f"job {self.id} was cancelled"
+            raise JobCancelled(f"{text}: {found.reason}" if found.reason else text, job_id=self.id)
+        if found.state == "dead":
+            error = JobFailed(
+                f"job {self.id} failed after {found.attempt} attempts ({found.cause}): "
+                f"{found.reason}",
+                job_id=self.id,
+            )
+            error.cause, error.reason, error.attempts = found.cause, found.reason, found.attempt
+            error.detail = found.detail.decode(errors="replace")
+            raise error
+        if found.state != "done":
+            raise ResultTimeout(_late(self.id, found, timeout), job_id=self.id)
+        if found.result is None:
+            raise NoResult(f"job {self.id} is done and has no result", job_id=self.id)
+        try:
+            value: R = converted("result", unpack(found.result), self._returns)
+        except BadArguments as err:
+            raise NoResult(f"the result of job {self.id} does not fit: {err}") from None
+        return value
+
+
+def _wait_ms(ends_at: float | None) -> int:
+    if ends_at is None:
+        return WAIT_MS
+    return min(WAIT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
+
+
+def _told(found: Result, as_: Any) -> Any:
+    return converted("progress", unpack(found.progress), as_) if found.progress else None
+
+
+def _late(id: str, found: Result, timeout: float | None) -> str:
+    of = f" of {found.of}" if found.of else ""
+    at = f" at worker {found.worker}" if found.worker else ""
+    more = f" (attempt {found.attempt}{of}{at})" if found.attempt else ""
+    return f"job {id} is still {found.state} after {timeout:g} s{more}"

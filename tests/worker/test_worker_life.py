@@ -1,0 +1,146 @@
+"""The life of tasks' jobs at a real node: results, cancel, attempts, workers that stop and die."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import e2e_tasks as tasks
+import pytest
+from lab import RealServer
+from worker_lab import Did, StartWorker, wait_until
+
+from tuque import Client
+from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
+from tuque.worker import App, Handle
+
+
+@pytest.fixture(autouse=True)
+def _app(node: RealServer) -> None:
+    tasks.app.use(node.url)
+
+
+@pytest.mark.parametrize("pool", ["thread", "async", "process"])
+def test_a_result_is_read_twice_in_its_type(pool: str, start_worker: StartWorker) -> None:
+    first, second = tasks.adds.enqueue(1, 2), tasks.adds_async.enqueue(3, 4)
+    start_worker("--pool", pool)
+    for _ in range(2):
+        assert first.result(30) == 3
+        assert second.result(30) == tasks.Sum(7)
+    again: Handle[tasks.Sum] = App(tasks.app.url).handle(second.id, tasks.Sum)
+    assert asyncio.run(awaited(again)) == tasks.Sum(7)
+    assert first.status().state == "done"
+
+
+async def awaited(handle: Handle[tasks.Sum]) -> tasks.Sum:
+    found = await handle
+    assert handle._app is not None
+    await handle._app.aclose()
+    return found
+
+
+def test_why_there_is_no_result(start_worker: StartWorker, client: Client) -> None:
+    with pytest.raises(NoResult, match="annotate its result, or set keep_s"):
+        tasks.record.enqueue("x").result(1)
+    late = tasks.adds.options(delay_s=60).enqueue(1, 2)
+    with pytest.raises(ResultTimeout, match=r"is still scheduled after 0\.1 s"):
+        late.result(0.1)
+    assert late.cancel("user left") == "ended"
+    with pytest.raises(JobCancelled, match="user left"):
+        late.result(1)
+    start_worker()
+    failed = tasks.never.options(keep_s=60).enqueue("x")
+    with pytest.raises(JobFailed, match="no, never") as found:
+        failed.result(30)
+    assert (found.value.attempts, found.value.cause) == (3, "failed")
+    assert "Traceback" in found.value.detail
+    assert client.dead_show(failed).origin == "q"
+    assert client.dead_show(failed).task == "e2e_tasks.never"
+
+
+@pytest.mark.parametrize(
+    ("pool", "task"),
+    [("async", "for_ever"), ("thread", "for_ever"), ("process", "sleeps"), ("thread", "checks")],
+)
+def test_a_cancel_ends_the_work_within_two_seconds(
+    pool: str, task: str, start_worker: StartWorker, did: Did
+) -> None:
+    handle = getattr(tasks, task).options(keep_s=60).enqueue("x")
+    start_worker("--pool", pool, "-c", "1")
+    wait_until(lambda: "begin x 1" in did(), "the job runs")
+    began_at = time.monotonic()
+    assert handle.cancel("user left") == "flagged"
+    with pytest.raises(JobCancelled, match="user left"):
+        handle.result(10)
+    assert time.monotonic() - began_at < 2
+    tasks.record.enqueue("after")
+    wait_until(lambda: "after" in did(), "the place is free")
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_progress_is_seen_while_a_task_runs(pool: str, start_worker: StartWorker) -> None:
+    handle = tasks.tells.enqueue()
+    start_worker("--pool", pool)
+    wait_until(lambda: handle.progress() == {"done": 1}, "the progress")
+    assert handle.result(30) == "told"
+
+
+def test_asking_for_later_costs_no_attempt(start_worker: StartWorker, did: Did) -> None:
+    handle = tasks.later.options(keep_s=60).enqueue(3)
+    start_worker()
+    wait_until(lambda: handle.status().state == "done", "done")
+    assert did() == ["1 1", "1 2", "1 3", "1 4"]
+
+
+def test_what_it_gives_up_on_is_not_tried_again(start_worker: StartWorker, did: Did) -> None:
+    handle = tasks.gives_up.enqueue("x")
+    start_worker()
+    with pytest.raises(JobFailed, match="rejected: KeyError"):
+        handle.result(30)
+    assert did() == ["x"]
+
+
+def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(
+    client: Client, start_worker: StartWorker
+) -> None:
+    id = client.addjob("q", b'{"task":"new"}', attempts=1, ttl=0, retry=30)
+    old = client.addjob("q", b'{"task":"new","unknown_keep_s":0}', attempts=9, ttl=0, retry=30)
+    worker = start_worker()
+    wait_until(lambda: client.result(id).state == "back-off", "given back")
+    wait_until(lambda: client.result(old).state == "dead", "given up")
+    assert client.result(id).cause == ""
+    assert client.result(old).reason == "rejected: unknown task 'new'"
+    time.sleep(1.5)
+    assert client.result(id).state != "dead"
+    assert worker.text.count("unknown task 'new': its jobs") == 1
+
+
+def test_ttl_shorter_than_the_work_and_two_workers_one_run(
+    start_worker: StartWorker, did: Did
+) -> None:
+    handle = tasks.longer_than_retry.options(ttl_s=3, keep_s=60).enqueue("x", 5.0)
+    start_worker("-c", "1")
+    start_worker("-c", "1")
+    wait_until(lambda: handle.status().state == "done", "done")
+    assert did() == ["begin x", "end x"]
+    assert handle.status().attempt == 1
+
+
+def test_stops_and_kills_count_only_attempts_that_began(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    handles = [tasks.takes_a_moment.options(keep_s=300).enqueue(at) for at in range(200)]
+    for how in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        worker = start_worker("-c", "2", "--prefetch", "20", "--pool", "process", "--grace", "5")
+        before = len(did())
+        wait_until(lambda before=before: len(did()) > before + 5, "it works")  # type: ignore[misc]
+        worker.signal(how)
+        worker.process.wait(30)
+    start_worker("-c", "4", "--prefetch", "20")
+    wait_until(lambda: client.waitjob(*handles, wait_ms=100).keys() == {*handles}, "all ended")
+    attempts = [handle.status().attempt for handle in handles]
+    assert {handle.status().state for handle in handles} == {"done"}
+    assert sum(attempts) - len(attempts) <= 2  # what ran when its worker was killed
+    assert max(attempts) <= 2
+    assert len(set(did())) == len(handles)
