@@ -31,6 +31,9 @@ SUBCOMMANDS: Final = {
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),
+    "dead": Entry("tuque.console.jobs", "dead", "", "List, replay and purge dead letters."),
+    "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
+    "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),
     "journal": Entry(
         "tuque.console.journal.commands", "journal", "", "Check, repair, show or import a journal."
     ),
@@ -65,11 +68,9 @@ SUBCOMMANDS: Final = {
 @click.group(
     cls=LazyGroup, table=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(__version__, "--version", message="tuque %(version)s")
+@click.version_option(__version__, "--version", message="tuque %(version)s", hidden=True)
 def tuque() -> None:
-    """A distributed job broker with Disque's protocol and the tubes of Tarantool's queue.
-    `tuque COMMAND --help` explains a command.
-    """
+    """A distributed job broker; `tuque COMMAND --help` explains a command."""
 
 
 def main() -> None:

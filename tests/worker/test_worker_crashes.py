@@ -56,9 +56,8 @@ def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     (tmp_path / "go").touch()
     (dead,) = client.getjob("q.dead", timeout_ms=60_000)
     wait_until(lambda: is_empty(client), "all others are acked")
-    died = decode(dead.body).died
-    assert died is not None
-    assert died.reason == "attempt 2 of 2: its process left with exit code 7"
+    shown = client.dead_show(dead)
+    assert (shown.attempts, shown.reason) == (2, "crashed: its process left with exit code 7")
     begun = Counter(line.rsplit(" ", 1)[0] for line in did() if line.startswith("begin"))
     assert all(f"end {name}" in did() for name in neighbours + waiting)
     assert all(line.endswith(" 1") for line in did() if line.startswith("begin neighbour"))

@@ -71,13 +71,13 @@ def test_the_text_of_an_error_comes_escaped(
     tasks.bad_address.enqueue(NASTY)
     worker = start_worker("--pool", pool, "-c", "1")
     assert client.getjob("q.dead", timeout_ms=60_000)
-    worker.says("is dead, as")
+    worker.says("is dead, in")
     worker.signal(signal.SIGTERM)
     worker.ends(0)
     assert not re.search(rb"[^\n\x20-\x7e]", worker.log.read_bytes())
     lines = worker.text.splitlines()
     escaped = r"\x1b]0;owned\x07\x1b[2J\x9b31m"
-    where = ["failed (attempt 1)", "no more tries", "is dead, as", "  ValueError: bad", "to \\x1b"]
+    where = ["failed (attempt 1)", "no more tries", "is dead, in", "  ValueError: bad", "to \\x1b"]
     for words in where:
         assert [line for line in lines if words in line and escaped in line], words
     assert not [line for line in lines if line.startswith("WARNING forged")]

@@ -100,7 +100,7 @@ def test_options_of_one_job_travel_in_its_envelope() -> None:
 def test_wrong_options_say_which_there_are() -> None:
     with pytest.raises(TypeError, match="no task option retries; there are queue, codec"):
         add.options(retries=3)  # type: ignore[call-arg]  # the mistake under test
-    with pytest.raises(ValueError, match="max_deliveries is 1 or more"):
+    with pytest.raises(ValueError, match="attempts is 1 or more"):
         app.task(max_deliveries=0, name="zero")(lambda: None)
     with pytest.raises(ValueError, match="codec is one of json, msgpack"):
         add.options(codec="pickle")  # type: ignore[arg-type]  # the mistake under test
@@ -111,9 +111,9 @@ def test_wrong_options_say_which_there_are() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"max_deliveries": 1.5}, TypeError, "max_deliveries is a whole number, not 1.5"),
-        ({"max_deliveries": True}, TypeError, "max_deliveries is a whole number, not True"),
-        ({"max_deliveries": 2**64}, ValueError, "max_deliveries is 1 or more, up to 2147483647"),
+        ({"max_deliveries": 1.5}, TypeError, "attempts is a whole number, not 1.5"),
+        ({"max_deliveries": True}, TypeError, "attempts is a whole number, not True"),
+        ({"max_deliveries": 2**64}, ValueError, "attempts is 1 or more, up to 65535"),
         ({"retry_s": 1.5}, TypeError, "retry_s is a whole number, not 1.5"),
         ({"time_limit_s": float("nan")}, ValueError, "time_limit_s is more than 0 seconds"),
         ({"time_limit_s": float("inf")}, ValueError, "time_limit_s is more than 0 seconds"),
@@ -122,9 +122,9 @@ def test_wrong_options_say_which_there_are() -> None:
         ({"delay_s": dt.timedelta(1)}, TypeError, "a delay is a number of seconds, not datetime"),
         ({"key": 4711}, TypeError, "key is a str, not 4711"),
         ({"key": "\ud800"}, ValueError, "key cannot be written as UTF-8: '.ud800'"),
-        ({"dead_letter": "\udc80"}, ValueError, "dead_letter cannot be written as UTF-8"),
-        ({"dead_letter": "default"}, ValueError, "dead_letter is another queue than 'default'"),
-        ({"queue": "x", "dead_letter": "x"}, ValueError, "dead_letter is another queue than 'x'"),
+        ({"dead_letter": "\udc80"}, ValueError, "dead cannot be written as UTF-8"),
+        ({"dead_letter": "default"}, ValueError, "dead is another queue than 'default'"),
+        ({"queue": "x", "dead_letter": "x"}, ValueError, "dead is another queue than 'x'"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_by_its_name(
@@ -185,7 +185,7 @@ def test_mypy_knows_the_arguments_of_enqueue(tmp_path: Path) -> None:
         env={"MYPYPATH": str(source)},
         check=False,
     )
-    assert re.findall(r"Revealed type is .*(int|str)", found.stdout) == ["int", "str"]
+    assert re.findall(r"Revealed type is .*?(Handle|int)\b", found.stdout) == ["int", "Handle"]
     assert re.findall(r":(\d+): error: .*\[(.*)\]", found.stdout) == [
         ("8", "arg-type"),
         ("9", "call-arg"),

@@ -20,6 +20,7 @@ from tuque.errors import Acked, Cancelled, Error, NoJob, ReplyError, Stale
 from tuque.worker.broker.link import Link
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
+from tuque.worker.pools.execute import over_limit_text
 from tuque.worker.process.held import RUNNING_HERE, STARTING, Held
 from tuque.worker.tasks.policy import (
     Dead,
@@ -170,6 +171,9 @@ class Runs:
         if run is not None and run != held.run:
             return
         why = str(err) if err is not None else "CANCELLED the job was cancelled, or the run is over"
+        limit_s = held.call.time_limit_s
+        if limit_s is not None and time.monotonic() - held.since >= limit_s:
+            why = over_limit_text(limit_s)
         if not held.call.control.is_cancelled:
             log.warning("%s is cancelled here: %s", held, why)
         held.call.control.cancel(why)

@@ -20,7 +20,7 @@ from tuque.client.sync import Client
 from tuque.errors import ConfigError
 from tuque.worker.tasks.arguments import UNTYPED
 from tuque.worker.tasks.handle import Handle
-from tuque.worker.tasks.task import OptionChanges, Options, Task, check_names
+from tuque.worker.tasks.task import OptionChanges, Options, Task, check_names, renamed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -142,7 +142,7 @@ class App:
         if full in self.tasks:
             raise ValueError(f"there is a task {full} already")
         options.setdefault("queue", self.queue)
-        task = Task(self, function, full, Options(**options), scope)
+        task = Task(self, function, full, Options(**renamed(options)), scope)
         self.tasks[full] = task
         return task
 

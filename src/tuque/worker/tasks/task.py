@@ -229,7 +229,7 @@ class Task(Generic[P, R]):
     def options(self, **changes: Unpack[OptionChanges]) -> Prepared[P, R]:
         """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
         check_names(changes)
-        return Prepared(self, replace(self.defaults, **changes))
+        return Prepared(self, replace(self.defaults, **renamed(changes)))
 
     def body(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """The job body for a call; TypeError if the function does not accept these arguments."""
@@ -341,6 +341,16 @@ def check_texts(options: Options) -> None:
             value.encode(errors="strict" if name == "dead_letter" else "surrogateescape")
         except UnicodeEncodeError:
             raise ValueError(f"{name} cannot be written as UTF-8: {value!a}") from None
+
+
+def renamed(options: OptionChanges) -> OptionChanges:
+    """The options under their names of today."""
+    found = options.copy()
+    if "dead_letter" in found:
+        found["dead"] = found.pop("dead_letter")
+    if "max_deliveries" in found:
+        found["attempts"] = found.pop("max_deliveries")
+    return found
 
 
 def check_names(options: OptionChanges) -> None:

@@ -1,0 +1,256 @@
+"""`tuque dead`, `tuque cancel` and `tuque result`: dead letters, and single jobs.
+
+Decides what a line shows; the node does the work.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+import msgspec
+
+from tuque.client.commands.dead import DeadLetter
+from tuque.client.sync import Client
+from tuque.console.terminal.format import json_line, printable
+from tuque.errors import Error
+from tuque.lazygroup import FiniteRange
+from tuque.nodeoptions import NodeOptions, node_options
+
+HELP: Final = {"help_option_names": ["--help"]}
+BAR: Final = 24
+
+
+@contextmanager
+def client_of(node: NodeOptions) -> Iterator[Client]:
+    """A client of the node in the options; ClickException for what it refuses."""
+    node.settings()
+    try:
+        with Client(node.full_url(), discover=False) as client:
+            yield client
+    except Error as err:
+        raise click.ClickException(printable(str(err))) from None
+
+
+def filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that select dead letters."""
+    for option in (
+        click.option("--since", type=click.DateTime(), help="Dead since this local time."),
+        click.option("--task", help="Of tasks that match the glob."),
+        click.option("--cause", help="With this cause: failed, crashed, expired, ..."),
+        click.option("--reason", help="With a reason that matches the glob."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(
+    reason: str | None, cause: str | None, task: str | None, since: dt.datetime | None
+) -> dict[str, Any]:
+    """The filters as arguments of the client."""
+    since_ms = None if since is None else int(since.timestamp() * 1000)
+    return {"reason": reason, "cause": cause, "task": task, "since_ms": since_ms}
+
+
+def fields(value: msgspec.Struct) -> dict[str, Any]:
+    """A value for JSON: bytes as text, or as base64 if they are none."""
+    found = {name: getattr(value, name) for name in value.__struct_fields__}
+    return {name: plain(one) if isinstance(one, bytes) else one for name, one in found.items()}
+
+
+def plain(data: bytes) -> Any:
+    """Bytes for JSON."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": msgspec.to_builtins(data)}
+
+
+def told(value: msgspec.Struct) -> str:
+    """A value, one field a line."""
+    rows = []
+    for name, one in fields(value).items():
+        if name.endswith("_ms") and one:
+            name, one = name.removesuffix("_ms"), at(one)
+        if one not in ("", None, {}, 0):
+            rows.append(f"{name.replace('_', ' ')}: {printable(str(one))}")
+    return "\n".join(rows)
+
+
+def at(ms: int) -> str:
+    """An instant in local time."""
+    return dt.datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "seconds")
+
+
+def row(one: DeadLetter) -> str:
+    """A dead letter on one line."""
+    words = [
+        *(at(one.last_failure_ms), one.id, one.origin, one.task or "-"),
+        *(f"{one.attempts} attempts", one.cause, one.reason),
+    ]
+    return printable("  ".join(words))
+
+
+@click.group(context_settings=HELP)
+def dead() -> None:
+    """Dead letters: jobs that were given up, in queues such as mail.dead.
+
+    They keep id, body, reason and the queue that they came from.
+    """
+
+
+@dead.command("list", context_settings=HELP)
+@node_options
+@filters
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("queue")
+def list_(node: NodeOptions, as_json: bool, queue: str, **selected: Any) -> None:
+    """List the dead letters in QUEUE, the oldest first, one a line."""
+    with client_of(node) as client:
+        for one in client.dead_letters(queue, **chosen(**selected)):
+            click.echo(json_line(fields(one)) if as_json else row(one))
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("id")
+def show(node: NodeOptions, as_json: bool, id: str) -> None:
+    """Show all of one dead letter."""
+    with client_of(node) as client:
+        found = client.dead_show(id)
+    click.echo(json_line(fields(found)) if as_json else told(found))
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("queue")
+def stat(node: NodeOptions, as_json: bool, queue: str) -> None:
+    """Count the dead letters in QUEUE by cause and reason."""
+    with client_of(node) as client:
+        for one in client.dead_stat(queue):
+            line = f"{one.count:>8,}  {one.cause}  {one.reason}"
+            click.echo(json_line(fields(one)) if as_json else printable(line))
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@filters
+@click.option("--to", metavar="QUEUE", help="Into this queue, not those they came from.")
+@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue")
+@click.argument("ids", nargs=-1)
+def replay(
+    node: NodeOptions,
+    to: str | None,
+    is_all: bool,
+    as_json: bool,
+    queue: str,
+    ids: tuple[str, ...],
+    **selected: Any,
+) -> None:
+    """Put dead letters from QUEUE back to work: those with IDS, that the options mean, or --all.
+
+    They keep their ids, and begin with their first attempt.
+    """
+    check_selected(is_all, ids, selected)
+    with client_of(node) as client:
+        bar = Bar(len(ids) or client.qlen(queue))
+        done = client.dead_replay(queue, ids=ids, to=to, on_page=bar.show, **chosen(**selected))
+        bar.end()
+    click.echo(json_line({"replayed": done}) if as_json else f"{done:,} replayed")
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@filters
+@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue")
+@click.argument("ids", nargs=-1)
+def purge(
+    node: NodeOptions,
+    is_all: bool,
+    as_json: bool,
+    queue: str,
+    ids: tuple[str, ...],
+    **selected: Any,
+) -> None:
+    """Remove dead letters from QUEUE: those with IDS, that the options mean, or --all."""
+    check_selected(is_all, ids, selected)
+    with client_of(node) as client:
+        bar = Bar(len(ids) or client.qlen(queue))
+        done = client.dead_purge(queue, ids=ids, on_page=bar.show, **chosen(**selected))
+        bar.end()
+    click.echo(json_line({"purged": done}) if as_json else f"{done:,} purged")
+
+
+def check_selected(is_all: bool, ids: tuple[str, ...], selected: dict[str, Any]) -> None:
+    """UsageError unless one way to select is used."""
+    ways = [is_all, bool(ids), any(one is not None for one in selected.values())]
+    if sum(ways) != 1:
+        raise click.UsageError("say which: ids, or filters such as --reason, or --all")
+
+
+class Bar:
+    """How far a replay or purge is, on a terminal."""
+
+    def __init__(self, count: int) -> None:
+        self._count = max(1, count)
+        self._is_live = sys.stderr.isatty()
+
+    def show(self, done: int, seen: int) -> None:
+        """So many letters were seen, and `done` of them changed."""
+        if self._is_live:
+            full = min(BAR, BAR * seen // self._count)
+            line = f"[{'#' * full}{'-' * (BAR - full)}] {seen:,}/{self._count:,}, {done:,} done"
+            click.echo(f"\r\033[K{line}", nl=False, err=True)
+
+    def end(self) -> None:
+        """Clears the line."""
+        if self._is_live:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+@click.command(context_settings=HELP)
+@node_options
+@click.option("--reason", help="Why: the worker and those who wait for the result are told.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("ids", nargs=-1, required=True)
+def cancel(node: NodeOptions, reason: str | None, as_json: bool, ids: tuple[str, ...]) -> None:
+    """Cancel jobs: one that waits ends, one at work is flagged and its worker told.
+
+    Prints for each what became of it: ended, flagged, over (it had ended before) or unknown. Exit
+    status 1 if one is unknown.
+    """
+    with client_of(node) as client:
+        found = [one or "unknown" for one in client.cancel(*ids, reason=reason)]
+    if as_json:
+        click.echo(json_line(dict(zip(ids, found, strict=True))))
+    else:
+        for id, became in zip(ids, found, strict=True):
+            click.echo(printable(f"{id} {became}"))
+    sys.exit(1 if "unknown" in found else 0)
+
+
+@click.command(context_settings=HELP)
+@node_options
+@click.option("--wait", "wait_s", type=FiniteRange(over=True), help="Wait so many seconds for it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("id")
+def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> None:
+    """Show where a job stands: its state, progress, result, or last failure.
+
+    Exit status 1 unless the job is done.
+    """
+    wait_ms = None if wait_s is None else max(1, round(wait_s * 1000))
+    with client_of(node) as client:
+        found = client.result(id, wait_ms=wait_ms)
+    click.echo(json_line(fields(found)) if as_json else told(found))
+    sys.exit(0 if found.state == "done" else 1)
