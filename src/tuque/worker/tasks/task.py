@@ -338,7 +338,7 @@ def check_texts(options: Options) -> None:
         if not isinstance(value, str):
             raise TypeError(f"{name} is a str, not {value!r}")
         try:
-            value.encode(errors="strict" if name == "dead_letter" else "surrogateescape")
+            value.encode(errors="strict" if name == "dead" else "surrogateescape")
         except UnicodeEncodeError:
             raise ValueError(f"{name} cannot be written as UTF-8: {value!a}") from None
 
