@@ -215,6 +215,7 @@ class Holder(ABC):
         if held.has_place:
             held.has_place = False
             self._starting -= 1
+            self._room.set()  # what began no longer waits: more may be fetched ahead
 
     def _run_of(self, job_id: str) -> str:
         held = self._held.get(job_id)
