@@ -300,7 +300,7 @@ def test_dead_at_every_holder() -> None:
 
 @pytest.mark.parametrize("how", ["final", "fail", "release"])
 def test_end_of_a_run_at_another_node(how: str) -> None:
-    """W14.8 A node that queues a job whose run has ended says LIFE before QUEUED. Then a worker
+    """W14.9 A node that queues a job whose run has ended says LIFE before QUEUED. Then a worker
     that got the job from another node, and gave it up here, does not keep it (Q4.5).
     """
     lab = Lab(3)

@@ -18,7 +18,7 @@ from tuque.client.commands.dead import DeadLetter
 from tuque.client.sync import Client
 from tuque.console.terminal.format import json_line, printable
 from tuque.errors import Error
-from tuque.lazygroup import FiniteRange
+from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
 
 HELP: Final = {"help_option_names": ["--help"]}
@@ -95,7 +95,7 @@ def row(one: DeadLetter) -> str:
     return printable("  ".join(words))
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=OptionsAnywhere, context_settings=HELP)
 def dead() -> None:
     """Dead letters: jobs that were given up, in queues such as mail.dead.
 

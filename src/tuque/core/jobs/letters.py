@@ -73,7 +73,7 @@ def to_queue(n: Node, job: Job, name: bytes) -> Job:
 def line_up(n: Node, job: Job) -> None:
     """Queue the job in its new queue; no counter grows.
 
-    The other holders hear first that its run is over: they do not keep its worker (W14.8).
+    The other holders hear first that its run is over: they do not keep its worker (W14.9).
     """
     tell_life(n, job)
     requeue(n, job, REQUEUE_DELAY)

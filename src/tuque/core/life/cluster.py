@@ -44,7 +44,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
             old_run, old_client = mine.run, mine.client
         merge(n, mine, theirs)
         if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
-            mine.ended_ms = n.now_ms  # W14.8
+            mine.ended_ms = n.now_ms  # W14.9
         n.life.weigh(mine)
     if theirs.replays == mine.replays:
         if is_dead and not mine.is_dead:

@@ -266,7 +266,7 @@ def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
     job.flags &= 0xFF ^ ONCE_QUEUED
     if delay_ms <= 0:
         if life is not None:
-            tell_life(n, job)  # W14.8
+            tell_life(n, job)  # W14.9
         requeue(n, job, REQUEUE_DELAY)
     else:
         if life is not None:

@@ -142,7 +142,7 @@ def left_here_ms(n: Node, job: Job) -> i64:
     """[Q3.3] How long, in ms, a worker with the job or WORKING from here still has it."""
     left_ms: i64 = 0
     if n.has_lives and is_run_over(n, job):
-        return 0  # W14.8
+        return 0  # W14.9
     if job.delivered_count > 0:
         left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
     if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
