@@ -9,16 +9,14 @@ import pytest
 from cluster_lab import Lab
 
 from tuque.core.jobs.life_copies import is_better, merge
-from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
+from tuque.core.life.asking import LOOK, ask, may_ask
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
     ENDED,
     FLAGGED,
     is_elsewhere,
-    is_settled,
     on_cancel,
     on_done,
-    outcome_of,
     result_fields,
     watch,
 )
@@ -43,7 +41,6 @@ from tuque.core.model.life import (
 from tuque.core.model.refusal import CANCELLED_JOB, HAS_COPIES, STALE_RUN
 from tuque.core.msgs.bus import LifeAt
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_deljob
 from tuque.core.replication.add import on_addjob, settle
 
 TERMS = Terms(3, 1_000, 60_000, 0, b"", 600_000, 0)
@@ -256,7 +253,7 @@ def test_result_at_every_holder() -> None:
 
 def test_two_ends_of_one_job() -> None:
     """W14.4 Of two outcomes, `done` stands before `cancelled`, and of two `done` that of the lower
-    token.
+    token, then the lower result.
     """
     lab = Lab(3)
     id = add(lab)
@@ -440,51 +437,3 @@ def facts(of: Life) -> tuple[object, ...]:
     last = of.last.reason if of.last is not None else b""
     numbers = (of.replays, of.failed, of.starts, of.run, of.run_state)
     return (*map(int, numbers), of.is_cancelled, first, last)
-
-
-def test_questions_to_holders() -> None:
-    """W15.1 The node asks all linked nodes, and its client waits.
-
-    W15.2 A node that has the job or its outcome replies with the fields of RESULT, or cancels the
-    job (W8) and says what became of it. Any other replies that it does not know the job.
-
-    W15.3 If no node knows the job, it is not known (W9.1, W9.2).
-
-    W15.4 While a client waits, the question is repeated every second.
-    """
-    lab = Lab(4)
-    id = add(lab)
-    stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
-    n = at(lab, stranger)
-    assert may_ask(n, id)
-    watch(n, 5, [id], 0)
-    ask(n, id, LOOK)
-    lab.run()
-    told, _ = result_fields(n, id)
-    assert told is not None and told["state"] == b"waiting"
-    assert not is_settled(n, id)
-    server = next(i for i in range(4) if lab.nodes[i].queues.get(b"q") and lab.get(i))
-    run = start(lab, server, id)
-    assert on_done(at(lab, server), id, run, b"42")
-    lab.pass_ms(1_100)
-    told, _ = result_fields(at(lab, stranger), id)
-    assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
-    assert is_settled(n, id) and outcome_of(n, id) == b"done"
-    n.life.unwatch(5)
-    assert not n.life.asking
-    other = add(lab)
-    stranger = next(i for i in range(4) if other not in lab.nodes[i].jobs)
-    n = at(lab, stranger)
-    watch(n, 6, [other], 0)
-    ask(n, other, CANCEL, b"why")
-    lab.run()
-    assert n.life.asking[other].became == ENDED
-    assert "waiting" not in states(lab, other)
-    gone = add(lab)
-    for node in lab.nodes:
-        if gone in node.jobs:
-            on_deljob(node, gone)
-    watch(n, 7, [gone], 0)
-    ask(n, gone, LOOK)
-    lab.run()
-    assert is_settled(n, gone) and outcome_of(n, gone) == b"gone"

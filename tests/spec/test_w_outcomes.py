@@ -7,9 +7,14 @@ from test_w_work import TRIES, fields, start, state
 
 
 def test_done(box: Box) -> None:
-    """W7.1 The job ends as ACKJOB would end it, whichever run says so, `-` too. The reply is how
-    many ended now.
+    """W7.1 The job ends as ACKJOB would end it, whichever run says so, `-` too; so does a task of a
+    tube. The reply is how many ended now.
     """
+    box.run("TUBE", "CREATE", "tube", "fifo")
+    task = box.add("tube")
+    box.get("tube")
+    assert "is a tube" in box.run("CANCEL", task)
+    assert box.run("DONE", task, "-") == 1 and box.state(task) == "gone"
     ids = [box.add(**TRIES) for _ in range(4)]
     box.get(count=4)
     runs = [start(box, id) for id in ids[:2]]
@@ -241,7 +246,7 @@ def test_dead_list(box: Box) -> None:
 
     W12.2 SHOW replies names and values of all that is known, with headers, body and detail.
 
-    W12.3 STAT replies rows of cause, reason and count, the greatest first.
+    W12.3 STAT replies rows of cause, reason and count, the greatest first, at most 1000.
     """
     ids = [bury(box, f"reason {i % 3}") for i in range(10)]
     cursor, rows = box.run("DEAD", "LIST", "q.dead", 0, "COUNT", 4)
@@ -272,7 +277,10 @@ def test_dead_list(box: Box) -> None:
 def test_replay(box: Box) -> None:
     """W12.4 REPLAY queues the selected jobs in the queue they came from, or in `to`, as new:
     `failed` is 0 and the TTL begins anew. Id, headers and the count of STARTs stay.
+
+    W12.4 `to` must not be a tube.
     """
+    box.run("TUBE", "CREATE", "tube", "fifo")
     first, second = bury(box, "a", TTL=50), bury(box, "b")
     box.pass_ms(60_000)
     assert box.run("DEAD", "REPLAY", "q.dead", "REASON", "a") == [b"0", 1, 2]
@@ -280,7 +288,10 @@ def test_replay(box: Box) -> None:
     assert box.get() == [first]
     assert start(box, first).startswith(b"1.2.")
     assert box.run("DEAD", "REPLAY", "q.dead", "IDS", second, "x" * 40)  # an error: no id
+    assert "is a tube" in box.run("DEAD", "REPLAY", "q.dead", "QUEUE", "tube", "ALL")
+    assert box.run("DEAD", "STAT", "q.dead") == [[b"failed", b"b", 1]]
     assert box.run("DEAD", "REPLAY", "q.dead", "QUEUE", "other", "ALL") == [b"0", 1, 1]
+    assert box.run("DEAD", "STAT", "q.dead") == []
     assert box.get("other") == [second]
     assert box.run("QLEN", "q.dead") == 0
     assert fields(box.run("RESULT", second))["cause"] == b""

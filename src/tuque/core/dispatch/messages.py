@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from tuque.core.federation.request import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.federation.transfer import on_gotjobs, on_moved, on_yourjobs
 from tuque.core.life.asking import on_job_ask, on_job_told
-from tuque.core.life.cluster import on_life
+from tuque.core.life.cluster import life_link_up, on_life
 from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
@@ -156,6 +156,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     copies_link_up(n, slot)
     drain_link_up(n, slot)
     collect_link_up(n, slot)
+    life_link_up(n, slot)
     federate_link_up(n, slot)
     begin_settling(n, slot)
     if n.policy is not None:

@@ -1,6 +1,7 @@
 """All timers of a node: runs what is due and finds the next instant (SPEC G7)."""
 
 from heapq import heappop
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -20,6 +21,7 @@ from tuque.core.jobs.transitions import (
 )
 from tuque.core.leases.expiry import lease_next_ms, lease_tick
 from tuque.core.life.asking import asking_next_ms, asking_tick
+from tuque.core.life.cluster import retell_tick
 from tuque.core.life.outcomes import lives_next_ms, lives_tick
 from tuque.core.life.runs import on_late
 from tuque.core.model import ledger
@@ -44,6 +46,8 @@ from tuque.core.replication.ack_gc import collect_next_ms, collect_tick, on_gc_t
 from tuque.core.replication.replicate import copies_next_ms, copies_tick
 from tuque.core.transactions.publish import publishing_next_ms, publishing_tick
 from tuque.core.transactions.stage import staging_next_ms, staging_tick
+
+RETELL_MS: Final = 10
 
 
 def on_job_timer(n: Node, job: Job) -> None:
@@ -106,6 +110,8 @@ def tick(n: Node) -> None:
         lives_tick(n)
         if len(n.life.asking) > 0:
             asking_tick(n)
+        if len(n.life.retelling) > 0:
+            retell_tick(n)
     if n.policy is not None:
         n.policy.tick(n)
     if len(n.peers) > 1:
@@ -132,6 +138,8 @@ def next_timer_ms(n: Node) -> i64:
     at_ms = min(at_ms, lease_next_ms(n), staging_next_ms(n))
     if n.has_lives:
         at_ms = asking_next_ms(n, min(at_ms, lives_next_ms(n)))
+        if len(n.life.retelling) > 0:
+            at_ms = min(at_ms, n.now_ms + RETELL_MS)
     if n.policy is not None:
         at_ms = min(at_ms, n.policy.next_ms(n))
     if len(n.peers) > 1:

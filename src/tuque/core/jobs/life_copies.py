@@ -14,7 +14,7 @@ from tuque.core.model.job import ACKED, ACTIVE, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.life import DONE, Failure, Life, Outcome
 from tuque.core.msgs.bus import LifeAt, SetAck
-from tuque.core.node.announce import PATIENT_S, say_holders
+from tuque.core.node.announce import PATIENT_S, TOMB_MS, say_holders
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
 from tuque.core.outbox.life_records import put_life, put_outcome
@@ -152,14 +152,31 @@ def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
     kept = n.life.known(job.id)
     if kept is not None:
         if is_better(kept, outcome):
-            outcome.until_ms = kept.until_ms
-            n.life.forget(job.id)
-            n.life.keep(outcome)
-            if n.records is not None:
-                n.records.outcome(outcome)
+            stand_for(n, kept, outcome)
         return
     if job.state != ACKED or job.id in n.life.kept:
         conclude_as(n, job, outcome)
+
+
+def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
+    """The other outcome of the job stands, not the one that is kept."""
+    outcome.until_ms = kept.until_ms
+    n.life.forget(kept.id)
+    n.life.keep(outcome)
+    if n.records is not None:
+        n.records.outcome(outcome)
+
+
+def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
+    """[W14] Another node says how a job ended whose outcome alone is here (W14.4)."""
+    kept = n.life.known(id) if n.has_lives and len(data) > 0 else None
+    outcome = unpack_outcome(n, id, data) if kept is not None else None
+    if kept is None or outcome is None:
+        return
+    if is_better(kept, outcome):
+        stand_for(n, kept, outcome)
+    elif is_better(outcome, kept):
+        say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
 
 
 def adopt_life(n: Node, slot: i64, job: Job, data: bytes) -> None:
@@ -267,4 +284,9 @@ def is_better(mine: Outcome, theirs: Outcome) -> bool:
     """[W14] Whether their outcome stands: done before cancelled, the lower run of two (W14.4)."""
     if mine.kind != theirs.kind:
         return theirs.kind == DONE
-    return mine.kind == DONE and theirs.run < mine.run
+    if mine.kind != DONE or theirs.run != mine.run:
+        return mine.kind == DONE and theirs.run < mine.run
+    ours, other = mine.result, theirs.result
+    if ours is None or other is None:
+        return ours is None and other is not None
+    return other < ours

@@ -1,5 +1,7 @@
 """A life that another holder tells (SPEC W14)."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import record_job
@@ -14,6 +16,8 @@ from tuque.core.node.node import Node
 from tuque.core.node.slots import say
 from tuque.core.node.table import rehouse
 from tuque.core.replication.requeue_messages import hear_of_worker, known_job
+
+RETELL_MAX: Final = 2_000  # in one turn
 
 
 def on_life(n: Node, slot: i64, m: LifeAt) -> None:
@@ -59,6 +63,37 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     record_job(n, job)
     if mine is not theirs and is_behind(theirs, mine, is_dead):
         say(n, slot, life_message(n, job))  # W14.7
+
+
+def life_link_up(n: Node, slot: i64) -> None:
+    """[W14] A link came up: the node hears of the lives that it may have missed (W14.10)."""
+    if n.has_lives and len(n.life.by_id) > 0:
+        n.life.retelling[int(slot)] = list(n.life.by_id)
+        retell(n, slot)
+
+
+def retell(n: Node, slot: i64) -> None:
+    """Some of the lives that the node may have missed; those in which nothing happened are left."""
+    ids = n.life.retelling[int(slot)]
+    peer = n.peers[slot]
+    if not peer.is_linked:
+        ids.clear()
+    if peer.has_room:
+        for id in ids[-RETELL_MAX:]:
+            job, life = n.jobs.get(id), n.life.by_id.get(id)
+            if job is None or life is None or job.holders >> slot & 1 == 0 or job.retry_s == 0:
+                continue
+            if life.starts > 0 or life.is_dead or life.is_cancelled or life.replays > 0:
+                say(n, slot, life_message(n, job))
+        del ids[-RETELL_MAX:]
+    if len(ids) == 0:
+        del n.life.retelling[int(slot)]
+
+
+def retell_tick(n: Node) -> None:
+    """[W14] TIMER: more of them (W14.10)."""
+    for slot in list(n.life.retelling):
+        retell(n, slot)
 
 
 def hear_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:

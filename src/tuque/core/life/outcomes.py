@@ -56,7 +56,9 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
     job = n.jobs.get(id)
     if job is None and len(n.peers) > 1:
         done_elsewhere(n, id, run, result, client)
-    if job is None or job.state == ACKED or isinstance(job, Task):
+    if isinstance(job, Task):
+        return on_ackjob(n, id, client)
+    if job is None or job.state == ACKED:
         return False
     life = life_of(n, id)
     if life is not None and life.run_state == LIVE and client == life.client:

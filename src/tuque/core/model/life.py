@@ -124,6 +124,7 @@ class Life:
         self.is_dead = False
         self.dead_ms: i64 = 0
         self.dead_cause = b""
+        self.buried_as = (b"", b"")  # cause and reason, as counted
         self.origin = b""  # the queue that a dead letter came from
         self.ended_ms: i64 = 0  # when this node heard of the end of the newest run
         self.told_ms: i64 = 0  # when progress was told last

@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import end_life
-from tuque.core.jobs.life_copies import ack_of, adopt_outcome
+from tuque.core.jobs.life_copies import ack_of, adopt_late, adopt_outcome
 from tuque.core.jobs.transitions import FAR, producer_done, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -256,6 +256,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
             n.tombs.keep(m.id, expire_ms)  # A4.1
         elif not n.tombs.has(m.id):
             n.tombs.add(m.id, expire_ms, linked(n), n.round)
+        adopt_late(n, slot, m.id, m.outcome)
         say(n, slot, GotAck(m.id, False, 0))
         return
     if isinstance(job, Task):

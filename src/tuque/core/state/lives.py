@@ -47,6 +47,17 @@ class Letters:
     def __init__(self) -> None:
         self.order: list[tuple[int, bytes]] = []  # (serial, id); some may be gone
         self.count: i64 = 0
+        self.reasons: dict[tuple[bytes, bytes], int] = {}  # how many of each cause and reason
+
+    def count_in(self, life: Life, by: i64) -> None:
+        """Count a letter that came or went, under the reason that it came with."""
+        if by > 0:
+            life.buried_as = (life.dead_cause, life.last.reason if life.last is not None else b"")
+        left = self.reasons.get(life.buried_as, 0) + int(by)
+        if left > 0:
+            self.reasons[life.buried_as] = left
+        else:
+            self.reasons.pop(life.buried_as, None)
 
     def after(self, serial: i64) -> i64:
         """The position of the first entry with a later serial."""
@@ -84,6 +95,8 @@ class Lives:
         self.kept_bytes: i64 = 0
         self.dead_bytes: i64 = 0  # dead letters with their bodies
         self.watch_bytes: i64 = 0
+        self.retelling: dict[int, list[bytes]] = {}  # by slot: jobs to tell it of (W14.10)
+        self.letters_in_all: i64 = 0
         self.asking: dict[bytes, Asking] = {}  # by job id
         self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
         self.beat_ms: i64 = 0  # when they are
@@ -193,6 +206,8 @@ class Lives:
             self.letters[queue] = letters
         letters.order.append((int(self.serial), id))
         letters.count += 1
+        letters.count_in(life, 1)
+        self.letters_in_all += 1
         self.old.append((int(self.serial), id))
 
     def dig(self, queue: bytes, life: Life, body_bytes: i64) -> None:
@@ -201,6 +216,8 @@ class Lives:
         life.is_dead = False
         letters = self.letters[queue]
         letters.count -= 1
+        letters.count_in(life, -1)
+        self.letters_in_all -= 1
         if letters.count == 0:
             del self.letters[queue]
         elif len(letters.order) > 2 * letters.count + STALE_MIN:
@@ -215,10 +232,7 @@ class Lives:
 
     def letter_count(self) -> i64:
         """Number of dead letters."""
-        count: i64 = 0
-        for letters in self.letters.values():
-            count += letters.count
-        return count
+        return self.letters_in_all
 
     def oldest_letter(self) -> bytes:
         """The id of the oldest dead letter; empty: there is none."""

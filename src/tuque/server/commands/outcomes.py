@@ -26,6 +26,7 @@ from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client, Wanted
 from tuque.server.state.state import Server
 from tuque.wire.args import SYNTAX, ArgError, header_pairs, ranged, timeout_ms
 
+TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
 NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 BAD_CURSOR: Final = b"ERR invalid cursor"
@@ -126,7 +127,9 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
             is_asking = True
             rows.append(None)
         else:
-            became, _ = on_cancel(s.n, id, reason)
+            became, refused = on_cancel(s.n, id, reason)
+            if refused is not None:
+                raise ArgError(core_words(refused))
             rows.append(BECAME[became])
     if not is_asking:
         c.reply(rows)
@@ -385,15 +388,16 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def dead_stat(s: Server, c: Client, queue: bytes) -> None:
-    """DEAD STAT queue: count by cause and reason, the greatest first (W12.3)."""
-    counts: dict[tuple[bytes, bytes], int] = {}
-    for letter in letters_from(s.n, queue, 0, 100 * LOOK_MAX):
-        key = (letter.life.dead_cause, last_of(letter.life).reason)
-        if key not in counts and len(counts) >= LOOK_MAX:
-            key = (letter.life.dead_cause, b"...")
-        counts[key] = counts.get(key, 0) + 1
+    """DEAD STAT queue: count by cause and reason, the greatest first, 1000 at most (W12.3)."""
+    letters = s.n.life.letters.get(queue)
+    counts: list[tuple[int, bytes, bytes]] = []
+    if letters is not None:
+        for (cause, reason), count in letters.reasons.items():
+            counts.append((-count, cause, reason))
+    s.n.work += len(counts)
+    counts.sort()
     rows: list[object] = []
-    for count, (cause, reason) in sorted([(-count, key) for key, count in counts.items()]):
+    for count, cause, reason in counts[:LOOK_MAX]:
         rows.append([cause, reason, -count])
     c.reply(rows)
 
@@ -402,6 +406,9 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     """DEAD REPLAY | PURGE queue ALL | IDS id ... | filters (W12.4, W12.5)."""
     n = s.n
     chosen = selection(s, args, 3, True)
+    to = n.queues.get(chosen.to) if len(chosen.to) > 0 else None
+    if to is not None and to.policy is not None:
+        raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
     done = 0
     cursor = chosen.cursor
     if len(chosen.ids) > 0:

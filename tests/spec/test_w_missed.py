@@ -1,0 +1,154 @@
+"""SPEC W with several nodes: what a node missed, and questions to other nodes."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+from test_w_cluster import add, at, fail, life, start, states
+
+from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
+from tuque.core.life.letters import letter_of, replay
+from tuque.core.life.outcomes import (
+    ENDED,
+    FLAGGED,
+    is_settled,
+    on_cancel,
+    on_done,
+    outcome_of,
+    result_fields,
+    watch,
+)
+from tuque.core.life.runs import on_start
+from tuque.core.model.life import Terms
+from tuque.core.model.refusal import DEAD_LETTER
+from tuque.core.replication.ack import on_deljob
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_ends_at_one_moment(apart: bool) -> None:
+    """All nodes keep the same result, also of one run that is said to be done in three ways."""
+    for turn in range(6):
+        lab = Lab(3)
+        id = add(lab)
+        lab.get(0)
+        run = start(lab, 0, id)
+        lab.pass_ms(60)
+        for i in range(3):
+            said = run + ((2 - i) << 39 if apart else 0)
+            assert on_done(at(lab, (i + turn) % 3), id, said, b"r%d" % i)
+        lab.run()
+        lab.pass_ms(5_000)
+        results = [result_fields(at(lab, i), id)[0] for i in range(3)]
+        assert {told["result"] for told in results if told is not None} == {
+            b"r2" if apart else b"r0"
+        }
+
+
+def away(lab: Lab) -> bytes:
+    """A job of three copies, and node 0 gone."""
+    id = add(lab, retry_s=2, terms=Terms(2, 0, 0, 0, b"", 600_000, 0))
+    lab.isolate(0)
+    for i in (1, 2, 1, 2, 1, 2, 1, 2):
+        lab.pass_ms(1_000)
+        if lab.get(i):
+            start(lab, i, id)
+            return id
+    raise AssertionError("nobody got the job")
+
+
+def back(lab: Lab) -> None:
+    """Node 0 is there again."""
+    lab.heal()
+    lab.run()
+    lab.pass_ms(100)
+
+
+def run_of_others(lab: Lab, id: bytes) -> tuple[int, int]:
+    """Who runs the job, and the run."""
+    i = next(i for i in (1, 2) if life(lab, i, id).client == 7)
+    return i, int(life(lab, i, id).run)
+
+
+def test_what_a_node_missed() -> None:
+    """W14.10 When a link comes up, LIFE goes to the node for each job that it may have and that
+    somebody began, cancelled, gave up or replayed; at most 2000 in a turn.
+    """
+    lab = Lab(3)
+    id = away(lab)
+    i, run = run_of_others(lab, id)
+    fail(lab, i, id, run, is_final=True)
+    back(lab)
+    assert states(lab, id) == ["dead"] * 3
+    refused = on_start(at(lab, 0), id, b"late", 9)
+    assert refused is not None and refused.code == DEAD_LETTER
+
+    lab.isolate(0)
+    letter = letter_of(at(lab, 1), id)
+    assert letter is not None and replay(at(lab, 1), letter, b"")
+    lab.run()
+    back(lab)
+    assert letter_of(at(lab, 0), id) is None
+    assert [n.jobs[id].queue for n in lab.nodes] == [b"q"] * 3
+
+    lab = Lab(3)
+    id = away(lab)
+    i, run = run_of_others(lab, id)
+    fail(lab, i, id, run)
+    back(lab)
+    assert life(lab, 0, id).failed == 1
+
+    lab = Lab(3)
+    id = away(lab)
+    i, run = run_of_others(lab, id)
+    assert on_cancel(at(lab, i), id, b"why")[0] == FLAGGED
+    lab.run()
+    back(lab)
+    assert life(lab, 0, id).is_cancelled and life(lab, 0, id).cancel_reason == b"why"
+
+
+def test_questions_to_holders() -> None:
+    """W15.1 The node asks all linked nodes, and its client waits.
+
+    W15.2 A node that has the job or its outcome replies with the fields of RESULT, or cancels the
+    job (W8) and says what became of it. Any other replies that it does not know the job.
+
+    W15.3 If no node knows the job, it is not known (W9.1, W9.2).
+
+    W15.4 While a client waits, the question is repeated every second.
+    """
+    lab = Lab(4)
+    id = add(lab)
+    stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
+    n = at(lab, stranger)
+    assert may_ask(n, id)
+    watch(n, 5, [id], 0)
+    ask(n, id, LOOK)
+    lab.run()
+    told, _ = result_fields(n, id)
+    assert told is not None and told["state"] == b"waiting"
+    assert not is_settled(n, id)
+    server = next(i for i in range(4) if lab.nodes[i].queues.get(b"q") and lab.get(i))
+    run = start(lab, server, id)
+    assert on_done(at(lab, server), id, run, b"42")
+    lab.pass_ms(1_100)
+    told, _ = result_fields(at(lab, stranger), id)
+    assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
+    assert is_settled(n, id) and outcome_of(n, id) == b"done"
+    n.life.unwatch(5)
+    assert not n.life.asking
+    other = add(lab)
+    stranger = next(i for i in range(4) if other not in lab.nodes[i].jobs)
+    n = at(lab, stranger)
+    watch(n, 6, [other], 0)
+    ask(n, other, CANCEL, b"why")
+    lab.run()
+    assert n.life.asking[other].became == ENDED
+    assert "waiting" not in states(lab, other)
+    gone = add(lab)
+    for node in lab.nodes:
+        if gone in node.jobs:
+            on_deljob(node, gone)
+    watch(n, 7, [gone], 0)
+    ask(n, gone, LOOK)
+    lab.run()
+    assert is_settled(n, gone) and outcome_of(n, gone) == b"gone"
