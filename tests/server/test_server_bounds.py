@@ -16,6 +16,7 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import encode
 
+from tuque.core.life.runs import on_fail, on_start
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.replication.add import on_addjob, settle
 from tuque.core.state.staged import Staged
@@ -30,7 +31,7 @@ from tuque.wire.commands import ROWS
 JOBS = 100_000
 STAGED = 20_000  # jobs; PUBLISH needs some twenty turns for them
 TASKS = 10_000
-LINES_PER_UNIT = 150  # of Python; the longest unit is an ack of a job
+LINES_PER_UNIT = 160  # of Python; the longest unit is an ack of a job
 LINES_OF_A_TURN = 20_000
 ELEMENT = 2_000  # bytes of one more
 Words = list[Any]
@@ -113,6 +114,23 @@ def stage_all(full: Full, attempts: int) -> list[str]:
     return [name.decode() for name in names]
 
 
+def pairs(ids: list[bytes]) -> Words:
+    """Ids, each with no run."""
+    return [word for id in ids for word in (id, "-")]
+
+
+def bury(full: Full) -> bytes:
+    """Some thousand dead letters in `q.dead`; the id of one."""
+    n = full.box.n
+    for id in full.ids[70_000:73_000]:
+        if id in n.jobs and on_start(n, id, b"w", 1) is None:
+            run = n.life.by_id[id].run
+            on_fail(n, id, run, -1, b"%d" % (run % 2_000), b"", True)
+    letters = n.life.letters[b"q.dead"]
+    assert letters.count > 1_000
+    return letters.order[-1][1]
+
+
 LARGEST: dict[str, Callable[[Full], Words]] = {
     "ADDJOB": lambda f: ["ADDJOB", "q", "b", 0, *["RETRY", 5] * 30],
     "GETJOB": lambda f: [
@@ -131,6 +149,28 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "FASTACK": lambda f: ["FASTACK", *f.ids[20_000:30_000]],
     "DELJOB": lambda f: ["DELJOB", *f.ids[30_000:40_000]],
     "WORKING": lambda f: ["WORKING", f.ids[-1]],
+    "START": lambda f: ["START", "WORKER", "w" * 255, *f.ids[60_000:61_000]],
+    "PROGRESS": lambda f: ["PROGRESS", f.ids[60_000], "1.1.000000", "x" * 4096],
+    "RELEASE": lambda f: ["RELEASE", "DELAY", 1, *pairs(f.ids[60_000:60_500])],
+    "FAIL": lambda f: [
+        *("FAIL", f.ids[60_000], "1.1.000000", "REASON", "x" * 2048, "DETAIL", "x" * 70_000)
+    ],
+    "DONE": lambda f: ["DONE", *pairs(f.ids[61_000:61_501])],
+    "CANCEL": lambda f: ["CANCEL", "REASON", "x" * 2048, *f.ids[60_500:61_500]],
+    "RESULT": lambda f: ["RESULT", f.ids[62_000]],
+    "WAITJOB": lambda f: [
+        "WAITJOB",
+        1,
+        *[b"D-00000000-%024d-05a1" % i for i in range(499)],
+        "COUNT",
+        499,
+    ],
+    "UPDATEJOB": lambda f: ["UPDATEJOB", f.ids[62_000], "BODY", "x" * 100_000, *["TTL", 9] * 78],
+    "DEAD LIST": lambda f: [bury(f), "DEAD", "LIST", "q.dead", 0, "COUNT", 1_000][1:],
+    "DEAD SHOW": lambda f: ["DEAD", "SHOW", bury(f)],
+    "DEAD STAT": lambda f: ["DEAD", "STAT", "q.dead"],
+    "DEAD REPLAY": lambda f: ["DEAD", "REPLAY", "q.dead", "IDS", *f.ids[70_000:71_000]],
+    "DEAD PURGE": lambda f: ["DEAD", "PURGE", "q.dead", "ALL"],
     "DEADLETTER": lambda f: ["DEADLETTER", f.ids[-1], "dead", "REASON", "x" * 2048],
     "SHOW": lambda f: ["SHOW", f.ids[-2]],
     "JSCAN": lambda f: [

@@ -90,6 +90,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         worker = worker_of(s, c)
     check_ids(s, args, first)  # W2.1
     n = s.n
+    n.work += 2 * (len(args) - first) - 1
     c.out.append(b"*%d\r\n" % int(len(args) - first))
     i = first
     while i < len(args):
@@ -150,6 +151,7 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
         delay_ms = seconds_ms(args[2])
         first = 3
     runs = check_pairs(s, args, first)
+    s.n.work += len(runs) - 1
     done: i64 = 0
     for i in range(len(runs)):
         if on_release(s.n, args[first + 2 * i], runs[i], delay_ms, c.number):
@@ -210,6 +212,7 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
         result = args[4]
         words = args[:3]
     runs = check_pairs(s, words, 1)
+    s.n.work += len(runs) - 1
     done: i64 = 0
     for i in range(len(runs)):
         if on_done(s.n, words[1 + 2 * i], runs[i], result, c.number):

@@ -120,6 +120,7 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
         first = 3
     check_ids(s, args, first)
     wanted = Wanted(args[first:], 0, True)
+    s.n.work += len(wanted.ids) - 1
     rows: list[object] = []
     is_asking = False
     for id in wanted.ids:
@@ -427,7 +428,7 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
             continue
         if replay(n, letter, chosen.to) if is_replay else purge(n, letter):
             done += 1
-    n.work += seen
+    n.work += seen + 2 * done
     if len(chosen.ids) > 0 or is_last(n, args[2], cursor):
         cursor = 0
     c.reply([b"%d" % int(cursor), done, seen])
