@@ -127,6 +127,8 @@ def test_start_of_what_cannot_begin(box: Box) -> None:
     unknown = good[:11] + b"x" * 23 + good[34:]
     rows = [str(row).split()[0] for row in box.run("START", later, ended, unknown, task)]
     assert rows == ["NOTDELIVERED", "CANCELLED", "NOJOB", "ERR"]
+    tried = box.add("r", DELAY=5, ATTEMPTS=2)
+    assert str(box.run("START", tried)[0]).startswith("NOTDELIVERED")
     epoch = box.run("LEASE", "OPEN", "g", "me", "l")
     leased = box.add("l")
     assert box.run("LEASE", "NEXT", "g", epoch, 1, "COUNT", 1, "TTL", 5000) == 1

@@ -96,7 +96,7 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
             return Refusal(RESTING)  # W2.3
         if life.starts >= STARTS_MAX:
             return Refusal(MANY_STARTS)
-    elif job.state != QUEUED and is_delayed(n, job):
+    if job.state != QUEUED and is_delayed(n, job):
         return Refusal(NOTDELIVERED)  # W2.3
     begin_run(n, job, make_life(n, id), worker, client)
     return None
