@@ -40,8 +40,8 @@ def test_a_late_done_elsewhere_changes_no_result() -> None:
 
 
 def test_a_copy_of_a_later_life_changes_no_half_of_one() -> None:
-    """W14.7 A copy that comes with another death or REPLAY changes nothing; the node replies with
-    its LIFE.
+    """W14.7 If a copy arrives whose life differs in death or REPLAYs, the node keeps its own life
+    and replies with LIFE.
     """
     lab = Lab(3)
     id = add(lab)

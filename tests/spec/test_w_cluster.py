@@ -136,8 +136,8 @@ def test_attempts_survive_the_loss_of_holders() -> None:
 
 
 def test_short_runs_are_not_told() -> None:
-    """W14.3 A run is told within 50 ms, and only if it lasts that long; at once if RETRY is 5 s or
-    less or it is the last attempt.
+    """W14.3 A run that lasts 50 ms is announced to the other holders. If RETRY is 5 s or less, or
+    this is the last attempt, it is announced at once.
     """
     lab = Lab(3)
     id = add(lab)
@@ -176,7 +176,7 @@ def test_silence_is_counted_once() -> None:
 
 def test_a_stale_worker_hears_of_the_newer_run() -> None:
     """W14.7 WORKING and PROGRESS of a run send LIFE, too. A node that knows more than the sender of
-    a LIFE replies with its own.
+    a LIFE replies with its own LIFE.
     """
     lab = Lab(3)
     id = add(lab, retry_s=6)
@@ -297,7 +297,7 @@ def test_dead_at_every_holder() -> None:
 
 @pytest.mark.parametrize("how", ["final", "fail", "release"])
 def test_end_of_a_run_at_another_node(how: str) -> None:
-    """W14.9 A node that queues a job whose run has ended says LIFE before QUEUED. Then a worker
+    """W14.9 A node that queues a job whose run has ended sends LIFE before QUEUED. Then a worker
     that got the job from another node, and gave it up here, does not keep it (Q4.5).
     """
     lab = Lab(3)

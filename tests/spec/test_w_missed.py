@@ -6,7 +6,9 @@ import pytest
 from cluster_lab import Lab
 from test_w_cluster import add, at, fail, life, start, states
 
+from tuque.core.jobs.life_copies import life_message
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
+from tuque.core.life.cluster import on_life
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
     ENDED,
@@ -18,9 +20,10 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.life.runs import on_start
+from tuque.core.life.runs import on_start, on_work
 from tuque.core.model.life import Terms
 from tuque.core.model.refusal import DEAD_LETTER
+from tuque.core.outbox.records import Records
 from tuque.core.replication.ack import on_deljob
 
 
@@ -104,6 +107,38 @@ def test_what_a_node_missed() -> None:
     lab.run()
     back(lab)
     assert life(lab, 0, id).is_cancelled and life(lab, 0, id).cancel_reason == b"why"
+
+
+def test_a_beat_writes_nothing_at_the_other_holders() -> None:
+    """W13.1 WORKING and PROGRESS write no life: progress since the last one is lost."""
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    lab.pass_ms(60)
+    records = at(lab, 1).records = Records()
+    lab.pass_ms(5_000)
+    assert on_work(at(lab, 0), id, run, 7) is None
+    lab.run()
+    assert life(lab, 1, id).run == run and records.count == 0
+    fail(lab, 0, id, run)
+    assert records.count > 0
+
+
+@pytest.mark.parametrize("clock", [-(2**63), -1, 2**53, 2**63 - 1])
+def test_a_life_with_no_clock(clock: int) -> None:
+    """B2.1 Its length is bounded. Counts are checked against the bytes left before anything is
+    allocated, and every field against its range before a rule sees it.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    start(lab, 0, id)
+    data = life_message(at(lab, 0), lab.nodes[0].jobs[id])
+    data.life = clock.to_bytes(8, "little", signed=True) + data.life[8:]
+    on_life(at(lab, 1), lab.slot(1, 0), data)
+    assert life(lab, 1, id).run == 0
+    lab.run()
 
 
 def test_questions_to_holders() -> None:

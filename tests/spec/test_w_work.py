@@ -101,7 +101,7 @@ def test_no_expiry(box: Box) -> None:
 
 
 def test_short_delay(box: Box) -> None:
-    """W1.6 DELAY takes decimals. SHOW tells whole seconds, rounded up."""
+    """W1.6 DELAY takes decimals. SHOW shows whole seconds, rounded up."""
     id = box.run("ADDJOB", "q", "b", 0, "DELAY", "0.25").encode()
     assert fields(box.run("SHOW", id))["delay"] == 1
     box.pass_ms(240)

@@ -220,7 +220,7 @@ class Bar:
 
 @click.command(context_settings=HELP)
 @node_options
-@click.option("--reason", help="Why: the worker and those who wait for the result are told.")
+@click.option("--reason", help="Why; shown to the worker and to those who wait for the result.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("ids", nargs=-1, required=True)
 def cancel(node: NodeOptions, reason: str | None, as_json: bool, ids: tuple[str, ...]) -> None:

@@ -126,8 +126,8 @@ class Scans(Runner):
         """Puts dead letters back into their queues, or into `to`; returns how many.
 
         Those with `ids`, else all that the filters mean; without filters all. They keep their ids
-        and begin anew. Letters that die again meanwhile are left. `on_page` is told now and then
-        how many are done, and how many were looked at.
+        and begin anew. Letters that die again meanwhile stay. `on_page` gets, once a page, the
+        number of letters changed and the number of letters seen.
         """
         filters = DeadFilters(reason, cause, task, since_ms)
         return await self._change(

@@ -189,7 +189,7 @@ def cancel(
 ) -> Call[list[Cancelling | None]]:
     """Cancels jobs: for each id what became of it, None if no such job is known.
 
-    `ended`: it never begins. `flagged`: its worker is told, and may still finish. `over`: it had
+    `ended`: it never begins. `flagged`: its worker gets notice, and may finish. `over`: it had
     ended before.
     """
     args: list[Arg] = ["CANCEL"]

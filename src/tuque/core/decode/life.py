@@ -43,7 +43,7 @@ JITTER_MAX: Final = 1_000
 
 @final
 class LifeRecord:
-    """One decoded record; only the field of its kind is valid, and made anew for each record."""
+    """One decoded record. Only the field of its kind is valid; each record gets a new object."""
 
     def __init__(self) -> None:
         self.life: Life | None = None

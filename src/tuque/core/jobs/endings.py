@@ -1,4 +1,4 @@
-"""How the life of a job ends: its outcome is kept, and who waits for it is told (SPEC W7, W9)."""
+"""How the life of a job ends: keeps its outcome, wakes waiting clients (SPEC W7, W9)."""
 
 from mypy_extensions import i64
 

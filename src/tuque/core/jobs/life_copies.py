@@ -21,7 +21,8 @@ from tuque.core.outbox.life_records import put_life, put_outcome
 from tuque.core.outbox.records import LIFE, OUTCOME
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
-START_MS: Final = 50  # a run that is over by then is told to nobody (W14.3)
+INSTANT_MAX_MS: Final = 1 << 53
+START_MS: Final = 50  # a shorter run is not announced (W14.3)
 SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
 
 
@@ -58,7 +59,7 @@ def ack_of(n: Node, job: Job) -> SetAck:
 def unpack_life(n: Node, data: bytes) -> Life | None:
     """The life in a message, its instants on this node's clock; None if it is malformed."""
     r = LifeRecord()
-    if len(data) < HEAD or not decode_life(data, HEAD, len(data), r):
+    if not has_clock(data) or not decode_life(data, HEAD, len(data), r):
         return None
     life = r.life
     if life is None:
@@ -76,7 +77,7 @@ def unpack_life(n: Node, data: bytes) -> Life | None:
 def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
     """The outcome in a message; None if it is malformed."""
     r = LifeRecord()
-    if len(data) < HEAD or not decode_outcome(id, data, HEAD, len(data), r):
+    if not has_clock(data) or not decode_outcome(id, data, HEAD, len(data), r):
         return None
     outcome = r.outcome
     if outcome is not None:
@@ -84,6 +85,11 @@ def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
         outcome.until_ms = moved(outcome.until_ms, by_ms)
         outcome.ended_ms = moved(outcome.ended_ms, by_ms)
     return outcome
+
+
+def has_clock(data: bytes) -> bool:
+    """Whether it is long enough, and its clock is one: sums of it stay within 64 bits."""
+    return len(data) >= HEAD and 0 <= read_i64_le(data, 0) < INSTANT_MAX_MS
 
 
 def moved_by(n: Node, data: bytes) -> i64:
@@ -94,7 +100,7 @@ def moved_by(n: Node, data: bytes) -> i64:
 
 def moved(at_ms: i64, by_ms: i64) -> i64:
     """An instant on this node's clock; 0 stays."""
-    return 0 if at_ms == 0 else max(1, at_ms + by_ms)
+    return 0 if at_ms == 0 else max(1, min(at_ms, INSTANT_MAX_MS) + by_ms)
 
 
 def move_failure(failure: Failure | None, by_ms: i64) -> None:
@@ -131,7 +137,7 @@ def tell_soon(n: Node, job: Job, life: Life) -> None:
 
 
 def tell_untold(n: Node) -> None:
-    """[W14] The runs that began and last are told (W14.3)."""
+    """[W14] Announce the runs that began and still last (W14.3)."""
     if len(n.life.untold) == 0 or n.life.beat_ms > n.now_ms:
         return
     untold = n.life.untold

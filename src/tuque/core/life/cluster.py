@@ -34,7 +34,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     old_run: i64 = 0
     old_client: i64 = -1
     replays: i64 = theirs.replays
-    was_cancelled = False
+    was_cancelled, is_news = False, True
     if mine is None:
         mine = theirs
         mine.client = -1
@@ -43,6 +43,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     else:
         replays = mine.replays
         old_state, newest = mine.run_state, mine.run
+        failed = mine.failed
         was_cancelled = mine.is_cancelled
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
@@ -50,6 +51,9 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
             mine.ended_ms = n.now_ms  # W14.9
         n.life.weigh(mine)
+        is_news = mine.ended_ms == n.now_ms or mine.failed != failed
+        is_news = is_news or mine.is_cancelled != was_cancelled
+    was = job
     if theirs.replays == mine.replays:
         if is_dead and not mine.is_dead:
             job = die_here(n, job, mine, theirs, m)
@@ -60,7 +64,10 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     is_over = mine.run != old_run or mine.run_state != LIVE
     if old_client >= 0 and (is_over or (mine.is_cancelled and not was_cancelled)):
         n.life.calls.append((int(old_client), m.id, int(old_run)))  # W8.2
-    record_job(n, job)
+    if job is not was:
+        record_job(n, job)
+    elif is_news and n.records is not None:
+        n.records.life(m.id, mine)  # a beat of a run is no news: it writes nothing (W13.1)
     if mine is not theirs and is_behind(theirs, mine, is_dead):
         say(n, slot, life_message(n, job))  # W14.7
 

@@ -98,7 +98,7 @@ class LifeLog:
         return life
 
     def enter(self, n: Node, job: Job, life: Life) -> None:
-        """[W13] The job is in the node: its life, too."""
+        """[W13] Enter the life of a job that is in the node."""
         life.terms = n.life.share(life.terms)
         if life.serial > n.life.serial:
             n.life.serial = life.serial
