@@ -69,6 +69,8 @@ class WorkerSettings:
 class Holder(ABC):
     """The part of a worker that has the jobs; `run.py` fetches them and has them run."""
 
+    runs_of: type[Runs] = Runs
+
     def __init__(
         self,
         tasks: dict[str, Task[..., Any]],
@@ -92,8 +94,8 @@ class Holder(ABC):
         self._settler = Settler(
             client, self._link, self._away, self._on_settled, self._rng, self._queue_of
         )
-        self._runs_told = Runs(
-            *(client, self._link, worker_name(box is not None), self),
+        self._runs_told = self.runs_of(
+            *(client, self._link, self.name_of(box is not None), self),
             *(self.story, self._rng, self._on_settled),
         )
         self._heart = Heart(
@@ -113,6 +115,10 @@ class Holder(ABC):
         self._is_leaving = False
         self._apart = Apart(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
+
+    def name_of(self, is_restarted: bool) -> str:
+        """The name under which runs begin."""
+        return worker_name(is_restarted)
 
     def _conclude(self, held: Held) -> None:
         """Ends a job with its verdict: by a run, if the broker counts them."""

@@ -105,7 +105,7 @@ class Runs:
             job = held.call.attempt
             job.number, job.max_deliveries, job.starts = found.attempt, found.of, found.starts
             held.call.time_limit_s = found.time_limit_s or held.call.time_limit_s
-            held.call.control.tell = self._teller_of(held)
+            held.call.control.tell = self.teller_of(held)
         if held.verdict is not None:
             self._end_unrun(held, held.verdict)
         elif self._hands.is_stopping():
@@ -126,7 +126,7 @@ class Runs:
     def unknown(self, held: Held, task: str, keep_s: float) -> Outcome:
         """What becomes of a job whose task this worker does not know."""
         job = held.job
-        if job.added_at is not None and time.time() - job.added_at.timestamp() >= keep_s:
+        if job.added_at is not None and self.wall_s() - job.added_at.timestamp() >= keep_s:
             return Outcome("rejected", f"unknown task '{task}'")
         times = self._unknown.pop(job.id, 0)
         self._unknown[job.id] = times + 1
@@ -137,9 +137,13 @@ class Runs:
             log.warning("unknown task '%s': its jobs are given back for workers that know it", task)
         return Outcome("retry", f"unknown task '{task}'", delay_s=unknown_delay_s(times))
 
+    def wall_s(self) -> float:
+        """The time in unix seconds."""
+        return time.time()
+
     # Work
 
-    def _teller_of(self, held: Held) -> Callable[[bytes], None]:
+    def teller_of(self, held: Held) -> Callable[[bytes], None]:
         """Takes the progress of a job in any thread."""
         loop = asyncio.get_running_loop()
 
@@ -151,11 +155,12 @@ class Runs:
     def _tell_progress(self, held: Held, data: bytes) -> None:
         if held.state != RUNNING_HERE:
             return
-        telling = asyncio.create_task(self._progress(held, data))
+        telling = asyncio.create_task(self.tell_progress(held, data))
         self._told.add(telling)
         telling.add_done_callback(self._told.discard)
 
-    async def _progress(self, held: Held, data: bytes) -> None:
+    async def tell_progress(self, held: Held, data: bytes) -> None:
+        """Tells the broker how far a run is."""
         try:
             await self._client.progress(held.job.id, held.run, data)
         except OVER as err:

@@ -293,7 +293,7 @@ class Runner(Face):
 
     async def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
-        link = await Link.open(address, self._tls, deadline_s)
+        link = await self._dial(address, deadline_s)
         asked = greeting(self.settings, hears=self._on_cancel is not None)
         link.on_cancel = self._on_cancel
         replies: list[Reply] = []
@@ -303,6 +303,10 @@ class Runner(Face):
         except BaseException:
             link.close()
             raise
+
+    async def _dial(self, address: Address, deadline_s: float) -> Link:
+        """A connection to one node, not greeted yet; tests have one without a socket."""
+        return await Link.open(address, self._tls, deadline_s)
 
     def _pools(self) -> list[Pool]:
         elsewhere = [pool for pools in self._elsewhere.values() for pool in pools]

@@ -291,7 +291,7 @@ class Runner(Face):
 
     def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
-        link = Link.open(address, self._tls, deadline_s)
+        link = self._dial(address, deadline_s)
         asked = greeting(self.settings, hears=self._on_cancel is not None)
         link.on_cancel = self._on_cancel
         replies: list[Reply] = []
@@ -301,6 +301,10 @@ class Runner(Face):
         except BaseException:
             link.close()
             raise
+
+    def _dial(self, address: Address, deadline_s: float) -> Link:
+        """A connection to one node, not greeted yet; tests have one without a socket."""
+        return Link.open(address, self._tls, deadline_s)
 
     def _pools(self) -> list[Pool]:
         elsewhere = [pool for pools in self._elsewhere.values() for pool in pools]

@@ -96,13 +96,13 @@ class Heart:
             now = time.monotonic()
             due = self._take_due(now)
             if due:
-                await self._beat(due)
+                await self.beat(due)
             elif self._due:
                 await pause(self._due[0][0] - now, self._wake)
             else:
                 await self._wake.wait()
 
-    async def _beat(self, job_ids: list[str]) -> None:
+    async def beat(self, job_ids: list[str]) -> None:
         """One WORKING per job in one round trip; failed ones are due again after a wait."""
         try:
             pipeline = self._client.pipeline()

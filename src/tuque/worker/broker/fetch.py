@@ -46,7 +46,7 @@ class Fetcher:
         Raises what a node in use refuses; skips a queue without a leader.
         """
         queues = [queue for queue in self._away.here(self._queues) if queue not in but]
-        if len(self._queues) > 1 and await self._take_in_order(queues, want):
+        if len(self._queues) > 1 and await self.take(queues, want):
             return
         queues = self._away.here(queues)
         if queues:
@@ -54,8 +54,8 @@ class Fetcher:
         else:
             await pause(self._away.wait_s(self._queues), self._until)
 
-    async def _take_in_order(self, queues: list[str], want: int) -> bool:
-        """Takes the jobs that are there; True if there were any."""
+    async def take(self, queues: list[str], want: int) -> bool:
+        """Takes the jobs that are there, of the first queue first; True if there were any."""
         got = 0
         for queue in queues:
             try:

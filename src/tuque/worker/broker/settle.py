@@ -89,8 +89,7 @@ class Settler:
         while True:
             await self._work.wait()
             try:
-                told = await self._acknowledge()
-                told = await self._tell_one() or told
+                told = await self.tell()
             except Error as err:
                 await pause(self._link.failed("settling jobs", err), self._never)
                 continue
@@ -101,6 +100,11 @@ class Settler:
             if not self.pending:
                 self._work.clear()
                 self._empty.set()
+
+    async def tell(self) -> bool:
+        """Sends all acks and one of the others; True if the broker confirmed something."""
+        told = await self._acknowledge()
+        return await self._tell_one() or told
 
     async def _wait_for_homes(self) -> None:
         """Waits while all that is left is for unreachable queues; new settlements end the wait."""

@@ -79,7 +79,7 @@ class Teller:
         while True:
             await self._work.wait()
             try:
-                await self._tell()
+                await self.tell()
             except Error as err:
                 await pause(self._link.failed("telling of runs", err), self._never)
                 continue
@@ -88,7 +88,7 @@ class Teller:
                 self._work.clear()
                 self._empty.set()
 
-    async def _tell(self) -> None:
+    async def tell(self) -> None:
         """One round trip; raises, with all kept, if the broker cannot take it now."""
         ended = list(islice(self._ended, AT_ONCE))
         starts = list(islice(self._starts, AT_ONCE))

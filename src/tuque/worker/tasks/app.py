@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from tuque import aio
 from tuque.client.sync import Client
@@ -29,12 +29,25 @@ DEFAULT_URL: Final = "tuque://127.0.0.1:7711"
 URL_VARIABLE: Final = "TUQUE_URL"
 
 
+class Clients(Protocol):
+    """Where apps get their clients from, in tests."""
+
+    def client_of(self, app: App) -> Client:
+        """The client for threads."""
+
+    def aio_client_of(self, app: App) -> aio.Client:
+        """The client for the running event loop."""
+
+
 class App:
     """The tasks of a program.
 
     `broker` is a URL, or a client that the caller keeps; None means TUQUE_URL, else the default
     node of this machine. Nothing connects before the first job.
     """
+
+    clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
+    made: ClassVar[weakref.WeakSet[App]] = weakref.WeakSet()
 
     def __init__(self, broker: str | Client | None = None, *, queue: str = "default") -> None:
         self._lock = threading.Lock()
@@ -53,6 +66,7 @@ class App:
         self.queue = queue
         self.tasks: dict[str, Task[..., Any]] = {}
         self.tubes: set[str] = set()  # queues known to be tubes
+        App.made.add(self)
 
     @property
     def url(self) -> str | None:
@@ -75,6 +89,8 @@ class App:
     @property
     def client(self) -> Client:
         """The client of this app, shared by its threads."""
+        if App.clients is not None:
+            return App.clients.client_of(self)
         with self._lock:
             if self._given is not None:
                 return self._given
@@ -85,6 +101,8 @@ class App:
     @property
     def aio_client(self) -> aio.Client:
         """The client of this app for the running event loop."""
+        if App.clients is not None:
+            return App.clients.aio_client_of(self)
         loop = asyncio.get_running_loop()
         with self._lock:
             client = self._aio.get(loop)
