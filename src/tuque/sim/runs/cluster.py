@@ -44,6 +44,7 @@ NARROW_BYTES: Final = 1 << 16  # a link with a smaller limit sometimes has no ro
 TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
 TRAVEL_US: Final = 20_000_000
 LATE_FRAME: Final = 20  # times the usual delay: one frame that was late, and some hops besides
+QUICK_LOAD_US: Final = 5_000  # after the heal: a slow load of a long journal outlasts HEAL_MS
 SLOW_DISK_US: Final = 3_000_000  # a frame waits for the fsync of its turn, and one before it
 SCRIPTS: Final[dict[str, type[Script]]] = {
     "lessee": Lessee,
@@ -176,6 +177,7 @@ class Cluster:
             machine.disk.capacity = 1 << 60
             machine.disk.write_errors = machine.disk.fsync_errors = 0
             machine.settings.sync_us = self.plan.sync_us
+            machine.load_us = min(machine.load_us, QUICK_LOAD_US)
             shell = machine.shell
             if shell is not None and shell.thread is not None:
                 shell.thread.sync_us = self.plan.sync_us
