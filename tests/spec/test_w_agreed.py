@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from cluster_lab import Lab
 from test_w_cluster import add, at, start
 
+from tuque.core.federation.transfer import on_yourjobs
 from tuque.core.jobs.endings import check_lives
 from tuque.core.jobs.life_copies import adopt_life, packed_life
 from tuque.core.life.asking import LOOK, ask, may_ask
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import on_done, outcome_of, result_fields, watch
 from tuque.core.life.runs import DIED, on_fail
-from tuque.core.model.life import DONE, Outcome
+from tuque.core.model.life import DONE, GONE, Outcome
+from tuque.core.msgs.bus import Ask, Holders, ReplJob, SetAck, WillQueue, YourJobs
+from tuque.core.node.node import Node
+from tuque.core.repair.node_loss import on_ask
+from tuque.core.replication.holders import on_holders
 from tuque.core.replication.replicate import copy_of, on_repljob
-from tuque.core.replication.requeue_messages import known_job
+from tuque.core.replication.requeue_messages import known_job, on_willqueue
 
 
 def test_a_late_done_elsewhere_changes_no_result() -> None:
@@ -96,3 +104,37 @@ def test_a_job_that_came_back_leaves_no_life() -> None:
     check_lives(n)
     told, _ = result_fields(n, id)
     assert told is not None and told["result"] == b"first"
+
+
+TELLERS: dict[str, Callable[[Node, int, ReplJob], None]] = {
+    "replicate": on_repljob,
+    "federation": lambda n, slot, copy: on_yourjobs(n, slot, YourJobs(b"q", [copy])),
+    "holders": lambda n, slot, copy: on_holders(n, slot, Holders(copy.id, 2)),
+    "requeue": lambda n, slot, copy: on_willqueue(n, slot, WillQueue([copy.id])),
+    "ask": lambda n, slot, copy: on_ask(n, slot, Ask(1, [copy.id], False, b"")),
+}
+
+
+@pytest.mark.parametrize("teller", TELLERS)
+@pytest.mark.parametrize("kind", [DONE, GONE])
+def test_a_kept_outcome_refuses_copies_of_its_job(teller: str, kind: int) -> None:
+    """W14.11 A kept outcome other than `gone` counts as a tombstone (A8.2): no copy of the job is
+    taken here, and who has one gets SETACK with the outcome.
+    """
+    lab = Lab(4)
+    id = add(lab)
+    old = at(lab, next(i for i in range(4) if id in lab.nodes[i].jobs))  # its disk is an old one
+    n = at(lab, next(i for i in range(4) if id not in lab.nodes[i].jobs))
+    outcome = Outcome(id, kind, n.now_ms + 60_000, n.now_ms)
+    outcome.result = b"42"
+    n.has_lives = True
+    n.life.keep(outcome)
+    copy = copy_of(old, old.slot_of[n.node_id], old.jobs[id], 0)
+    TELLERS[teller](n, n.slot_of[old.node_id], copy)
+    if kind == GONE:
+        assert not any(isinstance(m, SetAck) for peer in n.peers for m in peer.outbox)
+        return
+    assert id not in n.jobs
+    lab.run()
+    told, _ = result_fields(old, id)
+    assert told is not None and (told["state"], told["result"]) == (b"done", b"42")

@@ -13,6 +13,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import demand_of
+from tuque.core.jobs.endings import has_ended
 from tuque.core.jobs.life_copies import adopt_life, packed_outcome
 from tuque.core.jobs.transitions import (
     enqueue,
@@ -105,7 +106,7 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
     for copy in m.jobs:
         if is_task(n, copy.id):
             continue  # T1.4
-        if n.tombs.has(copy.id) or copy.id in n.jobs:
+        if copy.id in n.jobs or has_ended(n, copy.id):
             taken += take_known(n, slot, copy, is_shut, answer)
         elif is_shut:  # F3.3
             answer.refused.append(copy.id)

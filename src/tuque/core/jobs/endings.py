@@ -13,6 +13,14 @@ def life_of(n: Node, id: bytes) -> Life | None:
     return n.life.by_id.get(id) if n.has_lives else None
 
 
+def has_ended(n: Node, id: bytes) -> bool:
+    """[A8, W14] Whether an id without a job here is that of an ended one (A8.2, W14.11)."""
+    if n.tombs.has(id):
+        return True
+    outcome = n.life.known(id) if n.has_lives else None
+    return outcome is not None and outcome.kind != GONE
+
+
 def conclude(
     n: Node, job: Job, kind: i64, run: i64 = 0, result: bytes | None = None, reason: bytes = b""
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.federation.transfer import lose_transits
+from tuque.core.jobs.endings import has_ended
 from tuque.core.jobs.life_copies import ack_of, packed_outcome
 from tuque.core.jobs.transitions import told_job
 from tuque.core.model.job import ACKED, EXTERNAL, WAIT_REPL, Job
@@ -235,7 +236,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
     for i, id in enumerate(m.ids):
         job = told_job(n, id)
         if job is None or job.flags & EXTERNAL:
-            if n.tombs.has(id):
+            if has_ended(n, id):
                 say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
             else:
                 lacking.append(id)

@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import has_ended
 from tuque.core.jobs.life_copies import packed_outcome
 from tuque.core.jobs.transitions import told_job
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
@@ -135,7 +136,7 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
         elif not is_new and job.state != WAIT_REPL and job.retry_s > 0:
             if job.holders & ~(told | 1 << slot | 1):
                 tell_holders(n, job, 1 << slot)  # K5.6
-    elif n.tombs.has(m.id):
+    elif has_ended(n, m.id):
         say(n, slot, SetAck(m.id, 0, TOMB_MS, packed_outcome(n, m.id)))
 
 

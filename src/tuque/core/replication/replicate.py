@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.jobs.endings import record_job
+from tuque.core.jobs.endings import has_ended, record_job
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
 from tuque.core.jobs.life_copies import ack_of, adopt_life, packed_life, packed_outcome
 from tuque.core.jobs.transitions import (
@@ -332,7 +332,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
         end_earlier(n, job, m)
         confirm(n, slot, job, m.mode)
         return
-    if n.tombs.has(m.id):
+    if has_ended(n, m.id):
         say(n, slot, SetAck(m.id, 0, max(1, m.left_ms), packed_outcome(n, m.id)))
         return
     q = n.queues.get(m.queue)

@@ -6,6 +6,7 @@ delay short.
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import has_ended
 from tuque.core.jobs.life_copies import ack_of, packed_outcome
 from tuque.core.jobs.transitions import dequeue, retry_due_ms, told_job
 from tuque.core.model.job import (
@@ -49,7 +50,7 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
     """
     job = told_job(n, id)
     if job is None:
-        if n.tombs.has(id):
+        if has_ended(n, id):
             say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
         return None
     if job.state == WAIT_REPL:

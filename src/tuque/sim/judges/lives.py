@@ -212,6 +212,12 @@ class Living:
                     f"{job.token!r}: {run.token!r} at {run.node} began {apart_us / 1e6:.3f} s after"
                     f" {other.token!r} at {other.node} was heard, RETRY {job.retry_s}",
                 )
+            if number_of(other.token) >= number_of(run.token):
+                if other.at_us + self.slack_us < run.asked_us:
+                    self.find(
+                        "life-count",
+                        f"{job.token!r}: {run.token!r} began after {other.token!r}",
+                    )
             if other.failed_us and other.failed_us + self.slack_us < run.asked_us:
                 if other.attempt >= run.attempt and other.replays == run.replays:
                     self.find(
@@ -249,6 +255,9 @@ class Living:
             run.failed_us = run.failed_us or self.world.now_us
         for other in job.runs.values():
             if number_of(other.token) <= number_of(run.token) or other.at_us >= call.asked_us:
+                continue
+            if run.asked_us > other.at_us:  # the later one: an old disk forgot the count of STARTs
+                self.history.count("FAILs of runs with old numbers")
                 continue
             self.history.count("FAILs of old runs")
             here = other.node == call.node and other.deaths == self.deaths.get(call.node, 0)
