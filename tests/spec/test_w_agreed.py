@@ -15,7 +15,7 @@ from tuque.core.life.asking import LOOK, ask, may_ask
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import on_done, outcome_of, result_fields, watch
 from tuque.core.life.runs import DIED, on_fail
-from tuque.core.model.life import DONE, GONE, Outcome
+from tuque.core.model.life import DONE, GONE, Outcome, run_of
 from tuque.core.msgs.bus import Ask, Holders, ReplJob, SetAck, WillQueue, YourJobs
 from tuque.core.node.node import Node
 from tuque.core.repair.node_loss import on_ask
@@ -23,18 +23,25 @@ from tuque.core.replication.holders import on_holders
 from tuque.core.replication.replicate import copy_of, on_repljob
 from tuque.core.replication.requeue_messages import known_job, on_willqueue
 
+FIRST_RUN, SECOND_RUN = run_of(1, 1, 7), run_of(2, 2, 7)
 
-def test_a_late_done_elsewhere_changes_no_result() -> None:
-    """W14.6 That node shows what the holders know (W15)."""
+
+@pytest.mark.parametrize(
+    ("run", "result"), [(SECOND_RUN, b"second"), (SECOND_RUN, b"a"), (FIRST_RUN, b"second")]
+)
+def test_a_late_done_elsewhere_changes_no_result(run: int, result: bytes) -> None:
+    """W14.6 That node shows what the holders know (W15): the job may have ended before. An outcome
+    that is kept stays.
+    """
     lab = Lab(4)
     id = add(lab)
     stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
     for n in lab.nodes:
         n.ids.key = b""
     holder = next(i for i in range(4) if id in lab.nodes[i].jobs)
-    assert on_done(at(lab, holder), id, 0, b"first", 9)
+    assert on_done(at(lab, holder), id, SECOND_RUN, b"first", 9)
     lab.pass_ms(2_000)
-    on_done(at(lab, stranger), id, 0, b"second", 9)
+    on_done(at(lab, stranger), id, run, result, 9)
     n = at(lab, stranger)
     watch(n, 5, [id], 0)
     assert may_ask(n, id)

@@ -173,13 +173,16 @@ def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
         n.records.outcome(outcome)
 
 
-def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
-    """[W14] Another node says how a job ended whose outcome alone is here (W14.4)."""
+def adopt_late(n: Node, slot: i64, id: bytes, data: bytes, is_holder: bool) -> None:
+    """[W14] Another node says how a job ended whose outcome alone is here (W14.4).
+
+    A node without a copy only repeats what a worker said, too late (W14.6).
+    """
     kept = n.life.known(id) if n.has_lives and len(data) > 0 else None
     outcome = unpack_outcome(n, id, data) if kept is not None else None
     if kept is None or outcome is None:
         return
-    if is_better(kept, outcome):
+    if is_holder and is_better(kept, outcome):
         stand_for(n, kept, outcome)
     elif is_better(outcome, kept):
         say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tuque.core.jobs import letters
+from mypy_extensions import i64
+
+from tuque.core.jobs import letters, life_copies
+from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.letters import go_dead
-from tuque.core.life import base, runs
-from tuque.core.model.job import Job
-from tuque.core.model.life import Failure, Life, attempt_of
+from tuque.core.life import base, outcomes, runs
+from tuque.core.model.job import QUEUED, Job
+from tuque.core.model.life import LIVE, Failure, Life, attempt_of
 from tuque.core.model.refusal import Refusal
+from tuque.core.node.announce import set_due
 from tuque.core.node.node import Node
 from tuque.core.replication.ack_gc import retire
 from tuque.sim.engine.plan import Op, Plan
@@ -64,23 +68,114 @@ def letters_are_dropped() -> list[Patch]:
     return everywhere(go_dead, dead)
 
 
-def at_work(seed: int) -> Plan:
-    """Producers, workers and people who read, cancel and replay, on three nodes; no faults."""
-    plan = Plan(seed=f"at work {seed}", nodes=3, chaos_ms=15_000)
+def beats_are_not_heard() -> list[Patch]:
+    """W3.2: WORKING is accepted, and the run is silent RETRY from its START all the same."""
+    sound = runs.on_work
+
+    def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
+        job = n.jobs.get(id)
+        due_ms = job.qtime_ms if job is not None else 0
+        refused = sound(n, id, run, client)
+        if refused is None and job is not None and life_of(n, id) is not None:
+            set_due(n, job, due_ms)
+        return refused
+
+    return everywhere(sound, on_work)
+
+
+def failures_are_not_merged() -> list[Patch]:
+    """W14.2: a node does not count what failed elsewhere."""
+    sound = life_copies.merge
+
+    def merge(n: Node, mine: Life, theirs: Life) -> None:
+        failed, replays = mine.failed, mine.replays
+        sound(n, mine, theirs)
+        if mine.replays == replays:
+            mine.failed = failed
+
+    return everywhere(sound, merge)
+
+
+def cancelled_jobs_go_on() -> list[Patch]:
+    """W8.1: CANCEL of a job that nobody has says that it ended, and the job goes on."""
+    sound = outcomes.on_cancel
+
+    def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[int, Refusal | None]:
+        job = n.jobs.get(id)
+        if job is not None and job.state == QUEUED:
+            return outcomes.ENDED, None
+        became: tuple[int, Refusal | None] = sound(n, id, reason)
+        return became
+
+    return everywhere(sound, on_cancel)
+
+
+def late_results_stand() -> list[Patch]:
+    """W14.6: the DONE of another run replaces the outcome that is kept, and maybe was read."""
+    sound = life_copies.adopt_late
+
+    def adopt_late(n: Node, slot: i64, id: bytes, data: bytes, is_holder: bool) -> None:
+        sound(n, slot, id, data, True)
+
+    return everywhere(sound, adopt_late)
+
+
+def silence_is_not_seen() -> list[Patch]:
+    """W6.1: nothing happens when a run was silent for RETRY."""
+    sound = runs.on_late
+
+    def on_late(n: Node, job: Job) -> bool:
+        life = life_of(n, job.id)
+        if life is not None and life.run_state == LIVE:
+            set_due(n, job, n.now_ms + i64(job.retry_s) * 1000)
+            return True
+        return sound(n, job)
+
+    return everywhere(sound, on_late)
+
+
+def at_work(seed: int, nodes: int = 3, workers: int = 1, **habits: Any) -> Plan:
+    """Producers, workers and people who read and replay; no faults.
+
+    `habits` are of the workers, and of those who cancel.
+    """
+    plan = Plan(seed=f"at work {seed}", nodes=nodes, chaos_ms=15_000)
     plan.ops.append(Op(50, "add", {"client": "p", "node": 0, "queue": "q"}))
-    for node in range(3):
+    for node in range(nodes):
         shared: dict[str, Any] = {"node": node, "for_ms": 14_000}
         plan.ops.append(Op(100, "life_producer", {
             "client": f"lp{node}", "attempts": [2, 3], "backoff": [0.1, 0.2, 0.5], "retry": [1],
             "keep": [90], "limit": [0], "ttl": [120], "delay": [0], "idle_ms": 300, **shared,
         }))  # fmt: skip
-        plan.ops.append(Op(101, "life_worker", {
-            "client": f"lw{node}", "work_ms": 50, "idle_ms": 20, "timeout": 500, "p_fail": 0.5,
-            "p_final": 0.1, "p_silent": 0.4, "p_late": 1.0, "p_move": 0.3, "p_twice": 0.3,
-            **shared,
-        }))  # fmt: skip
-        plan.ops.append(Op(102, "life_boss", {"client": f"lb{node}", "idle_ms": 100, **shared}))
+        for i in range(workers):
+            plan.ops.append(Op(101, "life_worker", {
+                "client": f"lw{node + nodes * i}", "work_ms": 50, "idle_ms": 20, "timeout": 500,
+                "p_fail": 0.5, "p_final": 0.1, "p_silent": 0.4, "p_late": 1.0, "p_move": 0.3,
+                "p_twice": 0.3, **habits, **shared,
+            }))  # fmt: skip
+        boss = {"client": f"lb{node}", "idle_ms": 100, **habits, **shared}
+        plan.ops.append(Op(102, "life_boss", boss))
     return plan
+
+
+def beating(seed: int) -> Plan:
+    """Workers that say WORKING for longer than RETRY."""
+    return at_work(seed, p_beat=0.8, p_silent=0.0)
+
+
+def cancelling(seed: int) -> Plan:
+    """People who cancel jobs."""
+    return at_work(seed, p_cancel=0.3, work_ms=500)
+
+
+def late_dones(seed: int) -> Plan:
+    """Workers that say DONE late, where nobody has the job."""
+    return at_work(seed, nodes=5, workers=4, p_fail=0.1, p_move=1.0)
+
+
+def falling_silent(seed: int) -> Plan:
+    """Workers that are never heard of again."""
+    return at_work(seed, p_late=0.0)
 
 
 LIFE_FLAWS: Final = [
@@ -88,7 +183,14 @@ LIFE_FLAWS: Final = [
     Flaw("w2", "FAIL of an old run counts", fence_is_open, 5, at_work),
     Flaw("w3", "a dead letter has its first reason", reason_is_the_first, 5, at_work),
     Flaw("w4", "jobs that are given up are deleted", letters_are_dropped, 5, at_work),
+    Flaw("w5", "WORKING postpones nothing", beats_are_not_heard, 5, beating),
+    Flaw("w6", "failures elsewhere do not count", failures_are_not_merged, 5, at_work),
+    Flaw("w7", "cancelled jobs go on", cancelled_jobs_go_on, 5, cancelling),
+    Flaw("w8", "a late DONE changes the result", late_results_stand, 5, late_dones),
+    Flaw("w9", "silence is not seen", silence_is_not_seen, 5, falling_silent),
 ]
 LIFE_RULES: Final = {
     "w1": "life-attempts", "w2": "life-fence", "w3": "life-reason", "w4": "life-outcome",
+    "w5": "life-two", "w6": "life-count", "w7": "life-cancel", "w8": "life-result",
+    "w9": "life-stuck",
 }  # fmt: skip
