@@ -32,7 +32,7 @@ def conclude(
     if kind == CANCELLED:
         n.life.cancelled += 1
     keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
-    is_watched = job.id in n.life.watchers
+    is_watched = len(n.life.watchers) > 0 and job.id in n.life.watchers
     is_shared = life is not None and job.holders != 1  # the others need it (W14.4)
     if keep_ms > 0 or is_watched or is_shared:  # W7.3
         outcome = Outcome(job.id, kind, n.now_ms + max(keep_ms, 1), n.now_ms)
@@ -66,11 +66,11 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
 def end_life(n: Node, job: Job, cause: i64) -> None:
     """[G2] The job leaves the node: what was not concluded before ends as the cause says."""
     lives = n.life
-    if job.id in lives.kept:
+    if len(lives.kept) > 0 and job.id in lives.kept:
         leave_life(n, job)  # W14.8
         if job.id in lives.watchers:
             tell_watchers(n, job.id)  # W14.4: now all have confirmed it
-    elif job.id in lives.by_id or job.id in lives.watchers:
+    elif job.id in lives.by_id or (len(lives.watchers) > 0 and job.id in lives.watchers):
         if cause == ledger.MOVED:
             leave_life(n, job)
         else:

@@ -35,7 +35,7 @@ from tuque.core.model.refusal import NOJOB, TASK_WORK, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.ack_gc import unheard
+from tuque.core.replication.ack_gc import retire, unheard
 from tuque.core.replication.orphan_acks import on_unknown_ack
 from tuque.core.state.lives import Asking
 
@@ -54,23 +54,22 @@ OVER = 3
 def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1) -> bool:
     """[W7] ON COMMAND DONE: the job ends, whichever run says so (W7.1)."""
     job = n.jobs.get(id)
-    if job is None and len(n.peers) > 1:
-        done_elsewhere(n, id, run, result, client)
+    if job is None:
+        if len(n.peers) > 1:
+            done_elsewhere(n, id, run, result, client)
+        return False
     if isinstance(job, Task):
         return on_ackjob(n, id, client)
-    if job is None or job.state == ACKED:
+    if job.state == ACKED:
         return False
-    life = life_of(n, id)
+    life = life_of(n, job.id)
     if life is not None and life.run_state == LIVE and client == life.client:
         life.run_state = RELEASED  # its worker knows
     if n.events is not None:
         n.events.acked(n.now_ms, job)
     if n.has_lives:
         conclude(n, job, DONE, run, result)
-    events = n.events
-    n.events = None  # told already, with the body
-    on_ackjob(n, id)
-    n.events = events
+    retire(n, job)
     return True
 
 

@@ -73,9 +73,12 @@ GONE: Final = 3  # it expired
 def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
     """[W2] ON COMMAND START: a run begins, or the same worker's goes on (W2.4)."""
     job, refused = open_job(n, id)
-    if job is None:
-        return refused
-    life = life_of(n, id)
+    return refused if job is None else start(n, job, worker, client)
+
+
+def start(n: Node, job: Job, worker: bytes, client: i64) -> Refusal | None:
+    """[W2] As `on_start`, of an open job."""
+    life = life_of(n, job.id)
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
     if life is not None:
@@ -98,7 +101,7 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
             return Refusal(MANY_STARTS)
     if job.state != QUEUED and is_delayed(n, job):
         return Refusal(NOTDELIVERED)  # W2.3
-    begin_run(n, job, make_life(n, id), worker, client)
+    begin_run(n, job, make_life(n, job.id) if life is None else life, worker, client)
     return None
 
 
@@ -110,8 +113,7 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     life.starts += 1
     if worker != n.life.last_worker:
         n.life.last_worker = worker
-        # The seed is another one at each start of the node (W13.4).
-        n.life.last_hash = hash_of(n.ids.seed, hash_of(n.node_id, hash_of(worker)))
+        n.life.last_hash = hash_here(n, worker)
     life.run = run_of(life.failed + 1, life.starts, n.life.last_hash)  # W1.2
     life.run_state = LIVE
     life.since_ms = n.now_ms
@@ -135,6 +137,17 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
         n.records.life(job.id, life)
     if job.holders != 1:
         tell_soon(n, job, life)  # W14.3
+
+
+def hash_here(n: Node, worker: bytes) -> i64:
+    """The hash of the worker at this node, for its tokens (W1.2)."""
+    known = n.life.hashes.get(worker)
+    if known is not None:
+        return known
+    # The seed is another one at each start of the node (W13.4).
+    hash = hash_of(n.ids.seed, hash_of(n.node_id, hash_of(worker)))
+    n.life.remember(worker, hash)
+    return hash
 
 
 def extend(n: Node, job: Job, life: Life) -> None:

@@ -199,23 +199,28 @@ def run_from(word: bytes) -> i64:
     """The token in a word; 0 for `-`, -1 if it is no token."""
     if word == b"-":
         return 0
-    numbers: list[i64] = [0, 0, 0]
+    attempt: i64 = 0
+    starts: i64 = 0
+    number: i64 = 0
     part: i64 = 0
     digits: i64 = 0
     for byte in word:
         value: i64 = byte
         if value == 46:  # a point
-            part += 1
-            if part > 2 or digits == 0:
+            if part == 2 or digits == 0:
                 return -1
+            attempt = starts
+            starts = number
+            number = 0
+            part += 1
             digits = 0
             continue
         value = value - 48 if value < 58 else (value - 87 if value > 96 else -1)
         digits += 1
         if value < 0 or value > 15 or (part < 2 and value > 9) or digits > 8:
             return -1
-        numbers[part] = numbers[part] * (16 if part == 2 else 10) + value
-    attempt, starts, hash = numbers[0], numbers[1], numbers[2]
+        number = number * (16 if part == 2 else 10) + value
+    hash = number
     if part != 2 or digits != 6 or not 1 <= attempt <= ATTEMPTS_MAX or hash > HASH_MASK:
         return -1
     return starts << 39 | attempt << 23 | hash if 1 <= starts <= STARTS_MAX else -1

@@ -13,6 +13,7 @@ WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
 AGAIN_MS: Final = 1_000
 STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
 TERMS_MAX: Final = 10_000  # shared ones that are remembered
+HASHES_MAX: Final = 1_000
 
 
 @final
@@ -91,6 +92,7 @@ class Lives:
         self.calls: list[tuple[int, bytes, int]] = []  # connections to tell of a cancelled run
         self.last_worker = b""  # of the newest run, and its hash
         self.last_hash: i64 = 0
+        self.hashes: dict[bytes, int] = {}  # of workers
         self.bytes: i64 = 0  # lives, with dead letters' parts
         self.kept_bytes: i64 = 0
         self.dead_bytes: i64 = 0  # dead letters with their bodies
@@ -133,15 +135,22 @@ class Lives:
             self.dead_bytes += size - life.bytes
         life.bytes = size
 
+    def remember(self, worker: bytes, hash: i64) -> None:
+        """Keep the hash of a worker, and of this node (W1.2)."""
+        if len(self.hashes) >= HASHES_MAX:
+            self.hashes = {}
+        self.hashes[worker] = int(hash)
+
     def enter(self, id: bytes, life: Life) -> None:
-        """A job has a life now."""
+        """A job has a life now. `id` is the one that the job has: tables find it sooner."""
         self.by_id[id] = life
         self.weigh(life)
 
     def leave(self, id: bytes) -> Life | None:
         """The job ended, or left: drop its life, if it has one."""
-        life = self.by_id.pop(id, None)
+        life = self.by_id.get(id)
         if life is not None:
+            del self.by_id[id]
             self.bytes -= life.bytes
             if life.is_dead:
                 self.dead_bytes -= life.bytes

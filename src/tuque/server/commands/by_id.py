@@ -51,10 +51,11 @@ def check_room(n: Node, queues: list[bytes]) -> None:
             raise ArgError(OOM)
 
 
-def check_ids(s: Server, args: list[bytes], first: i64) -> None:
+def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
     """Check that every word from `first` on is a job id, and no task led by another node.
 
-    Raises before anything changes. URL forms are replaced by the plain form.
+    `step` 2: every second one. Raises before anything changes. URL forms are replaced by the plain
+    form.
     """
     i = first
     while i < len(args):
@@ -62,9 +63,9 @@ def check_ids(s: Server, args: list[bytes], first: i64) -> None:
             args[i] = of_url(args[i])  # G6.6
             if not is_job_id(args[i]):
                 raise ArgError(BADID)
-        i += 1
+        i += step
     if s.n.policy is not None:
-        check_tasks(s, args, first)  # T17.3
+        check_tasks(s, args, first, step)  # T17.3
 
 
 def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:

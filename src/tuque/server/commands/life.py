@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.life.base import open_job
 from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import (
     BACK,
@@ -12,11 +13,11 @@ from tuque.core.life.runs import (
     on_fail,
     on_progress,
     on_release,
-    on_start,
     on_work,
+    start,
 )
 from tuque.core.life.update import Update, on_update
-from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, attempt_of, run_from, run_text
+from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, run_text
 from tuque.server.commands.by_id import check_ids
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import Client
@@ -32,7 +33,6 @@ from tuque.wire.args import (
 )
 from tuque.wire.resp import error_reply, int_reply, put_bulk
 
-START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 BAD_RUN: Final = b"ERR invalid run token"
 BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
@@ -46,9 +46,9 @@ PROGRESS_MAX: Final = 4_096
 IDS_MAX: Final = 500  # ids of one START, RELEASE, DONE or CANCEL
 
 
-def run_in(word: bytes) -> i64:
+def run_in(s: Server, word: bytes) -> i64:
     """The run token in the word; 0 for `-`; or raise."""
-    run = run_from(word)
+    run = s.tokens.run_in(word)
     if run < 0:
         raise ArgError(BAD_RUN)
     return run
@@ -56,23 +56,21 @@ def run_in(word: bytes) -> i64:
 
 def worker_of(s: Server, c: Client) -> bytes:
     """The worker's name of a connection that gave none (W2.4)."""
-    return b"client %d of %s" % (int(c.number), s.n.node_id[:8])
+    if len(c.worker) == 0:
+        c.worker = b"client %d of %s" % (int(c.number), s.n.node_id[:8])
+    return c.worker
 
 
-def check_pairs(s: Server, args: list[bytes], first: i64) -> list[i64]:
-    """Check words that are ids and runs in turn; returns the runs. Raises before any change."""
+def check_pairs(s: Server, args: list[bytes], first: i64) -> None:
+    """Check words that are ids and runs in turn. Raises before any change."""
     size: i64 = len(args)
     if (size - first) % 2 != 0 or size == first:
         raise ArgError(SYNTAX)
-    if size - first == 2:
-        words = [args[first]]
-        check_ids(s, words, 0)
-        args[first] = words[0]
-        return [run_in(args[first + 1])]
-    ids = args[first::2]
-    check_ids(s, ids, 0)
-    args[first::2] = ids
-    return [run_in(word) for word in args[first + 1 :: 2]]
+    check_ids(s, args, first, 2)
+    i = first + 1
+    while i < size:
+        run_in(s, args[i])
+        i += 2
 
 
 def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
@@ -94,34 +92,21 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     c.out.append(b"*%d\r\n" % int(len(args) - first))
     i = first
     while i < len(args):
-        id = args[i]
+        job, refused = open_job(n, args[i])
         i += 1
-        refused = on_start(n, id, worker, c.number)
-        if refused is not None:
+        if job is not None:
+            refused = start(n, job, worker, c.number)
+        if job is not None and refused is None:
+            c.out.append(s.tokens.start_reply(n.life.by_id[job.id], i64(job.retry_s)))
+        elif refused is not None:
             c.out.append(error_reply(core_words(refused)))
-            continue
-        life = n.life.by_id[id]
-        terms = life.terms
-        run = run_text(life.run)
-        c.out.append(
-            START_REPLY
-            % (
-                len(run),
-                run,
-                attempt_of(life.run),
-                terms.attempts,
-                life.starts,
-                i64(n.jobs[id].retry_s) * 1000,
-                terms.limit_ms,
-            )
-        )
 
 
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     """WORKING id [run]: the reply is the retry time (Q8.6, W3)."""
     words = args[:2]
     check_ids(s, words, 1)
-    run: i64 = run_in(args[2]) if len(args) > 2 else 0
+    run: i64 = run_in(s, args[2]) if len(args) > 2 else 0
     refused = on_work(s.n, words[1], run, c.number)
     if refused is not None:
         c.error(core_words(refused))
@@ -133,7 +118,7 @@ def cmd_progress(s: Server, c: Client, args: list[bytes]) -> None:
     """[W3] PROGRESS id run bytes (W3.4)."""
     words = args[:2]
     check_ids(s, words, 1)
-    run = run_in(args[2])
+    run = run_in(s, args[2])
     if len(args[3]) > PROGRESS_MAX:
         raise ArgError(LONG_PROGRESS)
     refused = on_progress(s.n, words[1], run, args[3], c.number)
@@ -150,12 +135,15 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
     if args[1].upper() == b"DELAY":
         delay_ms = seconds_ms(args[2])
         first = 3
-    runs = check_pairs(s, args, first)
-    s.n.work += len(runs) - 1
+    check_pairs(s, args, first)
+    size: i64 = len(args)
+    s.n.work += (size - first) // 2 - 1
     done: i64 = 0
-    for i in range(len(runs)):
-        if on_release(s.n, args[first + 2 * i], runs[i], delay_ms, c.number):
+    i = first
+    while i < size:
+        if on_release(s.n, args[i], run_in(s, args[i + 1]), delay_ms, c.number):
             done += 1
+        i += 2
     c.out.append(int_reply(done))
 
 
@@ -163,7 +151,7 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
     """[W5] FAIL id run [DELAY s] [REASON text] [DETAIL bytes] [FINAL] (W5.5)."""
     words = args[:2]
     check_ids(s, words, 1)
-    run = run_in(args[2])
+    run = run_in(s, args[2])
     delay_ms: i64 = -1
     reason = b""
     detail = b""
@@ -211,12 +199,15 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args) == 5 and args[3].upper() == b"RESULT":
         result = args[4]
         words = args[:3]
-    runs = check_pairs(s, words, 1)
-    s.n.work += len(runs) - 1
+    check_pairs(s, words, 1)
+    size: i64 = len(words)
+    s.n.work += size // 2 - 1
     done: i64 = 0
-    for i in range(len(runs)):
-        if on_done(s.n, words[1 + 2 * i], runs[i], result, c.number):
+    i: i64 = 1
+    while i < size:
+        if on_done(s.n, words[i], run_in(s, words[i + 1]), result, c.number):
             done += 1
+        i += 2
     c.out.append(int_reply(done))
 
 

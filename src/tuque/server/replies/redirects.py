@@ -113,7 +113,7 @@ def moved_error(s: Server, name: bytes) -> IprotoError:
     return iproto_refusal(s, t, refusal_of(s.n, t, tube))
 
 
-def check_tasks(s: Server, args: list[bytes], first: i64) -> None:
+def check_tasks(s: Server, args: list[bytes], first: i64, step: i64) -> None:
     """[T17] Tasks are changed and shown on the leader of their tube (T17.3). Raises TubeError."""
     n = s.n
     if n.policy is None:
@@ -130,7 +130,7 @@ def check_tasks(s: Server, args: list[bytes], first: i64) -> None:
             tube = t.by_name.get(seen)
             if tube is not None:
                 needs_home(n, t, tube)
-        i += 1
+        i += step
 
 
 def task_of_id(n: Node, t: Tubes, id: bytes) -> Task | None:

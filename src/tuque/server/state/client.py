@@ -63,6 +63,7 @@ class Client(Connection):
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False
         self.name = b""
+        self.worker = b""  # what START calls it if it says no name (W2.4)
         self.lib_name = b""
         self.lib_version = b""
         self.command = ""  # the last one, lower case

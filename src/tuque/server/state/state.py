@@ -33,6 +33,7 @@ from tuque.server.sockets.system import System
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import NOT_HELD, Client, Pending, Survey
 from tuque.server.state.iproto_connection import GUEST, STRANGER_BYTES, Take, User, Users, Wired
+from tuque.server.state.tokens import Tokens
 from tuque.server.state.tube_notices import Notices
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
@@ -116,6 +117,7 @@ class Server:
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.chores: list[Chore] = []  # long commands in progress
+        self.tokens = Tokens()  # of runs
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
         kept = Kept()

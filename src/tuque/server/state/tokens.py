@@ -1,0 +1,85 @@
+"""Run tokens as clients see them, kept for as long as they are of use (SPEC W1.2).
+
+A worker's first runs of all its jobs have the same token: most replies to START, and most words of
+DONE, come from here.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.life import NO_TERMS, Life, attempt_of, run_from, run_text
+
+TOKENS_MAX: Final = 1_000  # remembered at once
+START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
+
+
+@final
+class Token:
+    """One token, and the latest reply to a START that gave it."""
+
+    def __init__(self, run: i64) -> None:
+        self.run = run
+        self.text = run_text(run)
+        self.reply = b""
+        self.terms = NO_TERMS  # of the job in that reply, as the others here
+        self.starts: i64 = 0
+        self.retry_s: i64 = 0
+
+
+@final
+class Tokens:
+    """The tokens that were given out of late, by number and by text."""
+
+    def __init__(self) -> None:
+        self.by_run: dict[int, Token] = {}
+        self.by_text: dict[bytes, Token] = {}
+        self.last = Token(0)
+
+    def token(self, run: i64) -> Token:
+        """The token of a run."""
+        last = self.last
+        if last.run == run:
+            return last
+        token = self.by_run.get(run)
+        if token is None:
+            if len(self.by_run) >= TOKENS_MAX:
+                self.by_run = {}
+                self.by_text = {}
+            token = Token(run)
+            self.by_run[int(run)] = token
+            self.by_text[token.text] = token
+        self.last = token
+        return token
+
+    def run_in(self, word: bytes) -> i64:
+        """The run token in a word; 0 for `-`, -1 if it is none."""
+        last = self.last
+        if word == last.text:
+            return last.run
+        token = self.by_text.get(word)
+        if token is None:
+            return run_from(word)
+        self.last = token
+        return token.run
+
+    def start_reply(self, life: Life, retry_s: i64) -> bytes:
+        """[W2] The reply to the START that began this run, or gave it again (W2.6)."""
+        token = self.token(life.run)
+        terms = life.terms
+        if len(token.reply) > 0 and token.terms is terms:
+            if token.starts == life.starts and token.retry_s == retry_s:
+                return token.reply
+        token.terms = terms
+        token.starts = life.starts
+        token.retry_s = retry_s
+        token.reply = START_REPLY % (
+            len(token.text),
+            token.text,
+            attempt_of(life.run),
+            terms.attempts,
+            life.starts,
+            retry_s * 1000,
+            terms.limit_ms,
+        )
+        return token.reply
