@@ -11,7 +11,8 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -35,7 +36,8 @@ class Control:
         """`tell` takes the progress; it may be called in any thread."""
         self.is_cancelled = False
         self.why = "CANCELLED the job was cancelled"
-        self.ends_at: float | None = None  # monotonic
+        self.clock: Callable[[], float] = time.monotonic
+        self.ends_at: float | None = None  # by that clock
         self.tell = tell
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
@@ -104,8 +106,8 @@ class Job(msgspec.Struct, dict=True):
     @property
     def time_left(self) -> float | None:
         """Seconds until the time limit, None without one."""
-        ends_at = self._control().ends_at
-        return None if ends_at is None else max(0.0, ends_at - time.monotonic())
+        control = self._control()
+        return None if control.ends_at is None else max(0.0, control.ends_at - control.clock())
 
     def check(self) -> None:
         """Raises `tuque.errors.Cancelled` if the job was cancelled."""
@@ -141,7 +143,7 @@ class Call(msgspec.Struct):
     def begins(self) -> None:
         """The run begins: its time counts from now on."""
         if self.time_limit_s is not None:
-            self.control.ends_at = time.monotonic() + self.time_limit_s
+            self.control.ends_at = self.control.clock() + self.time_limit_s
         self.attempt.__dict__["control"] = self.control
 
 
@@ -172,6 +174,7 @@ def of_pipe(payload: bytes) -> Call:
     return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
 
 
+NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.job() in tests"
 _current: ContextVar[Job] = ContextVar("tuque_current_job")
 
 
@@ -179,8 +182,18 @@ def current_job() -> Job:
     """The job that the calling task runs for; LookupError outside of a task."""
     job = _current.get(None)
     if job is None:
-        raise LookupError("no job here: current_job() works inside a task")
+        raise LookupError(NO_JOB)
     return job
+
+
+@contextmanager
+def as_current(job: Job) -> Iterator[Job]:
+    """Makes it the job that `current_job()` returns, without a broker."""
+    token = _current.set(job)
+    try:
+        yield job
+    finally:
+        _current.reset(token)
 
 
 def run_call(task: Task[..., Any], call: Call) -> Outcome:

@@ -1,0 +1,206 @@
+"""The worker of a test: the real one's jobs, runs and words, one step at a time.
+
+Decides when the next job is taken and when the broker is told; what follows from a run is decided
+where it always is (tuque.worker.hold, runs). Knows nothing of the test.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, Final
+
+from tuque.client.retry import Retry
+from tuque.errors import ConnectionError
+from tuque.testing.links import Desk, HereAioClient, by_hand
+from tuque.testing.loop import run_coroutine
+from tuque.worker.hold import Holder, WorkerSettings
+from tuque.worker.pools.execute import Call, run_call
+from tuque.worker.pools.pools import Tasks
+from tuque.worker.process.held import RUNNING_HERE, WAITING, Held
+from tuque.worker.runs import Runs
+from tuque.worker.tasks.policy import Outcome, beat_after_s
+
+TRIES: Final = 3  # of a call whose answer is lost
+
+
+class Clock:
+    """The time of a test, for the pool: seconds, and a way to let them pass."""
+
+    def __init__(self, now_s: Callable[[], float], wait: Callable[[float], None]) -> None:
+        self.now_s = now_s
+        self.wait = wait
+
+
+class Place:
+    """The pool: one job at a time, in the thread of the test.
+
+    In a thread of its own if an event loop runs in that of the test: tasks expect none.
+    """
+
+    def __init__(self, tasks: Tasks, clock: Clock) -> None:
+        self._tasks = tasks
+        self._clock = clock
+
+    async def start(self) -> None:
+        """Nothing to make ready."""
+
+    async def run(self, call: Call) -> Outcome:
+        """Runs one job to its end."""
+        return self.run_now(call)
+
+    async def stop(self) -> bool:
+        """Nothing is left behind."""
+        return True
+
+    def run_now(self, call: Call) -> Outcome:
+        """Runs one job to its end, without a loop."""
+        call.control.clock = self._clock.now_s
+        if not has_loop():
+            return self._run(call)
+        found: list[Outcome] = []
+        context = copy_context()
+        thread = threading.Thread(
+            target=lambda: found.append(context.run(self._run, call)), name="task", daemon=True
+        )
+        thread.start()
+        thread.join()
+        return found[0]
+
+    def _run(self, call: Call) -> Outcome:
+        task = self._tasks[call.envelope.task]
+        if not task.is_async:
+            return run_call(task, call)
+        return run_coroutine(task, call, self._clock.wait)
+
+
+def has_loop() -> bool:
+    """Whether an event loop runs in this thread."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class HandRuns(Runs):
+    """The runs of a worker without a loop, on the clock of the broker."""
+
+    desk: Desk
+
+    def wall_s(self) -> float:
+        return self.desk.broker.now_ms / 1000
+
+    def teller_of(self, held: Held) -> Callable[[bytes], None]:
+        def tell(data: bytes) -> None:
+            by_hand(self.tell_progress(held, data))
+
+        return tell
+
+
+class HandWorker(Holder):
+    """A worker that does one step when told."""
+
+    runs_of = HandRuns
+
+    def __init__(self, desk: Desk, tasks: Tasks, number: int, seed: int, clock: Clock) -> None:
+        """`number` tells workers of one test apart."""
+        self._number = number
+        self.tasks = tasks
+        self.place = Place(tasks, clock)
+        settings = WorkerSettings(queues=(), concurrency=1, prefetch=0)
+        client = HereAioClient(desk, Retry(attempts=0), self._on_cancel)
+        super().__init__(tasks, client, self.place, settings)
+        self.client = client
+        assert isinstance(self._runs_told, HandRuns)
+        self._runs_told.desk = desk
+        self._rng.seed(seed)
+        self.current: Held | None = None  # the job whose task runs
+
+    def name_of(self, is_restarted: bool) -> str:
+        return f"test/{self._number}"
+
+    def _on_cancel(self, job_id: str, run: str) -> None:
+        self._runs_told.over(job_id, run)
+
+    def _start_waiting(self) -> None:
+        """Asks for the run of the job that was fetched."""
+        while self._waiting:
+            held = heapq.heappop(self._waiting)[2]
+            if held.state != WAITING:
+                continue
+            if held.has_runs:
+                self._runs_told.start(held)
+            else:
+                self.run_now(held)
+
+    def run_now(self, held: Held) -> None:
+        """Notes which job's task is to run; `step` runs it."""
+        held.state = RUNNING_HERE
+        self.current = held
+
+    def take(self, queues: list[str]) -> str | None:
+        """Takes a job and begins it; its id, None if there is none.
+
+        Its task may not be the one to run (`current`): the job may have been refused.
+        """
+        before = self._taken
+        self._again(lambda: self._fetcher.take(queues, 1))
+        if self._taken == before:
+            return None
+        found = next(reversed(self._held), None)
+        self.tell()
+        return found
+
+    def run(self) -> Outcome:
+        """Runs the task of the job that began."""
+        held = self.current
+        assert held is not None
+        assert held.call is not None
+        try:
+            return self.place.run_now(held.call)
+        finally:
+            self.current = None
+
+    def end(self, held: Held, outcome: Outcome) -> None:
+        """Ends the attempt, and tells the broker."""
+        self._ran(held, outcome)
+        self.tell()
+
+    def tell(self) -> None:
+        """Tells the broker all there is."""
+        teller, settler = self._runs_told.teller, self._settler
+        while teller.pending:
+            self._again(teller.tell)
+        while settler.pending:
+            self._again(settler.tell)
+
+    def beat(self) -> None:
+        """Says that the running job is at work."""
+        if self.current is not None:
+            by_hand(self._heart.beat([self.current.job.id]))
+
+    @property
+    def beat_s(self) -> float | None:
+        """How long the running job may go without `beat`, in seconds."""
+        if self.current is None:
+            return None
+        return beat_after_s(int(self.current.job.retry_s or 0))
+
+    def _again(self, call: Callable[[], Any]) -> None:
+        """Makes a call, again if the connection was lost."""
+        for left in reversed(range(TRIES)):
+            try:
+                by_hand(call())
+                return
+            except ConnectionError:
+                if not left:
+                    raise
+
+    def leave(self) -> None:
+        """Closes its connections."""
+        by_hand(self.client.close())

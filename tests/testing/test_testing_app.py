@@ -1,0 +1,473 @@
+"""TestApp: the broker and the worker of a user's test."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from unittest.mock import ANY
+
+import pytest
+import shop
+from shop import resize, send, sign_up, smtp
+
+from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
+from tuque.testing import NotRun, TestApp, job
+from tuque.worker import App, Backoff, current_job
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    smtp.up()
+    smtp.sent.clear()
+    shop.did.clear()
+    shop.is_closed[0] = False
+    yield
+
+
+def test_the_eighth_example(tuque_app: TestApp) -> None:
+    sign_up("ann")
+    tuque_app.assert_enqueued(send, "ann", text=ANY)
+    smtp.down()
+    tuque_app.run_until_idle()
+    tuque_app.advance(120)
+    smtp.up()
+    tuque_app.run_until_idle()
+    assert tuque_app.jobs(send)[0].attempt == 2
+    assert not tuque_app.dead()
+    assert smtp.sent == [("ann", "Welcome, ann!")]
+    assert tuque_app.jobs(send)[0].state == "done"
+
+
+class TestAssertions:
+    def test_a_failed_one_shows_what_was_enqueued(self, tuque_app: TestApp) -> None:
+        sign_up("ann")
+        resize.enqueue("cat.png", width=7)
+        with pytest.raises(AssertionError) as found:
+            tuque_app.assert_enqueued(send, "bob", ANY)
+        assert str(found.value) == (
+            "shop.send('bob', <ANY>) was not enqueued. There were:\n"
+            "  shop.send('ann', text='Welcome, ann!')  [mail: waiting]\n"
+            "  shop.resize('cat.png', width=7)  [default: waiting]"
+        )
+
+    def test_defaults_and_names_of_arguments_do_not_matter(self, tuque_app: TestApp) -> None:
+        resize.enqueue("cat.png")
+        assert tuque_app.assert_enqueued(resize, url="cat.png", width=100).args == ("cat.png",)
+        tuque_app.assert_enqueued(resize)
+        tuque_app.assert_not_enqueued(resize, "cat.png", 101)
+        tuque_app.assert_not_enqueued(send)
+        with pytest.raises(TypeError, match="colour"):
+            tuque_app.assert_enqueued(resize, "cat.png", colour="red")
+
+    def test_not_enqueued_fails(self, tuque_app: TestApp) -> None:
+        sign_up("ann")
+        with pytest.raises(AssertionError, match=r"(?s)was enqueued:.*'ann', text='Welcome"):
+            tuque_app.assert_not_enqueued(send, ANY, ANY)
+
+    def test_arguments_go_through_the_codec(self, tuque_app: TestApp) -> None:
+        app = App()
+
+        @app.task
+        def at(day: dt.date, numbers: tuple[int, ...]) -> None: ...
+
+        at.enqueue(dt.date(2026, 1, 2), (1, 2))
+        assert tuque_app.jobs(at)[0].args == (dt.date(2026, 1, 2), (1, 2))
+        assert b"2026-01-02" in tuque_app.jobs(at)[0].body
+        with pytest.raises(TypeError, match="would not be taken"):
+            at.enqueue("x", ())  # type: ignore[arg-type]  # that is the test
+
+
+class TestResults:
+    def test_a_result_comes_in_its_type(self, tuque_app: TestApp) -> None:
+        handle = resize.enqueue("cat.png", 640)
+        assert tuque_app.run_until_idle() == 1
+        assert handle.result(timeout=10) == shop.Image(640, dt.date(2026, 1, 2))
+        assert handle.status().state == "done"
+        tuque_app.advance(600)
+        with pytest.raises(NoResult, match="nothing of it is kept"):
+            handle.result()
+
+    def test_a_result_that_is_not_there_yet(self, tuque_app: TestApp) -> None:
+        handle = resize.enqueue("cat.png")
+        with pytest.raises(NotRun, match=r"is waiting: .* call tuque_app.run_until_idle\(\) first"):
+            handle.result()
+        with pytest.raises(ResultTimeout):
+            handle.result(timeout=10)
+        late = resize.options(delay_s=60).enqueue("dog.png")
+        with pytest.raises(NotRun, match=r"is scheduled.* tuque_app.advance\(60\) and"):
+            late.result()
+
+    def test_a_failed_job(self, tuque_app: TestApp) -> None:
+        handle = shop.rejects.options(keep_s=60).enqueue("this")
+        tuque_app.run_until_idle()
+        with pytest.raises(JobFailed, match="never this") as found:
+            handle.result()
+        assert found.value.attempts == 1
+
+    def test_in_a_coroutine(self, tuque_app: TestApp) -> None:
+        async def program() -> shop.Image:
+            handle = await resize.enqueue_async("cat.png", 8)
+            with pytest.raises(NotRun):
+                await handle
+            tuque_app.run_until_idle()  # the task runs beside this loop
+            return await handle
+
+        assert asyncio.run(program()).width == 8
+
+    def test_a_task_that_waits_for_another(self, tuque_app: TestApp) -> None:
+        handle = shop.asks.options(attempts=1).enqueue(4)
+        tuque_app.run_until_idle()
+        with pytest.raises(JobFailed, match="NotRun"):
+            handle.result()
+
+
+class TestTime:
+    def test_back_off_over_time_then_dead(self, tuque_app: TestApp) -> None:
+        smtp.down()
+        sign_up("ann")
+        assert tuque_app.run_until_idle() == 1
+        waits = []
+        while (found := tuque_app.jobs(send)[0]).state == "back-off":
+            assert found.due_s is not None
+            waits.append(found.due_s)
+            tuque_app.advance(found.due_s - 0.001)
+            assert tuque_app.run_until_idle() == 0
+            tuque_app.advance(0.001)
+            assert tuque_app.run_until_idle() == 1
+        assert 1 <= waits[0] <= 2 <= waits[1] <= 4
+        (letter,) = tuque_app.dead("mail.dead")
+        assert (letter.task, letter.args, letter.kwargs) == (
+            *("shop.send", ("ann",)),
+            {"text": "Welcome, ann!"},
+        )
+        assert (letter.cause, letter.reason) == ("failed", "OSError: connection refused")
+        assert (letter.attempt, letter.of, letter.origin) == (3, 3, "mail")
+        assert "Traceback" in letter.detail
+        assert tuque_app.dead("mail") == [letter]
+        assert tuque_app.dead("other") == []
+
+    def test_seven_days_later_the_dead_letter_is_there(self, tuque_app: TestApp) -> None:
+        smtp.down()
+        sign_up("ann")
+        before = tuque_app.now
+        for _ in range(7):
+            tuque_app.run_until_idle()
+            tuque_app.advance(86_400)
+        assert tuque_app.now - before == dt.timedelta(days=7)
+        (letter,) = tuque_app.dead()
+        assert (letter.attempt, letter.reason) == (3, "OSError: connection refused")
+        smtp.up()
+        tuque_app.client.dead_replay("mail.dead")
+        tuque_app.run_until_idle()
+        assert smtp.sent and not tuque_app.dead()
+
+    def test_a_delay(self, tuque_app: TestApp) -> None:
+        send.enqueue_in(60, "ann", "later")
+        assert tuque_app.run_one() is None
+        tuque_app.advance(59.9)
+        assert tuque_app.run_one() is None
+        tuque_app.advance(0.1)
+        assert str(tuque_app.run_one()) == (
+            "shop.send('ann', 'later')  [mail: done, attempt 1 of 3]"
+        )
+
+    def test_later_costs_no_attempt(self, tuque_app: TestApp) -> None:
+        shop.is_closed[0] = True
+        shop.sync.enqueue("x")
+        for _ in range(3):
+            assert tuque_app.run_until_idle() == 1
+            tuque_app.advance(600)
+        shop.is_closed[0] = False
+        tuque_app.run_until_idle()
+        assert shop.did == ["1 1", "1 2", "1 3", "1 4"]
+        assert tuque_app.jobs(shop.sync)[0].state == "done"
+
+    def test_a_coroutine_waits_in_no_time(self, tuque_app: TestApp) -> None:
+        handle = shop.count_to.enqueue(10)
+        before = tuque_app.now
+        tuque_app.run_until_idle()
+        assert handle.result() == 10
+        assert tuque_app.now - before == dt.timedelta(hours=10)
+        assert tuque_app.jobs()[0].attempt == 1, "it beat for ten hours"
+
+    def test_a_coroutine_over_its_time_limit(self, tuque_app: TestApp) -> None:
+        handle = shop.count_to.options(time_limit_s=60, attempts=1).enqueue(10)
+        tuque_app.run_until_idle()
+        with pytest.raises(JobFailed) as found:
+            handle.result()
+        assert found.value.cause == "timeout"
+
+    def test_a_function_over_its_time_limit(self, tuque_app: TestApp) -> None:
+        app = App()
+        left: list[float | None] = []
+
+        @app.task(time_limit_s=60, attempts=1, keep_s=60)
+        def slow() -> None:
+            left.append(current_job().time_left)
+            tuque_app.advance(59)
+            current_job().check()
+            left.append(current_job().time_left)
+            tuque_app.advance(2)
+            current_job().check()
+            left.append(None)
+
+        slow.enqueue()
+        tuque_app.run_until_idle()
+        assert left == [60, 1]
+        assert tuque_app.dead()[0].cause == "timeout"
+
+    def test_a_long_run_is_not_silent(self, tuque_app: TestApp) -> None:
+        app = App()
+
+        @app.task(retry_s=2)
+        def long() -> int:
+            tuque_app.advance(600)
+            return current_job().attempt
+
+        handle = long.enqueue()
+        assert tuque_app.run_until_idle() == 1
+        assert handle.result() == 1
+
+    def test_time_does_not_go_back(self, tuque_app: TestApp) -> None:
+        for wrong in (-1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="time passes"):
+                tuque_app.advance(wrong)
+
+
+class TestTrouble:
+    def test_a_killed_worker_then_another_attempt(self, tuque_app: TestApp) -> None:
+        handle = resize.enqueue("cat.png")
+        tuque_app.kill_worker()
+        ran = tuque_app.run_one()
+        assert ran is not None
+        assert ran.state == "running"
+        with pytest.raises(NotRun, match="is running"):
+            handle.result()
+        tuque_app.advance(29.9)
+        assert tuque_app.run_until_idle() == 0
+        tuque_app.advance(0.1 + 2)  # back-off
+        assert tuque_app.run_until_idle() == 1
+        assert handle.result().width == 100
+        assert shop.did == ["cat.png 1", "cat.png 2"], "the work of the first was done, too"
+
+    def test_killed_before_its_task_began(self, tuque_app: TestApp) -> None:
+        resize.enqueue("cat.png")
+        tuque_app.kill_worker(at="start")
+        tuque_app.run_until_idle()
+        assert shop.did == []
+        tuque_app.advance(33)
+        tuque_app.run_until_idle()
+        assert shop.did == ["cat.png 2"]
+
+    def test_killed_in_the_middle_until_it_is_dead(self, tuque_app: TestApp) -> None:
+        app = App()
+
+        @app.task(attempts=2, backoff=Backoff(0, 0))
+        def crashes() -> None:
+            shop.did.append("begin")
+            tuque_app.kill_worker()
+            shop.did.append("end")
+
+        crashes.enqueue()
+        for _ in range(3):
+            tuque_app.run_until_idle()
+            tuque_app.advance(31)
+        assert shop.did == ["begin", "begin"]
+        assert [(letter.cause, letter.attempt) for letter in tuque_app.dead()] == [("crashed", 2)]
+
+    def test_a_lost_answer_to_start_gives_the_same_run(self, tuque_app: TestApp) -> None:
+        handle = resize.enqueue("cat.png")
+        tuque_app.lose_next_answer("START")
+        assert tuque_app.run_until_idle() == 1
+        assert handle.result().width == 100
+        assert shop.did == ["cat.png 1"]
+        assert tuque_app.broker.node.life.runs == 1
+
+    def test_a_lost_answer_to_done(self, tuque_app: TestApp) -> None:
+        handle = resize.enqueue("cat.png")
+        tuque_app.lose_next_answer("DONE")
+        assert tuque_app.run_until_idle() == 1
+        assert handle.result().width == 100
+
+    def test_a_lost_answer_to_enqueue(self, tuque_app: TestApp) -> None:
+        tuque_app.lose_next_answer()
+        with pytest.raises(ConnectionError) as found:
+            resize.enqueue("cat.png")
+        assert found.value.may_be_done  # type: ignore[attr-defined]  # of our own
+        assert tuque_app.run_until_idle() == 1
+        tuque_app.lose_next_answer("addjob")
+        resize.options(key="dog").enqueue("dog.png")
+        assert tuque_app.run_until_idle() == 1
+
+    def test_an_endless_retry_is_shown(self, tuque_app: TestApp) -> None:
+        shop.again.enqueue()
+        with pytest.raises(AssertionError) as found:
+            tuque_app.run_until_idle(max_jobs=20)
+        assert str(found.value) == (
+            "after 20 attempts these jobs have not come to rest:\n"
+            "  shop.again()  [default: waiting]"
+        )
+        assert tuque_app.run_one() is not None
+
+    def test_as_many_as_allowed_is_no_failure(self, tuque_app: TestApp) -> None:
+        resize.enqueue("cat.png")
+        assert tuque_app.run_until_idle(max_jobs=1) == 1
+
+    def test_an_unknown_task_waits_for_a_worker_that_knows_it(self, tuque_app: TestApp) -> None:
+        tuque_app.client.addjob("mail", b'{"task":"new"}', attempts=1, ttl=0, retry=30)
+        assert tuque_app.run_until_idle() == 1
+        assert tuque_app.jobs()[0].state == "back-off"
+        tuque_app.advance(1)
+        tuque_app.run_until_idle()
+        assert (tuque_app.jobs()[0].due_s, tuque_app.jobs()[0].attempt) == (2, 1)
+        tuque_app.advance(90_000)
+        tuque_app.run_until_idle()
+        (letter,) = tuque_app.dead()
+        assert letter.reason == "rejected: unknown task 'new'"
+
+    def test_a_job_at_most_once(self, tuque_app: TestApp) -> None:
+        shop.once.enqueue("x")
+        tuque_app.run_until_idle()
+        assert tuque_app.jobs(shop.once)[0].state == "dead"
+        (letter,) = tuque_app.dead("default")
+        assert (letter.queue, letter.task) == ("default.dead", "shop.once")
+        assert "OSError: x" in letter.reason
+        assert tuque_app.run_until_idle() == 0, "dead letters are not run"
+
+
+class TestCancel:
+    def test_before_it_runs(self, tuque_app: TestApp) -> None:
+        handle = resize.enqueue("cat.png")
+        assert handle.cancel("user left") == "ended"
+        assert tuque_app.run_until_idle() == 0
+        with pytest.raises(JobCancelled, match="user left"):
+            handle.result()
+        assert sign_up("ann") is None
+        send.app.handle(tuque_app.jobs(send)[0].id).cancel()
+        assert tuque_app.jobs(send)[0].state == "cancelled"
+
+    def test_while_it_runs(self, tuque_app: TestApp) -> None:
+        app = App()
+        seen: list[object] = []
+
+        @app.task(keep_s=60)
+        def export(rows: int) -> str:
+            for row in range(rows):
+                current_job().progress({"done": row})
+                seen.append(handle.progress())
+                if row == 2:
+                    seen.append(handle.cancel("user left"))
+                current_job().check()
+            return "all"
+
+        handle = export.enqueue(100)
+        tuque_app.run_until_idle()
+        assert seen == [{"done": 0}, {"done": 1}, {"done": 2}, "flagged"]
+        with pytest.raises(JobCancelled, match="user left"):
+            handle.result()
+
+    def test_a_coroutine_while_it_waits(self, tuque_app: TestApp) -> None:
+        app = App()
+        seen: list[str] = []
+
+        @app.task
+        async def waits() -> int:
+            asyncio.get_running_loop().call_later(30, lambda: seen.append(handle.cancel("enough")))
+            await asyncio.sleep(3600)
+            return 1
+
+        handle = waits.enqueue()
+        before = tuque_app.now
+        tuque_app.run_until_idle()
+        with pytest.raises(JobCancelled, match="enough"):
+            handle.result()
+        assert seen == ["flagged"]
+        assert (tuque_app.now - before).total_seconds() < 31
+
+
+class TestApps:
+    def test_two_in_one_test(self, tuque_app: TestApp) -> None:
+        local = App("tuque://third.example.org")
+
+        @local.task(queue="default")
+        def triple(number: int) -> int:
+            return 3 * number
+
+        handles = [shop.double.enqueue(1), triple.enqueue(1)]
+        resize.enqueue("cat.png")
+        assert tuque_app.run_until_idle() == 3
+        assert [handle.result() for handle in handles] == [2, 3]
+
+    def test_a_task_enqueues_from_a_coroutine(self, tuque_app: TestApp) -> None:
+        handle = shop.passes_on.enqueue("cat.png")
+        assert tuque_app.run_until_idle() == 2
+        assert handle.result() == tuque_app.jobs(resize)[0].id
+
+    def test_the_same_seed_gives_the_same_ids_and_waits(self) -> None:
+        def run(seed: int) -> list[object]:
+            smtp.down()
+            with TestApp(seed) as tuque_app:
+                send.enqueue("ann", "x")
+                tuque_app.run_until_idle()
+                found = tuque_app.jobs()[0]
+                started = tuque_app.client.start(
+                    tuque_app.client.addjob("q", "x", attempts=3), worker="w"
+                )
+                return [found.id, found.due_s, started]
+
+        assert run(1) == run(1)
+        assert run(1)[0] != run(2)[0]
+        assert run(1)[1] != run(2)[1]
+
+    def test_afterwards_apps_have_their_broker_again(self) -> None:
+        with TestApp(), TestApp(1):
+            assert "in-process" in repr(shop.app.client)
+        assert "broker.example.org" in repr(shop.app.client)
+
+    def test_a_tube(self, tuque_app: TestApp) -> None:
+        tuque_app.client.tube("line").create("fifo")
+        handle = resize.options(queue="line", keep_s=0).enqueue("cat.png")
+        assert tuque_app.run_until_idle() == 1
+        assert shop.did == ["cat.png 1"]
+        assert tuque_app.jobs()[0].id == handle.id
+
+    def test_other_threads(self, tuque_app: TestApp) -> None:
+        threads = [threading.Thread(target=resize.enqueue, args=(f"{at}",)) for at in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert tuque_app.run_until_idle() == 8
+
+    def test_not_from_within_a_task(self, tuque_app: TestApp) -> None:
+        app = App()
+
+        @app.task(attempts=1, keep_s=60)
+        def runs() -> None:
+            tuque_app.run_until_idle()
+
+        handle = runs.enqueue()
+        tuque_app.run_until_idle()
+        with pytest.raises(JobFailed, match="a task is running"):
+            handle.result()
+
+    def test_a_wait_for_jobs_takes_time_of_the_test(self, tuque_app: TestApp) -> None:
+        before = tuque_app.now
+        tuque_app.client.addjob("q", "x", delay=3)
+        assert tuque_app.client.getjob("q", timeout_ms=2000) == []
+        assert len(tuque_app.client.getjob("q", timeout_ms=2000)) == 1
+        assert 3 <= (tuque_app.now - before).total_seconds() <= 3.016  # timers may be so late
+
+
+def test_a_job_without_a_broker() -> None:
+    with job(attempt=2, headers={"tenant": "a"}, queue="mail") as found:
+        assert resize("cat.png").width == 100
+        assert shop.did[-1] == "cat.png 2"
+        assert current_job() is found
+        assert (found.headers, found.queue, found.starts) == ({"tenant": "a"}, "mail", 2)
+        found.progress(1)
+        found.check()
+    with pytest.raises(LookupError, match=r"tuque\.testing\.job\(\) in tests"):
+        current_job()

@@ -1,0 +1,90 @@
+"""The plugin in the tests of a user's project."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = "tuque.testing.plugin"
+HEAVY = ("asyncio", "hiredis", "msgspec", "socket", "tuque.client", "tuque.server", "tuque.worker")
+
+PROJECT = """
+    from tuque.testing import TestApp, TestCluster, TestJob, TestNode, job
+    from tuque.worker import App, current_job
+
+    app = App()
+
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number * current_job().attempt
+
+    def test_with_a_worker(tuque_app: TestApp) -> None:
+        handle = double.enqueue(4)
+        tuque_app.run_until_idle()
+        assert handle.result() == 8
+
+    def test_by_hand() -> None:
+        with job(attempt=3):
+            assert double(1) == 6
+
+    def test_each_begins_empty(tuque_app: TestApp) -> None:
+        assert tuque_app.jobs() == []
+
+    def test_wrong(tuque_app: TestApp) -> None:
+        double.enqueue(4)
+        tuque_app.assert_enqueued(double, 5)
+"""
+
+
+def test_it_is_registered_by_its_module() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {PLUGIN: PLUGIN}
+    assert import_module(PLUGIN).tuque_app
+
+
+def test_tests_of_a_project(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(PROJECT)
+    done = pytester.runpytest_subprocess("-p", PLUGIN, "-W", "error")
+    done.assert_outcomes(passed=3, failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "E*AssertionError: test_tests_of_a_project.double(5) was not enqueued. There were:",
+            "E*test_tests_of_a_project.double(4)  [[]default: waiting]",
+        ]
+    )
+
+
+def test_the_seed_is_chosen_by_a_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def tuque_seed():
+            return 7
+
+        def test_it(tuque_app):
+            assert tuque_app.seed == 7
+        """
+    )
+    pytester.runpytest_subprocess("-p", PLUGIN).assert_outcomes(passed=1)
+
+
+def test_its_import_costs_nothing() -> None:
+    code = (
+        "import sys, pytest; before = set(sys.modules); import tuque.testing.plugin; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = done.stdout.split()
+    assert PLUGIN in found
+    assert [name for name in found if name.startswith(HEAVY)] == []
+    assert len(found) < 8, found
