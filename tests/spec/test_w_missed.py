@@ -20,11 +20,12 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.life.runs import on_start, on_work
-from tuque.core.model.life import Terms
+from tuque.core.life.runs import DIED, on_start, on_work
+from tuque.core.model.life import LIVE, Terms
 from tuque.core.model.refusal import DEAD_LETTER
 from tuque.core.outbox.records import Records
 from tuque.core.replication.ack import on_deljob
+from tuque.core.replication.replicate import copy_of, on_repljob
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -45,6 +46,25 @@ def test_ends_at_one_moment(apart: bool) -> None:
         assert {told["result"] for told in results if told is not None} == {
             b"r2" if apart else b"r0"
         }
+
+
+def test_a_copy_made_late_hears_what_happened_before() -> None:
+    """W14.12 A node that learns of another holder of a job as in W14.10 sends LIFE to it: the copy
+    there may be of an earlier moment.
+    """
+    lab = Lab(4)
+    id = add(lab)
+    run = start(lab, 0, id)
+    lab.run()
+    n, late = at(lab, 0), at(lab, 3)
+    copy = copy_of(n, n.slot_of[late.node_id], n.jobs[id], 0)
+    assert fail(lab, 0, id, run, is_final=True) == DIED
+    lab.run()
+    on_repljob(late, late.slot_of[n.node_id], copy)
+    assert late.life.by_id[id].run_state == LIVE
+    lab.run()
+    assert late.life.by_id[id].is_dead
+    assert late.jobs[id].queue == b"q.dead"
 
 
 def away(lab: Lab) -> bytes:

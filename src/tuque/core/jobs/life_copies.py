@@ -16,7 +16,7 @@ from tuque.core.model.life import DONE, Failure, Life, Outcome
 from tuque.core.msgs.bus import LifeAt, SetAck
 from tuque.core.node.announce import PATIENT_S, TOMB_MS, say_holders
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say
+from tuque.core.node.slots import say, slots_of
 from tuque.core.outbox.life_records import put_life, put_outcome
 from tuque.core.outbox.records import LIFE, OUTCOME
 
@@ -115,6 +115,19 @@ def tell_life(n: Node, job: Job) -> None:
         return
     n.life.untold.pop(job.id, None)
     say_holders(n, job, life_message(n, job))
+
+
+def tell_life_to(n: Node, job: Job, nodes: i64) -> None:
+    """[W14] These nodes may have a copy and know nothing of what happened since it was made.
+
+    Nothing is sent of a life in which nothing happened (W14.10, W14.12).
+    """
+    life = n.life.by_id.get(job.id)
+    if life is None or job.retry_s == 0:
+        return
+    if life.starts > 0 or life.is_dead or life.is_cancelled or life.replays > 0:
+        for slot in slots_of(nodes):
+            say(n, slot, life_message(n, job))
 
 
 def life_message(n: Node, job: Job) -> LifeAt:

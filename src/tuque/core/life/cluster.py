@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import record_job
-from tuque.core.jobs.life_copies import is_behind, life_message, merge, unpack_life
+from tuque.core.jobs.life_copies import is_behind, life_message, merge, tell_life_to, unpack_life
 from tuque.core.jobs.transitions import dequeue, get_queue, retry_due_ms
 from tuque.core.life.base import outlive
 from tuque.core.model.job import ACTIVE, QUEUED, Job
@@ -87,11 +87,9 @@ def retell(n: Node, slot: i64) -> None:
         ids.clear()
     if peer.has_room:
         for id in ids[-RETELL_MAX:]:
-            job, life = n.jobs.get(id), n.life.by_id.get(id)
-            if job is None or life is None or job.holders >> slot & 1 == 0 or job.retry_s == 0:
-                continue
-            if life.starts > 0 or life.is_dead or life.is_cancelled or life.replays > 0:
-                say(n, slot, life_message(n, job))
+            job = n.jobs.get(id)
+            if job is not None and job.holders >> slot & 1:
+                tell_life_to(n, job, 1 << slot)
         del ids[-RETELL_MAX:]
     if len(ids) == 0:
         del n.life.retelling[int(slot)]

@@ -8,7 +8,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import has_ended
-from tuque.core.jobs.life_copies import packed_outcome
+from tuque.core.jobs.life_copies import packed_outcome, tell_life_to
 from tuque.core.jobs.transitions import told_job
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.msgs.bus import Holders, SetAck
@@ -31,7 +31,10 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
     joined = (job.holders | holders) & ~n.forgotten
     if joined == job.holders:
         return False
+    new = joined & ~job.holders & ~1
     job.holders = joined
+    if n.has_lives and job.state != ACKED:
+        tell_life_to(n, job, new & n.linked)  # W14.12
     if job.state != WAIT_REPL and n.records is not None:
         n.records.holders(job)
     return True
