@@ -311,6 +311,16 @@ class TestTrouble:
         )
         assert tuque_app.run_one() is not None
 
+    def test_fail_fast_shows_the_traceback(self, tuque_app: TestApp) -> None:
+        smtp.down()
+        resize.enqueue("cat.png")
+        sign_up("ann")
+        sign_up("bob")
+        with pytest.raises(AssertionError, match=r"(?s)send\('ann'.*back-off.*Traceback.*refused"):
+            tuque_app.run_until_idle(fail_fast=True)
+        smtp.up()
+        assert tuque_app.run_until_idle(fail_fast=True) == 2
+
     def test_as_many_as_allowed_is_no_failure(self, tuque_app: TestApp) -> None:
         resize.enqueue("cat.png")
         assert tuque_app.run_until_idle(max_jobs=1) == 1

@@ -61,6 +61,7 @@ class TestApp:
         self._notes = Notes()
         self._lost: str | None = None  # the command whose answer is lost; "": any
         self._kills_at: str | None = None
+        self._failed = ""  # of the latest attempt: its traceback
         self._workers = 0
         self._worker: HandWorker | None = None
         self._used: dict[App, None] = {}
@@ -99,22 +100,29 @@ class TestApp:
 
     def client_of(self, app: App) -> Client:
         """The client of an app."""
-        self._used[app] = None
+        self._use(app)
         return self._client
 
     def aio_client_of(self, app: App) -> HereAioClient:
         """The client of an app for any event loop."""
-        self._used[app] = None
+        self._use(app)
         return self._aio_client
 
+    def _use(self, app: App) -> None:
+        self._used.pop(app, None)
+        self._used[app] = None
+
     def _forget_tubes(self) -> None:
-        for app in list(App.made):
+        for app in list(App.made.values()):
             app.tubes.clear()
 
     def _tasks(self) -> dict[str, Task[..., Any]]:
         """The tasks of all apps; of two with one name, that of the app that was used last."""
         found: dict[str, Task[..., Any]] = {}
-        for app in [*(app for app in list(App.made) if app not in self._used), *self._used]:
+        for app in [
+            *(app for app in list(App.made.values()) if app not in self._used),
+            *self._used,
+        ]:
             found |= app.tasks
         return found
 
@@ -168,6 +176,8 @@ class TestApp:
             outcome = worker.run()
             if self._kills_at is None:
                 worker.end(held, outcome)
+                if outcome.kind not in ("done", "retry", "cancelled"):
+                    self._failed = outcome.trace or outcome.text
                 if isinstance(held.settlement, Ack | Done):
                     noted.ended = "done"
                 elif isinstance(held.settlement, Dead):
@@ -176,15 +186,20 @@ class TestApp:
             self._kills_at = self._worker = None
             worker.leave()
 
-    def run_until_idle(self, max_jobs: int = MAX_JOBS) -> int:
+    def run_until_idle(self, max_jobs: int = MAX_JOBS, *, fail_fast: bool = False) -> int:
         """Runs jobs until none is ready; returns how many attempts were run.
 
         Jobs that wait for their time stay: `advance` brings them. Fails, with a list of what is
-        not at rest, after `max_jobs` attempts.
+        not at rest, after `max_jobs` attempts; with `fail_fast` also, with its traceback, at the
+        first attempt that fails.
         """
         for count in range(max_jobs):
-            if self.run_one() is None:
+            self._failed = ""
+            job = self.run_one()
+            if job is None:
                 return count
+            if fail_fast and self._failed:
+                raise AssertionError(f"{job}\n{self._failed}")
         if not self._has_ready():
             return max_jobs
         restless = [job for job in self.jobs() if job.state in RUNNABLE]
@@ -229,7 +244,7 @@ class TestApp:
         """The queues that have jobs for the worker."""
         node = self.broker.node
         full = {to_text(name) for name, q in list(node.queues.items()) if q.length}
-        named = [name for app in list(App.made) for name in app.queues]
+        named = [name for app in list(App.made.values()) for name in app.queues]
         others = sorted(name for name in full if not self._has_letters(to_bytes(name)))
         return [name for name in dict.fromkeys([*named, *others]) if name in full]
 

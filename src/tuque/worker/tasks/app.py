@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -47,7 +48,8 @@ class App:
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
-    made: ClassVar[weakref.WeakSet[App]] = weakref.WeakSet()
+    made: ClassVar[weakref.WeakValueDictionary[int, App]] = weakref.WeakValueDictionary()
+    _numbers: ClassVar[Iterator[int]] = count()
 
     def __init__(self, broker: str | Client | None = None, *, queue: str = "default") -> None:
         self._lock = threading.Lock()
@@ -66,7 +68,7 @@ class App:
         self.queue = queue
         self.tasks: dict[str, Task[..., Any]] = {}
         self.tubes: set[str] = set()  # queues known to be tubes
-        App.made.add(self)
+        App.made[next(App._numbers)] = self
 
     @property
     def url(self) -> str | None:
