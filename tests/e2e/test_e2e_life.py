@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from lab import RealServer
+from lab import RealCluster, RealServer, info
 from raw_resp import NULL, Wire
 
 MakeServer = Callable[..., RealServer]
@@ -60,3 +63,92 @@ def test_every_reply_about_work_survives_a_kill(make_server: MakeServer) -> None
     assert wire("GETJOB", "NOHANG", "FROM", "q", "q.dead") is NULL
     assert wire("DEBUG", "CHECK") == b"OK"
     wire.close()
+
+
+def test_runs_outlast_a_standstill_of_their_node(make_server: MakeServer) -> None:
+    """W6.1 Only silence that the node could have heard counts: each run gets a whole RETRY after a
+    start of the node (W13.3), after its process stood still for over a second, and after a link to
+    another holder came up.
+    """
+    server = make_server("--appendonly", "yes")
+    wire = server.wire()
+    for _ in range(50):
+        wire("ADDJOB", "q", "body", 0, "ATTEMPTS", 3, "RETRY", 1)
+    ids = [job[1] for job in wire("GETJOB", "COUNT", 50, "FROM", "q")]
+    runs = {id: row[0] for id, row in zip(ids, wire("START", "WORKER", "w", *ids), strict=True)}
+
+    def go_on() -> None:
+        """Every run is still the one at work."""
+        for id, run in runs.items():
+            assert wire("WORKING", id, run) == 1
+        assert info(wire, "jobs")["crashes"] == "0"
+
+    server.signal(signal.SIGSTOP)
+    time.sleep(3)  # the time is what is tested: three times RETRY
+    server.signal(signal.SIGCONT)
+    go_on()
+    server.kill()
+    wire.close()
+    time.sleep(2)
+    server.start()
+    wire = server.wire()
+    go_on()
+    wire.close()
+
+
+def test_cancel_and_update_at_every_node(tmp_path: Path) -> None:
+    """W8.5 (cluster) A job with copies is held at its holders first (W16). After the reply `ended`
+    no run of it begins.
+
+    W10.3 (cluster) A job with copies is held at its holders first (W16). OK comes when all holders
+    in reach have the change.
+    """
+    with RealCluster(tmp_path, 3) as cluster:
+        wires = [cluster.wire(i) for i in range(3)]
+        for i, wire in enumerate(wires):
+            other = wires[(i + 1) % 3]
+            waiting, changed, running = [
+                wires[0]("ADDJOB", f"q{i}", "old", 1_000, "REPLICATE", 3, "KEEP", 60, "TTL", 600)
+                for _ in range(3)
+            ]
+            assert wire("CANCEL", "REASON", "why", waiting) == [b"ended"]
+            (row,) = wires[0]("START", waiting)
+            assert row.startswith("CANCELLED Job was cancelled: why")
+            assert result(other, waiting)["state"] == b"cancelled"
+            assert wire("UPDATEJOB", changed, "BODY", "new", "HEADERS", 1, "k", "v") == b"OK"
+            got = {j[1]: j[2] for j in wires[0]("GETJOB", "COUNT", 2, "FROM", f"q{i}")}
+            assert got == {changed: b"new", running: b"old"}
+            refused = wire("UPDATEJOB", changed, "BODY", "newer")
+            assert refused.startswith("ATWORK Job was delivered")
+            run = wires[0]("START", "WORKER", "w", running)[0][0]
+            refused = wire("UPDATEJOB", running, "BODY", "newer")
+            assert refused.startswith("ATWORK Job is at work at worker w since")
+            assert wire("CANCEL", running) == [b"flagged"]
+            assert wires[0]("WORKING", running, run).startswith("CANCELLED")
+            assert wires[0]("DONE", running, run, "RESULT", "true") == 1
+            assert result(other, running)["result"] == b"true"
+        for wire in wires:
+            assert wire("DEBUG", "CHECK") == b"OK"
+            wire.close()
+
+
+def test_a_result_outlives_the_node_of_its_job(tmp_path: Path) -> None:
+    """W14.4 RESULT and WAITJOB show an outcome once all reachable holders have confirmed the end.
+
+    W14.13 RESULT without WAIT of a job whose end is not confirmed yet waits for that, one second at
+    most.
+    """
+    with RealCluster(tmp_path, 3) as cluster:
+        first, second, third = (cluster.wire(i) for i in range(3))
+        id = first("ADDJOB", "q", "body", 1_000, "REPLICATE", 3, "KEEP", 600)
+        first("GETJOB", "FROM", "q")
+        run = first("START", "WORKER", "w", id)[0][0]
+        assert first("DONE", id, run, "RESULT", "42") == 1
+        assert result(second, id)["result"] == b"42"
+        cluster.nodes[0].kill()
+        for _ in range(2):
+            for wire in (second, third):
+                found = result(wire, id)
+                assert (found["state"], found["result"], found["worker"]) == (b"done", b"42", b"w")
+        for wire in (first, second, third):
+            wire.close()

@@ -10,18 +10,15 @@ from cluster_lab import Lab
 
 from tuque.core.jobs.life_copies import is_better, merge
 from tuque.core.life.asking import LOOK, ask, may_ask
+from tuque.core.life.change import ENDED, FLAGGED, on_cancel
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
-    ENDED,
-    FLAGGED,
     is_elsewhere,
-    on_cancel,
     on_done,
     result_fields,
     watch,
 )
 from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_start, on_work
-from tuque.core.life.update import Update, on_update
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACTIVE, QUEUED
 from tuque.core.model.life import (
@@ -38,7 +35,7 @@ from tuque.core.model.life import (
     hash_of,
     run_of,
 )
-from tuque.core.model.refusal import CANCELLED_JOB, HAS_COPIES, STALE_RUN
+from tuque.core.model.refusal import CANCELLED_JOB, STALE_RUN
 from tuque.core.msgs.bus import LifeAt
 from tuque.core.node.node import Node
 from tuque.core.replication.add import on_addjob, settle
@@ -82,6 +79,17 @@ def fail(lab: Lab, i: int, id: bytes, run: int, is_final: bool = False) -> int:
     assert refused is None, refused.code
     lab.run()
     return int(became)
+
+
+def cancel(lab: Lab, i: int, id: bytes) -> int:
+    """CANCEL at node i; what became of the job."""
+    became, refused, change = on_cancel(at(lab, i), id, b"why")
+    assert refused is None
+    lab.run()
+    if change is None:
+        return int(became)
+    assert change.is_over
+    return int(change.became)
 
 
 def states(lab: Lab, id: bytes) -> list[str]:
@@ -211,15 +219,12 @@ def test_cancel_at_any_holder(where: int) -> None:
     """
     lab = Lab(3)
     waiting, running = add(lab), add(lab)
-    assert on_cancel(at(lab, where), waiting, b"why")[0] == ENDED
-    lab.run()
+    assert cancel(lab, where, waiting) == ENDED
     assert states(lab, waiting) == ["cancelled"] * 3
     assert lab.get(0) == [running]
     run = start(lab, 0, running)
     lab.pass_ms(60)
-    assert on_cancel(at(lab, where), running, b"why")[0] == FLAGGED
-    at(lab, where)
-    lab.run()
+    assert cancel(lab, where, running) == FLAGGED
     assert all(life(lab, i, running).is_cancelled for i in range(3))
     refused = on_work(at(lab, 0), running, run, 7)
     assert refused is not None and refused.code == CANCELLED_JOB
@@ -374,19 +379,6 @@ def test_done_at_a_node_without_the_job() -> None:
             lab.run()
         told, _ = result_fields(n, id)
         assert told is not None and told["result"] == b"42"
-
-
-def test_no_update_of_copies() -> None:
-    """W10.3 A job with copies on other nodes is not changed: another holder may be about to deliver
-    it.
-    """
-    lab = Lab(3)
-    id = add(lab)
-    update = Update()
-    update.body = b"new"
-    refused = on_update(at(lab, 0), id, update)
-    assert refused is not None and refused.code == HAS_COPIES
-    assert at(lab, 0).jobs[id].body == b"body"
 
 
 def test_merge_in_any_order() -> None:

@@ -8,13 +8,11 @@ from test_w_cluster import add, at, fail, life, start, states
 
 from tuque.core.jobs.life_copies import life_message
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
+from tuque.core.life.change import ENDED, FLAGGED, on_cancel
 from tuque.core.life.cluster import on_life
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
-    ENDED,
-    FLAGGED,
     is_settled,
-    on_cancel,
     on_done,
     outcome_of,
     result_fields,
@@ -207,3 +205,34 @@ def test_questions_to_holders() -> None:
     ask(n, gone, LOOK)
     lab.run()
     assert is_settled(n, gone) and outcome_of(n, gone) == b"gone"
+
+
+def test_silence_that_a_node_could_not_hear() -> None:
+    """W6.1 Only silence that the node could have heard counts: each run gets a whole RETRY after a
+    start of the node (W13.3), after its process stood still for over a second, and after a link to
+    another holder came up.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    start(lab, 0, id)
+    lab.pass_ms(25_000)
+    at(lab, 0).life.deaf_ms = lab.now_ms
+    lab.isolate(0)
+    lab.pass_ms(29_000)
+    assert life(lab, 0, id).failed == 0
+    lab.pass_ms(2_500)
+    assert life(lab, 0, id).failed == 1
+
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    start(lab, 0, id)
+    lab.isolate(0)
+    lab.pass_ms(28_000)
+    lab.link(0, 1)
+    lab.hold(1, 0)
+    lab.pass_ms(20_000)
+    assert life(lab, 0, id).failed == 0
+    lab.pass_ms(12_000)
+    assert life(lab, 0, id).failed == 1

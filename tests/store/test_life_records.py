@@ -53,7 +53,7 @@ FAILURE_FIELDS = "at_ms attempt worker cause reason detail".split()
 LIFE_FIELDS = [
     *"headers replays failed starts run run_state since_ms worker client unstarted".split(),
     *"is_resting is_cancelled cancel_reason progress ttl_ms expire_ms".split(),
-    *"is_dead dead_ms dead_cause origin serial".split(),
+    *"is_dead dead_ms dead_cause origin serial edit".split(),
 ]
 OUTCOME_FIELDS = "id kind until_ms ended_ms run of worker progress result reason".split()
 
@@ -61,7 +61,7 @@ OUTCOME_FIELDS = "id kind until_ms ended_ms run of worker progress result reason
 @st.composite
 def lives(draw: st.DrawFn) -> Life:
     life = Life(draw(TERMS), draw(HEADERS))
-    for name in ("since_ms", "ttl_ms", "expire_ms", "dead_ms", "serial", "replays"):
+    for name in ("since_ms", "ttl_ms", "expire_ms", "dead_ms", "serial", "replays", "edit"):
         setattr(life, name, draw(I64))
     for name in ("worker", "cancel_reason", "progress", "dead_cause", "origin"):
         setattr(life, name, draw(WORDS))

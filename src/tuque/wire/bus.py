@@ -14,6 +14,7 @@ import msgspec
 from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
+from tuque.core.life.holds import SAID_MAX, WHAT_MAX
 from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
@@ -23,6 +24,8 @@ from tuque.core.msgs.bus import (
     Gossip,
     GotAck,
     Heartbeat,
+    Hold,
+    HoldTold,
     JobAsk,
     JobTold,
     LifeAt,
@@ -214,6 +217,11 @@ def is_sane_job(m: ReplJob) -> bool:
     )
 
 
+def is_sane_hold(m: Hold) -> bool:
+    """Whether the numbers of a change are in range."""
+    return in_range(m.serial) and -1 <= m.due_ms < NUMBER_MAX and 0 < m.left_ms < NUMBER_MAX
+
+
 def is_sane(m: AnyMessage) -> bool:
     """Whether the fields of a message are in range; the core relies on it (B2.1)."""
     if isinstance(m, ReplJob):
@@ -232,6 +240,10 @@ def is_sane(m: AnyMessage) -> bool:
         return is_id(m.id) and 0 < m.what <= 2 and len(m.reason) <= REASON_MAX
     if isinstance(m, JobTold):
         return is_id(m.id) and 0 <= m.became < 4 and are_fields(m.fields)
+    if isinstance(m, Hold):
+        return is_id(m.id) and 0 < m.what <= WHAT_MAX and is_sane_hold(m)
+    if isinstance(m, HoldTold):
+        return is_id(m.id) and 0 <= m.said <= SAID_MAX and in_range(m.serial, m.since_ms)
     if isinstance(m, Queued):
         return is_id(m.id) and 0 <= m.how < 256
     if isinstance(m, Enqueue):

@@ -77,7 +77,7 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
     if bits > ALL_BITS or run_state > FAILED:
         return False
     small: list[i64] = [i64(read_i32_le(data, at + 2 + 4 * i)) for i in range(5)]
-    large: list[i64] = [read_i64_le(data, at + 22 + 8 * i) for i in range(11)]
+    large: list[i64] = [read_i64_le(data, at + 22 + 8 * i) for i in range(12)]
     if not r.read_words(data, at + LIFE_FIXED - ID_BYTES, end, LIFE_WORDS):
         return False
     words = r.words
@@ -92,7 +92,7 @@ def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
     life.failed, life.starts, life.unstarted = small[2], small[3], small[4]
     life.replays, life.run, life.since_ms = large[4], large[5], large[6]
     life.expire_ms, life.ttl_ms, life.dead_ms = large[7], large[8], large[9]
-    life.serial = large[10]
+    life.serial, life.edit = large[10], large[11]
     life.worker, life.cancel_reason, life.progress = words[2], words[3], words[4]
     life.dead_cause, life.origin = words[5], words[6]
     if bits & HAS_FIRST:

@@ -5,7 +5,9 @@ from mypy_extensions import i64
 from tuque.core.federation.request import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.federation.transfer import on_gotjobs, on_moved, on_yourjobs
 from tuque.core.life.asking import on_job_ask, on_job_told
+from tuque.core.life.change import changes_tick, on_hold_told
 from tuque.core.life.cluster import life_link_up, on_life
+from tuque.core.life.holds import on_hold
 from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
@@ -16,7 +18,9 @@ from tuque.core.msgs.bus import (
     GotAck,
     GotJob,
     GotJobs,
+    Hold,
     Holders,
+    HoldTold,
     JobAsk,
     JobTold,
     Lack,
@@ -96,7 +100,7 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_enqueue_message(n, slot, m)
     elif isinstance(m, Enqueued):
         on_enqueued(n, slot, m)
-    elif isinstance(m, LifeAt | JobAsk | JobTold):
+    elif isinstance(m, LifeAt | JobAsk | JobTold | Hold | HoldTold):
         on_life_message(n, slot, m)
     elif isinstance(m, Holders):
         on_holders(n, slot, m)
@@ -125,12 +129,16 @@ def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
         n.policy.on_message(n, slot, m)
 
 
-def on_life_message(n: Node, slot: i64, m: LifeAt | JobAsk | JobTold) -> None:
-    """[W14, W15] A message about the life of one job."""
+def on_life_message(n: Node, slot: i64, m: LifeAt | JobAsk | JobTold | Hold | HoldTold) -> None:
+    """[W14-W16] A message about the life of one job."""
     if isinstance(m, LifeAt):
         on_life(n, slot, m)
     elif isinstance(m, JobAsk):
         on_job_ask(n, slot, m)
+    elif isinstance(m, Hold):
+        on_hold(n, slot, m)
+    elif isinstance(m, HoldTold):
+        on_hold_told(n, slot, m)
     else:
         on_job_told(n, slot, m)
 
@@ -151,6 +159,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     forget_told(n, slot)
     clear_link(n, slot)
     n.peers[slot].is_linked = True
+    n.peers[slot].linked_ms = n.now_ms
     n.linked |= 1 << slot
     set_reachable(n, slot, is_reachable)
     copies_link_up(n, slot)
@@ -170,6 +179,8 @@ def on_link_down(n: Node, slot: i64) -> None:
         end_settling(n, slot)
     clear_link(n, slot)
     stop_asking(n, slot)
+    if len(n.life.changes) > 0:
+        changes_tick(n)  # W16.4
     if n.policy is not None:
         n.policy.on_link_down(n, slot)
     on_reach_changed(n)

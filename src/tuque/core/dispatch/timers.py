@@ -21,6 +21,7 @@ from tuque.core.jobs.transitions import (
 )
 from tuque.core.leases.expiry import lease_next_ms, lease_tick
 from tuque.core.life.asking import asking_next_ms, asking_tick
+from tuque.core.life.change import changes_tick
 from tuque.core.life.cluster import retell_tick
 from tuque.core.life.outcomes import lives_next_ms, lives_tick
 from tuque.core.life.runs import on_late
@@ -110,6 +111,8 @@ def tick(n: Node) -> None:
         lives_tick(n)
         if len(n.life.asking) > 0:
             asking_tick(n)
+        if len(n.life.changes) > 0 or len(n.life.parked) > 0:
+            changes_tick(n)
         if len(n.life.retelling) > 0:
             retell_tick(n)
     if n.policy is not None:

@@ -177,8 +177,8 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     if known_job(n, slot, m.id) is None:
         return 0
     hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
-    adopt_life(n, slot, job, m.life)
     end_earlier(n, job, m)
+    adopt_life(n, slot, job, m.life, m.body, m.left_ms)
     if is_shut:
         answer.refused.append(m.id)
     elif m.nacks <= job.nacks and keeps_worker(n, slot, job):

@@ -9,11 +9,11 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from tuque.core.decode.life import LifeRecord, decode_life, decode_outcome
-from tuque.core.jobs.endings import conclude_as, life_of
-from tuque.core.model.job import ACKED, ACTIVE, Job
+from tuque.core.jobs.endings import conclude_as, life_of, record_job
+from tuque.core.model.job import ACKED, ACTIVE, Job, job_bytes
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.life import DONE, Failure, Life, Outcome
-from tuque.core.msgs.bus import LifeAt, SetAck
+from tuque.core.msgs.bus import Hold, LifeAt, SetAck
 from tuque.core.node.announce import PATIENT_S, TOMB_MS, say_holders
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
@@ -22,6 +22,7 @@ from tuque.core.outbox.records import LIFE, OUTCOME
 
 HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
 INSTANT_MAX_MS: Final = 1 << 53
+EDIT: Final = 4  # Hold.what: the change itself
 START_MS: Final = 50  # a shorter run is not announced (W14.3)
 SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
 
@@ -125,7 +126,8 @@ def tell_life_to(n: Node, job: Job, nodes: i64) -> None:
     life = n.life.by_id.get(job.id)
     if life is None or job.retry_s == 0:
         return
-    if life.starts > 0 or life.is_dead or life.is_cancelled or life.replays > 0:
+    has_news = life.starts > 0 or life.replays > 0 or life.edit > 0
+    if has_news or life.is_dead or life.is_cancelled:
         for slot in slots_of(nodes):
             say(n, slot, life_message(n, job))
 
@@ -201,8 +203,13 @@ def adopt_late(n: Node, slot: i64, id: bytes, data: bytes, is_holder: bool) -> N
         say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
 
 
-def adopt_life(n: Node, slot: i64, job: Job, data: bytes) -> None:
-    """[W14] A copy has come: the life it brings becomes the job's, or is merged (W14.1)."""
+def adopt_life(
+    n: Node, slot: i64, job: Job, data: bytes, body: bytes = b"", left_ms: i64 = 0
+) -> None:
+    """[W14] A copy has come: the life it brings becomes the job's, or is merged (W14.1).
+
+    `left_ms` is 0 for a copy that was not here before.
+    """
     if len(data) == 0:
         return
     theirs = unpack_life(n, data)
@@ -218,6 +225,9 @@ def adopt_life(n: Node, slot: i64, job: Job, data: bytes) -> None:
     else:
         merge(n, mine, theirs)
         n.life.weigh(mine)
+        if theirs.edit > mine.edit and left_ms > 0:
+            take_edit(n, job, mine, theirs, body, left_ms)
+            record_job(n, job)
         theirs = mine
     if n.records is not None:
         n.records.life(job.id, theirs)
@@ -232,6 +242,38 @@ def enter_copy(n: Node, job: Job, life: Life) -> None:
     n.life.enter(job.id, life)
     if is_dead:
         n.life.bury(job.queue, job.id, life, len(job.body))
+
+
+def set_body(n: Node, job: Job, body: bytes) -> None:
+    """Give the job another body."""
+    n.job_bytes -= job_bytes(job)
+    job.body = body
+    n.job_bytes += job_bytes(job)
+
+
+def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: i64) -> None:
+    """[W16] A later UPDATEJOB, made at another node (W16.6). The caller records the job."""
+    mine.edit = theirs.edit
+    mine.terms = n.life.share(theirs.terms)
+    mine.headers = theirs.headers
+    mine.ttl_ms = theirs.ttl_ms
+    if mine.is_dead:
+        n.life.dead_bytes += len(body) - len(job.body)
+    elif mine.expire_ms != 0:
+        mine.expire_ms = n.now_ms + left_ms  # a run lasts beyond it
+    else:
+        job.expire_ms = n.now_ms + left_ms
+        n.wheel.arm(job, n.now_ms)
+    set_body(n, job, body)
+    n.life.weigh(mine)
+
+
+def edit_message(n: Node, job: Job, life: Life, serial: i64, due_ms: i64) -> Hold:
+    """The job as UPDATEJOB has made it, for another holder."""
+    expire_ms = life.expire_ms if life.expire_ms != 0 else job.expire_ms
+    left_ms = max(1, expire_ms - n.now_ms)
+    life_bytes = packed_life(n, job.id)
+    return Hold(job.id, EDIT, int(serial), int(due_ms), int(left_ms), job.body, life_bytes)
 
 
 def merge(n: Node, mine: Life, theirs: Life) -> None:

@@ -5,7 +5,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import tell_watchers
-from tuque.core.life.outcomes import UNKNOWN, is_elsewhere, is_settled, on_cancel, result_fields
+from tuque.core.life.change import UNKNOWN, on_cancel
+from tuque.core.life.outcomes import is_elsewhere, is_settled, result_fields
 from tuque.core.model.job_id import is_genuine
 from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.node.node import Node
@@ -51,7 +52,10 @@ def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
     """[W15] ON RECV ASK about one job: say what is known here (W15.2)."""
     told = JobTold(m.id, not is_elsewhere(n, m.id) and not n.is_loading, 0, False)
     if told.is_known and m.what == CANCEL:
-        became, _ = on_cancel(n, m.id, m.reason)
+        became, _, change = on_cancel(n, m.id, m.reason)
+        if change is not None:
+            change.slots.append(int(slot))  # told when it is over
+            return
         told.became = int(became)
     elif told.is_known:
         fields, _ = result_fields(n, m.id)

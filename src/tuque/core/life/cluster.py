@@ -5,7 +5,14 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import record_job
-from tuque.core.jobs.life_copies import is_behind, life_message, merge, tell_life_to, unpack_life
+from tuque.core.jobs.life_copies import (
+    edit_message,
+    is_behind,
+    life_message,
+    merge,
+    tell_life_to,
+    unpack_life,
+)
 from tuque.core.jobs.transitions import dequeue, get_queue, retry_due_ms
 from tuque.core.life.base import outlive
 from tuque.core.model.job import ACTIVE, QUEUED, Job
@@ -33,10 +40,11 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     theirs.is_dead = False
     old_run: i64 = 0
     old_client: i64 = -1
-    replays: i64 = theirs.replays
+    replays, edit = theirs.replays, theirs.edit
     was_cancelled, is_news = False, True
     if mine is None:
         mine = theirs
+        mine.edit = 0  # its body is not here
         mine.client = -1
         mine.terms = n.life.share(mine.terms)
         n.life.enter(m.id, mine)
@@ -68,8 +76,15 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         record_job(n, job)
     elif is_news and n.records is not None:
         n.records.life(m.id, mine)  # a beat of a run is no news: it writes nothing (W13.1)
-    if mine is not theirs and is_behind(theirs, mine, is_dead):
-        say(n, slot, life_message(n, job))  # W14.7
+    answer(n, slot, job, mine, edit, mine is not theirs and is_behind(theirs, mine, is_dead))
+
+
+def answer(n: Node, slot: i64, job: Job, mine: Life, edit: i64, is_behind: bool) -> None:
+    """The sender has that edit of the job, and lacks something else or not: tell it (W14.7)."""
+    if edit < mine.edit:
+        say(n, slot, edit_message(n, job, mine, 0, -1))  # W16.6
+    elif edit > mine.edit or is_behind:
+        say(n, slot, life_message(n, job))
 
 
 def life_link_up(n: Node, slot: i64) -> None:

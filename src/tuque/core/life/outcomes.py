@@ -6,16 +6,13 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import drop_letters
-from tuque.core.jobs.life_copies import tell_life, tell_untold
+from tuque.core.jobs.life_copies import tell_untold
 from tuque.core.jobs.requeue import is_delayed, on_enqueue
-from tuque.core.life.base import make_life
-from tuque.core.life.runs import end_cancelled
+from tuque.core.life.holds import holds_tick
 from tuque.core.model.job import (
     ACKED,
-    ACTIVE,
     BODYLESS,
     DELIVERED,
-    LEASED,
     ONCE_QUEUED,
     QUEUED,
     QUEUED_THERE,
@@ -31,7 +28,7 @@ from tuque.core.model.life import (
     Outcome,
     attempt_of,
 )
-from tuque.core.model.refusal import NOJOB, TASK_WORK, Refusal
+from tuque.core.model.refusal import NOJOB, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.replication.ack import on_ackjob
@@ -44,11 +41,6 @@ FIELDS: Final = (
     "ended-ms",
 )
 ELSEWHERE_MS: Final = 60_000  # an outcome is kept by a node without the job
-# what became of a CANCEL
-UNKNOWN = 0
-ENDED = 1
-FLAGGED = 2
-OVER = 3
 
 
 def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1) -> bool:
@@ -85,42 +77,10 @@ def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i
     on_unknown_ack(n, client, id)
 
 
-def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None]:
-    """[W8] ON COMMAND CANCEL: what became of the job (W8.1)."""
-    job = n.jobs.get(id)
-    if job is None:
-        return (OVER if n.has_lives and n.life.known(id) is not None else UNKNOWN), None
-    if isinstance(job, Task):
-        return UNKNOWN, Refusal(TASK_WORK, (job.queue,))
-    if job.state == ACKED:
-        return UNKNOWN if job.flags & BODYLESS else OVER, None
-    life = life_of(n, id)
-    is_out = job.state == ACTIVE and job.flags & DELIVERED != 0 and job.flags & LEASED == 0
-    if life is not None and (life.is_resting or life.is_dead):
-        is_out = False
-    elif is_out and job.flags & ONCE_QUEUED == 0 and (life is None or life.run_state != LIVE):
-        is_out = False  # put off by NACK DELAY
-    life = make_life(n, id)
-    if not life.is_cancelled:
-        life.cancel_reason = reason  # the first one stays
-    if not is_out:
-        end_cancelled(n, job, life)
-        return ENDED, None
-    if not life.is_cancelled:
-        life.is_cancelled = True
-        if life.run_state == LIVE and life.client >= 0:
-            n.life.calls.append((int(life.client), id, int(life.run)))  # W8.2
-    n.life.weigh(life)
-    if n.records is not None:
-        n.records.life(id, life)
-    tell_life(n, job)
-    return FLAGGED, None
-
-
 def on_enqueue_of(n: Node, id: bytes) -> bool:
     """[Q5] ON COMMAND ENQUEUE: not of a job at work (W4.4)."""
     life = life_of(n, id)
-    if life is not None and life.run_state == LIVE:
+    if (life is not None and life.run_state == LIVE) or id in n.life.held:
         return False
     return on_enqueue(n, id)
 
@@ -274,6 +234,8 @@ def lives_tick(n: Node) -> None:
         return
     tell_untold(n)
     drop_letters(n)
+    if len(n.life.held) > 0:
+        holds_tick(n)
     n.life.forget_old(n.now_ms, n.limits.results_bytes)
     for client in n.life.late(n.now_ms):
         n.wakes.append(Wake(client, WAIT_OVER, [], 0))

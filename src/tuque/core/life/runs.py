@@ -58,6 +58,7 @@ from tuque.core.model.refusal import (
 )
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
+from tuque.core.node.slots import slots_of
 from tuque.core.replication.ack_gc import retire
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -81,6 +82,8 @@ def start(n: Node, job: Job, worker: bytes, client: i64) -> Refusal | None:
     life = life_of(n, job.id)
     if job.flags & LEASED:
         return Refusal(LEASED_WORK)
+    if len(n.life.held) > 0 and job.id in n.life.held:
+        return Refusal(RESTING)  # W16.1
     if life is not None:
         if life.is_dead:
             return Refusal(DEAD_LETTER, (job.queue,))
@@ -399,6 +402,13 @@ def on_late(n: Node, job: Job) -> bool:
         if job.retry_s == 0 and not is_slow:
             return False
         if not is_slow:
+            due_ms = heard_again_ms(n, job) + i64(job.retry_s) * 1000
+            if due_ms > n.now_ms:
+                due_ms = due_by(life, due_ms)
+                outlive(job, life, due_ms)
+                set_due(n, job, due_ms)
+                job.marks = OUT_HERE
+                return True
             n.life.crashes += 1
         if life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))
@@ -420,6 +430,15 @@ def on_late(n: Node, job: Job) -> bool:
     return False
 
 
+def heard_again_ms(n: Node, job: Job) -> i64:
+    """[W6] Since when this node could hear of the job's runs (W6.1)."""
+    at_ms = n.life.deaf_ms
+    if job.holders != 1:
+        for slot in slots_of(job.holders):
+            at_ms = max(at_ms, n.peers[slot].linked_ms)
+    return at_ms
+
+
 def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     """[Q6] ON COMMAND NACK, also of a job with a life: its run ends as by RELEASE (W4.3)."""
     life = life_of(n, id)
@@ -431,7 +450,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     if life.is_cancelled and job.state == ACTIVE:
         end_cancelled(n, job, life)
         return True
-    if not may_enqueue(job) or is_delayed(n, job):
+    if not may_enqueue(job) or is_delayed(n, job) or id in n.life.held:
         return False
     tell_runner(n, id, life, client)
     was_live = life.run_state == LIVE

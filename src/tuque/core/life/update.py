@@ -1,16 +1,19 @@
-"""UPDATEJOB: change a job that waits (SPEC W10)."""
+"""UPDATEJOB: what it changes, and of which jobs (SPEC W10). core/life/change.py begins it."""
 
-from typing import final
+from typing import Final
 
 from mypy_extensions import i32, i64
 
 from tuque.core.jobs.endings import life_of, record_job
+from tuque.core.jobs.life_copies import set_body
 from tuque.core.life.base import make_life, open_job
-from tuque.core.model.job import ACTIVE, DELIVERED, LEASED, ONCE_QUEUED, QUEUED, Job, job_bytes
-from tuque.core.model.life import LIVE, Life, Terms
+from tuque.core.life.holds import is_out_at
+from tuque.core.model.job import ACTIVE, DELIVERED, LEASED, ONCE_QUEUED, QUEUED, Job
+from tuque.core.model.life import LIVE, Life, Terms, hash_of
 from tuque.core.model.refusal import (
     ATTEMPTS_OF_ONCE,
     ATWORK,
+    CANCELLED_JOB,
     DEAD_LETTER,
     DELAY_BEYOND_TTL,
     DELIVERED_OUT,
@@ -19,32 +22,23 @@ from tuque.core.model.refusal import (
     LEASED_WORK,
     Refusal,
 )
+from tuque.core.model.update import Update
 from tuque.core.node.announce import set_due
 from tuque.core.node.node import Node
 from tuque.core.replication.replicate import begin
 
-
-@final
-class Update:
-    """What an UPDATEJOB asks for; -1 and None leave a field as it is."""
-
-    def __init__(self) -> None:
-        self.body: bytes | None = None
-        self.delay_ms: i64 = -1
-        self.ttl_s: i64 = -1
-        self.attempts: i64 = -1
-        self.headers: bytes | None = None
+EDIT_BITS: Final = 31
 
 
-def on_update(n: Node, id: bytes, update: Update) -> Refusal | None:
-    """[W10] ON COMMAND UPDATEJOB: change a job that nobody works on (W10.1)."""
+def why_not_updated(n: Node, id: bytes, update: Update) -> Refusal | None:
+    """Why the job cannot be changed (W10.2); None: it can."""
     job, refused = open_job(n, id)
-    if job is None:
-        return refused
-    life = life_of(n, id)
-    refused = why_not(n, job, life, update)
-    if refused is not None:
-        return refused
+    return refused if job is None else why_not(n, job, life_of(n, id), update)
+
+
+def update_job(n: Node, job: Job, update: Update) -> None:
+    """[W10] Change a job that nobody works on (W10.1)."""
+    life = life_of(n, job.id)
     if update.ttl_s >= 0:
         job.expire_ms = n.now_ms + update.ttl_s * 1000
         if life is not None:
@@ -52,21 +46,26 @@ def on_update(n: Node, id: bytes, update: Update) -> Refusal | None:
         n.wheel.arm(job, n.now_ms)
     body = update.body
     if body is not None:
-        n.job_bytes -= job_bytes(job)
-        job.body = body
-        n.job_bytes += job_bytes(job)
+        set_body(n, job, body)
     if update.delay_ms >= 0:
         put_off(n, job, update.delay_ms)
-    if update.attempts >= 0 or update.headers is not None:
-        life = make_life(n, id)
+        life = life_of(n, job.id)
+    if update.attempts >= 0 or update.headers is not None or job.holders != 1:
+        life = make_life(n, job.id)
         headers = update.headers
         if headers is not None:
             life.headers = headers
         if update.attempts >= 0:
             life.terms = n.life.share(with_attempts(life.terms, update.attempts))
+        if job.holders != 1:
+            life.edit = next_edit(n, life.edit)  # W10.3
         n.life.weigh(life)
     record_job(n, job)
-    return None
+
+
+def next_edit(n: Node, edit: i64) -> i64:
+    """The number of a change: a count, then a hash of the node, so that no two are the same."""
+    return (edit >> EDIT_BITS) + 1 << EDIT_BITS | hash_of(n.node_id) & (1 << EDIT_BITS) - 1
 
 
 def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | None:
@@ -77,11 +76,11 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
         return Refusal(DEAD_LETTER, (job.queue,))
     if life is not None and life.run_state == LIVE:
         return Refusal(ATWORK, (life.worker, int((n.now_ms - life.since_ms) // 1000)))
-    is_resting = life is not None and life.is_resting
-    is_out = job.state == ACTIVE and job.flags & DELIVERED and job.flags & ONCE_QUEUED
-    if is_out and not is_resting:
+    if life is not None and life.is_cancelled:
+        return Refusal(CANCELLED_JOB, (life.cancel_reason,))
+    if is_out_at(n, job):
         return Refusal(DELIVERED_OUT, (int((n.now_ms - job.last_ms) // 1000),))
-    if job.holders != 1:
+    if job.holders != 1 and job.retry_s == 0:
         return Refusal(HAS_COPIES)  # W10.3
     if update.attempts > 0 and job.retry_s == 0:
         return Refusal(ATTEMPTS_OF_ONCE)
@@ -103,6 +102,8 @@ def put_off(n: Node, job: Job, delay_ms: i64) -> None:
         n.queues[job.queue].left()
     job.flags &= 0xFF ^ ONCE_QUEUED
     job.delay_s = i32((delay_ms + 999) // 1000)
+    if job.flags & DELIVERED or life_of(n, job.id) is not None:
+        make_life(n, job.id).is_resting = delay_ms > 0  # W2.3
     if delay_ms > 0:
         set_due(n, job, n.now_ms + delay_ms)
     else:

@@ -67,6 +67,8 @@ OVER_RUN: Final = 49  # about: run
 DELIVERED_OUT: Final = 50  # about: seconds
 HAS_COPIES: Final = 51
 FEW_ATTEMPTS: Final = 52  # about: attempts that failed
+CHANGING: Final = 53
+NOT_HELD: Final = 54
 
 
 @final

@@ -135,6 +135,28 @@ class JobTold(Message, tag=35):
     fields: list[bytes | int | None] = []  # the values of RESULT
 
 
+class Hold(Message, tag=36):
+    """Hold the job, let it go, or change it (W16)."""
+
+    id: bytes
+    what: int  # of core/life/holds.py
+    serial: int  # comes back with the answer
+    due_ms: int = -1  # until it is queued at the sender; -1: the change leaves that as it is
+    left_ms: int = 1  # remaining TTL
+    body: bytes = b""
+    life: bytes = b""  # of core/jobs/life_copies.py
+
+
+class HoldTold(Message, tag=37):
+    """Reply to Hold (W16.2)."""
+
+    id: bytes
+    serial: int
+    said: int  # of core/life/holds.py
+    since_ms: int = 0  # how long a worker has it
+    worker: bytes = b""
+
+
 class GotAck(Message, tag=11):
     """The ack is known here; `known`: there was a copy (A5)."""
 
@@ -355,7 +377,7 @@ TubeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYou
 AnyMessage = (
     Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
     | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
-    | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
+    | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold | Hold | HoldTold
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
 )  # fmt: skip
 """Every message that can be sent in a frame."""

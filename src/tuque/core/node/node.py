@@ -85,6 +85,7 @@ class Peer:
         self.slot = slot
         self.node_id = node_id
         self.is_linked = False  # messages can be sent
+        self.linked_ms: i64 = 0  # when that began last
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
         self.is_dirty = False  # in n.dirty_peers

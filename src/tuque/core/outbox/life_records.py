@@ -5,7 +5,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
 
     LIFE     id 40, bits u8, state of the run u8, attempts i32, jitter i32, failed i32, starts i32,
              unstarted i32, first_ms i64, max_ms i64, keep_ms i64, limit_ms i64, replays i64,
-             run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64,
+             run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
              words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
              words: worker, cause, reason, detail
@@ -30,7 +30,7 @@ HAS_FIRST: Final = 8
 HAS_LAST: Final = 16
 ALL_BITS: Final = 31
 
-LIFE_FIXED: Final = 150  # id to the first word
+LIFE_FIXED: Final = 158  # id to the first word
 LIFE_WORDS: Final = 7
 FAILURE_FIXED: Final = 12
 FAILURE_WORDS: Final = 4
@@ -77,6 +77,7 @@ def put_life(w: BytesWriter, kind: i64, id: bytes, life: Life) -> None:
     for instant in (life.run, life.since_ms, life.expire_ms, life.ttl_ms, life.dead_ms):
         write_i64_le(w, instant)
     write_i64_le(w, life.serial)
+    write_i64_le(w, life.edit)
     put_words(w, words)
     if first is not None:
         put_failure(w, first)

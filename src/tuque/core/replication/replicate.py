@@ -328,8 +328,8 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
             )  # R2.2
             return
         hear_holders(n, slot, job, holders, m.holders)  # R2.3
-        adopt_life(n, slot, job, m.life)
         end_earlier(n, job, m)
+        adopt_life(n, slot, job, m.life, m.body, m.left_ms)
         confirm(n, slot, job, m.mode)
         return
     if has_ended(n, m.id):

@@ -7,6 +7,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.life import TERMS_BYTES, Life, Outcome, Terms
+from tuque.core.model.refusal import Refusal
+from tuque.core.model.update import Update
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
@@ -39,6 +41,39 @@ class Asking:
         self.is_told = False  # somebody knew it, or nobody does
         self.is_settled = False
         self.fields: list[object] = []  # of RESULT
+
+
+@final
+class Holding:
+    """A job that is held here, while other nodes agree on a change (W16)."""
+
+    def __init__(self, askers: i64, is_update: bool, until_ms: i64) -> None:
+        self.askers = askers  # the nodes that hold it, as a set of slots
+        self.is_update = is_update
+        self.until_ms = until_ms
+        self.was_queued = False
+        self.due_ms: i64 = 0  # before it was held
+        self.parked_ms: i64 = 0  # as long as it is held
+
+
+@final
+class Change:
+    """An UPDATEJOB or CANCEL of a job with copies, under way (W16)."""
+
+    def __init__(self, id: bytes, serial: i64, update: Update | None, reason: bytes) -> None:
+        self.id = id
+        self.serial = serial
+        self.update = update  # None: it is a CANCEL
+        self.reason = reason
+        self.asked: i64 = 0  # slots
+        self.waiting: i64 = 0  # those whose answer is awaited
+        self.until_ms: i64 = 0
+        self.next_ms: i64 = 0  # when a CANCEL that waits tries again
+        self.is_made = False  # an update is sent to all: it stands
+        self.is_over = False
+        self.became: i64 = 0  # of a CANCEL
+        self.refused: Refusal | None = None
+        self.slots: list[int] = []  # nodes that asked for this CANCEL (W15.2)
 
 
 @final
@@ -100,6 +135,11 @@ class Lives:
         self.retelling: dict[int, list[bytes]] = {}  # by slot: jobs to tell it of (W14.10)
         self.letters_in_all: i64 = 0
         self.asking: dict[bytes, Asking] = {}  # by job id
+        self.held: dict[bytes, Holding] = {}  # by job id
+        self.changes: dict[bytes, Change] = {}  # by job id
+        self.parked: list[Change] = []  # CANCELs that wait for the end of a change
+        self.changes_made: i64 = 0
+        self.deaf_ms: i64 = 0  # until then this node heard nobody (W6.1)
         self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
         self.beat_ms: i64 = 0  # when they are
         # counters
@@ -305,4 +345,10 @@ class Lives:
             at_ms = self.deadlines[0][0]
         if len(self.untold) > 0 and self.beat_ms < at_ms:
             at_ms = self.beat_ms
+        for holding in self.held.values():
+            at_ms = min(at_ms, holding.until_ms)
+        for change in self.changes.values():
+            at_ms = min(at_ms, change.until_ms)
+        for parked in self.parked:
+            at_ms = min(at_ms, parked.next_ms)
         return at_ms

@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.life.base import open_job
+from tuque.core.life.change import on_update
 from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import (
     BACK,
@@ -16,9 +17,10 @@ from tuque.core.life.runs import (
     on_work,
     start,
 )
-from tuque.core.life.update import Update, on_update
 from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, run_text
+from tuque.core.model.update import Update
 from tuque.server.commands.by_id import check_ids
+from tuque.server.commands.outcomes import wait_for_update
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -237,9 +239,11 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
             update.headers, i = headers(args, i - 1)
         else:
             raise ArgError(SYNTAX)
-    refused = on_update(s.n, words[1], update)
+    refused, change = on_update(s.n, words[1], update)
     if refused is not None:
         c.error(core_words(refused))
+    elif change is not None:
+        wait_for_update(s, c, words[1], change)
     else:
         c.ok()
 

@@ -5,6 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
+from tuque.core.life.change import on_cancel
 from tuque.core.life.letters import (
     LOOK_MAX,
     Letter,
@@ -15,9 +16,10 @@ from tuque.core.life.letters import (
     purge,
     replay,
 )
-from tuque.core.life.outcomes import is_settled, on_cancel, outcome_of, result_fields, watch
+from tuque.core.life.outcomes import is_settled, outcome_of, result_fields, watch
 from tuque.core.model.refusal import NOJOB
 from tuque.core.node.node import JOB_ENDED, Wake
+from tuque.core.state.lives import Change
 from tuque.server.commands.by_id import check_ids, check_room
 from tuque.server.commands.views import flat
 from tuque.server.config.patterns import matches
@@ -55,8 +57,13 @@ def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
         is_now = wait_ms < 0
         block(s, c, Wanted([id], 0, is_now), ASK_MS if is_now else wait_ms)
         ask_for(s, c, LOOK)  # W15.1
-    elif wait_ms < 0 or id not in s.n.jobs or is_settled(s.n, id):
+    elif id not in s.n.jobs or is_settled(s.n, id):
         put_result(s, c, id)
+    elif wait_ms < 0:
+        if s.n.life.known(id) is None:
+            put_result(s, c, id)
+        else:
+            block(s, c, Wanted([id], 0), ASK_MS)  # W14.13
     else:
         block(s, c, Wanted([id], 0), wait_ms)
 
@@ -101,8 +108,11 @@ def ask_for(s: Server, c: Client, what: i64, reason: bytes = b"") -> None:
 def has_answers(s: Server, wanted: Wanted) -> bool:
     """Whether other nodes have answered about all jobs that were asked for (W15.3)."""
     for id in wanted.ids:
+        change = wanted.changes.get(id)
+        if change is not None and not change.is_over:
+            return False
         asking = s.n.life.asking.get(id)
-        if asking is not None and not asking.is_told:
+        if change is None and asking is not None and not asking.is_told:
             return False
     return True
 
@@ -128,10 +138,13 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
             is_asking = True
             rows.append(None)
         else:
-            became, refused = on_cancel(s.n, id, reason)
+            became, refused, change = on_cancel(s.n, id, reason)
             if refused is not None:
                 raise ArgError(core_words(refused))
-            rows.append(BECAME[became])
+            if change is not None:
+                is_asking = True
+                wanted.changes[id] = change
+            rows.append(BECAME[became] if change is None else None)
     if not is_asking:
         c.reply(rows)
         return
@@ -140,12 +153,33 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
     ask_for(s, c, CANCEL, reason)
 
 
+def wait_for_update(s: Server, c: Client, id: bytes, change: Change) -> None:
+    """[W10] The client of an UPDATEJOB waits for the holders (W10.3)."""
+    wanted = Wanted([id], 0, True)
+    wanted.changes[id] = change
+    block(s, c, wanted, 0)
+
+
+def put_updated(c: Client, wanted: Wanted) -> None:
+    """Reply to UPDATEJOB."""
+    for change in wanted.changes.values():
+        if change.refused is not None:
+            c.error(core_words(change.refused))
+        else:
+            c.ok()
+
+
 def put_cancelled(s: Server, c: Client, wanted: Wanted, rows: list[object]) -> None:
     """Reply to CANCEL with what other nodes said."""
     told: list[object] = []
     for i in range(len(rows)):
-        asking = s.n.life.asking.get(wanted.ids[i]) if rows[i] is None else None
-        told.append(rows[i] if asking is None else BECAME[asking.became])
+        id = wanted.ids[i]
+        change = wanted.changes.get(id)
+        asking = s.n.life.asking.get(id) if rows[i] is None and change is None else None
+        if change is not None:
+            told.append(BECAME[change.became])
+        else:
+            told.append(rows[i] if asking is None else BECAME[asking.became])
     c.reply(told)
 
 
@@ -161,6 +195,8 @@ def tell_ended(s: Server, c: Client, wake: Wake) -> bool:
     rows = wanted.rows
     if rows is not None:
         put_cancelled(s, c, wanted, rows)
+    elif len(wanted.changes) > 0:
+        put_updated(c, wanted)
     elif wanted.needed == 0:
         put_result(s, c, wanted.ids[0])
     else:

@@ -36,6 +36,7 @@ from tuque.server.tubes.turn import end_turn, has_left, next_turn_ms
 
 HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
 IDLE_HOUSE_MS: Final = 1_000
+DEAF_MS: Final = 1_000  # a turn that is late by more has heard nobody (W6.1)
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
 
 
@@ -119,7 +120,11 @@ class Pump:
 
     def turn(self, most_ms: i64) -> None:
         """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
-        self.hear(self.lookout.wait(self.wait_ms(most_ms)))
+        waited_ms = self.wait_ms(most_ms)
+        before_ms = self.s.n.now_ms
+        self.hear(self.lookout.wait(waited_ms))
+        if 0 <= waited_ms < self.s.n.now_ms - before_ms - DEAF_MS:
+            self.s.n.life.deaf_ms = self.s.n.now_ms  # W6.1
         self.step()
         self.settle()
 

@@ -96,8 +96,12 @@ WORDS: Final[dict[int, bytes]] = {
     why.DELIVERED_OUT: b"ATWORK Job was delivered %d s ago",
     why.FEW_ATTEMPTS: b"ERR ATTEMPTS must be above the %d that failed already",
     why.HAS_COPIES: (
-        b"ERR Job has copies on other nodes: UPDATEJOB changes jobs of one copy. CANCEL it and add "
-        b"another one"
+        b"ERR Job is delivered at most once and has copies: it cannot be changed, "
+        b"only cancelled and added again"
+    ),
+    why.CHANGING: b"ATWORK Job is changed by another client at this moment: try again",
+    why.NOT_HELD: (
+        b"NOREPL Not all nodes with copies of the job answered: nothing was changed, try again"
     ),
     why.CANCELLED_JOB: b"CANCELLED Job was cancelled: %s",
     why.DEAD_LETTER: b"DEAD Job is a dead letter of queue %s: DEAD REPLAY it",

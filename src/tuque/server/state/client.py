@@ -6,6 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.state.lives import Change
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
 from tuque.wire.resp import RequestReader, error_reply, put_value
@@ -195,6 +196,7 @@ class Wanted:
         self.needed = needed  # 0: the fields of one job
         self.is_now = is_now  # what other nodes know now, whatever it is (W15)
         self.rows: list[object] | None = None  # of a CANCEL; None in it: other nodes were asked
+        self.changes: dict[bytes, Change] = {}  # by id: UPDATEJOB and CANCEL with copies (W16)
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:

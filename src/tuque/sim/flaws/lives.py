@@ -9,13 +9,14 @@ from mypy_extensions import i64
 from tuque.core.jobs import letters, life_copies
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.letters import go_dead
-from tuque.core.life import base, outcomes, runs
+from tuque.core.life import base, change, runs
 from tuque.core.model.job import QUEUED, Job
 from tuque.core.model.life import LIVE, Failure, Life, attempt_of
 from tuque.core.model.refusal import Refusal
 from tuque.core.node.announce import set_due
 from tuque.core.node.node import Node
 from tuque.core.replication.ack_gc import retire
+from tuque.core.state.lives import Change
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
@@ -98,13 +99,13 @@ def failures_are_not_merged() -> list[Patch]:
 
 def cancelled_jobs_go_on() -> list[Patch]:
     """W8.1: CANCEL of a job that nobody has says that it ended, and the job goes on."""
-    sound = outcomes.on_cancel
+    sound = change.on_cancel
 
-    def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[int, Refusal | None]:
+    def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[int, Refusal | None, Change | None]:
         job = n.jobs.get(id)
         if job is not None and job.state == QUEUED:
-            return outcomes.ENDED, None
-        became: tuple[int, Refusal | None] = sound(n, id, reason)
+            return change.ENDED, None, None
+        became: tuple[int, Refusal | None, Change | None] = sound(n, id, reason)
         return became
 
     return everywhere(sound, on_cancel)
