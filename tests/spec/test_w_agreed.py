@@ -15,7 +15,7 @@ from tuque.core.life.asking import LOOK, ask, may_ask
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import on_done, outcome_of, result_fields, watch
 from tuque.core.life.runs import DIED, on_fail
-from tuque.core.model.life import DONE, GONE, Outcome, run_of
+from tuque.core.model.life import DONE, GONE, Outcome, Terms, run_of
 from tuque.core.msgs.bus import Ask, Holders, ReplJob, SetAck, WillQueue, YourJobs
 from tuque.core.node.node import Node
 from tuque.core.repair.node_loss import on_ask
@@ -145,3 +145,46 @@ def test_a_kept_outcome_refuses_copies_of_its_job(teller: str, kind: int) -> Non
     lab.run()
     told, _ = result_fields(old, id)
     assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
+
+
+def test_a_run_of_an_earlier_life_is_not_believed() -> None:
+    """W14.5 Not so a run from before a REPLAY that the holder knows of, or after one that it does
+    not.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    assert on_fail(at(lab, 0), id, start(lab, 0, id), -1, b"why", b"", True)[0] == DIED
+    lab.run()
+    lab.isolate(0)
+    letter = letter_of(at(lab, 0), id)
+    assert letter is not None and replay(at(lab, 0), letter, b"")
+    before = run_of(2, 3, 7)  # of two more STARTs on the other side
+    assert run_is_stale(at(lab, 0), id, before)
+    assert run_is_stale(at(lab, 1), id, run_of(1, 9, 7, 1))
+    assert not run_is_stale(at(lab, 0), id, run_of(2, 3, 7, 1))
+
+
+def run_is_stale(n: Node, id: bytes, run: int) -> bool:
+    """Whether FAIL of that run is refused."""
+    _, _, refused = on_fail(n, id, run, -1, b"late", b"", False)
+    return refused is not None
+
+
+def test_a_letter_has_the_cause_of_its_last_failure() -> None:
+    """W14.2 A job that died of a failure has the cause of its last one."""
+    lab = Lab(3)
+    id = add(lab, retry_s=2, terms=Terms(1, 0, 0, 0, b"", 600_000, 0))
+    run = start(lab, 0, id)
+    lab.run()
+    lab.isolate(0)
+    assert on_fail(at(lab, 0), id, run, -1, b"why", b"", False)[0] == DIED
+    lab.pass_ms(4_000)
+    causes = [n.life.by_id[id].dead_cause for n in lab.nodes]
+    assert causes == [b"failed", b"crashed", b"crashed"]
+    lab.heal()
+    lab.pass_ms(3_000)
+    for n in lab.nodes:
+        life = n.life.by_id[id]
+        assert life.last is not None and life.last.cause == life.dead_cause == b"crashed"
+        assert n.life.letters[b"q.dead"].reasons == {(life.dead_cause, life.last.reason): 1}
+        check_lives(n)

@@ -7,7 +7,16 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.transitions import dequeue
 from tuque.core.model.job import ACKED, QUEUED, WAIT_REPL, Job
-from tuque.core.model.life import CANCELLED, FAILED, LIVE, NO_TERMS, Life, run_text, starts_of
+from tuque.core.model.life import (
+    CANCELLED,
+    FAILED,
+    LIVE,
+    NO_TERMS,
+    Life,
+    is_of_life,
+    run_text,
+    starts_of,
+)
 from tuque.core.model.refusal import (
     ACKED_ALREADY,
     CANCELLED_JOB,
@@ -68,6 +77,8 @@ def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
     It may have died (W14.5).
     """
     if job.holders == 1 or starts_of(run) <= life.starts or life.is_dead:
+        return
+    if not is_of_life(run, life):
         return
     life.run = run
     life.run_state = LIVE

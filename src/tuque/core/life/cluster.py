@@ -16,7 +16,7 @@ from tuque.core.jobs.life_copies import (
 from tuque.core.jobs.transitions import dequeue, get_queue, retry_due_ms
 from tuque.core.life.base import outlive
 from tuque.core.model.job import ACTIVE, QUEUED, Job
-from tuque.core.model.life import LIVE, Life
+from tuque.core.model.life import EXPIRED, LIVE, UNSTARTED, Failure, Life
 from tuque.core.msgs.bus import LifeAt
 from tuque.core.node.announce import set_due
 from tuque.core.node.node import Node
@@ -63,10 +63,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         is_news = is_news or mine.is_cancelled != was_cancelled
     was = job
     if theirs.replays == mine.replays:
-        if is_dead and not mine.is_dead:
-            job = die_here(n, job, mine, theirs, m)
-        elif not is_dead and theirs.replays > replays and mine.is_dead:
-            job = live_again(n, job, mine, m)
+        job = hear_of_death(n, job, mine, theirs, m, is_dead, replays)
     if mine.run_state == LIVE and mine.run == theirs.run and not mine.is_dead:
         hear_of_run(n, job, mine, m.due_ms)
     is_over = mine.run != old_run or mine.run_state != LIVE
@@ -124,9 +121,23 @@ def hear_of_run(n: Node, job: Job, life: Life, due_ms: i64) -> None:
     hear_of_worker(n, job, due_ms)
 
 
+def hear_of_death(
+    n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt, is_dead: bool, replays: i64
+) -> Job:
+    """The job died there (`is_dead`), or lives again: there were `replays` here before."""
+    if mine.is_dead:
+        cause = cause_of(mine.last, mine.dead_cause, theirs.dead_cause)
+        n.life.letters[job.queue].recount(mine, cause)
+        if not is_dead and theirs.replays > replays:
+            return live_again(n, job, mine, m)
+    elif is_dead:
+        return die_here(n, job, mine, theirs, m)
+    return job
+
+
 def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     """The job is a dead letter, which another node has queued."""
-    mine.dead_cause = theirs.dead_cause
+    mine.dead_cause = cause_of(mine.last, b"", theirs.dead_cause)
     mine.dead_ms = theirs.dead_ms
     mine.origin = theirs.origin
     mine.is_resting = False
@@ -135,6 +146,17 @@ def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     n.life.weigh(mine)
     n.life.bury(job.queue, job.id, mine, len(job.body))
     return job
+
+
+def cause_of(last: Failure | None, mine: bytes, theirs: bytes) -> bytes:
+    """The cause of a death in two views: that of the last failure, if it died of one (W14.2)."""
+    if last is not None:
+        for cause in (mine, theirs):
+            if len(cause) > 0 and cause != EXPIRED and cause != UNSTARTED:
+                return last.cause
+    if len(mine) == 0 or len(theirs) == 0:
+        return mine if len(theirs) == 0 else theirs
+    return min(mine, theirs)
 
 
 def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:

@@ -117,7 +117,7 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     if worker != n.life.last_worker:
         n.life.last_worker = worker
         n.life.last_hash = hash_here(n, worker)
-    life.run = run_of(life.failed + 1, life.starts, n.life.last_hash)  # W1.2
+    life.run = run_of(life.failed + 1, life.starts, n.life.last_hash, life.replays)  # W1.2
     life.run_state = LIVE
     life.since_ms = n.now_ms
     life.worker = worker

@@ -32,6 +32,7 @@ NEVER_S: Final = 2_147_483_647  # TTL 0: the longest there is
 ATTEMPTS_MAX: Final = 65_535
 STARTS_MAX: Final = (1 << 24) - 1
 HASH_MASK: Final = (1 << 23) - 1
+WHO_MASK: Final = (1 << 20) - 1  # of these: who runs it; the bits above are the last of REPLAYs
 
 TERMS_BYTES: Final = 200
 LIFE_BYTES: Final = 330
@@ -184,9 +185,18 @@ def hash_of(word: bytes, hash: i64 = 0x811C9DC5) -> i64:
     return hash
 
 
-def run_of(attempt: i64, starts: i64, hash: i64) -> i64:
-    """The token of a run (W1.2): ordered by STARTs, then attempt, then the hash of who runs it."""
-    return starts << 39 | attempt << 23 | (hash ^ hash >> 23) & HASH_MASK
+def run_of(attempt: i64, starts: i64, hash: i64, replays: i64 = 0) -> i64:
+    """The token of a run (W1.2): ordered by STARTs, then attempt, then the hash of who runs it.
+
+    The last bits of the count of REPLAYs are in it, too: they tell lives apart (W14.5).
+    """
+    who = (hash ^ hash >> 20) & WHO_MASK
+    return starts << 39 | attempt << 23 | (replays & 7) << 20 | who
+
+
+def is_of_life(run: i64, life: Life) -> bool:
+    """Whether the run may be of this life of its job, not of one before or after a REPLAY."""
+    return run >> 20 & 7 == life.replays & 7
 
 
 def run_text(run: i64) -> bytes:

@@ -95,6 +95,14 @@ class Letters:
         else:
             self.reasons.pop(life.buried_as, None)
 
+    def recount(self, life: Life, cause: bytes) -> None:
+        """Count a letter anew: its cause, or its last failure, is another one now."""
+        last = life.last
+        life.dead_cause = cause
+        if life.buried_as != (cause, last.reason if last is not None else b""):
+            self.count_in(life, -1)
+            self.count_in(life, 1)
+
     def after(self, serial: i64) -> i64:
         """The position of the first entry with a later serial."""
         low: i64 = 0
