@@ -25,7 +25,8 @@ PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
 SLOW_PYTEST = -m pytest -q -n $$(($(JOBS) + 1))
 # What the compiler touches, and who talks to it; the users' side is Python in both runs.
 COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat \
-	e2e sim/test_sim_seeds.py console/test_build.py testing/test_testing_app.py)
+	e2e sim/test_sim_seeds.py console/test_build.py testing/test_testing_app.py \
+	testing/test_testing_time.py)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

@@ -5,25 +5,15 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from collections.abc import Iterator
 from unittest.mock import ANY
 
 import pytest
 import shop
 from shop import resize, send, sign_up, smtp
 
-from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
+from tuque.errors import Cancelled, JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.testing import NotRun, TestApp, job
-from tuque.worker import App, Backoff, current_job
-
-
-@pytest.fixture(autouse=True)
-def _afresh() -> Iterator[None]:
-    smtp.up()
-    smtp.sent.clear()
-    shop.did.clear()
-    shop.is_closed[0] = False
-    yield
+from tuque.worker import App, Backoff, RetryLater, current_job
 
 
 def test_the_eighth_example(tuque_app: TestApp) -> None:
@@ -56,6 +46,8 @@ class TestAssertions:
         resize.enqueue("cat.png")
         assert tuque_app.assert_enqueued(resize, url="cat.png", width=100).args == ("cat.png",)
         tuque_app.assert_enqueued(resize)
+        resize.enqueue("dog.png", 100)
+        tuque_app.assert_enqueued(resize, "dog.png")
         tuque_app.assert_not_enqueued(resize, "cat.png", 101)
         tuque_app.assert_not_enqueued(send)
         with pytest.raises(TypeError, match="colour"):
@@ -116,124 +108,44 @@ class TestResults:
 
         assert asyncio.run(program()).width == 8
 
+    def test_tasks_see_no_loop_of_the_test(self, tuque_app: TestApp) -> None:
+        app = App()
+
+        @app.task
+        def runs(number: int) -> int:
+            return asyncio.run(asyncio.sleep(0, number))
+
+        @app.task
+        async def sleeps(number: int) -> int:
+            return await asyncio.sleep(60, number)
+
+        async def program() -> list[int]:
+            handles = [await runs.enqueue_async(1), await sleeps.enqueue_async(2)]
+            tuque_app.run_until_idle(fail_fast=True)
+            return [await handle for handle in handles]
+
+        assert asyncio.run(program()) == [1, 2]
+
+    def test_one_that_waits_for_itself(self, tuque_app: TestApp) -> None:
+        app = App()
+        seen: list[str] = []
+
+        @app.task
+        def waits() -> int:
+            with pytest.raises(NotRun, match="is running: its task has not returned yet") as found:
+                handle.result()
+            seen.append(str(found.value))
+            return 1
+
+        handle = waits.enqueue()
+        tuque_app.run_until_idle(fail_fast=True)
+        assert handle.id in seen[0]
+
     def test_a_task_that_waits_for_another(self, tuque_app: TestApp) -> None:
         handle = shop.asks.options(attempts=1).enqueue(4)
         tuque_app.run_until_idle()
         with pytest.raises(JobFailed, match="NotRun"):
             handle.result()
-
-
-class TestTime:
-    def test_back_off_over_time_then_dead(self, tuque_app: TestApp) -> None:
-        smtp.down()
-        sign_up("ann")
-        assert tuque_app.run_until_idle() == 1
-        waits = []
-        while (found := tuque_app.jobs(send)[0]).state == "back-off":
-            assert found.due_s is not None
-            waits.append(found.due_s)
-            tuque_app.advance(found.due_s - 0.001)
-            assert tuque_app.run_until_idle() == 0
-            tuque_app.advance(0.001)
-            assert tuque_app.run_until_idle() == 1
-        assert 1 <= waits[0] <= 2 <= waits[1] <= 4
-        (letter,) = tuque_app.dead("mail.dead")
-        assert (letter.task, letter.args, letter.kwargs) == (
-            *("shop.send", ("ann",)),
-            {"text": "Welcome, ann!"},
-        )
-        assert (letter.cause, letter.reason) == ("failed", "OSError: connection refused")
-        assert (letter.attempt, letter.of, letter.origin) == (3, 3, "mail")
-        assert "Traceback" in letter.detail
-        assert tuque_app.dead("mail") == [letter]
-        assert tuque_app.dead("other") == []
-
-    def test_seven_days_later_the_dead_letter_is_there(self, tuque_app: TestApp) -> None:
-        smtp.down()
-        sign_up("ann")
-        before = tuque_app.now
-        for _ in range(7):
-            tuque_app.run_until_idle()
-            tuque_app.advance(86_400)
-        assert tuque_app.now - before == dt.timedelta(days=7)
-        (letter,) = tuque_app.dead()
-        assert (letter.attempt, letter.reason) == (3, "OSError: connection refused")
-        smtp.up()
-        tuque_app.client.dead_replay("mail.dead")
-        tuque_app.run_until_idle()
-        assert smtp.sent and not tuque_app.dead()
-
-    def test_a_delay(self, tuque_app: TestApp) -> None:
-        send.enqueue_in(60, "ann", "later")
-        assert tuque_app.run_one() is None
-        tuque_app.advance(59.9)
-        assert tuque_app.run_one() is None
-        tuque_app.advance(0.1)
-        assert str(tuque_app.run_one()) == (
-            "shop.send('ann', 'later')  [mail: done, attempt 1 of 3]"
-        )
-
-    def test_later_costs_no_attempt(self, tuque_app: TestApp) -> None:
-        shop.is_closed[0] = True
-        shop.sync.enqueue("x")
-        for _ in range(3):
-            assert tuque_app.run_until_idle() == 1
-            tuque_app.advance(600)
-        shop.is_closed[0] = False
-        tuque_app.run_until_idle()
-        assert shop.did == ["1 1", "1 2", "1 3", "1 4"]
-        assert tuque_app.jobs(shop.sync)[0].state == "done"
-
-    def test_a_coroutine_waits_in_no_time(self, tuque_app: TestApp) -> None:
-        handle = shop.count_to.enqueue(10)
-        before = tuque_app.now
-        tuque_app.run_until_idle()
-        assert handle.result() == 10
-        assert tuque_app.now - before == dt.timedelta(hours=10)
-        assert tuque_app.jobs()[0].attempt == 1, "it beat for ten hours"
-
-    def test_a_coroutine_over_its_time_limit(self, tuque_app: TestApp) -> None:
-        handle = shop.count_to.options(time_limit_s=60, attempts=1).enqueue(10)
-        tuque_app.run_until_idle()
-        with pytest.raises(JobFailed) as found:
-            handle.result()
-        assert found.value.cause == "timeout"
-
-    def test_a_function_over_its_time_limit(self, tuque_app: TestApp) -> None:
-        app = App()
-        left: list[float | None] = []
-
-        @app.task(time_limit_s=60, attempts=1, keep_s=60)
-        def slow() -> None:
-            left.append(current_job().time_left)
-            tuque_app.advance(59)
-            current_job().check()
-            left.append(current_job().time_left)
-            tuque_app.advance(2)
-            current_job().check()
-            left.append(None)
-
-        slow.enqueue()
-        tuque_app.run_until_idle()
-        assert left == [60, 1]
-        assert tuque_app.dead()[0].cause == "timeout"
-
-    def test_a_long_run_is_not_silent(self, tuque_app: TestApp) -> None:
-        app = App()
-
-        @app.task(retry_s=2)
-        def long() -> int:
-            tuque_app.advance(600)
-            return current_job().attempt
-
-        handle = long.enqueue()
-        assert tuque_app.run_until_idle() == 1
-        assert handle.result() == 1
-
-    def test_time_does_not_go_back(self, tuque_app: TestApp) -> None:
-        for wrong in (-1, float("nan"), float("inf")):
-            with pytest.raises(ValueError, match="time passes"):
-                tuque_app.advance(wrong)
 
 
 class TestTrouble:
@@ -243,7 +155,7 @@ class TestTrouble:
         ran = tuque_app.run_one()
         assert ran is not None
         assert ran.state == "running"
-        with pytest.raises(NotRun, match="is running"):
+        with pytest.raises(NotRun, match="is running, but its worker was killed"):
             handle.result()
         tuque_app.advance(29.9)
         assert tuque_app.run_until_idle() == 0
@@ -251,6 +163,7 @@ class TestTrouble:
         assert tuque_app.run_until_idle() == 1
         assert handle.result().width == 100
         assert shop.did == ["cat.png 1", "cat.png 2"], "the work of the first was done, too"
+        assert handle.status().worker == "test/2"
 
     def test_killed_before_its_task_began(self, tuque_app: TestApp) -> None:
         resize.enqueue("cat.png")
@@ -298,8 +211,12 @@ class TestTrouble:
         assert found.value.may_be_done  # type: ignore[attr-defined]  # of our own
         assert tuque_app.run_until_idle() == 1
         tuque_app.lose_next_answer("addjob")
-        resize.options(key="dog").enqueue("dog.png")
-        assert tuque_app.run_until_idle() == 1
+        tuque_app.client.ping()
+        with pytest.raises(ConnectionError):
+            resize.enqueue("dog.png")
+        tuque_app.lose_next_answer("ADDJOB")
+        resize.options(key="bird").enqueue("bird.png")  # asks again
+        assert tuque_app.run_until_idle() == 2
 
     def test_an_endless_retry_is_shown(self, tuque_app: TestApp) -> None:
         shop.again.enqueue()
@@ -410,6 +327,12 @@ class TestApps:
         assert tuque_app.run_until_idle() == 3
         assert [handle.result() for handle in handles] == [2, 3]
 
+    def test_one_that_enqueued_nothing_itself(self, tuque_app: TestApp) -> None:
+        body = b'{"task":"shop.double","args":[4]}'
+        id = tuque_app.client.addjob("elsewhere", body, attempts=1, keep=60)
+        tuque_app.run_until_idle()
+        assert shop.other.handle(id, int).result() == 8
+
     def test_a_task_enqueues_from_a_coroutine(self, tuque_app: TestApp) -> None:
         handle = shop.passes_on.enqueue("cat.png")
         assert tuque_app.run_until_idle() == 2
@@ -425,11 +348,20 @@ class TestApps:
                 started = tuque_app.client.start(
                     tuque_app.client.addjob("q", "x", attempts=3), worker="w"
                 )
-                return [found.id, found.due_s, started]
+                app = App()
+
+                @app.task(name="later", retry_s=30)
+                def later() -> None:
+                    raise RetryLater
+
+                later.enqueue()
+                tuque_app.run_until_idle()
+                return [found.id, found.due_s, started, tuque_app.jobs(later)[0].due_s]
 
         assert run(1) == run(1)
         assert run(1)[0] != run(2)[0]
         assert run(1)[1] != run(2)[1]
+        assert run(1)[3] != run(2)[3]
 
     def test_afterwards_apps_have_their_broker_again(self) -> None:
         with TestApp(), TestApp(1):
@@ -465,7 +397,8 @@ class TestApps:
 
     def test_a_wait_for_jobs_takes_time_of_the_test(self, tuque_app: TestApp) -> None:
         before = tuque_app.now
-        tuque_app.client.addjob("q", "x", delay=3)
+        tuque_app.client.addjob("q", "x", delay=3, headers={"tenant": "a", "tuque-task": "x"})
+        assert tuque_app.jobs()[0].headers == {"tenant": "a"}
         assert tuque_app.client.getjob("q", timeout_ms=2000) == []
         assert len(tuque_app.client.getjob("q", timeout_ms=2000)) == 1
         assert 3 <= (tuque_app.now - before).total_seconds() <= 3.016  # timers may be so late
@@ -479,5 +412,9 @@ def test_a_job_without_a_broker() -> None:
         assert (found.headers, found.queue, found.starts) == ({"tenant": "a"}, "mail", 2)
         found.progress(1)
         found.check()
+    with job(time_left=30, cancelled=True) as found:
+        assert 29 < (found.time_left or 0) <= 30
+        with pytest.raises(Cancelled):
+            found.check()
     with pytest.raises(LookupError, match=r"tuque\.testing\.job\(\) in tests"):
         current_job()

@@ -363,14 +363,22 @@ class TestApp:
             job = self._view(self._noted(id, "", b""))
         except ReplyError as error:
             return error
-        return NotRun(f"job {id} {_needs(job)}", job_id=id)
+        here = self._worker.current if self._worker is not None else None
+        is_here = here is not None and here.job.id == id
+        return NotRun(f"job {id} {_needs(job, is_here)}", job_id=id)
 
 
-def _needs(job: TestJob) -> str:
-    """What a test has to do before the job has a result."""
-    what = f"({job.called()}) is {job.state}: in a test nothing runs by itself"
+def _needs(job: TestJob, is_here: bool) -> str:
+    """What a test has to do before the job has a result; `is_here`: its task runs now."""
+    what = f"({job.called()}) is {job.state}"
+    if is_here:
+        return f"{what}: its task has not returned yet"
     if job.state == "running":
-        return f"({job.called()}) is running: its result is there when the task has returned"
+        return (
+            f"{what}, but its worker was killed: call tuque_app.advance() past its retry time, "
+            "and tuque_app.run_until_idle() first"
+        )
+    what += ": in a test nothing runs by itself"
     if job.due_s is not None:
         return f"{what}: call tuque_app.advance({job.due_s:g}) and tuque_app.run_until_idle() first"
     return f"{what}: call tuque_app.run_until_idle() first"
