@@ -85,3 +85,28 @@ def test_memory_of_client_buffers_counts(make_server: Callable[..., RealServer])
     wait_for(lambda: used_bytes(wire) > before + 40 * MB)
     slow.close()
     wait_for(lambda: used_bytes(wire) < before + 20 * MB)
+
+
+def test_a_restart_counts_nothing_twice(make_server: Callable[..., RealServer]) -> None:
+    """M1.1 Used memory is what the process holds: jobs with bodies, queues, client buffers, and
+    journal and events not yet written, in addition to the memory measured at start.
+    """
+    server = make_server("--appendonly", "yes")
+    wire = server.wire()
+    empty = used_bytes(wire)
+    for _ in range(20):
+        for _ in range(100):
+            wire.send("ADDJOB", "q", BODY[:200], 0, "ATTEMPTS", 2, "RETRY", 600, "KEEP", 600)
+        for _ in range(100):
+            wire.read()
+        ids = [job[1] for job in wire("GETJOB", "COUNT", 100, "FROM", "q")]
+        wire("START", "WORKER", "w", *ids)
+    before = used_bytes(wire) - empty
+    assert before > MB
+    wire.close()
+    server.kill()
+    server.start()
+    wire = server.wire()
+    after = used_bytes(wire) - empty
+    assert 0.7 * before < after < 1.5 * before, (empty, before, after)
+    wire.close()

@@ -66,6 +66,7 @@ def run(cfg: Config) -> int:
     try:
         watch_signals(pump)
         stop_collecting()
+        s.n.base_bytes = rss_bytes()  # M1.1
         load_journal(pump)
         if not s.stop_requested:
             ready(pump)
@@ -184,7 +185,6 @@ def ready(pump: Pump) -> None:
     s = pump.s
     s.is_loading = False
     give_back(s)  # memory that the load needed
-    s.n.base_bytes = rss_bytes() - s.n.job_bytes
     if s.cfg.pidfile and s.cfg.daemonize:
         Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
     open_bus(pump)
