@@ -209,6 +209,7 @@ def strict_int(word: bytes) -> i64 | None:
 
 _SMALL: Final = [b":%d\r\n" % i for i in range(1024)]
 _BULK_HEADS: Final = [b"$%d\r\n" % i for i in range(4096)]
+_ARRAY_HEADS: Final = [b"*%d\r\n" % i for i in range(1024)]
 
 
 def int_reply(value: i64) -> bytes:
@@ -223,6 +224,13 @@ def bulk_head(size: i64) -> bytes:
     if size < 4096:
         return _BULK_HEADS[size]
     return b"$%d\r\n" % size
+
+
+def array_head(count: i64) -> bytes:
+    """`*n` and its line end."""
+    if count < 1024:
+        return _ARRAY_HEADS[count]
+    return b"*%d\r\n" % count
 
 
 def put_bulk(out: list[bytes], value: bytes) -> None:

@@ -28,7 +28,13 @@ def conclude(
 
     The caller ends the job itself.
     """
-    life = leave_life(n, job)
+    conclude_life(n, job, leave_life(n, job), kind, run, result, reason)
+
+
+def conclude_life(
+    n: Node, job: Job, life: Life | None, kind: i64, run: i64, result: bytes | None, reason: bytes
+) -> None:
+    """The same of a job whose life has left the tables."""
     if kind == CANCELLED:
         n.life.cancelled += 1
     keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
@@ -95,13 +101,18 @@ def record_job(n: Node, job: Job) -> None:
 def leave_life(n: Node, job: Job) -> Life | None:
     """Take the life out of the tables; None if the job has none."""
     life = n.life.by_id.get(job.id)
-    if life is None:
-        return None
+    if life is not None:
+        drop_life(n, job, life)
+    return life
+
+
+def drop_life(n: Node, job: Job, life: Life) -> None:
+    """Take this life out of the tables; the worker of a live run hears of it."""
     if life.is_dead:
         n.life.dig(job.queue, life, len(job.body))
     if life.client >= 0 and life.run_state == LIVE:
         n.life.calls.append((int(life.client), job.id, int(life.run)))
-    return n.life.leave(job.id)
+    n.life.leave(job.id, life)
 
 
 def tell_watchers(n: Node, id: bytes) -> None:

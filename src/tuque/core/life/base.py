@@ -56,10 +56,15 @@ def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
 def make_life(n: Node, id: bytes) -> Life:
     """The life of an open job, made if it has none."""
     life = life_of(n, id)
-    if life is None:
-        life = Life(NO_TERMS, b"")
-        n.has_lives = True
-        n.life.enter(id, life)
+    return new_life(n, id, b"") if life is None else life
+
+
+def new_life(n: Node, id: bytes, worker: bytes) -> Life:
+    """The life of an open job that had none."""
+    life = Life(NO_TERMS, b"")
+    life.worker = worker
+    n.has_lives = True
+    n.life.enter(id, life)
     return life
 
 

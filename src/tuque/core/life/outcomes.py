@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import conclude, life_of
+from tuque.core.jobs.endings import conclude_life, drop_life, life_of
 from tuque.core.jobs.letters import drop_letters
 from tuque.core.jobs.life_copies import tell_untold
 from tuque.core.jobs.requeue import is_delayed, on_enqueue
@@ -59,8 +59,10 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
         life.run_state = RELEASED  # its worker knows
     if n.events is not None:
         n.events.acked(n.now_ms, job)
+    if life is not None:
+        drop_life(n, job, life)
     if n.has_lives:
-        conclude(n, job, DONE, run, result)
+        conclude_life(n, job, life, DONE, run, result, b"")
     retire(n, job)
     return True
 

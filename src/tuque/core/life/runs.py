@@ -16,7 +16,7 @@ from tuque.core.jobs.transitions import (
     requeue,
     retry_due_ms,
 )
-from tuque.core.life.base import check_run, learn_run, make_life, open_job, outlive
+from tuque.core.life.base import check_run, learn_run, make_life, new_life, open_job, outlive
 from tuque.core.model import ledger
 from tuque.core.model.job import (
     ACTIVE,
@@ -74,38 +74,42 @@ GONE: Final = 3  # it expired
 def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
     """[W2] ON COMMAND START: a run begins, or the same worker's goes on (W2.4)."""
     job, refused = open_job(n, id)
-    return refused if job is None else start(n, job, worker, client)
+    if job is None:
+        return refused
+    return start(n, job, worker, client)[1]
 
 
-def start(n: Node, job: Job, worker: bytes, client: i64) -> Refusal | None:
-    """[W2] As `on_start`, of an open job."""
+def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, Refusal | None]:
+    """[W2] As `on_start`, of an open job: its life with the run, or why there is none."""
     life = life_of(n, job.id)
     if job.flags & LEASED:
-        return Refusal(LEASED_WORK)
+        return None, Refusal(LEASED_WORK)
     if len(n.life.held) > 0 and job.id in n.life.held:
-        return Refusal(RESTING)  # W16.1
+        return None, Refusal(RESTING)  # W16.1
     if life is not None:
         if life.is_dead:
-            return Refusal(DEAD_LETTER, (job.queue,))
+            return None, Refusal(DEAD_LETTER, (job.queue,))
         is_same = life.worker == worker
         if life.is_cancelled and (is_same or life.run_state != LIVE):
             reason = life.cancel_reason
             end_cancelled(n, job, life)  # W8.3
-            return Refusal(CANCELLED_JOB, (reason,))
+            return None, Refusal(CANCELLED_JOB, (reason,))
         if life.run_state == LIVE:
             if is_same:
                 life.client = client
-                return None  # W2.4
+                return life, None  # W2.4
             since_s = (n.now_ms - life.since_ms) // 1000
-            return Refusal(ATWORK, (life.worker, int(since_s)))
+            return None, Refusal(ATWORK, (life.worker, int(since_s)))
         if life.is_resting and job.state != QUEUED:
-            return Refusal(RESTING)  # W2.3
+            return None, Refusal(RESTING)  # W2.3
         if life.starts >= STARTS_MAX:
-            return Refusal(MANY_STARTS)
+            return None, Refusal(MANY_STARTS)
     if job.state != QUEUED and is_delayed(n, job):
-        return Refusal(NOTDELIVERED)  # W2.3
-    begin_run(n, job, make_life(n, job.id) if life is None else life, worker, client)
-    return None
+        return None, Refusal(NOTDELIVERED)  # W2.3
+    if life is None:
+        life = new_life(n, job.id, worker)
+    begin_run(n, job, life, worker, client)
+    return life, None
 
 
 def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
@@ -120,14 +124,15 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     life.run = run_of(life.failed + 1, life.starts, n.life.last_hash, life.replays)  # W1.2
     life.run_state = LIVE
     life.since_ms = n.now_ms
-    life.worker = worker
     life.client = client
     life.unstarted = 0
     life.is_resting = False
-    life.progress = b""
+    if worker != life.worker or len(life.progress) > 0:
+        life.worker = worker
+        life.progress = b""
+        n.life.weigh(life)
     job.flags |= DELIVERED
     n.life.runs += 1
-    n.life.weigh(life)
     is_timed = job.holders == 1 and life.terms.limit_ms == 0 and job.qtime_ms > n.now_ms
     if is_timed and is_out and job.expire_ms > n.now_ms + i64(job.retry_s) * 1000:
         life.heard_ms = n.now_ms  # its timer looks at this: a short run moves none

@@ -194,16 +194,13 @@ class Lives:
         self.by_id[id] = life
         self.weigh(life)
 
-    def leave(self, id: bytes) -> Life | None:
-        """The job ended, or left: drop its life, if it has one."""
-        life = self.by_id.get(id)
-        if life is not None:
-            del self.by_id[id]
-            self.bytes -= life.bytes
-            if life.is_dead:
-                self.dead_bytes -= life.bytes
-            life.bytes = 0
-        return life
+    def leave(self, id: bytes, life: Life) -> None:
+        """The job ended, or left: drop its life."""
+        del self.by_id[id]
+        self.bytes -= life.bytes
+        if life.is_dead:
+            self.dead_bytes -= life.bytes
+        life.bytes = 0
 
     # ---- outcomes
 

@@ -59,7 +59,7 @@ from tuque.wire.args import (
 )
 from tuque.wire.bounds import LIGHT_WORK, LONG_WORD, bound_of, long_word
 from tuque.wire.commands import Command
-from tuque.wire.resp import bulk_head
+from tuque.wire.resp import array_head, bulk_head
 
 CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
 
@@ -301,7 +301,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
 def put_jobs(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """Write the reply of GETJOB."""
     out = c.out
-    out.append(b"*%d\r\n" % len(jobs))
+    out.append(array_head(len(jobs)))
     if extras & WITH_META:
         put_meta(s, c, jobs, extras & WITH_COUNTERS != 0)
         return

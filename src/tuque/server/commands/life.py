@@ -33,7 +33,7 @@ from tuque.wire.args import (
     ranged,
     seconds_ms,
 )
-from tuque.wire.resp import error_reply, int_reply, put_bulk
+from tuque.wire.resp import array_head, error_reply, int_reply, put_bulk
 
 BAD_RUN: Final = b"ERR invalid run token"
 BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
@@ -79,7 +79,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     """[W2] START [WORKER name] id [id ...]: for each id a run, or an error (W2.6)."""
     first: i64 = 1
     worker = b""
-    if args[1].upper() == b"WORKER":
+    if len(args[1]) == 6 and args[1].upper() == b"WORKER":
         if len(args) < 4:
             raise ArgError(SYNTAX)
         worker = args[2]
@@ -91,16 +91,16 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     check_ids(s, args, first)  # W2.1
     n = s.n
     n.work += 2 * (len(args) - first) - 1
-    c.out.append(b"*%d\r\n" % int(len(args) - first))
+    c.out.append(array_head(len(args) - first))
     i = first
     while i < len(args):
         job, refused = open_job(n, args[i])
         i += 1
         if job is not None:
-            refused = start(n, job, worker, c.number)
-        if job is not None and refused is None:
-            c.out.append(s.tokens.start_reply(n.life.by_id[job.id], i64(job.retry_s)))
-        elif refused is not None:
+            life, refused = start(n, job, worker, c.number)
+            if life is not None:
+                c.out.append(s.tokens.start_reply(life, i64(job.retry_s)))
+        if refused is not None:
             c.out.append(error_reply(core_words(refused)))
 
 
