@@ -375,6 +375,10 @@ class TestApps:
         assert shop.did == ["cat.png 1"]
         assert tuque_app.jobs()[0].id == handle.id
 
+    def test_a_job_with_copies_on_other_nodes(self, tuque_app: TestApp) -> None:
+        resize.options(replicate=3, key="x").enqueue("cat.png")
+        assert tuque_app.run_until_idle() == 1
+
     def test_other_threads(self, tuque_app: TestApp) -> None:
         threads = [threading.Thread(target=resize.enqueue, args=(f"{at}",)) for at in range(8)]
         for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -60,6 +61,20 @@ def test_tests_of_a_project(pytester: pytest.Pytester) -> None:
             "E*test_tests_of_a_project.double(4)  [[]default: waiting]",
         ]
     )
+
+
+@pytest.mark.parametrize("options", [(), ("-p", PLUGIN), ("-n", "2")])
+def test_an_installed_one_is_found(
+    options: tuple[str, ...], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = pytester.mkdir("site") / "anything-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: anything\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{PLUGIN} = {PLUGIN}\n")
+    paths = [str(installed.parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    pytester.makepyfile("def test_it(tuque_app):\n    assert tuque_app.run_until_idle() == 0\n")
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
 
 
 def test_the_seed_is_chosen_by_a_fixture(pytester: pytest.Pytester) -> None:

@@ -65,7 +65,7 @@ class Pipe:
         with broker.lock:
             self._is_talking = True
             try:
-                wire.say(conn.pack(commands))
+                wire.say(conn.pack(map(alone, commands)))
                 broker.rest()
                 if self._desk.loses(commands):
                     self.close()
@@ -117,6 +117,14 @@ class Pipe:
                 self._wire.on_data = None
                 self._wire.hang_up()
                 self._desk.broker.rest()
+
+
+def alone(command: Words) -> Words:
+    """The command for a node without others: one copy, where the program asks for several."""
+    if command[0] != "ADDJOB" or "REPLICATE" not in command:
+        return command
+    at = command.index("REPLICATE") + 1
+    return (*command[:at], 1, *command[at + 1 :])
 
 
 class HereLink(sockets.Link):

@@ -43,6 +43,12 @@ class Place:
     def __init__(self, tasks: Tasks, clock: Clock) -> None:
         self._tasks = tasks
         self._clock = clock
+        self.on_ready: Callable[[], None] = lambda: None  # there are never more places
+
+    @property
+    def places(self) -> int:
+        """How many jobs can run at a time."""
+        return 1
 
     async def start(self) -> None:
         """Nothing to make ready."""
