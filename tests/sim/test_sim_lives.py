@@ -12,6 +12,7 @@ from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import LIFE_RULES
 from tuque.sim.flaws.published import MUTATIONS
+from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.judges.lives import Living
 from tuque.sim.plans.life_swarm import KINDS
 from tuque.sim.plans.swarm import draw
@@ -116,6 +117,30 @@ def test_a_broken_promise_is_seen(rule: str) -> None:
         cluster.world.at(45_000_000 if rule == "life-result" else 17_500_000, strike)
 
     assert rule in run_plan(at_work(2), tweak=tweak, until=rule).rules()
+
+
+WAITS: list[tuple[list[list[bytes]], str]] = [
+    ([[b"j", b"done"]], ""),
+    ([[b"j", b"gone"]], "was (b'done', b'42'), is b'gone'"),
+    ([[b"j", b"cancelled"]], "nobody ended it so"),
+    ([[b"j", b"waiting"]], "has the outcome"),
+    ([[b"other", b"done"], [b"j", b"done"]], "is named by"),
+    ([[b"j", b"done"], [b"j", b"done"]], "is named by"),
+    ([], "does not name it"),
+]
+
+
+@pytest.mark.parametrize(("reply", "text"), WAITS)
+def test_a_wait_names_what_ended(reply: list[list[bytes]], text: str) -> None:
+    living = Cluster(at_work(1)).living
+    living.disturbed_us = -10_000_000
+    job = living.new_job({"repl": 1, "retry": 1, "ttl": 0, "attempts": 1, "keep": 90, "limit": 0})
+    job.id, job.read, job.read_us = b"j", (b"done", b"42"), 1
+    job.asked.add("DONE")
+    on_waited(living, [job], 2, reply)
+    texts = [str(one) for one in living.history.findings]
+    assert all("life-wait" in one for one in texts)
+    assert any(text in one for one in texts) if text else texts == []
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from tuque.core.jobs import letters, life_copies
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.letters import go_dead
-from tuque.core.life import base, change, runs
+from tuque.core.life import base, change, outcomes, runs
 from tuque.core.model.job import QUEUED, Job
 from tuque.core.model.life import LIVE, Failure, Life, attempt_of
 from tuque.core.model.refusal import Refusal
@@ -135,6 +135,17 @@ def silence_is_not_seen() -> list[Patch]:
     return everywhere(sound, on_late)
 
 
+def failures_end_waits() -> list[Patch]:
+    """W9.2: WAITJOB names a job that failed once, and will run again."""
+    sound = outcomes.is_settled
+
+    def is_settled(n: Node, id: bytes) -> bool:
+        life = life_of(n, id)
+        return (life is not None and life.failed > 0) or sound(n, id)
+
+    return everywhere(sound, is_settled)
+
+
 def at_work(seed: int, nodes: int = 3, workers: int = 1, **habits: Any) -> Plan:
     """Producers, workers and people who read and replay; no faults.
 
@@ -174,6 +185,11 @@ def late_dones(seed: int) -> Plan:
     return at_work(seed, nodes=5, workers=4, p_fail=0.1, p_move=1.0)
 
 
+def waiting(seed: int) -> Plan:
+    """People who wait for jobs that fail."""
+    return at_work(seed, p_wait=0.9, p_fail=0.9, p_silent=0.0)
+
+
 def falling_silent(seed: int) -> Plan:
     """Workers that are never heard of again."""
     return at_work(seed, p_late=0.0)
@@ -189,9 +205,10 @@ LIFE_FLAWS: Final = [
     Flaw("w7", "cancelled jobs go on", cancelled_jobs_go_on, 5, cancelling),
     Flaw("w8", "a late DONE changes the result", late_results_stand, 5, late_dones),
     Flaw("w9", "silence is not seen", silence_is_not_seen, 5, falling_silent),
+    Flaw("w10", "a failure ends WAITJOB", failures_end_waits, 5, waiting),
 ]
 LIFE_RULES: Final = {
     "w1": "life-attempts", "w2": "life-fence", "w3": "life-reason", "w4": "life-outcome",
     "w5": "life-two", "w6": "life-count", "w7": "life-cancel", "w8": "life-result",
-    "w9": "life-stuck",
+    "w9": "life-stuck", "w10": "life-wait",
 }  # fmt: skip

@@ -73,6 +73,7 @@ CHECKED = {
     "life-result": "results read again",
     "life-outcome": "ends of lives",
     "life-stuck": "ends of lives",
+    "life-wait": "WAITJOBs",
 }
 TEXTS = {
     "internal": "internal errors",
@@ -134,6 +135,7 @@ TEXTS = {
     "life-result": "results that changed after they were read",
     "life-outcome": "jobs with ATTEMPTS that ended without an outcome",
     "life-stuck": "jobs still open at the end",
+    "life-wait": "WAITJOBs that named a job that had not ended so",
     "empty": "seeds that checked nothing",
 }
 # the rules that allow two leaders of a tube to run at the same time

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tuque.sim.judges.life_facts import LifeJob
+from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.workload.programs import Args, number
 from tuque.sim.workload.scripts import Say, Script, Steps, failed
 
@@ -179,7 +180,9 @@ class LifeBoss(LifeClient):
                 words = [b"CANCEL", b"REASON", b"enough", job.id]
                 yield Say(words, partial(self.judge.on_cancelled, job))
             elif self.sometimes("p_wait"):
-                yield Say([b"WAITJOB", b"500", job.id])
+                jobs = [job] if job is late[0] else [job, late[0]]
+                waited = partial(on_waited, self.judge, jobs, self.world.now_us)
+                yield Say([b"WAITJOB", b"500", *(one.id for one in jobs)], waited)
             else:
                 read = partial(self.judge.on_read, job, self.world.now_us, self.node)
                 yield Say([b"RESULT", job.id], read)
