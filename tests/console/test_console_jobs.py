@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from console_node import Run
+from lab import RealCluster
+from raw_resp import wait_for
 
 from tuque import Client
 from tuque.client.commands.life import Run as Begun
 
 
-def bury(client: Client, queue: str, count: int) -> list[str]:
+def bury(client: Client, queue: str, count: int, retry: int = 30, replicate: int = 1) -> list[str]:
     ids = []
     for number in range(count):
         headers = {"tuque-task": f"task{number}"}
-        ids.append(client.addjob(queue, f"body {number}", attempts=1, retry=30, headers=headers))
+        options = {"attempts": 1, "retry": retry, "replicate": replicate}
+        ids.append(client.addjob(queue, f"body {number}", headers=headers, **options))
         client.getjob(queue)
         (run,) = client.start(ids[-1], worker="w")
         assert isinstance(run, Begun)
@@ -71,3 +75,37 @@ def test_a_job_is_cancelled_and_its_result_shown(port: int, tuque: Run) -> None:
 def test_an_unknown_job_is_exit_status_1(command: str, port: int, tuque: Run) -> None:
     done = tuque(command, "-p", port, "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1")
     assert done.returncode == 1
+
+
+def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
+    with RealCluster(tmp_path / "nodes", 2) as cluster:
+        ports = [node.port for node in cluster.nodes]
+        clients = [Client(node.url, discover=False) for node in cluster.nodes]
+        both = [bury(client, "mail", 2, retry=600) for client in clients]
+        shared = bury(clients[0], "mail", 1, retry=600, replicate=2)
+        ids = {*both[0], *both[1], *shared}
+        wait_for(lambda: clients[1].dead_stat("mail.dead")[0].count == 3)
+
+        def listed(*options: str | int) -> list[str]:
+            lines = tuque("dead", "list", "mail.dead", "--json", *options).stdout.splitlines()
+            return sorted(json.loads(line)["id"] for line in lines)
+
+        for port in ports:
+            assert listed("-p", port) == sorted(ids)
+        assert listed("-p", ports[1], "--here") == sorted([*both[1], *shared])
+        shown = tuque("dead", "show", "-p", ports[1], both[0][0], "--json")
+        assert json.loads(shown.stdout)["id"] == both[0][0]
+        stat = tuque("dead", "stat", "-p", ports[1], "mail.dead", "--json")
+        assert json.loads(stat.stdout)["count"] == 5
+        done = tuque("dead", "replay", "-p", ports[1], "mail.dead", both[0][1], shared[0])
+        assert done.stdout == b"2 replayed\n"
+        wait_for(lambda: clients[0].result(shared[0]).state == "waiting")
+        done = tuque("dead", "purge", "-p", ports[1], "mail.dead", "--task", "task*")
+        assert done.stdout == b"3 purged\n"
+        assert listed("-p", ports[0]) == []
+        cluster.nodes[0].kill()
+        wait_for(
+            lambda: b"not in reach" in tuque("dead", "list", "-p", ports[1], "mail.dead").stderr
+        )
+        for client in clients:
+            client.close()

@@ -110,6 +110,7 @@ def test_what_a_node_missed() -> None:
     back(lab)
     assert letter_of(at(lab, 0), id) is None
     assert [n.jobs[id].queue for n in lab.nodes] == [b"q"] * 3
+    assert states(lab, id) == ["waiting"] * 3
 
     lab = Lab(3)
     id = away(lab)

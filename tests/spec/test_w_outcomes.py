@@ -270,6 +270,9 @@ def test_dead_list(box: Box) -> None:
     assert box.run("DEAD", "SHOW", box.add()) == "NOJOB Job is no dead letter here"
     assert box.run("DEAD", "STAT", "q.dead")[0] == [b"failed", b"reason 0", 4]
     assert box.run("DEAD", "LIST", "nothing") == [b"0", []]
+    box.run("DEAD", "REPLAY", "q.dead", "IDS", *ids[-3:])
+    cursor, rows = box.run("DEAD", "LIST", "q.dead", 0, "COUNT", 7)
+    assert (cursor, len(rows)) == (b"0", 7), "letters that are gone are not waited for"
     for bad in (["LIST"], ["LIST", "q", "COUNT", 0], ["REPLAY", "q"], ["PURGE", "q", "COUNT", 3]):
         assert isinstance(box.run("DEAD", *bad), Err), bad
 

@@ -16,6 +16,7 @@ import msgspec
 
 from tuque.client.commands.dead import DeadLetter
 from tuque.client.sync import Client
+from tuque.console.letters import letters_of
 from tuque.console.terminal.format import json_line, printable
 from tuque.errors import Error
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
@@ -34,6 +35,11 @@ def client_of(node: NodeOptions) -> Iterator[Client]:
             yield client
     except Error as err:
         raise click.ClickException(printable(str(err))) from None
+
+
+def one_node(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option to ask one node of the cluster."""
+    return click.option("--here", is_flag=True, help="Only the letters of the node asked.")(command)
 
 
 def filters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,47 +105,52 @@ def row(one: DeadLetter) -> str:
 def dead() -> None:
     """Dead letters: jobs that were given up, in queues such as mail.dead.
 
-    They keep id, body, reason and the queue that they came from.
+    They keep id, body, reason and the queue that they came from. All nodes of the cluster are
+    asked; --here asks one.
     """
 
 
 @dead.command("list", context_settings=HELP)
 @node_options
+@one_node
 @filters
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.argument("queue")
-def list_(node: NodeOptions, as_json: bool, queue: str, **selected: Any) -> None:
+def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: Any) -> None:
     """List the dead letters in QUEUE, the oldest first, one a line."""
-    with client_of(node) as client:
-        for one in client.dead_letters(queue, **chosen(**selected)):
+    with letters_of(node, here) as letters:
+        for one in letters.each(queue, **chosen(**selected)):
             click.echo(json_line(fields(one)) if as_json else row(one))
 
 
 @dead.command(context_settings=HELP)
 @node_options
+@one_node
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("id")
-def show(node: NodeOptions, as_json: bool, id: str) -> None:
+def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
     """Show all of one dead letter."""
-    with client_of(node) as client:
-        found = client.dead_show(id)
+    with letters_of(node, here) as letters:
+        found = letters.show(id)
     click.echo(json_line(fields(found)) if as_json else told(found))
 
 
 @dead.command(context_settings=HELP)
 @node_options
+@one_node
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.argument("queue")
-def stat(node: NodeOptions, as_json: bool, queue: str) -> None:
+def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
     """Count the dead letters in QUEUE by cause and reason."""
-    with client_of(node) as client:
-        for one in client.dead_stat(queue):
+    with letters_of(node, here) as letters:
+        for one in letters.counts(queue):
             line = f"{one.count:>8,}  {one.cause}  {one.reason}"
             click.echo(json_line(fields(one)) if as_json else printable(line))
 
 
 @dead.command(context_settings=HELP)
 @node_options
+@one_node
 @filters
 @click.option("--to", metavar="QUEUE", help="Into this queue, not those they came from.")
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
@@ -148,6 +159,7 @@ def stat(node: NodeOptions, as_json: bool, queue: str) -> None:
 @click.argument("ids", nargs=-1)
 def replay(
     node: NodeOptions,
+    here: bool,
     to: str | None,
     is_all: bool,
     as_json: bool,
@@ -160,15 +172,16 @@ def replay(
     They keep their ids, and begin with their first attempt.
     """
     check_selected(is_all, ids, selected)
-    with client_of(node) as client:
-        bar = Bar(len(ids) or client.qlen(queue))
-        done = client.dead_replay(queue, ids=ids, to=to, on_page=bar.show, **chosen(**selected))
+    with letters_of(node, here) as letters:
+        bar = Bar(len(ids) or letters.length(queue))
+        done = letters.replay(queue, ids, to, bar.show, **chosen(**selected))
         bar.end()
     click.echo(json_line({"replayed": done}) if as_json else f"{done:,} replayed")
 
 
 @dead.command(context_settings=HELP)
 @node_options
+@one_node
 @filters
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -176,6 +189,7 @@ def replay(
 @click.argument("ids", nargs=-1)
 def purge(
     node: NodeOptions,
+    here: bool,
     is_all: bool,
     as_json: bool,
     queue: str,
@@ -184,9 +198,9 @@ def purge(
 ) -> None:
     """Remove dead letters from QUEUE: those with IDS, that the options mean, or --all."""
     check_selected(is_all, ids, selected)
-    with client_of(node) as client:
-        bar = Bar(len(ids) or client.qlen(queue))
-        done = client.dead_purge(queue, ids=ids, on_page=bar.show, **chosen(**selected))
+    with letters_of(node, here) as letters:
+        bar = Bar(len(ids) or letters.length(queue))
+        done = letters.purge(queue, ids, bar.show, **chosen(**selected))
         bar.end()
     click.echo(json_line({"purged": done}) if as_json else f"{done:,} purged")
 

@@ -15,7 +15,7 @@ from tuque.core.jobs.life_copies import (
 )
 from tuque.core.jobs.transitions import dequeue, get_queue, retry_due_ms
 from tuque.core.life.base import outlive
-from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, QUEUED_THERE, Job
 from tuque.core.model.life import EXPIRED, LIVE, UNSTARTED, Failure, Life
 from tuque.core.msgs.bus import LifeAt
 from tuque.core.node.announce import set_due
@@ -165,7 +165,10 @@ def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
     mine.dead_cause = b""
     mine.dead_ms = 0
     mine.origin = b""
-    return move_copy(n, job, m)
+    job = move_copy(n, job, m)
+    job.flags = job.flags & (0xFF ^ DELIVERED) | ONCE_QUEUED
+    job.marks |= QUEUED_THERE
+    return job
 
 
 def move_copy(n: Node, job: Job, m: LifeAt) -> Job:

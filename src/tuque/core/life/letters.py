@@ -58,7 +58,12 @@ def letters_from(n: Node, queue: bytes, cursor: i64, most: i64) -> list[Letter]:
 def is_last(n: Node, queue: bytes, serial: i64) -> bool:
     """Whether no letter of the queue is later than that."""
     letters = n.life.letters.get(queue)
-    return letters is None or letters.after(serial) >= len(letters.order)
+    if letters is None:
+        return True
+    order = letters.order
+    while len(order) > 0 and not n.life.is_letter(order[len(order) - 1]):
+        order.pop()  # gone
+    return letters.after(serial) >= len(order)
 
 
 def letter_of(n: Node, id: bytes) -> Letter | None:

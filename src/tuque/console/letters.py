@@ -1,0 +1,135 @@
+"""The dead letters of a whole cluster, each of them once.
+
+Decides which nodes are asked. A letter with copies is on several nodes; the first of them in
+reach shows, replays or removes it, and tells the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from tuque.client.commands.dead import IDS_AT_ONCE, DeadCount, DeadJob, DeadLetter
+from tuque.client.sync import Client
+from tuque.client.url import Settings
+from tuque.console.terminal.format import printable
+from tuque.errors import Error, NoJob
+from tuque.nodeoptions import NodeOptions
+
+AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
+
+OnPage = Callable[[int, int], object]
+
+
+class Letters:
+    """The dead letters at these nodes."""
+
+    def __init__(self, clients: list[Client]) -> None:
+        self._clients = clients
+
+    def each(self, queue: str, **selected: Any) -> Iterator[DeadLetter]:
+        """Those that are selected, in the order of each node."""
+        for _, letter in self._found(queue, selected):
+            yield letter
+
+    def _found(self, queue: str, selected: dict[str, Any]) -> Iterator[tuple[Client, DeadLetter]]:
+        seen: set[str] = set()
+        for client in self._clients:
+            for letter in client.dead_letters(queue, **selected):
+                if letter.id not in seen:
+                    seen.add(letter.id)
+                    yield client, letter
+
+    def show(self, id: str) -> DeadJob:
+        """All of one; raises `NoJob` if it is none."""
+        for client in self._clients[:-1]:
+            try:
+                return client.dead_show(id)
+            except NoJob:
+                pass
+        return self._clients[-1].dead_show(id)
+
+    def counts(self, queue: str) -> list[DeadCount]:
+        """How many have a cause and a reason, the greatest count first."""
+        if len(self._clients) == 1:
+            return self._clients[0].dead_stat(queue)
+        found = Counter((one.cause, one.reason) for one in self.each(queue))
+        return [DeadCount(*about, count) for about, count in found.most_common()]
+
+    def length(self, queue: str) -> int:
+        """The length of the queue, copies not counted."""
+        return sum(client.qlen(queue) for client in self._clients)
+
+    def replay(
+        self, queue: str, ids: Iterable[str], to: str | None, on_page: OnPage, **selected: Any
+    ) -> int:
+        """Puts them back to work; how many."""
+        return self._change(
+            queue, ids, selected, on_page, lambda c: lambda **page: c.dead_replay(**page, to=to)
+        )
+
+    def purge(self, queue: str, ids: Iterable[str], on_page: OnPage, **selected: Any) -> int:
+        """Removes them; how many."""
+        return self._change(queue, ids, selected, on_page, lambda c: c.dead_purge)
+
+    def _change(
+        self,
+        queue: str,
+        ids: Iterable[str],
+        selected: dict[str, Any],
+        on_page: OnPage,
+        change: Callable[[Client], Callable[..., int]],
+    ) -> int:
+        named = list(dict.fromkeys(ids))
+        if len(self._clients) == 1:
+            return change(self._clients[0])(queue=queue, ids=named, on_page=on_page, **selected)
+        rows = [(c, letter.id) for c, letter in self._found(queue, {} if named else selected)]
+        wanted = set(named)
+        done = seen = 0
+        for client in self._clients:
+            mine = [id for c, id in rows if c is client and (not wanted or id in wanted)]
+            for at in range(0, len(mine), IDS_AT_ONCE):
+                page = mine[at : at + IDS_AT_ONCE]
+                done += change(client)(queue=queue, ids=page)
+                seen += len(page)
+                on_page(done, seen)
+        return done
+
+
+@contextmanager
+def letters_of(node: NodeOptions, is_here: bool) -> Iterator[Letters]:
+    """The letters of the cluster of the node in the options; `is_here`: of that node alone.
+
+    ClickException for what a node refuses. A node out of reach is named on standard error.
+    """
+    settings = node.settings()
+    with ExitStack() as stack:
+        try:
+            first = stack.enter_context(Client(node.full_url(), discover=False))
+            clients = [first]
+            for other in [] if is_here else first.cluster_nodes():
+                if "myself" in other.flags:
+                    continue
+                if not other.connected or any(flag in other.flags for flag in AWAY):
+                    place = printable(f"{other.host}:{other.port}")
+                    click.echo(f"{place} is not in reach: its letters are left out", err=True)
+                    continue
+                url = url_of(settings, other.host, other.port)
+                clients.append(stack.enter_context(Client(url, discover=False)))
+            yield Letters(clients)
+        except Error as err:
+            raise click.ClickException(printable(str(err))) from None
+
+
+def url_of(settings: Settings, host: str, port: int) -> str:
+    """The URL of another node, with the same login."""
+    scheme = "tuques" if settings.tls else "tuque"
+    login = f"{quote(settings.user, '')}:{quote(settings.password, '')}@"
+    cafile = f"?cafile={quote(settings.cafile, '')}" if settings.cafile else ""
+    place = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{login if settings.password else ''}{place}:{port}{cafile}"
