@@ -1,10 +1,10 @@
 """Keeps SPEC.md, the code and the tests consistent.
 
 The code must name each built rule of SPEC.md (`[Q7]` in the docstring of the function that
-implements it) and each built step of the sections G R V Q A W (`Q7.1` at the end of a line); a test
-under tests/ must name each built rule. Numbers in code or tests must exist in SPEC.md. Rules and
-steps marked (cluster) are required once the server has links to peers. A line of SPEC.md has at
-most 300 characters.
+implements it) and each built step of the sections G R V Q A W U (`Q7.1` at the end of a line); a
+test under tests/ must name each built rule. Numbers in code or tests must exist in SPEC.md. Rules
+and steps marked (cluster) are required once the server has links to peers. A line of SPEC.md has
+at most 300 characters.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TESTS = ROOT / "tests"
 RULE = re.compile(r"^### ([A-Z]\d+) (.+)$")
 STEP = re.compile(r"^- ([A-Z]\d+)\.(\d+) (.+)$")
 NAMED = re.compile(
-    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIW]\d{1,2})(?:\.(\d{1,2}))?(?![A-Za-z0-9_])"
+    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIWU]\d{1,2})(?:\.(\d{1,2}))?(?![A-Za-z0-9_])"
 )
-SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZTIW]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
+SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZTIWU]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
 RULE_SPAN = re.compile(
-    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIW])(\d{1,2})-\1(\d{1,2})(?![\d.])"
+    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIWU])(\d{1,2})-\1(\d{1,2})(?![\d.])"
 )
-STEPS_DEMANDED = "GRVQAW"
+STEPS_DEMANDED = "GRVQAWU"
 CLUSTER = "(cluster)"
 LINE_MAX = 300
 

@@ -7,6 +7,7 @@
      |   +- NoNode           none of the known nodes could be reached
      +- ReplyError           the node answered with an error; one class per error code
      +- ProtocolError        the other side does not speak RESP, or answers what nobody asked
+     +- EnqueueFailed        some of many jobs were not added
      +- NoResult, ResultTimeout, JobCancelled, JobFailed   why a job has no result
      +- ConfigError          a setting is wrong; also the builtin ValueError
 
@@ -16,6 +17,7 @@ This module imports nothing, so that every layer may import it.
 from __future__ import annotations
 
 import builtins
+import typing
 
 MAY_BE_DONE = "no answer came: it may have been done"
 
@@ -306,6 +308,17 @@ class JobFailed(Error):
     reason: str = ""
     detail: str = ""
     attempts: int = 0
+
+
+class EnqueueFailed(Error):
+    """Some of many jobs were not added, or it is not known of them.
+
+    `added` has the handle of each job that was added, by its place from 0; `failed` the error of
+    each other one, whose `may_be_done` says that it may have been added.
+    """
+
+    added: dict[int, typing.Any] = {}
+    failed: dict[int, Error] = {}
 
 
 class ProtocolError(Error):

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("spec", "tubes")
+FOLDERS = ("spec", "tubes", "worker")
 NUMBER = re.compile(r"^([A-Z]\d+\.\d+):? ")
 
 

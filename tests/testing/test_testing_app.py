@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from unittest.mock import ANY
 
 import pytest
@@ -13,7 +15,7 @@ from shop import resize, send, sign_up, smtp
 
 from tuque.errors import Cancelled, JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.testing import NotRun, TestApp, job
-from tuque.worker import App, Backoff, RetryLater, current_job
+from tuque.worker import App, Backoff, Failure, Job, Outgoing, RetryLater, current_job
 
 
 def test_the_eighth_example(tuque_app: TestApp) -> None:
@@ -422,3 +424,36 @@ def test_a_job_without_a_broker() -> None:
             found.check()
     with pytest.raises(LookupError, match=r"tuque\.testing\.job\(\) in tests"):
         current_job()
+
+
+def test_hooks_and_middleware_of_an_app_run(tuque_app: TestApp) -> None:
+    app = App()
+    told: list[str] = []
+
+    @app.on_enqueue
+    def out(call: Outgoing) -> None:
+        call.headers["trace"] = "t"
+
+    @app.middleware
+    @contextmanager
+    def span(job: Job) -> Iterator[None]:
+        told.append(f"span {job.headers['trace']}")
+        yield
+
+    @app.on_retry
+    async def again(job: Job, failure: Failure) -> None:
+        told.append(f"again {failure.delay_s}")
+
+    @app.on_dead
+    def dies(job: Job, failure: Failure) -> None:
+        told.append(f"dead {failure.queue}")
+
+    @app.task(attempts=2, backoff=Backoff(3, 3, 0))
+    def fails() -> None:
+        raise ValueError
+
+    fails.enqueue_many([fails.call()])
+    tuque_app.run_until_idle()
+    tuque_app.advance(3)
+    tuque_app.run_until_idle()
+    assert told == ["span t", "again 3.0", "span t", "dead default.dead"]

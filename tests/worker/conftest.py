@@ -28,13 +28,13 @@ def client(node: RealServer) -> Iterator[Client]:
 
 @pytest.fixture
 def start_worker(tmp_path: Path, node: RealServer) -> Iterator[StartWorker]:
-    """Starts `tuque worker e2e_tasks:app ...`; what its tasks did stands in OUT/did."""
+    """Starts `tuque worker APP ...`; what its tasks did stands in OUT/did."""
     started: list[Program] = []
 
-    def start(*arguments: str) -> Program:
+    def start(*arguments: str, app: str = "e2e_tasks:app") -> Program:
         program = Program(
             tmp_path / f"worker-{len(started) + 1}.log",
-            *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", node.url, *arguments),
+            *("worker", app, "--app-dir", str(HERE), "--url", node.url, *arguments),
             OUT=str(tmp_path),
         )
         started.append(program)

@@ -221,3 +221,10 @@ def later(times: int) -> None:
 def gives_up(text: str) -> int:
     note(text)
     raise KeyError(text)
+
+
+@app.task(queue="q", time_limit_s=60)
+def about() -> tuple[float, float, int, dict[str, str]]:
+    job = current_job()
+    assert job.time_left is not None
+    return job.enqueued_at.timestamp(), job.time_left, job.starts, job.headers

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import tuque
 from tuque.worker import App
-from tuque.worker.pools.execute import Attempt, Call, of_pipe, to_pipe
+from tuque.worker.pools.execute import Attempt, Call, instant, of_pipe, to_pipe
 from tuque.worker.tasks.codec import CODECS, Codec, decode
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def test_a_value_arrives_equal_or_is_refused_by_the_name_of_its_argument(
     except TypeError as err:
         assert "argument what" in str(err)
         return
-    call = Call(decode(body), Attempt("D-id", "q", "t", 1, 5, 0, 0, 0.0))
+    call = Call(decode(body), Attempt("D-id", "q", "t", 1, 5, 0, 0, instant(0.0)))
     for envelope in (call.envelope, of_pipe(to_pipe(call)).envelope):
         (got,) = task.bind(envelope).args
         assert is_equal(value, got), (hint, value, got)

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tuque.errors import ConfigError
-from tuque.worker.pools.execute import Attempt, Call
+from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.tasks.app import load_app
@@ -37,7 +37,7 @@ MAKERS: dict[str, MakePool] = {
 
 def call(name: str, *args: object, time_limit_s: float | None = None) -> Call:
     task = f"pool_tasks.{name}"
-    attempt = Attempt("D-id", "q", task, 2, 5, 1, 0, 0.0)
+    attempt = Attempt("D-id", "q", task, 2, 5, 1, 0, instant(0.0))
     return Call(Envelope(task=task, args=list(args)), attempt, time_limit_s)
 
 
@@ -220,10 +220,16 @@ class TestChildren:
             async with started(MAKERS["process"], 1) as pool:
                 assert isinstance(pool, ProcessPool)
                 (pid,) = pool.pids
+                assert pool.places == 1
+                again = asyncio.Event()
+                pool.on_ready = again.set
                 running = asyncio.create_task(pool.run(call("sleeps", 60)))
                 await asyncio.sleep(0)
                 os.kill(pid, signal.SIGKILL)
                 outcome = await running
+                assert pool.places == 0
+                await asyncio.wait_for(again.wait(), 30)
+                assert pool.places == 1
                 assert (outcome.kind, outcome.text) == (
                     "crashed",
                     "its process was ended by SIGKILL",

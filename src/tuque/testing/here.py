@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -37,7 +37,7 @@ def job(
         max_deliveries=of,
         nacks=0,
         additional_deliveries=0,
-        enqueued_at=time.time(),
+        enqueued_at=dt.datetime.now(dt.UTC),
         starts=attempt if starts is None else starts,
         headers=dict(headers or {}),
     )

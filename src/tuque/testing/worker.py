@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tuque.client.retry import Retry
 from tuque.errors import ConnectionError
 from tuque.testing.links import Desk, HereAioClient, by_hand
 from tuque.testing.loop import run_coroutine
 from tuque.worker.hold import Holder, WorkerSettings
-from tuque.worker.pools.execute import Call, run_call
+from tuque.worker.pools.around import tell
+from tuque.worker.pools.aside import Aside
+from tuque.worker.pools.execute import Call, Job, run_call
 from tuque.worker.pools.pools import Tasks
 from tuque.worker.process.held import RUNNING_HERE, WAITING, Held
 from tuque.worker.runs import Runs
+from tuque.worker.tasks.hooks import Failure, Hook, Hooks
 from tuque.worker.tasks.policy import Outcome, beat_after_s
+
+T = TypeVar("T")
 
 TRIES: Final = 3  # of a call whose answer is lost
 
@@ -64,22 +69,34 @@ class Place:
     def run_now(self, call: Call) -> Outcome:
         """Runs one job to its end, without a loop."""
         call.control.clock = self._clock.now_s
-        if not has_loop():
-            return self._run(call)
-        found: list[Outcome] = []
-        context = copy_context()
-        thread = threading.Thread(
-            target=lambda: found.append(context.run(self._run, call)), name="task", daemon=True
-        )
-        thread.start()
-        thread.join()
-        return found[0]
+        return without_loop(lambda: self._run(call))
 
     def _run(self, call: Call) -> Outcome:
         task = self._tasks[call.envelope.task]
         if not task.is_async:
             return run_call(task, call)
         return run_coroutine(task, call, self._clock.wait)
+
+
+def without_loop(call: Callable[[], T]) -> T:
+    """Makes the call in this thread, or in one of its own if an event loop runs in this one."""
+    if not has_loop():
+        return call()
+    found: list[T] = []
+    context = copy_context()
+    thread = threading.Thread(
+        target=lambda: found.append(context.run(call)), name="task", daemon=True
+    )
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+class HandAside(Aside):
+    """Calls hooks at once."""
+
+    def call(self, app: Hooks, hook: Hook[Any], job: Job, failure: Failure) -> None:
+        without_loop(lambda: tell(app, hook, job, failure))
 
 
 def has_loop() -> bool:
@@ -98,6 +115,9 @@ class HandRuns(Runs):
 
     desk: Desk
 
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        by_hand(work)
+
     def wall_s(self) -> float:
         return self.desk.broker.now_ms / 1000
 
@@ -112,6 +132,7 @@ class HandWorker(Holder):
     """A worker that does one step when told."""
 
     runs_of = HandRuns
+    aside_of = HandAside
 
     def __init__(self, desk: Desk, tasks: Tasks, number: int, seed: int, clock: Clock) -> None:
         """`number` tells workers of one test apart."""

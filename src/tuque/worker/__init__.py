@@ -17,24 +17,32 @@ Must not know: the server.
 from __future__ import annotations
 
 from tuque.worker.pools.execute import Attempt, Job, current_job
+from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.app import App, load_app
 from tuque.worker.tasks.codec import BadBody, Envelope
 from tuque.worker.tasks.handle import Handle
+from tuque.worker.tasks.hooks import Failure, Outgoing
+from tuque.worker.tasks.options import Options, TaskOptions
 from tuque.worker.tasks.policy import Backoff
-from tuque.worker.tasks.task import Options, Reject, RetryLater, Task
+from tuque.worker.tasks.task import AsyncTask, Reject, RetryLater, Task
 
 __all__ = [
     "App",
+    "AsyncTask",
     "Attempt",
     "Backoff",
     "BadBody",
+    "Call",
     "Envelope",
+    "Failure",
     "Handle",
     "Job",
     "Options",
+    "Outgoing",
     "Reject",
     "RetryLater",
     "Task",
+    "TaskOptions",
     "current_job",
     "load_app",
 ]

@@ -23,15 +23,18 @@ from tuque.worker.broker.link import Link
 from tuque.worker.broker.obituary import obituary
 from tuque.worker.broker.settle import Settler
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
-from tuque.worker.pools.execute import Attempt, Call
+from tuque.worker.pools.aside import Aside
+from tuque.worker.pools.execute import Call
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.apart import Apart
 from tuque.worker.process.box import DONE, Box
 from tuque.worker.process.box import WAITING as WAITS
-from tuque.worker.process.held import SETTLING, WAITING, Held
+from tuque.worker.process.held import SETTLING, WAITING, Held, about
 from tuque.worker.runs import Runs
-from tuque.worker.tasks.codec import BadBody, Envelope, codec_of, decode
+from tuque.worker.tasks.codec import BadBody, Envelope, decode
+from tuque.worker.tasks.hooks import Hooks
+from tuque.worker.tasks.options import DEAD_SUFFIX
 from tuque.worker.tasks.policy import (
     Ack,
     Backoff,
@@ -47,7 +50,7 @@ from tuque.worker.tasks.policy import (
     settle,
     spent,
 )
-from tuque.worker.tasks.task import DEAD_SUFFIX, Task
+from tuque.worker.tasks.task import Task
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -70,6 +73,7 @@ class Holder(ABC):
     """The part of a worker that has the jobs; `run.py` fetches them and has them run."""
 
     runs_of: type[Runs] = Runs
+    aside_of: type[Aside] = Aside
 
     def __init__(
         self,
@@ -79,8 +83,10 @@ class Holder(ABC):
         settings: WorkerSettings,
         box: Box | None = None,
         pool_apart: ProcessPool | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
+        self._aside = self.aside_of(tasks, hooks)
         self._box = box
         self._tasks = tasks
         self._client = client
@@ -96,7 +102,7 @@ class Holder(ABC):
         )
         self._runs_told = self.runs_of(
             *(client, self._link, self.name_of(box is not None), self),
-            *(self.story, self._rng, self._on_settled),
+            *(self.story, self._rng, self._on_settled, self._aside),
         )
         self._heart = Heart(
             *(client, self._link, self._on_gone, self._run_of, self._runs_told.over)
@@ -115,6 +121,7 @@ class Holder(ABC):
         self._is_leaving = False
         self._apart = Apart(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
+        pool.on_ready = self._start_waiting
 
     def name_of(self, is_restarted: bool) -> str:
         """The name under which runs begin."""
@@ -135,6 +142,7 @@ class Holder(ABC):
         reason: str | None = None
         try:
             envelope = decode(job.body)
+            held.about = about(job, envelope.task, envelope.enqueued_at)
             task = self._tasks.get(envelope.task)
             if task is not None:
                 held.limits = task.limits(envelope, job.queue)
@@ -160,20 +168,10 @@ class Holder(ABC):
     def _call_of(self, held: Held, envelope: Envelope, task: Task[..., Any]) -> Call:
         """What a pool needs to run the job."""
         job = held.job
-        about = Attempt(
-            job_id=job.id,
-            queue=job.queue,
-            task=envelope.task,
-            number=(job.attempt or 1) if held.has_runs else held.delivery,
-            max_deliveries=job.of or held.limits.max_deliveries,
-            nacks=job.nacks or 0,
-            additional_deliveries=job.additional_deliveries or 0,
-            enqueued_at=envelope.enqueued_at,
-            headers=job.headers or {},
-            codec=codec_of(job.body),
-        )
+        held.about.max_deliveries = job.of or held.limits.max_deliveries
+        held.about.headers = job.headers or envelope.headers or {}
         limit_s = held.limits.time_limit_s or self._settings.time_limit_s
-        return Call(envelope, about, limit_s)
+        return Call(envelope, held.about, limit_s)
 
     def _line_up(self, held: Held) -> None:
         """Buffers a job by its priority, or adds it to those that run apart."""
@@ -234,6 +232,10 @@ class Holder(ABC):
             self._runs_told.ended(held, outcome)
             return
         number = held.call.attempt.number
+        held.outcome = outcome
+        self._aside.ended(held.about, held.call, outcome)
+        if not held.job.headers:  # of a tube, or of another client: nothing is kept
+            outcome.result = None
         settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
         took_s = time.monotonic() - held.since
         self.story.ended(str(held), number, outcome, settlement, took_s)
@@ -258,10 +260,20 @@ class Holder(ABC):
     def _on_settled(self, settlement: Settlement) -> None:
         held = self._held.get(settlement.job_id)
         if held is not None and held.settlement is not None:
+            if not held.has_runs:
+                self._tell_aside(held, settlement)
             del self._held[settlement.job_id]
             if self._box is not None:
                 self._box.drop(settlement.job_id)
         self._room.set()
+
+    def _tell_aside(self, held: Held, settlement: Settlement) -> None:
+        """Tells the hooks what follows, of a job whose attempts the worker counts (U3.3)."""
+        if isinstance(settlement, Nack) and held.outcome is not None:
+            self._aside.put_off(held.about, held.outcome, settlement.delay_s or 0.0)
+        elif isinstance(settlement, Dead):
+            outcome = held.outcome or Outcome("rejected", settlement.reason)
+            self._aside.buried(held.about, outcome, settlement.queue)
 
     def _on_gone(self, job_id: str) -> None:
         """The broker no longer knows a job: another client acked or deleted it, or it expired."""

@@ -230,7 +230,7 @@ async def work(
     async with aio.Client(
         app.url, retry=Retry(attempts=0), name="worker", on_cancel=cancel
     ) as client:
-        running = Worker(app.tasks, client, pool, settings, table, apart)
+        running = Worker(app.tasks, client, pool, settings, table, apart, app)
         workers.append(running)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, running.stop)

@@ -191,7 +191,7 @@ class Worker(Holder):
 
     def _start_waiting(self) -> None:
         """Fills free places: with jobs that run apart, then from the buffer by priority."""
-        places = self._settings.concurrency
+        places = min(self._settings.concurrency, self._pool.places)  # U2.1
         while len(self._runs) + self._starting < places and not self._stop.is_set():
             held = self._apart.next()
             if held is None and self._waiting:
@@ -285,13 +285,14 @@ class Worker(Holder):
             async with asyncio.timeout(max(LAST_WORDS_S_MIN, left_s)):
                 await self._settler.drained()
                 await self._runs_told.teller.drained()
+                await self._aside.drained()
         except TimeoutError:
             log.warning(
                 "the broker was not told about %d jobs; their retry time brings them back",
                 self._settler.pending + self._runs_told.teller.pending,
             )
         log.info("stopped: %s", self.story.summary())
-        return is_clean
+        return self._aside.close() and is_clean
 
 
 async def _wait_for(tasks: set[asyncio.Task[Any]], until: float) -> None:

@@ -11,15 +11,17 @@ import logging
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from tuque import aio
 from tuque.client.commands.life import Failed, Run
 from tuque.errors import Acked, Cancelled, Error, NoJob, ReplyError, Stale
+from tuque.errors import Dead as IsDead
 from tuque.worker.broker.link import Link
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
+from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import over_limit_text
 from tuque.worker.process.held import RUNNING_HERE, STARTING, Held
 from tuque.worker.tasks.policy import (
@@ -38,7 +40,7 @@ from tuque.worker.tasks.policy import (
 log: Final = logging.getLogger("tuque.worker")
 
 UNKNOWN_KEPT: Final = 10_000
-OVER: Final = (Stale, Cancelled, Acked)
+OVER: Final = (Stale, Cancelled, Acked, IsDead)
 
 
 class Hands(Protocol):
@@ -72,6 +74,7 @@ class Runs:
         story: Story,
         rng: random.Random,
         on_settled: Callable[[Settlement], None],
+        aside: Aside,
     ) -> None:
         """`name` is the worker's; a later process under the same name may go on with its runs."""
         self.teller = Teller(client, link, name, self._on_started, self._on_told)
@@ -80,6 +83,7 @@ class Runs:
         self._story = story
         self._rng = rng
         self._on_settled = on_settled
+        self._aside = aside
         self._unknown: OrderedDict[str, int] = OrderedDict()  # how often a job was given back
         self._warned: set[str] = set()
         self._told: set[asyncio.Task[None]] = set()
@@ -89,6 +93,7 @@ class Runs:
     def start(self, held: Held) -> None:
         """Asks for a run; `run_now` is called when it is there."""
         held.state = STARTING
+        held.asked_at = time.monotonic()
         self.teller.start(held.job.id)
 
     def _on_started(self, job_id: str, found: Run | ReplyError) -> None:
@@ -155,9 +160,7 @@ class Runs:
     def _tell_progress(self, held: Held, data: bytes) -> None:
         if held.state != RUNNING_HERE:
             return
-        telling = asyncio.create_task(self.tell_progress(held, data))
-        self._told.add(telling)
-        telling.add_done_callback(self._told.discard)
+        self.in_background(self.tell_progress(held, data))
 
     async def tell_progress(self, held: Held, data: bytes) -> None:
         """Tells the broker how far a run is."""
@@ -169,7 +172,7 @@ class Runs:
             log.info("%s: its progress was not told: %s", held, err)
 
     def over(self, job_id: str, run: str | None, err: Error | None = None) -> None:
-        """The broker says that a run is over, or that its job was cancelled."""
+        """The broker says that a run is over, or that its job was cancelled (U2.3)."""
         held = self._hands.held_of(job_id)
         if held is None or held.state != RUNNING_HERE or held.call is None:
             return
@@ -177,8 +180,9 @@ class Runs:
             return
         why = str(err) if err is not None else "CANCELLED the job was cancelled, or the run is over"
         limit_s = held.call.time_limit_s
-        if limit_s is not None and time.monotonic() - held.since >= limit_s:
+        if limit_s is not None and time.monotonic() - held.asked_at >= limit_s:
             why = over_limit_text(limit_s)
+            held.call.control.is_late = True
         if not held.call.control.is_cancelled:
             log.warning("%s is cancelled here: %s", held, why)
         held.call.control.cancel(why)
@@ -187,9 +191,14 @@ class Runs:
 
     def ended(self, held: Held, outcome: Outcome) -> None:
         """A run has ended with this outcome."""
-        if outcome.kind == "failed" and held.call is not None and held.call.control.is_cancelled:
-            outcome = Outcome("cancelled", outcome.text)
+        control = None if held.call is None else held.call.control
+        if control is not None and control.is_cancelled and outcome.kind in ("failed", "cancelled"):
+            if control.is_late:  # the broker was faster than this worker's own limit
+                outcome = Outcome("timeout", control.why, outcome.trace, is_told=outcome.is_told)
+            else:
+                outcome = Outcome("cancelled", outcome.text)
         held.outcome = outcome
+        self._aside.ended(held.about, held.call, outcome)
         settlement: Settlement = conclude(held.job.id, held.run, outcome, held.limits, self._rng)
         if isinstance(settlement, Release) and is_at_most_once(held.job.id):
             settlement = Fail(held.job.id, held.run, outcome.text)
@@ -203,19 +212,52 @@ class Runs:
 
     def _on_told(self, ended: Ended, answer: object) -> None:
         held = self._hands.held_of(ended.job_id)
-        if isinstance(ended, Fail) and held is not None and held.outcome is not None:
-            number = held.call.attempt.number if held.call is not None else 0
-            name, took_s = str(held), time.monotonic() - held.since
+        if held is None or held.outcome is None:
+            pass  # it did not run here
+        elif isinstance(ended, Fail):
             if isinstance(answer, Failed) and answer.became == "retry":
-                then: Settlement = Nack(ended.job_id, answer.wait_s)
-                self._story.ended(name, number, held.outcome, then, took_s)
+                self._comes_again(held, held.outcome, answer.wait_s)
             elif isinstance(answer, Failed) and answer.became == "dead":
-                self._story.counts[DEAD] += 1
-                then = Dead(ended.job_id, answer.queue, ended.reason)
-                self._story.ended(name, number, held.outcome, then, took_s)
-                log.warning("%s is dead, in %s: %s", held, answer.queue, ended.reason)
+                self._is_dead(held, held.outcome, answer.queue, ended.reason)
+            elif isinstance(answer, OVER) and held.outcome.kind == "timeout":
+                self.in_background(self._learn(held, held.outcome, ended.reason))
             else:
                 log.info("%s had ended otherwise: %s", held, answer)
-        elif isinstance(answer, ReplyError) and not isinstance(answer, NoJob):
-            log.error("job %s: %s", ended.job_id, answer)
+        elif isinstance(ended, Release) and held.outcome.kind == "retry":
+            self._aside.put_off(held.about, held.outcome, ended.delay_s or 0.0)
+        if isinstance(answer, ReplyError) and not isinstance(ended, Fail):
+            if not isinstance(answer, NoJob):
+                log.error("job %s: %s", ended.job_id, answer)
         self._on_settled(ended)
+
+    def _comes_again(self, held: Held, outcome: Outcome, wait_s: float | None) -> None:
+        then = Nack(held.job.id, wait_s)
+        took_s = time.monotonic() - held.since
+        self._story.ended(str(held), held.about.number, outcome, then, took_s)
+        self._aside.put_off(held.about, outcome, wait_s)
+
+    def _is_dead(self, held: Held, outcome: Outcome, queue: str, reason: str) -> None:
+        self._story.counts[DEAD] += 1
+        took_s = time.monotonic() - held.since
+        then = Dead(held.job.id, queue, reason)
+        self._story.ended(str(held), held.about.number, outcome, then, took_s)
+        log.warning("%s is dead, in %s: %s", held, queue, reason)
+        self._aside.buried(held.about, outcome, queue)
+
+    async def _learn(self, held: Held, outcome: Outcome, reason: str) -> None:
+        """The broker has ended the run at its time limit by itself: asks what follows."""
+        try:
+            found = await self._client.result(held.job.id)
+            if found.state == "dead":
+                letter = await self._client.dead_show(held.job.id)
+                self._is_dead(held, outcome, letter.queue, reason)
+            elif not found.is_over:
+                self._comes_again(held, outcome, None)
+        except Error as err:
+            log.info("%s ran into its time limit; what follows is not known: %s", held, err)
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it beside all else."""
+        telling = asyncio.create_task(work)
+        self._told.add(telling)
+        telling.add_done_callback(self._told.discard)

@@ -7,11 +7,12 @@ task leaves this module, not even one that would end the process.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -19,9 +20,11 @@ from typing import Any, Final
 import msgspec
 
 from tuque.errors import Cancelled
+from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.tasks.arguments import BadArguments
 from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack
-from tuque.worker.tasks.policy import DONE, Outcome, OutcomeKind, encodable, one_line
+from tuque.worker.tasks.hooks import Failure
+from tuque.worker.tasks.policy import DONE, FAILED_KINDS, Outcome, OutcomeKind, encodable, one_line
 from tuque.worker.tasks.task import Reject, RetryLater, Task
 
 log: Final = logging.getLogger("tuque.worker")
@@ -35,6 +38,7 @@ class Control:
     def __init__(self, tell: Callable[[bytes], None] | None = None) -> None:
         """`tell` takes the progress; it may be called in any thread."""
         self.is_cancelled = False
+        self.is_late = False  # because its time limit is over
         self.why = "CANCELLED the job was cancelled"
         self.clock: Callable[[], float] = time.monotonic
         self.ends_at: float | None = None  # by that clock
@@ -71,7 +75,7 @@ class Job(msgspec.Struct, dict=True):
 
     `number` is the attempt, from 1: of a queue's job it counts attempts that failed, of a tube's
     deliveries. `max_deliveries` is how many there may be, `starts` how often the job began.
-    `enqueued_at` is the producer's wall clock in unix seconds.
+    `enqueued_at` is the producer's wall clock, in UTC.
     """
 
     job_id: str
@@ -81,7 +85,7 @@ class Job(msgspec.Struct, dict=True):
     max_deliveries: int
     nacks: int
     additional_deliveries: int
-    enqueued_at: float
+    enqueued_at: dt.datetime
     starts: int = 1
     headers: dict[str, str] = {}
     codec: Codec = "json"
@@ -132,6 +136,14 @@ class Job(msgspec.Struct, dict=True):
 Attempt = Job
 
 
+def instant(unix_s: float) -> dt.datetime:
+    """A producer's time in UTC; the beginning of 1970 for one that no calendar has."""
+    try:
+        return dt.datetime.fromtimestamp(unix_s, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return dt.datetime.fromtimestamp(0, dt.UTC)
+
+
 class Call(msgspec.Struct):
     """Everything a pool needs to run a job."""
 
@@ -140,11 +152,12 @@ class Call(msgspec.Struct):
     time_limit_s: float | None = None
     control: Any = msgspec.field(default_factory=Control)
 
-    def begins(self) -> None:
+    def begins(self) -> Job:
         """The run begins: its time counts from now on."""
         if self.time_limit_s is not None:
             self.control.ends_at = self.control.clock() + self.time_limit_s
         self.attempt.__dict__["control"] = self.control
+        return self.attempt
 
 
 class Piped(msgspec.Struct):
@@ -198,36 +211,76 @@ def as_current(job: Job) -> Iterator[Job]:
 
 def run_call(task: Task[..., Any], call: Call) -> Outcome:
     """Runs a job in this thread; a coroutine task gets an event loop of its own."""
-    call.begins()
-    token = _current.set(call.attempt)
+    if task.is_async:
+        try:
+            return asyncio.run(_on_own_loop(task, call))
+        except BaseException as err:
+            return outcome_of(err, task)
+    job = call.begins()
+    token = _current.set(job)
     try:
-        call.control.check()
-        bound = task.bind(call.envelope)
-        result = task.function(*bound.args, **bound.kwargs)
-        if task.is_async:
-            result = asyncio.run(_on_own_loop(task, result, call))
+        tell(task.app, task.app.on_start, job)  # U3.2
+        try:
+            call.control.check()
+            result = run_inside(task.app, job, lambda: _body(task, call))
+        except BaseException as err:
+            outcome = outcome_of(err, task)
+            if is_failure(outcome, call):
+                outcome.is_told = True
+                tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
+            return outcome
+        tell(task.app, task.app.on_success, job, result)
         return _done(task, call, result)
-    except BaseException as err:
-        return outcome_of(err, task)
     finally:
         _current.reset(token)
 
 
 async def await_call(task: Task[..., Any], call: Call) -> Outcome:
     """Runs a job of a coroutine task on the running event loop; cancels it at its time limit."""
-    call.begins()
-    token = _current.set(call.attempt)
+    job = call.begins()
+    token = _current.set(job)
     try:
-        call.control.check()
-        bound = task.bind(call.envelope)
-        result = await _with_limit(task.function(*bound.args, **bound.kwargs), call)
+        await tell_async(task.app.on_start, job)  # U3.2
+        try:
+            call.control.check()
+            running = await_inside(task.app, job, lambda: _body(task, call))
+            result = await _with_limit(running, call)
+        except asyncio.CancelledError:
+            raise  # the pool cancelled it and knows why
+        except BaseException as err:
+            outcome = outcome_of(err, task)
+            if is_failure(outcome, call):
+                outcome.is_told = True
+                await tell_async(task.app.on_failure, job, failure_of(outcome, err))
+            return outcome
+        await tell_async(task.app.on_success, job, result)
         return _done(task, call, result)
-    except asyncio.CancelledError:
-        raise  # the pool cancelled it and knows why
-    except BaseException as err:
-        return outcome_of(err, task)
     finally:
         _current.reset(token)
+
+
+def _body(task: Task[..., Any], call: Call) -> Any:
+    """Calls the task's function with the arguments of the job."""
+    bound = task.bind(call.envelope)
+    return task.function(*bound.args, **bound.kwargs)
+
+
+def is_failure(outcome: Outcome, call: Call | None) -> bool:
+    """Whether `on_failure` is told of it: not of a run that was cancelled or asked for later."""
+    if call is not None and call.control.is_cancelled and not call.control.is_late:
+        return False
+    return outcome.kind in FAILED_KINDS
+
+
+def failure_of(
+    outcome: Outcome,
+    error: BaseException | None = None,
+    *,
+    delay_s: float | None = None,
+    queue: str = "",
+) -> Failure:
+    """What hooks are told of the end of a run."""
+    return Failure(outcome.kind, outcome.text, outcome.trace, error, delay_s, queue)
 
 
 def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
@@ -245,14 +298,14 @@ class TimeLimit(Exception):
     """A job ran longer than its task allows."""
 
 
-async def _on_own_loop(task: Task[..., Any], running: Awaitable[Any], call: Call) -> Any:
+async def _on_own_loop(task: Task[..., Any], call: Call) -> Outcome:
     try:
-        return await _with_limit(running, call)
+        return await await_call(task, call)
     finally:
         await task.app.aclose()  # a client of this loop is useless on the next one
 
 
-async def _with_limit(running: Awaitable[Any], call: Call) -> Any:
+async def _with_limit(running: Coroutine[Any, Any, Any], call: Call) -> Any:
     this = asyncio.current_task()
     assert this is not None
     loop, cancel, control = asyncio.get_running_loop(), this.cancel, call.control

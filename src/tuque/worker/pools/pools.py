@@ -25,7 +25,13 @@ Tasks = dict[str, Task[..., Any]]
 
 
 class Pool(Protocol):
-    """The worker's view of a pool. `run` is called for at most `concurrency` jobs at a time."""
+    """The worker's view of a pool. `run` is called for at most `places` jobs at a time."""
+
+    on_ready: Callable[[], None]  # there are more places
+
+    @property
+    def places(self) -> int:
+        """How many jobs can run at a time now."""
 
     async def start(self) -> None:
         """Makes the pool ready, or raises."""
@@ -49,6 +55,11 @@ class ThreadPool:
         self._threads: list[threading.Thread] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._busy = 0
+        self.on_ready: Callable[[], None] = lambda: None
+
+    @property
+    def places(self) -> int:
+        return self._concurrency
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -108,6 +119,11 @@ class AsyncPool:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._spin, name="task-loop", daemon=True)
         self._running: set[concurrent.futures.Future[Outcome]] = set()
+        self.on_ready: Callable[[], None] = lambda: None
+
+    @property
+    def places(self) -> int:
+        return self._threads.places
 
     async def start(self) -> None:
         await self._threads.start()

@@ -85,10 +85,15 @@ class ProcessPool:
         self._concurrency = concurrency
         self._idle: asyncio.Queue[Child] = asyncio.Queue()
         self._children: set[Child] = set()
+        self._able: set[Child] = set()  # that have loaded the app
         self._restarts: set[asyncio.Task[None]] = set()
         self._rng = random.Random()
         self._stopping = False
-        self.on_ready: Callable[[], None] = lambda: None  # a child that started late is idle
+        self.on_ready: Callable[[], None] = lambda: None
+
+    @property
+    def places(self) -> int:
+        return len(self._able)
 
     @property
     def pids(self) -> list[int]:
@@ -207,10 +212,12 @@ class ProcessPool:
         if ready.kind != "done":
             await self._discard(child)
             raise ConfigError(f"a child process could not load the app: {ready.text}")
+        self._able.add(child)
         return child
 
     async def _discard(self, child: Child) -> int:
         self._children.discard(child)
+        self._able.discard(child)
         return await child.end()
 
     async def _replace(self, child: Child) -> int:

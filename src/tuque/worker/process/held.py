@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from tuque.client.api import Job
-from tuque.worker.pools.execute import Call
+from tuque.client.api import Job as Delivery
+from tuque.worker.pools.execute import Call, Job, instant
+from tuque.worker.tasks.codec import codec_of
 from tuque.worker.tasks.policy import Limits, Outcome, Settlement
 
 WAITING: Final = "waiting"  # fetched, not begun
@@ -15,20 +16,38 @@ RUNNING_HERE: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
 
+def about(job: Delivery, task: str = "", enqueued_at: float = 0.0) -> Job:
+    """A delivery as tasks and hooks see it."""
+    delivery = (job.nacks or 0) + (job.additional_deliveries or 0) + 1
+    return Job(
+        job_id=job.id,
+        queue=job.queue,
+        task=task,
+        number=(job.attempt or 1) if job.of else delivery,
+        max_deliveries=job.of or 0,
+        nacks=job.nacks or 0,
+        additional_deliveries=job.additional_deliveries or 0,
+        enqueued_at=instant(enqueued_at),
+        headers=job.headers or {},
+        codec=codec_of(job.body),
+    )
+
+
 class Held:
     """One job from its delivery to its settlement."""
 
     __slots__ = (
         *("call", "is_apart", "job", "limits", "outcome", "run", "settlement", "since", "state"),
-        *("has_place", "verdict"),
+        *("about", "asked_at", "has_place", "verdict"),
     )
 
-    def __init__(self, job: Job, call: Call | None, limits: Limits) -> None:
+    def __init__(self, job: Delivery, call: Call | None, limits: Limits) -> None:
         self.job = job
+        self.about = about(job)
         self.call = call
         self.limits = limits
         self.state = WAITING
-        self.since = time.monotonic()
+        self.since = self.asked_at = time.monotonic()  # began, START was sent
         self.settlement: Settlement | None = None
         self.has_place = False  # of those that run, while the broker is asked for a run
         self.run = ""  # the token of the run, once it has begun

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -21,7 +22,10 @@ from tuque.client.sync import Client
 from tuque.errors import ConfigError
 from tuque.worker.tasks.arguments import UNTYPED
 from tuque.worker.tasks.handle import Handle
-from tuque.worker.tasks.task import OptionChanges, Options, Task, check_names, renamed
+from tuque.worker.tasks.hooks import Hooks
+from tuque.worker.tasks.letters import DeadLetters
+from tuque.worker.tasks.options import Options, TaskOptions, check_names, renamed
+from tuque.worker.tasks.task import AsyncTask, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,7 +44,17 @@ class Clients(Protocol):
         """The client for the running event loop."""
 
 
-class App:
+class Register(Protocol):
+    """What `app.task(...)` returns: a decorator."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class App(Hooks):
     """The tasks of a program.
 
     `broker` is a URL, or a client that the caller keeps; None means TUQUE_URL, else the default
@@ -52,6 +66,7 @@ class App:
     _numbers: ClassVar[Iterator[int]] = count()
 
     def __init__(self, broker: str | Client | None = None, *, queue: str = "default") -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._given: Client | None = None
         self._client: Client | None = None
@@ -69,6 +84,7 @@ class App:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.tubes: set[str] = set()  # queues known to be tubes
         App.made[next(App._numbers)] = self
+        self.dead = DeadLetters(self)
 
     @property
     def url(self) -> str | None:
@@ -122,12 +138,13 @@ class App:
         return list(dict.fromkeys(task.defaults.queue for task in self.tasks.values()))
 
     @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(
-        self, /, *, name: str | None = None, **options: Unpack[OptionChanges]
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Register: ...
 
     def task(
         self,
@@ -135,11 +152,11 @@ class App:
         /,
         *,
         name: str | None = None,
-        **options: Unpack[OptionChanges],
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """Makes a task of a function: `@app.task` or `@app.task(queue="mail", retry_s=60)`.
 
-        The keywords are the fields of `Options`. The name is that of module and function, unless
+        The keywords are those of `TaskOptions`. The name is that of module and function, unless
         one is given; two tasks of one name are a ValueError. An argument whose type cannot be
         resolved here and now is a TypeError.
         """
@@ -154,7 +171,7 @@ class App:
         self,
         function: Callable[..., Any],
         name: str | None,
-        options: OptionChanges,
+        options: TaskOptions,
         scope: Mapping[str, Any],
     ) -> Task[..., Any]:
         check_names(options)
@@ -162,11 +179,18 @@ class App:
         if full in self.tasks:
             raise ValueError(f"there is a task {full} already")
         options.setdefault("queue", self.queue)
-        task = Task(self, function, full, Options(**renamed(options)), scope)
+        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+        task = kind(self, function, full, Options(**renamed(options)), scope)
         self.tasks[full] = task
         return task
 
-    def handle(self, job_id: str, returns: type[R] | Any = UNTYPED) -> Handle[R]:
+    @overload
+    def handle(self, job_id: str, returns: type[R]) -> Handle[R]: ...
+
+    @overload
+    def handle(self, job_id: str, returns: Any = UNTYPED) -> Handle[Any]: ...
+
+    def handle(self, job_id: str, returns: Any = UNTYPED) -> Handle[Any]:
         """A handle of a job that another program enqueued; `returns` is its task's result."""
         return Handle(job_id, self, returns)
 

@@ -34,8 +34,8 @@ class Envelope(msgspec.Struct, omit_defaults=True):
 
     `enqueued_at` is the producer's wall clock in unix seconds. What follows `v` is None if the
     task's own applies; `time_limit_s` 0 is no limit, `dead_letter` "" the queue's name + `.dead`,
-    `backoff` first_s, max_s and jitter. The broker counts attempts. `died` is in dead letters only:
-    why, and after how many attempts.
+    `backoff` first_s, max_s and jitter. The broker counts attempts. `headers` are of jobs in tubes;
+    of others the broker has them. `died` is in dead letters only: why, and after how many attempts.
     """
 
     task: str
@@ -49,6 +49,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     backoff: tuple[float, float, float] | None = None
     keep_s: float | None = None
     unknown_keep_s: float | None = None
+    headers: dict[str, str] | None = None
     died: Death | None = None
 
 

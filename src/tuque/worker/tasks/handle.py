@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from tuque.client.commands.life import Cancelling, Result
 from tuque.errors import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuque.worker.tasks.app import App
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 WAIT_MS: Final = 3_600_000  # of one call, when there is no limit
 NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
@@ -35,9 +36,10 @@ class Handle(str, Generic[R]):
     A pickled one is the id: `app.handle(id, returns)` makes a handle of it again.
     """
 
-    __slots__ = ("_app", "_keeps", "_returns", "_task")
+    __slots__ = ("_app", "_is_new", "_keeps", "_returns", "_task")
 
     _app: App | None
+    _is_new: bool
     _keeps: bool
     _returns: Any
     _task: str
@@ -50,8 +52,10 @@ class Handle(str, Generic[R]):
         *,
         task: str = "",
         keeps: bool = True,
+        is_new: bool = True,
     ) -> Handle[R]:
         made = super().__new__(cls, id)
+        made._is_new = is_new
         made._app, made._returns, made._task, made._keeps = app, returns, task, keeps
         return made
 
@@ -64,6 +68,15 @@ class Handle(str, Generic[R]):
     @property
     def id(self) -> str:
         return str.__str__(self)
+
+    @property
+    def is_new(self) -> bool:
+        """False if the broker knew the key, and this is the job that was added under it before.
+
+        Without a key True. If a reply was lost and the client asked again, False may mean the job
+        that it had just added itself.
+        """
+        return self._is_new
 
     def result(self, timeout: float | None = None) -> R:
         """What the task returned; waits for it, `timeout` seconds at most.
@@ -105,9 +118,21 @@ class Handle(str, Generic[R]):
         """Like `status`, for asyncio programs."""
         return await self._of().aio_client.result(self.id)
 
+    @overload
+    def progress(self) -> Any: ...
+
+    @overload
+    def progress(self, as_: type[T]) -> T | None: ...
+
     def progress(self, as_: Any = UNTYPED) -> Any:
         """What the task last told, in the type `as_`; None if nothing."""
         return _told(self.status(), as_)
+
+    @overload
+    async def progress_async(self) -> Any: ...
+
+    @overload
+    async def progress_async(self, as_: type[T]) -> T | None: ...
 
     async def progress_async(self, as_: Any = UNTYPED) -> Any:
         """Like `progress`, for asyncio programs."""

@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from tuque.client.commands.life import UNBEGUN
+
 MAX_FETCH: Final = 1000  # jobs per GETJOB
 REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
 ONLY_TRY: Final = "the only try (retry_s=0)"
@@ -29,7 +31,8 @@ class Outcome(msgspec.Struct):
 
     `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
     `result` is what the task returned, encoded, if it is to be kept. A "progress" is no end: a
-    child process sends it while the task runs, with the value in `result`.
+    child process sends it while the task runs, with the value in `result`. `is_told`: `on_failure`
+    was called.
     """
 
     kind: OutcomeKind
@@ -37,8 +40,10 @@ class Outcome(msgspec.Struct):
     trace: str = ""
     delay_s: float | None = None
     result: bytes | None = None
+    is_told: bool = False
 
 
+FAILED_KINDS: Final = ("failed", "rejected", "timeout", "crashed")
 DONE: Final = Outcome("done")
 
 
@@ -146,7 +151,7 @@ Settlement = Ack | Nack | Dead | Done | Fail | Release
 def conclude(
     job_id: str, run: str, outcome: Outcome, limits: Limits, rng: random.Random
 ) -> Done | Fail | Release:
-    """What to tell the broker after a run; attempts and back-off are the broker's."""
+    """[U2] What to tell the broker after a run; attempts and back-off are the broker's (U2.2)."""
     if outcome.kind == "done":
         return Done(job_id, run, outcome.result)
     if outcome.kind == "cancelled":
@@ -161,15 +166,17 @@ def conclude(
 
 
 def unknown_delay_s(times: int) -> float:
-    """Seconds until a job of an unknown task is tried again, after so many times."""
+    """Seconds until a job of an unknown task is tried again, after so many times (U2.4)."""
     return float(min(UNKNOWN_MAX_S, 2 ** min(times, MAX_DOUBLINGS)))
 
 
 def settle(
     job_id: str, outcome: Outcome, attempt: int, limits: Limits, rng: random.Random
 ) -> Settlement:
-    """The report to the broker after a run; `attempt` counts deliveries from 1."""
+    """The report to the broker after a run; `attempt` counts deliveries from 1 (U2.6)."""
     if outcome.kind == "done":
+        if outcome.result is not None and is_at_most_once(job_id):
+            return Done(job_id, UNBEGUN, outcome.result)  # U2.5
         return Ack(job_id)
     if outcome.kind == "rejected":
         return Dead(job_id, limits.dead_letter, one_line(f"rejected: {outcome.text}"))

@@ -1,4 +1,4 @@
-"""Runs mypy over code that uses the client rightly and wrongly, as a user's own check would."""
+"""Runs mypy over code that uses client and worker rightly and wrongly, as a user's check would."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -23,19 +25,21 @@ def mypy(name: str) -> list[str]:
     return [f"{line}: {code}" for line, code in found]
 
 
-def test_right_use_is_clean() -> None:
-    assert mypy("client_uses.py") == []
+@pytest.mark.parametrize("what", ["client", "worker"])
+def test_right_use_is_clean(what: str) -> None:
+    assert mypy(f"{what}_uses.py") == []
 
 
-def test_wrong_use_is_found() -> None:
-    lines = (HERE / "client_misuses.py").read_text().splitlines()
+@pytest.mark.parametrize("what", ["client", "worker"])
+def test_wrong_use_is_found(what: str) -> None:
+    lines = (HERE / f"{what}_misuses.py").read_text().splitlines()
     expected = [
         f"{at}: {mark[1]}"
         for at, line in enumerate(lines, 1)
         if (mark := re.search(r"# E: (\S+)$", line))
     ]
     assert len(expected) > 10
-    assert mypy("client_misuses.py") == expected
+    assert mypy(f"{what}_misuses.py") == expected
 
 
 def test_the_package_says_that_it_is_typed() -> None:

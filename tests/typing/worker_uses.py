@@ -1,0 +1,190 @@
+"""What a type checker must know about tasks. Checked by mypy, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, assert_type
+
+from tuque.client.commands.life import Result
+from tuque.errors import EnqueueFailed
+from tuque.worker import (
+    App,
+    AsyncTask,
+    Backoff,
+    Call,
+    Failure,
+    Handle,
+    Job,
+    Outgoing,
+    RetryLater,
+    Task,
+    current_job,
+)
+
+app = App()
+
+
+class Image:
+    pass
+
+
+# 1 Retry with back-off
+
+
+@app.task(queue="mail", attempts=5, backoff=Backoff(2, 120))
+def send(to: str, text: str) -> None: ...
+
+
+def mail() -> None:
+    assert_type(send.enqueue("you@example.org", "hello"), Handle[None])
+    assert_type(send.enqueue_in(60, "you@example.org", text="hello"), Handle[None])
+    assert_type(send.options(delay_s=5, key="k").enqueue("a", "b"), Handle[None])
+    send("you@example.org", "hello")
+
+
+# 2 Result
+
+
+@app.task
+def resize(url: str, width: int) -> Image:
+    return Image()
+
+
+def results() -> None:
+    task: Task[[str, int], Image] = resize
+    print(task.name)
+    assert_type(resize.enqueue("https://example.org", 640).result(timeout=10), Image)
+    assert_type(app.handle("D-x", Image).result(), Image)
+    assert_type(resize("https://example.org", 640), Image)
+
+
+async def awaited_results() -> None:
+    handle = await resize.enqueue_async("https://example.org", 640)
+    assert_type(handle, Handle[Image])
+    assert_type(await handle, Image)
+    assert_type(await handle.result_async(5), Image)
+
+
+@app.task
+async def fetch(url: str, /, *, tries: int = 1) -> bytes:
+    return b""
+
+
+@app.task(queue="other")
+async def parse(page: bytes) -> list[str]:
+    return []
+
+
+async def coroutine_tasks() -> None:
+    assert_type(fetch.enqueue("u", tries=2), Handle[bytes])
+    assert_type(parse.enqueue(b""), Handle[list[str]])
+    assert_type(await parse.enqueue_in_async(5, b""), Handle[list[str]])
+    assert_type(await (await fetch.enqueue_async("u")), bytes)
+    running: Coroutine[Any, Any, bytes] = fetch("u")
+    assert_type(await running, bytes)
+    assert_type(await parse(b""), list[str])
+    as_task: Task[[bytes], list[str]] = parse
+    is_async: AsyncTask[[bytes], list[str]] = parse
+    print(as_task.name, is_async.name)
+
+
+# 3 Progress and cancel
+
+
+@app.task
+def export(rows: int) -> str:
+    for n in range(rows):
+        current_job().progress({"done": n, "of": rows})
+        current_job().check()
+    assert_type(current_job().time_left, float | None)
+    assert_type(current_job().headers, dict[str, str])
+    return "s3://..."
+
+
+def cancels() -> None:
+    job = export.enqueue(100_000)
+    assert_type(job.progress(dict[str, int]), dict[str, int] | None)
+    job.progress()
+    assert_type(job.status(), Result)
+    assert_type(job.id, str)
+    print(job.is_new, job.cancel("user left"))
+
+
+# 4 Not now, at no cost
+
+
+@app.task
+def sync(shop: str) -> None:
+    raise RetryLater("shop is closed", delay_s=600)
+
+
+# Many at once
+
+
+def many() -> None:
+    calls = [resize.call("u", 1), resize.options(queue="later").call("u", 2)]
+    assert_type(calls, list[Call[Image]])
+    assert_type(resize.enqueue_many(calls), list[Handle[Image]])
+    assert_type(fetch.enqueue_many(fetch.call(str(n)) for n in range(3)), list[Handle[bytes]])
+    try:
+        parse.enqueue_many([])
+    except EnqueueFailed as err:
+        print(err.added, err.failed)
+
+
+async def many_async() -> None:
+    assert_type(await resize.enqueue_many_async([resize.call("u", 1)]), list[Handle[Image]])
+
+
+# 7 Tracing without touching tasks
+
+
+@app.on_enqueue
+def out(call: Outgoing) -> None:
+    call.headers["traceparent"] = "00-1"
+
+
+@app.middleware
+@contextmanager
+def span(job: Job) -> Iterator[None]:
+    print(job.headers)
+    yield
+
+
+@app.middleware
+@asynccontextmanager
+async def pool(job: Job) -> AsyncIterator[None]:
+    yield
+
+
+@app.on_start
+async def starts(job: Job) -> None: ...
+
+
+@app.on_success
+def succeeds(job: Job, result: object) -> None: ...
+
+
+@app.on_failure
+@app.on_retry
+@app.on_dead
+def fails(job: Job, failure: Failure) -> None:
+    print(failure.text, failure.error)
+
+
+# 8 The dead
+
+
+def dead() -> None:
+    for row in app.dead.list("mail.dead", cause="failed"):
+        assert_type(row.attempts, int)
+        assert_type(app.dead.show(row.id).body, bytes)
+    assert_type(app.dead.replay("mail.dead", reason="*refused*"), int)
+    assert_type(app.dead.purge("mail.dead", ids=["D-x"]), int)
+
+
+def as_argument(function: Callable[[str], Handle[bytes]]) -> None: ...
+
+
+as_argument(fetch.enqueue)

@@ -1,0 +1,165 @@
+"""SPEC U1, U4: calls that are enqueued together, and the dead letters of an app."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import signal
+import time
+
+import e2e_tasks as tasks
+import pytest
+from lab import RealServer
+from worker_lab import StartWorker, wait_until
+
+from tuque import Client
+from tuque.errors import EnqueueFailed, MaxLen, NoJob, Paused
+from tuque.worker import App
+
+
+@pytest.fixture(autouse=True)
+def _app(node: RealServer) -> None:
+    tasks.app.use(node.url)
+
+
+def test_many_calls_are_added_in_order(client: Client, start_worker: StartWorker) -> None:
+    """
+    U1.2 `enqueue_many` adds a job for each call, in one pipeline, and returns handles in the same
+    order.
+    """
+    calls = [tasks.adds.call(at, 1) for at in range(2500)]
+    calls.append(tasks.adds.options(queue="other").call(2500, 1))
+    handles = tasks.adds.enqueue_many(calls)
+    assert len(set(handles)) == 2501
+    assert (client.qlen("q"), client.qlen("other")) == (2500, 1)
+    start_worker("-Q", "q,other")
+    assert [handle.result(60) for handle in handles[::500]] == [1, 501, 1001, 1501, 2001, 2501]
+    assert tasks.adds.enqueue_many([]) == []
+
+
+def test_nothing_is_sent_if_one_call_is_refused_here(client: Client) -> None:
+    """
+    U1.2 If one of them is refused by the program, nothing is sent.
+    """
+    other = App(tasks.app.url).task(queue="q", name="o")(tasks.adds.function)
+    with pytest.raises(ValueError, match=r"call 1 is of o, not of e2e_tasks\.adds"):
+        tasks.adds.enqueue_many([tasks.adds.call(1, 2), other.call(1, 2)])
+    with pytest.raises(TypeError, match="argument other"):
+        tasks.adds.call(1, "2")  # type: ignore[arg-type]  # is refused
+    late = tasks.adds.call(1, 2)
+    late.kwargs["other"] = object()
+    with pytest.raises(TypeError) as found:
+        tasks.adds.enqueue_many([tasks.adds.call(1, 2), late])
+    assert found.value.__notes__ == ["call 1 of enqueue_many: nothing was added"]
+    assert client.qlen("q") == 0
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_one_error_says_which_were_added(is_async: bool, client: Client) -> None:
+    """
+    U1.3 If the broker did not take all of them, `EnqueueFailed` has the handles of those that were
+    added, and an error for each other one.
+    """
+    client.pause("closed", "in")
+    call = tasks.adds.options
+    calls = [
+        tasks.adds.call(0, 0),
+        call(queue="closed").call(1, 1),
+        call(queue="full", maxlen=1).call(2, 2),
+        call(queue="full", maxlen=1).call(3, 3),
+        tasks.adds.call(4, 4),
+    ]
+
+    async def many() -> None:
+        try:
+            await tasks.adds.enqueue_many_async(calls)
+        finally:
+            await tasks.app.aclose()
+
+    words = r"2 of 5 jobs were not added \(calls 1, 3\): PAUSED"
+    with pytest.raises(EnqueueFailed, match=words) as found:
+        asyncio.run(many()) if is_async else tasks.adds.enqueue_many(calls)
+    err = found.value
+    assert list(err.added) == [0, 2, 4]
+    assert {at: type(one) for at, one in err.failed.items()} == {1: Paused, 3: MaxLen}
+    assert (err.retryable, err.may_be_done) == (True, False)
+    assert err.added[4].cancel() == "ended"
+    assert client.qlen("q") == 1
+
+
+def test_jobs_whose_replies_are_lost_may_have_been_added(node: RealServer) -> None:
+    """
+    U1.3 The error of a job whose reply was lost says that it may have been added.
+    """
+    app = App(f"{node.url}?timeout=0.3")
+    task = app.task(queue="q", name="o")(tasks.adds.function)
+    task.enqueue(1, 1)
+    node.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(EnqueueFailed, match=r"2 of 2 jobs .* it may have been done") as found:
+            task.enqueue_many([task.call(1, 2), task.call(3, 4)])
+    finally:
+        node.signal(signal.SIGCONT)
+    assert found.value.may_be_done
+    assert found.value.added == {}
+    app.close()
+
+
+def test_calls_for_a_tube_go_there(client: Client) -> None:
+    client.tube("tube").create("fifo")
+    calls = [tasks.in_a_tube.call("x", "k"), tasks.in_a_tube.options(queue="q").call("y", "k")]
+    assert len(tasks.in_a_tube.enqueue_many(calls)) == 2
+    assert len(tasks.in_a_tube.enqueue_many(calls)) == 2
+    assert (client.qlen("tube"), client.qlen("q")) == (2, 2)
+    tasks.app.tubes.clear()
+
+
+def test_a_delay_beyond_the_ttl_is_refused() -> None:
+    with pytest.raises(ValueError, match="delay_s 200000 is not less than ttl_s 86400"):
+        tasks.adds.options(delay_s=200_000, ttl_s=86_400)
+
+
+def test_the_dead_letters_of_an_app(client: Client, start_worker: StartWorker) -> None:
+    """
+    U4.1 `app.dead` lists, shows, counts, replays and purges the dead letters of the node in use.
+    """
+    dead = tasks.app.dead
+    handles = [tasks.gives_up.enqueue(text) for text in "ab"]
+    began = dt.datetime.now()
+    worker = start_worker()
+    wait_until(lambda: len(list(dead.list("q.dead"))) == 2, "both are dead")
+    worker.kill()
+    assert [row.id for row in dead.list("q.dead", reason="*KeyError: 'b'*")] == [handles[1]]
+    assert list(dead.list("q.dead", cause="crashed")) == []
+    assert list(dead.list("q.dead", since=began + dt.timedelta(hours=1))) == []
+    assert len(list(dead.list("q.dead", since=began - dt.timedelta(hours=1)))) == 2
+    shown = dead.show(handles[0])
+    assert (shown.task, shown.origin) == ("e2e_tasks.gives_up", "q")
+    assert [count.count for count in dead.stat("q.dead")] == [1, 1]
+    assert dead.replay("q.dead", ids=handles[:1], to="later") == 1
+    assert client.qlen("later") == 1
+    assert asyncio.run(purged(handles[1])) == 1
+    with pytest.raises(NoJob):
+        dead.show(handles[1])
+
+
+async def purged(id: str) -> int:
+    dead = tasks.app.dead
+    try:
+        assert (await dead.show_async(id)).cause == "failed"
+        assert [row.id async for row in dead.list_async("q.dead")] == [id]
+        assert [row.count for row in await dead.stat_async("q.dead")] == [1]
+        assert await dead.replay_async("q.dead", cause="expired") == 0
+        return await dead.purge_async("q.dead")
+    finally:
+        await tasks.app.aclose()
+
+
+def test_a_task_knows_when_its_job_was_enqueued(start_worker: StartWorker) -> None:
+    before = time.time()
+    handle = tasks.about.enqueue()
+    start_worker()
+    enqueued, left, starts, headers = handle.result(30)
+    assert before <= enqueued <= time.time()
+    assert 50 < left <= 60
+    assert (starts, headers) == (1, {"tuque-task": "e2e_tasks.about"})
