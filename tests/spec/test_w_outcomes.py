@@ -277,6 +277,23 @@ def test_dead_list(box: Box) -> None:
         assert isinstance(box.run("DEAD", *bad), Err), bad
 
 
+def test_the_list_ends_when_its_newest_letters_are_gone(box: Box) -> None:
+    """W12.6 The cursor is 0 if no later letter is left, also when later ones have gone since."""
+    ids = [bury(box, f"{i}") for i in range(5)]
+    cursor, rows = box.run("DEAD", "LIST", "q.dead", 0, "COUNT", 2)
+    assert (cursor, len(rows)) == (b"2", 2)
+    assert box.run("CANCEL", *ids[2:]) == [b"ended"] * 3
+    assert box.run("DEAD", "LIST", "q.dead", cursor) == [b"0", []]
+    cursor, rows = box.run("DEAD", "LIST", "q.dead")
+    assert (cursor, [row[0] for row in rows]) == (b"0", ids[:2])
+    later = bury(box, "later")
+    cursor, rows = box.run("DEAD", "LIST", "q.dead", 2)
+    assert (cursor, [row[0] for row in rows]) == (b"0", [later])
+    box.run("DEAD", "PURGE", "q.dead", "IDS", later)
+    assert box.run("DEAD", "REPLAY", "q.dead", "REASON", "0") == [b"0", 1, 2]
+    box.run("DEBUG", "CHECK")
+
+
 def test_replay(box: Box) -> None:
     """W12.4 REPLAY queues the selected jobs in the queue they came from, or in `to`, as new:
     `failed` is 0 and the TTL begins anew. Id, headers and the count of STARTs stay.

@@ -276,6 +276,7 @@ class TestCancel:
         assert sign_up("ann") is None
         send.app.handle(tuque_app.jobs(send)[0].id).cancel()
         assert tuque_app.jobs(send)[0].state == "cancelled"
+        assert str(tuque_app.jobs()[0]) == "shop.resize('cat.png')  [default: cancelled: user left]"
 
     def test_while_it_runs(self, tuque_app: TestApp) -> None:
         app = App()

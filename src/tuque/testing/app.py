@@ -22,6 +22,7 @@ from tuque.testing.jobs import (
     envelope_of,
     is_call,
     listed,
+    own,
 )
 from tuque.testing.links import HereAioClient, HereClient, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
@@ -321,7 +322,7 @@ class TestApp:
                     reason=letter.reason,
                     detail=letter.detail.decode(errors="replace"),
                     origin=letter.origin,
-                    headers=letter.headers,
+                    headers=own(letter.headers),
                     body=letter.body,
                 )
         for name, q in sorted(node.queues.items()):

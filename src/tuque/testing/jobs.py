@@ -54,7 +54,7 @@ class TestJob(msgspec.Struct, frozen=True):
         of = f" of {self.of}" if self.of else ""
         tried = f", attempt {self.attempt}{of}" if self.attempt else ""
         due = f", due in {self.due_s:g} s" if self.due_s is not None else ""
-        why = f": {self.cause}: {self.reason}" if self.reason else ""
+        why = "".join(f": {part}" for part in (self.cause, self.reason) if part)
         return f"{self.called()}  [{self.queue}: {self.state}{tried}{due}{why}]"
 
     def called(self) -> str:
@@ -152,8 +152,12 @@ def headers_of(command: tuple[Arg, ...]) -> dict[str, str]:
         return {}
     at = words.index("HEADERS") + 1
     flat = [to_text(as_bytes(word)) for word in words[at + 1 : at + 1 + 2 * int(words[at])]]
-    found = dict(zip(flat[::2], flat[1::2], strict=True))
-    return {name: value for name, value in found.items() if not name.startswith("tuque-")}
+    return own(dict(zip(flat[::2], flat[1::2], strict=True)))
+
+
+def own(headers: dict[str, str]) -> dict[str, str]:
+    """The headers of the program, without Tuque's."""
+    return {name: value for name, value in headers.items() if not name.startswith("tuque-")}
 
 
 def envelope_of(body: bytes) -> Envelope | None:

@@ -56,7 +56,7 @@ def letters_from(n: Node, queue: bytes, cursor: i64, most: i64) -> list[Letter]:
 
 
 def is_last(n: Node, queue: bytes, serial: i64) -> bool:
-    """Whether no letter of the queue is later than that."""
+    """[W12] Whether no letter of the queue is later than that (W12.6)."""
     letters = n.life.letters.get(queue)
     if letters is None:
         return True
