@@ -54,6 +54,30 @@ def test_a_late_done_elsewhere_changes_no_result(run: int, result: bytes) -> Non
         lab.pass_ms(3_000)
 
 
+def test_a_late_done_changes_no_result_while_a_holder_is_away() -> None:
+    """W14.6 An outcome that is kept stays."""
+    lab = Lab(4)
+    id = add(lab)
+    stranger = next(i for i in range(4) if id not in lab.nodes[i].jobs)
+    for n in lab.nodes:
+        n.ids.key = b""
+    first, second, away = (i for i in range(4) if i != stranger)
+    lab.isolate(away)
+    lab.pass_ms(3_000)
+    assert on_done(at(lab, first), id, SECOND_RUN, b"first", 9)
+    lab.run()
+    results = [result_fields(at(lab, i), id)[0] for i in (first, second)]
+    on_done(at(lab, stranger), id, FIRST_RUN, b"a", 9)
+    lab.pass_ms(2_000)
+    lab.heal()
+    lab.pass_ms(5_000)
+    for i in (first, second, away):
+        told, _ = result_fields(at(lab, i), id)
+        assert told is not None and told["result"] == b"first"
+        assert told["ended-ms"] != 0
+    assert [told and told["state"] for told in results] == [b"done", b"done"]
+
+
 def test_a_copy_of_a_later_life_changes_no_half_of_one() -> None:
     """W14.7 If a copy arrives whose life differs in death or REPLAYs, the node keeps its own life
     and replies with LIFE.

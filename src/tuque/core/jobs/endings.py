@@ -62,6 +62,9 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     life = leave_life(n, job)
     keep_ms: i64 = 0 if life is None or outcome.kind == GONE else life.terms.keep_ms
     outcome.until_ms = n.now_ms + max(keep_ms, 1)
+    if outcome.is_claim:
+        outcome.is_claim = False
+        outcome.ended_ms = n.now_ms
     n.life.keep(outcome)
     if keep_ms > 0 and n.records is not None:
         n.records.outcome(outcome)

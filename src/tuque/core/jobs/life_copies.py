@@ -1,6 +1,7 @@
 """Lives and outcomes in messages, and how two of one job become one (SPEC W14).
 
 Packed: the sender's clock, i64 ms, then a journal record (core/outbox/life_records.py).
+An outcome that has no instant of its end is a claim: what a worker said where nobody has the job.
 """
 
 from typing import Final
@@ -82,6 +83,7 @@ def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
         return None
     outcome = r.outcome
     if outcome is not None:
+        outcome.is_claim = outcome.ended_ms == 0
         by_ms = moved_by(n, data)
         outcome.until_ms = moved(outcome.until_ms, by_ms)
         outcome.ended_ms = moved(outcome.ended_ms, by_ms)
@@ -165,14 +167,17 @@ def tell_untold(n: Node) -> None:
 
 
 def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
-    """[W14] Another node says how the job ended: so it ends here, too (W14.4)."""
+    """[W14] Another node says how the job ended: so it ends here, too (W14.4).
+
+    A claim only ends what is open: it may come late (W14.6).
+    """
     outcome = unpack_outcome(n, job.id, data) if len(data) > 0 else None
     if outcome is None:
         return
     n.has_lives = True
     kept = n.life.known(job.id)
     if kept is not None:
-        if is_better(kept, outcome):
+        if not outcome.is_claim and is_better(kept, outcome):
             stand_for(n, kept, outcome)
         return
     if job.state != ACKED or job.id in n.life.kept:
@@ -188,16 +193,13 @@ def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
         n.records.outcome(outcome)
 
 
-def adopt_late(n: Node, slot: i64, id: bytes, data: bytes, is_holder: bool) -> None:
-    """[W14] Another node says how a job ended whose outcome alone is here (W14.4).
-
-    A node without a copy only repeats what a worker said, too late (W14.6).
-    """
+def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
+    """[W14] Another node says how a job ended whose outcome alone is here (W14.4)."""
     kept = n.life.known(id) if n.has_lives and len(data) > 0 else None
     outcome = unpack_outcome(n, id, data) if kept is not None else None
     if kept is None or outcome is None:
         return
-    if is_holder and is_better(kept, outcome):
+    if not outcome.is_claim and is_better(kept, outcome):
         stand_for(n, kept, outcome)
     elif is_better(outcome, kept):
         say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))

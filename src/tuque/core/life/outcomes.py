@@ -70,7 +70,7 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
 def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i64) -> None:
     """[W14] The job is not known here: all nodes are asked, and get the result (W14.6)."""
     if id not in n.life.kept:
-        outcome = Outcome(id, DONE, n.now_ms + ELSEWHERE_MS, n.now_ms)
+        outcome = Outcome(id, DONE, n.now_ms + ELSEWHERE_MS, 0)
         outcome.run = run
         outcome.result = result
         outcome.is_claim = True

@@ -159,7 +159,8 @@ class Outcome:
         self.progress = b""
         self.result: bytes | None = None
         self.reason = b""
-        self.is_claim = False  # of a DONE of a job that is not here: others know better (W14.6)
+        # of a DONE of a job that is not here: others know better (W14.6). It has no `ended_ms`
+        self.is_claim = False
 
     def size(self) -> i64:
         """Bytes of memory."""

@@ -256,7 +256,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
             n.tombs.keep(m.id, expire_ms)  # A4.1
         elif not n.tombs.has(m.id):
             n.tombs.add(m.id, expire_ms, linked(n), n.round)
-        adopt_late(n, slot, m.id, m.outcome, m.holders != 0)
+        adopt_late(n, slot, m.id, m.outcome)
         say(n, slot, GotAck(m.id, False, 0))
         return
     if isinstance(job, Task):

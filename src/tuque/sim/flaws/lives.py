@@ -113,12 +113,15 @@ def cancelled_jobs_go_on() -> list[Patch]:
 
 def late_results_stand() -> list[Patch]:
     """W14.6: the DONE of another run replaces the outcome that is kept, and maybe was read."""
-    sound = life_copies.adopt_late
 
-    def adopt_late(n: Node, slot: i64, id: bytes, data: bytes, is_holder: bool) -> None:
-        sound(n, slot, id, data, True)
+    def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
+        kept = n.life.known(id)
+        outcome = life_copies.unpack_outcome(n, id, data) if kept is not None and data else None
+        if kept is not None and outcome is not None and life_copies.is_better(kept, outcome):
+            outcome.is_claim = False
+            life_copies.stand_for(n, kept, outcome)
 
-    return everywhere(sound, adopt_late)
+    return everywhere(life_copies.adopt_late, adopt_late)
 
 
 def silence_is_not_seen() -> list[Patch]:

@@ -278,12 +278,16 @@ class Living:
 
     def on_read(self, job: LifeJob, asked_us: int, node: str, reply: object) -> None:
         """RESULT is answered: what was once read stays."""
+        is_due = job.read is not None and asked_us > job.read_us and self.is_calm(job.asked_us)
+        if isinstance(reply, Exception) and str(reply).startswith("NOJOB"):
+            if is_due and job.keep_s:
+                self.find("life-result", f"{job.token!r} was {job.read}, is unknown at {node}")
         if not isinstance(reply, list):
             return
         fields = dict(zip(reply[::2], reply[1::2], strict=True))
         state, result = fields[b"state"], fields[b"result"]
         self.history.count("results read")
-        if job.read is not None and asked_us > job.read_us and self.is_calm(job.asked_us):
+        if is_due:
             self.history.count("results read again")
             if job.read != (state, result) and job.keep_s:
                 self.find(
