@@ -23,6 +23,7 @@ from tuque.worker.tasks.policy import Done, Fail, Release
 log: Final = logging.getLogger("tuque.worker")
 
 AT_ONCE: Final = 500
+GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 NOT_YET: Final = (ConnectionError, OutOfMemory, *NOT_NOW)
 
 Ended = Done | Fail | Release
@@ -78,7 +79,8 @@ class Teller:
         """Sends words as long as the worker lives."""
         while True:
             await self._work.wait()
-            await asyncio.sleep(0)  # what ended makes room: the next jobs begin in the same write
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
             try:
                 await self.tell()
             except Error as err:
