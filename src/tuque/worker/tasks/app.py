@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, Unpack, o
 from tuque import aio
 from tuque.client.sync import Client
 from tuque.errors import ConfigError
-from tuque.worker.tasks.arguments import UNTYPED
+from tuque.worker.tasks.arguments import UNTYPED, wanted_type
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import Hooks
 from tuque.worker.tasks.letters import DeadLetters
@@ -192,7 +192,7 @@ class App(Hooks):
 
     def handle(self, job_id: str, returns: Any = UNTYPED) -> Handle[Any]:
         """A handle of a job that another program enqueued; `returns` is its task's result."""
-        return Handle(job_id, self, returns)
+        return Handle(job_id, self, wanted_type(returns))
 
     def close(self) -> None:
         """Closes the client that the app made; one that was passed in stays open."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from tuque.worker.tasks.codec import Codec, Envelope, from_data, to_data
+from tuque.worker.tasks.models import Adapted, converted_by, resolved, restored
 
 VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 UNTYPED: Final = object()  # no annotation, Any, or a type unknown to msgspec
@@ -132,7 +133,7 @@ def _type_of(
         ]
         if hint is Any or isinstance(hint, typing.TypeVar):
             return UNTYPED
-        msgspec.json.Decoder(hint)  # also resolves the names in fields of classes
+        hint = resolved(hint)  # also resolves the names in fields of classes
     except (NameError, AttributeError) as err:
         raise TypeError(
             f"task {task}: the type of argument {parameter.name} cannot be resolved: {err}. "
@@ -157,10 +158,14 @@ def returned_type(function: Callable[..., Any], scope: Mapping[str, Any]) -> Any
         hint = typing.get_type_hints(holder, known, dict(scope), include_extras=True)["return"]
         if hint in (Any, typing.NoReturn, typing.Never) or isinstance(hint, typing.TypeVar):
             return UNTYPED
-        msgspec.json.Decoder(hint)
+        return resolved(hint)
     except (NameError, AttributeError, TypeError, RecursionError):
         return UNTYPED
-    return hint
+
+
+def wanted_type(hint: Any) -> Any:
+    """A type that somebody asks for, as `converted` takes it; TypeError if nothing can make it."""
+    return hint if hint is UNTYPED or hint is Any else resolved(hint)
 
 
 def converted(name: str, value: Any, hint: Any) -> Any:
@@ -168,7 +173,9 @@ def converted(name: str, value: Any, hint: Any) -> Any:
     if hint is UNTYPED or (type(value) is hint and hint in EXACT):
         return value
     try:
-        return msgspec.convert(value, hint, strict=True, str_keys=True)
+        if not isinstance(hint, Adapted):
+            return msgspec.convert(value, hint, strict=True, str_keys=True, dec_hook=restored)
+        return converted_by(hint, value)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as err:
         raise BadArguments(f"argument {name}: {err}") from None
 

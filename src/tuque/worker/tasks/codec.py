@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from tuque.worker.tasks.models import plain
+
 Codec = Literal["json", "msgpack"]
 
 VERSION: Final = 1
@@ -57,8 +59,8 @@ class BadBody(Exception):
     """A body that is not an envelope; the text says why."""
 
 
-_json_encoder: Final = msgspec.json.Encoder()
-_msgpack_encoder: Final = msgspec.msgpack.Encoder()
+_json_encoder: Final = msgspec.json.Encoder(enc_hook=plain)
+_msgpack_encoder: Final = msgspec.msgpack.Encoder(enc_hook=plain)
 _json_decoder: Final = msgspec.json.Decoder(Envelope)
 _msgpack_decoder: Final = msgspec.msgpack.Decoder(Envelope)
 

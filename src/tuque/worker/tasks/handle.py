@@ -17,7 +17,7 @@ from tuque.errors import (
     NoResult,
     ResultTimeout,
 )
-from tuque.worker.tasks.arguments import UNTYPED, BadArguments, converted
+from tuque.worker.tasks.arguments import UNTYPED, BadArguments, converted, wanted_type
 from tuque.worker.tasks.codec import unpack
 
 if TYPE_CHECKING:
@@ -192,7 +192,9 @@ def _wait_ms(ends_at: float | None) -> int:
 
 
 def _told(found: Result, as_: Any) -> Any:
-    return converted("progress", unpack(found.progress), as_) if found.progress else None
+    return (
+        converted("progress", unpack(found.progress), wanted_type(as_)) if found.progress else None
+    )
 
 
 def _late(id: str, found: Result, timeout: float | None) -> str:
