@@ -37,6 +37,15 @@ def test_one_that_does_not_start(tmp_path: Path) -> None:
         TestNode(tmp_path, "--nonsense", "1").start()
 
 
+def test_nothing_is_left_of_a_cluster_that_does_not_start(tmp_path: Path) -> None:
+    cluster = TestCluster(tmp_path, 2)
+    (cluster[1].directory / "nodes.conf").write_text("nonsense")
+    with pytest.raises(NodeError, match="nodes.conf"), cluster:
+        pytest.fail("it started")
+    assert cluster[0].port
+    assert not cluster[0].is_running
+
+
 def test_a_cluster(tuque_cluster: TestCluster) -> None:
     assert len(tuque_cluster) == 3
     with Client(tuque_cluster[0].url, discover=False) as first:
