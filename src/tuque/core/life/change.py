@@ -122,8 +122,7 @@ def end(n: Node, job: Job, reason: bytes) -> None:
 
 def begin(n: Node, job: Job, update: Update | None, reason: bytes) -> Change:
     """[W16] Begin a change; the holders in reach are asked (W16.1)."""
-    n.life.changes_made += 1
-    change = Change(job.id, n.life.changes_made, update, reason)
+    change = Change(job.id, update, reason)
     change.until_ms = n.now_ms + ANSWER_MS
     n.has_lives = True
     ask_holders(n, job, change)
@@ -138,6 +137,8 @@ def ask_holders(n: Node, job: Job, change: Change) -> None:
         park(n, change)
         return
     n.life.changes[job.id] = change
+    n.life.changes_made += 1
+    change.serial = n.life.changes_made  # an answer to an earlier question does not count
     others = job.holders & ~1
     if said == AGREED and others & ~n.linked and job.marks & OUT_THERE:
         said = IS_OUT  # W16.4

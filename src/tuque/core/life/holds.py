@@ -156,7 +156,8 @@ def on_hold(n: Node, slot: i64, m: Hold) -> None:
     job = n.jobs.get(m.id)
     if job is None or isinstance(job, Task):
         known = n.life.known(m.id) if n.has_lives else None
-        said: i64 = AGREED if job is None and known is None else IS_OVER
+        is_over = job is not None or known is not None or n.tombs.has(m.id)
+        said: i64 = IS_OVER if is_over else AGREED
         say(n, slot, HoldTold(m.id, m.serial, int(said)))
     elif m.what == EDIT:
         edit(n, slot, job, m)

@@ -60,9 +60,9 @@ class Holding:
 class Change:
     """An UPDATEJOB or CANCEL of a job with copies, under way (W16)."""
 
-    def __init__(self, id: bytes, serial: i64, update: Update | None, reason: bytes) -> None:
+    def __init__(self, id: bytes, update: Update | None, reason: bytes) -> None:
         self.id = id
-        self.serial = serial
+        self.serial: i64 = 0
         self.update = update  # None: it is a CANCEL
         self.reason = reason
         self.asked: i64 = 0  # slots
