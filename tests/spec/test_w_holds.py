@@ -10,7 +10,7 @@ from tuque.core.jobs.requeue import on_nack
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel, on_update
 from tuque.core.life.holds import HOLD_MS
 from tuque.core.life.outcomes import on_done, on_enqueue_of
-from tuque.core.life.runs import on_start
+from tuque.core.life.runs import on_release, on_start
 from tuque.core.model.job import QUEUED
 from tuque.core.model.refusal import (
     ACKED_ALREADY,
@@ -108,6 +108,18 @@ def test_update_of_a_job_that_another_node_handed_out(where: int) -> None:
     assert states(lab, id) == ["done"] * 3
     assert update(lab, where, id) == ACKED_ALREADY
     assert cancel(lab, where, id) == OVER
+
+
+def test_a_job_handed_out_again_at_once() -> None:
+    """W16.2 A holder answers that it holds the job, that a worker has it, that it is over or dead,
+    or that another client changes it at this moment.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    assert on_release(at(lab, 0), id, start(lab, 0, id), 0)
+    assert lab.get(0) == [id]
+    assert update(lab, 2, id) == DELIVERED_OUT
 
 
 def test_nothing_begins_while_the_job_is_held() -> None:

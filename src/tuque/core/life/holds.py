@@ -22,13 +22,12 @@ from tuque.core.model.job import (
     STALE,
     Job,
 )
-from tuque.core.model.life import LIVE, Life
+from tuque.core.model.life import LIVE
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import Hold, HoldTold
 from tuque.core.node.announce import jitter_behind_ms, set_due
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
-from tuque.core.replication.requeue_messages import left_here_ms
 from tuque.core.state.lives import Holding
 
 # what a node asks for
@@ -50,8 +49,9 @@ HOLD_MS: Final = 2_000  # longer than any asker waits
 AFTER_MS: Final = 1_000  # a held job is not due before that
 
 
-def is_out(job: Job, life: Life | None, left_ms: i64) -> bool:
-    """Whether a worker has the job, as far as this node knows. `left_ms`: by its own delivery."""
+def is_out_at(n: Node, job: Job) -> bool:
+    """Whether a worker has the job, as far as this node knows by its own deliveries and LIFE."""
+    life = life_of(n, job.id)
     if job.state != ACTIVE or job.flags & LEASED:
         return False
     if life is not None and life.run_state == LIVE:
@@ -62,12 +62,9 @@ def is_out(job: Job, life: Life | None, left_ms: i64) -> bool:
         return False  # never handed out, or put off by NACK DELAY
     if job.holders == 1 or job.marks & (STALE | HELD):
         return True
-    return left_ms > 0 and job.marks & OUT_HERE != 0
-
-
-def is_out_at(n: Node, job: Job) -> bool:
-    """Whether a worker has the job, as far as this node knows."""
-    return is_out(job, life_of(n, job.id), left_here_ms(n, job))
+    if life is not None and life.run_state > LIVE and job.last_ms < life.ended_ms:
+        return False  # its worker gave the job up, maybe at another node
+    return job.marks & OUT_HERE != 0
 
 
 def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
