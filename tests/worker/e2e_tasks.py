@@ -228,3 +228,18 @@ def about() -> tuple[float, float, int, dict[str, str]]:
     job = current_job()
     assert job.time_left is not None
     return job.enqueued_at.timestamp(), job.time_left, job.starts, job.headers
+
+
+held: list[bytes] = []
+
+
+@app.task(queue="q")
+def grows(number: int, megabytes: int) -> None:
+    """Never gives back what it takes."""
+    held.append(b"x" * (megabytes << 20))
+    note(f"grown {number} {os.getpid()}")
+
+
+@app.task(queue="q", retry_s=0, keep_s=60)
+def only_once_result(number: int) -> int:
+    return number

@@ -1,4 +1,4 @@
-"""SPEC U1, U4: calls that are enqueued together, and the dead letters of an app."""
+"""SPEC U1, U5: calls that are enqueued together, and the dead letters of an app."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_delay_beyond_the_ttl_is_refused() -> None:
 
 def test_the_dead_letters_of_an_app(client: Client, start_worker: StartWorker) -> None:
     """
-    U4.1 `app.dead` lists, shows, counts, replays and purges the dead letters of the node in use.
+    U5.1 `app.dead` lists, shows, counts, replays and purges the dead letters of the node in use.
     """
     dead = tasks.app.dead
     handles = [tasks.gives_up.enqueue(text) for text in "ab"]

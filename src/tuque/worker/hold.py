@@ -25,6 +25,7 @@ from tuque.worker.broker.settle import Settler
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import Call
+from tuque.worker.pools.jsonlog import facts_of
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.apart import Apart
@@ -67,6 +68,9 @@ class WorkerSettings:
     grace_s: float = 25.0
     max_jobs: int | None = None
     time_limit_s: float | None = None
+    is_burst: bool = False
+    max_memory_mb: int | None = None
+    health_file: str | None = None
 
 
 class Holder(ABC):
@@ -119,6 +123,7 @@ class Holder(ABC):
         self._abort = asyncio.Event()
         self._is_quiet = False
         self._is_leaving = False
+        self.is_retired = False  # it has too much memory, and another process follows
         self._apart = Apart(pool_apart, box)
         self._apart.on_ready(self._start_waiting)
         pool.on_ready = self._start_waiting
@@ -238,7 +243,7 @@ class Holder(ABC):
             outcome.result = None
         settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
         took_s = time.monotonic() - held.since
-        self.story.ended(str(held), number, outcome, settlement, took_s)
+        self.story.ended(held.about, number, outcome, settlement, took_s)
         self._settle(held, settlement)
 
     def _settle(self, held: Held, settlement: Settlement) -> None:
@@ -280,7 +285,8 @@ class Holder(ABC):
         held = self._held.get(job_id)
         if held is None:
             return
-        log.warning("%s is gone from the broker while it is %s here", held, held.state)
+        text = "%s is gone from the broker while it is %s here"
+        log.warning(text, held, held.state, extra=facts_of(held.about, "gone"))
         if held.state == WAITING:
             held.state = SETTLING
             del self._held[job_id]

@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
@@ -19,11 +21,14 @@ from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
-from tuque.logtext import VisibleFormatter, visible_lines
+from tuque.logtext import visible_lines
 from tuque.nodeoptions import HOST, PORT, NodeOptions
+from tuque.worker.pools.jsonlog import formatter
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.process.box import LEAVING, Box
+from tuque.worker.process import health
+from tuque.worker.process.box import LEAVING, RETIRED, Box
+from tuque.worker.process.reload import Reloader
 from tuque.worker.process.supervise import Supervisor
 from tuque.worker.run import Worker, WorkerSettings
 from tuque.worker.tasks import app as worker_app
@@ -34,7 +39,8 @@ log: Final = logging.getLogger("tuque.worker")
 
 SPARE_PLACES: Final = 200  # for done jobs that the broker does not know of yet
 POOLS: Final = ("thread", "process", "async")
-LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
+LOGS: Final = ("text", "json")
+SOME_FAILED: Final = 3  # exit code of --burst
 
 EPILOG: Final = """\b
 TERM, INT  stop fetching, finish inside --grace, give the rest back;
@@ -42,6 +48,15 @@ TERM, INT  stop fetching, finish inside --grace, give the rest back;
 TSTP       stop fetching, stay
 USR1       log what runs, write the stacks to stderr
 """
+
+
+def check_health(context: click.Context, option: click.Parameter, path: str | None) -> None:
+    """`--check PATH`: one line, and exit code 0 or 1; loads no app."""
+    if path is None or context.resilient_parsing:
+        return
+    is_alive, text = health.check(path)
+    click.echo(text, err=not is_alive)
+    context.exit(0 if is_alive else 1)
 
 
 @click.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,6 +99,25 @@ USR1       log what runs, write the stacks to stderr
     type=FiniteRange(over=True),
     help="Seconds a job may run, for tasks that do not say.",
 )
+@click.option("--burst", is_flag=True, help="End when the queues are empty; 3 if jobs failed.")
+@click.option(
+    "--max-memory",
+    type=click.IntRange(1),
+    metavar="MB",
+    help="Replace a process that has more, after its job.",
+)
+@click.option("--reload", is_flag=True, help="Start anew when a file in --app-dir changes.")
+@click.option(
+    "--health-file", metavar="PATH", help="Write there that the worker is alive, for --check."
+)
+@click.option(
+    "--check",
+    metavar="PATH",
+    is_eager=True,
+    expose_value=False,
+    callback=check_health,
+    help="Check the health file of a worker: exit 0 or 1.",
+)
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many jobs.")
 @click.option(
     "--app-dir",
@@ -104,6 +138,14 @@ USR1       log what runs, write the stacks to stderr
     show_default=True,
     help="What to log.",
 )
+@click.option(
+    "--log",
+    "log_kind",
+    type=click.Choice(LOGS),
+    default="text",
+    show_default=True,
+    help="Lines for people, or JSON.",
+)
 def worker(
     target: str,
     queues: str | None,
@@ -112,6 +154,10 @@ def worker(
     prefetch: int | None,
     grace: float,
     time_limit: float | None,
+    burst: bool,
+    max_memory: int | None,
+    reload: bool,
+    health_file: str | None,
     max_jobs: int | None,
     app_dir: str,
     url: str | None,
@@ -120,40 +166,76 @@ def worker(
     verbose: bool,
     box: str | None,
     log_level: str,
+    log_kind: str,
 ) -> None:
     """Run the tasks of an app until told to stop.
 
     MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(VisibleFormatter(LOG_FORMAT))
-    logging.basicConfig(handlers=[handler], level=log_level.upper())
-    if verbose:
-        log.setLevel(logging.DEBUG)
-    ahead = concurrency if prefetch is None else prefetch
+    set_up_log(log_kind, "DEBUG" if verbose else "", log_level.upper())
+    if reload:
+        sys.exit(reloader(app_dir, grace).run())
+    settings = WorkerSettings(
+        queues=(),
+        concurrency=concurrency,
+        prefetch=concurrency if prefetch is None else prefetch,
+        grace_s=grace,
+        max_jobs=max_jobs,
+        time_limit_s=time_limit,
+        is_burst=burst,
+        max_memory_mb=max_memory,
+        health_file=health_file,
+    )
     if pool != "process" and box is None:  # whose children end one by one
-        sys.exit(Supervisor(arguments(), concurrency + ahead + SPARE_PLACES).run())
+        places = concurrency + settings.prefetch + SPARE_PLACES
+        sys.exit(Supervisor(arguments(), places).run())
+    children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind)
+    ended = run_here(children, pool, (url, host, port), queues, settings, box)
+    _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
+
+
+def set_up_log(kind: str, own_level: str, level: str) -> None:
+    """Has all logs written to stderr; `own_level` is the worker's, if it is another."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(kind))
+    logging.basicConfig(handlers=[handler], level=level)
+    if own_level:
+        log.setLevel(own_level)
+
+
+def run_here(
+    children: Children,
+    pool: str,
+    broker: tuple[str | None, str | None, int | None],
+    queues: str | None,
+    settings: WorkerSettings,
+    box: str | None,
+) -> Ended:
+    """Runs a worker in this process; `broker` is its URL, or host and port, as options say."""
     table = None if box is None else Box.opened(box)
+    ended: Ended | None = None
     try:
-        app = loaded(target, app_dir)
-        use_broker(app, url, host, port)
-        settings = WorkerSettings(
-            queues=_queue_names(queues, app),
-            concurrency=concurrency,
-            prefetch=ahead,
-            grace_s=grace,
-            max_jobs=max_jobs,
-            time_limit_s=time_limit,
-        )
-        chosen = make_pool(pool, app, target, app_dir, concurrency)
-        apart = None if table is None else process_pool(app, target, app_dir, 1)
-        is_clean = _run(work(app, chosen, settings, table, apart))
+        app = loaded(children.target, children.app_dir)
+        use_broker(app, *broker)
+        settings = replace(settings, queues=_queue_names(queues, app))
+        children = replace(children, url=app.url)
+        chosen = make_pool(pool, app, children, settings.concurrency)
+        apart = None if table is None else children.pool(1)
+        ended = _run(work(app, chosen, settings, table, apart))
+        return ended
     except Error as err:
         raise click.ClickException(visible_lines(str(err))) from None
     finally:
         if table is not None:
-            table.phase = LEAVING
-    _leave(is_clean)
+            table.phase = RETIRED if ended is not None and ended.is_retired else LEAVING
+
+
+def reloader(app_dir: str, grace_s: float) -> Reloader:
+    """Workers with the same options but `--reload`; ClickException without watchfiles."""
+    try:
+        return Reloader([word for word in arguments() if word != "--reload"], app_dir, grace_s)
+    except ConfigError as err:
+        raise click.ClickException(str(err)) from None
 
 
 def use_broker(app: App, url: str | None, host: str | None, port: int | None) -> None:
@@ -169,7 +251,7 @@ def arguments() -> list[str]:
     context = click.get_current_context()
     words: list[str] = []
     for option in context.command.params:
-        value = context.params[option.name or ""]
+        value = context.params.get(option.name or "")
         if value is None or value is False:
             continue
         if isinstance(option, click.Option):
@@ -193,18 +275,39 @@ def loaded(target: str, app_dir: str) -> App:
         raise click.ClickException(f"{target} cannot be loaded:\n{what}") from None
 
 
-def make_pool(kind: str, app: App, target: str, app_dir: str, concurrency: int) -> Pool:
+@dataclass(frozen=True)
+class Children:
+    """How child processes are made."""
+
+    target: str
+    app_dir: str
+    url: str | None
+    max_memory_mb: int | None
+    log_kind: str
+
+    def pool(self, concurrency: int) -> ProcessPool:
+        """A pool of them."""
+        return ProcessPool(
+            self.target, self.app_dir, self.url, concurrency, self.max_memory_mb, self.log_kind
+        )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a worker ended: `is_clean` without threads left behind, `has_failed` with failed jobs."""
+
+    is_clean: bool
+    is_retired: bool
+    has_failed: bool
+
+
+def make_pool(kind: str, app: App, children: Children, concurrency: int) -> Pool:
     """The pool of that name."""
     if kind == "process":
-        return process_pool(app, target, app_dir, concurrency)
+        return children.pool(concurrency)
     if kind == "async":
         return AsyncPool(app.tasks, concurrency, app.aclose)
     return ThreadPool(app.tasks, concurrency)
-
-
-def process_pool(app: App, target: str, app_dir: str, concurrency: int) -> ProcessPool:
-    """Child processes for the app."""
-    return ProcessPool(target, str(Path(app_dir).resolve()), app.url, concurrency)
 
 
 async def work(
@@ -213,8 +316,8 @@ async def work(
     settings: WorkerSettings,
     table: Box | None = None,
     apart: ProcessPool | None = None,
-) -> bool:
-    """Runs a worker on this loop, with its signals. False if threads are left behind.
+) -> Ended:
+    """Runs a worker on this loop, with its signals.
 
     `table` and `apart` are for tasks that end the process; see Worker.
     """
@@ -238,9 +341,12 @@ async def work(
         loop.add_signal_handler(signal.SIGTSTP, running.quiet)
         loop.add_signal_handler(signal.SIGUSR1, running.dump)
         try:
-            return await running.run()
+            is_clean = await running.run()
+            return Ended(is_clean, running.is_retired, bool(running.story.unwell))
         finally:
             app.close()
+            if settings.health_file is not None and not running.is_retired:
+                health.drop(settings.health_file)
 
 
 def _queue_names(given: str | None, app: App) -> tuple[str, ...]:
@@ -254,7 +360,7 @@ def _queue_names(given: str | None, app: App) -> tuple[str, ...]:
     return found
 
 
-def _run(main: Any) -> bool:
+def _run(main: Coroutine[Any, Any, Ended]) -> Ended:
     """Runs the coroutine on uvloop if installed."""
     try:
         import uvloop
@@ -263,14 +369,14 @@ def _run(main: Any) -> bool:
     else:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        return bool(runner.run(main))
+        return runner.run(main)
 
 
-def _leave(is_clean: bool) -> None:
+def _leave(is_clean: bool, code: int) -> None:
     """Ends the process, without waiting for threads whose jobs were requeued."""
     if is_clean:
-        return
+        sys.exit(code)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)

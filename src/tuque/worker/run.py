@@ -19,6 +19,9 @@ from tuque.errors import Error
 from tuque.worker.broker.link import pause
 from tuque.worker.hold import Holder, WorkerSettings
 from tuque.worker.pools.execute import describe
+from tuque.worker.pools.jsonlog import facts_of
+from tuque.worker.pools.memory import is_over
+from tuque.worker.process import health
 from tuque.worker.process.adopt import inherited, jobs_of
 from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Entry
 from tuque.worker.process.box import WAITING as WAITS
@@ -88,6 +91,8 @@ class Worker(Holder):
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
         }
+        if self._settings.health_file is not None:
+            loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
         stopped = asyncio.create_task(self._stop.wait())
         try:
             ended, _ = await asyncio.wait(
@@ -100,6 +105,16 @@ class Worker(Holder):
             for task in {fetching, stopped, *loops, *self._runs}:
                 task.cancel()
             await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
+
+    async def _tell_health(self, path: str) -> None:
+        """[U4] Writes at intervals that this loop is alive (U4.4)."""
+        while True:
+            lost_s = time.monotonic() - self._link.last_answer_at if self._link.is_lost else None
+            try:
+                health.write(path, len(self._runs), lost_s)
+            except OSError as err:
+                log.warning("the health file cannot be written: %s", err)
+            await asyncio.sleep(health.EVERY_S)
 
     # Fetching
 
@@ -180,12 +195,20 @@ class Worker(Holder):
                     log.info("%d jobs taken, as --max-jobs says", self._taken)
                     self.stop()
                     return
+                if self.is_retired and all(h.state == SETTLING for h in self._held.values()):
+                    self.stop()
+                    return
                 await self._room.wait()
                 continue
             try:
                 await self._fetcher.fetch(want, apart)
             except Error as err:
                 await pause(self._link.failed("GETJOB", err), self._stop)
+                continue
+            if self._settings.is_burst and self._fetcher.is_dry and not self._held:
+                log.info("nothing is left in the queues, as --burst says")  # U4.1
+                self.stop()
+                return
 
     # Running
 
@@ -221,6 +244,8 @@ class Worker(Holder):
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
         del self._runs[run]
+        if not self.is_retired and self._box is not None and is_over(self._settings.max_memory_mb):
+            self._retire()
         self._start_waiting()
         self._room.set()
 
@@ -250,6 +275,15 @@ class Worker(Holder):
 
     # Stopping
 
+    def _retire(self) -> None:
+        """[U4] Takes no more jobs, and ends when all that it has have ended (U4.2)."""
+        log.warning(
+            "the worker process has more than %d MB: it ends after its %d jobs, and another starts",
+            self._settings.max_memory_mb,
+            len(self._held),
+        )
+        self._is_quiet = self.is_retired = True
+
     async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
         """Requeues jobs that have not started, waits for running ones, requeues the rest."""
         deadline = time.monotonic() + self._settings.grace_s
@@ -278,7 +312,7 @@ class Worker(Holder):
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended report
         for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
-            log.warning("%s is cut off", held)
+            log.warning("%s is cut off", held, extra=facts_of(held.about, "cut off"))
             self._give_back(held, "the worker stopped while it ran")
         left_s = LAST_WORDS_S if self._abort.is_set() else deadline - time.monotonic()
         try:

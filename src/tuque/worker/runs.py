@@ -23,6 +23,7 @@ from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import over_limit_text
+from tuque.worker.pools.jsonlog import facts_of
 from tuque.worker.process.held import RUNNING_HERE, STARTING, Held
 from tuque.worker.tasks.policy import (
     Dead,
@@ -101,7 +102,8 @@ class Runs:
         if held is None or held.state != STARTING:
             return
         if isinstance(found, ReplyError):
-            log.info("%s does not begin: %s", held, found)
+            facts = facts_of(held.about, "not begun")
+            log.info("%s does not begin: %s", held, found, extra=facts)
             self._story.counts[GONE] += 1
             self._hands.forget(held)
             return
@@ -184,7 +186,8 @@ class Runs:
             why = over_limit_text(limit_s)
             held.call.control.is_late = True
         if not held.call.control.is_cancelled:
-            log.warning("%s is cancelled here: %s", held, why)
+            facts = facts_of(held.about, "cancelled")
+            log.warning("%s is cancelled here: %s", held, why, extra=facts)
         held.call.control.cancel(why)
 
     # End
@@ -207,7 +210,7 @@ class Runs:
         if outcome.kind == "cancelled":
             self._story.counts[GONE] += 1
         elif isinstance(settlement, Done | Release):
-            self._story.ended(str(held), number, outcome, settlement, took_s)
+            self._story.ended(held.about, number, outcome, settlement, took_s)
         self._hands.settle(held, settlement)
 
     def _on_told(self, ended: Ended, answer: object) -> None:
@@ -233,15 +236,16 @@ class Runs:
     def _comes_again(self, held: Held, outcome: Outcome, wait_s: float | None) -> None:
         then = Nack(held.job.id, wait_s)
         took_s = time.monotonic() - held.since
-        self._story.ended(str(held), held.about.number, outcome, then, took_s)
+        self._story.ended(held.about, held.about.number, outcome, then, took_s)
         self._aside.put_off(held.about, outcome, wait_s)
 
     def _is_dead(self, held: Held, outcome: Outcome, queue: str, reason: str) -> None:
         self._story.counts[DEAD] += 1
         took_s = time.monotonic() - held.since
         then = Dead(held.job.id, queue, reason)
-        self._story.ended(str(held), held.about.number, outcome, then, took_s)
-        log.warning("%s is dead, in %s: %s", held, queue, reason)
+        self._story.ended(held.about, held.about.number, outcome, then, took_s)
+        facts = facts_of(held.about, "dead")
+        log.warning("%s is dead, in %s: %s", held, queue, reason, extra=facts)
         self._aside.buried(held.about, outcome, queue)
 
     async def _learn(self, held: Held, outcome: Outcome, reason: str) -> None:

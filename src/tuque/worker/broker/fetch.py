@@ -39,6 +39,13 @@ class Fetcher:
         self._accept = accept
         self._until = until
         self._waits = 0  # number of waits so far
+        self._empty_waits = 0  # of the last ones in a row
+        self._groups = 1  # of queues, by node
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether every node had nothing when it was asked last, for a while."""
+        return self._empty_waits >= self._groups
 
     async def fetch(self, want: int, but: Set[str] = frozenset()) -> None:
         """Takes up to `want` jobs, or waits for some for a while; skips the queues in `but`.
@@ -68,6 +75,8 @@ class Fetcher:
                 continue
             self._away.answered(queue)
             got += len(jobs)
+            if jobs:
+                self._empty_waits = 0
             self._accept(jobs)
             if got >= want:
                 break
@@ -90,10 +99,13 @@ class Fetcher:
             if not is_about_home(err, self._client.node):
                 raise
             if len(group) == 1:
+                self._empty_waits = 0
                 self._away.failed(group[0], err, self._client.node)
             else:  # asking each one shows which it was
                 await pause(REGROUP_S, self._until)
             return
         for queue in group:
             self._away.answered(queue)
+        self._groups = len(groups)
+        self._empty_waits = 0 if jobs else self._empty_waits + 1
         self._accept(jobs)

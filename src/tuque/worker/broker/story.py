@@ -12,12 +12,15 @@ import time
 from collections import Counter, OrderedDict
 from typing import Final
 
+from tuque.worker.pools.execute import Job
+from tuque.worker.pools.jsonlog import facts_of
 from tuque.worker.tasks.policy import Ack, Dead, Done, Nack, Outcome, Release, Settlement
 
 log: Final = logging.getLogger("tuque.worker")
 
 TOLD_EVERY_S: Final = 10.0
 TRACES_KEPT: Final = 100
+UNWELL_KEPT: Final = 10_000
 TRACE_AGAIN_S: Final = 60.0  # the same traceback is shown once in this time
 
 DONE: Final = "done"
@@ -34,6 +37,7 @@ class Story:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.unwell: set[str] = set()  # jobs that failed and were not done since
         self._traces: OrderedDict[str, float] = OrderedDict()
 
     def summary(self, since: Counter[str] | None = None) -> str:
@@ -42,15 +46,20 @@ class Story:
         return ", ".join(f"{counts[what]:,} {what}" for what in ORDER if counts[what]) or "no jobs"
 
     def ended(
-        self, name: str, number: int, outcome: Outcome, then: Settlement, took_s: float
+        self, job: Job, number: int, outcome: Outcome, then: Settlement, took_s: float
     ) -> None:
         """Logs the result of one attempt, and what comes next."""
+        name = f"job {job.id} ({job.task or '?'})"
         if isinstance(then, Ack | Done):
             self.counts[DONE] += 1
-            log.debug("%s done in %.3f s", name, took_s)
+            self.unwell.discard(job.id)
+            log.debug("%s done in %.3f s", name, took_s, extra=facts_of(job, "done"))
             return
         what = "asked to run later" if outcome.kind == "retry" else "failed"
+        event = "put off" if outcome.kind == "retry" else "failed"
         self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
+        if outcome.kind != "retry" and len(self.unwell) < UNWELL_KEPT:
+            self.unwell.add(job.id)
         if isinstance(then, Nack | Release):
             after = f"next try in {then.delay_s or 0:.1f} s"
         else:
@@ -65,7 +74,7 @@ class Story:
             outcome.text,
             after,
             "" if is_new else " (traceback as before)",
-            extra={"trace": outcome.trace if is_new else ""},
+            extra={"trace": outcome.trace if is_new else "", **facts_of(job, event)},
         )
 
     def _is_new(self, trace: str) -> bool:

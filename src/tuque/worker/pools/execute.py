@@ -191,6 +191,11 @@ NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.j
 _current: ContextVar[Job] = ContextVar("tuque_current_job")
 
 
+def running_job() -> Job | None:
+    """The job that the calling task runs for, if it is one."""
+    return _current.get(None)
+
+
 def current_job() -> Job:
     """The job that the calling task runs for; LookupError outside of a task."""
     job = _current.get(None)

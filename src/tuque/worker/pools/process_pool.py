@@ -22,6 +22,7 @@ import msgspec
 from tuque.errors import ConfigError
 from tuque.worker.pools.child import HEADER, frame
 from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
+from tuque.worker.pools.memory import is_over
 from tuque.worker.tasks.policy import Backoff, Outcome
 
 log: Final = logging.getLogger("tuque.worker")
@@ -78,7 +79,18 @@ class Child:
 class ProcessPool:
     """As many child processes as concurrent jobs."""
 
-    def __init__(self, target: str, app_dir: str, url: str | None, concurrency: int) -> None:
+    def __init__(
+        self,
+        target: str,
+        app_dir: str,
+        url: str | None,
+        concurrency: int,
+        max_memory_mb: int | None = None,
+        log_kind: str = "text",
+    ) -> None:
+        """A child with more than `max_memory_mb` is replaced after its job."""
+        self._max_memory_mb = max_memory_mb
+        self._log_kind = log_kind
         self._target = target
         self._app_dir = app_dir
         self._url = url or ""
@@ -87,6 +99,7 @@ class ProcessPool:
         self._children: set[Child] = set()
         self._able: set[Child] = set()  # that have loaded the app
         self._restarts: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[int]] = set()
         self._rng = random.Random()
         self._stopping = False
         self.on_ready: Callable[[], None] = lambda: None
@@ -154,6 +167,8 @@ class ProcessPool:
         call.control.on_cancel(None)
         if call.control.is_cancelled:  # it was killed, with or behind its last word
             await self._replace(child)
+        elif is_over(self._max_memory_mb, child.pid):  # U4.2
+            self._retire(child)
         else:
             self._idle.put_nowait(child)
         return outcome
@@ -167,6 +182,7 @@ class ProcessPool:
         busy = self._children.difference(idle)
         self._children.clear()
         await asyncio.gather(*(child.leave() for child in idle), *(child.end() for child in busy))
+        await asyncio.gather(*self._leaving)
         return True
 
     async def _spawn(self) -> Child:
@@ -183,6 +199,7 @@ class ProcessPool:
                     self._app_dir,
                     str(theirs.fileno()),
                     self._url,
+                    self._log_kind,
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -228,6 +245,21 @@ class ProcessPool:
             log.warning("child process %d %s; another one is started", pid, ending(code))
             self._start_another()
         return code
+
+    def _retire(self, child: Child) -> None:
+        """Lets a child leave that has too much memory, and starts another."""
+        log.warning(
+            "child process %d has more than %d MB; another one is started",
+            child.pid,
+            self._max_memory_mb,
+        )
+        self._children.discard(child)
+        self._able.discard(child)
+        leaving = asyncio.create_task(child.leave())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        if not self._stopping:
+            self._start_another()
 
     def _start_another(self) -> None:
         restart = asyncio.create_task(self._restart())

@@ -22,6 +22,7 @@ FREE: Final = b"\0"
 LOADING: Final = 0
 WORKING: Final = 1
 LEAVING: Final = 2  # a clean end
+RETIRED: Final = 3  # a clean end, and another process follows
 
 PR_SET_PDEATHSIG: Final = 1
 ID_BYTES: Final = 40

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Final
 
 from tuque.worker.pools.process_pool import ending
-from tuque.worker.process.box import LOADING, WORKING, Box
+from tuque.worker.process.box import LOADING, RETIRED, WORKING, Box
 from tuque.worker.tasks.policy import Backoff
 
 log: Final = logging.getLogger("tuque.worker")
@@ -51,6 +51,9 @@ class Supervisor:
         while True:
             began = time.monotonic()
             code = self._run_one()
+            if self._box.phase == RETIRED and not self._is_stopping:
+                failures = 0
+                continue  # U4.2
             if self._box.phase != WORKING:
                 return exit_code(code)
             self._box.ended = ending(code)

@@ -74,7 +74,9 @@ class Adding(Generic[R]):
     def handle(self, id: str) -> Handle[R]:
         """The handle of the job, which was added."""
         keeps = self.task.keep_s(self.options) > 0
-        return Handle(id, self.task.app, self.task.returns, task=self.task.name, keeps=keeps)
+        is_new = True if self.options.key is None else None
+        app, name = self.task.app, self.task.name
+        return Handle(id, app, self.task.returns, task=name, keeps=keeps, is_new=is_new)
 
     def _asked(self) -> Asked:
         """The arguments of addjob for a queue; of a job at most once, no attempts are counted."""

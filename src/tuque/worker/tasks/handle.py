@@ -39,7 +39,7 @@ class Handle(str, Generic[R]):
     __slots__ = ("_app", "_is_new", "_keeps", "_returns", "_task")
 
     _app: App | None
-    _is_new: bool
+    _is_new: bool | None
     _keeps: bool
     _returns: Any
     _task: str
@@ -52,7 +52,7 @@ class Handle(str, Generic[R]):
         *,
         task: str = "",
         keeps: bool = True,
-        is_new: bool = True,
+        is_new: bool | None = None,
     ) -> Handle[R]:
         made = super().__new__(cls, id)
         made._is_new = is_new
@@ -70,11 +70,10 @@ class Handle(str, Generic[R]):
         return str.__str__(self)
 
     @property
-    def is_new(self) -> bool:
-        """False if the broker knew the key, and this is the job that was added under it before.
+    def is_new(self) -> bool | None:
+        """Whether `enqueue` added this job: True without a key.
 
-        Without a key True. If a reply was lost and the client asked again, False may mean the job
-        that it had just added itself.
+        None if that is not known: with a key the broker does not say whether it met an older job.
         """
         return self._is_new
 

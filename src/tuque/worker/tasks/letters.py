@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeadLetters:
-    """[U4] Looks at dead letters, has them run again, removes them (U4.1).
+    """[U5] Looks at dead letters, has them run again, removes them (U5.1).
 
     `reason` and `task` are globs; `since` is an instant, a time without a zone is local time.
     `cause` is failed, crashed, timeout, expired or unstarted. Without filters all letters are

@@ -1,0 +1,182 @@
+"""SPEC U4: options of the program: burst, memory, reload, health, and the log as JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import e2e_tasks as tasks
+import pytest
+from click.testing import CliRunner
+from lab import RealServer
+from worker_lab import Did, Program, StartWorker, wait_until
+
+from tuque import Client
+from tuque.worker.main import worker
+from tuque.worker.process import health
+
+
+@pytest.fixture(autouse=True)
+def _app(node: RealServer) -> None:
+    tasks.app.use(node.url)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+def test_a_burst_ends_with_the_queues(
+    pool: str, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """
+    U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
+    wait, and it holds no job. The exit code is 3 if a job failed and was not done since, else 0.
+    """
+    handles = tasks.adds.enqueue_many(tasks.adds.call(at, 1) for at in range(50))
+    tasks.third_time_lucky.enqueue("x")
+    later = tasks.adds.options(delay_s=60).enqueue(1, 2)
+    worker = start_worker("--burst", "--pool", pool, "-c", "4")
+    worker.ends(0)
+    assert [handle.status().state for handle in handles] == ["done"] * 50
+    assert did() == ["x 1", "x 2", "x 3"]
+    assert later.status().state == "scheduled"
+    tasks.gives_up.enqueue("x")
+    start_worker("--burst", "--pool", pool).ends(3)
+    start_worker("--burst", "--pool", pool).ends(0)
+
+
+@pytest.mark.parametrize("pool", ["thread", "async", "process"])
+def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
+    pool: str, start_worker: StartWorker, did: Did
+) -> None:
+    """
+    U4.2 `--max-memory`: a child process with more is replaced after its job. A worker process with
+    more takes no further jobs, ends those that it has, and another one starts. Nothing is given
+    back or counted for that.
+    """
+    for number in range(4):
+        tasks.grows.enqueue(number, 300)
+    once = [tasks.only_once_result.enqueue(at) for at in range(20)]
+    worker = start_worker("--max-memory", "250", "--pool", pool, "-c", "1", "--prefetch", "0")
+    assert [handle.result(60) for handle in once] == list(range(20))
+    wait_until(lambda: len([line for line in did() if line.startswith("grown")]) == 4, "all ran")
+    pids = {line.split()[2] for line in did() if line.startswith("grown")}
+    assert len(pids) > 1
+    worker.says("has more than 250 MB")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    for word in ("failed", "crashed", "given back,"):
+        assert word not in worker.text
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("watchfiles") is None,
+    reason="watchfiles is not installed: make setup-dev",
+)
+def test_a_changed_file_starts_the_worker_anew(
+    tmp_path: Path, node: RealServer, client: Client
+) -> None:
+    """
+    U4.3 `--reload`: a change of a Python file in the app's directory stops the worker as TERM
+    does, and starts it anew.
+    """
+    source = tmp_path / "changing.py"
+    code = (
+        "from tuque.worker import App\napp = App()\n@app.task\ndef tells() -> str:\n    return %r\n"
+    )
+    source.write_text(code % "old")
+    program = Program(
+        tmp_path / "worker.log",
+        *("worker", "changing:app", "--app-dir", str(tmp_path), "--url", node.url, "--reload"),
+        PYTHONPATH=os.pathsep.join(filter(None, sys.path)),  # as the tests have it
+    )
+    try:
+        assert answer(client) == "old"
+        source.write_text("syntax error")
+        program.says("changed: changing.py")
+        program.says("SyntaxError")
+        source.write_text(code % "new")
+        wait_until(lambda: answer(client) == "new", "the new code runs")
+        program.signal(signal.SIGTERM)
+        program.ends(0)
+    finally:
+        program.kill()
+
+
+def answer(client: Client) -> Any:
+    id = client.addjob("default", b'{"task":"changing.tells"}', attempts=9, keep=60, retry=30)
+    found = client.result(id, wait_ms=30_000).result
+    return None if found is None else json.loads(found)
+
+
+def test_reload_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    ran = CliRunner().invoke(worker, ["e2e_tasks:app", "--reload"])
+    assert ran.exit_code == 1
+    assert "--reload needs the package watchfiles; run: pip install 'tuque[reload]'" in ran.output
+
+
+def test_the_health_of_a_worker_is_seen(
+    tmp_path: Path, node: RealServer, start_worker: StartWorker, did: Did
+) -> None:
+    """
+    U4.4 `--check` of it is 0 if it is no older than 30 s, else 1; an outage of the broker is shown
+    and is no failure.
+    """
+    path = tmp_path / "health"
+    assert checked(path) == (1, f"{path} is not there: no worker runs with --health-file {path}\n")
+    program = start_worker("--health-file", str(path))
+    tasks.until_file.enqueue("x", "go")
+    wait_until(lambda: "1 jobs run" in checked(path)[1], "the job is shown")
+    assert checked(path)[0] == 0
+    node.end()
+    wait_until(lambda: "without its broker for" in checked(path)[1], "the outage is shown")
+    assert checked(path)[0] == 0
+    (tmp_path / "go").touch()
+    program.signal(signal.SIGTERM)
+    program.signal(signal.SIGTERM)
+    program.ends(0)
+    assert checked(path)[0] == 1
+    health.write(str(path), 0, None)
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "at": time.time() - 31}))
+    assert checked(path) == (1, f"worker {os.getpid()} has said nothing for 31 s\n")
+    path.write_text("nonsense")
+    assert checked(path)[0] == 1
+
+
+def checked(path: Path) -> tuple[int, str]:
+    ran = CliRunner().invoke(worker, ["--check", str(path)])
+    return ran.exit_code, ran.output
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_the_log_is_one_object_a_line(pool: str, start_worker: StartWorker) -> None:
+    """
+    U4.5 `--log json`: each line is one object with time, level, process, logger and message; of a
+    job also job, task, queue, attempt, the header `tenant` and what happened; a traceback is in it.
+    """
+    acme = {"tenant": "acme"}
+    failed = tasks.bad_address.options(attempts=1, headers=acme).enqueue("x\n\x1b")
+    done = tasks.adds.options(headers=acme).enqueue(1, 2)
+    program = start_worker("--log", "json", "-v", "--max-jobs", "2", "-c", "1", "--pool", pool)
+    program.ends(0)
+    lines = [json.loads(line) for line in program.text.splitlines()]
+    assert all({"time", "level", "process", "logger", "message"} <= set(line) for line in lines)
+    of_job = {line["event"]: line for line in lines if "event" in line}
+    assert of_job["done"]["job"] == done
+    assert of_job["dead"]["job"] == failed
+    dies = of_job["failed"]
+    assert {k: dies[k] for k in ("level", "task", "queue", "attempt", "tenant")} == {
+        "level": "warning",
+        "task": "e2e_tasks.bad_address",
+        "queue": "q",
+        "attempt": 1,
+        "tenant": "acme",
+    }
+    assert "Traceback" in dies["trace"]
+    (own,) = [line for line in lines if line["message"].startswith("to x")]
+    assert (own["job"], own["logger"], own["tenant"]) == (failed, "tests", "acme")
