@@ -13,8 +13,8 @@ from tuque.core.jobs.endings import check_lives
 from tuque.core.jobs.life_copies import adopt_life, packed_life
 from tuque.core.life.asking import LOOK, ask, may_ask
 from tuque.core.life.letters import letter_of, replay
-from tuque.core.life.outcomes import on_done, outcome_of, result_fields, watch
-from tuque.core.life.runs import DIED, on_fail
+from tuque.core.life.outcomes import lives_tick, on_done, outcome_of, result_fields, watch
+from tuque.core.life.runs import DIED, end_cancelled, on_fail
 from tuque.core.model.life import DONE, GONE, Outcome, Terms, run_of
 from tuque.core.msgs.bus import Ask, Holders, ReplJob, SetAck, WillQueue, YourJobs
 from tuque.core.node.node import Node
@@ -117,6 +117,31 @@ def test_an_ack_of_a_copy_brings_the_outcome() -> None:
     lab.run()
     told, _ = result_fields(other, id)
     assert told is not None and told["result"] == b"42"
+
+
+def test_a_cancelled_job_is_not_done_while_a_holder_is_away() -> None:
+    """W7.3 That a job was cancelled, or is gone, is known until its holders have confirmed it, or
+    the node restarts.
+    """
+    lab = Lab(3)
+    id = add(lab, terms=Terms(3, 1_000, 60_000, 0, b"", 0, 0))
+    n, away = at(lab, 0), at(lab, 2)
+    end_cancelled(n, n.jobs[id], n.life.by_id[id])
+    lab.cut(0, 2)
+    lab.cut(1, 2)
+    lab.run()
+    lab.pass_ms(5_000)
+    lives_tick(n)
+    assert id in n.jobs and id in at(lab, 1).jobs
+    assert outcome_of(n, id) == outcome_of(at(lab, 1), id) == b"cancelled"
+    watch(away, 5, [id], 0)
+    lab.heal()
+    lab.pass_ms(1_000)
+    assert outcome_of(away, id) == b"cancelled"
+    lab.pass_ms(5_000)
+    lives_tick(at(lab, 0))
+    assert id not in n.jobs and id not in n.life.kept
+    check_lives(n)
 
 
 def test_a_job_that_came_back_leaves_no_life() -> None:

@@ -42,6 +42,7 @@ def conclude_life(
     is_shared = life is not None and job.holders != 1  # the others need it (W14.4)
     if keep_ms > 0 or is_watched or is_shared:  # W7.3
         outcome = Outcome(job.id, kind, n.now_ms + max(keep_ms, 1), n.now_ms)
+        keep_until_agreed(job, outcome, keep_ms)
         outcome.run = run
         outcome.result = result
         outcome.reason = reason
@@ -57,11 +58,22 @@ def conclude_life(
         tell_watchers(n, job.id)
 
 
+def keep_until_agreed(job: Job, outcome: Outcome, keep_ms: i64) -> None:
+    """[W7] An end that is not DONE is known while holders must still confirm it (W7.3).
+
+    Without it the record of the ended job would look as if the job was done.
+    """
+    if keep_ms == 0 and outcome.kind != DONE and job.holders != 1:
+        outcome.is_brief = True
+        outcome.until_ms = max(outcome.until_ms, job.expire_ms)
+
+
 def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     """[W14] The job ends as another node says (W14.4)."""
     life = leave_life(n, job)
     keep_ms: i64 = 0 if life is None or outcome.kind == GONE else life.terms.keep_ms
     outcome.until_ms = n.now_ms + max(keep_ms, 1)
+    keep_until_agreed(job, outcome, keep_ms)
     if outcome.is_claim:
         outcome.is_claim = False
         outcome.ended_ms = n.now_ms

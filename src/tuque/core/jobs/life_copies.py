@@ -187,6 +187,7 @@ def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
 def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
     """The other outcome of the job stands, not the one that is kept."""
     outcome.until_ms = kept.until_ms
+    outcome.is_brief = kept.is_brief
     n.life.forget(kept.id)
     n.life.keep(outcome)
     if n.records is not None:

@@ -87,6 +87,7 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         return
     if n.has_lives:
         end_life(n, job, cause)
+        n.life.hasten(job.id, n.now_ms)  # W7.3
     if job.state == QUEUED:
         job.state = ACKED
         n.queues[job.queue].left()  # G2.2

@@ -161,6 +161,7 @@ class Outcome:
         self.reason = b""
         # of a DONE of a job that is not here: others know better (W14.6). It has no `ended_ms`
         self.is_claim = False
+        self.is_brief = False  # it is dropped when all holders have confirmed it (W7.3)
 
     def size(self) -> i64:
         """Bytes of memory."""

@@ -224,6 +224,14 @@ class Lives:
         if outcome is not None:
             self.kept_bytes -= outcome.size()
 
+    def hasten(self, id: bytes, now_ms: i64) -> None:
+        """All holders confirmed the end: an outcome kept for them only is dropped (W7.3)."""
+        outcome = self.kept.get(id)
+        if outcome is not None and outcome.is_brief:
+            outcome.is_brief = False
+            outcome.until_ms = now_ms + 1
+            heappush(self.ends, (outcome.until_ms, id))
+
     def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
         """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4)."""
         while len(self.ends) > 0 and self.ends[0][0] <= now_ms:

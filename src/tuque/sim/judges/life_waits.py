@@ -39,7 +39,9 @@ def judge_named(living: Living, job: LifeJob, asked_us: int, outcome: bytes) -> 
     by = ENDED_BY.get(outcome)
     if by is None and outcome not in (b"gone", b"dead"):
         living.find("life-wait", f"{job.token!r} has the outcome {outcome!r}")
-    if by is not None and not by & job.asked:
+    if by is not None and not by & job.asked and not job.keep_s and living.deaths:
+        living.history.count("outcomes that a restart forgot")  # W7.3
+    elif by is not None and not by & job.asked:
         living.find("life-wait", f"{job.token!r} is {outcome!r}, and nobody ended it so")
     if was_over(living, job, asked_us) and job.read is not None and job.read[0] != outcome:
         living.find("life-wait", f"{job.token!r} was {job.read}, is {outcome!r} for WAITJOB")

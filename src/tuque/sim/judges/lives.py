@@ -368,9 +368,8 @@ class Living:
                 else:
                     is_open = True
         self.history.count("ends of lives")
-        is_old = bool(FORGETTING & set(self.cluster.plan.faults)) or self.is_tight
-        if is_open and job.asked_us < self.cluster.healed_us and is_old:
-            self.history.count("lives left open where nodes forget")
+        if is_open and job.asked_us < self.cluster.healed_us and self.is_tight:
+            self.history.count("lives left open where there is no room")
         elif is_open and job.asked_us < self.cluster.healed_us:
             self.find("life-stuck", f"{job.token!r} is still open")
         elif not lives and job.attempts and not job.asked & set(END_VERBS):
