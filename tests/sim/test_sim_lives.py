@@ -145,6 +145,7 @@ def test_a_wait_names_what_ended(reply: list[list[bytes]], text: str) -> None:
     job = living.new_job({"repl": 1, "retry": 1, "ttl": 0, "attempts": 1, "keep": 90, "limit": 0})
     job.id, job.read, job.read_us = b"j", (b"done", b"42"), 1
     job.asked.add("DONE")
+    job.is_added = True
     on_waited(living, [job], 2, reply)
     texts = [str(one) for one in living.history.findings]
     assert all("life-wait" in one for one in texts)

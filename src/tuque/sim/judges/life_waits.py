@@ -41,6 +41,8 @@ def judge_named(living: Living, job: LifeJob, asked_us: int, outcome: bytes) -> 
         living.find("life-wait", f"{job.token!r} has the outcome {outcome!r}")
     if by is not None and not by & job.asked and not job.keep_s and living.deaths:
         living.history.count("outcomes that a restart forgot")  # W7.3
+    elif by is not None and not by & job.asked and not job.is_added:
+        living.history.count("outcomes of jobs that were withdrawn")  # R5: their ADDJOB failed
     elif by is not None and not by & job.asked:
         living.find("life-wait", f"{job.token!r} is {outcome!r}, and nobody ended it so")
     if was_over(living, job, asked_us) and job.read is not None and job.read[0] != outcome:
