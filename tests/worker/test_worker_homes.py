@@ -64,6 +64,36 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
     assert "trying again" not in worker.text
 
 
+def test_a_burst_waits_for_a_home_that_is_down(tmp_path: Path, did: Did) -> None:
+    """
+    U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
+    wait, no queue is out of reach, and it holds no job.
+    """
+    cluster = RealCluster(tmp_path / "cluster", 2, "--appendonly", "yes").start()
+    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
+    tasks.app.use(urls[0])
+    try:
+        with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
+            second.tube("there").create("fifo")
+            wait_until(lambda: first.tube_list() == ["there"], "it is known")
+            tasks.record.options(queue="there").enqueue("there")
+            cluster.nodes[1].kill()
+            tasks.record.options(queue="q").enqueue("q")
+            worker = Program(
+                tmp_path / "worker.log",
+                *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
+                *("--queues", "there,q", "--burst"),
+                OUT=str(tmp_path),
+            )
+            worker.says("queue there cannot be reached")
+            wait_until(lambda: did() == ["q"], worker.text)
+            cluster.nodes[1].start()
+            worker.ends(0)
+    finally:
+        cluster.end()
+    assert did() == ["q", "there"]
+
+
 def acked_together(place: Path, did: Did) -> None:
     """Jobs of both tubes end at one moment, so that acks for two nodes gather."""
     for number in range(6):

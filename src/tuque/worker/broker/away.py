@@ -40,6 +40,11 @@ class Away:
         self._rng = rng
         self._stories: dict[str, _Story] = {}
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a queue could not be reached when it was asked last."""
+        return bool(self._stories)
+
     def failed(self, queue: str, err: Error, node: str) -> bool:
         """Records a failed call about a queue; False if the failure is not about its leader.
 

@@ -44,8 +44,8 @@ class Fetcher:
 
     @property
     def is_dry(self) -> bool:
-        """Whether every node had nothing when it was asked last, for a while."""
-        return self._empty_waits >= self._groups
+        """Whether every node had nothing when it was asked last, and none is out of reach."""
+        return not self._away.has_any and self._empty_waits >= self._groups
 
     async def fetch(self, want: int, but: Set[str] = frozenset()) -> None:
         """Takes up to `want` jobs, or waits for some for a while; skips the queues in `but`.
