@@ -11,7 +11,7 @@ from node_by_hand import NULL, Box, Err
 
 from tuque.core.decode.records import Record, decode
 from tuque.core.jobs.transitions import check
-from tuque.core.model.life import NO_TERMS, Life, Outcome
+from tuque.core.model.life import NO_TERMS, TERMS_BYTES, Life, Outcome
 from tuque.core.outbox.records import KIND_NAMES, Records
 from tuque.store.journal import FOUND, HEADER_BYTES, FrameScanner, decode_header
 from tuque.store.rewrite import Snapshot
@@ -340,6 +340,32 @@ def test_the_better_of_two_outcomes_follows(kept: Kept) -> None:
     kept.turn()
     again(kept, "process")
     assert result(kept.box, id)["result"] == b"late"
+
+
+@pytest.mark.parametrize("how", CAUSES)
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_flushed_outcomes_stay_away(kept: Kept, how: str, is_rewritten: bool) -> None:
+    """W13.7 An outcome record whose time is 0 drops the outcome (S7.1).
+
+    S7.1 `DEBUG FLUSHALL` drops all jobs and queues with cause deleted, and all kept outcomes.
+    """
+    box = kept.box
+    ids = [add(box) for _ in range(3)]
+    box.run("DONE", ids[0], start(box, ids[0]), "RESULT", b"large" * 100)
+    box.run("CANCEL", ids[1])
+    if is_rewritten:  # a snapshot that began before it does not bring them back
+        assert kept.committer.start_rewrite(box.n, box.n.now_ms)
+    assert box.run("DEBUG", "FLUSHALL") == "OK"
+    check(box.n)
+    assert box.n.life.bytes_used() - len(box.n.life.terms) * TERMS_BYTES == 0
+    after = add(box)
+    box.run("CANCEL", after)
+    while kept.committer.is_rewriting():
+        kept.turn()
+    again(kept, how)
+    for id in ids:
+        assert kept.box.run("RESULT", id).startswith("NOJOB")
+    assert state(kept.box, after) == b"cancelled"
 
 
 def test_a_life_without_its_job_is_left_out(kept: Kept) -> None:

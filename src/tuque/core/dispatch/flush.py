@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import flush_outcomes
 from tuque.core.jobs.transitions import remove
 from tuque.core.leases.commands import forget_group
 from tuque.core.leases.expiry import return_some
@@ -32,6 +33,7 @@ def flush_all(n: Node) -> i64:
     for g in list(n.leases.groups.values()):
         forget_group(n, g)
     flush_staged(n)
+    flush_outcomes(n)
     n.idle_checks = []
     n.ready = []
     n.tombs = Tombs()

@@ -98,6 +98,13 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
             conclude(n, job, DONE if cause == ledger.GC_ACKED else GONE, running(n, job))
 
 
+def flush_outcomes(n: Node) -> None:
+    """[S7] Drop all kept outcomes, in the journal as well (S7.1, W13.7)."""
+    for outcome in n.life.forget_all():
+        if n.records is not None and not outcome.is_claim:
+            n.records.outcome(Outcome(outcome.id, outcome.kind, 0, 0))
+
+
 def running(n: Node, job: Job) -> i64:
     """The run at work on the job, 0: none."""
     life = n.life.by_id.get(job.id)

@@ -45,7 +45,7 @@ class LifeLog:
         self.lives[job.id] = life
 
     def keep(self, r: LifeRecord) -> None:
-        """Apply an OUTCOME: one that follows is better (W14.4)."""
+        """Apply an OUTCOME: one that follows is better (W14.4), or drops it (W13.7)."""
         outcome = r.outcome
         if outcome is not None:
             self.kept[outcome.id] = outcome

@@ -10,7 +10,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
              words: worker, cause, reason, detail
     OUTCOME  id 40, kind u8, has a result u8, attempts i32, until_ms i64, ended_ms i64, run i64,
-             words: worker, progress, reason; then the result
+             words: worker, progress, reason; then the result. With until_ms 0 it drops the outcome
 
 Writes bytes only; core/outbox/records.py has the kinds and counts the records.
 """

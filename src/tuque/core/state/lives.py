@@ -232,6 +232,15 @@ class Lives:
             outcome.until_ms = now_ms + 1
             heappush(self.ends, (outcome.until_ms, id))
 
+    def forget_all(self) -> list[Outcome]:
+        """Drop all kept outcomes; returns them."""
+        outcomes = list(self.kept.values())
+        self.kept = {}
+        self.kept_order = deque()
+        self.ends = []
+        self.kept_bytes = 0
+        return outcomes
+
     def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
         """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4)."""
         while len(self.ends) > 0 and self.ends[0][0] <= now_ms:
