@@ -117,7 +117,7 @@ def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     derived = {"terms", "first", "last", "bytes", "told_ms", "heard_ms", "ended_ms", "buried_as"}
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
-    assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, "is_claim"}
+    assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, "is_claim", "is_brief"}
     assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
 
 
