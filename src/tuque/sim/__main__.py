@@ -63,8 +63,8 @@ def main(
     score = Score()
     if past is not None:
         for seed, words in past_seeds(Path(past).read_text()):
-            with_tubes, with_lives = "tubes" in words, "lives" in words
-            note(score, run_seed(seed, mutation, False, with_tubes, with_lives=with_lives))
+            tubes, lives, edits = (kind in words for kind in ("tubes", "lives", "edits"))
+            note(score, run_seed(seed, mutation, False, tubes, "", lives, edits))
     is_past_broken = bool(score.failed)
     for one in run_many(first, seeds, jobs, minutes, mutation):
         note(score, one)
@@ -115,7 +115,7 @@ def show(seed: int, mutation: str) -> int:
 
 def make_small(seed: int) -> int:
     """Print the smallest test that still fails as the seed does."""
-    plan = draw(seed, with_lives=True)
+    plan = draw(seed, with_lives=True, with_edits=True)
     rules = run_plan(plan).rules()
     if not rules:
         print(f"seed {seed} breaks no promise")

@@ -198,6 +198,25 @@ def falling_silent(seed: int) -> Plan:
     return at_work(seed, p_late=0.0)
 
 
+def edits_stay_at_one_node() -> list[Patch]:
+    """W16.3: a holder confirms an UPDATEJOB and keeps its own body."""
+    sound = life_copies.take_edit
+
+    def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: int) -> None:
+        sound(n, job, mine, theirs, job.body, left_ms)
+
+    return everywhere(sound, take_edit)
+
+
+def editing(seed: int) -> Plan:
+    """People who give jobs other bodies."""
+    plan = at_work(seed, work_ms=500)
+    for node in range(3):
+        args = {"client": f"le{node}", "node": node, "for_ms": 14_000, "idle_ms": 30}
+        plan.ops.append(Op(103, "life_editor", args))
+    return plan
+
+
 LIFE_FLAWS: Final = [
     Flaw("w1", "a failure counts two attempts", failures_count_twice, 5, at_work),
     Flaw("w2", "FAIL of an old run counts", fence_is_open, 5, at_work),
@@ -209,9 +228,10 @@ LIFE_FLAWS: Final = [
     Flaw("w8", "a late DONE changes the result", late_results_stand, 5, late_dones),
     Flaw("w9", "silence is not seen", silence_is_not_seen, 5, falling_silent),
     Flaw("w10", "a failure ends WAITJOB", failures_end_waits, 5, waiting),
+    Flaw("w11", "edits stay at one node", edits_stay_at_one_node, 5, editing),
 ]
 LIFE_RULES: Final = {
     "w1": "life-attempts", "w2": "life-fence", "w3": "life-reason", "w4": "life-outcome",
     "w5": "life-two", "w6": "life-count", "w7": "life-cancel", "w8": "life-result",
-    "w9": "life-stuck", "w10": "life-wait",
+    "w9": "life-stuck", "w10": "life-wait", "w11": "life-edit",
 }  # fmt: skip

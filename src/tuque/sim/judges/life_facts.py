@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tuque.sim.judges.life_edits import Edit
 
 END_VERBS: Final = ("DONE", "ACKJOB", "CANCEL", "PURGE")
 
@@ -42,6 +45,7 @@ class LifeJob:
         self.unsure = 0  # STARTs without a reply: each may have begun a run
         self.began: dict[int, int] = {}  # replays -> runs that began in that life
         self.asked: set[str] = set()  # verbs
+        self.edits: list[Edit] = []
         self.cancelled_us = 0  # since when it is known to be over, by CANCEL
         self.read: tuple[object, object] | None = None  # state and result, once read
         self.read_us = 0

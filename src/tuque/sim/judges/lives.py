@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tuque.core.model.job import ACKED
 from tuque.core.model.life import EXPIRED, FAILED_BY_WORKER, UNSTARTED, Life
 from tuque.sim.engine.plan import Op
+from tuque.sim.judges.life_edits import judge_body, token_of
 from tuque.sim.judges.life_facts import END_VERBS, LifeJob, Run
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FORGETTING: Final = {"reformat", "rolling", "forget", "old_disk", "leaving", "di
 CALM: Final = {
     "add", "worker", "poke", "queue_pause", "rewrite", "hostile", "clock", "backup", "tube",
     "lessee", "publisher", "repeater", "tube_producer", "tube_worker", "tube_meddler",
-    "tube_pauser", "life_producer", "life_worker", "life_boss",
+    "tube_pauser", "life_producer", "life_worker", "life_boss", "life_editor",
 }  # fmt: skip
 
 
@@ -127,8 +128,10 @@ class Living:
     def on_delivered(self, reply: object) -> None:
         """GETJOB is answered."""
         for _, id, body in reply if isinstance(reply, list) else ():
-            if body in self.jobs:
-                self.meet(self.jobs[body], id)
+            job = self.jobs.get(token_of(body))
+            if job is not None:
+                self.meet(job, id)
+                judge_body(self, job, body)
                 self.history.count("deliveries of lives")
             else:
                 self.history.find("damage", f"delivered what nobody added: {id!r} {body[:40]!r}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tuque.sim.engine.plan import Op, Plan
 
 SHARE: Final = 0.35  # of the fresh seeds have such jobs
-KINDS: Final = ("life_producer", "life_worker", "life_boss")
+KINDS: Final = ("life_producer", "life_worker", "life_boss", "life_editor")
 
 
 def draw_lives(plan: Plan, c: Random) -> None:
@@ -34,6 +34,14 @@ def draw_lives(plan: Plan, c: Random) -> None:
             p_cancel=c.choice([0.0, 0.1, 0.3]), p_letters=c.choice([0.0, 0.15, 0.3]),
             p_wait=c.choice([0.0, 0.2]),
         )  # fmt: skip
+
+
+def draw_edits(plan: Plan, c: Random) -> None:
+    """Add people who give jobs other bodies, where there are such jobs; or none."""
+    if c.random() < 0.5 or not any(op.kind in KINDS for op in plan.ops):
+        return
+    for i in range(c.randint(1, 2)):
+        begin(plan, "life_editor", f"le{i}", c, idle_ms=c.choice([50, 200]))
 
 
 def draw_workers(plan: Plan, c: Random) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.plans.leased import draw_once
-from tuque.sim.plans.life_swarm import draw_lives
+from tuque.sim.plans.life_swarm import draw_edits, draw_lives
 from tuque.sim.plans.tube_swarm import draw_tubes
 
 KINDS: Final = [
@@ -51,7 +51,11 @@ class Drawing:
 
 
 def draw(
-    seed: int, with_leases: bool = True, with_tubes: bool = True, with_lives: bool = False
+    seed: int,
+    with_leases: bool = True,
+    with_tubes: bool = True,
+    with_lives: bool = False,
+    with_edits: bool = False,
 ) -> Plan:
     """The plan of a seed; with or without clients of leases, of writes, of tubes and of work."""
     d = Drawing(seed)
@@ -91,6 +95,8 @@ def draw(
         draw_tubes(plan, Random(f"swarm tubes {seed}"))
     if with_lives:
         draw_lives(plan, Random(f"swarm lives {seed}"))
+    if with_edits:
+        draw_edits(plan, Random(f"swarm edits {seed}"))
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
 

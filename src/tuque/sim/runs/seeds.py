@@ -127,10 +127,11 @@ def run_seed(
     with_tubes: bool = True,
     until: str = "",
     with_lives: bool = False,
+    with_edits: bool = False,
 ) -> Outcome:
     """Run a seed's plan, optionally with a known flaw enabled, or as far as `until`."""
     if not mutation:
-        return run_plan(draw(seed, True, with_tubes, with_lives), trace, until=until)
+        return run_plan(draw(seed, True, with_tubes, with_lives, with_edits), trace, until=until)
     flaw = MUTATIONS[mutation]
     with flaw.on():
         return run_plan(flaw.plan(seed), trace, until=until)
@@ -138,7 +139,7 @@ def run_seed(
 
 def run_fresh(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
     """Run a seed that was never run before: with all kinds of clients."""
-    return run_seed(seed, mutation, trace, with_lives=True)
+    return run_seed(seed, mutation, trace, with_lives=True, with_edits=True)
 
 
 def run_many(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tuque.sim.judges.life_edits import begin_edit, on_edited, token_of
 from tuque.sim.judges.life_facts import LifeJob
 from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.workload.programs import Args, number
@@ -83,7 +84,7 @@ class LifeWorker(LifeClient):
                 if self.sometimes("p_move"):
                     self.move()
             for _, _, body in reply if isinstance(reply, list) else ():
-                job = self.judge.jobs.get(body)
+                job = self.judge.jobs.get(token_of(body))
                 if job is not None:
                     yield from self.take(job)
             yield self.args["idle_ms"] * 1000
@@ -201,3 +202,20 @@ class LifeBoss(LifeClient):
         reply = yield Say(words)
         if isinstance(reply, list):
             self.history.count(f"letters {verb}", int(reply[1]))
+
+
+class LifeEditor(LifeClient):
+    """Gives jobs other bodies, at any node."""
+
+    def steps(self) -> Steps:
+        """The steps of one process of the client."""
+        while True:
+            yield self.chance.randrange(self.args["idle_ms"] * 2_000)
+            self.roam()
+            known = [job for job in self.judge.jobs.values() if job.id][-6:]
+            if not known:
+                continue
+            job = self.chance.choice(known)
+            body, edit = begin_edit(self.judge, job)
+            words = [b"UPDATEJOB", job.id, b"BODY", body]
+            yield Say(words, partial(on_edited, self.judge, edit))
