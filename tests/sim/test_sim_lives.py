@@ -11,8 +11,8 @@ import tuque.core.model.job
 from tuque.core.life.letters import letter_of, purge
 from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.lives import LIFE_RULES
-from tuque.sim.flaws.published import MUTATIONS
+from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES, cancelling
+from tuque.sim.flaws.lives import at_work as plain_work
 from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.judges.lives import Living
 from tuque.sim.plans.life_swarm import KINDS
@@ -157,4 +157,15 @@ def test_a_wait_names_what_ended(reply: list[list[bytes]], text: str) -> None:
 def test_a_flaw_is_found_by_its_judge(name: str) -> None:
     rule = LIFE_RULES[name]
     assert rule in run_seed(1, name, until=rule).rules()
-    assert run_plan(MUTATIONS[name].plan(1)).findings == []
+
+
+QUICK_PLANS = (plain_work, cancelling)
+PLANS = [
+    pytest.param(plan, marks=() if plan in QUICK_PLANS else pytest.mark.slow)
+    for plan in dict.fromkeys(flaw.bend for flaw in LIFE_FLAWS)
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_plan_of_a_flaw_is_harmless_without_it(plan: Callable[[int], Plan]) -> None:
+    assert run_plan(plan(1)).findings == []

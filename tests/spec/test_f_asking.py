@@ -430,7 +430,7 @@ def test_a_lease_looks_for_what_it_lacks() -> None:
     """F1.1 A LEASE NEXT that took fewer jobs than it may counts as a look for the missing ones."""
     lab = Lab(3)
     for node in (1, 2):
-        for _ in range(1000):
+        for _ in range(600):
             lab.add(node, replicate=1)
     assert lease(lab, 0, 1, 500) == 0
     assert 500 <= lab.nodes[0].queues[b"q"].length < 800, "it has come, and not all there is"
@@ -459,10 +459,10 @@ def test_a_lease_goes_on_as_jobs_come() -> None:
     """A lease empties a queue that imports as clients do (F1.1), and gets more as fast."""
     lab = Lab(2)
     got = seq = 0
-    for _ in range(40):
+    for _ in range(20):
         for _ in range(100):
             lab.add(1, replicate=1)
         taken = lease(lab, 0, seq + 1, 10_000)
         got, seq = got + taken, seq + (taken > 0)
         lab.pass_ms(100)
-    assert got >= 3800
+    assert got >= 1800
