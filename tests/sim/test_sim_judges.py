@@ -104,7 +104,7 @@ def outlive(cluster: Cluster) -> None:
 
 
 def bury_alive(cluster: Cluster) -> None:
-    """A node says of a job that waits that it is over."""
+    """A node sends that a job is over, and it waits."""
     n = nodes(cluster)[0]
     for job in nodes(cluster)[1].jobs.values():
         if job.state == QUEUED:
@@ -113,7 +113,7 @@ def bury_alive(cluster: Cluster) -> None:
 
 
 def never_rest(cluster: Cluster) -> None:
-    """A node says something all the time."""
+    """A node sends messages all the time."""
     say(nodes(cluster)[0], 1, GotJob([b"x" * 40]))
     cluster.machines[0].shell.wake()  # type: ignore[union-attr] # it lives
     cluster.world.after(20_000, lambda: never_rest(cluster))

@@ -80,7 +80,7 @@ def miscount(n: Node, living: Living) -> None:
 
 
 def blame(n: Node, living: Living) -> None:
-    """A dead letter tells the reason of another failure."""
+    """A dead letter has the reason of another failure."""
     for life in n.life.by_id.values():
         if life.is_dead and life.last is not None:
             life.last.reason = b"of 77.77.000000"

@@ -201,7 +201,7 @@ class Holder(ABC):
         return self._stop.is_set()
 
     def settle(self, held: Held, settlement: Settlement) -> None:
-        """Ends the job here; the broker is told."""
+        """Ends the job here, and sends that to the broker."""
         self._give_place(held)
         if held.is_apart:
             self._apart.forgo(held)
@@ -273,7 +273,7 @@ class Holder(ABC):
         self._room.set()
 
     def _tell_aside(self, held: Held, settlement: Settlement) -> None:
-        """Tells the hooks what follows, of a job whose attempts the worker counts (U3.3)."""
+        """Calls the hooks with what follows, for a job whose attempts the worker counts (U3.3)."""
         if isinstance(settlement, Nack) and held.outcome is not None:
             self._aside.put_off(held.about, held.outcome, settlement.delay_s or 0.0)
         elif isinstance(settlement, Dead):

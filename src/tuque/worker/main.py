@@ -97,7 +97,7 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
 @click.option(
     "--time-limit",
     type=FiniteRange(over=True),
-    help="Seconds a job may run, for tasks that do not say.",
+    help="Seconds a job may run, for tasks without a limit of their own.",
 )
 @click.option("--burst", is_flag=True, help="End when the queues are empty; 3 if jobs failed.")
 @click.option(
@@ -168,7 +168,7 @@ def worker(
     log_level: str,
     log_kind: str,
 ) -> None:
-    """Run the tasks of an app until told to stop.
+    """Run the tasks of an app until a signal ends it.
 
     MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
     """
@@ -211,7 +211,7 @@ def run_here(
     settings: WorkerSettings,
     box: str | None,
 ) -> Ended:
-    """Runs a worker in this process; `broker` is its URL, or host and port, as options say."""
+    """Runs a worker in this process; `broker` is its URL, or host and port, as in the options."""
     table = None if box is None else Box.opened(box)
     ended: Ended | None = None
     try:

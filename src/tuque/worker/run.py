@@ -52,7 +52,7 @@ class Worker(Holder):
         self._room.set()
 
     def cancel(self, job_id: str, run: str) -> None:
-        """Cancels a run, as the broker says."""
+        """Cancels a run, as the broker asks."""
         self._runs_told.over(job_id, run)
 
     def quiet(self) -> None:

@@ -57,7 +57,7 @@ class Hands(Protocol):
         """Runs the job's task."""
 
     def settle(self, held: Held, settlement: Settlement) -> None:
-        """Ends the job here; the broker is told."""
+        """Ends the job here, and sends that to the broker."""
 
     def forget(self, held: Held) -> None:
         """Drops a job that did not begin: the broker has it otherwise."""
@@ -165,7 +165,7 @@ class Runs:
         self.in_background(self.tell_progress(held, data))
 
     async def tell_progress(self, held: Held, data: bytes) -> None:
-        """Tells the broker how far a run is."""
+        """Sends the broker how far a run is."""
         try:
             await self._client.progress(held.job.id, held.run, data)
         except OVER as err:
@@ -174,7 +174,7 @@ class Runs:
             log.info("%s: its progress was not told: %s", held, err)
 
     def over(self, job_id: str, run: str | None, err: Error | None = None) -> None:
-        """The broker says that a run is over, or that its job was cancelled (U2.3)."""
+        """The broker replied that a run is over, or that its job was cancelled (U2.3)."""
         held = self._hands.held_of(job_id)
         if held is None or held.state != RUNNING_HERE or held.call is None:
             return

@@ -24,7 +24,7 @@ def has_ended(n: Node, id: bytes) -> bool:
 def conclude(
     n: Node, job: Job, kind: i64, run: i64 = 0, result: bytes | None = None, reason: bytes = b""
 ) -> None:
-    """[W7] The job ends with that outcome: keep it for KEEP, and tell those who wait (W7.2, W9.2).
+    """[W7] The job ends with that outcome: keep it for KEEP, and wake those who wait (W7.2, W9.2).
 
     The caller ends the job itself.
     """

@@ -1,7 +1,7 @@
 """Lives and outcomes in messages, and how two of one job become one (SPEC W14).
 
 Packed: the sender's clock, i64 ms, then a journal record (core/outbox/life_records.py).
-An outcome that has no instant of its end is a claim: what a worker said where nobody has the job.
+An outcome without the instant of its end is a claim: a worker sent DONE where nobody has the job.
 """
 
 from typing import Final
@@ -167,7 +167,7 @@ def tell_untold(n: Node) -> None:
 
 
 def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
-    """[W14] Another node says how the job ended: so it ends here, too (W14.4).
+    """[W14] Another node sent how the job ended: it ends here in the same way (W14.4).
 
     A claim only ends what is open: it may come late (W14.6).
     """
@@ -195,7 +195,7 @@ def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
 
 
 def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
-    """[W14] Another node says how a job ended whose outcome alone is here (W14.4)."""
+    """[W14] Another node sent an outcome of a job whose outcome alone is here (W14.4)."""
     kept = n.life.known(id) if n.has_lives and len(data) > 0 else None
     outcome = unpack_outcome(n, id, data) if kept is not None else None
     if kept is None or outcome is None:

@@ -49,12 +49,12 @@ def send(n: Node, id: bytes, asking: Asking) -> None:
 
 
 def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
-    """[W15] ON RECV ASK about one job: say what is known here (W15.2)."""
+    """[W15] ON RECV ASK about one job: reply what this node knows (W15.2)."""
     told = JobTold(m.id, not is_elsewhere(n, m.id) and not n.is_loading, 0, False)
     if told.is_known and m.what == CANCEL:
         became, _, change = on_cancel(n, m.id, m.reason)
         if change is not None:
-            change.slots.append(int(slot))  # told when it is over
+            change.slots.append(int(slot))  # gets the reply when it is over
             return
         told.became = int(became)
     elif told.is_known:

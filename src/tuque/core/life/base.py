@@ -77,7 +77,7 @@ def outlive(job: Job, life: Life, due_ms: i64) -> None:
 
 
 def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
-    """[W14] A worker names a later run than this node knows: the node that began it said nothing.
+    """[W14] A worker names a later run than this node knows: its node sent nothing about it.
 
     It may have died (W14.5).
     """

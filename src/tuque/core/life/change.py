@@ -286,7 +286,7 @@ def refusal_of(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) 
 
 
 def finish(n: Node, change: Change) -> None:
-    """The change is made, or given up: tell those who wait."""
+    """The change is made, or given up: reply to those who wait."""
     change.is_over = True
     if n.life.changes.get(change.id) is change:
         del n.life.changes[change.id]

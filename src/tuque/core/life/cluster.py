@@ -1,4 +1,4 @@
-"""A life that another holder tells (SPEC W14)."""
+"""A life that another holder sent (SPEC W14)."""
 
 from typing import Final
 
@@ -77,7 +77,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
 
 
 def answer(n: Node, slot: i64, job: Job, mine: Life, edit: i64, is_behind: bool) -> None:
-    """The sender has that edit of the job, and lacks something else or not: tell it (W14.7)."""
+    """The sender has that edit of the job: send it what it lacks, if anything (W14.7)."""
     if edit < mine.edit:
         say(n, slot, edit_message(n, job, mine, 0, -1))  # W16.6
     elif edit > mine.edit or is_behind:

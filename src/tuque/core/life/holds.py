@@ -68,7 +68,7 @@ def is_out_at(n: Node, job: Job) -> bool:
 
 
 def hold(n: Node, job: Job, slot: i64, is_update: bool) -> i64:
-    """[W16] Hold the job for the node, 0 this one; or say why it cannot be held (W16.2)."""
+    """[W16] Hold the job for the node, 0: this one; returns AGREED or why not (W16.2)."""
     life = life_of(n, job.id)
     if job.state == ACKED:
         return IS_OVER

@@ -44,7 +44,7 @@ ELSEWHERE_MS: Final = 60_000  # an outcome is kept by a node without the job
 
 
 def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1) -> bool:
-    """[W7] ON COMMAND DONE: the job ends, whichever run says so (W7.1)."""
+    """[W7] ON COMMAND DONE: the job ends, whichever run is named (W7.1)."""
     job = n.jobs.get(id)
     if job is None:
         if len(n.peers) > 1:
@@ -96,13 +96,13 @@ def is_agreed(n: Node, job: Job | None) -> bool:
 
 
 def is_elsewhere(n: Node, id: bytes) -> bool:
-    """Whether this node knows neither the job nor its outcome; an ack alone says nothing."""
+    """Whether this node knows neither the job nor its outcome; an ack is no outcome."""
     job = n.jobs.get(id)
     return (job is None or job.flags & BODYLESS != 0) and n.life.known(id) is None
 
 
 def told_outcome(asking: Asking) -> bytes:
-    """The outcome as another node told it (W15.3)."""
+    """The outcome as another node sent it (W15.3)."""
     if not asking.is_settled:
         return b""
     word = asking.fields[0] if len(asking.fields) > 0 else b"gone"

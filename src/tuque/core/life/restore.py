@@ -51,7 +51,7 @@ class LifeLog:
             self.kept[outcome.id] = outcome
 
     def replaced(self, id: bytes) -> None:
-        """An ADD had all of the job, with its expiry; the LIFE after it says if that is put off."""
+        """An ADD had all of the job, with its expiry; the LIFE after it may put that off."""
         life = self.lives.get(id)
         if life is not None:
             life.expire_ms = 0  # W13.2

@@ -11,7 +11,7 @@ END_VERBS: Final = ("DONE", "ACKJOB", "CANCEL", "PURGE")
 
 
 class Run:
-    """A run, as the worker was told of it."""
+    """A run, as in the reply that the worker got."""
 
     def __init__(self, token: bytes, attempt: int, worker: bytes, node: str, asked_us: int) -> None:
         self.token = token
@@ -28,7 +28,7 @@ class Run:
 
 
 class LifeJob:
-    """One ADDJOB with options about its work, and what was said about the job."""
+    """One ADDJOB with options about its work, and what the replies were about the job."""
 
     def __init__(self, token: bytes, args: dict[str, Any], asked_us: int) -> None:
         self.token = token

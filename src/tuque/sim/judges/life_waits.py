@@ -34,7 +34,7 @@ def on_waited(living: Living, jobs: list[LifeJob], asked_us: int, reply: object)
 
 
 def judge_named(living: Living, job: LifeJob, asked_us: int, outcome: bytes) -> None:
-    """The job is said to have ended so."""
+    """A reply has that outcome of the job."""
     living.history.count(f"waited for: {outcome!r}")
     by = ENDED_BY.get(outcome)
     if by is None and outcome not in (b"gone", b"dead"):

@@ -35,7 +35,7 @@ class Heart:
         run_of: Callable[[str], str] = lambda job_id: "",
         on_over: Callable[[str, str | None, Error], None] = lambda job_id, run, err: None,
     ) -> None:
-        """`run_of` tells a job's run, "" for none; `on_over` is told that one is over."""
+        """`run_of` returns a job's run, "" for none; `on_over` is called when one is over."""
         self._run_of = run_of
         self._on_over = on_over
         self._client = client

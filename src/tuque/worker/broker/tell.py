@@ -1,7 +1,7 @@
-"""Tells the broker which jobs begin and how runs ended, in one round trip for all there is.
+"""Sends the broker which jobs begin and how runs ended, in one round trip for all there is.
 
-Keeps each word until the broker has confirmed it, through any outage: each may be said twice. START
-says the worker's name, so that a repeated one gets the same run.
+Keeps each command until the broker has replied, through any outage: each may be sent twice. START
+names the worker, so that a repeated one gets the same run.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Aside:
         self._told: set[Future[None]] = set()
 
     def ended(self, job: Job, call: Call | None, outcome: Outcome) -> None:
-        """[U3] A run has failed; nothing, if its own process has told that (U3.2)."""
+        """[U3] A run has failed; nothing to do if its own process has called the hooks (U3.2)."""
         if not outcome.is_told and call is not None and is_failure(outcome, call):
             self._tell("on_failure", job, outcome)
 

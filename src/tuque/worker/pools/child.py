@@ -93,7 +93,7 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
         app.use(url)
     inbox = Inbox(sock)
     sock.sendall(frame(msgspec.msgpack.encode(DONE)))
-    lock = threading.Lock()  # a task may tell its progress in any thread
+    lock = threading.Lock()  # a task may report its progress in any thread
 
     def tell(data: bytes) -> None:
         with lock:

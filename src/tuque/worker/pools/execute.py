@@ -118,7 +118,7 @@ class Job(msgspec.Struct, dict=True):
         self._control().check()
 
     def progress(self, value: Any) -> None:
-        """Tells those who ask how far the job is: plain data, of at most 4096 bytes encoded."""
+        """Reports how far the job is: plain data, of at most 4096 bytes encoded."""
         data = pack(value, self.codec)
         if len(data) > PROGRESS_BYTES:
             raise ValueError(f"progress has {len(data)} bytes: at most {PROGRESS_BYTES}")
@@ -271,7 +271,7 @@ def _body(task: Task[..., Any], call: Call) -> Any:
 
 
 def is_failure(outcome: Outcome, call: Call | None) -> bool:
-    """Whether `on_failure` is told of it: not of a run that was cancelled or asked for later."""
+    """Whether `on_failure` is called: not for a run that was cancelled or asked for later."""
     if call is not None and call.control.is_cancelled and not call.control.is_late:
         return False
     return outcome.kind in FAILED_KINDS
@@ -284,7 +284,7 @@ def failure_of(
     delay_s: float | None = None,
     queue: str = "",
 ) -> Failure:
-    """What hooks are told of the end of a run."""
+    """What hooks get about the end of a run."""
     return Failure(outcome.kind, outcome.text, outcome.trace, error, delay_s, queue)
 
 

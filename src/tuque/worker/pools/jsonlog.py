@@ -16,7 +16,7 @@ LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
 
 def facts_of(job: Job, event: str) -> dict[str, Any]:
-    """What a line of the log says of a job, for `extra`; `event` is what happened to it."""
+    """What a line of the log has about a job, for `extra`; `event` is what happened to it."""
     return {"job": job, "event": event}
 
 

@@ -54,7 +54,7 @@ async def jobs_of(client: aio.Client, entries: list[Entry]) -> list[tuple[Entry,
 
 
 async def _add_limits(client: aio.Client, found: list[tuple[Entry, Job]]) -> None:
-    """Asks how many attempts the jobs have, which SHOW does not tell."""
+    """Asks how many attempts the jobs have, which SHOW does not show."""
     pipeline = client.pipeline()
     for _, job in found:
         pipeline.result(job.id)

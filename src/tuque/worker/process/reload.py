@@ -1,6 +1,6 @@
 """`--reload`: a worker that starts anew whenever a Python file of its app changes.
 
-Decides nothing about jobs: the worker is told to stop as by a signal, and gives back what it has.
+Decides nothing about jobs: the worker stops as after a signal, and gives back what it has.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reloader:
         self._is_stopping = False
 
     def run(self) -> int:
-        """Runs until told to stop, or until a worker ends well; the exit code of the last one.
+        """Runs until it is stopped, or until a worker ends well; the exit code of the last one.
 
         A worker that ends with an error, such as one in its app, is started again at the next
         change.

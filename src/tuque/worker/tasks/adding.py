@@ -1,6 +1,6 @@
 """Jobs on their way to the broker: one, or many in one round trip.
 
-Decides what is said of a job to a queue and to a tube, and what an error says of many. The faces
+Decides what is sent of a job to a queue and to a tube, and what the error about many has. The faces
 (task.py) send.
 """
 
@@ -58,7 +58,7 @@ class Adding(Generic[R]):
         return self.options.queue in self.task.app.tubes
 
     def on_tube(self) -> None:
-        """The broker said that the queue is a tube."""
+        """The broker replied that the queue is a tube."""
         self.task.app.tubes.add(self.options.queue)
 
     def words(self) -> tuple[str, bytes, Asked]:

@@ -1,6 +1,6 @@
 """Task calls as bodies of jobs, and back.
 
-A body is one envelope, as JSON or as msgpack; its first byte tells which. Both carry plain data
+A body is one envelope, as JSON or as msgpack; its first byte shows which. Both carry plain data
 only: the worker converts it to the types that a task declares (task.py). Nothing here runs code
 from a body, so there is no pickle, and no option for it.
 """
@@ -56,7 +56,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
 
 
 class BadBody(Exception):
-    """A body that is not an envelope; the text says why."""
+    """A body that is not an envelope; the text has the reason."""
 
 
 _json_encoder: Final = msgspec.json.Encoder(enc_hook=plain)

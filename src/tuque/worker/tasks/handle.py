@@ -73,7 +73,7 @@ class Handle(str, Generic[R]):
     def is_new(self) -> bool | None:
         """Whether `enqueue` added this job: True without a key.
 
-        None if that is not known: with a key the broker does not say whether it met an older job.
+        None if that is not known: the reply to ADDJOB with a key does not show it.
         """
         return self._is_new
 
@@ -124,7 +124,7 @@ class Handle(str, Generic[R]):
     def progress(self, as_: type[T]) -> T | None: ...
 
     def progress(self, as_: Any = UNTYPED) -> Any:
-        """What the task last told, in the type `as_`; None if nothing."""
+        """The latest progress of the task, in the type `as_`; None if there is none."""
         return _told(self.status(), as_)
 
     @overload
@@ -138,7 +138,7 @@ class Handle(str, Generic[R]):
         return _told(await self.status_async(), as_)
 
     def cancel(self, reason: str = "") -> Cancelling:
-        """Cancels the job: it never begins, its worker is told, or it was over."""
+        """Cancels the job: it never begins, its worker is asked to stop, or it was over."""
         (became,) = self._of().client.cancel(self.id, reason=reason or None)
         return became or "over"
 

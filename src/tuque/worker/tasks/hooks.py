@@ -1,4 +1,4 @@
-"""What a program hangs on to its app: hooks and middleware, and what they are told (SPEC U3).
+"""What a program hangs on to its app: hooks and middleware, and what they get (SPEC U3).
 
 Holds functions only; who calls them is in pools/around.py and in adding.py.
 """

@@ -151,7 +151,7 @@ Settlement = Ack | Nack | Dead | Done | Fail | Release
 def conclude(
     job_id: str, run: str, outcome: Outcome, limits: Limits, rng: random.Random
 ) -> Done | Fail | Release:
-    """[U2] What to tell the broker after a run; attempts and back-off are the broker's (U2.2)."""
+    """[U2] What to send the broker after a run; attempts and back-off are the broker's (U2.2)."""
     if outcome.kind == "done":
         return Done(job_id, run, outcome.result)
     if outcome.kind == "cancelled":
