@@ -127,17 +127,15 @@ def alone(command: Words) -> Words:
     return (*command[:at], 1, *command[at + 1 :])
 
 
-class HereLink(sockets.Link):
-    """A connection of the client for threads."""
+class Here(Conn):
+    """A connection over a pipe; it never waits."""
 
     def __init__(self, address: Address, desk: Desk) -> None:
         Conn.__init__(self, address)
         self._pipe = Pipe(desk, self)
 
-    def exchange(self, commands: list[Words], replies: list[Reply], deadline_s: float) -> None:
-        self._pipe.talk(commands, replies)
-
-    def next_pushed(self, deadline_s: float) -> list[Reply]:
+    def _pushed_now(self) -> list[Reply]:
+        """The next pushed reply; Timeout if there is none now."""
         self._pipe.talk([("PING",)], [])
         if not self.pushed:
             raise Timeout(f"nothing from {self.node} in time", node=self.node)
@@ -150,12 +148,18 @@ class HereLink(sockets.Link):
         self._pipe.close()
 
 
-class HereAioLink(streams.Link):
-    """A connection of the client for asyncio; it never waits."""
+class HereLink(Here, sockets.Link):
+    """A connection of the client for threads."""
 
-    def __init__(self, address: Address, desk: Desk) -> None:
-        Conn.__init__(self, address)
-        self._pipe = Pipe(desk, self)
+    def exchange(self, commands: list[Words], replies: list[Reply], deadline_s: float) -> None:
+        self._pipe.talk(commands, replies)
+
+    def next_pushed(self, deadline_s: float) -> list[Reply]:
+        return self._pushed_now()
+
+
+class HereAioLink(Here, streams.Link):
+    """A connection of the client for asyncio; it never waits."""
 
     async def exchange(
         self, commands: list[Words], replies: list[Reply], deadline_s: float
@@ -163,16 +167,7 @@ class HereAioLink(streams.Link):
         self._pipe.talk(commands, replies)
 
     async def next_pushed(self, deadline_s: float) -> list[Reply]:
-        self._pipe.talk([("PING",)], [])
-        if not self.pushed:
-            raise Timeout(f"nothing from {self.node} in time", node=self.node)
-        return self.pushed.popleft()
-
-    def is_stale(self) -> bool:
-        return self._pipe.is_closed
-
-    def close(self) -> None:
-        self._pipe.close()
+        return self._pushed_now()
 
 
 class HereClient(Client):

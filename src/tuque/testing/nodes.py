@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,10 +29,32 @@ class NodeError(Exception):
     """A node did not do what a test needs; the text has the end of its log."""
 
 
-class TestNode:
-    """One node. `start` takes the port of the last start; what its directory holds stays."""
+class Runs(ABC):
+    """What runs within `with`."""
 
     __test__ = False
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Starts what is down, and waits until it serves. Raises NodeError."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stops it in order."""
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+class TestNode(Runs):
+    """One node. `start` takes the port of the last start; what its directory holds stays."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         """`options` are those of `tuque server`."""
@@ -46,16 +69,6 @@ class TestNode:
     def __repr__(self) -> str:
         state = "runs" if self.is_running else "is down"
         return f"<tuque.testing.TestNode {self.url} {state}>"
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
 
     @property
     def url(self) -> str:
@@ -132,10 +145,8 @@ class TestNode:
         return "\n".join(self.log.splitlines()[-LOG_LINES:])
 
 
-class TestCluster:
+class TestCluster(Runs):
     """Nodes that know each other."""
-
-    __test__ = False
 
     def __init__(self, directory: Path, count: int = 3, *options: str) -> None:
         """`options` are those of `tuque server`, for each node."""
@@ -150,16 +161,6 @@ class TestCluster:
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
 
     @property
     def url(self) -> str:
