@@ -6,12 +6,15 @@ import pytest
 from cluster_lab import Lab
 from test_w_cluster import add, at, cancel, fail, life, start, states
 
+from tuque.core.federation.request import on_needjobs
 from tuque.core.jobs.requeue import on_nack
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel, on_update
 from tuque.core.life.holds import HOLD_MS
 from tuque.core.life.outcomes import on_done, on_enqueue_of
-from tuque.core.life.runs import on_release, on_start
+from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_start, on_work
+from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import QUEUED
+from tuque.core.model.life import run_of
 from tuque.core.model.refusal import (
     ACKED_ALREADY,
     ATWORK,
@@ -23,6 +26,8 @@ from tuque.core.model.refusal import (
     RESTING,
 )
 from tuque.core.model.update import Update
+from tuque.core.msgs.bus import NeedJobs
+from tuque.core.replication.add import on_addjob, settle
 from tuque.core.state.lives import Change
 
 
@@ -142,6 +147,86 @@ def test_nothing_begins_while_the_job_is_held() -> None:
     lab.run()
     assert change.is_over and change.refused is None
     assert lab.get(0) == [id] and bodies(lab, id) == [b"new"] * 3
+
+
+def test_words_of_a_late_worker_while_the_job_is_held() -> None:
+    """W16.1 A held job is in no queue. START of it gets `-NOTDELIVERED`, WORKING and FAIL get
+    `-ATWORK`; RELEASE, NACK and ENQUEUE skip it.
+    """
+    lab = Lab(3)
+    id = add(lab, retry_s=1)
+    assert lab.get(0) == [id]
+    lab.pass_ms(2_000)
+    change = begin(lab, 2, id)
+    lab.step()
+    lab.hold(1, 2)
+    lab.run()
+    n = at(lab, 0)
+    for run in (0, run_of(1, 1, 7)):
+        refused = on_work(n, id, run, 7)
+        assert refused is not None and refused.code == CHANGING
+    refused = on_fail(n, id, run_of(1, 1, 7), -1, b"", b"", False)[2]
+    assert refused is not None and refused.code == CHANGING
+    assert not on_release(n, id, 0, 0) and not on_nack_of(n, id, 0, 7)
+    assert not lab.get(0) and not change.is_over
+    lab.release(1, 2)
+    lab.run()
+    assert change.refused is None and bodies(lab, id) == [b"new"] * 3
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_holder_that_the_asker_does_not_know(is_there: bool) -> None:
+    """W16.7 Each answer names the holders that the node knows: those that are new to the asker are
+    asked, too. A node that does not have the job (it may be on its way) counts as one that refused.
+    """
+    lab = Lab(4)
+    spec = AddSpec()
+    spec.replicate, spec.retry_s = 2, 30
+    id = on_addjob(at(lab, 0), b"q", b"body", settle(at(lab, 0), spec), 1, 0, 5_000).id
+    lab.run()
+    other = next(i for i in lab.holders_of(id) if i != 0)
+    stranger = next(i for i in range(4) if i not in lab.holders_of(id))
+    lab.hold(other, 0)
+    change = begin(lab, other, id)
+    lab.run()
+    lab.hold(0, other)  # what node 0 says of the new holder is on its way, too
+    if not is_there:
+        lab.hold(0, stranger)
+    lab.nodes[stranger].now_ms = lab.now_ms
+    on_needjobs(at(lab, 0), lab.slot(0, stranger), NeedJobs(b"q", 1, True))
+    lab.run()
+    lab.release(other, 0)
+    lab.run()
+    lab.release(0, other)
+    lab.run()
+    assert change.is_over
+    if is_there:
+        assert change.refused is None
+        assert lab.nodes[stranger].jobs[id].body == b"new"
+    else:
+        assert change.refused is not None and change.refused.code == NOT_HELD
+        lab.release(0, stranger)
+        lab.run()
+        assert {lab.nodes[i].jobs[id].body for i in lab.holders_of(id)} == {b"body"}
+
+
+def test_a_back_off_holds_at_every_holder() -> None:
+    """W2.3 In its first delay or in a back-off, at any holder that has heard of it:
+    `-NOTDELIVERED`.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    assert on_fail(at(lab, 0), id, run, 5_000, b"", b"", False)[2] is None
+    lab.run()
+    for i in range(3):
+        refused = on_start(at(lab, i), id, b"other", 9)
+        assert refused is not None and refused.code == RESTING
+    assert states(lab, id) == ["back-off"] * 3
+    lab.pass_ms(5_500)
+    assert lab.get(0) == [id]
+    assert on_start(at(lab, 2), id, b"other", 9) is None, "it was handed out again"
 
 
 def test_a_cancelled_job_never_begins() -> None:

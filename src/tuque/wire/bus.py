@@ -219,7 +219,23 @@ def is_sane_job(m: ReplJob) -> bool:
 
 def is_sane_hold(m: Hold) -> bool:
     """Whether the numbers of a change are in range."""
-    return in_range(m.serial) and -1 <= m.due_ms < NUMBER_MAX and 0 < m.left_ms < NUMBER_MAX
+    return (
+        is_id(m.id)
+        and 0 < m.what <= WHAT_MAX
+        and in_range(m.serial)
+        and -1 <= m.due_ms < NUMBER_MAX
+        and 0 < m.left_ms < NUMBER_MAX
+    )
+
+
+def is_sane_answer(m: HoldTold) -> bool:
+    """Whether a holder's answer is in range."""
+    return (
+        is_id(m.id)
+        and 0 <= m.said <= SAID_MAX
+        and in_range(m.serial, m.since_ms)
+        and 0 <= m.holders < SET_MAX
+    )
 
 
 def is_sane(m: AnyMessage) -> bool:
@@ -241,9 +257,9 @@ def is_sane(m: AnyMessage) -> bool:
     if isinstance(m, JobTold):
         return is_id(m.id) and 0 <= m.became < 4 and are_fields(m.fields)
     if isinstance(m, Hold):
-        return is_id(m.id) and 0 < m.what <= WHAT_MAX and is_sane_hold(m)
+        return is_sane_hold(m)
     if isinstance(m, HoldTold):
-        return is_id(m.id) and 0 <= m.said <= SAID_MAX and in_range(m.serial, m.since_ms)
+        return is_sane_answer(m)
     if isinstance(m, Queued):
         return is_id(m.id) and 0 <= m.how < 256
     if isinstance(m, Enqueue):

@@ -32,6 +32,7 @@ from tuque.core.model.refusal import (
 )
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.core.node.slots import slots_of
 
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
 
@@ -105,3 +106,17 @@ def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
     if run == life.run:
         return Refusal(FAILED_RUN if life.run_state == FAILED else OVER_RUN, (run_text(run),))
     return Refusal(STALE_RUN, (run_text(run), run_text(life.run)))
+
+
+def is_held(n: Node, id: bytes) -> bool:
+    """Whether the job is held for a change (W16.1)."""
+    return len(n.life.held) > 0 and id in n.life.held
+
+
+def heard_again_ms(n: Node, job: Job) -> i64:
+    """[W6] Since when this node could hear of the job's runs (W6.1)."""
+    at_ms = n.life.deaf_ms
+    if job.holders != 1:
+        for slot in slots_of(job.holders):
+            at_ms = max(at_ms, n.peers[slot].linked_ms)
+    return at_ms

@@ -24,7 +24,7 @@ from tuque.core.life.holds import (
 from tuque.core.life.runs import end_cancelled
 from tuque.core.life.update import update_job, why_not
 from tuque.core.model.job import ACKED, BODYLESS, OUT_THERE, WAIT_REPL, Job
-from tuque.core.model.life import CANCELLED, LIVE, Life
+from tuque.core.model.life import CANCELLED, LIVE
 from tuque.core.model.refusal import (
     ACKED_ALREADY,
     ATWORK,
@@ -40,7 +40,8 @@ from tuque.core.model.task import Task
 from tuque.core.model.update import Update
 from tuque.core.msgs.bus import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say, slots_of
+from tuque.core.node.slots import say, slots_of, translate
+from tuque.core.replication.holders import hear_holders
 from tuque.core.state.lives import Change
 
 ANSWER_MS: Final = 800  # the holders answer within it (W16.4)
@@ -146,12 +147,23 @@ def ask_holders(n: Node, job: Job, change: Change) -> None:
         give_up(n, change, said, b"", 0)
         return
     change.asked = 0
-    what = HOLD_UPDATE if is_update else HOLD_CANCEL
-    for slot in slots_of(others & n.linked):
-        if say(n, slot, Hold(job.id, what, int(change.serial))):
-            change.asked |= 1 << slot
-    change.waiting = change.asked
+    ask_more(n, job, change)
     go_on(n, change)
+
+
+def ask_more(n: Node, job: Job, change: Change) -> None:
+    """[W16] Ask the holders in reach that were not asked yet (W16.7)."""
+    update = change.update
+    for slot in slots_of(job.holders & n.linked & ~change.asked):
+        if update is not None and change.is_made:
+            life = n.life.by_id[job.id]
+            hold = edit_message(n, job, life, change.serial, update.delay_ms)
+        else:
+            what = HOLD_CANCEL if update is None else HOLD_UPDATE
+            hold = Hold(job.id, what, int(change.serial))
+        if say(n, slot, hold):
+            change.asked |= 1 << slot
+            change.waiting |= 1 << slot
 
 
 def park(n: Node, change: Change) -> None:
@@ -186,6 +198,10 @@ def on_hold_told(n: Node, slot: i64, m: HoldTold) -> None:
     if change is None or change.serial != m.serial or change.waiting >> slot & 1 == 0:
         return
     change.waiting &= ~(1 << slot)
+    job = n.jobs.get(m.id)
+    if job is not None and job.state != ACKED and m.holders != 0:
+        hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
+        ask_more(n, job, change)
     if not change.is_made and change.until_ms <= n.now_ms:
         give_up(n, change, -1, b"", 0)
     elif m.said == IS_BUSY and change.update is None:
@@ -232,10 +248,8 @@ def make_update(n: Node, job: Job, change: Change, update: Update) -> None:
     let_go(n, change.id, 0)
     change.is_made = True
     change.until_ms = n.now_ms + ANSWER_MS
-    life: Life = n.life.by_id[change.id]
-    for slot in slots_of(change.asked & n.linked):
-        if say(n, slot, edit_message(n, job, life, change.serial, update.delay_ms)):
-            change.waiting |= 1 << slot
+    change.asked = 0
+    ask_more(n, job, change)
     go_on(n, change)
 
 

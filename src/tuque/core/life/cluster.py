@@ -56,6 +56,7 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
         if mine.run_state == LIVE:
             old_run, old_client = mine.run, mine.client
         merge(n, mine, theirs)
+        hear_of_rest(job, mine, theirs)
         if mine.run != newest or mine.run_state != old_state or mine.replays != replays:
             mine.ended_ms = n.now_ms  # W14.9
         n.life.weigh(mine)
@@ -74,6 +75,13 @@ def on_life(n: Node, slot: i64, m: LifeAt) -> None:
     elif is_news and n.records is not None:
         n.records.life(m.id, mine)  # a beat of a run is no news: it writes nothing (W13.1)
     answer(n, slot, job, mine, edit, mine is not theirs and is_behind(theirs, mine, is_dead))
+
+
+def hear_of_rest(job: Job, mine: Life, theirs: Life) -> None:
+    """The job is in a back-off at another holder, until that says QUEUED (W2.3)."""
+    is_same = mine.run == theirs.run and mine.run_state == theirs.run_state
+    if theirs.is_resting and is_same and job.state == ACTIVE and not job.marks & QUEUED_THERE:
+        mine.is_resting = True
 
 
 def answer(n: Node, slot: i64, job: Job, mine: Life, edit: i64, is_behind: bool) -> None:

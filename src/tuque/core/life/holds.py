@@ -27,7 +27,7 @@ from tuque.core.model.task import Task
 from tuque.core.msgs.bus import Hold, HoldTold
 from tuque.core.node.announce import jitter_behind_ms, set_due
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say
+from tuque.core.node.slots import introduce, say
 from tuque.core.state.lives import Holding
 
 # what a node asks for
@@ -43,7 +43,8 @@ IS_OVER: Final = 2
 IS_DEAD: Final = 3
 IS_BUSY: Final = 4
 IS_LEASED: Final = 5
-SAID_MAX: Final = 5
+IS_UNKNOWN: Final = 6
+SAID_MAX: Final = 6
 
 HOLD_MS: Final = 2_000  # longer than any asker waits
 AFTER_MS: Final = 1_000  # a held job is not due before that
@@ -154,13 +155,14 @@ def on_hold(n: Node, slot: i64, m: Hold) -> None:
     if job is None or isinstance(job, Task):
         known = n.life.known(m.id) if n.has_lives else None
         is_over = job is not None or known is not None or n.tombs.has(m.id)
-        said: i64 = IS_OVER if is_over else AGREED
+        said: i64 = IS_OVER if is_over else IS_UNKNOWN
         say(n, slot, HoldTold(m.id, m.serial, int(said)))
     elif m.what == EDIT:
         edit(n, slot, job, m)
     else:
         said = hold(n, job, slot, m.what == HOLD_UPDATE)
-        told = HoldTold(m.id, m.serial, int(said))
+        introduce(n, slot, job.holders | 1)
+        told = HoldTold(m.id, m.serial, int(said), holders=job.holders | 1)
         life = life_of(n, m.id)
         if said == IS_OUT and life is not None and life.run_state == LIVE:
             told.worker = life.worker
@@ -184,7 +186,8 @@ def edit(n: Node, slot: i64, job: Job, m: Hold) -> None:
                 put_off_copy(n, job, m.due_ms)
             record_job(n, job)
     let_go(n, m.id, slot)
-    say(n, slot, HoldTold(m.id, m.serial, int(said)))
+    introduce(n, slot, job.holders | 1)
+    say(n, slot, HoldTold(m.id, m.serial, int(said), holders=job.holders | 1))
 
 
 def holds_tick(n: Node) -> None:

@@ -152,7 +152,8 @@ def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal
     if kept is not None:
         fields = of_outcome(kept)
         if not is_agreed(n, job):
-            fields.update(state=b"running", result=None, reason=b"")  # W14.4
+            state = b"running" if kept.run != 0 else b"waiting"
+            fields.update(state=state, result=None, reason=b"")  # W14.4
             fields["ended-ms"] = 0
         return fields, None
     if job is None or job.flags & BODYLESS:

@@ -16,7 +16,16 @@ from tuque.core.jobs.transitions import (
     requeue,
     retry_due_ms,
 )
-from tuque.core.life.base import check_run, learn_run, make_life, new_life, open_job, outlive
+from tuque.core.life.base import (
+    check_run,
+    heard_again_ms,
+    is_held,
+    learn_run,
+    make_life,
+    new_life,
+    open_job,
+    outlive,
+)
 from tuque.core.model import ledger
 from tuque.core.model.job import (
     ACTIVE,
@@ -47,6 +56,7 @@ from tuque.core.model.life import (
 from tuque.core.model.refusal import (
     ATWORK,
     CANCELLED_JOB,
+    CHANGING,
     DEAD_LETTER,
     LEASED_WORK,
     MANY_STARTS,
@@ -58,7 +68,6 @@ from tuque.core.model.refusal import (
 )
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
-from tuque.core.node.slots import slots_of
 from tuque.core.replication.ack_gc import retire
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -84,7 +93,7 @@ def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, R
     life = life_of(n, job.id)
     if job.flags & LEASED:
         return None, Refusal(LEASED_WORK)
-    if len(n.life.held) > 0 and job.id in n.life.held:
+    if is_held(n, job.id):
         return None, Refusal(RESTING)  # W16.1
     if life is not None:
         if life.is_dead:
@@ -176,6 +185,8 @@ def extend(n: Node, job: Job, life: Life) -> None:
 def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     """[Q8, W3] ON COMMAND WORKING id [run]: the run is heard of. `run` 0: none was named."""
     life = life_of(n, id)
+    if is_held(n, id):
+        return Refusal(CHANGING)  # W16.1
     if life is None or (run == 0 and life.run_state != LIVE):
         if run != 0:
             job, refused = open_job(n, id)
@@ -236,7 +247,7 @@ def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
 def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) -> bool:
     """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
     job, _ = open_job(n, id)
-    if job is None or job.flags & LEASED:
+    if job is None or job.flags & LEASED or is_held(n, id):
         return False
     life = life_of(n, id)
     if life is not None and life.run_state == LIVE:
@@ -319,6 +330,8 @@ def on_fail(
     job, refused = open_job(n, id)
     if job is None:
         return 0, 0, refused
+    if is_held(n, id):
+        return 0, 0, Refusal(CHANGING)  # W16.1
     life = life_of(n, id)
     if life is not None:
         learn_run(n, job, life, run)
@@ -435,18 +448,11 @@ def on_late(n: Node, job: Job) -> bool:
     return False
 
 
-def heard_again_ms(n: Node, job: Job) -> i64:
-    """[W6] Since when this node could hear of the job's runs (W6.1)."""
-    at_ms = n.life.deaf_ms
-    if job.holders != 1:
-        for slot in slots_of(job.holders):
-            at_ms = max(at_ms, n.peers[slot].linked_ms)
-    return at_ms
-
-
 def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     """[Q6] ON COMMAND NACK, also of a job with a life: its run ends as by RELEASE (W4.3)."""
     life = life_of(n, id)
+    if is_held(n, id):
+        return False  # W16.1
     if life is None or life.is_dead:
         return on_nack(n, id, delay_ms, client)
     job, _ = open_job(n, id)
@@ -455,7 +461,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     if life.is_cancelled and job.state == ACTIVE:
         end_cancelled(n, job, life)
         return True
-    if not may_enqueue(job) or is_delayed(n, job) or id in n.life.held:
+    if not may_enqueue(job) or is_delayed(n, job):
         return False
     tell_runner(n, id, life, client)
     was_live = life.run_state == LIVE

@@ -155,6 +155,7 @@ class HoldTold(Message, tag=37):
     said: int  # of core/life/holds.py
     since_ms: int = 0  # how long a worker has it
     worker: bytes = b""
+    holders: int = 0
 
 
 class GotAck(Message, tag=11):

@@ -191,6 +191,9 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
     job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE | QUEUED_THERE)
     if m.how & HAS_QUEUED:
         job.marks |= QUEUED_THERE  # E1.6
+        life = n.life.by_id.get(m.id) if n.has_lives else None
+        if life is not None:
+            life.is_resting = False  # W2.3
 
 
 def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
