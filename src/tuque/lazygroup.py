@@ -21,6 +21,8 @@ EXTRAS: Final = {
     "duckdb": "report",
     "uvloop": "worker",
 }
+# The options that name a node (nodeoptions.py), each with a value.
+NODE_WORDS: Final = ("-h", "--host", "-p", "--port", "-u", "--url", "-a", "--password", "--user")
 
 
 class FiniteRange(click.FloatRange):
@@ -64,17 +66,51 @@ class OptionsAnywhere(click.Group):
     """A group whose options mean the same before and after a subcommand.
 
     What stands before the subcommand is given to it, before its own options, so that the last one
-    counts. A subcommand that does not know an option of its group says so.
+    counts. A subcommand that does not know an option of its group says so. The options of a node
+    may stand before the subcommand in a group without them, too.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Move the options behind the subcommand's name."""
+        args = self._pass_node(ctx, args)
         helps = set(self.get_help_option_names(ctx))
         _, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         before = args[: len(args) - len(rest)]
         if rest and not helps & set(before):
             args = [rest[0], *before, *rest[1:]]
         return super().parse_args(ctx, args)
+
+    def _pass_node(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move the options of a node, if they are the subcommand's and not the group's."""
+        names, size = self._named(ctx, args)
+        command = self.get_command(ctx, args[size]) if names and size < len(args) else None
+        if command is None:
+            return args
+        known = words_of(command)
+        for name in names:
+            if name not in known and not isinstance(command, OptionsAnywhere):
+                raise click.NoSuchOption(name, ctx=ctx)
+        return [args[size], *args[:size], *args[size + 1 :]]
+
+    def _named(self, ctx: click.Context, args: list[str]) -> tuple[list[str], int]:
+        """The options of a node that `args` begin with, and how many words they are."""
+        others = {*self.get_help_option_names(ctx), *words_of(self)}
+        names: list[str] = []
+        size = 0
+        while size < len(args):
+            word = args[size]
+            is_long = word.startswith("--")
+            name, more, _ = word.partition("=") if is_long else (word[:2], word[2:], "")
+            if name not in NODE_WORDS or name in others:
+                break
+            names.append(name)
+            size += 1 if more else 2
+        return names, size
+
+
+def words_of(command: click.Command) -> set[str]:
+    """The options of a command as they are typed."""
+    return {word for param in command.params for word in param.opts}
 
 
 class LazyGroup(OptionsAnywhere):

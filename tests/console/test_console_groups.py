@@ -11,8 +11,9 @@ from console_node import Run
 
 from tuque.console.cluster.programs import free_port
 from tuque.console.terminal.link import Link, Target
-from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.lazygroup import NODE_WORDS, FiniteRange, OptionsAnywhere
 from tuque.main import tuque as program
+from tuque.nodeoptions import node_options
 
 Path = tuple[str, ...]
 EAGER = {"help", "version"}
@@ -103,6 +104,33 @@ def said(*words: str | int) -> str:
 def columns(shown: str) -> list[list[str]]:
     """Lines without figures of memory and of clients, which each look changes."""
     return [line.split()[:3] for line in shown.splitlines()]
+
+
+@pytest.mark.parametrize("words", [["-p", "PORT"], ["-pPORT"], ["--port=PORT", "--user", "u"]])
+def test_the_node_is_named_before_all_commands(words: list[str], port: int) -> None:
+    words = [word.replace("PORT", str(port)) for word in words]
+    assert said(*words, "cli", "PING") == "0\nPONG\n"
+    assert said("-p", 1, "cli", "-p", port, "PING") == "0\nPONG\n"
+    assert said(*words, "cluster", "status").startswith("0\n")
+    assert said(*words, "cluster", "-p", 1, "status").startswith("1\n")
+    for dead in (["dead", *words], [*words, "dead"], ["dead", "-h", "127.0.0.1", *words]):
+        assert said(*dead, "stat", "nix") == "0\n"
+    assert str(free := free_port()) in said(*words, "-p", free, "triage")
+
+
+def test_a_node_before_spark_is_given_to_its_command() -> None:
+    for words in (["spark", "-p", "x", "backfill"], ["-p", "x", "spark", "backfill"]):
+        assert "Invalid value for '-p' / '--port': 'x'" in said(*words)
+    for words in (["spark", "-p", "7", "submit"], ["-p", "7", "spark", "submit", "x.py"],
+                  ["spark", "--host", "a", "shell"], ["--user", "u", "journal", "check"],
+                  ["--host", "a", "server"], ["dead", "-a", "x", "--nothing"]):  # fmt: skip
+        assert said(*words).startswith("2\n") and "No such option '-" in said(*words)
+    assert said("-h") == said("--help") == said("-h", "a", "cli")
+
+
+def test_the_options_before_a_subcommand_are_those_of_a_node() -> None:
+    asks = click.command()(node_options(lambda node: None))
+    assert {word for one in asks.params for word in one.opts} == set(NODE_WORDS)
 
 
 def test_force_reaches_the_node_that_is_named(port: int, tuque: Run) -> None:
