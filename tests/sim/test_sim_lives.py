@@ -12,7 +12,6 @@ from tuque.core.life.letters import letter_of, purge
 from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES, cancelling
-from tuque.sim.flaws.lives import at_work as plain_work
 from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.judges.lives import Living
 from tuque.sim.plans.life_swarm import KINDS
@@ -159,9 +158,8 @@ def test_a_flaw_is_found_by_its_judge(name: str) -> None:
     assert rule in run_seed(1, name, until=rule).rules()
 
 
-QUICK_PLANS = (plain_work, cancelling)
 PLANS = [
-    pytest.param(plan, marks=() if plan in QUICK_PLANS else pytest.mark.slow)
+    pytest.param(plan, marks=() if plan is cancelling else pytest.mark.slow)
     for plan in dict.fromkeys(flaw.bend for flaw in LIFE_FLAWS)
 ]
 

@@ -130,7 +130,7 @@ def test_ttl_shorter_than_the_work_and_two_workers_one_run(
 def test_stops_and_kills_count_only_attempts_that_began(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    handles = [tasks.takes_a_moment.options(keep_s=300).enqueue(at) for at in range(200)]
+    handles = [tasks.takes_a_moment.options(keep_s=300).enqueue(at) for at in range(90)]
     for how in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         worker = start_worker("-c", "2", "--prefetch", "20", "--pool", "process", "--grace", "5")
         wanted = len(did()) + 6
