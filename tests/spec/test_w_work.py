@@ -116,7 +116,7 @@ def test_start_of_what_cannot_begin(box: Box) -> None:
 
     W2.2 Unknown: `-NOJOB`. Ended: `-ACKED` or `-CANCELLED`.
 
-    W2.3 In its first delay or in a back-off: `-NOTDELIVERED`.
+    W2.3 In its first delay or in a back-off, at any holder that has heard of it: `-NOTDELIVERED`.
     """
     good, later, ended = box.add(), box.add("r", DELAY=5), box.add("s", KEEP=60)
     box.get()
