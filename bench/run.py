@@ -133,8 +133,8 @@ def bench_work(run: Run) -> None:
     """The cycle with START and DONE beside the plain one.
 
     Each word names all jobs of its step, in both. Step by step, START is a fourth round trip to
-    three: of jobs one at a time that leaves 0.75, and the target cannot be met. A worker that fetches ahead makes one round trip
-    for as many jobs in either way.
+    three: of jobs one at a time that leaves 0.75, and the target cannot be met. A worker that
+    fetches ahead makes one round trip for as many jobs in either way.
     """
     with servers.tuque() as ours:
         for conns, depth, way, target in (
