@@ -18,8 +18,8 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.life.runs import DIED, on_start, on_work
-from tuque.core.model.life import LIVE, Terms
+from tuque.core.life.runs import BACK, DIED, on_start, on_work
+from tuque.core.model.life import FAILED_BY_WORKER, LIVE, Terms, attempt_of
 from tuque.core.model.refusal import DEAD_LETTER
 from tuque.core.outbox.records import Records
 from tuque.core.replication.ack import on_deljob
@@ -237,3 +237,32 @@ def test_silence_that_a_node_could_not_hear() -> None:
     assert life(lab, 0, id).failed == 0
     lab.pass_ms(12_000)
     assert life(lab, 0, id).failed == 1
+
+
+def test_a_dead_letter_outlasts_a_week_and_two_of_its_holders() -> None:
+    """W6.5 A dead job moves to its queue of dead letters under the same id and is queued there. It
+    expires after `dead-keep-days`.
+    """
+    lab = Lab(3)
+    id = add(lab, retry_s=600, terms=Terms(3, 1_000, 1_000, 0, b"", 600_000, 0), ttl_s=3_600)
+    for attempt in (1, 2, 3):
+        assert lab.get(0) == [id]
+        assert fail(lab, 0, id, start(lab, 0, id)) == (BACK if attempt < 3 else DIED)
+        lab.pass_ms(1_200)
+    lab.die(0)
+    lab.die(1)
+    n = at(lab, 2)
+    n.now_ms = lab.now_ms = lab.now_ms + 7 * 86_400_000
+    letter = letter_of(n, id)
+    assert letter is not None and letter.job.body == b"body"
+    assert (letter.life.failed, letter.life.origin) == (3, b"q")
+    assert (letter.life.dead_cause, letter.life.last and letter.life.last.reason) == (
+        FAILED_BY_WORKER,
+        b"no",
+    )
+    assert replay(n, letter, b"")
+    lab.run()
+    assert lab.get(2) == [id]
+    assert on_start(n, id, b"w", 7) is None
+    mine = life(lab, 2, id)
+    assert (attempt_of(mine.run), mine.starts, mine.failed) == (1, 4, 0)
