@@ -23,4 +23,4 @@ def wait_for_worker(programs: Programs, name: str) -> None:
 
 def is_ready(programs: Programs, name: str) -> bool:
     """Whether the worker is fetching."""
-    return "worker ready" in programs.log_tail(name)
+    return "worker ready" in programs.log(name)  # failed jobs may have followed at once

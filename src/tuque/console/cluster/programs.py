@@ -113,12 +113,15 @@ class Programs:
         for name in self.names:
             self._await(name)
 
+    def log(self, name: str) -> str:
+        """A program's log so far."""
+        with contextlib.suppress(OSError):
+            return (self.out / f"{name}.log").read_text(errors="replace")
+        return ""
+
     def log_tail(self, name: str) -> str:
         """The last lines of a program's log."""
-        with contextlib.suppress(OSError):
-            text = (self.out / f"{name}.log").read_text(errors="replace")
-            return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
-        return ""
+        return "\n".join(self.log(name).splitlines()[-LOG_TAIL_LINES:])
 
 
 def how(code: int) -> str:
