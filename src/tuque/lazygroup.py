@@ -66,8 +66,8 @@ class OptionsAnywhere(click.Group):
     """A group whose options mean the same before and after a subcommand.
 
     What stands before the subcommand is given to it, before its own options, so that the last one
-    counts. A subcommand that does not know an option of its group says so. The options of a node
-    may stand before the subcommand in a group without them, too.
+    counts. A subcommand that does not know an option of its group says so. A group that has
+    no options of a node passes them on as well.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -183,8 +183,8 @@ def test_silence_is_counted_once() -> None:
 
 
 def test_a_stale_worker_hears_of_the_newer_run() -> None:
-    """W14.7 WORKING and PROGRESS of a run send LIFE, too. A node that knows more than the sender of
-    a LIFE replies with its own LIFE.
+    """W14.7 WORKING and PROGRESS of a run send LIFE. A node that receives an older life than it has
+    replies with its own LIFE.
     """
     lab = Lab(3)
     id = add(lab, retry_s=6)

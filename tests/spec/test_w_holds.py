@@ -7,9 +7,10 @@ from cluster_lab import Lab
 from test_w_cluster import add, at, cancel, fail, life, start, states
 
 from tuque.core.federation.request import on_needjobs
+from tuque.core.jobs.life_copies import edit_message
 from tuque.core.jobs.requeue import on_nack
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel, on_update
-from tuque.core.life.holds import HOLD_MS
+from tuque.core.life.holds import AGREED, HOLD_MS, hold, on_hold
 from tuque.core.life.outcomes import on_done, on_enqueue_of
 from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_start, on_work
 from tuque.core.model.add_spec import AddSpec
@@ -176,8 +177,8 @@ def test_words_of_a_late_worker_while_the_job_is_held() -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_holder_that_the_asker_does_not_know(is_there: bool) -> None:
-    """W16.7 Each answer names the holders that the node knows: those that are new to the asker are
-    asked, too. A node that does not have the job (it may be on its way) counts as one that refused.
+    """W16.7 Each answer lists the holders that the node knows, and the asker asks those it did not
+    know. A node without the job refuses: a copy may be on its way to it.
     """
     lab = Lab(4)
     spec = AddSpec()
@@ -412,3 +413,21 @@ def test_update_in_a_back_off() -> None:
     assert update(lab, 1, id) == DEAD_LETTER
     assert cancel(lab, 1, id) == ENDED
     assert states(lab, id) == ["cancelled"] * 3
+
+
+def test_an_earlier_edit_ends_no_hold() -> None:
+    """W16.6 LIFE has the number of the last change. A node with an older one gets the change, with
+    the body.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.isolate(0)
+    assert update(lab, 1, id) == -1
+    lab.heal()
+    lab.hold(1, 0)  # what it missed is on its way
+    lab.run()
+    mine = at(lab, 1).jobs[id]
+    missed = edit_message(at(lab, 1), mine, life(lab, 1, id), 0, -1)
+    assert hold(at(lab, 0), lab.nodes[0].jobs[id], lab.slot(0, 1), True) == AGREED
+    on_hold(at(lab, 0), lab.slot(0, 1), missed)
+    assert lab.nodes[0].jobs[id].body == b"new" and id in lab.nodes[0].life.held

@@ -1,7 +1,7 @@
 """The worker of a test: the real one's jobs, runs and words, one step at a time.
 
-Decides when the next job is taken and when the broker is told; what follows from a run is decided
-where it always is (tuque.worker.hold, runs). Knows nothing of the test.
+Decides when to take the next job and when to report to the broker. The worker itself
+(tuque.worker.hold, runs) decides what follows from a run. Knows nothing of the test.
 """
 
 from __future__ import annotations

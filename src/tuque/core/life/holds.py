@@ -185,7 +185,8 @@ def edit(n: Node, slot: i64, job: Job, m: Hold) -> None:
             if m.due_ms >= 0 and not is_out_at(n, job) and not mine.is_dead:
                 put_off_copy(n, job, m.due_ms)
             record_job(n, job)
-    let_go(n, m.id, slot)
+    if m.serial != 0:
+        let_go(n, m.id, slot)  # serial 0: of an earlier change, which holds nothing now (W16.6)
     introduce(n, slot, job.holders | 1)
     say(n, slot, HoldTold(m.id, m.serial, int(said), holders=job.holders | 1))
 
