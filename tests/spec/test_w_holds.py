@@ -134,11 +134,11 @@ def test_nothing_begins_while_the_job_is_held() -> None:
     """
     lab = Lab(3)
     id = add(lab)
-    change = begin(lab, 2, id)
+    change = begin(lab, 2, id, changed(b"n" * 5_000))
     lab.step()
     lab.hold(1, 2)  # its answer waits
     lab.run()
-    assert not change.is_over
+    assert not change.is_over and at(lab, 2).life.change_bytes > 5_000  # M1.1
     for i in range(3):
         assert lab.get(i) == []
         refused = on_start(at(lab, i), id, b"w", 7)
@@ -147,7 +147,8 @@ def test_nothing_begins_while_the_job_is_held() -> None:
     lab.release(1, 2)
     lab.run()
     assert change.is_over and change.refused is None
-    assert lab.get(0) == [id] and bodies(lab, id) == [b"new"] * 3
+    assert lab.get(0) == [id] and bodies(lab, id) == [b"n" * 5_000] * 3
+    assert at(lab, 2).life.change_bytes == 0
 
 
 def test_words_of_a_late_worker_while_the_job_is_held() -> None:

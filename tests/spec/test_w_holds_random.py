@@ -142,6 +142,7 @@ class World:
         self.look()
         assert not self.story.updates and not self.story.cancels, "a client waits for ever"
         assert not any(n.life.held or n.life.changes or n.life.parked for n in self.lab.nodes)
+        assert not any(n.life.change_bytes for n in self.lab.nodes)
         jobs = [n.jobs.get(self.story.id) for n in self.lab.nodes]
         open_jobs = [job for job in jobs if job is not None and job.state != ACKED]
         if self.story.is_ended or self.story.is_done:

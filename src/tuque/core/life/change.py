@@ -126,6 +126,7 @@ def begin(n: Node, job: Job, update: Update | None, reason: bytes) -> Change:
     change = Change(job.id, update, reason)
     change.until_ms = n.now_ms + ANSWER_MS
     n.has_lives = True
+    n.life.change_bytes += change.size()
     ask_holders(n, job, change)
     return change
 
@@ -302,6 +303,7 @@ def refusal_of(n: Node, change: Change, said: i64, worker: bytes, since_s: i64) 
 def finish(n: Node, change: Change) -> None:
     """The change is made, or given up: reply to those who wait."""
     change.is_over = True
+    n.life.change_bytes -= change.size()
     if n.life.changes.get(change.id) is change:
         del n.life.changes[change.id]
     for slot in change.slots:

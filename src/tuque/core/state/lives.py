@@ -11,6 +11,7 @@ from tuque.core.model.refusal import Refusal
 from tuque.core.model.update import Update
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+CHANGE_BYTES: Final = 400
 WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
 AGAIN_MS: Final = 1_000
 STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
@@ -74,6 +75,11 @@ class Change:
         self.became: i64 = 0  # of a CANCEL
         self.refused: Refusal | None = None
         self.slots: list[int] = []  # nodes that asked for this CANCEL (W15.2)
+
+    def size(self) -> i64:
+        """Bytes of memory."""
+        body = self.update.body if self.update is not None else None
+        return CHANGE_BYTES + len(self.reason) + (len(body) if body is not None else 0)
 
 
 @final
@@ -147,6 +153,7 @@ class Lives:
         self.changes: dict[bytes, Change] = {}  # by job id
         self.parked: list[Change] = []  # CANCELs that wait for the end of a change
         self.changes_made: i64 = 0
+        self.change_bytes: i64 = 0  # of changes under way, with their bodies
         self.deaf_ms: i64 = 0  # until then this node heard nobody (W6.1)
         self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
         self.beat_ms: i64 = 0  # when they are
@@ -162,7 +169,8 @@ class Lives:
 
     def bytes_used(self) -> i64:
         """Memory in bytes (M1)."""
-        return self.bytes + self.kept_bytes + self.watch_bytes + len(self.terms) * TERMS_BYTES
+        used = self.bytes + self.kept_bytes + self.watch_bytes + self.change_bytes
+        return used + len(self.terms) * TERMS_BYTES
 
     def share(self, terms: Terms) -> Terms:
         """The one that equal jobs share."""
