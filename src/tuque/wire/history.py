@@ -1,0 +1,90 @@
+"""HISTORY: its fields, and words in, a typed request or an error out (SPEC O3)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.resp import strict_int
+
+STEPS_MS: Final[dict[bytes, int]] = {b"5s": 5_000, b"1m": 60_000}
+BAD_NUMBER: Final = b"ERR FROM and COUNT must be numbers from 0 up"
+NO_FIELD: Final = b"ERR no field '%s': see HISTORY in docs/commands.md"
+
+# in the order of a point's values (O3.3); those that the node alone has come last
+FIELDS: Final = [
+    b"added",
+    b"delivered",
+    b"first-delivered",
+    b"wait-ms",
+    b"acked",
+    b"worked",
+    b"work-ms",
+    b"failed",
+    b"requeued",
+    b"dead",
+    b"expired",
+    b"ready",
+    b"delayed",
+    b"at-work",
+    b"oldest-ms",
+    b"loop-p99-us",
+    b"memory",
+]
+COUNTS: Final = 11  # the first ones count within the interval
+OF_QUEUE: Final = 15  # a queue has the first ones
+
+
+@final
+class HistoryArgs:
+    """What a HISTORY asks for; `step_ms` 0: the names of the queues with points."""
+
+    def __init__(self) -> None:
+        self.step_ms: i64 = 0
+        self.queue: bytes | None = None  # None: the node's points
+        self.from_ms: i64 = -1  # only later points
+        self.count: i64 = -1  # the last ones at most; -1: all
+        self.fields: list[int] = []  # indices into FIELDS
+
+
+def history_args(args: list[bytes]) -> HistoryArgs:
+    """[O3] The words of HISTORY, or raise ArgError (O3.2, O3.6)."""
+    wanted = HistoryArgs()
+    first = args[1].lower()
+    if first == b"queues" and len(args) == 2:
+        return wanted  # O3.5
+    if first not in STEPS_MS:
+        raise ArgError(SYNTAX)
+    wanted.step_ms = STEPS_MS[first]
+    at: i64 = 2
+    size: i64 = len(args)
+    while at < size:
+        option = args[at].upper()
+        if option not in (b"QUEUE", b"FROM", b"COUNT"):
+            break
+        if at + 1 == size:
+            raise ArgError(SYNTAX)
+        word = args[at + 1]
+        if option == b"QUEUE":
+            wanted.queue = word
+        elif option == b"FROM":
+            wanted.from_ms = not_below_0(word)
+        else:
+            wanted.count = not_below_0(word)
+        at += 2
+    known = FIELDS if wanted.queue is None else FIELDS[:OF_QUEUE]  # O3.4
+    for word in args[at:]:
+        if word.lower() not in known:
+            raise ArgError(NO_FIELD % word[:64])
+        wanted.fields.append(known.index(word.lower()))
+    if len(wanted.fields) == 0:
+        wanted.fields = list(range(len(known)))
+    return wanted
+
+
+def not_below_0(word: bytes) -> i64:
+    """A number from 0 up, or raise."""
+    value = strict_int(word)
+    if value is None or value < 0:
+        raise ArgError(BAD_NUMBER)
+    return value
