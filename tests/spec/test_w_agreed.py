@@ -237,3 +237,62 @@ def test_a_letter_has_the_cause_of_its_last_failure() -> None:
         assert life.last is not None and life.last.cause == life.dead_cause == b"crashed"
         assert n.life.letters[b"q.dead"].reasons == {(life.dead_cause, life.last.reason): 1}
         check_lives(n)
+
+
+def ended_unheard() -> tuple[Lab, bytes]:
+    """Three nodes, a job that is done; nodes 1 and 2 know it, and not that the other one does."""
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    assert on_done(at(lab, 0), id, run, b"42")
+    lab.run()
+    return lab, id
+
+
+def test_a_client_that_waits_asks_the_holders_again() -> None:
+    """W14.13 RESULT without WAIT of a job whose end is not confirmed yet waits for that, one second
+    at most. Holders that have not confirmed it are asked again within 50 ms.
+    """
+    lab, id = ended_unheard()
+    lab.die(0)
+    for i in (1, 2):
+        assert outcome_of(at(lab, i), id) == b""
+    watch(at(lab, 1), 5, [id], 0)
+    lab.pass_ms(60)
+    lab.run()
+    for i in (1, 2):
+        told, _ = result_fields(at(lab, i), id)
+        assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
+    assert 5 in lab.served[1]
+
+
+def test_a_client_hears_when_the_last_silent_holder_is_out_of_reach() -> None:
+    """W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder gets out of
+    reach.
+    """
+    lab, id = ended_unheard()
+    n = at(lab, 1)
+    watch(n, 5, [id], 0)
+    lab.cut(1, 2)
+    lab.run()
+    assert outcome_of(n, id) == b"done"
+    assert 5 in lab.served[1]
+
+
+def test_a_client_hears_of_each_confirmation() -> None:
+    """W14.14 RESULT and WAITJOB look again at each confirmation, and when a holder gets out of
+    reach.
+    """
+    lab, id = ended_unheard()
+    lab.cut(0, 2)
+    n = at(lab, 0)
+    watch(n, 5, [id], 0)
+    lab.run()
+    assert outcome_of(n, id) == b"" and 5 not in lab.served[0]
+    lab.release(1, 0)
+    lab.run()
+    assert outcome_of(n, id) == b"done" and 5 in lab.served[0]
+    assert id in n.jobs, "node 2 must still hear of it"

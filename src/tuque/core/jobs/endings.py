@@ -3,7 +3,7 @@
 from mypy_extensions import i64
 
 from tuque.core.model import ledger
-from tuque.core.model.job import Job
+from tuque.core.model.job import ACKED, Job
 from tuque.core.model.life import CANCELLED, DONE, GONE, LIVE, Life, Outcome
 from tuque.core.node.node import JOB_ENDED, Node, Wake
 
@@ -141,6 +141,20 @@ def tell_watchers(n: Node, id: bytes) -> None:
     """[W9] Wake the clients that wait for the job; each looks again whether its wait is over."""
     for client in list(n.life.watchers[id]):
         n.wakes.append(Wake(client, JOB_ENDED, [], 0))
+
+
+def look_again(n: Node, job: Job) -> None:
+    """[W14] A holder has confirmed the end: do all in reach agree now? (W14.14)"""
+    if len(n.life.watchers) > 0 and job.id in n.life.watchers:
+        tell_watchers(n, job.id)
+
+
+def reach_changed(n: Node) -> None:
+    """[W14] Nodes came or went: for some jobs all holders in reach may agree now (W14.14)."""
+    for id in list(n.life.watchers):
+        job = n.jobs.get(id)
+        if job is not None and job.state == ACKED:
+            tell_watchers(n, id)
 
 
 def check_lives(n: Node) -> None:

@@ -32,7 +32,7 @@ from tuque.core.model.refusal import NOJOB, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.ack_gc import retire, unheard
+from tuque.core.replication.ack_gc import hurry, retire, unheard
 from tuque.core.replication.orphan_acks import on_unknown_ack
 from tuque.core.state.lives import Asking
 
@@ -40,6 +40,7 @@ FIELDS: Final = (
     *("state", "attempt", "of", "worker", "progress", "result", "cause", "reason", "detail"),
     "ended-ms",
 )
+HURRY_MS: Final = 50  # until holders are asked again for a client that waits
 ELSEWHERE_MS: Final = 60_000  # an outcome is kept by a node without the job
 
 
@@ -226,8 +227,12 @@ def is_settled(n: Node, id: bytes) -> bool:
 
 
 def watch(n: Node, client: i64, ids: list[bytes], until_ms: i64) -> None:
-    """[W9] The client waits for the jobs."""
+    """[W9] The client waits for the jobs; what is not confirmed yet is asked for (W14.13)."""
     n.has_lives = True
+    for id in ids:
+        job = n.jobs.get(id)
+        if job is not None and job.state == ACKED:
+            hurry(n, job, HURRY_MS)
     n.life.watch(client, ids, until_ms)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import end_life
+from tuque.core.jobs.endings import end_life, look_again
 from tuque.core.jobs.life_copies import ack_of, adopt_late, adopt_outcome
 from tuque.core.jobs.transitions import FAR, producer_done, unregister
 from tuque.core.model import ledger
@@ -125,6 +125,13 @@ def try_later(n: Node, job: Job) -> None:
         job.marks += 1  # tries
     job.qtime_ms = n.now_ms + step_ms + n.chance.below(500)
     n.wheel.arm(job, n.now_ms)
+
+
+def hurry(n: Node, job: Job, within_ms: i64) -> None:
+    """Try the collection of the acked job again within that time: a client waits (W14.13)."""
+    if job.qtime_ms > n.now_ms + within_ms and not job.flags & BODYLESS:
+        job.qtime_ms = n.now_ms + within_ms
+        n.wheel.arm(job, n.now_ms)
 
 
 def unheard(n: Node, job: Job) -> i64:
@@ -280,6 +287,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         job.confirmed |= bit
         if collect_if_complete(n, job):
             return
+        look_again(n, job)
     introduce(n, slot, job.holders)
     say(n, slot, GotAck(m.id, True, job.holders))  # A4.3
     if job.holders & ~named & ~1 & ~bit != 0 or m.holders == 0:
@@ -305,6 +313,7 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
         job.confirmed |= bit  # A5.2
     if not collect_if_complete(n, job):
         tell_acked(n, job, new & ~bit)
+        look_again(n, job)
 
 
 def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:

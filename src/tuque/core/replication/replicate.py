@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.jobs.endings import has_ended, record_job
+from tuque.core.jobs.endings import has_ended, reach_changed, record_job
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
 from tuque.core.jobs.life_copies import ack_of, adopt_life, packed_life, packed_outcome
 from tuque.core.jobs.transitions import (
@@ -296,6 +296,7 @@ def on_reach_changed(n: Node) -> None:
     """[R5.3] Nodes came or went: producers whose copies are now impossible get an error."""
     if n.policy is not None:
         n.policy.on_reach(n)
+    reach_changed(n)
     for adding in list(n.adding.values()):
         possible = (adding.job.confirmed | may_reach(n)) & ~n.forgotten
         is_short = count_of(possible) < adding.needed
