@@ -156,7 +156,8 @@ class Threads:
     def piped(self, *asked: tuple[Any, ...], **options: Any) -> list[Any]:
         pipe = self.client.pipeline()
         for name, *args in asked:
-            getattr(pipe, name)(*args)
+            given = args.pop() if args and isinstance(args[-1], dict) else {}
+            getattr(pipe, name)(*args, **given)
         return pipe.execute(**options)
 
     def scanned(self, name: str, **options: Any) -> list[Any]:
@@ -188,7 +189,8 @@ class Loop:
     def piped(self, *asked: tuple[Any, ...], **options: Any) -> list[Any]:
         pipe = self.client.pipeline()
         for name, *args in asked:
-            getattr(pipe, name)(*args)
+            given = args.pop() if args and isinstance(args[-1], dict) else {}
+            getattr(pipe, name)(*args, **given)
         return self._runner.run(pipe.execute(**options))
 
     def scanned(self, name: str, **options: Any) -> list[Any]:

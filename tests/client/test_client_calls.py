@@ -140,6 +140,13 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         RAW,
         ID,
     ),
+    (
+        writes.addjob_new("q", "b", timeout_ms=9, dedupe="k", headers={"a": "b"}),
+        "ADDJOB q b 9 DEDUPE k HEADERS 1 a b WITHNEW",
+        [RAW, 0],
+        (ID, False),
+    ),
+    (writes.addjob_new("q", "b"), "ADDJOB q b 5000 WITHNEW", [RAW, 1], (ID, True)),
     (writes.stage("t", b"a", "q", "b", ttl_ms=9000), "STAGE t a 9000 q b", 4, 4),
     (
         writes.stage("t", "a", "q", "b", ttl_ms=9, retry=0, ttl=8, dedupe=b"k", dedupe_ttl=7),

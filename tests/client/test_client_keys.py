@@ -44,3 +44,30 @@ def test_an_addjob_with_a_key_is_sent_again_to_its_node_only(
         client.addjob("q", "b", dedupe="order 7")
     assert (caught.value.may_be_done, caught.value.retryable) == (True, False)
     assert (node.count("ADDJOB"), other_node.count("ADDJOB")) == (5, 0)
+
+
+@pytest.mark.parametrize("said", [0, 1])
+def test_a_job_that_was_met_is_not_new(connect: Connect, node: ScriptedNode, said: int) -> None:
+    node.answers["ADDJOB"] = b"*2\r\n" + ADDED + b":%d\r\n" % said
+    client = connect(node.url, retry=FAST)
+    assert client.addjob_new("q", "b", dedupe="order 7") == (ID, bool(said))
+
+
+def test_a_call_that_may_have_met_its_own_job_says_that_it_is_new(
+    connect: Connect, node: ScriptedNode
+) -> None:
+    """The reply to the first ADDJOB is lost, and the second one finds the job under its key."""
+    old = b"*2\r\n" + ADDED + b":0\r\n"
+    node.answers["ADDJOB"] = in_turn(b"", old)
+    client = connect(node.url, retry=FAST)
+    assert client.addjob_new("q", "b", dedupe="order 7") == (ID, True)
+    assert node.count("ADDJOB") == 2
+    assert client.addjob_new("q", "b", dedupe="order 7") == (ID, False)
+
+
+def test_only_what_was_lost_in_a_pipeline_may_be_new(connect: Connect, node: ScriptedNode) -> None:
+    old = b"*2\r\n" + ADDED + b":0\r\n"
+    node.answers["ADDJOB"] = in_turn(old, b"", old)
+    client = connect(node.url, retry=FAST)
+    asked = [("addjob_new", "q", "b", {"dedupe": key}) for key in "abc"]
+    assert client.piped(*asked) == [(ID, False), (ID, True), (ID, True)]

@@ -175,6 +175,7 @@ def published(s: Story) -> Any:
     done = s.client.publish(app, 1, "t" + queue, ["a", "b"])
     again = s.client.publish(app, 1, "t" + queue, ["a", "b"])
     first = s.client.addjob(queue, "4", dedupe="m", dedupe_ttl=9)
+    assert s.client.addjob_new(queue, "5", dedupe="m") == (first, False)
     return done, again, s.client.addjob(queue, "5", dedupe="m") == first, s.client.qlen(queue)
 
 

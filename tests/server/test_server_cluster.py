@@ -69,6 +69,19 @@ def test_replies_of_a_pipeline_keep_their_order(three: RealCluster) -> None:
     assert wire("QLEN", "piped") == count
 
 
+def test_with_new_when_copies_are_made(three: RealCluster) -> None:
+    """Z4.7 With WITHNEW the reply is an array of the id and 1, or 0"""
+    wire = three.wire(0)
+    words = ["ADDJOB", "keys", "b", LONG_MS, "REPLICATE", 3, "WITHNEW", "DEDUPE"]
+    wire.raw(b"".join(encode(*words, key) for key in ("a", "a", "b", "b")) + encode("PING"))
+    first, again, other, other_again, pong = (wire.read() for _ in range(5))
+    assert (first[1], again, other[1], other_again) == (1, [first[0], 0], 1, [other[0], 0])
+    assert pong == b"PONG"
+    wire.raw(encode("CLIENT", "REPLY", "SKIP") + encode(*words, "c") + encode(*words, "c"))
+    assert wire.read()[1] == 0
+    assert wire("ADDJOB", "keys", "b", LONG_MS, "REPLICATE", 3) not in (None, first[0])
+
+
 def test_hello_lists_the_nodes(three: RealCluster) -> None:
     """C5.1: for each known node an array of id, address, port and priority, all bulk strings."""
     version, node_id, *nodes = three.wire(0)("HELLO")

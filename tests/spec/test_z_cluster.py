@@ -305,10 +305,13 @@ def test_dispatcher_lets_the_second_wait(box: Box) -> None:
     other = box.session()
     assert other("ADDJOB", "q", "b", 0, "DEDUPE", "k") is None
     assert other("ADDJOB", "q", "b", 0, "ASYNC", "DEDUPE", "k") is None, "behind the first"
+    third = box.session()
+    assert third("ADDJOB", "q", "b", 0, "WITHNEW", "DEDUPE", "k") is None
     del n.adding[id]
     on_add_over(n, adding, None)
     tell_added(box.server)
     assert other.raw() == b"+%s\r\n" % id * 2
+    assert third.raw() == b"*2\r\n+%s\r\n:0\r\n" % id  # Z4.7
 
 
 def test_key_that_waits_holds_a_publish() -> None:

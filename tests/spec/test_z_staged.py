@@ -303,6 +303,21 @@ def test_same_key_same_job(box: Box) -> None:
     assert box.n.keys.hits == 5
 
 
+def test_with_new(box: Box) -> None:
+    """Z4.7 With WITHNEW the reply is an array of the id and 1, or 0 if it is the id of a job that
+    another ADDJOB added (Z4.2, Z4.4). Without a key it is 1.
+    """
+    first = box.run("ADDJOB", "q", "b", 0, "DEDUPE", "k", "WITHNEW")
+    assert first == [box.run("ADDJOB", "q", "b", 0, "DEDUPE", "k").encode(), 1]
+    assert box.run("ADDJOB", "q", "b", 0, "withnew", "DEDUPE", "k") == [first[0], 0]
+    assert box.run("ADDJOB", "q", "b", 0, "DEDUPE", "l", "WITHNEW")[1] == 1
+    assert box.run("ADDJOB", "q", "b", 0, "WITHNEW")[1] == 1
+    assert box.qlen() == 3
+    box.run("TUBE", "CREATE", "t", "fifo")
+    assert [box.run("ADDJOB", "t", "b", 0, "DEDUPE", "k", "WITHNEW")[1] for _ in "ab"] == [1, 0]
+    assert box.run("STAGE", "t", "a", 9000, "q", "b", "WITHNEW") == "ERR syntax error"
+
+
 def test_keys_have_an_end(box: Box) -> None:
     """Z4.6 At most `dedupe-max-keys` (1,000,000) keys are kept. Beyond that, an ADDJOB or PUBLISH
     with a new key is refused with `-OOM` and what to do.

@@ -69,10 +69,16 @@ def test_a_job_with_a_key_is_enqueued_once(client: Client) -> None:
     first = tasks.record.options(key="order 7", key_ttl_s=60).enqueue("x")
     assert tasks.record.options(key="order 7").enqueue("x") == first == asyncio.run(again())
     assert tasks.record.options(key="order 8").enqueue("x") != first
-    assert first.is_new is None
+    assert first.is_new is True
+    assert tasks.record.options(key="order 7").enqueue("x").is_new is False
+    prepared = tasks.record.options(key="order 9")
+    handles = tasks.record.enqueue_many(
+        [prepared.call("x"), tasks.record.call("y"), prepared.call("x")]
+    )
+    assert [handle.is_new for handle in handles] == [True, True, False]
     assert tasks.record.enqueue("y").is_new is True
     assert tasks.app.handle(first.id).is_new is None
-    assert client.qlen("q") == 3
+    assert client.qlen("q") == 5
     with pytest.raises(ValueError, match="key_ttl_s needs a key"):
         tasks.record.options(key_ttl_s=60)
 

@@ -74,6 +74,7 @@ class Queued:
         return taken
 
     addjob = _queued(calls.addjob)
+    addjob_new = _queued(writes.addjob_new)
     getjob = _queued(calls.getjob)
     ackjob = _queued(calls.ackjob)
     fastack = _queued(calls.fastack)

@@ -89,8 +89,8 @@ class Notes:
     def seen(self, command: tuple[Arg, ...], reply: Reply) -> None:
         """A command was answered without an error."""
         name = command[0]
-        if name == "ADDJOB" and isinstance(reply, bytes):
-            id = to_text(reply)
+        if name == "ADDJOB" and isinstance(reply, bytes | list):
+            id = to_text(reply if isinstance(reply, bytes) else reply[0])
             if id not in self.by_id:
                 noted = Noted(id, to_text(as_bytes(command[1])), as_bytes(command[2]))
                 noted.headers = headers_of(command)

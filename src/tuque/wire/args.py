@@ -110,7 +110,7 @@ def at_least(word: bytes, least: i64, error: bytes) -> i64:
 def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
     """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
 
-    STAGE has no ASYNC, PRI and UTUBE. Of repeated options the last wins.
+    STAGE has no ASYNC, WITHNEW, PRI and UTUBE. Of repeated options the last wins.
     """
     spec = AddSpec()
     i = first
@@ -121,6 +121,10 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         word = args[i].upper()
         if word == b"ASYNC" and first == 4:
             spec.is_async = True
+            i += 1
+            continue
+        if word == b"WITHNEW" and first == 4:
+            spec.with_new = True  # Z4.7
             i += 1
             continue
         if i + 1 == count:

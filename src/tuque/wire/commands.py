@@ -67,8 +67,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write denyoom fast",
         "jobs",
         "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [PRI n] [UTUBE key] [ATTEMPTS n] "
-        "[BACKOFF first max jitter] [DEAD queue] [KEEP sec] [TIMELIMIT sec] "
+        "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [WITHNEW] [PRI n] [UTUBE key] "
+        "[ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] [KEEP sec] [TIMELIMIT sec] "
         "[HEADERS count name value ...]",
         "Add a job to a queue; the reply is its id, once enough nodes have a copy.",
     ),

@@ -115,6 +115,7 @@ class Client(Scans):
     # The method table
 
     addjob = _method(calls.addjob)
+    addjob_new = _method(writes.addjob_new)
     getjob = _method(calls.getjob)
     ackjob = _method(calls.ackjob)
     fastack = _method(calls.fastack)

@@ -48,6 +48,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     `wait_s`: how long it asks the node to wait, None for ever. `wait_arg`: the index of that time
     in `args`, in ms, if the wait can be cut into slices, else 0; `waits_in_s`: it is in seconds.
     `goes_on` says of a reply that the wait is not over, by default if it is none.
+    `after_loss`: what a reply means if the call may have been executed before it was sent again.
     `fetches`: the reply delivers jobs. `in_session`: it needs a connection of this client's
     tube session, of the one named `session` if that is its own. `ends_connection`: the node
     replies by closing.
@@ -61,6 +62,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     wait_arg: int = 0
     waits_in_s: bool = False
     goes_on: Callable[[Reply], bool] = _is_nothing
+    after_loss: Callable[[Reply], Reply] | None = None
     timeout_s: float | None = None
     job_id: str | None = None
     fetches: bool = False

@@ -1,4 +1,4 @@
-"""The method table, exactly-once writes: jobs staged in a transaction, then published.
+"""The method table, exactly-once writes: jobs under a key, or staged and then published.
 
 A transaction consists of attempts, one per writer; `publish` names those that count, and a version
 of the application, which is published once however often it is requested. No I/O here.
@@ -6,13 +6,52 @@ of the application, which is published once however often it is requested. No I/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
-from tuque.client.api import Arg, Text, to_bytes
-from tuque.client.commands.calls import Call
+import msgspec
+
+from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
+from tuque.client.commands.calls import Call, addjob
 from tuque.client.commands.options import job_options
 
 COPIES_S = 30.0  # for the copies of what was published
+
+
+class AddOptions(TypedDict, total=False):
+    """The options of `addjob`."""
+
+    timeout_ms: int
+    replicate: int | None
+    delay: float | None
+    retry: int | None
+    ttl: int | None
+    maxlen: int | None
+    asynchronous: bool
+    dedupe: Text | None
+    dedupe_ttl: int | None
+    pri: int | None
+    utube: Text | None
+    attempts: int | None
+    backoff: tuple[float, float, float] | None
+    dead: Text | None
+    keep: float | None
+    time_limit: float | None
+    headers: Mapping[str, Text] | None
+    timeout: float | None
+
+
+def addjob_new(queue: Text, body: Text, **options: Unpack[AddOptions]) -> Call[tuple[str, bool]]:
+    """Like `addjob`; returns the id, and False if it is of a job that another call had added.
+
+    False is certain. If the reply was lost and the call was repeated, the job that it met may be
+    its own: that is True.
+    """
+    call = addjob(queue, body, **options)
+    found: Any = msgspec.structs.replace(
+        call, args=(*call.args, "WITHNEW"), parse=_id_and_new, after_loss=_maybe_new
+    )
+    return found  # type: ignore[no-any-return]  # `replace` keeps the type of the old result
 
 
 def stage(
@@ -61,3 +100,13 @@ def publish(
     args.append(to_bytes(txn))
     args += map(to_bytes, attempts)
     return Call(args=tuple(args), parse=int, repeat=True, wait_s=COPIES_S, timeout_s=timeout)
+
+
+def _id_and_new(reply: Reply) -> tuple[str, bool]:
+    id, is_new = reply
+    return to_text(id), bool(is_new)
+
+
+def _maybe_new(reply: Reply) -> Reply:
+    """The job may have been added by this very call, whose reply was lost."""
+    return [reply[0], 1] if isinstance(reply, list) else reply

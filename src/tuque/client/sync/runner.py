@@ -134,6 +134,7 @@ class Runner(Face):
         if self._is_to_move(asked):
             self._move()
         tries = self._tries(asked, time.monotonic())
+        lost = len(asked)  # replies from here on: an earlier one may have been lost
         while len(replies) < len(asked):
             had: Address | None = None
             at = at or self._home_of(asked)
@@ -141,9 +142,11 @@ class Runner(Face):
             try:
                 link = self._take(pool, tries.search_until_s, at)
                 had = link.address
-                self._converse(pool, link, asked, replies, tries.deadline_s)
+                self._converse(pool, link, asked, replies, tries.deadline_s, lost)
                 continue
             except Error as e:
+                if had is not None and isinstance(e, ConnectionError):
+                    lost = min(lost, len(replies))
                 pause_s = self._pause_s(tries, e, had, asked, at)
                 at = self._home_in(e) or tries.had
             time.sleep(pause_s)
@@ -156,9 +159,14 @@ class Runner(Face):
         asked: list[Call[Any]],
         replies: list[Reply],
         deadline_s: float,
+        lost: int,
     ) -> None:
-        """Sends the unanswered calls over one connection, and returns that to the pool."""
+        """Sends the unanswered calls over one connection, and returns that to the pool.
+
+        Those from `lost` on may have been executed before.
+        """
         is_good = False
+        first = len(replies)
         try:
             in_session = any(call.in_session for call in asked)
             if in_session:
@@ -173,6 +181,7 @@ class Runner(Face):
             self._on_lost(link.address, e, time.monotonic())
             raise
         finally:
+            self._after_loss(asked, replies, max(first, lost))
             if not is_good or self._is_closed:
                 link.close()
             pool.give(link if is_good and not self._is_closed else None)

@@ -229,6 +229,13 @@ class Face:
             if call.in_session and isinstance(reply, list) and len(reply) == TASK_WORDS:
                 reply.append(session)
 
+    def _after_loss(self, asked: list[Call[Any]], replies: list[Reply], first: int) -> None:
+        """Reads replies from `first` on as those of calls that may have been executed before."""
+        for at in range(first, len(replies)):
+            read = asked[at].after_loss
+            if read is not None:
+                replies[at] = read(replies[at])
+
     def _read(self, call: Call[T], reply: Reply, now_s: float) -> T:
         """The typed result of a reply; counts jobs by the node that created them."""
         result = call.read(reply)

@@ -57,6 +57,7 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.is_async = spec.is_async
     full.key = spec.key
     full.key_ttl_ms = spec.key_ttl_ms
+    full.with_new = spec.with_new
     full.pri = spec.pri
     full.has_pri = spec.has_pri
     full.utube = spec.utube

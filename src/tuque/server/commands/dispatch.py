@@ -40,7 +40,7 @@ from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.faults import on_fault
 from tuque.server.replies.iproto_replies import tell_take as tell_iproto_take
 from tuque.server.replies.load_share import load_share
-from tuque.server.replies.producers import await_copies, keep_order, late_refusal
+from tuque.server.replies.producers import await_copies, keep_order, late_refusal, new_reply
 from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
 from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
@@ -253,6 +253,10 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
         keep_key(n, args[1], spec.key, spec.key_ttl_ms, job, is_waiting)
     if job.state == WAIT_REPL and not spec.is_async:
         await_copies(s, c)
+        if spec.with_new:
+            c.told_new[serial] = True
+    elif spec.with_new:
+        c.out.append(new_reply(job.id, True))  # Z4.7
     else:
         c.out.append(b"+%s\r\n" % job.id)
 
@@ -265,8 +269,13 @@ def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms:
         return False
     n.keys.hits += 1
     if not spec.is_async and must_wait(n, id):
-        follow(n, id, c.number, c.first_serial + len(c.holes), wait_ms)
+        serial = c.first_serial + len(c.holes)
+        follow(n, id, c.number, serial, wait_ms)
         await_copies(s, c)
+        if spec.with_new:
+            c.told_new[serial] = False
+    elif spec.with_new:
+        c.out.append(new_reply(id, False))  # Z4.7
     else:
         c.out.append(b"+%s\r\n" % id)
     return True

@@ -72,10 +72,19 @@ def tell_added(s: Server) -> None:
             c.holes[at] = error_reply(core_words(one.error))
         elif len(one.id) == 0:
             c.holes[at] = int_reply(one.count)  # for a PUBLISH (Z3.1)
+        elif one.serial in c.told_new:
+            c.holes[at] = new_reply(one.id, c.told_new[one.serial])
         else:
             c.holes[at] = b"+%s\r\n" % one.id
+        if len(c.told_new) > 0:
+            c.told_new.pop(one.serial, None)
         if at == c.holes_head:
             let_follow(s, c)
+
+
+def new_reply(id: bytes, is_new: bool) -> bytes:
+    """[Z4] The reply to ADDJOB WITHNEW (Z4.7)."""
+    return b"*2\r\n+%s\r\n:%d\r\n" % (id, is_new)
 
 
 def let_follow(s: Server, c: Client) -> None:

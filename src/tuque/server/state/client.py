@@ -50,6 +50,7 @@ class Client(Connection):
         self.holes_head: i64 = 0  # how many of them are sent
         self.first_serial: i64 = 0  # of the first of them
         self.muted: dict[int, None] = {}  # serials whose replies are dropped (CLIENT REPLY)
+        self.told_new: dict[int, bool] = {}  # serials of ADDJOB WITHNEW, and what to say (Z4.7)
         self.held: i64 = NOT_HELD  # why the first of `todo` does not run
         self.stalled_ms: i64 = 0  # since when it lacks room on the links
         self.is_monitor = False

@@ -194,6 +194,7 @@ class Server:
             c.holes = []
             c.holes_head = 0
             c.muted = {}
+            c.told_new = {}
             self.blocked -= 1
             on_producer_gone(self.n, c.number)
         if c.held != NOT_HELD:

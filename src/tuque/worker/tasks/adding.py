@@ -71,10 +71,14 @@ class Adding(Generic[R]):
             body = self.task.body(self.options, call.args, call.kwargs, self.headers)
         return self.options.queue, body, asked_of_tube(self.options)
 
-    def handle(self, id: str) -> Handle[R]:
-        """The handle of the job, which was added."""
+    @property
+    def has_key(self) -> bool:
+        """Whether the job may meet an older one."""
+        return self.options.key is not None
+
+    def handle(self, id: str, is_new: bool = True) -> Handle[R]:
+        """The handle of the job, which was added, now or before."""
         keeps = self.task.keep_s(self.options) > 0
-        is_new = True if self.options.key is None else None
         app, name = self.task.app, self.task.name
         return Handle(id, app, self.task.returns, task=name, keeps=keeps, is_new=is_new)
 
@@ -123,8 +127,10 @@ class Batch(Generic[R]):
     def fill(self, pipeline: Any) -> None:
         """Adds what is left to the pipeline."""
         for at in self._left:
-            queue, body, asked = self._addings[at].words()
-            pipeline.addjob(queue, body, **asked)
+            adding = self._addings[at]
+            queue, body, asked = adding.words()
+            add = pipeline.addjob_new if adding.has_key else pipeline.addjob
+            add(queue, body, **asked)
 
     def take(self, answers: list[Any] | Error) -> None:
         """Takes the answers, or why there are none; those for tubes are left once more."""
@@ -138,6 +144,8 @@ class Batch(Generic[R]):
                 again.append(at)
             elif isinstance(answer, str):
                 self._answers[at] = adding.handle(answer)
+            elif isinstance(answer, tuple):
+                self._answers[at] = adding.handle(*answer)
         for at in again:
             self._addings[at].on_tube()
         self._tried_as_tube.update(again)

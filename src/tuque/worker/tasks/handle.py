@@ -71,9 +71,10 @@ class Handle(str, Generic[R]):
 
     @property
     def is_new(self) -> bool | None:
-        """Whether `enqueue` added this job: True without a key.
+        """Whether `enqueue` added this job: True without a key, None for `app.handle(id)`.
 
-        None if that is not known: the reply to ADDJOB with a key does not show it.
+        False is certain: another `enqueue` with this key added the job. If a reply was lost and the
+        client repeated the call, the job that it met may be its own; that is True, too.
         """
         return self._is_new
 

@@ -176,8 +176,11 @@ class Task(Generic[P, R]):
         while True:
             is_known = adding.goes_to_tube
             queue, body, asked = adding.words()
+            client = self.app.client
             try:
-                return adding.handle(self.app.client.addjob(queue, body, **asked))
+                if adding.has_key:
+                    return adding.handle(*client.addjob_new(queue, body, **asked))
+                return adding.handle(client.addjob(queue, body, **asked))
             except IsTube:
                 if is_known:
                     raise
@@ -191,8 +194,11 @@ class Task(Generic[P, R]):
         while True:
             is_known = adding.goes_to_tube
             queue, body, asked = adding.words()
+            client = self.app.aio_client
             try:
-                return adding.handle(await self.app.aio_client.addjob(queue, body, **asked))
+                if adding.has_key:
+                    return adding.handle(*await client.addjob_new(queue, body, **asked))
+                return adding.handle(await client.addjob(queue, body, **asked))
             except IsTube:
                 if is_known:
                     raise
