@@ -98,6 +98,12 @@ class NoJob(ReplyError):
     code = "NOJOB"
 
 
+class NoWorker(ReplyError):
+    """No worker of that name is alive and announced itself to this node."""
+
+    code = "NOWORKER"
+
+
 class BadId(ReplyError):
     """The text is not a job id."""
 
@@ -334,6 +340,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
     for kind in (
         NoReplica,
         NoJob,
+        NoWorker,
         BadId,
         Paused,
         Leaving,

@@ -10,7 +10,7 @@ import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
 from tuque.client.api import ClusterNode, Hello, NodeInfo
-from tuque.client.commands import admin, calls, dead, leases, life, tubes, writes
+from tuque.client.commands import admin, calls, dead, leases, life, operate, tubes, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.leases import (
     LeaseBatch,
@@ -44,6 +44,21 @@ STAT = [
     b"name", b"q", b"len", 3, b"age", 10, b"idle", 1, b"blocked", 2, b"import-from", [b"n2"],
     b"import-rate", 0, b"jobs-in", 9, b"jobs-out", 6, b"pause", b"none", b"oldest", 7,
 ]  # fmt: skip
+
+WORKER = [
+    b"name", b"h/7", b"host", b"h", b"pid", 7, b"version", b"1.0", b"queues", [b"a", b"b"],
+    b"slots", 4, b"busy", 1, b"done", 12, b"failed", 3, b"since-ms", 9, b"heard-ms", 2000,
+    b"state", b"lost", b"order", b"none",
+    b"runs",
+    [[RAW, b"q", b"m.f", 2, 300, b"waiting", 4000], [RAW, b"q", b"", 1, 5, b"queued", None]],
+]  # fmt: skip
+WORKER_INFO = operate.WorkerInfo(
+    *("h/7", "h", 7, "1.0", ("a", "b"), 4, 1, 12, 3, 9, 2000, "lost", "none"),
+    (
+        operate.WorkerRun(ID, "q", "m.f", 2, 300, "waiting", 4000),
+        operate.WorkerRun(ID, "q", "", 1, 5, "queued", None),
+    ),
+)
 
 TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.addjob("q", "b"), "ADDJOB q b 5000", RAW, ID),
@@ -231,6 +246,23 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         LeaseInfo("g", "me", 7, ["q"], 2, 1, 9000, 8000, [LeaseBatch(2, 3, 40, 1, False)], 5, 6),
     ),
     (leases.lease_list(), "LEASE LIST", [b"g"], ["g"]),
+    (
+        operate.worker_here(
+            "h/7", host="h", pid=7, version="1", slots=4, busy=2, quiet=True, queues=["a", b"b"]
+        ),
+        "WORKER HERE h/7 HOST h VERSION 1 PID 7 SLOTS 4 BUSY 2 DONE 0 FAILED 0 QUIET QUEUES a b",
+        b"stop",
+        "stop",
+    ),
+    (operate.worker_bye("w"), "WORKER BYE w", b"OK", "OK"),
+    (operate.worker_quiet("w"), "WORKER QUIET w", b"OK", "OK"),
+    (operate.worker_stop("w"), "WORKER STOP w", b"OK", "OK"),
+    (
+        operate.worker_list_page("0", match="h*", count=5),
+        "WORKER LIST 0 COUNT 5 MATCH h*",
+        [b"17", [WORKER]],
+        ("17", [WORKER_INFO]),
+    ),
     (admin.ping(), "PING", b"PONG", "PONG"),
     (
         admin.hello(),
@@ -308,7 +340,7 @@ def test_the_table_above_is_complete() -> None:
 def test_both_faces_and_the_pipeline_have_every_call() -> None:
     built = {
         n
-        for m in (calls, admin, dead, leases, life, writes)
+        for m in (calls, admin, dead, leases, life, operate, writes)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
     } | {n for n in vars(tubes) if n.startswith("tube_")}

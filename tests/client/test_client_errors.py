@@ -12,6 +12,7 @@ from tuque import errors
 CODES = {
     "NOREPL Timeout reached before replicating to the requested number of nodes": errors.NoReplica,
     "NOJOB Job not known in the context of this node.": errors.NoJob,
+    "NOWORKER no worker of that name is heard here": errors.NoWorker,
     "BADID Invalid Job ID format.": errors.BadId,
     "PAUSED Queue paused in input, try later": errors.Paused,
     "LEAVING This node is leaving the cluster, please connect to a different one": errors.Leaving,

@@ -131,6 +131,18 @@ def bury(full: Full) -> bytes:
     return letters.order[-1][1]
 
 
+def announce_all(full: Full) -> None:
+    """Some thousand workers, some of them with as many runs as a node remembers."""
+    n, crew = full.box.n, full.box.server.crew
+    for i in range(3_000):
+        hand = crew.enter(b"w%d" % i, n.now_ms)
+        assert hand is not None
+    for i in range(40):
+        for id in full.ids[80_000 + 600 * i : 80_600 + 600 * i]:
+            if id in n.jobs and on_start(n, id, b"w%d" % i, 1) is None:
+                crew.note(n, b"w%d" % i, id)
+
+
 LARGEST: dict[str, Callable[[Full], Words]] = {
     "ADDJOB": lambda f: ["ADDJOB", "q", "b", 0, *["RETRY", 5] * 30],
     "GETJOB": lambda f: [
@@ -244,6 +256,9 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "TUBE DRIVERS": lambda f: ["TUBE", "DRIVERS"],
     "TUBE REGISTERDRIVER": lambda f: ["TUBE", "REGISTERDRIVER", "nosuch"],
     "TUBE HELP": lambda f: ["TUBE", "HELP"],
+    "WORKER HERE": lambda f: ["WORKER", "HERE", "w", "QUEUES", *["q" * 200] * 100],
+    "WORKER LIST": lambda f: [announce_all(f), "WORKER", "LIST", "COUNT", 1_000][1:],
+    "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],
     "PING": lambda f: ["PING", "x" * 100_000],
     "ECHO": lambda f: ["ECHO", "x" * 100_000],

@@ -14,6 +14,7 @@ from tuque.client.commands import (
     homes,
     leases,
     life,
+    operate,
     rights,
     tubes,
     writes,
@@ -115,6 +116,10 @@ class Queued:
     lease_defer = _queued(leases.lease_defer)
     lease_info = _queued(leases.lease_info)
     lease_list = _queued(leases.lease_list)
+    worker_here = _queued(operate.worker_here)
+    worker_bye = _queued(operate.worker_bye)
+    worker_quiet = _queued(operate.worker_quiet)
+    worker_stop = _queued(operate.worker_stop)
     stage = _queued(writes.stage)
     publish = _queued(writes.publish)
     tube_list = _queued(tubes.tube_list)

@@ -102,7 +102,7 @@ class Pipe:
 
     def _on_data(self) -> None:
         """A message may have been pushed, while nobody reads."""
-        if not self._is_talking and self._conn.on_cancel is not None:
+        if not self._is_talking and self._conn.hears:
             self._hear([])
 
     @property

@@ -35,7 +35,17 @@ _IDS: Final = Bound(ALL_WORDS, TURN_WORK, SMALL, SLICED)
 _MANY: Final = Bound(1_003, 1_000, 131_072, REFUSED)
 _LISTS: Final = Bound(FEW_WORDS, TURN_WORK + 20, REPLY_BYTES, CUT_SLICED, True)
 
-CONTAINERS: Final = ["DEAD", "LEASE", "TUBE", "CLIENT", "CLUSTER", "CONFIG", "SLOWLOG", "DEBUG"]
+CONTAINERS: Final = [
+    "DEAD",
+    "LEASE",
+    "TUBE",
+    "WORKER",
+    "CLIENT",
+    "CLUSTER",
+    "CONFIG",
+    "SLOWLOG",
+    "DEBUG",
+]
 WORD_BYTES: Final = 20  # no subcommand is longer
 NO_SUB: Final = _OPTIONS  # an unknown subcommand: the command replies with an error
 
@@ -103,6 +113,9 @@ BOUNDS: Final[dict[str, Bound]] = {
     "LEASE HELP": Bound(2, 64, SMALL, ONE),
     **TUBE_BOUNDS,
     "TUBE HELP": Bound(2, 64, SMALL, ONE),
+    "WORKER HERE": Bound(160, TURN_WORK, SMALL, REFUSED),
+    "WORKER LIST": Bound(FEW_WORDS, TURN_WORK + 1_100, REPLY_BYTES + 65_536, CUT_SLICED, True),
+    "WORKER": _OPTIONS,
     "CLIENT LIST": Bound(2, 2 * TURN_WORK, REPLY_BYTES, ONE),
     "CLIENT KILL": Bound(FEW_WORDS, 2 * TURN_WORK, SMALL, ONE),
     "CLIENT": _OPTIONS,

@@ -289,6 +289,16 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
     ),
     (
+        "WORKER",
+        -2,
+        "readonly",
+        "server",
+        "HERE name [HOST text] [PID n] [VERSION text] [SLOTS n] [BUSY n] [DONE n] [FAILED n] "
+        "[QUIET] [QUEUES queue [queue ...]] | BYE name | LIST [cursor] [COUNT n] [MATCH glob] | "
+        "QUIET name | STOP name",
+        "Workers: announce one, list them with what they run, and have one stop.",
+    ),
+    (
         "HELLO",
         -1,
         "readonly fast",

@@ -104,8 +104,9 @@ class Holder(ABC):
         self._settler = Settler(
             client, self._link, self._away, self._on_settled, self._rng, self._queue_of
         )
+        self.name = self.name_of(box is not None)
         self._runs_told = self.runs_of(
-            *(client, self._link, self.name_of(box is not None), self),
+            *(client, self._link, self.name, self),
             *(self.story, self._rng, self._on_settled, self._aside),
         )
         self._heart = Heart(

@@ -330,8 +330,12 @@ async def work(
         for one in workers:
             one.cancel(job_id, run)
 
+    def ordered(name: str, order: str) -> None:
+        for one in workers:
+            one.ordered(name, order)
+
     async with aio.Client(
-        app.url, retry=Retry(attempts=0), name="worker", on_cancel=cancel
+        app.url, retry=Retry(attempts=0), name="worker", on_cancel=cancel, on_order=ordered
     ) as client:
         running = Worker(app.tasks, client, pool, settings, table, apart, app)
         workers.append(running)

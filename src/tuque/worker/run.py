@@ -16,7 +16,10 @@ from typing import Any, Final
 
 from tuque.client.api import Job
 from tuque.errors import Error
+from tuque.worker.broker.herald import Herald
 from tuque.worker.broker.link import pause
+from tuque.worker.broker.story import DONE as JOBS_DONE
+from tuque.worker.broker.story import FAILED
 from tuque.worker.hold import Holder, WorkerSettings
 from tuque.worker.pools.execute import describe
 from tuque.worker.pools.jsonlog import facts_of
@@ -42,6 +45,27 @@ UNSETTLED_MAX: Final = 1000
 class Worker(Holder):
     """A worker of one process; `run` returns after it was stopped and has finished."""
 
+    def __init__(self, *words: Any) -> None:
+        """The arguments are those of `Holder`."""
+        super().__init__(*words)
+        self._herald = Herald(
+            self._client,
+            self.name,
+            self._settings.queues,
+            self._figures,
+            {"quiet": self.quiet, "stop": self.stop},
+        )
+
+    def _figures(self) -> dict[str, Any]:
+        """What the worker says of itself that changes."""
+        return {
+            "slots": self._settings.concurrency,
+            "busy": len(self._runs),
+            "done": self.story.counts[JOBS_DONE],
+            "failed": self.story.counts[FAILED],
+            "quiet": self._is_quiet or self.is_stopping(),
+        }
+
     # Called from outside
 
     def stop(self) -> None:
@@ -54,6 +78,10 @@ class Worker(Holder):
     def cancel(self, job_id: str, run: str) -> None:
         """Cancels a run, as the broker asks."""
         self._runs_told.over(job_id, run)
+
+    def ordered(self, name: str, order: str) -> None:
+        """Does what an operator asks, over the broker."""
+        self._herald.ordered(name, order)
 
     def quiet(self) -> None:
         """Stops fetching, and waits for `stop`."""
@@ -90,6 +118,7 @@ class Worker(Holder):
             asyncio.create_task(self._runs_told.teller.loop()),
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
+            asyncio.create_task(self._herald.loop()),
         }
         if self._settings.health_file is not None:
             loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
@@ -100,7 +129,10 @@ class Worker(Holder):
             )
             for loop in ended - {stopped}:
                 loop.result()  # an error in one of these loops ends the worker, loudly
-            return await self._wind_down(fetching)
+            is_clean = await self._wind_down(fetching)
+            if not self.is_retired:  # else another process goes on under this name
+                await self._herald.leave()
+            return is_clean
         finally:
             for task in {fetching, stopped, *loops, *self._runs}:
                 task.cancel()

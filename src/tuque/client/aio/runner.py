@@ -46,9 +46,13 @@ class Runner(Face):
     """The part of a client that runs calls over its connections."""
 
     def __init__(
-        self, settings: Settings, on_cancel: Callable[[str, str], object] | None = None
+        self,
+        settings: Settings,
+        on_cancel: Callable[[str, str], object] | None = None,
+        on_order: Callable[[str, str], object] | None = None,
     ) -> None:
         self._on_cancel = on_cancel
+        self._on_order = on_order
         self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None  # asyncio only
         super().__init__(settings)
@@ -303,8 +307,8 @@ class Runner(Face):
     async def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
         link = await self._dial(address, deadline_s)
-        asked = greeting(self.settings, hears=self._on_cancel is not None)
-        link.on_cancel = self._on_cancel
+        link.on_cancel, link.on_order = self._on_cancel, self._on_order
+        asked = greeting(self.settings, hears=link.hears)
         replies: list[Reply] = []
         try:
             await link.exchange([call.args for call in asked], replies, deadline_s)

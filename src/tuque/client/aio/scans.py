@@ -7,9 +7,10 @@ from typing import Literal, TypeVar, overload
 
 from tuque.client.aio.runner import Runner
 from tuque.client.api import JobId, JobInfo, JobState, Text
-from tuque.client.commands import calls, dead
+from tuque.client.commands import calls, dead, operate
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
+from tuque.client.commands.operate import WorkerInfo
 from tuque.errors import ReplyError
 
 T = TypeVar("T")
@@ -108,6 +109,23 @@ class Scans(Runner):
         filters = DeadFilters(reason, cause, task, since_ms)
         return self._scan(
             lambda cursor: dead.dead_page(queue, cursor, filters, count=count, timeout=timeout)
+        )
+
+    def workers(
+        self,
+        *,
+        match: Text | None = None,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[WorkerInfo]:
+        """The workers that announced themselves to this node, with what they run.
+
+        `match` is a glob of their names, `count` the number of workers of a page.
+        """
+        return self._scan(
+            lambda cursor: operate.worker_list_page(
+                cursor, match=match, count=count, timeout=timeout
+            )
         )
 
     async def dead_replay(

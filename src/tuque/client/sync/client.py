@@ -10,7 +10,18 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tuque.client import pipeline
 from tuque.client.api import Text
-from tuque.client.commands import admin, calls, dead, drivers, leases, life, rights, tubes, writes
+from tuque.client.commands import (
+    admin,
+    calls,
+    dead,
+    drivers,
+    leases,
+    life,
+    operate,
+    rights,
+    tubes,
+    writes,
+)
 from tuque.client.commands.calls import Call
 from tuque.client.retry import Retry
 from tuque.client.sync.scans import Scans
@@ -52,10 +63,13 @@ class Client(Scans):
         follow: bool | None = None,
         discover: bool | None = None,
         on_cancel: Callable[[str, str], object] | None = None,
+        on_order: Callable[[str, str], object] | None = None,
     ) -> None:
         """`on_cancel` is called with the id and run of a cancelled job that this client works on.
 
-        That happens while the client reads from the connection of its last START or WORKING.
+        `on_order` is called with the name of a worker that this client announced, and `quiet` or
+        `stop`. Both happen while the client reads from the connection of its last START, WORKING
+        or WORKER HERE.
         """
         super().__init__(
             settings(
@@ -69,6 +83,7 @@ class Client(Scans):
                 discover=discover,
             ),
             on_cancel,
+            on_order,
         )
 
     @classmethod
@@ -152,6 +167,10 @@ class Client(Scans):
     lease_defer = _method(leases.lease_defer)
     lease_info = _method(leases.lease_info)
     lease_list = _method(leases.lease_list)
+    worker_here = _method(operate.worker_here)
+    worker_bye = _method(operate.worker_bye)
+    worker_quiet = _method(operate.worker_quiet)
+    worker_stop = _method(operate.worker_stop)
     stage = _method(writes.stage)
     publish = _method(writes.publish)
     tube_list = _method(tubes.tube_list)

@@ -21,6 +21,7 @@ from tuque.errors import Closed, Error, ProtocolError, ReplyError, Timeout, repl
 
 _NOTHING = object()
 CANCEL_PUSH = b"job-cancel"
+ORDER_PUSH = b"worker-order"
 
 
 class Conn:
@@ -33,6 +34,9 @@ class Conn:
         self.unanswered = 0
         self.pushed: deque[list[Reply]] = deque()
         self.on_cancel: Callable[[str, str], object] | None = None  # of a job's id and run
+        self.on_order: Callable[[str, str], object] | None = (
+            None  # of a worker's name and the order
+        )
         self._keeps_pushed = False
         self._reader = hiredis.Reader(
             protocolError=ProtocolError,
@@ -64,8 +68,16 @@ class Conn:
         if message[:1] == [CANCEL_PUSH]:
             if self.on_cancel is not None and len(message) == 3:
                 self.on_cancel(to_text(message[1]), to_text(message[2]))
+        elif message[:1] == [ORDER_PUSH]:
+            if self.on_order is not None and len(message) == 3:
+                self.on_order(to_text(message[1]), to_text(message[2]))
         elif self._keeps_pushed:
             self.pushed.append(message)
+
+    @property
+    def hears(self) -> bool:
+        """Whether the node may push something at any time."""
+        return self.on_cancel is not None or self.on_order is not None
 
     def keep_pushed(self) -> None:
         """Keeps pushed messages from now on."""

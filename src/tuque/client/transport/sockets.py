@@ -72,7 +72,7 @@ class Link(Conn):
 
         Who hears of cancelled jobs expects input at any time: reads what there is.
         """
-        if self.on_cancel is None:
+        if not self.hears:
             return bool(self._poll.poll(0))
         try:
             while self._poll.poll(0):

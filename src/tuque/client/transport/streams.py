@@ -96,7 +96,7 @@ class Link(Conn, asyncio.Protocol):
         if self._lost is not None:
             return True
         found = self._poll.poll(0)
-        if self.on_cancel is None:
+        if not self.hears:
             return bool(found)
         return any(event & ENDED for _, event in found)
 

@@ -45,6 +45,7 @@ from tuque.server.commands.session import (
 )
 from tuque.server.commands.stage import cmd_publish, cmd_stage
 from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
+from tuque.server.operate.workers import cmd_worker
 from tuque.server.tubes.commands import cmd_tube
 
 COMMANDS: Final[dict[str, Handler]] = {
@@ -72,6 +73,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "stage": cmd_stage,
     "publish": cmd_publish,
     "tube": cmd_tube,
+    "worker": cmd_worker,
     "jscan": cmd_jscan,
     "qscan": cmd_qscan,
     "hello": cmd_hello,

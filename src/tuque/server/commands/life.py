@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import life_of
 from tuque.core.life.base import open_job
 from tuque.core.life.change import on_update
 from tuque.core.life.outcomes import on_done
@@ -99,6 +100,8 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         if job is not None:
             life, refused = start(n, job, worker, c.number)
             if life is not None:
+                if len(s.crew.by_name) > 0:
+                    s.crew.note(n, worker, job.id)
                 c.out.append(s.tokens.start_reply(life, i64(job.retry_s)))
         if refused is not None:
             c.out.append(error_reply(core_words(refused)))
@@ -112,8 +115,12 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     refused = on_work(s.n, words[1], run, c.number)
     if refused is not None:
         c.error(core_words(refused))
-    else:
-        c.out.append(int_reply(i64(s.n.jobs[words[1]].retry_s)))
+        return
+    if len(s.crew.by_name) > 0:
+        life = life_of(s.n, words[1])
+        if life is not None:
+            s.crew.note(s.n, life.worker, words[1])
+    c.out.append(int_reply(i64(s.n.jobs[words[1]].retry_s)))
 
 
 def cmd_progress(s: Server, c: Client, args: list[bytes]) -> None:

@@ -39,7 +39,9 @@ def keep_house(s: Server) -> None:
             s.doomed.append(c)
     buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
     buffers += s.survey.bytes + s.wired_survey.bytes
-    buffers += s.slowlog.bytes
+    buffers += s.slowlog.bytes + s.crew.bytes
+    if s.crew.look_ms <= now_ms and len(s.crew.by_name) > 0:
+        s.crew.drop_lost(now_ms)
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
     if s.committer is not None:

@@ -35,6 +35,7 @@ from tuque.server.state.client import NOT_HELD, Client, Pending, Survey
 from tuque.server.state.iproto_connection import GUEST, STRANGER_BYTES, Take, User, Users, Wired
 from tuque.server.state.tokens import Tokens
 from tuque.server.state.tube_notices import Notices
+from tuque.server.state.workers import Crew
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
 from tuque.wire.commands import Command, table
@@ -145,7 +146,8 @@ class Server:
         self.begin_settings()
 
     def begin_doors(self, node: Node) -> None:
-        """IPROTO connections and users, and subscribers of tubes."""
+        """IPROTO connections and users, subscribers of tubes, and workers."""
+        self.crew = Crew()  # workers that announced themselves
         self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
         self.wired_by_number: dict[int, Wired] = {}
         self.takes: dict[int, Take] = {}  # their waiting takes, by number

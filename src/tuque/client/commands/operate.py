@@ -1,0 +1,161 @@
+"""The method table: the wire form of calls for operators (SPEC O): workers.
+
+As in calls.py, a builder makes a `Call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
+from tuque.client.commands.calls import Call, pairs
+
+Order: TypeAlias = Literal["none", "quiet", "stop"]
+WorkerState: TypeAlias = Literal["alive", "quiet", "lost"]
+RunState: TypeAlias = Literal["running", "waiting", "back-off", "queued"]
+
+
+class WorkerRun(msgspec.Struct, frozen=True):
+    """A job that a worker has begun.
+
+    `for_ms` is how long ago. `running`; of a lost worker `waiting`, `back-off` or `queued`:
+    `due_ms` is the time until the job is due again, None if it is queued, or never.
+    """
+
+    id: str
+    queue: str
+    task: str
+    attempt: int
+    for_ms: int
+    state: RunState
+    due_ms: int | None
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """A worker as it announced itself, and its runs, 100 at most.
+
+    `since_ms` is the instant in unix ms at which it did, `heard_ms` the ms since its last word.
+    `done` counts jobs and `failed` attempts since it began. `order` is what it was asked to do.
+    """
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    queues: tuple[str, ...]
+    slots: int
+    busy: int
+    done: int
+    failed: int
+    since_ms: int
+    heard_ms: int
+    state: WorkerState
+    order: Order
+    runs: tuple[WorkerRun, ...]
+
+
+def worker_here(
+    name: Text,
+    *,
+    host: Text = "",
+    pid: int = 0,
+    version: Text = "",
+    slots: int = 0,
+    busy: int = 0,
+    done: int = 0,
+    failed: int = 0,
+    quiet: bool = False,
+    queues: Iterable[Text] = (),
+    timeout: float | None = None,
+) -> Call[Order]:
+    """Announces a worker, or says that it lives; returns what it is asked to do.
+
+    Workers say it every 3 s. At most 100 queues.
+    """
+    args: list[Arg] = ["WORKER", "HERE", to_bytes(name)]
+    if host:
+        args += ("HOST", to_bytes(host))
+    if version:
+        args += ("VERSION", to_bytes(version))
+    args += ("PID", pid, "SLOTS", slots, "BUSY", busy, "DONE", done, "FAILED", failed)
+    if quiet:
+        args.append("QUIET")
+    names = [to_bytes(queue) for queue in queues]
+    if names:
+        args += ("QUEUES", *names)
+    return Call(args=tuple(args), parse=_order, repeat=True, timeout_s=timeout)
+
+
+def worker_bye(name: Text, *, timeout: float | None = None) -> Call[str]:
+    """Says that a worker has ended well."""
+    args = ("WORKER", "BYE", to_bytes(name))
+    return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def worker_quiet(name: Text, *, timeout: float | None = None) -> Call[str]:
+    """Asks a worker to take no more jobs, and to finish those that it has.
+
+    Raises `NoWorker` unless it is alive and announced itself to this node.
+    """
+    args = ("WORKER", "QUIET", to_bytes(name))
+    return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def worker_stop(name: Text, *, timeout: float | None = None) -> Call[str]:
+    """Asks a worker to end, as SIGTERM does; raises as `worker_quiet` does."""
+    args = ("WORKER", "STOP", to_bytes(name))
+    return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def worker_list_page(
+    cursor: str,
+    *,
+    match: Text | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+) -> Call[tuple[str, list[WorkerInfo]]]:
+    """One page of the workers: the next cursor, "0" at the end, and workers."""
+    args: list[Arg] = ["WORKER", "LIST", cursor]
+    if count is not None:
+        args += ("COUNT", count)
+    if match is not None:
+        args += ("MATCH", to_bytes(match))
+    return Call(args=tuple(args), parse=_workers, repeat=True, timeout_s=timeout)
+
+
+# From replies to values
+
+
+def _order(reply: Reply) -> Order:
+    orders: dict[bytes, Order] = {b"none": "none", b"quiet": "quiet", b"stop": "stop"}
+    return orders[reply]
+
+
+def _workers(reply: Reply) -> tuple[str, list[WorkerInfo]]:
+    cursor, rows = reply
+    return to_text(cursor), [_worker(row) for row in rows]
+
+
+def _worker(row: Reply) -> WorkerInfo:
+    fields = {name.replace("-", "_"): value for name, value in pairs(row).items()}
+    for name in ("name", "host", "version", "state", "order"):
+        fields[name] = to_text(fields[name])
+    fields["queues"] = tuple(map(to_text, fields["queues"]))
+    fields["runs"] = [_run(run) for run in fields["runs"]]
+    return msgspec.convert(fields, WorkerInfo)
+
+
+def _run(item: Reply) -> dict[str, object]:
+    id, queue, task, attempt, for_ms, state, due_ms = item
+    return {
+        "id": to_text(id),
+        "queue": to_text(queue),
+        "task": to_text(task),
+        "attempt": attempt,
+        "for_ms": for_ms,
+        "state": to_text(state),
+        "due_ms": due_ms,
+    }

@@ -1,0 +1,150 @@
+"""The workers that announced themselves to this node, in memory only (SPEC O11).
+
+A worker's runs are remembered by the ids of their jobs. What has become of a run is looked up when
+somebody asks: nothing is done here when it ends.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.life.standing import standing_of
+from tuque.core.node.node import Node
+
+WORKERS_MAX: Final = 10_000
+LOST_MAX: Final = 1_000
+LOST_MS: Final = 8_000  # without a word for so long it is lost
+LOST_KEPT_MS: Final = 3_600_000
+LOOK_MS: Final = 10_000
+ENTRY_BYTES: Final = 900  # of one worker, without its words
+ID_BYTES: Final = 150  # of an id that it has begun
+SPARE_IDS: Final = 64  # of ended runs, kept before a clean-up
+LIVE_MAX: Final = 500  # ids of live runs that are kept, the newest
+
+NO_ORDER: Final = 0
+QUIET: Final = 1
+STOP: Final = 2
+ORDER_NAMES: Final = [b"none", b"quiet", b"stop"]
+
+
+@final
+class Said:
+    """What a worker says of itself."""
+
+    def __init__(self) -> None:
+        self.host = b""
+        self.version = b""
+        self.pid: i64 = 0
+        self.slots: i64 = 0
+        self.busy: i64 = 0
+        self.done: i64 = 0
+        self.failed: i64 = 0
+        self.is_quiet = False
+        self.queues: list[bytes] = []
+
+    def size(self) -> i64:
+        """Bytes of its words."""
+        size: i64 = len(self.host) + len(self.version)
+        for queue in self.queues:
+            size += 80 + len(queue)
+        return size
+
+
+@final
+class Hand:
+    """One worker."""
+
+    def __init__(self, name: bytes, serial: i64, now_ms: i64) -> None:
+        self.name = name
+        self.serial = serial
+        self.said = Said()
+        self.since_ms = now_ms
+        self.heard_ms = now_ms
+        self.client: i64 = -1  # the connection that it last spoke on
+        self.order: i64 = NO_ORDER
+        self.ids: dict[bytes, None] = {}  # jobs begun here; of some the run has ended
+        self.tidy_at: i64 = SPARE_IDS  # number of ids at which the ended ones are dropped
+        self.bytes: i64 = 0  # as counted
+
+    def is_lost(self, now_ms: i64) -> bool:
+        """Whether nothing was heard of it for too long (O11.2)."""
+        return now_ms - self.heard_ms >= LOST_MS
+
+    def drop_ended(self, n: Node) -> None:
+        """Drop the ids of runs that have ended, when there are as many as live ones."""
+        kept: dict[bytes, None] = {}
+        for id in self.ids:
+            if standing_of(n, id, self.name, False) is not None:
+                kept[id] = None
+        if len(kept) > LIVE_MAX:
+            for id in list(kept)[: len(kept) - LIVE_MAX]:
+                del kept[id]
+        self.ids = kept
+        self.tidy_at = 2 * len(kept) + SPARE_IDS
+
+    def size(self) -> i64:
+        """Bytes of memory."""
+        return ENTRY_BYTES + 2 * len(self.name) + self.said.size() + len(self.ids) * ID_BYTES
+
+
+@final
+class Crew:
+    """All workers that this node knows."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Hand] = {}
+        self.serial: i64 = 0
+        self.bytes: i64 = 0
+        self.look_ms: i64 = 0  # when to look for those lost long ago
+
+    def weigh(self, hand: Hand) -> None:
+        """Count the worker's bytes anew."""
+        size = hand.size()
+        self.bytes += size - hand.bytes
+        hand.bytes = size
+
+    def note(self, n: Node, worker: bytes, id: bytes) -> None:
+        """[O12] The worker has begun a job here, or is at work on it (O12.2)."""
+        hand = self.by_name.get(worker)
+        if hand is None or id in hand.ids:
+            return
+        hand.ids[id] = None
+        if len(hand.ids) >= hand.tidy_at:
+            hand.drop_ended(n)
+        self.weigh(hand)
+
+    def drop(self, hand: Hand) -> None:
+        """Forget a worker."""
+        del self.by_name[hand.name]
+        self.bytes -= hand.bytes
+
+    def drop_lost(self, now_ms: i64) -> None:
+        """[O11] Forget workers that were lost long ago, and the first above the bound (O11.4)."""
+        self.look_ms = now_ms + LOOK_MS
+        lost: list[tuple[int, bytes]] = []
+        for hand in list(self.by_name.values()):
+            if not hand.is_lost(now_ms):
+                continue
+            if now_ms - hand.heard_ms >= LOST_KEPT_MS:
+                self.drop(hand)
+            else:
+                lost.append((int(hand.heard_ms), hand.name))
+        if len(lost) > LOST_MAX:
+            lost.sort()
+            for _, name in lost[: len(lost) - LOST_MAX]:
+                self.drop(self.by_name[name])
+
+    def enter(self, name: bytes, now_ms: i64) -> Hand | None:
+        """The worker of that name, new if it is not known; None if there are too many."""
+        hand = self.by_name.get(name)
+        if hand is not None:
+            return hand
+        if len(self.by_name) >= WORKERS_MAX:
+            self.drop_lost(now_ms)
+            if len(self.by_name) >= WORKERS_MAX:
+                return None
+        self.serial += 1
+        hand = Hand(name, self.serial, now_ms)
+        self.by_name[name] = hand
+        self.weigh(hand)
+        return hand

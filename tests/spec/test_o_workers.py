@@ -1,0 +1,240 @@
+"""SPEC O: workers announce themselves, are listed with their runs, and get orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from node_by_hand import START_MS, Box, Err, Session, Status
+
+from tuque.server.state import workers
+
+KEYS = "name host pid version queues slots busy done failed since-ms heard-ms state order runs"
+HERE = ("WORKER", "HERE", "w1", "HOST", "h", "PID", 7, "VERSION", "1.0", "SLOTS", 4, "BUSY", 1)
+
+
+def listed(box: Box, *words: str | int) -> list[dict[str, Any]]:
+    """The rows of WORKER LIST, as dicts."""
+    cursor, rows = box.run("WORKER", "LIST", *words)
+    assert cursor.isdigit()
+    return [{row[i].decode(): row[i + 1] for i in range(0, len(row), 2)} for row in rows]
+
+
+def run_of(box: Box, name: str = "w1") -> list[Any]:
+    """The only run of a worker."""
+    (row,) = listed(box, "MATCH", name)
+    (run,) = row["runs"]
+    return list(run)
+
+
+def begin(box: Box, worker: str = "w1", **options: int) -> tuple[bytes, bytes]:
+    """A job that the worker has begun: its id and run."""
+    id = box.add(**options)
+    assert box.get() == [id]
+    (run,) = box.run("START", "WORKER", worker, id)
+    return id, run[0]
+
+
+def test_a_worker_is_listed_as_it_says(box: Box) -> None:
+    """O11.1 What it says takes the place of what it said before."""
+    assert box.run(*HERE, "DONE", 12, "FAILED", 3, "QUEUES", "a", "b") == b"none"
+    box.pass_ms(2_000)
+    (row,) = listed(box)
+    assert list(row) == KEYS.split()
+    assert row == {
+        "name": b"w1",
+        "host": b"h",
+        "pid": 7,
+        "version": b"1.0",
+        "queues": [b"a", b"b"],
+        "slots": 4,
+        "busy": 1,
+        "done": 12,
+        "failed": 3,
+        "since-ms": START_MS,
+        "heard-ms": 2_000,
+        "state": b"alive",
+        "order": b"none",
+        "runs": [],
+    }
+    box.run("WORKER", "HERE", "w1", "QUIET", "SLOTS", 5)
+    (row,) = listed(box)
+    assert (row["state"], row["slots"], row["queues"]) == (b"quiet", 5, [])
+    assert (row["since-ms"], row["heard-ms"]) == (START_MS, 0)
+
+
+def test_a_silent_worker_is_lost(box: Box) -> None:
+    """O11.2 A worker that said no HERE for 8 s is lost."""
+    box.run(*HERE)
+    box.run("WORKER", "QUIET", "w1")
+    box.pass_ms(7_999)
+    assert listed(box)[0]["state"] == b"alive"
+    box.pass_ms(1)
+    assert listed(box)[0]["state"] == b"lost"
+    assert box.run(*HERE) == b"none"
+    assert listed(box)[0]["since-ms"] == START_MS + 8_000, "it begins anew, without an order"
+
+
+def test_bye_forgets_a_worker(box: Box) -> None:
+    """O11.3 BYE forgets the worker: it has ended well. The reply is OK, also of one that is not
+    known.
+    """
+    box.run(*HERE)
+    before = box.server.crew.bytes
+    assert box.run("WORKER", "BYE", "w1") == box.run("WORKER", "BYE", "w1") == Status("OK")
+    assert listed(box) == []
+    assert (before > 0, box.server.crew.bytes) == (True, 0)
+
+
+def test_lost_workers_leave(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O11.4 Lost ones leave after an hour, and above 1,000 the one that was heard last the longest
+    ago.
+    """
+    for i in range(1_003):
+        box.run("WORKER", "HERE", f"old-{i}")
+        box.pass_ms(1)
+    box.pass_ms(8_000)
+    crew = box.server.crew
+    crew.drop_lost(box.n.now_ms)
+    assert sorted(crew.by_name)[0] == b"old-10"
+    assert {b"old-0", b"old-1", b"old-2"}.isdisjoint(crew.by_name)
+    assert (len(crew.by_name), b"old-3" in crew.by_name) == (1_000, True)
+    box.pass_ms(3_600_000 - 8_000)
+    box.run("WORKER", "HERE", "new")
+    crew.drop_lost(box.n.now_ms)
+    assert list(crew.by_name) == [b"new"]
+    monkeypatch.setattr(workers, "WORKERS_MAX", 2)
+    assert box.run("WORKER", "HERE", "other") == b"none"
+    refused = box.run("WORKER", "HERE", "third")
+    assert refused == Err("ERR too many workers: at most 10000")
+    box.pass_ms(3_600_000)
+    assert box.run("WORKER", "HERE", "third") == b"none", "lost ones make room"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("",), "ERR WORKER takes a name of 1 to 255 bytes"),
+        (("x" * 256,), "ERR WORKER takes a name of 1 to 255 bytes"),
+        (("w", "HOST", "x" * 256), "ERR HOST and VERSION take at most 255 bytes"),
+        (("w", "QUEUES", *"q" * 101), "ERR a worker names at most 100 queues"),
+        (("w", "PID", "x"), "ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"),
+        (("w", "BUSY", -1), "ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"),
+        (("w", "NICE", 1), "ERR syntax error"),
+        (("w", "HOST"), "ERR syntax error"),
+    ],
+)
+def test_bad_words_of_here(box: Box, words: tuple[str | int, ...], error: str) -> None:
+    """O11.6 Errors"""
+    assert box.run("WORKER", "HERE", *words) == Err(error)
+    assert listed(box) == []
+
+
+def test_runs_of_a_worker(box: Box) -> None:
+    """O12.2 id, queue, task, attempt, ms since it began, state, and the ms until it is due again"""
+    box.run(*HERE)
+    id = box.run("ADDJOB", "q", "b", 0, "RETRY", 60, "HEADERS", 1, "tuque-task", "m.f").encode()
+    box.get()
+    (run,) = box.run("START", "WORKER", "w1", id)
+    box.pass_ms(10_000)
+    box.run(*HERE)
+    assert run_of(box) == [id, b"q", b"m.f", 1, 10_000, b"running", 50_000]
+    box.run("WORKING", id, run[0])
+    assert run_of(box)[-1] == 60_000, "silent from now"
+    box.run("DONE", id, run[0])
+    assert listed(box)[0]["runs"] == []
+
+
+def test_runs_of_a_lost_worker(box: Box) -> None:
+    """O12.2 of a lost worker `waiting` (due when its RETRY or TIMELIMIT is over), `back-off` or
+    `queued`, until another worker begins the job or it ends.
+    """
+    box.run(*HERE)
+    id, _ = begin(box, RETRY=20, ATTEMPTS=3)
+    limited, _ = begin(box, RETRY=50, TIMELIMIT=15)
+    once, _ = begin(box, RETRY=0)
+    box.pass_ms(8_000)
+    (row,) = listed(box)
+    assert [(run[0], run[5], run[6]) for run in row["runs"]] == [
+        (id, b"waiting", 12_000),
+        (limited, b"waiting", 7_000),
+        (once, b"waiting", None),
+    ]
+    box.run("ACKJOB", limited, once)
+    box.pass_ms(12_100)
+    assert run_of(box)[5] == b"back-off"
+    assert 0 < run_of(box)[6] <= 1_000
+    box.pass_ms(1_100)
+    assert run_of(box)[5:] == [b"queued", None]
+    box.get()
+    box.run("START", "WORKER", "other", id)
+    assert listed(box)[0]["runs"] == []
+
+
+def test_a_restarted_node_hears_of_runs_again(box: Box) -> None:
+    """O11.5 known again with their next HERE, and a run with its next WORKING"""
+    id, run = begin(box)
+    box.run(*HERE)
+    assert listed(box)[0]["runs"] == [], "the worker began it before this node knew the worker"
+    box.run("WORKING", id, run)
+    assert run_of(box)[0] == id
+
+
+def test_ended_runs_cost_nothing(box: Box) -> None:
+    """O12.2 runs are the jobs that the worker began at this node"""
+    box.run(*HERE)
+    kept, _ = begin(box)
+    for _ in range(500):
+        id, run = begin(box)
+        box.run("DONE", id, run)
+    assert len(box.server.crew.by_name[b"w1"].ids) <= 2 + workers.SPARE_IDS
+    assert run_of(box)[0] == kept
+
+
+def test_pages_of_workers(box: Box) -> None:
+    """O12.3 They come in the order in which they announced themselves"""
+    for i in range(5):
+        box.run("WORKER", "HERE", f"w{i}")
+    cursor, rows = box.run("WORKER", "LIST", "COUNT", 2)
+    assert [row[1] for row in rows] == [b"w0", b"w1"]
+    box.run("WORKER", "BYE", "w2")
+    cursor, rows = box.run("WORKER", "LIST", cursor, "COUNT", 2)
+    assert [row[1] for row in rows] == [b"w3", b"w4"]
+    assert [row["name"] for row in listed(box, "MATCH", "*[13]")] == [b"w1", b"w3"]
+    bad = Err("ERR COUNT must be a number from 1 to 1000")
+    assert box.run("WORKER", "LIST", "COUNT", 0) == box.run("WORKER", "LIST", "COUNT", 1001) == bad
+
+
+def test_orders(box: Box) -> None:
+    """O13.1 STOP takes the place of QUIET, not the other way round."""
+    box.run(*HERE)
+    other: Session = box.session()
+    assert other("WORKER", "QUIET", "w1") == Status("OK")
+    assert box.run(*HERE) == b"quiet"
+    other("WORKER", "STOP", "w1")
+    other("WORKER", "QUIET", "w1")
+    assert box.run(*HERE) == box.run(*HERE) == b"stop"
+    assert listed(box)[0]["order"] == b"stop"
+
+
+def test_orders_are_pushed(box: Box) -> None:
+    """O13.1 and is pushed to the connection of the last one, if that speaks RESP3"""
+    session, plain = box.session(), box.session()
+    session("HELLO", 3)
+    session("WORKER", "HERE", "w3")
+    plain("WORKER", "HERE", "w2")
+    for name in ("w2", "w3"):
+        box.run("WORKER", "STOP", name)
+    assert plain.raw() == b""
+    assert session.raw() == b">3\r\n$12\r\nworker-order\r\n$2\r\nw3\r\n$4\r\nstop\r\n"
+
+
+def test_orders_for_nobody(box: Box) -> None:
+    """O13.2 A worker that is not known or lost: `-NOWORKER no worker of that name is heard
+    here`.
+    """
+    none = Err("NOWORKER no worker of that name is heard here")
+    assert box.run("WORKER", "STOP", "w1") == none
+    box.run(*HERE)
+    box.pass_ms(8_000)
+    assert box.run("WORKER", "QUIET", "w1") == none

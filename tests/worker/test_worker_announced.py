@@ -1,0 +1,88 @@
+"""The worker program as its node lists it: its runs, its loss, and its orders (SPEC U6)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import e2e_tasks as tasks
+import pytest
+from lab import RealServer
+from worker_lab import Did, StartWorker, wait_until
+
+from tuque import Client
+from tuque.client.commands.operate import WorkerInfo
+
+
+@pytest.fixture(autouse=True)
+def _app_talks_to_the_node(node: RealServer) -> None:
+    tasks.app.use(node.url)
+
+
+def only(client: Client) -> WorkerInfo:
+    """The only worker."""
+    (found,) = client.workers()
+    return found
+
+
+def fetches(client: Client) -> bool:
+    """Whether somebody waits in GETJOB."""
+    return any(one["cmd"] == "getjob" and "b" in one["flags"] for one in client.client_list())
+
+
+def test_a_worker_is_listed_with_what_it_runs(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U6.1 The worker says WORKER HERE when it is ready"""
+    handle = tasks.until_file.enqueue("x", "never")
+    worker = start_worker("-c", "3", "--grace", "0.5", "-Q", "q,other")
+    wait_until(lambda: list(client.workers()) and only(client).runs, "it runs the job")
+    found = only(client)
+    assert (found.state, found.slots, found.queues) == ("alive", 3, ("q", "other"))
+    assert found.name == f"{found.host}/{found.pid}"
+    assert os.path.exists(f"/proc/{found.pid}")
+    (run,) = found.runs
+    assert (run.id, run.queue, run.state, run.attempt) == (handle.id, "q", "running", 1)
+    assert run.task.endswith("until_file")
+    wait_until(lambda: only(client).busy == 1, "it says how many places are taken")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    assert list(client.workers()) == [], "it said that it ended"
+
+
+def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: StartWorker) -> None:
+    """O11.2 one that was killed shows as lost within 10 s."""
+    handle = tasks.until_file.enqueue("x", "never")
+    worker = start_worker("--pool", "process", "-c", "1")
+    wait_until(lambda: list(client.workers()) and only(client).runs, "it runs the job")
+    pid = only(client).pid
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    wait_until(lambda: only(client).state == "lost", "it is lost", 12)
+    assert time.monotonic() - began < 10
+    (run,) = only(client).runs
+    assert (run.id, run.state) == (handle.id, "waiting")
+    assert run.due_ms is not None
+    assert 30_000 < run.due_ms < 60_000
+    worker.ends(-signal.SIGKILL)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_worker_obeys_orders(
+    pool: str, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U6.2 The order `quiet` works as the signal TSTP, `stop` as TERM; each once."""
+    worker = start_worker("--pool", pool)
+    wait_until(lambda: list(client.workers()), "it has announced itself")
+    name = only(client).name
+    client.worker_quiet(name)
+    worker.says("an operator asks this worker: quiet")
+    wait_until(lambda: only(client).state == "quiet", "it says so")
+    wait_until(lambda: not fetches(client), "its last GETJOB is over")
+    tasks.record.enqueue("x")
+    assert (did(), client.qlen("q")) == ([], 1)
+    client.worker_stop(name)
+    worker.ends(0)
+    assert worker.text.count("an operator asks this worker: quiet") == 1
+    assert list(client.workers()) == []
