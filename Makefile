@@ -89,9 +89,10 @@ lint: setup-dev ## check style, sizes, names and the layers
 types: setup-dev ## check types, strictly
 	@$(VENV)/bin/mypy
 
-docs: setup-dev ## write what is made: pages from the tables, the client for threads from that for asyncio
+docs: setup-dev ## write what is made (pages from the tables, the client for threads), and build the site
 	@$(PY) tools/docs.py
 	@$(PY) tools/faces.py
+	@$(PY) tools/site_pages.py
 
 build: ## make wheels in dist/: one for each Python 3.11+ of this machine, and a pure one
 	@python="$$($(FIND_PYTHON))"; "$$python" tools/wheels.py $(ARGS)
