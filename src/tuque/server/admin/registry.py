@@ -21,6 +21,7 @@ from tuque.server.admin.server import (
     cmd_time,
 )
 from tuque.server.commands.by_id import cmd_dequeue, cmd_enqueue, cmd_nack
+from tuque.server.commands.dead import cmd_dead
 from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter
 from tuque.server.commands.lease import cmd_lease
 from tuque.server.commands.life import (
@@ -32,7 +33,7 @@ from tuque.server.commands.life import (
     cmd_updatejob,
     cmd_working,
 )
-from tuque.server.commands.outcomes import cmd_cancel, cmd_dead, cmd_result, cmd_waitjob
+from tuque.server.commands.outcomes import cmd_cancel, cmd_result, cmd_waitjob
 from tuque.server.commands.scan import cmd_jscan, cmd_qscan
 from tuque.server.commands.session import (
     cmd_auth,

@@ -7,8 +7,8 @@ from mypy_extensions import i64
 from tuque.core.life.standing import STANDING_NAMES, standing_of
 from tuque.core.model.life import attempt_of
 from tuque.core.model.work import REPLY_BYTES
+from tuque.server.commands.dead import shown, task_of
 from tuque.server.commands.life import BAD_WORKER, WORKER_MAX
-from tuque.server.commands.outcomes import shown, task_of
 from tuque.server.config.patterns import MOST, matches
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help

@@ -1,0 +1,251 @@
+"""DEAD: dead letters listed, shown, counted, replayed and purged (SPEC W12)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.life.letters import (
+    LOOK_MAX,
+    Letter,
+    is_last,
+    last_of,
+    letter_of,
+    letters_from,
+    purge,
+    replay,
+)
+from tuque.server.commands.by_id import check_ids
+from tuque.server.commands.views import flat
+from tuque.server.config.patterns import matches
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.wire.args import SYNTAX, ArgError, header_pairs, ranged
+
+TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
+NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
+BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
+BAD_CURSOR: Final = b"ERR invalid cursor"
+BAD_SINCE: Final = b"ERR SINCE must be an instant in ms"
+TASK_HEADER: Final = b"tuque-task"
+GLOB_MAX: Final = 128
+BIG: Final = (1 << 62) - 1
+
+
+@final
+class Selection:
+    """The filters of DEAD LIST, REPLAY and PURGE (W12.1)."""
+
+    def __init__(self) -> None:
+        self.cursor: i64 = 0
+        self.count: i64 = 100
+        self.reason = ""
+        self.task = ""
+        self.cause = b""
+        self.since_ms: i64 = 0
+        self.ids: list[bytes] = []
+        self.to = b""
+        self.is_said = False  # ALL, IDS or a filter
+
+    def means(self, letter: Letter) -> bool:
+        """Whether the letter is selected."""
+        life = letter.life
+        if life.dead_ms < self.since_ms:
+            return False
+        if len(self.cause) > 0 and life.dead_cause != self.cause:
+            return False
+        if self.reason != "" and not matches(self.reason, shown(last_of(life).reason)):
+            return False
+        return self.task == "" or matches(self.task, shown(task_of(life.headers)))
+
+
+def shown(word: bytes) -> str:
+    """Bytes as text, for globs."""
+    return word.decode("utf-8", "backslashreplace")
+
+
+def task_of(blob: bytes) -> bytes:
+    """The name of the task that a worker gave the job."""
+    words = header_pairs(blob)
+    for i in range(0, len(words), 2):
+        if words[i] == TASK_HEADER:
+            return words[i + 1]
+    return b""
+
+
+def selection(s: Server, args: list[bytes], first: i64, is_change: bool) -> Selection:
+    """The filters in the words from `first` on."""
+    chosen = Selection()
+    i = first
+    while i < len(args):
+        word = args[i].upper()
+        if is_change and word == b"ALL":
+            chosen.is_said = True
+            i += 1
+            continue
+        if is_change and word == b"IDS":
+            chosen.ids = args[i + 1 :]
+            check_ids(s, chosen.ids, 0)
+            chosen.is_said = True
+            if len(chosen.ids) == 0:
+                raise ArgError(SYNTAX)
+            return chosen
+        if not is_change and i == first and word.isdigit():
+            chosen.cursor = ranged(word, 0, BIG, BAD_CURSOR)
+            i += 1
+            continue
+        if i + 1 == len(args):
+            raise ArgError(SYNTAX)
+        choose(chosen, word, args[i + 1], is_change)
+        i += 2
+    if is_change and not chosen.is_said:
+        raise ArgError(SYNTAX)
+    return chosen
+
+
+def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> None:
+    """One filter."""
+    if word == b"COUNT":
+        chosen.count = ranged(value, 1, LOOK_MAX, BAD_COUNT)
+    elif word == b"CURSOR" and is_change:
+        chosen.cursor = ranged(value, 0, BIG, BAD_CURSOR)
+    elif word == b"QUEUE" and is_change:
+        chosen.to = value
+    elif word in (b"REASON", b"TASK", b"CAUSE", b"SINCE"):
+        chosen.is_said = True
+        if word == b"REASON":
+            chosen.reason = shown(value[:GLOB_MAX])
+        elif word == b"TASK":
+            chosen.task = shown(value[:GLOB_MAX])
+        elif word == b"CAUSE":
+            chosen.cause = value
+        else:
+            chosen.since_ms = ranged(value, 0, BIG, BAD_SINCE)
+    else:
+        raise ArgError(SYNTAX)
+
+
+def cmd_dead(s: Server, c: Client, args: list[bytes]) -> None:
+    """[W12] DEAD LIST | SHOW | STAT | REPLAY | PURGE."""
+    word = args[1].upper()
+    if word == b"LIST" and len(args) > 2:
+        dead_list(s, c, args)
+    elif word == b"SHOW" and len(args) == 3:
+        dead_show(s, c, args)
+    elif word == b"STAT" and len(args) == 3:
+        dead_stat(s, c, args[2])
+    elif word in (b"REPLAY", b"PURGE") and len(args) > 3:
+        dead_change(s, c, args, word == b"REPLAY")
+    else:
+        raise ArgError(SYNTAX)
+
+
+def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
+    """DEAD LIST queue [cursor] [COUNT n] [REASON glob] [CAUSE c] [TASK glob] [SINCE ms] (W12.1)."""
+    chosen = selection(s, args, 3, False)
+    rows: list[object] = []
+    cursor = chosen.cursor
+    for letter in letters_from(s.n, args[2], cursor, chosen.count):
+        cursor = letter.life.serial
+        if chosen.means(letter):
+            rows.append(row_of(letter))
+    s.n.work += chosen.count
+    if is_last(s.n, args[2], cursor):
+        cursor = 0
+    c.reply([b"%d" % int(cursor), rows])
+
+
+def row_of(letter: Letter) -> list[object]:
+    """One row of the list."""
+    job, life = letter.job, letter.life
+    last = last_of(life)
+    first_ms = life.first.at_ms if life.first is not None else 0
+    return [
+        job.id,
+        life.origin,
+        task_of(life.headers),
+        int(life.failed),
+        life.dead_cause,
+        last.reason,
+        int(first_ms),
+        int(last.at_ms),
+    ]
+
+
+def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
+    """DEAD SHOW id: all of one dead letter (W12.2)."""
+    check_ids(s, args, 2)
+    letter = letter_of(s.n, args[2])
+    if letter is None:
+        raise ArgError(NOT_DEAD)
+    job, life = letter.job, letter.life
+    last = last_of(life)
+    first = life.first
+    fields: dict[str, object] = {
+        "id": job.id,
+        "queue": job.queue,
+        "origin": life.origin,
+        "task": task_of(life.headers),
+        "attempts": int(life.failed),
+        "of": int(life.terms.attempts),
+        "starts": int(life.starts),
+        "replays": int(life.replays),
+        "cause": life.dead_cause,
+        "reason": last.reason,
+        "detail": last.detail,
+        "worker": last.worker,
+        "added-ms": int(job.ctime_ns // 1_000_000),
+        "first-failure-ms": int(first.at_ms) if first is not None else 0,
+        "first-reason": first.reason if first is not None else b"",
+        "last-failure-ms": int(last.at_ms),
+        "dead-ms": int(life.dead_ms),
+        "ends-ms": int(job.expire_ms),
+        "headers": header_pairs(life.headers),
+        "body": job.body,
+    }
+    c.reply(flat(fields))
+
+
+def dead_stat(s: Server, c: Client, queue: bytes) -> None:
+    """DEAD STAT queue: count by cause and reason, the greatest first, 1000 at most (W12.3)."""
+    letters = s.n.life.letters.get(queue)
+    counts: list[tuple[int, bytes, bytes]] = []
+    if letters is not None:
+        for (cause, reason), count in letters.reasons.items():
+            counts.append((-count, cause, reason))
+    s.n.work += len(counts)
+    counts.sort()
+    rows: list[object] = []
+    for count, cause, reason in counts[:LOOK_MAX]:
+        rows.append([cause, reason, -count])
+    c.reply(rows)
+
+
+def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> None:
+    """DEAD REPLAY | PURGE queue ALL | IDS id ... | filters (W12.4, W12.5)."""
+    n = s.n
+    chosen = selection(s, args, 3, True)
+    to = n.queues.get(chosen.to) if len(chosen.to) > 0 else None
+    if to is not None and to.policy is not None:
+        raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
+    done = 0
+    cursor = chosen.cursor
+    if len(chosen.ids) > 0:
+        letters: list[Letter] = []
+        for id in chosen.ids:
+            letter = letter_of(n, id)
+            if letter is not None and letter.job.queue == args[2]:
+                letters.append(letter)
+        seen = len(chosen.ids)
+    else:
+        letters = letters_from(n, args[2], cursor, LOOK_MAX)
+        seen = len(letters)
+    for letter in letters:
+        cursor = letter.life.serial
+        if len(chosen.ids) == 0 and not chosen.means(letter):
+            continue
+        if replay(n, letter, chosen.to) if is_replay else purge(n, letter):
+            done += 1
+    n.work += seen + 2 * done
+    if len(chosen.ids) > 0 or is_last(n, args[2], cursor):
+        cursor = 0
+    c.reply([b"%d" % int(cursor), done, seen])
