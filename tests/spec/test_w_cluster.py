@@ -259,6 +259,9 @@ def test_result_at_every_holder() -> None:
 def test_two_ends_of_one_job() -> None:
     """W14.4 Of two outcomes, `done` stands before `cancelled`, and of two `done` that of the lower
     token, then the lower result.
+
+    W14.15 A node that sees two outcomes of one job counts the job once (`outcomes_conflicting` of
+    INFO)
     """
     lab = Lab(3)
     id = add(lab)
@@ -276,6 +279,14 @@ def test_two_ends_of_one_job() -> None:
     for i in range(3):
         told, _ = result_fields(at(lab, i), id)
         assert told is not None and told["result"] == b"first"
+    seen = [n.life.conflicts for n in lab.nodes]
+    assert sum(seen) > 0 and max(seen) == 1, seen
+    assert {n.life.conflict_id for n in lab.nodes} <= {id, b""}
+    third = add(lab)
+    assert on_done(at(lab, 0), third, 0, b"x")
+    assert not on_done(at(lab, 1), third, 0, b"x") or lab.run() is None
+    lab.pass_ms(3_000)
+    assert [n.life.conflicts for n in lab.nodes] == seen, "the same outcome twice"
     ends = [Outcome(id, CANCELLED, 1, 1), Outcome(id, DONE, 1, 1)]
     assert is_better(ends[0], ends[1]) and not is_better(ends[1], ends[0])
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from node_by_hand import NULL, Box, Err
 from test_w_work import TRIES, fields, start, state
+
+from tuque.core.jobs.life_copies import settle
+from tuque.core.model.life import DONE, Outcome
+from tuque.server.loop.keeping import keep_house
 
 
 def test_done(box: Box) -> None:
@@ -330,3 +335,28 @@ def test_purge(box: Box) -> None:
     assert str(box.run("RESULT", ids[0])).startswith("NOJOB")
     assert box.n.life.dead_bytes == 0 and box.n.life.bytes == 0
     box.run("DEBUG", "CHECK")
+
+
+def test_two_ends_are_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None:
+    """W14.15 A node that sees two outcomes of one job counts the job once (`outcomes_conflicting`
+    of INFO), and the log has one line a second about them at most.
+    """
+    caplog.set_level("INFO", "tuque.server")
+
+    def meet() -> None:
+        id = box.add(KEEP=60)
+        box.run("CANCEL", id)
+        other = Outcome(id, DONE, box.n.now_ms + 60_000, box.n.now_ms)
+        for _ in range(2):
+            assert settle(box.n, box.n.life.kept[id], other) is False
+        keep_house(box.server)
+
+    for _ in range(3):
+        meet()
+    assert "outcomes_conflicting:3" in box.run("INFO", "jobs").decode()
+    lines = [r.getMessage() for r in caplog.records if "ended in two ways" in r.getMessage()]
+    assert len(lines) == 1 and lines[0].startswith("1 jobs ended in two ways at two nodes, last D-")
+    box.pass_ms(1_000)
+    meet()
+    assert "3 jobs ended in two ways" in caplog.records[-1].getMessage()
+    assert {r.levelname for r in caplog.records} == {"INFO"}

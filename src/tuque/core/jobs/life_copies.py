@@ -13,7 +13,7 @@ from tuque.core.decode.life import LifeRecord, decode_life, decode_outcome
 from tuque.core.jobs.endings import conclude_as, life_of, record_job
 from tuque.core.model.job import ACKED, ACTIVE, Job, job_bytes
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.life import DONE, Failure, Life, Outcome
+from tuque.core.model.life import DONE, GONE, Failure, Life, Outcome
 from tuque.core.msgs.bus import Hold, LifeAt, SetAck
 from tuque.core.node.announce import PATIENT_S, TOMB_MS, say_holders
 from tuque.core.node.node import Node
@@ -177,11 +177,27 @@ def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
     n.has_lives = True
     kept = n.life.known(job.id)
     if kept is not None:
-        if not outcome.is_claim and is_better(kept, outcome):
-            stand_for(n, kept, outcome)
+        if not outcome.is_claim:
+            settle(n, kept, outcome)
         return
     if job.state != ACKED or job.id in n.life.kept:
         conclude_as(n, job, outcome)
+
+
+def settle(n: Node, kept: Outcome, outcome: Outcome) -> bool:
+    """[W14] Two outcomes of one job met (W14.15); whether the sender has the one that falls."""
+    is_behind = is_better(outcome, kept)
+    stands = kept
+    if is_better(kept, outcome):
+        stand_for(n, kept, outcome)
+        stands = outcome
+    elif not is_behind:
+        return False  # they are the same
+    if not kept.is_disputed and kept.kind != GONE and outcome.kind != GONE:
+        n.life.conflicts += 1
+        n.life.conflict_id = kept.id
+    stands.is_disputed = True
+    return is_behind
 
 
 def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
@@ -200,9 +216,11 @@ def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
     outcome = unpack_outcome(n, id, data) if kept is not None else None
     if kept is None or outcome is None:
         return
-    if not outcome.is_claim and is_better(kept, outcome):
-        stand_for(n, kept, outcome)
-    elif is_better(outcome, kept):
+    if outcome.is_claim:
+        is_behind = is_better(outcome, kept)
+    else:
+        is_behind = settle(n, kept, outcome)
+    if is_behind:
         say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
 
 

@@ -162,6 +162,7 @@ class Outcome:
         # of a DONE of a job that is not here: others know better (W14.6). It has no `ended_ms`
         self.is_claim = False
         self.is_brief = False  # it is dropped when all holders have confirmed it (W7.3)
+        self.is_disputed = False  # another outcome of the job met it here (W14.15)
 
     def size(self) -> i64:
         """Bytes of memory."""

@@ -165,6 +165,8 @@ class Lives:
         self.cancelled: i64 = 0
         self.replayed: i64 = 0
         self.kept_dropped: i64 = 0
+        self.conflicts: i64 = 0  # jobs of which two outcomes met (W14.15)
+        self.conflict_id = b""  # the last one
         self.dead_dropped: i64 = 0
 
     def bytes_used(self) -> i64:

@@ -154,6 +154,7 @@ def jobs(s: Server) -> Fields:
         "results": len(n.life.kept),
         "results_bytes": n.life.kept_bytes,
         "results_dropped": n.life.kept_dropped,
+        "outcomes_conflicting": n.life.conflicts,
         "dead": n.life.letter_count(),
         "dead_bytes": n.life.dead_bytes,
         "dead_dropped": n.life.dead_dropped,

@@ -19,6 +19,7 @@ EVENT_BYTES = 200  # per buffered event
 STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged in (C2.9)
 STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
+CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -50,6 +51,7 @@ def keep_house(s: Server) -> None:
         buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
     on_memory_level(s.n)
+    tell_conflicts(s)
     s.figures.sample(now_ms)
     look(s)
     live = len(s.n.jobs)
@@ -57,6 +59,21 @@ def keep_house(s: Server) -> None:
     if s.jobs_peak > SHRINK_JOBS and live < s.jobs_peak // 4:
         give_back(s)
         s.jobs_peak = live
+
+
+def tell_conflicts(s: Server) -> None:
+    """[W14] Log that two outcomes of one job met, once a second at most (W14.15)."""
+    life = s.n.life
+    if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
+        return
+    log.info(
+        "%d jobs ended in two ways at two nodes, last %s: done stands before cancelled, "
+        "and of two results that of the earlier run",
+        life.conflicts - s.conflicts_told,
+        life.conflict_id.decode("ascii", "replace"),
+    )
+    s.conflicts_told = life.conflicts
+    s.conflicts_ms = s.n.now_ms + CONFLICTS_MS
 
 
 def give_back(s: Server) -> None:

@@ -117,8 +117,6 @@ class Server:
         self.wired_survey = Survey()
         self.slowlog = SlowLog()
         self.latency = Latency()
-        self.chores: list[Chore] = []  # long commands in progress
-        self.tokens = Tokens()  # of runs
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
         kept = Kept()
@@ -142,8 +140,16 @@ class Server:
         # instants
         self.start_ms: i64 = node.now_ms
         self.clock_offset_ms: i64 = 0  # now_ms = what the boot clock shows + this
+        self.begin_work()
         self.begin_doors(node)
         self.begin_settings()
+
+    def begin_work(self) -> None:
+        """Long commands, and the work on jobs."""
+        self.chores: list[Chore] = []  # long commands in progress
+        self.tokens = Tokens()  # of runs
+        self.conflicts_told: i64 = 0  # of those in n.life, logged
+        self.conflicts_ms: i64 = 0  # no further line about them before
 
     def begin_doors(self, node: Node) -> None:
         """IPROTO connections and users, subscribers of tubes, and workers."""
