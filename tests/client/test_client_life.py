@@ -81,6 +81,10 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
      [DeadCount("failed", "no", 3)]),
     (dead.dead_replay_page("q.dead", "7", NONE, to="r"), "DEAD REPLAY q.dead QUEUE r CURSOR 7 ALL",
      [b"0", 1, 2], DeadPage("0", 1, 2)),
+    (dead.dead_replay_page("q.dead", "7", NONE, rate=20),
+     "DEAD REPLAY q.dead RATE 20 COUNT 20 CURSOR 7 ALL", [b"0", 1, 2], DeadPage("0", 1, 2)),
+    (dead.dead_replay_page("q.dead", "7", NONE, ids=[ID], rate=5000),
+     f"DEAD REPLAY q.dead RATE 5000 IDS {ID}", [b"0", 1, 1], DeadPage("0", 1, 1)),
     (dead.dead_purge_page("q.dead", "0", NONE, ids=[ID]), f"DEAD PURGE q.dead IDS {ID}",
      [b"0", 1, 1], DeadPage("0", 1, 1)),
 ]  # fmt: skip
@@ -254,6 +258,18 @@ def test_dead_letters_are_listed_shown_replayed_and_purged(real_node: RealServer
         assert client.qlen("mail") == 2
         assert client.qlen("elsewhere") == 3
         assert list(client.dead_letters("mail.dead")) == []
+
+
+def test_dead_letters_are_replayed_at_a_rate(real_node: RealServer) -> None:
+    with Client(real_node.url) as client:
+        bury(client, "paced", 7)
+        pages: list[tuple[int, int]] = []
+        began = time.monotonic()
+        done = client.dead_replay("paced.dead", rate=5, on_page=lambda *at: pages.append(at))
+        took_s = time.monotonic() - began
+        assert done == 7 and pages == [(5, 5), (7, 7)]
+        assert took_s >= 1.2, "the seventh may follow 6/5 s after the first"
+        assert client.qlen("paced") == 7
 
 
 def test_a_push_is_never_taken_for_a_reply(node: ScriptedNode) -> None:

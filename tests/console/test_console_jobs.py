@@ -47,7 +47,7 @@ def test_dead_letters_are_listed_shown_replayed_and_purged(port: int, tuque: Run
         }
         done = tuque("dead", "replay", "-p", port, "mail.dead")
         assert done.returncode == 2 and b"say which" in done.stderr
-        done = tuque("dead", "replay", "-p", port, "mail.dead", "--task", "task[01]")
+        done = tuque("dead", "replay", "-p", port, "mail.dead", "--task", "task[01]", "--rate", "9")
         assert done.stdout == b"2 replayed\n"
         assert client.qlen("mail") == 2
         done = tuque("dead", "purge", "-p", port, "mail.dead", ids[2], "--json")

@@ -324,10 +324,11 @@ def test_replay(box: Box) -> None:
 
 
 def test_purge(box: Box) -> None:
-    """W12.5 PURGE deletes them. Both look at up to 1000 letters and reply the next cursor, how many
-    were changed, and how many were seen.
+    """W12.5 PURGE deletes them. Both look at COUNT letters (1..1000, 1000) and reply the next
+    cursor, how many were changed, and how many were seen.
     """
-    ids = [bury(box, "a") for _ in range(1_005)]
+    ids = [bury(box, "a") for _ in range(1_008)]
+    assert box.run("DEAD", "PURGE", "q.dead", "COUNT", 3, "ALL")[1:] == [3, 3]
     cursor, done, seen = box.run("DEAD", "PURGE", "q.dead", "ALL")
     assert (done, seen) == (1_000, 1_000) and cursor != b"0"
     assert box.run("DEAD", "PURGE", "q.dead", "ALL", "CURSOR", cursor) == [b"0", 5, 5]

@@ -153,6 +153,7 @@ def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
 @one_node
 @filters
 @click.option("--to", metavar="QUEUE", help="Into this queue, not those they came from.")
+@click.option("--rate", type=click.IntRange(1, 1_000_000), help="At most so many a second.")
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("queue")
@@ -161,6 +162,7 @@ def replay(
     node: NodeOptions,
     here: bool,
     to: str | None,
+    rate: int | None,
     is_all: bool,
     as_json: bool,
     queue: str,
@@ -174,7 +176,7 @@ def replay(
     check_selected(is_all, ids, selected)
     with letters_of(node, here) as letters:
         bar = Bar(len(ids) or letters.length(queue))
-        done = letters.replay(queue, ids, to, bar.show, **chosen(**selected))
+        done = letters.replay(queue, ids, to, bar.show, rate, **chosen(**selected))
         bar.end()
     click.echo(json_line({"replayed": done}) if as_json else f"{done:,} replayed")
 

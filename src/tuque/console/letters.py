@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from tuque.client.commands.dead import IDS_AT_ONCE, DeadCount, DeadJob, DeadLetter
+from tuque.client.commands.dead import IDS_AT_ONCE, DeadCount, DeadJob, DeadLetter, at_once
 from tuque.client.sync import Client
 from tuque.client.url import Settings
 from tuque.console.terminal.format import printable
@@ -66,11 +66,22 @@ class Letters:
         return sum(client.qlen(queue) for client in self._clients)
 
     def replay(
-        self, queue: str, ids: Iterable[str], to: str | None, on_page: OnPage, **selected: Any
+        self,
+        queue: str,
+        ids: Iterable[str],
+        to: str | None,
+        on_page: OnPage,
+        rate: int | None = None,
+        **selected: Any,
     ) -> int:
-        """Puts them back to work; how many."""
+        """Puts them back to work, at most `rate` a second; how many."""
         return self._change(
-            queue, ids, selected, on_page, lambda c: lambda **page: c.dead_replay(**page, to=to)
+            queue,
+            ids,
+            selected,
+            on_page,
+            lambda c: lambda **page: c.dead_replay(**page, to=to, rate=rate),
+            at_once(rate),
         )
 
     def purge(self, queue: str, ids: Iterable[str], on_page: OnPage, **selected: Any) -> int:
@@ -84,6 +95,7 @@ class Letters:
         selected: dict[str, Any],
         on_page: OnPage,
         change: Callable[[Client], Callable[..., int]],
+        most: int = IDS_AT_ONCE,
     ) -> int:
         named = list(dict.fromkeys(ids))
         if len(self._clients) == 1:
@@ -93,8 +105,8 @@ class Letters:
         done = seen = 0
         for client in self._clients:
             mine = [id for c, id in rows if c is client and (not wanted or id in wanted)]
-            for at in range(0, len(mine), IDS_AT_ONCE):
-                page = mine[at : at + IDS_AT_ONCE]
+            for at in range(0, len(mine), most):
+                page = mine[at : at + most]
                 done += change(client)(queue=queue, ids=page)
                 seen += len(page)
                 on_page(done, seen)

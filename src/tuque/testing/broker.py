@@ -20,6 +20,7 @@ from tuque.server.admin.registry import register
 from tuque.server.config.config import load
 from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
+from tuque.server.replies.chores import next_chore_ms
 from tuque.server.sockets.poller import IN, OUT
 from tuque.server.sockets.system import System
 from tuque.server.state.state import Server, apply_settings
@@ -224,7 +225,8 @@ class Broker:
 
     def next_ms(self) -> int:
         """When it has something to do next, in unix ms."""
-        return int(min(next_timer_ms(self.node), next_turn_ms(self.server)))
+        at_ms = min(next_timer_ms(self.node), next_turn_ms(self.server))
+        return int(min(at_ms, next_chore_ms(self.server)))
 
     def advance(self, until_ms: int) -> None:
         """Lets time pass until then, and runs what becomes due, in order."""

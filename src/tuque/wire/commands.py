@@ -200,8 +200,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write",
         "queues",
         "LIST queue [cursor] [COUNT n] [filter ...] | SHOW id | STAT queue | "
-        "REPLAY queue ALL|IDS id ...|filter ... [QUEUE to] [CURSOR n] | "
-        "PURGE queue ALL|IDS id ...|filter ... [CURSOR n]",
+        "REPLAY queue [QUEUE to] [RATE n] [CURSOR n] [COUNT n] ALL|filter ...|IDS id ... | "
+        "PURGE queue [CURSOR n] [COUNT n] ALL|filter ...|IDS id ...",
         "Dead letters: jobs that were given up. Filters: REASON glob, TASK glob, CAUSE word, "
         "SINCE ms.",
     ),

@@ -128,13 +128,15 @@ def dead_replay_page(
     *,
     ids: Iterable[JobId] = (),
     to: Text | None = None,
+    rate: int | None = None,
     timeout: float | None = None,
 ) -> Call[DeadPage]:
     """One step of a replay: dead letters go to their queues again, as new.
 
-    It is about those with `ids`, or all that the filters mean.
+    It is about those with `ids`, or all that the filters mean. With `rate`, at most so many a
+    second; the step is as many letters as a second allows, and ends when the next one may begin.
     """
-    return _change("REPLAY", queue, cursor, filters, ids, to, timeout)
+    return _change("REPLAY", queue, cursor, filters, ids, to, timeout, rate)
 
 
 def dead_purge_page(
@@ -157,16 +159,27 @@ def _change(
     ids: Iterable[JobId],
     to: Text | None,
     timeout: float | None,
+    rate: int | None = None,
 ) -> Call[DeadPage]:
     args: list[Arg] = ["DEAD", word, to_bytes(queue)]
     if to is not None:
         args += ("QUEUE", to_bytes(to))
     named = [id_bytes(id) for id in ids]
+    wait_s = 0.0
+    if rate is not None:
+        args += ("RATE", rate)
+        args += () if named else ("COUNT", at_once(rate))
+        wait_s = (len(named) or at_once(rate)) / max(1, rate) + 1.0
     if named:
         args += ("IDS", *named)
     else:
         args += ("CURSOR", cursor, *(filters.words() or ["ALL"]))
-    return Call(args=tuple(args), parse=_changed, timeout_s=timeout)
+    return Call(args=tuple(args), parse=_changed, wait_s=wait_s, timeout_s=timeout)
+
+
+def at_once(rate: int | None) -> int:
+    """The letters of one step."""
+    return IDS_AT_ONCE if rate is None else max(1, min(rate, IDS_AT_ONCE))
 
 
 def _page(reply: Reply) -> tuple[str, list[DeadLetter]]:

@@ -139,23 +139,25 @@ class Scans(Runner):
         task: Text | None = None,
         since_ms: int | None = None,
         to: Text | None = None,
+        rate: int | None = None,
         on_page: Callable[[int, int], object] | None = None,
         timeout: float | None = None,
     ) -> int:
         """Puts dead letters back into their queues, or into `to`; returns how many.
 
         Those with `ids`, else all that the filters mean; without filters all. They keep their ids
-        and begin anew. Letters that die again meanwhile stay. `on_page` gets, once a page, the
-        number of letters changed and the number of letters seen.
+        and begin anew. Letters that die again meanwhile stay. `rate`: at most so many a second.
+        `on_page` gets, once a page, the number of letters changed and the number of letters seen.
         """
         filters = DeadFilters(reason, cause, task, since_ms)
         return self._change(
             queue,
             list(ids),
             lambda cursor, some: dead.dead_replay_page(
-                queue, cursor, filters, ids=some, to=to, timeout=timeout
+                queue, cursor, filters, ids=some, to=to, rate=rate, timeout=timeout
             ),
             on_page,
+            dead.at_once(rate),
         )
 
     def dead_purge(
@@ -187,13 +189,14 @@ class Scans(Runner):
         ids: list[JobId],
         page: Callable[[str, list[JobId]], Call[DeadPage]],
         on_page: Callable[[int, int], object] | None,
+        most: int = IDS_AT_ONCE,
     ) -> int:
         """All pages of a replay or purge; ends at the number of letters there were before."""
         done = seen = 0
         cursor = "0"
         there = len(ids) or self.run(calls.qlen(queue))
         while seen < there:
-            some = ids[seen : seen + IDS_AT_ONCE]
+            some = ids[seen : seen + most]
             found = self.run(page(cursor, some))
             cursor = found.cursor
             done += found.done

@@ -17,6 +17,8 @@ from tuque.core.life.letters import (
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.views import flat
 from tuque.server.config.patterns import matches
+from tuque.server.replies.chores import begin
+from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.wire.args import SYNTAX, ArgError, header_pairs, ranged
@@ -28,6 +30,11 @@ BAD_CURSOR: Final = b"ERR invalid cursor"
 BAD_SINCE: Final = b"ERR SINCE must be an instant in ms"
 TASK_HEADER: Final = b"tuque-task"
 GLOB_MAX: Final = 128
+BAD_RATE: Final = b"ERR RATE must be a number from 1 to 1000000"
+RATE_MAX: Final = 1_000_000
+PACE_MS: Final = 10  # between two slices of a replay with RATE
+LATE_MS: Final = 50  # such a slice makes up for less
+LETTER_WORK: Final = 3
 BIG: Final = (1 << 62) - 1
 
 
@@ -44,6 +51,7 @@ class Selection:
         self.since_ms: i64 = 0
         self.ids: list[bytes] = []
         self.to = b""
+        self.rate: i64 = 0  # letters a second; 0: at once
         self.is_said = False  # ALL, IDS or a filter
 
     def means(self, letter: Letter) -> bool:
@@ -75,6 +83,8 @@ def task_of(blob: bytes) -> bytes:
 def selection(s: Server, args: list[bytes], first: i64, is_change: bool) -> Selection:
     """The filters in the words from `first` on."""
     chosen = Selection()
+    if is_change:
+        chosen.count = LOOK_MAX
     i = first
     while i < len(args):
         word = args[i].upper()
@@ -110,6 +120,8 @@ def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> Non
         chosen.cursor = ranged(value, 0, BIG, BAD_CURSOR)
     elif word == b"QUEUE" and is_change:
         chosen.to = value
+    elif word == b"RATE" and is_change:
+        chosen.rate = ranged(value, 1, RATE_MAX, BAD_RATE)
     elif word in (b"REASON", b"TASK", b"CAUSE", b"SINCE"):
         chosen.is_said = True
         if word == b"REASON":
@@ -237,8 +249,14 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
                 letters.append(letter)
         seen = len(chosen.ids)
     else:
-        letters = letters_from(n, args[2], cursor, LOOK_MAX)
+        letters = letters_from(n, args[2], cursor, chosen.count)
         seen = len(letters)
+    if chosen.rate > 0:
+        if not is_replay:
+            raise ArgError(SYNTAX)
+        n.work += seen
+        begin(s, c, Replay(s, c, args[2], chosen, letters, seen))
+        return
     for letter in letters:
         cursor = letter.life.serial
         if len(chosen.ids) == 0 and not chosen.means(letter):
@@ -249,3 +267,72 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     if len(chosen.ids) > 0 or is_last(n, args[2], cursor):
         cursor = 0
     c.reply([b"%d" % int(cursor), done, seen])
+
+
+@final
+class Replay(Chore):
+    """[W12] DEAD REPLAY with RATE: some letters now, the others in time (W12.7)."""
+
+    def __init__(
+        self,
+        s: Server,
+        c: Client,
+        queue: bytes,
+        chosen: Selection,
+        letters: list[Letter],
+        seen: i64,
+    ) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.queue = queue
+        self.to = chosen.to
+        self.rate = chosen.rate
+        self.seen = seen
+        self.by_ids = len(chosen.ids) > 0
+        self.left: list[tuple[bytes, int]] = []  # id and serial, the next one last
+        self.cursor = chosen.cursor
+        for letter in letters:
+            self.cursor = letter.life.serial
+            if self.by_ids or chosen.means(letter):
+                self.left.append((letter.job.id, int(letter.life.serial)))
+        self.left.reverse()
+        self.done: i64 = 0
+        self.start_ms = s.n.now_ms  # of the first one, had all gone without a stop
+
+    def step(self, room: i64) -> bool:
+        """Replay what is due; rests until the next one may follow, also after the last one."""
+        n = self.s.n
+        due = (n.now_ms - self.start_ms) * self.rate // 1000 + 1
+        most = self.done + self.rate * LATE_MS // 1000 + 1
+        if due > most:  # the node was late: what it missed is not made up for
+            self.start_ms += (due - most) * 1000 // self.rate
+            due = most
+        while len(self.left) > 0 and self.done < due and room > 0:
+            id, serial = self.left.pop()
+            room -= LETTER_WORK
+            n.work += LETTER_WORK
+            letter = letter_of(n, id)
+            if (
+                letter is not None
+                and letter.life.serial == i64(serial)
+                and replay(n, letter, self.to)
+            ):
+                self.done += 1
+        if len(self.left) == 0 and self.is_last():
+            return True
+        next_ms = self.start_ms + (self.done * 1000 + self.rate - 1) // self.rate
+        if len(self.left) == 0 and next_ms <= n.now_ms:
+            return True
+        if self.done >= due or len(self.left) == 0:
+            self.wake_ms = max(next_ms, n.now_ms + PACE_MS)
+        return False
+
+    def is_last(self) -> bool:
+        """Whether nothing is left for another call."""
+        return self.by_ids or is_last(self.s.n, self.queue, self.cursor)
+
+    def tell(self) -> None:
+        """The reply of W12.5."""
+        cursor = b"0" if self.is_last() else b"%d" % int(self.cursor)
+        self.client.reply([cursor, int(self.done), int(self.seen)])

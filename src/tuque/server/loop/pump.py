@@ -27,7 +27,7 @@ from tuque.server.loop.share import Share
 from tuque.server.loop.standstill import begin_turn, end_replies
 from tuque.server.loop.tell_events import tell_events
 from tuque.server.replies import producers
-from tuque.server.replies.chores import run_chores
+from tuque.server.replies.chores import next_chore_ms, run_chores
 from tuque.server.sockets.poller import OUT, Poller
 from tuque.server.state.client import NOT_HELD, Client
 from tuque.server.state.iproto_connection import Wired
@@ -101,6 +101,8 @@ class Pump:
         if len(s.stalled) > 0:
             at_ms = min(at_ms, producers.next_stall_ms(s))
         at_ms = min(at_ms, next_turn_ms(s))
+        if len(s.resting) > 0 and s.paused_until_ms <= s.n.now_ms:
+            at_ms = min(at_ms, next_chore_ms(s))
         if 0 < self.gate.late_ms < at_ms:
             at_ms = self.gate.late_ms
         if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
@@ -187,7 +189,7 @@ class Pump:
             s.committer.grant(n.records)
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
-        if len(s.chores) > 0:
+        if len(s.chores) > 0 or len(s.resting) > 0:
             run_chores(s)
         if len(n.ready) > 0:
             serve_ready(n)

@@ -6,6 +6,7 @@ waiting GETJOB; all other clients are served.
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.transitions import FAR
 from tuque.core.model.work import PIECE, TURN_WORK
 from tuque.server.replies.faults import INTERNAL, look_into, on_fault
 from tuque.server.replies.redirects import iproto_refusal, refusal_text
@@ -51,6 +52,8 @@ def run_chores(s: Server) -> None:
     n = s.n
     if s.paused_until_ms > n.now_ms:
         return
+    if len(s.resting) > 0:
+        wake_rested(s)
     while len(s.chores) > 0 and n.work < TURN_WORK:
         chore = s.chores.pop(0)
         if chore.is_over or (chore.c.is_closed and not chore.goes_on):
@@ -67,7 +70,28 @@ def run_chores(s: Server) -> None:
         if n.work == before:
             n.work += 1
         if not chore.is_over:
+            line = s.resting if chore.wake_ms > n.now_ms else s.chores
+            line.append(chore)
+
+
+def next_chore_ms(s: Server) -> i64:
+    """When the first of those that rest goes on; FAR: there is none."""
+    at_ms: i64 = FAR
+    for chore in s.resting:
+        if chore.wake_ms < at_ms:
+            at_ms = chore.wake_ms
+    return at_ms
+
+
+def wake_rested(s: Server) -> None:
+    """Those that have rested go on."""
+    resting: list[Chore] = []
+    for chore in s.resting:
+        if chore.wake_ms > s.n.now_ms:
+            resting.append(chore)
+        else:
             s.chores.append(chore)
+    s.resting = resting
 
 
 def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:

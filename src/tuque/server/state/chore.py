@@ -17,6 +17,7 @@ class Chore:
         self.goes_on = False  # runs to its end even if the client has gone
         self.is_over = False
         self.sync = 0  # of an IPROTO call
+        self.wake_ms: i64 = 0  # it rests until then
 
     def step(self, room: i64) -> bool:
         """Work for about `room` units, counted in n.work; True: done.

@@ -147,6 +147,7 @@ class Server:
     def begin_work(self) -> None:
         """Long commands, and the work on jobs."""
         self.chores: list[Chore] = []  # long commands in progress
+        self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
         self.conflicts_told: i64 = 0  # of those in n.life, logged
         self.conflicts_ms: i64 = 0  # no further line about them before

@@ -82,13 +82,22 @@ class DeadLetters:
         task: str | None = None,
         since: dt.datetime | None = None,
         to: str | None = None,
+        rate: int | None = None,
     ) -> int:
         """Has letters run again as new, in the queue they came from or in `to`; returns how many.
 
-        Those with `ids`, else all that the filters mean.
+        Those with `ids`, else all that the filters mean; with `rate`, at most so many a second.
         """
+        since_ms = _ms(since)
         return self._app.client.dead_replay(
-            queue, ids=ids, cause=cause, reason=reason, task=task, since_ms=_ms(since), to=to
+            queue,
+            ids=ids,
+            cause=cause,
+            reason=reason,
+            task=task,
+            since_ms=since_ms,
+            to=to,
+            rate=rate,
         )
 
     async def replay_async(
@@ -101,10 +110,19 @@ class DeadLetters:
         task: str | None = None,
         since: dt.datetime | None = None,
         to: str | None = None,
+        rate: int | None = None,
     ) -> int:
         """Like `replay`, for asyncio programs."""
+        since_ms = _ms(since)
         return await self._app.aio_client.dead_replay(
-            queue, ids=ids, cause=cause, reason=reason, task=task, since_ms=_ms(since), to=to
+            queue,
+            ids=ids,
+            cause=cause,
+            reason=reason,
+            task=task,
+            since_ms=since_ms,
+            to=to,
+            rate=rate,
         )
 
     def purge(
