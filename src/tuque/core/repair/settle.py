@@ -14,6 +14,7 @@ from tuque.core.jobs.transitions import dequeue, enqueue, retry_due_ms
 from tuque.core.model.job import (
     ACTIVE,
     ANNOUNCE_WILL,
+    ASKED_ALL,
     DELIVERED,
     HELD,
     LEASED,
@@ -46,8 +47,24 @@ CLAIMS_MAX: Final = 2_000  # waiting to be asked of one node
 
 def missing(n: Node, job: Job) -> i64:
     """[Q11] The other holders whose reply the held job waits for (Q11.2)."""
-    able = n.reachable | n.leavers | n.held.starting
-    return job.holders & able & ~1 & ~n.forgotten & ~job.confirmed  # Q11.2
+    able = n.reachable | n.leavers
+    nodes = job.holders & (able | n.held.starting)  # Q11.2
+    if job.marks & ASKED_ALL:
+        nodes |= able  # Q11.9
+    return nodes & ~1 & ~n.forgotten & ~job.confirmed
+
+
+def widen(n: Node, job: Job) -> i64:
+    """[Q11] No reply of a holder is missing: the nodes to ask before the hold ends; 0: none.
+
+    If no other holder has the job, all are asked: the journal may be an old one, from a backup.
+    """
+    if job.holders & job.confirmed & ~1:
+        return 0
+    nodes = (n.reachable | n.leavers) & ~1 & ~n.forgotten & ~job.confirmed
+    if nodes != 0:
+        job.marks |= ASKED_ALL  # Q11.9
+    return nodes
 
 
 # ---- holding jobs
@@ -147,7 +164,7 @@ def on_claims_heard(n: Node, slot: i64, m: Lack) -> None:
         job = n.jobs.get(id)
         if job is not None and is_held(job):
             job.confirmed |= bit
-            if missing(n, job) == 0:
+            if missing(n, job) == 0 and widen(n, job) == 0:
                 release(n, job)
 
 
@@ -257,7 +274,7 @@ def feed(n: Node, slot: i64) -> None:
     while pos < end:
         job = h.jobs[pos]
         pos += 1
-        if is_held(job) and job.holders & bit and job.confirmed & bit == 0:
+        if is_held(job) and missing(n, job) & bit:
             claim(n, slot, job.id)
     if pos >= len(h.jobs):
         del h.feeds[slot]
@@ -276,16 +293,31 @@ def sweep(n: Node) -> None:
         pos += 1
         if not is_held(job):
             continue
-        if missing(n, job) == 0:
+        nodes = missing(n, job)
+        if nodes == 0:
+            nodes = widen(n, job)
+        if nodes == 0:
             release(n, job)
             continue
+        h.unasked |= nodes
         jobs[h.kept] = job
         h.kept += 1
     h.sweep_pos = pos
     if pos == len(jobs):
         del jobs[h.kept :]
         h.sweep_pos = -1
+        ask_unasked(n)
         h.sweep_ms = n.now_ms + SWEEP_MS if len(jobs) > 0 else 0
+
+
+def ask_unasked(n: Node) -> None:
+    """Nodes that have no question open but are waited for were not asked: ask them (Q11.8)."""
+    h = n.held
+    for slot in slots_of(h.unasked & n.linked):
+        asking = n.losses.asking.get(slot)
+        if slot not in h.feeds and (asking is None or not asking.has_claims()):
+            h.feeds[slot] = 0  # Q11.8
+    h.unasked = 0
 
 
 def settle_next_ms(n: Node) -> i64:

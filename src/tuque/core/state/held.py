@@ -21,5 +21,6 @@ class Held:
         self.able: i64 = 0  # set of nodes that could reply at the last check
         self.feeds: dict[int, int] = {}  # by slot: the position in `jobs` to continue asking from
         self.sweep_pos: i64 = -1  # position in `jobs` to check from; -1: nothing to check
+        self.unasked: i64 = 0  # set of nodes that checked jobs wait for
         self.kept: i64 = 0  # of the checked ones, how many are still held
         self.sweep_ms: i64 = 0  # when to check `jobs` again
