@@ -85,6 +85,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
      "DEAD REPLAY q.dead RATE 20 COUNT 20 CURSOR 7 ALL", [b"0", 1, 2], DeadPage("0", 1, 2)),
     (dead.dead_replay_page("q.dead", "7", NONE, ids=[ID], rate=5000),
      f"DEAD REPLAY q.dead RATE 5000 IDS {ID}", [b"0", 1, 1], DeadPage("0", 1, 1)),
+    (life.updatejob(ID, pri=3), f"UPDATEJOB {ID} PRI 3", b"OK", "OK"),
     (dead.dead_purge_page("q.dead", "0", NONE, ids=[ID]), f"DEAD PURGE q.dead IDS {ID}",
      [b"0", 1, 1], DeadPage("0", 1, 1)),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from test_w_work import TRIES, fields, start, state
 from tuque.core.jobs.life_copies import settle
 from tuque.core.model.life import DONE, Outcome
 from tuque.server.loop.keeping import keep_house
+from tuque.tubes.policy import tubes_of
 
 
 def test_done(box: Box) -> None:
@@ -188,8 +189,8 @@ def test_updatejob(box: Box) -> None:
     """W10.1 Changes a job that is scheduled, waiting or in a back-off. DELAY counts from now; 0
     queues it. TTL counts from now, in whole seconds; 0: it never expires. The reply is OK.
 
-    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. ATTEMPTS not above those that failed: an
-    error. Errors change nothing.
+    W10.2 Delivered or at work: `-ATWORK`. Dead: `-DEAD`. ATTEMPTS not above those that failed, or
+    PRI of a job in a plain queue: an error. Errors change nothing.
     """
     id = box.add(DELAY=100, TTL=200)
     assert box.run("UPDATEJOB", id, "DELAY", 0, "BODY", "new", "TTL", 0, "ATTEMPTS", 2) == "OK"
@@ -336,6 +337,66 @@ def test_purge(box: Box) -> None:
     assert str(box.run("RESULT", ids[0])).startswith("NOJOB")
     assert box.n.life.dead_bytes == 0 and box.n.life.bytes == 0
     box.run("DEBUG", "CHECK")
+
+
+@pytest.mark.parametrize("type", ["fifottl", "limfifottl", "utubettl"])
+def test_update_a_task(box: Box, type: str) -> None:
+    """T1.10 UPDATEJOB PRI changes the pri of a task, whatever its status and holder. The status
+    stays, and a READY task has its new place at once.
+    """
+    box.run("TUBE", "CREATE", "t", type, "TTR", 50)
+    ids = [box.add("t", PRI=5, UTUBE=at) if "utube" in type else box.add("t", PRI=5)
+           for at in range(6)]  # fmt: skip
+    late = box.add("t", PRI=9, DELAY=10)
+    box.run("TUBE", "BURY", "t", 5)
+    taken = box.run("TUBE", "TAKE", "t")[0]
+    assert box.run("UPDATEJOB", ids[3], "PRI", 1) == "OK"
+    assert [box.show(ids[3])[name] for name in ("pri", "status")] == [1, b"READY"]
+    for id, status in ((ids[taken], b"TAKEN"), (ids[5], b"BURIED"), (late, b"DELAYED")):
+        assert box.run("UPDATEJOB", id, "PRI", 2) == "OK"
+        assert [box.show(id)[name] for name in ("pri", "status")] == [2, status]
+    for pri in (7, 3, 7, 3, 7, 4):  # back and forth: to a place that it had before
+        assert box.run("UPDATEJOB", ids[4], "PRI", pri) == "OK"
+    box.run("DEBUG", "CHECK")
+    box.run("TUBE", "KICK", "t", 1)
+    box.pass_ms(10_100)
+    assert box.run("TUBE", "RELEASE", "t", taken)[1] == b"READY"
+    assert [box.run("TUBE", "TAKE", "t")[0] for _ in range(7)] == [3, 0, 5, 6, 4, 1, 2]
+    box.run("DEBUG", "CHECK")
+
+
+def test_what_is_not_updated_of_a_task(box: Box) -> None:
+    """T1.10 Other options of UPDATEJOB, and a type without pri, are refused.
+
+    W10.2 PRI of a job in a plain queue: an error.
+    """
+    box.run("TUBE", "CREATE", "t", "fifottl")
+    task, job = box.add("t"), box.add("q")
+    for words in (("BODY", "x"), ("PRI", 1, "DELAY", 2), ("TTL", 5), ("HEADERS", 0)):
+        assert "UPDATEJOB changes PRI of its tasks" in box.run("UPDATEJOB", task, *words)
+    assert "PRI must be" in box.run("UPDATEJOB", task, "PRI", -1)
+    assert box.show(task)["pri"] == 0
+    assert "'q' is no tube" in box.run("UPDATEJOB", job, "PRI", 1)
+    for type in ("fifo", "utube"):
+        box.run("TUBE", "CREATE", type, type)
+        assert "PRI" in box.run("UPDATEJOB", box.add(type), "PRI", 1)
+    box.run("TUBE", "TAKE", "t")
+    box.run("TUBE", "ACK", "t", 0)
+    assert box.run("UPDATEJOB", task, "PRI", 1).startswith("NOJOB")
+
+
+def test_a_put_that_waited_and_was_updated(box: Box) -> None:
+    """The reply of a waiting put tells of the task as it is, also if its pri changed since."""
+    box.run("TUBE", "CREATE", "t", "limfifottl", "CAPACITY", 1)
+    box.add("t")
+    late = box.session()
+    assert late("TUBE", "PUT", "t", "late", "TIMEOUT", 9) is None
+    box.run("TUBE", "DELETE", "t", 0)
+    (done,) = tubes_of(box.n).put_done
+    assert done.task is not None
+    box.run("UPDATEJOB", done.task.id, "PRI", 3)
+    (done,) = tubes_of(box.n).put_done
+    assert done.task is not None and (done.task.pri, chr(done.task.status)) == (3, "r")
 
 
 def test_two_ends_are_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None:

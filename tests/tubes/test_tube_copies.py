@@ -285,3 +285,34 @@ def test_numbers_of_changes_that_were_told_to_nobody() -> None:
     told = int(lab.tube(1).seq)
     power_cut(lab, 0)
     assert lab.tube(0).seq > told
+
+
+def test_a_pri_that_changed_goes_to_the_copies() -> None:
+    """T1.10 UPDATEJOB PRI changes the pri of a task, whatever its status and holder.
+
+    T18.2 TUBE-COPY sends each follower the new state of the tasks that changed
+    """
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    numbers = [lab.put(0, b"%d" % i).number for i in range(4)]
+    lab.run()
+    n, t = lab.nodes[0], lab.t(0)
+    got = lab.take(0)
+    assert got is not None and got.number == 0
+    ops.bury(n, t, lab.tube(0), 3)
+    for number in numbers:  # in one message with what else changed, state first
+        t.set_pri(n, lab.tube(0).tasks[number], 9 - number)
+    ops.release(n, t, lab.tube(0), 1, 0, 5)
+    lab.run()
+    assert [one[3] for one in lab.picture(1).values()] == [9, 8, 7, 6]
+    assert lab.picture(1) == lab.picture(0)
+    lab.die(1)  # its journal has them, too
+    lab.revive(1)
+    assert lab.picture(1) == lab.picture(0)
+    ops.kick(n, t, lab.tube(0), 1)
+    lab.live(1_000)
+    assert lab.move(0, 1) is False
+    lab.live(3_000)
+    assert lab.runs_at() == [1]
+    order = [lab.take(1) for _ in numbers]
+    assert [task and task.number for task in order] == [3, 2, 1, 0]

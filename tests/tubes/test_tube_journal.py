@@ -75,8 +75,7 @@ def facts(home: Home) -> State:
 def act(home: Home, rng: random.Random) -> None:
     """One thing that happens; the turn ends with it."""
     n, t = home.n, home.t
-    tubes = list(t.by_name.values())
-    choice = rng.randrange(26)
+    tubes, choice = list(t.by_name.values()), rng.randrange(26)
     if not tubes or choice == 0:
         name = b"t%d" % rng.randrange(5)
         if name not in t.by_name:
@@ -110,15 +109,17 @@ def act(home: Home, rng: random.Random) -> None:
             sessions.on_client_gone(n, t, client)
         elif choice == 21 and rng.randrange(4) == 0:
             rng.choice((admin.truncate, admin.drop))(n, t, tube)
+        elif choice in (22, 23):
+            t.set_pri(n, tube.tasks[number], rng.randrange(4))
         elif choice == 24:
             prefix = rng.choice((b"queue.tube", b"mine"))
             admin.grant(n, t, rng.choice((b"ubob", b"rall")), tube, rng.randrange(1, 4), prefix)
         elif choice == 25:
-            who = rng.choice((b"ubob", b"rall"))
-            admin.revoke(n, t, who, tube, rng.randrange(4), rng.choice((b"mine", None)))
+            who, prefix = rng.choice((b"ubob", b"rall")), rng.choice((b"mine", None))
+            admin.revoke(n, t, who, tube, rng.randrange(4), prefix)
         else:
             home.pass_ms(rng.randrange(1500))
-    except TubeError:
+    except (TubeError, KeyError):  # KeyError: the tube has no task
         pass
     home.turn()
 

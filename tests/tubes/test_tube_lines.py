@@ -37,7 +37,9 @@ def step(home: Home, tube: Tube, dice: random.Random) -> None:
     with_status: dict[int, list[Task]] = {}
     for task in tube.tasks.values():
         with_status.setdefault(task.status, []).append(task)
-    word = dice.choice(["put", "put", "take", "take", "ack", "release", "bury", "delete", "kick"])
+    word = dice.choice(
+        ["put", "put", "take", "take", "ack", "release", "bury", "delete", "kick", "pri"]
+    )
     if word == "put":
         home.put(tube, b"x", b"%d" % dice.randrange(60), pri=dice.randrange(4))
     elif word == "take":
@@ -53,7 +55,9 @@ def step(home: Home, tube: Tube, dice: random.Random) -> None:
                 ops.release(n, t, tube, 1, number, 0)
     elif tube.tasks:
         number = dice.choice(list(tube.tasks))
-        if word == "bury":
+        if word == "pri":
+            t.set_pri(n, tube.tasks[number], dice.randrange(4))
+        elif word == "bury":
             ops.bury(n, t, tube, number)
         else:
             ops.delete(n, t, tube, number)

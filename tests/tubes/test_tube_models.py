@@ -19,12 +19,14 @@ from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.jobs.deliver import on_getjob, serve_ready
 from tuque.core.jobs.requeue import on_nack, on_working
 from tuque.core.jobs.transitions import check, stop_waiting
+from tuque.core.life.change import on_update
 from tuque.core.model.task import MAX_MS, TAKEN, Task
+from tuque.core.model.update import Update
 from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.replication.ack import on_ackjob
 from tuque.server.replies.words import text_of
 from tuque.sim.tube_judges.types import TYPES, Defaults, Type
-from tuque.tubes.model.errors import NOT_TAKEN, TubeError
+from tuque.tubes.model.errors import NO_OPTION, NOT_TAKEN, TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, ops, sessions
@@ -66,6 +68,7 @@ ACTIONS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
     (2, "bury", {"pick": picks, "kind": tokens}),
     (2, "kick", {"count": st.sampled_from([0, 1, 1, 2, 9, -1])}),
     (1, "delete", {"pick": picks}),
+    (3, "update", {"pick": picks, "pri": st.integers(0, 3)}),
     (1, "truncate", {"chance": st.integers(0, 5)}),
     (1, "release_all", {}),
     (4, "let_time_pass", {"steps": st.sampled_from([1, 1, 2, 3, 10, 400])}),
@@ -275,6 +278,29 @@ class Twins(RuleBasedStateMachine):
         self.both(
             lambda: ops.delete(self.n, self.t, self.tube, number), lambda: self.m.delete(number)
         )
+
+    def update(self, pick: int, pri: int) -> None:
+        """T1.10; a number: changed, no priorities, or gone."""
+        number = self.number(pick)
+
+        def fast() -> int:
+            update = Update()
+            update.pri = pri
+            try:
+                return int(on_update(self.n, self.id_of(number), update)[0] is not None)
+            except TubeError as error:
+                assert error.code == NO_OPTION
+                return 2
+
+        def slow() -> int:
+            self.m.settle()
+            for task in self.m.tasks:
+                if task.number == number:
+                    task.pri = pri if self.kind.is_timed else task.pri
+                    return 0 if self.kind.is_timed else 2
+            return 1
+
+        self.both(fast, slow)
 
     def truncate(self, chance: int) -> None:
         if chance == 0:

@@ -357,6 +357,13 @@ def test_homes_move_under_load(seed: int) -> None:
                 if rng.random() < 0.7:
                     lab.ack(at[0], got.number, lab_client(lab, at[0], got.owner))
                     del known[got.number]
+        elif at and kind < 0.65:
+            tasks = lab.tube(at[0]).tasks
+            if tasks:
+                with suppress(TubeError):
+                    lab.t(at[0]).set_pri(
+                        lab.nodes[at[0]], tasks[rng.choice(list(tasks))], rng.randrange(5)
+                    )
         elif at and kind < 0.75:
             with suppress(TubeError):
                 lab.move(at[0], rng.randrange(3))

@@ -384,6 +384,13 @@ def test_homes_change_all_the_time(seed: int) -> None:
                 lab.move(at[0], rng.randrange(3))
         elif at and kind < 0.4:
             lab.take(at[0], rng.randrange(3))
+        elif at and kind < 0.43:
+            tasks = lab.tube(at[0]).tasks
+            if tasks:
+                with suppress(TubeError):
+                    lab.t(at[0]).set_pri(
+                        lab.nodes[at[0]], tasks[rng.choice(list(tasks))], rng.randrange(5)
+                    )
         elif kind < 0.5:
             a, b = rng.sample(range(3), 2)
             lab.cut(a, b)

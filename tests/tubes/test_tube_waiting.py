@@ -199,8 +199,8 @@ def test_changes(home: Home) -> None:
 
 
 def test_every_change_has_its_name(home: Home) -> None:
-    """T12.2 The events are put, take, touch, release, bury, kick, ttr, delay; ack, delete, truncate
-    and ttl have the status `-`."""
+    """T12.2 The events are put, take, touch, release, bury, kick, ttr, delay and update (T1.10);
+    ack, delete, truncate and ttl have the status `-`."""
     n, t, tube = home.n, home.t, home.make("fifottl", ttr_ms=1000)
     tube.subscribers = 1
     home.put(tube, delay_ms=100)

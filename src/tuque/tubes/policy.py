@@ -43,7 +43,7 @@ from tuque.tubes.replication.send import tell_copies
 from tuque.tubes.tasks import ops
 from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
-from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer
+from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer, set_pri
 
 PLAIN: Final = PutSpec()  # no options
 
@@ -146,6 +146,19 @@ class TubePolicy(Tubes):
         if task.status != BURIED:
             return False
         ops.unbury(n, self, self.tube_of(task), task)
+        return True
+
+    def set_pri(self, n: Node, task: Task, pri: i64) -> bool:
+        """[T1] UPDATEJOB changes the pri of a task in any status (T1.10)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        if not tube.driver.is_timed:
+            raise TubeError(NO_OPTION, (tube.name, tube.type, b"PRI"))
+        found = ops.find(n, self, tube, task.number)
+        if found is None:
+            return False
+        if found.pri != pri:
+            set_pri(n, self, tube, found, pri)
         return True
 
     def delete(self, n: Node, task: Task) -> None:

@@ -191,8 +191,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -4,
         "write denyoom fast",
         "jobs",
-        "id [BODY body] [DELAY sec] [TTL sec] [ATTEMPTS n] [HEADERS count name value ...]",
-        "Change a job that nobody works on.",
+        "id [BODY body] [DELAY sec] [TTL sec] [ATTEMPTS n] [PRI n] [HEADERS count name value ...]",
+        "Change a job that nobody works on, or with PRI a task of a tube.",
     ),
     (
         "DEAD",

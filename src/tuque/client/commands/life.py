@@ -254,9 +254,13 @@ def updatejob(
     ttl: int | None = None,
     attempts: int | None = None,
     headers: Mapping[str, Text] | None = None,
+    pri: int | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
-    """Changes a job that nobody works on; raises `AtWork` if it was handed out."""
+    """Changes a job that nobody works on; raises `AtWork` if it was handed out.
+
+    `pri` is for tasks of tubes, whatever their status; nothing else of them can be changed.
+    """
     args: list[Arg] = ["UPDATEJOB", id_bytes(id)]
     if body is not None:
         args += ("BODY", to_bytes(body))
@@ -266,6 +270,8 @@ def updatejob(
         args += ("TTL", ttl)
     if attempts is not None:
         args += ("ATTEMPTS", attempts)
+    if pri is not None:
+        args += ("PRI", pri)
     add_headers(args, headers)
     if len(args) == 2:
         raise ValueError("updatejob needs something to change")

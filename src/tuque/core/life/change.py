@@ -32,7 +32,10 @@ from tuque.core.model.refusal import (
     DEAD_LETTER,
     DELIVERED_OUT,
     LEASED_WORK,
+    NO_TUBE,
+    NOJOB,
     NOT_HELD,
+    TASK_UPDATE,
     TASK_WORK,
     Refusal,
 )
@@ -56,9 +59,14 @@ OVER: Final = 3
 
 def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Change | None]:
     """[W10] ON COMMAND UPDATEJOB: why not; or the change to wait for, None: it is made (W10.1)."""
+    task = n.jobs.get(id)
+    if isinstance(task, Task):
+        return update_task(n, task, update), None
     job, refused = open_job(n, id)
     if job is None:
         return refused, None
+    if update.pri >= 0:
+        return Refusal(NO_TUBE, (job.queue,)), None  # T1.2
     refused = why_not(n, job, life_of(n, id), update)
     if refused is None and id in n.life.changes:
         refused = Refusal(CHANGING)
@@ -69,6 +77,15 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
         return None, None
     change = begin(n, job, update, b"")
     return change.refused, None if change.is_over else change
+
+
+def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
+    """[T1] UPDATEJOB of a task of a tube: its pri (T1.10)."""
+    if not update.is_only_pri():
+        return Refusal(TASK_UPDATE, (task.queue,))
+    policy = n.policy
+    is_here = policy is not None and policy.set_pri(n, task, update.pri)
+    return None if is_here else Refusal(NOJOB)
 
 
 def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None, Change | None]:

@@ -69,6 +69,7 @@ HAS_COPIES: Final = 51
 FEW_ATTEMPTS: Final = 52  # about: attempts that failed
 CHANGING: Final = 53
 NOT_HELD: Final = 54
+TASK_UPDATE: Final = 55  # about: tube
 
 
 @final

@@ -66,6 +66,7 @@ class Task(Job):
     status: u8
     form: u8
     listed: u8  # orderings it is in, may be stale (tubes/types/ordering.py)
+    edition: i32  # how often its pri was changed: another record each time
     pri: i64  # smaller goes first
     subqueue: bytes
     ttl_ms: i64
@@ -107,6 +108,7 @@ class Task(Job):
         self.status = 0
         self.form = u8(form)
         self.listed = 0
+        self.edition = 0
         self.pri = pri
         self.subqueue = b""
         self.ttl_ms = MAX_MS
@@ -116,6 +118,41 @@ class Task(Job):
         self.token = 0
         self.owner = 0
         self.taken_ms = 0
+
+
+def with_pri(task: Task, pri: i64) -> Task:
+    """A new record of the task with another pri; orders take the pri of a record for unchangeable.
+
+    It is in no table and no order.
+    """
+    fresh = Task(task.id, task.queue, task.body, task.ctime_ns, task.number, pri, i64(task.form))
+    fresh.edition = task.edition + 1
+    fresh.state = task.state
+    fresh.flags = task.flags
+    fresh.repl = task.repl
+    fresh.retry_s = task.retry_s
+    fresh.delay_s = task.delay_s
+    fresh.nacks = task.nacks
+    fresh.deliveries = task.deliveries
+    fresh.delivered_count = task.delivered_count
+    fresh.why = task.why
+    fresh.marks = task.marks
+    fresh.expire_ms = task.expire_ms
+    fresh.qtime_ms = task.qtime_ms
+    fresh.first_ms = task.first_ms
+    fresh.last_ms = task.last_ms
+    fresh.holders = task.holders
+    fresh.confirmed = task.confirmed
+    fresh.status = task.status
+    fresh.subqueue = task.subqueue
+    fresh.ttl_ms = task.ttl_ms
+    fresh.ttr_ms = task.ttr_ms
+    fresh.created_ms = task.created_ms
+    fresh.dead_ms = task.dead_ms
+    fresh.token = task.token
+    fresh.owner = task.owner
+    fresh.taken_ms = task.taken_ms
+    return fresh
 
 
 def state_of(status: i64) -> i64:

@@ -55,6 +55,10 @@ class Policy:
         """ENQUEUE; False: no change."""
         raise AssertionError("no policy")
 
+    def set_pri(self, n: Node, task: Task, pri: i64) -> bool:
+        """UPDATEJOB PRI; False: the task is gone. Raises if the type has no priorities."""
+        raise AssertionError("no policy")
+
     def delete(self, n: Node, task: Task) -> None:
         """DELJOB."""
         raise AssertionError("no policy")

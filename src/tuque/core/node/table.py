@@ -72,6 +72,14 @@ def rehouse(n: Node, job: Job, queue: bytes) -> Job:
     return fresh
 
 
+def swap_job(n: Node, job: Job, fresh: Job) -> None:
+    """The new record of a job takes the place of the old one, in its queue."""
+    fresh.place = job.place
+    n.job_list[job.place] = fresh
+    n.jobs[job.id] = fresh
+    job.place = -1
+
+
 def enter_queue(n: Node, q: Queue) -> None:
     """Put a queue into the table; its name must be new there."""
     q.place = len(n.queue_list)

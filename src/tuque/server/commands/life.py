@@ -27,6 +27,8 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.wire.args import (
     BAD_ATTEMPTS,
+    BAD_PRI,
+    PRI_MAX,
     SECONDS_MAX,
     SYNTAX,
     ArgError,
@@ -221,7 +223,7 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W10] UPDATEJOB id [BODY b] [DELAY s] [TTL s] [ATTEMPTS n] [HEADERS n k v ...] (W10.1)."""
+    """[W10] UPDATEJOB id [BODY b] [DELAY s] [TTL s] [ATTEMPTS n] [PRI n] [HEADERS n k v ...]."""
     words = args[:2]
     check_ids(s, words, 1)
     update = Update()
@@ -242,6 +244,8 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
                 update.ttl_s = NEVER_S  # W1.5
         elif word == b"ATTEMPTS":
             update.attempts = ranged(value, 1, ATTEMPTS_MAX, BAD_ATTEMPTS)
+        elif word == b"PRI":
+            update.pri = ranged(value, 0, PRI_MAX, BAD_PRI)
         elif word == b"HEADERS":
             update.headers, i = headers(args, i - 1)
         else:

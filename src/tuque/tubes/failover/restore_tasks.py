@@ -81,6 +81,7 @@ class TubeLog:
             job = jobs.get(r.id)
             if isinstance(job, Task):
                 renew_task(job, r)
+                job.pri = r.pri  # it is in no order yet
             else:
                 job = task_of(r)
                 jobs[r.id] = job

@@ -45,7 +45,7 @@ ON_DISK: Final = 4  # the reply to SURE
 STOPPED: Final = 8  # the sender cannot deliver tasks (T19.5)
 
 
-def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
+def trace(n: Node, tube: Tube, number: i64, is_whole: bool) -> None:
     """[T18] A task changed, and there are other nodes: put it into the trail (T18.2)."""
     t = n.policy
     assert isinstance(t, Tubes)
@@ -56,7 +56,7 @@ def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
         tube.trail = trail
         tube.trail_base = tube.seq - 1
     tube.trail_end = tube.seq
-    entry = number * 2 + 1 if is_new else number * 2
+    entry = number * 2 + 1 if is_whole else number * 2
     if len(trail) < TRAIL_MAX:
         trail.append(entry)
         t.bytes_used += TRAIL_BYTES
@@ -215,7 +215,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
     """The present state of tasks changed after `from_seq`, as many as fit one message."""
     records = t.scratch
     writer = records.writer
-    seen: dict[int, None] = {}
+    seen: dict[int, bool] = {}  # by number: whether all of the task is sent
     gone: list[int] = []
     owners: dict[int, None] = {}
     trail = tube.trail
@@ -226,16 +226,19 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
         entry: i64 = trail[(seq - base) % TRAIL_MAX]
         seq += 1
         number = entry >> 1
-        if number in seen:
+        is_whole = entry & 1 != 0
+        if number in seen and (seen[number] or not is_whole):
             continue
-        seen[number] = None
+        is_again = number in seen
+        seen[number] = is_whole
         if walk is not None and walk.next_number <= number < walk.end_number:
             continue  # the scan will send it
         task = tube.find(number)
         if task is None:
-            gone.append(number)
+            if not is_again:
+                gone.append(number)
             continue
-        if entry & 1:
+        if is_whole:
             tell_task(records, task)
         else:
             tell_task_state(records, task, True)

@@ -24,9 +24,11 @@ from tuque.core.model.task import (
     is_arrow,
     state_of,
     whole_s,
+    with_pri,
 )
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.node.table import swap_job
 from tuque.core.outbox.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
@@ -131,6 +133,47 @@ def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
     tube.seq += 1  # T18.2
     if n.others != 0:
         trace(n, tube, task.number, False)
+
+
+def record_whole(n: Node, tube: Tube, task: Task) -> None:
+    """Record all of the task: more than its state has changed (T14.1)."""
+    if tube.is_temporary:
+        return
+    if n.records is not None:
+        tell_task(n.records, task)
+    tube.seq += 1  # T18.2
+    if n.others != 0:
+        trace(n, tube, task.number, True)
+
+
+def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
+    """[T1] The task has another pri from now on, in whatever status (T1.10)."""
+    fresh = with_pri(task, pri)
+    driver = tube.driver
+    used = driver.bytes_used
+    if task.status == READY:
+        task.status = DONE  # what orders still have of the old record is stale
+        driver.left(task)
+        driver.enter(fresh)
+        if len(tube.waiters) > 0:
+            mark_ready(n, tube)
+    elif task.status == BURIED:
+        task.status = DONE
+        tube.graves.left()
+        tube.graves.push(fresh)
+    t.bytes_used += driver.bytes_used - used
+    swap_job(n, task, fresh)
+    tube.tasks[fresh.number] = fresh
+    session = t.session_of_number(fresh.owner) if fresh.owner != 0 else None
+    if session is not None:
+        session.taken[fresh.id] = fresh
+    for done in t.put_done:
+        if done.task is task:
+            done.task = fresh  # a waiting put whose reply is still to be sent
+    n.wheel.cancel(task)
+    arm(n, t, fresh, fresh.qtime_ms)
+    record_whole(n, tube, fresh)
+    tell(n, t, tube, fresh, changes.UPDATE)
 
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:

@@ -23,7 +23,7 @@ SLACK: Final = 64  # stale entries that are tolerated
 _GONE: Final = Task(b"", b"", b"", 0, -1, 0, 0)  # fills slots already taken
 
 Key = tuple[int, int]
-Entry = tuple[int, int, Task]
+Entry = tuple[int, int, int, Task]  # pri, number, edition: no two of a heap are equal
 
 _NONE: Final[list[Entry]] = []  # shared by lines without a heap; never changed
 
@@ -55,7 +55,7 @@ class Line:
             return
         if self.back is _NONE:
             self.back = []
-        heappush(self.back, (task.pri, task.number, task))
+        heappush(self.back, (task.pri, task.number, task.edition, task))
 
     def top(self) -> Task | None:
         """The first task."""
@@ -63,10 +63,10 @@ class Line:
         items = self.items
         if self.head < len(items):
             task = items[self.head]
-            if len(back) == 0 or not is_before(back[0][2], task):
+            if len(back) == 0 or not is_before(back[0][3], task):
                 return task
         if len(back) > 0:
-            return back[0][2]
+            return back[0][3]
         return None
 
     def drop(self, task: Task) -> None:
@@ -97,7 +97,7 @@ class Line:
         for i in range(self.head, len(self.items)):
             self.items[i].listed &= ~self.bit
         for entry in self.back:
-            entry[2].listed &= ~self.bit
+            entry[3].listed &= ~self.bit
         for task in tasks:
             task.listed |= self.bit
         self.items = tasks
@@ -153,8 +153,8 @@ class Order(Line):
             i += 1
         if len(self.back) > 0:
             for entry in self.back:
-                if entry[2].status == self.wanted:
-                    found.append(entry[2])
+                if entry[3].status == self.wanted:
+                    found.append(entry[3])
             found.sort(key=key_of)
         return found
 

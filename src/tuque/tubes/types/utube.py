@@ -155,10 +155,9 @@ class UTube(Driver):
             assert task.subqueue not in busy, "two TAKEN tasks of one sub-queue"
             busy[task.subqueue] = 1
         heads: dict[int, Task] = {}
-        for task in self.heads.items[self.heads.head :]:
-            heads[task.number] = task
-        for entry in self.heads.back:
-            heads[entry[1]] = entry[2]
+        for task in [*self.heads.items[self.heads.head :], *[e[3] for e in self.heads.back]]:
+            if task.status == READY:
+                heads[task.number] = task
         used: i64 = 0
         for key, lane in self.lanes.items():
             used += lane.cost()
