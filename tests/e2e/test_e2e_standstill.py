@@ -44,7 +44,7 @@ def state(node: RealServer, tube: str) -> object:
 
 def answer(sock: socket.socket) -> bytes:
     """What the node says, up to a line's end; nothing if it closes the connection."""
-    sock.settimeout(20)
+    sock.settimeout(60)
     got = b""
     while not got.endswith(b"\r\n"):
         more = sock.recv(4096)
@@ -120,6 +120,8 @@ def test_other_nodes_are_heard_before_clients(pair: RealCluster) -> None:
         id = wire("ADDJOB", "q", "x", 5000, "REPLICATE", 2, "RETRY", 1).decode()
     client = Wire(home.port)
     client("PING")
+    with Wire(other.port) as wire:  # it keeps its link, however long the delivery takes
+        assert wire("CONFIG", "SET", "cluster-node-timeout", 600_000) == b"OK"
     pid = stop(home)
     client.send("GETJOB", "NOHANG", "FROM", "q")  # it lies there before what the other node says
     with Wire(other.port) as wire:
@@ -127,6 +129,7 @@ def test_other_nodes_are_heard_before_clients(pair: RealCluster) -> None:
         assert wire("ACKJOB", id) == 1
     os.kill(pid, signal.SIGCONT)
     assert client.read() in ([], NULL)
+    assert info(client, "cluster")["standstills"] == "1"
     client.close()
 
 
@@ -150,7 +153,7 @@ def forced(wire: Wire, tube: str) -> bool:
 
 def answer_of_take(sock: socket.socket) -> bytes:
     """All of a task that is handed out."""
-    sock.settimeout(20)
+    sock.settimeout(60)
     got = b""
     while b"for who waited" not in got:
         more = sock.recv(4096)
