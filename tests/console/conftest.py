@@ -1,13 +1,13 @@
-"""A real node for the console's tests, and the program as a user starts it."""
+"""A real node for the console's tests, and the program."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 from console_node import DEADLINE_S, Run
 from lab import RealServer
@@ -25,13 +25,7 @@ def tuque(tmp_path: Path) -> Run:
     """Run the program: `tuque("cli", "PING", stdin=b"")`."""
 
     def run(*args: str | int, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-m", "tuque", *map(str, args)],
-            input=stdin,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            env={**os.environ, "HOME": str(tmp_path), **env},
-            check=False,
-        )
+        variables = {**os.environ, "HOME": str(tmp_path), **env}
+        return forked.run([str(word) for word in args], stdin, variables, DEADLINE_S)
 
     return run

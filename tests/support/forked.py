@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -23,10 +24,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-PREPARED = {"server": "tuque.server.main", "worker": "tuque.worker.main"}
+CONSOLE = "prompt.cli cluster.commands cluster.tubes jobs journal.commands bench"
+PREPARED = {
+    "server": "tuque.server.main",
+    "worker": "tuque.worker.main",
+    **dict.fromkeys(
+        ("cli", "cluster", "tubes", "dead", "cancel", "result", "journal", "bench"),
+        " ".join(f"tuque.console.{name}" for name in CONSOLE.split()),
+    ),
+}
 TRACED = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT shows where it stands
 HERE = str(Path(__file__).parent)
-READ_AT_START = ("PYTHON", "LD_", "MALLOC_")  # variables that a forked program cannot have anew
+READ_AT_START = (
+    "PYTHON",
+    "LD_",
+    "MALLOC_",
+    "LANG",
+    "LC_",
+)  # variables that a forked program cannot have anew
 NESTS_MAX = 4  # environments used by a single test are not worth one
 SLICE_S = 0.05  # lets other threads ask, too
 CAN_FORK = hasattr(os, "pidfd_open")
@@ -73,7 +88,7 @@ Process = Forked | subprocess.Popen[bytes]
 class Nest:
     """The process that forks, as seen from the tests; it ends with them."""
 
-    def __init__(self, module: str, env: dict[str, str]) -> None:
+    def __init__(self, modules: str, env: dict[str, str]) -> None:
         self.running: dict[int, Forked] = {}  # by pid; one that ended is not asked for by its pid
         self.lock = threading.RLock()
         self.buffer = b""
@@ -81,18 +96,22 @@ class Nest:
         code = f"import sys; sys.path.append({HERE!r}); import forked; forked.serve()"
         with its:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", code, module, str(its.fileno())],
+                [sys.executable, "-c", code, modules, str(its.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 env={**env, **TRACED},
             )
 
-    def fork(self, words: Sequence[str], out: IO[Any], cwd: Path, env: dict[str, str]) -> Forked:
-        """Start the program."""
+    def fork(
+        self, words: Sequence[str], files: Sequence[IO[Any]], cwd: Path, env: dict[str, str]
+    ) -> Forked:
+        """Start the program with these files as its input, output and errors."""
         asked = json.dumps({"words": list(words), "env": env, "cwd": str(cwd)}).encode()
         with self.lock:
             self.line.settimeout(None)
-            socket.send_fds(self.line, [len(asked).to_bytes(4, "big")], [out.fileno()])
+            socket.send_fds(
+                self.line, [len(asked).to_bytes(4, "big")], [file.fileno() for file in files]
+            )
             self.line.sendall(asked)
             while not (forked := self.hear(None)):
                 pass
@@ -137,21 +156,49 @@ nests: dict[tuple[str, ...], Nest] = {}
 
 def start(words: Sequence[str], out: IO[Any], cwd: Path | None = None, **env: str) -> Process:
     """Start `tuque WORDS` there with its output, directory and these variables."""
-    given = {**os.environ, **env}
-    module = PREPARED.get(words[0])
-    key = (str(module), *(f"{name}={text}" for name, text in sorted(at_start(given).items())))
-    if module is None or not CAN_FORK or (key not in nests and len(nests) == NESTS_MAX):
+    with open(os.devnull, "rb") as nothing:
+        return start_with(words, (nothing, out, out), cwd, {**os.environ, **env})
+
+
+def run(
+    words: Sequence[str], input: bytes, env: dict[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `tuque WORDS` with that input and all these variables; returns what it wrote."""
+    file = tempfile.TemporaryFile
+    with file() as told, file() as out, file() as errors:
+        told.write(input)
+        told.seek(0)
+        program = start_with(words, (told, out, errors), None, env)
+        try:
+            code = program.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+            raise
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(program.args, code, out.read(), errors.read())
+
+
+def start_with(
+    words: Sequence[str], files: Sequence[IO[Any]], cwd: Path | None, env: dict[str, str]
+) -> Process:
+    """Fork the program, or start it where nothing is prepared for it."""
+    modules = PREPARED.get(words[0], "")
+    key = (modules, *(f"{name}={text}" for name, text in sorted(at_start(env).items())))
+    if not modules or not CAN_FORK or (key not in nests and len(nests) == NESTS_MAX):
+        stdin, stdout, stderr = files
         return subprocess.Popen(
             [sys.executable, "-m", "tuque", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             cwd=cwd,
-            env={**given, **TRACED},
+            env={**env, **TRACED},
         )
     if key not in nests or nests[key].process.poll() is not None:
-        nests[key] = Nest(module, given)
-    return nests[key].fork(words, out, cwd or Path.cwd(), given)
+        nests[key] = Nest(modules, env)
+    return nests[key].fork(words, files, cwd or Path.cwd(), env)
 
 
 def at_start(env: dict[str, str]) -> dict[str, str]:
@@ -161,7 +208,8 @@ def at_start(env: dict[str, str]) -> dict[str, str]:
 
 def serve() -> None:
     """The process that forks, until its caller is gone; each child becomes a requested program."""
-    import_module(sys.argv[1])
+    for name in sys.argv[1].split():
+        import_module(name)
     gc.freeze()
     program = import_module("tuque.main").main
     if fork_on_request(socket.socket(fileno=int(sys.argv[2]))):
@@ -187,9 +235,10 @@ def fork_on_request(line: socket.socket) -> bool:
                 asked = json.loads(line.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
                 pid = os.fork()
                 if not pid:
-                    become(asked, fds[0], [line.detach(), *running])
+                    become(asked, fds, [line.detach(), *running])
                     return True
-                os.close(fds[0])
+                for fd in fds:
+                    os.close(fd)
                 pidfd = os.pidfd_open(pid)
                 running[pidfd] = pid
                 waiting.register(pidfd, selectors.EVENT_READ)
@@ -197,9 +246,9 @@ def fork_on_request(line: socket.socket) -> bool:
 
 
 def hear_size(line: socket.socket) -> tuple[bytes, list[int]]:
-    """The size of a request, and the output that it brings; empty when the caller is gone."""
+    """The size of a request, and the files that it brings; empty when the caller is gone."""
     try:
-        return socket.recv_fds(line, 4, 1)[:2]
+        return socket.recv_fds(line, 4, 3)[:2]
     except ConnectionError:  # it is gone and had not read all reports
         return b"", []
 
@@ -216,13 +265,13 @@ def say(line: socket.socket, pid: int, code: int | None) -> None:
         line.sendall(json.dumps([pid, code]).encode() + b"\n")
 
 
-def become(asked: dict[str, Any], out: int, not_its: list[int]) -> None:
-    """In the child: take the program's arguments, variables, output and directory."""
+def become(asked: dict[str, Any], files: list[int], not_its: list[int]) -> None:
+    """In the child: take the program's arguments, variables, files and directory."""
     for fd in not_its:
         os.close(fd)
-    for fd in (1, 2):
-        os.dup2(out, fd)
-    os.close(out)
+    for fd, file in enumerate(files):
+        os.dup2(file, fd)
+        os.close(file)
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
