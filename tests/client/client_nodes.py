@@ -209,7 +209,7 @@ Face = Threads | Loop
 Connect = Callable[..., Any]
 
 
-def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Waits for a condition; fails when it does not come true in time."""
     ends = time.monotonic() + within_s
     while not condition():

@@ -5,5 +5,5 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]

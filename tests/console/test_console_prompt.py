@@ -95,7 +95,7 @@ class Terminal:
 
     def see(self, wanted: str) -> None:
         """Wait until the text was printed after what was seen before."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while wanted not in self.screen:
             assert time.monotonic() < until, self.screen[-2000:]
             if select.select([self.master], [], [], 0.1)[0]:
@@ -104,7 +104,7 @@ class Terminal:
         self.screen = self.screen.split(wanted, 1)[1]
 
     def end(self) -> int:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while self.process.poll() is None and time.monotonic() < until:
             if select.select([self.master], [], [], 0.05)[0]:
                 try:

@@ -71,7 +71,7 @@ def test_the_program() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *sys.path])},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert made.returncode == 0, made.stdout + made.stderr

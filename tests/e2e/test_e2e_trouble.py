@@ -162,7 +162,7 @@ def test_bad_config_value(tmp_path: Path, key: str, value: str, allowed: str) ->
     config = tmp_path / "tuque.toml"
     config.write_text(f'{key.replace("-", "_")} = "{value}"\n')
     done = subprocess.run(
-        [*python(), "server", str(config)], capture_output=True, timeout=20, check=False
+        [*python(), "server", str(config)], capture_output=True, timeout=60, check=False
     )
     assert done.returncode != 0
     assert key in done.stderr.decode().replace("_", "-")

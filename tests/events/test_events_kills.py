@@ -21,7 +21,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Until it is so, at most half a minute."""
-    deadline = monotonic() + 30
+    deadline = monotonic() + 60
     while not condition():
         assert monotonic() < deadline, f"in vain: {what}"
         sleep(0.01)

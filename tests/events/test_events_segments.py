@@ -31,7 +31,7 @@ def rows(directory: Path) -> list[dict[str, object]]:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = monotonic() + 20
+    deadline = monotonic() + 60
     while not condition():
         assert monotonic() < deadline, f"in vain: {what}"
         sleep(0.005)

@@ -31,7 +31,7 @@ class StuckDisk(Disk):
 
     def fdatasync(self, handle: int) -> None:
         self.asked.release()
-        assert self.may_sync.wait(20)
+        assert self.may_sync.wait(60)
         super().fdatasync(handle)
 
 

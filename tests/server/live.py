@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lab import RealServer, free_port
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Live(RealServer):

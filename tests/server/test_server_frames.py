@@ -89,7 +89,7 @@ def test_a_copy_is_confirmed_when_it_is_on_the_disk(make_two: Callable[[str], Tw
     assert two.heard(two.client, 0.2) == b""
     assert len(two.there.box.n.jobs) == 1, "the copy is there, and not on the disk"
     two.there.disk.may_sync.set()
-    assert two.heard(two.client, 20).startswith(b"+D-")
+    assert two.heard(two.client, 60).startswith(b"+D-")
 
 
 def test_a_copy_is_not_waited_for_where_nothing_is_promised(
@@ -98,7 +98,7 @@ def test_a_copy_is_not_waited_for_where_nothing_is_promised(
     two = make_two("everysec")
     two.there.stall()
     two.client.raw(ADD)
-    assert two.heard(two.client, 20).startswith(b"+D-")
+    assert two.heard(two.client, 60).startswith(b"+D-")
 
 
 def test_a_job_at_most_once_moves_when_that_is_on_the_disk(make_two: Callable[[str], Two]) -> None:
@@ -106,9 +106,9 @@ def test_a_job_at_most_once_moves_when_that_is_on_the_disk(make_two: Callable[[s
     two = make_two("everysec")
     once = encode("ADDJOB", "once", "b", 0, "RETRY", 0, "REPLICATE", 1)
     two.client.raw(once)
-    assert two.heard(two.client, 20).startswith(b"+D-")
+    assert two.heard(two.client, 60).startswith(b"+D-")
     two.here.stall()
     two.worker.raw(encode("GETJOB", "FROM", "once"))
     assert two.heard(two.worker, 0.3) == b""
     two.here.disk.may_sync.set()
-    assert two.heard(two.worker, 20).startswith(b"*1")
+    assert two.heard(two.worker, 60).startswith(b"*1")

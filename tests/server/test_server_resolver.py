@@ -57,7 +57,7 @@ def test_a_slow_name_server_stops_nobody(
     real = socket.getaddrinfo
 
     def slow(host: str, *args: Any, **options: Any) -> Any:
-        may_answer.wait(20)
+        may_answer.wait(60)
         return real("127.0.0.1", *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journal_lab import NODE_ID, START_MS, state_of
+from quick import is_quick
 
 from tuque.core.jobs.deliver import on_getjob
 from tuque.core.model.add_spec import PLAIN
@@ -24,7 +25,7 @@ from tuque.store.writer import Journal
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.002)
@@ -64,7 +65,7 @@ class CountingDisk(Disk):
         self.gate.set()
 
     def fdatasync(self, handle: int) -> None:
-        self.gate.wait(20)
+        self.gate.wait(60)
         self.syncs += 1
         super().fdatasync(handle)
 
@@ -81,7 +82,7 @@ def test_always_wakes_the_pump_when_durable_and_shares_an_fsync(tmp_path: Path) 
     assert committer.must_hold(seqs[0])
     disk.gate.set()
     while committer.must_hold(seqs[-1]):
-        assert select.select([committer.wake_fd], [], [], 20)[0]
+        assert select.select([committer.wake_fd], [], [], 60)[0]
         committer.on_wake()
     assert disk.syncs - before <= 3
     assert committer.close(START_MS) == ""
@@ -96,16 +97,18 @@ def test_everysec_holds_nothing_but_custody_and_syncs_within_a_second(tmp_path: 
     seq = commit(n, committer)
     assert not committer.must_hold(seq)
     wait_for(lambda: committer.durable_seq >= seq, "the sync of the second")
-    add(n, retry_s=0)
-    commit(n, committer)
-    job = [j for j in on_getjob(n, 1, [b"q"], 2) if j.retry_s == 0]
-    assert job
-    seq = commit(n, committer)
-    started = time.monotonic()
-    while committer.must_hold(seq):
-        assert select.select([committer.wake_fd], [], [], 20)[0]
-        committer.on_wake()
-    assert time.monotonic() - started < 0.9  # did not wait for the second
+
+    def take_custody() -> None:
+        add(n, retry_s=0)
+        commit(n, committer)
+        job = [j for j in on_getjob(n, 1, [b"q"], 2) if j.retry_s == 0]
+        assert job
+        seq = commit(n, committer)
+        while committer.must_hold(seq):
+            assert select.select([committer.wake_fd], [], [], 60)[0]
+            committer.on_wake()
+
+    assert is_quick(take_custody, 0.9)  # did not wait for the second
     committer.close(START_MS)
 
 

@@ -218,7 +218,7 @@ def told(node: RealServer, wire: Wire) -> str:
     return f"the cluster did not form:\n{nodes.decode()}\n{node.log()}"
 
 
-def run_server(directory: Path, *flags: str | int, deadline_s: float = 20.0) -> tuple[int, str]:
+def run_server(directory: Path, *flags: str | int, deadline_s: float = 60.0) -> tuple[int, str]:
     """Start a server that must refuse; returns its exit status and output."""
     done = subprocess.run(
         [sys.executable, "-m", "tuque", "server", "--dir", str(directory), *map(str, flags)],

@@ -9,7 +9,7 @@ from typing import Any
 
 import hiredis
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Err(str):
