@@ -259,7 +259,7 @@ def from_tarantool_md() -> str:
 
 
 TOPS = ("core", "tubes", "cluster", "store", "wire", "server", "sim")
-USERS = ("client", "worker", "spark", "console", "demo", "testing")
+USERS = ("client", "worker", "spark", "console", "web", "demo", "testing")
 
 
 def packages() -> list[str]:

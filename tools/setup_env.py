@@ -23,7 +23,7 @@ BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
 EXTRAS = {
     "run": "cli,server,worker,report",
     "spark": "cli,server,worker,report,spark",
-    "dev": "cli,server,worker,reload,report,spark-connect,dev",
+    "dev": "cli,server,worker,reload,console,report,spark-connect,dev",
 }
 SHOWN = re.compile(
     r" *(compiled \d+ of \d+ C files|(?:Collecting|Downloading|Installing|Building) .*)"

@@ -20,6 +20,10 @@ EXTRAS: Final = {
     "pandas": "spark-connect",
     "duckdb": "report",
     "uvloop": "worker",
+    "starlette": "console",
+    "uvicorn": "console",
+    "jinja2": "console",
+    "markupsafe": "console",
 }
 # The options that name a node (nodeoptions.py), each with a value.
 NODE_WORDS: Final = ("-h", "--host", "-p", "--port", "-u", "--url", "-a", "--password", "--user")

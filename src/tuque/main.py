@@ -34,6 +34,9 @@ SUBCOMMANDS: Final = {
     "dead": Entry("tuque.console.jobs", "dead", "", "List, replay and purge dead letters."),
     "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
     "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),
+    "console": Entry(
+        "tuque.web.main", "console", "console", "Show and change a cluster in the browser."
+    ),
     "journal": Entry(
         "tuque.console.journal.commands", "journal", "", "Check, repair, show or import a journal."
     ),
@@ -68,6 +71,7 @@ SUBCOMMANDS: Final = {
 @click.group(
     cls=LazyGroup, table=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
+@click.help_option("-h", "--help", hidden=True)
 @click.version_option(__version__, "--version", message="tuque %(version)s", hidden=True)
 def tuque() -> None:
     """A distributed job broker; `tuque COMMAND --help` explains a command."""

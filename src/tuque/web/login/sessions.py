@@ -1,0 +1,89 @@
+"""Signed sessions, tokens of forms, and how often a password may be wrong.
+
+A session is a cookie that the console signed: nothing is kept of it but its end. Knows no
+requests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from typing import Final
+
+import msgspec
+
+LASTS_S: Final = 12 * 3600.0
+COOKIE: Final = "tuque_console"
+TRIES: Final = 5  # wrong passwords of one address, then it waits
+TRIES_S: Final = 60.0
+ADDRESSES_MAX: Final = 10_000
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Who signed in, and until when (unix s)."""
+
+    id: str
+    name: str
+    role: str
+    ends_s: float
+
+    @property
+    def may_act(self) -> bool:
+        return self.role == "admin"
+
+
+class Sessions:
+    """Makes and reads sessions. Those that were ended are known until their time is over."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._ended: dict[str, float] = {}
+        self._wrong: dict[str, list[float]] = {}
+
+    def begin(self, name: str, role: str, now_s: float) -> tuple[Session, str]:
+        """A new session, and the value of its cookie."""
+        session = Session(secrets.token_urlsafe(18), name, role, now_s + LASTS_S)
+        fields = [session.id, session.name, session.role, session.ends_s]
+        body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+        return session, f"{body}.{self._signed('session', body)}"
+
+    def read(self, cookie: str, now_s: float) -> Session | None:
+        """The session of a cookie; None if it is not ours, or over."""
+        body, _, signature = cookie.partition(".")
+        if not hmac.compare_digest(self._signed("session", body).encode(), signature.encode()):
+            return None
+        id, name, role, ends_s = json.loads(base64.urlsafe_b64decode(body))
+        if now_s >= ends_s or id in self._ended:
+            return None
+        return Session(id, name, role, ends_s)
+
+    def end(self, session: Session, now_s: float) -> None:
+        """Makes its cookie worthless."""
+        self._ended = {id: ends_s for id, ends_s in self._ended.items() if ends_s > now_s}
+        self._ended[session.id] = session.ends_s
+
+    def token(self, session: Session) -> str:
+        """What forms of this session carry."""
+        return self._signed("form", session.id)
+
+    def is_token(self, session: Session, token: str) -> bool:
+        """Whether a form is of this session."""
+        return hmac.compare_digest(self.token(session).encode(), token.encode())
+
+    def must_wait_s(self, address: str, now_s: float) -> float:
+        """How long an address must wait before it may try a password again."""
+        recent = [at_s for at_s in self._wrong.get(address, []) if now_s - at_s < TRIES_S]
+        return TRIES_S - (now_s - recent[0]) if len(recent) >= TRIES else 0.0
+
+    def was_wrong(self, address: str, now_s: float) -> None:
+        """Counts a wrong password."""
+        recent = [at_s for at_s in self._wrong.pop(address, []) if now_s - at_s < TRIES_S]
+        self._wrong[address] = [*recent, now_s][-TRIES:]
+        while len(self._wrong) > ADDRESSES_MAX:
+            del self._wrong[next(iter(self._wrong))]
+
+    def _signed(self, what: str, text: str) -> str:
+        return hmac.new(self._secret, f"{what} {text}".encode(), hashlib.sha256).hexdigest()

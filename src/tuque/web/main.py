@@ -1,0 +1,133 @@
+"""`tuque console`: the web console as a program. Decides who may sign in, and where it listens."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tuque.errors import ConfigError
+from tuque.lazygroup import missing_extra
+from tuque.nodeoptions import NodeOptions, node_options
+from tuque.web.deeds.log import DeedLog
+from tuque.web.login import users as kept
+from tuque.web.login.users import User
+from tuque.web.site import Site
+
+PORT: Final = 7780
+SECRET_BYTES: Final = 32
+LOCAL: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command(context_settings={"help_option_names": ["--help"]})
+@node_options
+@click.option("--listen", default="127.0.0.1", show_default=True, help="Address of the pages.")
+@click.option(
+    "--web-port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0: any."
+)
+@click.option("--name", default="", help="Shown on every page, such as: shop, production.")
+@click.option("--users", "users_file", type=click.Path(path_type=Path), help="File of users.")
+@click.option("--add-user", metavar="NAME", help="Asks for a password, and adds a user to --users.")
+@click.option("--role", default="reader", type=click.Choice(["reader", "admin"]), show_default=True)
+@click.option("--deeds", type=click.Path(path_type=Path), help="File of what was changed, by whom.")
+@click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path, exists=True),
+    help="Signs sessions, which then outlive a restart.",
+)
+@click.option("--https", "is_secure", is_flag=True, help="Behind a proxy with TLS: secure cookies.")
+def console(
+    node: NodeOptions,
+    listen: str,
+    web_port: int,
+    name: str,
+    users_file: Path | None,
+    add_user: str | None,
+    role: str,
+    deeds: Path | None,
+    secret_file: Path | None,
+    is_secure: bool,
+) -> None:
+    """Show and change a cluster in the browser.
+
+    Users are those of --users, or `admin` and `reader` with the passwords in
+    TUQUE_CONSOLE_ADMIN_PASSWORD and TUQUE_CONSOLE_READER_PASSWORD. Without any, `admin` gets a
+    password for this run, which is printed.
+    """
+    try:
+        if add_user is not None:
+            add(users_file, add_user, "admin" if role == "admin" else "reader")
+            return
+        users, password = users_of(users_file)
+        secret = secret_of(secret_file)
+        log = DeedLog(deeds)
+    except (ConfigError, OSError) as err:
+        raise click.ClickException(str(err)) from None
+    if password and listen not in LOCAL:
+        raise click.ClickException("--listen at another address needs users: see --users")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    serve(Site(node.settings(), users, secret, log, name, is_secure), listen, web_port, password)
+
+
+def serve(site: Site, listen: str, web_port: int, password: str) -> None:
+    """Serves the pages until the program is stopped."""
+    try:
+        import uvicorn
+
+        from tuque.web.app import made
+    except ModuleNotFoundError as err:
+        raise missing_extra(err, "console") from None
+    config = uvicorn.Config(
+        made(site),
+        host=listen,
+        port=web_port,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=site.is_secure,
+        timeout_graceful_shutdown=3,
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    port = socket.getsockname()[1]
+    place = f"[{listen}]" if ":" in listen else listen
+    click.echo(f"the console is at http://{place}:{port}")
+    if password:
+        click.echo(f"sign in as admin with the password {password}")
+    server.run(sockets=[socket])
+
+
+def users_of(path: Path | None) -> tuple[dict[str, User], str]:
+    """The users, and the password of one that was made for this run."""
+    users = kept.read(path) if path is not None else kept.of_environment(os.environ)
+    return (users, "") if users else kept.for_once()
+
+
+def secret_of(path: Path | None) -> bytes:
+    """What signs sessions. ConfigError if a file has too little."""
+    if path is None:
+        return secrets.token_bytes(SECRET_BYTES)
+    found = path.read_bytes().strip()
+    if len(found) < SECRET_BYTES:
+        raise ConfigError(f"{path} has fewer than {SECRET_BYTES} bytes")
+    return found
+
+
+def add(path: Path | None, name: str, role: kept.Role) -> None:
+    """Adds a user to the file, or gives one another password."""
+    if path is None:
+        raise ConfigError("--add-user needs --users, the file to write to")
+    password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    user = kept.made(name, role, password)
+    users = kept.read(path) if path.exists() else {}
+    users[name] = user
+    text = "".join(kept.line_of(one) + "\n" for one in users.values())
+    beside = path.with_name(path.name + ".new")
+    beside.touch(mode=0o600)
+    beside.write_text(text, "utf-8")
+    beside.replace(path)
+    click.echo(f"{name} may {'change things' if role == 'admin' else 'look'}: {path}")

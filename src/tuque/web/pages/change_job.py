@@ -1,0 +1,192 @@
+"""Deeds on one job: run now, cancel, delete, edit, add again."""
+
+from __future__ import annotations
+
+from tuque.aio import Client
+from tuque.errors import BadId, Error, NoJob
+from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
+from tuque.web.pages.change_queue import add_to
+from tuque.web.pages.job import described, state_words
+from tuque.web.read.jobs import JobFacts, job_of
+from tuque.web.show.text import link
+from tuque.web.site import Ask
+
+EDITED_MAX = 64 * 1024  # bytes of a body that is changed in a browser
+
+
+async def facts_of(ask: Ask) -> JobFacts:
+    """The job as the nodes know it now. Refused if none does."""
+    try:
+        facts = await job_of(ask.site.watch.nodes, ask.word("id"))
+    except BadId:
+        raise Refused("This is no id of a job.") from None
+    if facts.best is None:
+        raise Refused("No node has this job any more.")
+    return facts
+
+
+async def asked(ask: Ask, name: str, words: tuple[str, str], follows: list[str]) -> Proposal:
+    """A dialog about one job."""
+    facts = await facts_of(ask)
+    title, button = words
+    state = f"Now it {state_words(facts)[1]}."
+    return Proposal(
+        name,
+        title,
+        button,
+        button,
+        described(facts),
+        [state, *follows],
+        [("id", facts.id)],
+        count=1,
+    )
+
+
+async def propose_run(ask: Ask) -> Proposal:
+    """Queue it now?"""
+    return await asked(
+        ask,
+        "run",
+        ("Run this job now?", "Run now"),
+        ["It enters its queue at once, without the rest of its delay or back-off."],
+    )
+
+
+async def run(ask: Ask) -> Outcome:
+    """Queues it at a node that has it; a dead letter begins anew."""
+    facts = await facts_of(ask)
+    if facts.dead is not None:
+        return await replay(ask, facts)
+    for one in facts.copies:
+        if one.info is not None and one.info.state == "active":
+            if await one.node.client.enqueue(facts.id):
+                return Outcome("Queued now.", link("job", id=facts.id), 1)
+    raise Refused("It is in its queue already, or somebody works on it.")
+
+
+async def replay(ask: Ask, facts: JobFacts) -> Outcome:
+    """A dead letter back to its queue."""
+    assert facts.dead is not None
+    for one in facts.copies:
+        if one.info is not None and await one.node.client.dead_replay(
+            facts.dead.queue, ids=[facts.id]
+        ):
+            note = f"Back in {facts.dead.origin}, with its first attempt."
+            return Outcome(note, link("job", id=facts.id), 1)
+    raise Refused("It is no dead letter any more.")
+
+
+async def propose_cancel(ask: Ask) -> Proposal:
+    """Cancel it?"""
+    found = await asked(
+        ask,
+        "cancel",
+        ("Cancel this job?", "Cancel the job"),
+        ["If it waits it ends, and never runs.", "If a worker has it the worker gets notice."],
+    )
+    found.is_danger = True
+    found.fields = [Field("reason", "Why? Those who wait for its result see it.")]
+    return found
+
+
+async def cancel(ask: Ask) -> Outcome:
+    """Cancels it, at any node."""
+    facts = await facts_of(ask)
+    nodes = ask.site.watch.nodes.up()
+    (became,) = await nodes[0].client.cancel(facts.id, reason=ask.word("reason") or "by hand")
+    notes = {
+        "ended": "Cancelled: it never runs.",
+        "flagged": "Its worker has notice, and may still finish it.",
+        "over": "It had ended before.",
+    }
+    if became is None:
+        raise Refused("No node has this job any more.")
+    return Outcome(notes[became], link("job", id=facts.id), 1)
+
+
+async def propose_delete(ask: Ask) -> Proposal:
+    """Delete it at all nodes?"""
+    found = await asked(
+        ask,
+        "delete",
+        ("Delete this job on all nodes?", "Delete"),
+        ["Its body, its attempts and its result are gone.", "This cannot be undone."],
+    )
+    found.is_danger = True
+    return found
+
+
+async def delete(ask: Ask) -> Outcome:
+    """Removes it at every node that has it."""
+    facts = await facts_of(ask)
+    if facts.dead is not None:
+        queue = facts.dead.queue
+        done = 0
+        for one in facts.copies:
+            if one.info is not None:
+                done += await one.node.client.dead_purge(queue, ids=[facts.id])
+        return Outcome("Deleted." if done else "It was gone.", link("dead", queue=queue), 1)
+
+    async def removed(client: Client) -> int:
+        return await client.deljob(facts.id)
+
+    done = sum((await ask.site.watch.nodes.ask(removed)).values())
+    if not done:
+        raise NoJob("it was gone")
+    best = facts.best
+    return Outcome("Deleted.", link("queue", name=best.queue if best else ""), 1)
+
+
+async def propose_edit(ask: Ask) -> Proposal:
+    """Another body: for this job if it waits, or for a new one?"""
+    facts = await facts_of(ask)
+    best = facts.best
+    body = (facts.dead.body if facts.dead else None) or (best.body if best else None) or b""
+    if len(body) > EDITED_MAX:
+        raise Refused(f"Its body has {len(body):,} bytes; here at most {EDITED_MAX:,} are edited.")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise Refused("Its body is no text: it cannot be edited here.") from None
+    queue = facts.dead.origin if facts.dead else best.queue if best else ""
+    task = facts.dead.headers.get("tuque-task", "") if facts.dead else ""
+    return Proposal(
+        "edit",
+        "Edit and add again",
+        "Go on",
+        "Edit",
+        described(facts),
+        [
+            "As a new job: this one stays as it is.",
+            "Or in place, if nobody works on it: same id, same place.",
+        ],
+        [("id", facts.id)],
+        [
+            Field("how", "What", "add a new job", "select", ("add a new job", "change this job")),
+            Field("queue", "Queue of a new job", queue or ""),
+            Field("body", "Body", text, "area"),
+            Field("task", "Task of a new job (empty: none)", task),
+            Field("retry", "Retry of a new job, s", str(best.retry_s if best else 60), "number"),
+            Field("ttl", "Lives, s (0: for ever)", "86400", "number"),
+        ],
+        count=1,
+    )
+
+
+async def edit(ask: Ask) -> Outcome:
+    """Changes it, or adds the new one."""
+    facts = await facts_of(ask)
+    body = ask.word("body").replace("\r\n", "\n")
+    if ask.word("how") != "change this job":
+        id = await add_to(ask, ask.word("queue"), body)
+        return Outcome(f"Added {id}.", link("job", id=id), 1)
+    failed: Error | None = None
+    for one in facts.copies:
+        if one.info is not None:
+            try:
+                await one.node.client.updatejob(facts.id, body=body)
+            except Error as err:
+                failed = err
+                continue
+            return Outcome("Changed.", link("job", id=facts.id), 1)
+    raise Refused(f"It could not be changed: {failed}")

@@ -1,0 +1,177 @@
+"""Deeds on tubes, leases and workers: another home, buried tasks, a group given up, orders."""
+
+from __future__ import annotations
+
+from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
+from tuque.web.read.tubes import LeaseRow, TubeRow, leases_of, tube_of
+from tuque.web.read.workers import WorkerRow, workers_of
+from tuque.web.show.text import link, plural
+from tuque.web.site import Ask
+
+
+async def tube_named(ask: Ask) -> TubeRow:
+    """The tube that is meant. Refused if no node knows it."""
+    row = await tube_of(ask.site.watch.nodes, ask.word("tube"))
+    if row is None:
+        raise Refused("No node that answers knows this tube.")
+    return row
+
+
+async def propose_home(ask: Ask) -> Proposal:
+    """Another home for a tube?"""
+    row = await tube_named(ask)
+    others = [node for node in ask.site.watch.nodes.up() if node.id != row.info.home]
+    if not others:
+        raise Refused("No other node answers.")
+    name = row.info.name
+    tasks = plural(row.info.ready + row.info.taken + row.info.delayed, "task")
+    return Proposal(
+        "home",
+        f"Move the home of {name}?",
+        "Move",
+        "Move the home",
+        f"{name}, now at {row.info.home[:8]}",
+        [
+            f"{tasks} stay where they are in the order.",
+            "The tube stands still for a moment, until the new home has all changes.",
+            "Consumers go on at the new home; tasks that they hold stay theirs.",
+        ],
+        [("tube", name)],
+        [Field("node", "To", others[0].short, "select", tuple(node.short for node in others))],
+    )
+
+
+async def home(ask: Ask) -> Outcome:
+    """Asks the home to hand it over."""
+    row = await tube_named(ask)
+    nodes = ask.site.watch.nodes
+    to = next((one for one in nodes.up() if one.short == ask.word("node")), None)
+    at = nodes.known.get(row.info.home)
+    if to is None or at is None:
+        raise Refused("One of the two nodes is not known any more.")
+    await at.client.execute("TUBE", "HOME", row.info.name, to.id)
+    return Outcome(f"{row.info.name} has its home at {to.short}.", "/tubes")
+
+
+async def propose_kick(ask: Ask) -> Proposal:
+    """Buried tasks ready again?"""
+    row = await tube_named(ask)
+    count = row.info.buried
+    return Proposal(
+        "kick",
+        f"Kick {plural(count, 'buried task')} of {row.info.name}?",
+        f"Kick {count:,}",
+        "Kick",
+        row.info.name,
+        ["They are ready again, and are taken in the order of the tube."],
+        [("tube", row.info.name)],
+        count=count,
+    )
+
+
+async def kick(ask: Ask) -> Outcome:
+    """Kicks them, at the home."""
+    row = await tube_named(ask)
+    at = ask.site.watch.nodes.known.get(row.info.home)
+    if at is None:
+        raise Refused("Its home does not answer.")
+    done = int(await at.client.execute("TUBE", "KICK", row.info.name, row.info.buried))
+    return Outcome(f"Kicked {plural(done, 'task')}.", "/tubes", done)
+
+
+async def group_named(ask: Ask) -> LeaseRow:
+    """The group that is meant."""
+    for row in await leases_of(ask.site.watch.nodes):
+        if row.info.group == ask.word("group") and row.node[:8] == ask.word("node"):
+            return row
+    raise Refused("No node that answers has this group.")
+
+
+async def propose_release(ask: Ask) -> Proposal:
+    """Jobs of a group back to their queues?"""
+    row = await group_named(ask)
+    count = sum(one.jobs for one in row.info.batches)
+    return Proposal(
+        "release",
+        f"Release {plural(count, 'job')} of {row.info.group}?",
+        f"Release {count:,}",
+        "Release",
+        f"{row.info.group} of {row.info.owner}",
+        [
+            f"They go back to {', '.join(row.info.queues)}; others may get them.",
+            f"If {row.info.owner} still works on them they may be done twice.",
+        ],
+        [("group", row.info.group), ("node", row.node[:8])],
+        count=count,
+        is_danger=True,
+    )
+
+
+async def release(ask: Ask) -> Outcome:
+    """Gives them up, under the epoch of now."""
+    row = await group_named(ask)
+    count = sum(one.jobs for one in row.info.batches)
+    client = ask.site.watch.nodes.known[row.node].client
+    await client.lease_release(row.info.group, row.info.epoch)
+    return Outcome(f"Released {plural(count, 'job')} of {row.info.group}.", link("leases"), count)
+
+
+async def workers_named(ask: Ask) -> list[WorkerRow]:
+    """The workers that are meant: one, or all that are alive."""
+    name = ask.word("worker")
+    every = await workers_of(ask.site.watch.nodes)
+    found = [one for one in every if one.state != "lost" and name in ("*", one.name)]
+    if not found:
+        raise Refused("No such worker is alive.")
+    return found
+
+
+async def propose_quiet(ask: Ask) -> Proposal:
+    """Take no more jobs?"""
+    found = await workers_named(ask)
+    return order_of(ask, found, "quiet", "Quiet", ["Jobs that it runs now are finished."])
+
+
+async def propose_stop(ask: Ask) -> Proposal:
+    """End the program?"""
+    found = await workers_named(ask)
+    follows = ["As on SIGTERM: it takes no more jobs, finishes those that it runs, and ends."]
+    asked = order_of(ask, found, "stop-worker", "Stop", follows)
+    asked.is_danger = True
+    return asked
+
+
+def order_of(
+    ask: Ask, found: list[WorkerRow], name: str, word: str, follows: list[str]
+) -> Proposal:
+    """The dialog of an order to workers."""
+    whom = found[0].name if len(found) == 1 else plural(len(found), "worker")
+    return Proposal(
+        name,
+        f"{word} {whom}?",
+        word,
+        word,
+        ", ".join(one.name for one in found[:10]),
+        [*follows, f"{plural(sum(one.busy for one in found), 'job')} at work there now."],
+        [("worker", ask.word("worker"))],
+    )
+
+
+async def quiet(ask: Ask) -> Outcome:
+    """Orders them to take no more jobs."""
+    return await ordered(ask, "QUIET", "told to take no more jobs")
+
+
+async def stop_worker(ask: Ask) -> Outcome:
+    """Orders them to end."""
+    return await ordered(ask, "STOP", "told to stop")
+
+
+async def ordered(ask: Ask, order: str, words: str) -> Outcome:
+    """Sends an order through the nodes that hear the workers."""
+    found = await workers_named(ask)
+    nodes = ask.site.watch.nodes.known
+    for one in found:
+        await nodes[one.node].client.execute("WORKER", order, one.name)
+    whom = found[0].name if len(found) == 1 else plural(len(found), "worker")
+    return Outcome(f"{whom}: {words}.", link("workers"), sum(one.busy for one in found))

@@ -1,0 +1,168 @@
+"""Dead letters: what was given up, why, and may it be tried again?"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+
+from tuque.web.deeds import dead as deeds
+from tuque.web.deeds.proposal import Outcome, Proposal, Refused
+from tuque.web.read.figures import DEAD
+from tuque.web.read.letters import Group, Letter, Wanted, grouped, letters_of
+from tuque.web.show.charts import spark
+from tuque.web.show.text import link, plural, span
+from tuque.web.site import Ask, Page, shared
+
+GROUPS_MAX: Final = 100
+SHOWN: Final = 10
+ALL_SHOWN: Final = 200
+RECENT_S: Final = 120.0
+HOUR_S: Final = 3600.0
+BUCKETS: Final = 60
+
+
+class GroupRow(msgspec.Struct):
+    """A group as a row shows it."""
+
+    group: Group
+    spark: Any
+    kind: str
+    cause: str
+
+
+def wanted_of(ask: Ask) -> Wanted:
+    """The filter of the address or of a form."""
+    queue = ask.word("queue")
+    if queue and not queue.endswith(DEAD) and queue not in graves(ask):
+        queue += DEAD
+    return Wanted(
+        queue,
+        ask.word("task"),
+        ask.word("text"),
+        tuple(ask.many.get("group", [])),
+        tuple(ask.many.get("id", [])),
+    )
+
+
+def graves(ask: Ask) -> list[str]:
+    """The queues that keep dead letters."""
+    return sorted(one.name for one in ask.view.graves)
+
+
+async def dead(ask: Ask) -> Page:
+    """What was given up, why, and may it be tried again?"""
+    wanted = msgspec.structs.replace(wanted_of(ask), groups=(), ids=())
+    every = await letters_of(ask.site.watch.nodes, graves(ask), Wanted())
+    found = [one for one in every if is_meant(one, wanted)]
+    groups = grouped(found)
+    opened = ask.word("group")
+    open_group = next((one for one in groups if one.key == opened), None)
+    tasks = tally(one.row.task for one in every)
+    return Page(
+        "dead",
+        {
+            **shared(ask, "dead"),
+            "rows": [row_of(one) for one in groups[:GROUPS_MAX]],
+            "group_count": len(groups),
+            "count": len(found),
+            "every": len(every),
+            "tasks": tasks[:8],
+            "queues": tally(one.queue for one in every),
+            "wanted": wanted,
+            "open_group": open_group,
+            "shown": open_group.newest(ALL_SHOWN if ask.word("all") else SHOWN)
+            if open_group
+            else [],
+            "largest": groups[0].count if groups else 0,
+            "filter": filter_words(wanted),
+        },
+    )
+
+
+def is_meant(one: Letter, wanted: Wanted) -> bool:
+    """Whether a letter is in the queue of a filter, and fits it."""
+    return (not wanted.queue or one.queue == wanted.queue) and wanted.takes(one)
+
+
+def tally(words: Any) -> list[tuple[str, int]]:
+    """How often each word is there, the most frequent first."""
+    counts: dict[str, int] = {}
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def filter_words(wanted: Wanted) -> list[tuple[str, str]]:
+    """A filter as words of an address."""
+    words = (("queue", wanted.queue), ("task", wanted.task), ("text", wanted.text))
+    return [(name, value) for name, value in words if value]
+
+
+def row_of(group: Group) -> GroupRow:
+    """A group with its last hour, and whether its cause goes on."""
+    now_s = time.time()
+    buckets = [0.0] * BUCKETS
+    for one in group.letters:
+        ago_s = now_s - one.row.last_failure_ms / 1000
+        if 0 <= ago_s < HOUR_S:
+            buckets[BUCKETS - 1 - int(ago_s / HOUR_S * BUCKETS)] += 1
+    quiet_s = max(0.0, now_s - group.latest_s)
+    kind, cause = ("bad", "goes on") if quiet_s < RECENT_S else ("ok", f"quiet {span(quiet_s)}")
+    if RECENT_S <= quiet_s < 10 * RECENT_S:
+        kind, cause = "warn", f"{span(quiet_s)} ago"
+    return GroupRow(group, spark(buckets, "s4", 3.0), kind, cause)
+
+
+# Deeds
+
+
+async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
+    """What is asked about the letters that are meant now."""
+    wanted = wanted_of(ask)
+    letters = await letters_of(ask.site.watch.nodes, graves(ask), wanted)
+    letters = [one for one in letters if is_meant(one, wanted)]
+    hidden = [("group", one) for one in wanted.groups]
+    hidden += [("id", one) for one in wanted.ids] + filter_words(wanted)
+    latest_s = max((one.row.last_failure_ms for one in letters), default=0) / 1000
+    ago_s = time.time() - latest_s
+    goes_on = ""
+    if letters and ago_s < RECENT_S:
+        goes_on = (
+            f"The cause goes on: the latest died {span(max(0.0, ago_s))} ago. Many may die again."
+        )
+    return deeds.proposal(letters, is_delete, goes_on, hidden), letters
+
+
+async def propose_retry(ask: Ask) -> Proposal:
+    """Put dead letters back to work?"""
+    return (await proposed(ask, False))[0]
+
+
+async def propose_delete(ask: Ask) -> Proposal:
+    """Remove dead letters?"""
+    return (await proposed(ask, True))[0]
+
+
+async def retry(ask: Ask) -> Outcome:
+    """Puts them back to work."""
+    return await change(ask, False)
+
+
+async def delete(ask: Ask) -> Outcome:
+    """Removes them."""
+    return await change(ask, True)
+
+
+async def change(ask: Ask, is_delete: bool) -> Outcome:
+    """Begins the deed; it is logged when it has ended."""
+    asked, letters = await proposed(ask, is_delete)
+    if not letters:
+        raise Refused("No such dead letter is there any more.")
+    run = deeds.work(ask.site.watch.nodes, letters, is_delete, ask.word("to"))
+    what = "Deleting" if is_delete else "Retrying"
+    ask.site.running.begin(ask.session.name, what, asked.about, len(letters), run)
+    words = dict(filter_words(wanted_of(ask)))
+    note = f"{what} {plural(len(letters), 'job')}."
+    return Outcome(note, link("dead", **words), len(letters), is_long=True)

@@ -1,0 +1,209 @@
+"""The first page: what needs somebody, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.web.pages.queues import rows_of
+from tuque.web.read.history import Points
+from tuque.web.read.rows import in_order
+from tuque.web.show.charts import Chart, Line, made
+from tuque.web.show.text import link, num, rate, span
+from tuque.web.show.verdict import Notice, needed, notices
+from tuque.web.site import Ask, Page, shared
+
+NOTICES_MAX: Final = 6
+ROWS: Final = 8
+STACKED: Final = 3  # queues with a colour of their own
+
+
+async def overview(ask: Ask) -> Page:
+    """What needs me, and why?"""
+    watch, view = ask.site.watch, ask.view
+    frame = shared(ask, "overview")
+    away = {node.id: node.place for node in frame["away"]}
+    found = notices(view, watch.queue_points, watch.points, away)
+    first = found[0] if found else None
+    history = watch.history
+    rows = in_order(rows_of(ask, view.work), "oldest", True)[:ROWS]
+    return Page(
+        "overview",
+        {
+            **frame,
+            "first": first,
+            "headline": headline(ask, first) if first else ("", "", ""),
+            "late": late(ask, first) if first and first.queue else None,
+            "rest": found[1 : NOTICES_MAX + 1],
+            "more": max(0, len(found) - NOTICES_MAX - 1),
+            "oldest_s": max((one.oldest_s for one in view.work), default=0.0),
+            "history": history,
+            "delayed": int(history.level("delayed")[-1]) if history else None,
+            "at_work": int(history.level("at-work")[-1]) if history else None,
+            "charts": charts(ask, history),
+            "rows": rows,
+            "totals": None,
+            "may_choose": False,
+            "sort": "oldest",
+            "down": True,
+            "ask": Ask(ask.site, "/queues", {}, ask.session),
+        },
+    )
+
+
+def headline(ask: Ask, first: Notice) -> tuple[str, str, str]:
+    """The verdict in three parts, the middle one loud."""
+    queue = ask.view.queues.get(first.queue)
+    if first.says == "is behind" and queue:
+        return first.subject + " is", span(queue.oldest_s), "behind"
+    return first.subject, first.says, ""
+
+
+def late(ask: Ask, first: Notice) -> Chart | None:
+    """The age of the oldest job of the queue in the verdict."""
+    points = ask.site.watch.queue_points.get(first.queue)
+    if points is None:
+        return None
+    ages = [value / 1000 for value in points.level("oldest-ms")]
+    line = Line("oldest ready", "s4", "area", list(ages))
+    return made(
+        f"How late is {first.subject}?", "age of oldest ready job", "span", points.at_s, [line]
+    )
+
+
+def charts(ask: Ask, history: Points) -> list[Chart]:
+    """The questions of the first page."""
+    return [
+        keeping_up(history),
+        backlog(ask, history),
+        workers(ask),
+        slow(history),
+        given_back(history),
+        room(ask),
+    ]
+
+
+def keeping_up(history: Points) -> Chart:
+    """Added less acked."""
+    came, done = history.rate("added"), history.rate("acked")
+    net = [a - b for a, b in zip(history.per_s("added"), history.per_s("acked"), strict=True)]
+    answer = ""
+    if came is not None and done is not None:
+        more = came - done
+        word = "Yes" if more < 0.05 * max(came, 1.0) else "No"
+        answer = f"{word}: {rate(came)} jobs/s come and {rate(done)} are done."
+    line = Line("added − acked", "s1", "bar", list(net))
+    return made("Are we keeping up?", "jobs/s", "signed", history.at_s, [line], answer)
+
+
+def backlog(ask: Ask, history: Points) -> Chart:
+    """Ready jobs by queue."""
+    watch, view = ask.site.watch, ask.view
+    longest = sorted(view.work, key=lambda one: -one.ready)[:STACKED]
+    named = [one.name for one in longest if one.ready and one.name in watch.queue_points]
+    lines, rest = [], list(history.level("ready"))
+    for name, colour in zip(named, ("s1", "s5", "s3"), strict=False):
+        found = dict(
+            zip(watch.queue_points[name].at_s, watch.queue_points[name].level("ready"), strict=True)
+        )
+        values = [found.get(at_s, 0.0) for at_s in history.at_s]
+        rest = [max(0.0, a - b) for a, b in zip(rest, values, strict=True)]
+        lines.append(Line(name, colour, "stack", list(values)))
+    lines.append(Line("others", "s6", "stack", list(rest)))
+    answer = "No job waits."
+    if view.ready and longest:
+        top = longest[0]
+        answer = f"{top.name}: {num(top.ready)} of {num(view.ready)} ready jobs."
+    return made("Where is the backlog?", "ready jobs", "num", history.at_s, lines, answer)
+
+
+def workers(ask: Ask) -> Chart:
+    """Slots that keep up with what comes, and those at work."""
+    watch = ask.site.watch
+    history = watch.history
+    busy = history.level("at-work")
+    need: list[float | None] = []
+    came, work = history.per_s("added"), history.means_s("work-ms", "worked")
+    for a, b in zip(came, work, strict=True):
+        need.append(None if b is None else a * b)
+    slots = needed(history)
+    answer = ""
+    if slots is not None and busy:
+        answer = f"About {slots:.1f} jobs must be at work at a time; {num(busy[-1])} are."
+    lines = [
+        Line("needed: added/s × work time", "s1", "line", need),
+        Line("at work", "s3", "line", list(busy)),
+    ]
+    return made("Do I need more workers?", "jobs at work", "num", history.at_s, lines, answer)
+
+
+def slow(history: Points) -> Chart:
+    """Mean waits and mean work."""
+    wait = history.mean_s("wait-ms", "first-delivered")
+    work = history.mean_s("work-ms", "worked")
+    answer = f"A job waits {span(wait)} and runs {span(work)}, on average."
+    lines = [
+        Line("wait", "s2", "line", history.means_s("wait-ms", "first-delivered")),
+        Line("work", "s3", "line", history.means_s("work-ms", "worked")),
+    ]
+    return made(
+        "Slow to start or slow to run?",
+        "mean, log scale",
+        "span",
+        history.at_s,
+        lines,
+        answer if wait is not None or work is not None else "",
+        log=True,
+    )
+
+
+def given_back(history: Points) -> Chart:
+    """Failures and requeues."""
+    names: tuple[tuple[str, str, str], ...] = (
+        ("failed", "failed attempts", "s4"),
+        ("requeued", "put back", "s2"),
+        ("dead", "given up", "s5"),
+    )
+    lines = [Line(words, colour, "line", list(history.per_s(f))) for f, words, colour in names]
+    failed = history.rate("failed")
+    answer = "" if failed is None else f"{rate(failed)} attempts fail each second."
+    return made("Who gives jobs back?", "per second", "rate", history.at_s, lines, answer)
+
+
+def room(ask: Ask) -> Chart:
+    """Memory of each node."""
+    watch, view = ask.site.watch, ask.view
+    at_s = sorted({at for points in watch.points.values() for at in points.at_s})
+    lines, shares = [], []
+    for facts, colour in zip(view.facts, ("s1", "s2", "s3", "s5", "s4", "s6"), strict=False):
+        most = facts.number("maxmemory")
+        points = watch.points.get(facts.id)
+        if not most or points is None:
+            continue
+        found = dict(zip(points.at_s, points.level("memory"), strict=True))
+        values = [100.0 * found[at] / most if at in found else None for at in at_s]
+        lines.append(Line(facts.id[:8], colour, "line", list(values)))
+        shares.append((100.0 * facts.number("used_memory") / most, facts.id[:8]))
+    answer = "No node has a limit of its memory."
+    if shares:
+        share, name = max(shares)
+        answer = f"{name} uses most: {share:.0f} %."
+    return made(
+        "Have the nodes room?",
+        "memory, % of maxmemory",
+        "pct",
+        at_s,
+        lines,
+        answer,
+        limit=75.0,
+        limit_name="75 %: ADDJOB refused",
+    )
+
+
+async def find(ask: Ask) -> str:
+    """The address of what somebody seeks: a job by its id, a queue by its name, else a list."""
+    wanted = ask.word("q").strip()
+    if len(wanted) == 40 and wanted[:1] == "D":
+        return link("job", id=wanted)
+    if wanted in ask.view.queues:
+        return link("queue", name=wanted)
+    return link("queues", match=wanted)

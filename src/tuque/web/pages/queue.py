@@ -1,0 +1,159 @@
+"""One queue: why is it late, and which jobs are in it?"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+from tuque.client.api import Job
+from tuque.web.pages.overview import slow
+from tuque.web.pages.queues import rows_of
+from tuque.web.read.figures import DEAD, Queue
+from tuque.web.read.history import Points
+from tuque.web.read.jobs import ROWS, JobRow, active, peeked
+from tuque.web.show.charts import Chart, Line, made
+from tuque.web.show.text import num, rate, span
+from tuque.web.show.verdict import of_queue
+from tuque.web.site import Ask, Page, shared
+
+TABS: Final = ("ready", "active")
+SAID: Final = 80  # characters of a body in a row
+
+
+async def queue(ask: Ask) -> Page:
+    """Why is this one late, and which jobs are in it?"""
+    name = ask.word("name")
+    view, watch = ask.view, ask.site.watch
+    found = view.queues.get(name)
+    points = await watch.history_of(name) if found else Points()
+    tab = ask.word("tab", "ready")
+    tab = tab if tab in TABS else "ready"
+    here = found or Queue(name, {})
+    row = rows_of(ask, [here])[0]
+    notices = of_queue(here, points) if found else []
+    return Page(
+        "queue",
+        {
+            **shared(ask, "queues"),
+            "name": name,
+            "found": found,
+            "row": row,
+            "points": points,
+            "first": notices[0] if notices else None,
+            "delayed": level(points, "delayed"),
+            "work": level(points, "at-work"),
+            "charts": charts(points),
+            "by_node": by_node(ask, here),
+            "dead": view.dead_of(name),
+            "dead_name": name + DEAD,
+            "tab": tab,
+            **await jobs_of(ask, name, tab),
+        },
+        200 if found else 404,
+    )
+
+
+def level(points: Points, field: str) -> int | None:
+    """The last level."""
+    values = points.level(field)
+    return int(values[-1]) if values else None
+
+
+def by_node(ask: Ask, found: Queue) -> list[tuple[str, Any, float]]:
+    """Each node's share: its name, its figures, percent of all ready jobs."""
+    ready = found.ready
+    return [
+        (id[:8], here, 100.0 * here.ready / ready if ready else 0.0)
+        for id, here in sorted(found.here.items())
+    ]
+
+
+async def jobs_of(ask: Ask, name: str, tab: str) -> dict[str, Any]:
+    """The jobs of a tab: the next ones, or those that are not ready."""
+    nodes = ask.site.watch.nodes
+    if tab == "active":
+        rows, is_all = await active(nodes, name, time.time())
+        return {
+            "jobs": [active_row(one) for one in rows[:ROWS]],
+            "job_count": len(rows),
+            "is_all": is_all,
+        }
+    peek = await peeked(nodes, name)
+    return {
+        "jobs": [ready_row(node, job) for node, job in peek],
+        "job_count": len(peek),
+        "is_all": True,
+    }
+
+
+def said(body: bytes) -> str:
+    """A body on one line, its start."""
+    try:
+        value = json.loads(body[:4096])
+    except ValueError:
+        return repr(body[:SAID])[2:-1]
+    return json.dumps(value, ensure_ascii=False)[:SAID]
+
+
+def ready_row(node: str, job: Job) -> dict[str, Any]:
+    """A job that waits."""
+    return {"id": job.id, "node": node, "body": said(job.body), "due": "", "deliveries": None}
+
+
+def active_row(row: JobRow) -> dict[str, Any]:
+    """A job that is at work, delayed, or in back-off."""
+    due = "" if row.due_ms is None else f"in {span(row.due_ms / 1000)}"
+    return {
+        "id": row.id,
+        "node": row.node,
+        "body": said(row.body),
+        "due": due,
+        "deliveries": row.deliveries,
+    }
+
+
+def charts(points: Points) -> list[Chart]:
+    """The questions about one queue."""
+    came, done = points.rate("added"), points.rate("acked")
+    oldest = points.level("oldest-ms")
+    return [
+        made(
+            "Is it keeping up?",
+            "jobs/s",
+            "rate",
+            points.at_s,
+            [
+                Line("added", "s1", "line", list(points.per_s("added"))),
+                Line("acked", "s3", "area", list(points.per_s("acked"))),
+            ],
+            "" if came is None else f"{rate(came)} jobs/s come, {rate(done)} are done.",
+        ),
+        made(
+            "How late is it?",
+            "age of oldest ready job",
+            "span",
+            points.at_s,
+            [Line("oldest ready", "s4", "area", [one / 1000 for one in oldest])],
+            f"{span(oldest[-1] / 1000)}." if oldest else "",
+        ),
+        slow(points),
+        places(points),
+    ]
+
+
+def places(points: Points) -> Chart:
+    """Jobs by state."""
+    ready = points.level("ready")
+    return made(
+        "Where are its jobs?",
+        "jobs",
+        "num",
+        points.at_s,
+        [
+            Line("ready", "s1", "area", list(ready)),
+            Line("at work", "s3", "line", list(points.level("at-work"))),
+            Line("delayed", "s6", "line", list(points.level("delayed"))),
+        ],
+        f"{num(ready[-1])} ready." if ready else "",
+    )

@@ -1,0 +1,140 @@
+"""Points of the nodes' figures over time, merged over the cluster (SPEC O3), for the charts.
+
+A rate is what a point counted, over its step: never a sum of the console's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from tuque.aio import Client
+from tuque.client.api import to_bytes, to_text
+from tuque.web.read.nodes import Nodes
+
+STEP_S: Final = 5.0
+HOUR: Final = 720  # points of 5 s
+MINUTE: Final = 12
+GREATEST: Final = ("oldest-ms", "loop-p99-us")  # over nodes; all others are summed (O3.3)
+FIELDS: Final = (
+    "added",
+    "delivered",
+    "first-delivered",
+    "wait-ms",
+    "acked",
+    "worked",
+    "work-ms",
+    "failed",
+    "requeued",
+    "dead",
+    "expired",
+    "ready",
+    "delayed",
+    "at-work",
+    "oldest-ms",
+)
+LEVELS: Final = frozenset(("ready", "delayed", "at-work", "oldest-ms", "loop-p99-us", "memory"))
+
+
+class Points(msgspec.Struct):
+    """Values of fields at instants (unix s, the ends of intervals), oldest first."""
+
+    at_s: list[float] = []
+    values: dict[str, list[float]] = {}
+    step_s: float = STEP_S
+
+    def __len__(self) -> int:
+        return len(self.at_s)
+
+    def level(self, field: str) -> list[float]:
+        """Values as they are."""
+        return self.values.get(field, [])
+
+    def per_s(self, field: str) -> list[float]:
+        """What was counted, per second."""
+        return [value / self.step_s for value in self.level(field)]
+
+    def counted(self, field: str, points: int = MINUTE) -> float:
+        """What was counted in the last points: by default in the last full minute."""
+        return sum(self.level(field)[-points:])
+
+    def rate(self, field: str, points: int = MINUTE) -> float | None:
+        """Per second over the last points; None without any."""
+        found = self.level(field)[-points:]
+        return sum(found) / (len(found) * self.step_s) if found else None
+
+    def mean_s(self, total: str, count: str, points: int = MINUTE) -> float | None:
+        """A mean time, from a total in ms and how many it was of; None if it was of none."""
+        many = self.counted(count, points)
+        return self.counted(total, points) / many / 1000 if many else None
+
+    def means_s(self, total: str, count: str, over: int = MINUTE) -> list[float | None]:
+        """The same at each point, over the points before it."""
+        totals, counts = self.level(total), self.level(count)
+        found: list[float | None] = []
+        for i in range(len(totals)):
+            many = sum(counts[max(0, i - over + 1) : i + 1])
+            much = sum(totals[max(0, i - over + 1) : i + 1])
+            found.append(much / many / 1000 if many else None)
+        return found
+
+    def above_since_s(self, field: str, limit: float) -> float | None:
+        """Since when a level is above a limit without a break; None if it is not now."""
+        since: float | None = None
+        for at_s, value in zip(reversed(self.at_s), reversed(self.level(field)), strict=True):
+            if value <= limit:
+                break
+            since = at_s
+        return since
+
+
+def merged(parts: Iterable[Points]) -> Points:
+    """The points of nodes as those of the cluster: sums, or the greatest, at each instant."""
+    places: dict[float, dict[str, float]] = {}
+    step_s = STEP_S
+    fields: list[str] = []
+    for part in parts:
+        step_s = part.step_s
+        fields = list(part.values) if len(part.values) > len(fields) else fields
+        for i, at_s in enumerate(part.at_s):
+            here = places.setdefault(at_s, {})
+            for field, column in part.values.items():
+                if field in GREATEST:
+                    here[field] = max(here.get(field, 0.0), column[i])
+                else:
+                    here[field] = here.get(field, 0.0) + column[i]
+    at_s_all = sorted(places)
+    values = {field: [places[at].get(field, 0.0) for at in at_s_all] for field in fields}
+    return Points(at_s_all, values, step_s)
+
+
+def points_of(reply: Any) -> Points:
+    """A node's reply to HISTORY; no points for null."""
+    if reply is None:
+        return Points()
+    step_ms, fields, rows = reply
+    names = [to_text(name) for name in fields]
+    at_s = [row[0] / 1000 for row in rows]
+    columns = {name: [float(row[i]) for row in rows] for i, name in enumerate(names, 1)}
+    return Points(at_s, columns, step_ms / 1000)
+
+
+async def by_node(
+    nodes: Nodes, queue: str | None = None, *, step: str = "5s", count: int = HOUR
+) -> dict[str, Points]:
+    """What each node has, by its id."""
+
+    async def question(client: Client) -> Points:
+        words: list[Any] = ["HISTORY", step]
+        if queue is not None:
+            words += ["QUEUE", to_bytes(queue)]
+        return points_of(await client.execute(*words, "COUNT", count))
+
+    return await nodes.ask(question)
+
+
+async def of_cluster(nodes: Nodes, queue: str | None = None, *, count: int = HOUR) -> Points:
+    """The cluster's points, or those of one queue."""
+    return merged((await by_node(nodes, queue, count=count)).values())

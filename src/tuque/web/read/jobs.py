@@ -1,0 +1,150 @@
+"""One job as all nodes know it, and the jobs of a queue by state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from tuque.aio import Client
+from tuque.client.api import Job, JobInfo
+from tuque.client.commands.dead import DeadJob
+from tuque.client.commands.life import Result
+from tuque.errors import NoJob, ReplyError
+from tuque.web.read.nodes import Node, Nodes
+
+ROWS: Final = 20
+LOOKED_AT: Final = 5_000  # jobs that one list looks at, at each node
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """What a node knows of a job; `info` None: no copy, or it does not answer."""
+
+    node: Node
+    info: JobInfo | None
+    is_up: bool
+
+
+class JobFacts(msgspec.Struct):
+    """What all nodes know of one job."""
+
+    id: str
+    copies: list[Copy]
+    result: Result | None
+    dead: DeadJob | None
+
+    @property
+    def best(self) -> JobInfo | None:
+        """The copy that says most: the queued one, then one that has it at work."""
+        order = {"queued": 0, "active": 1, "wait-repl": 2, "acked": 3}
+        infos = [one.info for one in self.copies if one.info is not None]
+        infos.sort(key=lambda one: (order.get(one.state, 9), one.next_requeue_within_ms or 1 << 60))
+        return infos[0] if infos else None
+
+    @property
+    def is_known(self) -> bool:
+        return self.best is not None or self.result is not None
+
+
+async def job_of(nodes: Nodes, id: str) -> JobFacts:
+    """Asks all nodes. BadId if it is no id."""
+
+    async def shown(client: Client) -> JobInfo | None:
+        return await client.show(id)
+
+    async def dead(client: Client) -> DeadJob | None:
+        try:
+            return await client.dead_show(id)
+        except NoJob:
+            return None
+
+    infos, letters = await asyncio.gather(nodes.ask(shown), nodes.ask(dead))
+    up = {node.id for node in nodes.up()}
+    copies = [Copy(node, infos.get(node.id), node.id in up) for node in nodes.known.values()]
+    copies.sort(key=lambda one: one.node.place)
+    result = None
+    holders = [one.node for one in copies if one.info is not None] or nodes.up()
+    if holders:
+        try:
+            result = await holders[0].client.result(id)
+        except ReplyError:
+            result = None
+    found = next((one for one in letters.values() if one is not None), None)
+    return JobFacts(id, copies, result, found)
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A job in a list."""
+
+    id: str
+    node: str
+    state: str
+    retry_s: int
+    age_s: float
+    due_ms: int | None
+    deliveries: int
+    body: bytes
+
+
+async def peeked(nodes: Nodes, queue: str) -> list[tuple[str, Job]]:
+    """The next ready jobs of each node, with the node's name; the oldest first on each."""
+
+    async def question(client: Client) -> list[Job]:
+        return await client.qpeek(queue, ROWS)
+
+    answers = await nodes.ask(question)
+    rows = [(id[:8], job) for id, jobs in answers.items() for job in jobs]
+    return rows[:ROWS]
+
+
+async def active(nodes: Nodes, queue: str, now_s: float) -> tuple[list[JobRow], bool]:
+    """Jobs that are not ready: delivered, delayed or in back-off; and whether that is all.
+
+    Each job once, by the copy that is due first.
+    """
+
+    async def question(client: Client) -> tuple[list[JobInfo], bool]:
+        found: list[JobInfo] = []
+        async for info in client.jscan(queue=queue, states=("active",), full=True, count=500):
+            found.append(info)
+            if len(found) >= LOOKED_AT:
+                return found, False
+        return found, True
+
+    queued: set[str] = set()
+
+    async def ready(client: Client) -> list[Job]:
+        return await client.qpeek(queue, LOOKED_AT)
+
+    answers, heads = await asyncio.gather(nodes.ask(question), nodes.ask(ready))
+    for jobs in heads.values():
+        queued.update(job.id for job in jobs)
+    best: dict[str, JobRow] = {}
+    for id, (infos, _) in answers.items():
+        for info in infos:
+            row = row_of(id[:8], info, now_s)
+            other = best.get(info.id)
+            if info.id not in queued and (other is None or sooner(row, other)):
+                best[info.id] = row
+    rows = sorted(best.values(), key=lambda row: (row.due_ms is None, row.due_ms or 0, row.id))
+    return rows, all(is_all for _, is_all in answers.values())
+
+
+def sooner(row: JobRow, other: JobRow) -> bool:
+    """Whether one copy is due before another."""
+    return row.due_ms is not None and (other.due_ms is None or row.due_ms < other.due_ms)
+
+
+def row_of(node: str, info: JobInfo, now_s: float) -> JobRow:
+    """A row of what SHOW says."""
+    return JobRow(
+        info.id,
+        node,
+        info.state,
+        info.retry_s,
+        max(0.0, now_s - info.ctime_ns / 1e9),
+        info.next_requeue_within_ms,
+        info.nacks + info.additional_deliveries,
+        info.body or b"",
+    )

@@ -1,0 +1,96 @@
+"""Rows of the list of queues: sorted, filtered and cut. Decides the order; asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+
+from tuque.web.read.figures import Queue, View
+from tuque.web.read.history import Points
+
+PAGE: Final = 50
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One queue; times in seconds, rates per second, None for what is not known."""
+
+    name: str
+    type: str
+    is_dead: bool
+    ready: int
+    oldest_s: float
+    delayed: int | None
+    work: int | None
+    came_rate: float | None
+    done_rate: float | None
+    wait_s: float | None
+    work_s: float | None
+    dead: int
+    pause: str
+    state: Any = None
+    spark: Any = ""
+
+
+def row_of(queue: Queue, view: View, points: Points) -> Row:
+    """The row of a queue."""
+    return Row(
+        name=queue.name,
+        type=queue.type,
+        is_dead=queue.is_dead,
+        ready=queue.ready,
+        oldest_s=queue.oldest_s,
+        delayed=last(points, "delayed"),
+        work=last(points, "at-work"),
+        came_rate=points.rate("added"),
+        done_rate=points.rate("acked"),
+        wait_s=points.mean_s("wait-ms", "first-delivered"),
+        work_s=points.mean_s("work-ms", "worked"),
+        dead=queue.ready if queue.is_dead else view.dead_of(queue.name),
+        pause=queue.pause,
+    )
+
+
+def last(points: Points, field: str) -> int | None:
+    """A level at the last point."""
+    found = points.level(field)
+    return int(found[-1]) if found else None
+
+
+ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = {
+    "name": lambda row: row.name,
+    "oldest": lambda row: row.oldest_s,
+    "ready": lambda row: row.ready,
+    "delayed": lambda row: row.delayed or 0,
+    "work": lambda row: row.work or 0,
+    "in": lambda row: row.came_rate or 0.0,
+    "out": lambda row: row.done_rate or 0.0,
+    "dead": lambda row: row.dead,
+}
+
+
+def in_order(rows: list[Row], by: str, is_down: bool) -> list[Row]:
+    """The rows sorted; equal ones by their names."""
+    rows = sorted(rows, key=lambda row: row.name)
+    return sorted(rows, key=ORDERS[by], reverse=is_down)
+
+
+def matches(row: Row, wanted: str) -> bool:
+    """Whether a row has all words of a filter: part of a name or a glob, type:, dead:>n."""
+    return all(has(row, word) for word in wanted.split())
+
+
+def has(row: Row, word: str) -> bool:
+    """Whether a row has one word of a filter."""
+    name, colon, value = word.partition(":")
+    if colon and name == "type":
+        return row.type == value
+    if colon and name in ("dead", "ready"):
+        least = value.removeprefix(">")
+        number = row.dead if name == "dead" else row.ready
+        return least.isdigit() and number > int(least)
+    if colon and name == "state":
+        return value.lower() in row.state.word.lower()
+    return fnmatchcase(row.name, word) if "*" in word else word.lower() in row.name.lower()

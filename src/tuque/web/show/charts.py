@@ -1,0 +1,120 @@
+"""Charts: series, units and colours as the scripts draw them, and small lines in tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from markupsafe import Markup
+
+Unit: TypeAlias = Literal["num", "rate", "signed", "span", "pct"]
+Kind: TypeAlias = Literal["line", "area", "bar", "stack"]
+
+POINTS_MAX: Final = 180  # more are no use at the width of a chart
+WIDTH: Final = 96
+HEIGHT: Final = 20
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One series: its name, colour s1 to s6, kind and values."""
+
+    name: str
+    colour: str
+    kind: Kind
+    values: list[float | None]
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """A question, its answer in words, and the evidence."""
+
+    question: str
+    answer: str
+    unit: str
+    form: Unit
+    at_s: list[float]
+    lines: list[Line]
+    log: bool = False
+    limit: float | None = None
+    limit_name: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw yet."""
+        return len(self.at_s) < 2
+
+
+def made(
+    question: str,
+    unit: str,
+    form: Unit,
+    at_s: list[float],
+    lines: list[Line],
+    answer: str = "",
+    *,
+    log: bool = False,
+    limit: float | None = None,
+    limit_name: str = "",
+) -> Chart:
+    """A chart of at most POINTS_MAX points; of those that fall together the greatest stays."""
+    count = len(at_s)
+    step = max(1, -(-count // POINTS_MAX))
+    ends = [at_s[min(i + step, count) - 1] for i in range(0, count, step)]
+    thin = [
+        Line(
+            line.name,
+            line.colour,
+            line.kind,
+            [greatest(line.values[i : i + step]) for i in range(0, count, step)],
+        )
+        for line in lines
+    ]
+    return Chart(question, answer, unit, form, ends, thin, log, limit, limit_name)
+
+
+def greatest(values: Sequence[float | None]) -> float | None:
+    """The greatest of the values that are known."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def as_json(chart: Chart) -> str:
+    """What the script draws."""
+    return json.dumps(
+        {
+            "at": [round(one, 1) for one in chart.at_s],
+            "form": chart.form,
+            "log": chart.log,
+            "limit": chart.limit,
+            "limitName": chart.limit_name,
+            "lines": [
+                {
+                    "name": one.name,
+                    "c": one.colour,
+                    "kind": one.kind,
+                    "v": [None if v is None else round(v, 3) for v in one.values],
+                }
+                for one in chart.lines
+            ],
+        },
+        separators=(",", ":"),
+    )
+
+
+def spark(values: Sequence[float | None], colour: str = "s6", floor: float = 1.0) -> Markup:
+    """A small line without axes; `floor` keeps noise flat."""
+    known = [0.0 if value is None else value for value in values]
+    if len(known) < 2:
+        return Markup('<svg class="spark" aria-hidden="true"></svg>')
+    step = max(1, len(known) // WIDTH)
+    known = [max(known[i : i + step]) for i in range(0, len(known), step)]
+    top = max(*known, floor) * 1.05
+    places = [
+        f"{i / max(1, len(known) - 1) * WIDTH:.1f} {HEIGHT - 1 - one / top * (HEIGHT - 3):.1f}"
+        for i, one in enumerate(known)
+    ]
+    path = "M" + "L".join(places)
+    return Markup(
+        '<svg class="spark {}" viewBox="0 0 {w} {h}" aria-hidden="true">'
+        '<path class="ar" d="{p}L{w} {h}H0z"/><path class="ln" d="{p}"/></svg>'
+    ).format(colour, w=WIDTH, h=HEIGHT, p=path)

@@ -1,0 +1,99 @@
+"""What all pages share: the watch over the nodes, users, sessions, the log of deeds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tuque.client.url import Settings
+from tuque.web.deeds.log import DeedLog
+from tuque.web.deeds.running import Running
+from tuque.web.login.sessions import Session, Sessions
+from tuque.web.login.users import User
+from tuque.web.read.watch import Watch
+
+if TYPE_CHECKING:
+    from tuque.web.read.figures import View
+
+
+class Site:
+    """One console."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        users: Mapping[str, User],
+        secret: bytes,
+        log: DeedLog,
+        name: str = "",
+        is_secure: bool = False,
+    ) -> None:
+        self.watch = Watch(settings)
+        self.users = users
+        self.sessions = Sessions(secret)
+        self.log = log
+        self.name = name
+        self.is_secure = is_secure
+        self.running = Running(log)
+        self.notes: dict[str, list[str]] = {}  # to say on the next page of a session
+
+
+class Ask(msgspec.Struct):
+    """One question: the words of the address, and who asks."""
+
+    site: Site
+    path: str
+    words: dict[str, str]
+    session: Session
+    many: dict[str, list[str]] = {}
+
+    def word(self, name: str, otherwise: str = "") -> str:
+        return self.words.get(name, otherwise)
+
+    def number(self, name: str, otherwise: int, least: int = 0, most: int = 1 << 31) -> int:
+        """A word as a number within bounds."""
+        found = self.words.get(name, "")
+        value = int(found) if found.isascii() and found.isdigit() else otherwise
+        return max(least, min(most, value))
+
+    @property
+    def view(self) -> View:
+        return self.site.watch.view()
+
+
+class Page(msgspec.Struct):
+    """What a page shows: its template, and what that needs."""
+
+    template: str
+    context: dict[str, Any]
+    status: int = 200
+
+
+def shared(ask: Ask, page: str) -> dict[str, Any]:
+    """What the frame of every page shows."""
+    site = ask.site
+    view = ask.view
+    now_s = time.time()
+    nodes = sorted(site.watch.nodes.known.values(), key=lambda one: one.place)
+    away = [one for one in nodes if one.id in view.old]
+    return {
+        "base": "frame.html",
+        "page": page,
+        "site": site,
+        "ask": ask,
+        "session": ask.session,
+        "may_act": ask.session.may_act,
+        "csrf": site.sessions.token(ask.session),
+        "view": view,
+        "nodes": nodes,
+        "away": away,
+        "now_s": now_s,
+        "is_cut_off": bool(nodes or site.watch.nodes.tried_s) and len(away) == len(nodes),
+        "heard_s": max((one.heard_s for one in nodes), default=0.0),
+        "places": site.watch.nodes.places,
+        "running": site.running.shown(ask.session.name),
+        "notes": site.notes.pop(ask.session.id, []),
+    }

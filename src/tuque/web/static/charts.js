@@ -1,0 +1,172 @@
+// Charts: uPlot with our colours, dashes and units; one cursor for all charts of a page.
+"use strict";
+const charts = (() => {
+  const drawn = new Map();
+  const DASH = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 4], [1, 3]];
+  const minus = (text) => text.replace("-", "−");
+  const num = (v) => minus(Math.abs(v) >= 100 || Number.isInteger(v) ? Math.round(v).toLocaleString("en") : v.toFixed(1));
+  function span(s) {
+    if (s < 1) return num(Math.round(s * 10000) / 10) + " ms";
+    if (s < 60) return (Number.isInteger(s) ? s : s.toFixed(1)) + " s";
+    if (s < 3600) return `${Math.floor(s / 60)} m ${String(Math.round(s % 60)).padStart(2, "0")} s`;
+    return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} m`;
+  }
+  const short = (v) => Math.abs(v) >= 10000 ? num(v / 1000) + "k" : num(v);
+  const FORMS = {
+    num, span, pct: (v) => num(v) + " %", rate: (v) => v.toFixed(1) + "/s",
+    signed: (v) => (v > 0 ? "+" : "") + minus(v.toFixed(1)) + "/s",
+  };
+  const TICKS = { num: short, span: (v) => (v < 1 ? v * 1000 + " ms" : v < 60 ? v + " s" : v < 3600 ? num(v / 60) + " m" : num(v / 3600) + " h"), pct: num, rate: short, signed: short };
+  const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const full = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
+
+  const style = getComputedStyle(document.documentElement);
+  const probe = document.createElement("canvas").getContext("2d");
+  function colour(name) { // light-dark() as the theme has it now
+    const el = document.createElement("i");
+    el.className = name;
+    document.body.append(el);
+    const value = getComputedStyle(el).color;
+    el.remove();
+    return value;
+  }
+  function faded(value, share) {
+    probe.fillStyle = value;
+    const hex = probe.fillStyle;
+    return hex.startsWith("#") ? hex + Math.round(share * 255).toString(16).padStart(2, "0") : value;
+  }
+
+  function stacked(lines) {
+    const sums = [];
+    let below = null;
+    for (const line of lines) {
+      below = line.v.map((v, i) => (v ?? 0) + (below ? below[i] : 0));
+      sums.push(below);
+    }
+    return sums;
+  }
+
+  function draw(figure) {
+    const plot = figure.querySelector(".plot");
+    const chart = JSON.parse(figure.dataset.chart);
+    drawn.get(figure)?.destroy();
+    drawn.delete(figure);
+    plot.replaceChildren();
+    if (chart.at.length < 2) { figure.querySelector(".legend").replaceChildren(); return; }
+    const isStack = chart.lines.some((line) => line.kind === "stack");
+    const values = isStack ? stacked(chart.lines) : chart.lines.map((line) => chart.log ? line.v.map((v) => (v ? v : null)) : line.v);
+    // the topmost area is drawn first, so that those below cover it
+    const order = chart.lines.map((_, i) => i);
+    if (isStack) order.reverse();
+    const ink = colour("q3"), grid = style.getPropertyValue("--grid") ? faded(colour("s6"), 0.18) : "#8884";
+    const legend = legendOf(figure, chart);
+    const series = order.map((i) => {
+      const line = chart.lines[i], c = colour(line.c);
+      const base = { label: line.name, stroke: c, width: 1.75, points: { show: false }, spanGaps: false };
+      if (line.kind === "bar") return { ...base, fill: faded(c, 0.9), width: 0, paths: uPlot.paths.bars({ size: [0.8, 40] }) };
+      if (line.kind === "stack") return { ...base, width: 0, fill: figureGround(c) };
+      if (line.kind === "area") return { ...base, fill: faded(c, 0.16), dash: DASH[i] };
+      return { ...base, dash: DASH[i] };
+    });
+    const known = values.flat().filter((v) => v !== null);
+    let low = Math.min(0, ...known), high = Math.max(chart.form === "pct" ? 10 : 0, ...known);
+    if (chart.limit !== null && high > chart.limit * 0.5) high = Math.max(high, chart.limit);
+    if (high === low) high = low + 1;
+    const tick = TICKS[chart.form];
+    const options = {
+      width: Math.max(120, plot.clientWidth), height: plot.clientHeight, padding: [8, 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "tuque", setSeries: false, scales: ["x", null] } },
+      scales: { x: { time: true }, y: chart.log ? { distr: 3, log: 10 } : { range: [low, high * 1.06] } },
+      axes: [
+        { stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 20, space: 60, values: (_, at) => at.map(clock) },
+        { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 44, gap: 4, space: 28, values: (_, at) => at.map((v) => (v === null ? "" : tick(v))) },
+      ],
+      series: [{}, ...series],
+      hooks: {
+        setCursor: [(u) => say(chart, legend, u.cursor.idx)],
+        draw: chart.limit !== null && chart.limit <= high ? [(u) => limit(u, chart)] : [],
+      },
+    };
+    const u = new uPlot(options, [chart.at, ...order.map((i) => values[i])], plot);
+    drawn.set(figure, u);
+    say(chart, legend, null);
+    table(figure, chart);
+  }
+  const figureGround = (c) => faded(c, 0.75);
+
+  function limit(u, chart) {
+    const y = u.valToPos(chart.limit, "y", true), ctx = u.ctx;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = colour("warn-t");
+    ctx.setLineDash([4, 4]);
+    ctx.beginPath();
+    ctx.moveTo(u.bbox.left, y);
+    ctx.lineTo(u.bbox.left + u.bbox.width, y);
+    ctx.stroke();
+    ctx.font = `${11 * devicePixelRatio}px sans-serif`;
+    ctx.textAlign = "left";
+    ctx.fillText(chart.limitName, u.bbox.left + 4, y - 5);
+    ctx.restore();
+  }
+
+  function legendOf(figure, chart) {
+    const list = figure.querySelector(".legend");
+    const found = chart.lines.map((line, i) => {
+      const li = document.createElement("li"), key = document.createElement("i"), value = document.createElement("b");
+      const isFull = line.kind === "bar" || line.kind === "stack";
+      key.className = line.c + (isFull ? " full" : i === 1 ? " d2" : i > 1 ? " d3" : "");
+      li.append(key, line.name + " ", value);
+      list.append(li);
+      return value;
+    });
+    list.replaceChildren(...found.map((value) => value.parentNode));
+    return found;
+  }
+  function say(chart, legend, i) {
+    const at = i ?? chart.at.length - 1;
+    chart.lines.forEach((line, k) => {
+      const v = line.v[at];
+      legend[k].textContent = v === null || v === undefined ? "–" : FORMS[chart.form](v);
+    });
+  }
+  function table(figure, chart) {
+    const details = figure.querySelector(".as-table"), body = details.querySelector("tbody");
+    const fill = () => {
+      if (!details.open) return;
+      body.replaceChildren(...chart.at.map((at, i) => {
+        const row = document.createElement("tr");
+        const cells = [full(at), ...chart.lines.map((line) => line.v[i] === null ? "–" : FORMS[chart.form](line.v[i]))];
+        row.append(...cells.map((text, k) => { const td = document.createElement("td"); td.textContent = text; if (k) td.className = "n"; return td; }));
+        return row;
+      }).reverse());
+    };
+    details.ontoggle = fill;
+    fill();
+  }
+
+  function all(isForced) {
+    for (const figure of [...drawn.keys()]) if (!figure.isConnected) { drawn.get(figure).destroy(); drawn.delete(figure); }
+    for (const figure of document.querySelectorAll("figure[data-chart]")) {
+      if (!isForced && figure.drawnOf === figure.dataset.chart) continue;
+      figure.drawnOf = figure.dataset.chart;
+      draw(figure);
+    }
+  }
+  function step(figure, by) {
+    const u = drawn.get(figure);
+    if (!u) return;
+    const count = u.data[0].length;
+    const at = Math.max(0, Math.min(count - 1, (u.cursor.idx ?? count - 1) + by));
+    u.setCursor({ left: u.valToPos(u.data[0][at], "x"), top: 10 }, true);
+  }
+  document.addEventListener("keydown", (e) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[e.key];
+    if (!by || !e.target.classList?.contains("plot")) return;
+    e.preventDefault();
+    step(e.target.closest("figure"), by);
+  });
+  let later = 0;
+  addEventListener("resize", () => { clearTimeout(later); later = setTimeout(() => all(true), 100); });
+  return { all };
+})();

@@ -1,0 +1,29 @@
+"""Real nodes and a console for each file of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tuque.testing import TestCluster
+
+if TYPE_CHECKING:
+    from web_console import Console
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """Three real nodes."""
+    with TestCluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def console(cluster: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A console of these nodes."""
+    from web_console import console_of
+
+    with console_of(cluster.url, tmp_path_factory.mktemp("console") / "deeds.jsonl") as one:
+        yield one

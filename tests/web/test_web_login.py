@@ -1,0 +1,131 @@
+"""Who may look, and who may change things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="the console needs tuque[console]")
+
+import httpx
+from web_console import PASSWORDS, Console
+
+from tuque.errors import ConfigError
+from tuque.testing import TestCluster
+from tuque.web.login import users
+from tuque.web.login.sessions import TRIES, Sessions
+
+
+def test_nobody_sees_a_page_without_signing_in(console: Console) -> None:
+    for path in ("/", "/queues", "/dead", "/ask/add", "/find?q=x"):
+        reply = httpx.get(console.base + path)
+        assert reply.status_code == 303, path
+        assert reply.headers["location"].startswith("/login?to="), path
+    assert httpx.get(console.base + "/live").status_code == 401
+    assert httpx.post(console.base + "/do/add", data={"queue": "q"}).status_code == 303
+
+
+def test_every_reply_has_a_strict_policy(console: Console) -> None:
+    reader = console.client("reader")
+    for reply in (reader.get("/"), reader.get("/login"), reader.get("/no-such-page")):
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert "<script>" not in reply.text and "style=" not in reply.text
+
+
+def test_a_reader_changes_nothing(console: Console, cluster: TestCluster) -> None:
+    reader = console.client("reader")
+    assert reader.get("/ask/add").status_code == 403
+    page = reader.get("/queues").text
+    token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
+    words = {"csrf": token, "queue": "reader", "body": "x"}
+    assert reader.http.post("/do/add", data=words).status_code == 403
+    with cluster[0].client() as client:
+        assert client.qlen("reader") == 0
+
+
+def test_a_form_needs_the_token_of_its_session(console: Console, cluster: TestCluster) -> None:
+    admin = console.client()
+    words = {"queue": "forged", "body": "x", "retry": "1", "ttl": "10"}
+    assert admin.http.post("/do/add", data=words).status_code == 403
+    assert admin.http.post("/do/add", data={**words, "csrf": "0" * 64}).status_code == 403
+    page = console.client().get("/ask/add").text  # another session of the same user
+    token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
+    assert admin.http.post("/do/add", data={**words, "csrf": token}).status_code == 403
+    with cluster[0].client() as client:
+        assert client.qlen("forged") == 0
+
+
+def test_a_form_of_another_place_is_refused(console: Console) -> None:
+    admin = console.client()
+    page = admin.get("/ask/add").text
+    token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
+    words = {"csrf": token, "queue": "q", "body": "x"}
+    reply = admin.http.post("/do/add", data=words, headers={"origin": "http://elsewhere.example"})
+    assert reply.status_code == 403
+
+
+def test_a_session_that_was_ended_is_over(console: Console) -> None:
+    admin = console.client()
+    page = admin.get("/").text
+    token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
+    cookie = admin.http.cookies["tuque_console"]
+    assert admin.http.post("/logout", data={"csrf": token}).status_code == 303
+    again = httpx.get(console.base + "/", cookies={"tuque_console": cookie})
+    assert again.status_code == 303
+
+
+def test_a_cookie_that_was_changed_is_worth_nothing() -> None:
+    sessions = Sessions(b"k" * 32)
+    session, cookie = sessions.begin("ann", "reader", 1000.0)
+    assert sessions.read(cookie, 1001.0) == session
+    assert sessions.read(cookie, 1000.0 + 13 * 3600) is None
+    body, _, signature = cookie.partition(".")
+    for forged in (body, f"{body}.", f"{body[:-4]}AAAA.{signature}", f"{body}.{signature[:-1]}0"):
+        assert forged == cookie or sessions.read(forged, 1001.0) is None
+    assert Sessions(b"o" * 32).read(cookie, 1001.0) is None
+
+
+def test_an_address_waits_after_wrong_passwords() -> None:
+    sessions = Sessions(b"k" * 32)
+    for second in range(TRIES):
+        assert sessions.must_wait_s("10.0.0.9", second) == 0
+        sessions.was_wrong("10.0.0.9", second)
+    assert sessions.must_wait_s("10.0.0.9", TRIES) > 50
+    assert sessions.must_wait_s("10.0.0.8", TRIES) == 0
+    assert sessions.must_wait_s("10.0.0.9", 100) == 0
+
+
+def test_a_wrong_password_is_refused(console: Console) -> None:
+    for name, password in (("admin", "wrong"), ("nobody", PASSWORDS["admin"]), ("", "")):
+        words = {"name": name, "password": password}
+        reply = httpx.post(console.base + "/login", data=words)
+        assert reply.status_code == 401
+        assert "tuque_console" not in reply.cookies
+
+
+def test_signing_in_goes_on_only_here(console: Console) -> None:
+    words = {"name": "admin", "password": PASSWORDS["admin"]}
+    for to in ("//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example"):
+        reply = httpx.post(console.base + "/login", params={"to": to}, data=words)
+        assert reply.headers["location"] == "/"
+    reply = httpx.post(console.base + "/login", params={"to": "/dead?queue=q"}, data=words)
+    assert reply.headers["location"] == "/dead?queue=q"
+
+
+def test_a_file_of_users(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    ann = users.made("ann", "admin", "a long password")
+    path.write_text(f"# who may look\n{users.line_of(ann)}\n")
+    known = users.read(path)
+    assert users.checked(known, "ann", "a long password") == ann
+    assert users.checked(known, "ann", "a longer password") is None
+    assert users.checked(known, "bob", "a long password") is None
+    for wrong in ("ann:admin:plain", "ann:root:scrypt$00$00", "a b:admin:scrypt$00$00", ""):
+        path.write_text(wrong + "\n")
+        with pytest.raises(ConfigError):
+            users.read(path)
+    with pytest.raises(ConfigError, match="fewer than 8"):
+        users.made("ann", "admin", "short")

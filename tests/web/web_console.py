@@ -1,0 +1,112 @@
+"""How the tests of the console run it: in a thread, before real nodes; and read its pages."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the console needs tuque[console]")
+pytest.importorskip("uvicorn", reason="the console needs tuque[console]")
+httpx = pytest.importorskip("httpx", reason="httpx asks the pages")
+
+import uvicorn  # noqa: E402  only where it is installed
+
+from tuque.client.url import parse  # noqa: E402  as above
+from tuque.web.app import made  # noqa: E402  as above
+from tuque.web.deeds.log import DeedLog  # noqa: E402  as above
+from tuque.web.login import users  # noqa: E402  as above
+from tuque.web.site import Site  # noqa: E402  as above
+
+DEADLINE_S = 60.0
+PASSWORDS = {"admin": "correct horse", "reader": "battery staple"}
+
+
+class Console:
+    """A console that serves until `stop`."""
+
+    def __init__(self, url: str, deeds: Path | None = None) -> None:
+        known = {
+            "admin": users.made("admin", "admin", PASSWORDS["admin"]),
+            "reader": users.made("reader", "reader", PASSWORDS["reader"]),
+        }
+        self.site = Site(parse(url), known, b"s" * 32, DeedLog(deeds), "test")
+        config = uvicorn.Config(made(self.site), host="127.0.0.1", port=0, log_level="warning")
+        self.server = uvicorn.Server(config)
+        socket = config.bind_socket()
+        self.base = f"http://127.0.0.1:{socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [socket]})
+
+    def start(self) -> Console:
+        self._thread.start()
+        until(lambda: self.server.started, "start")
+        return self
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+    def client(self, name: str = "admin") -> Reader:
+        """A reader who is signed in."""
+        return Reader(self.base, name)
+
+
+class Reader:
+    """Somebody who looks at pages without scripts."""
+
+    def __init__(self, base: str, name: str) -> None:
+        self.http = httpx.Client(base_url=base, timeout=30.0)
+        reply = self.http.post("/login", content=f"name={name}&password={PASSWORDS[name]}")
+        assert reply.status_code == 303, reply.text
+
+    def get(self, path: str, **words: str) -> Any:
+        return self.http.get(path, params=words or None)
+
+    def figure(self, path: str, metric: str, labels: str = "") -> int:
+        """The exact value of a figure on a page."""
+        return figures(self.get(path).text)[metric, labels]
+
+    def do(self, name: str, **words: str) -> Any:
+        """Asks, and says yes."""
+        asked = self.get(f"/ask/{name}", **words)
+        fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form_of(asked.text)))
+        return self.http.post(f"/do/{name}", data={**fields, **words})
+
+
+def form_of(html: str) -> str:
+    """The part of a page that asks."""
+    return html[html.index('id="ask-body"') :]
+
+
+def figures(html: str) -> dict[tuple[str, str], int]:
+    """All figures of a page: their exact values, by metric and labels."""
+    found: dict[tuple[str, str], int] = {}
+    for tag in re.findall(r"<[^>]*data-metric=[^>]*>", html):
+        words = dict(re.findall(r'data-([a-z]+)="([^"]*)"', tag))
+        if words.get("value", "").lstrip("-").isdigit():
+            found[words["metric"], words.get("labels", "")] = int(words["value"])
+    return found
+
+
+def until(is_so: Callable[[], object], what: str) -> None:
+    """Waits for a condition."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"it did not {what}"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def console_of(url: str, deeds: Path | None = None) -> Iterator[Console]:
+    console = Console(url, deeds).start()
+    try:
+        yield console
+    finally:
+        console.stop()
