@@ -87,6 +87,29 @@ def test_rows_are_the_calls(tmp_path: Path) -> None:
     assert pq.ParquetFile(sealed(tmp_path)[0]).schema_arrow.equals(segments.SCHEMA)
 
 
+def test_rows_of_runs(tmp_path: Path) -> None:
+    """Attempt and text are in columns that there were; other rows keep theirs."""
+    log = EventLog(tmp_path, "n1")
+    events = log.start(NOW_MS)
+    job = a_job(5)
+    job.delivered_count = 7
+    events.delivered(NOW_MS, job, 42)
+    events.run(NOW_MS + 1, job, ev.RUN_STARTED, 2, b"web-3")
+    events.nacked(NOW_MS + 2, job, b"put back")
+    events.run(NOW_MS + 3, job, ev.RUN_CRASHED, 2, b"silent for 30 s")
+    events.run(NOW_MS + 4, job, ev.REPLAYED, 70_000, b"")
+    log.close(events, NOW_MS + 5)
+    found = [(r["event"], r["delivery"], r["reason"], r["consumer"]) for r in rows(tmp_path)[1:-1]]
+    assert found == [
+        ("delivered", 7, None, "42"),
+        ("run-started", 2, "web-3", None),
+        ("nacked", 7, "put back", None),
+        ("run-crashed", 2, "silent for 30 s", None),
+        ("replayed", 70_000, "", None),
+    ]
+    assert {r["job_id"] for r in rows(tmp_path)[1:-1]} == {job.id.decode()}
+
+
 def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:
     """E4.1 A segment is sealed after `events-roll-rows` or `events-roll-seconds`."""
     log = EventLog(tmp_path, "n1", roll_rows=100, roll_seconds=3600)

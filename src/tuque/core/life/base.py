@@ -9,10 +9,15 @@ from tuque.core.jobs.transitions import dequeue
 from tuque.core.model.job import ACKED, QUEUED, WAIT_REPL, Job
 from tuque.core.model.life import (
     CANCELLED,
+    CRASHED,
     FAILED,
     LIVE,
     NO_TERMS,
+    TIMED_OUT,
+    Failure,
     Life,
+    attempt_of,
+    hash_of,
     is_of_life,
     run_text,
     starts_of,
@@ -33,6 +38,7 @@ from tuque.core.model.refusal import (
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.slots import slots_of
+from tuque.core.outbox.events import RUN_CRASHED, RUN_FAILED, RUN_TIMED_OUT
 
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
 
@@ -120,3 +126,35 @@ def heard_again_ms(n: Node, job: Job) -> i64:
         for slot in slots_of(job.holders):
             at_ms = max(at_ms, n.peers[slot].linked_ms)
     return at_ms
+
+
+def hash_here(n: Node, worker: bytes) -> i64:
+    """The hash of the worker at this node, for its tokens (W1.2)."""
+    known = n.life.hashes.get(worker)
+    if known is not None:
+        return known
+    # The seed is another one at each start of the node (W13.4).
+    hash = hash_of(n.ids.seed, hash_of(n.node_id, hash_of(worker)))
+    n.life.remember(worker, hash)
+    return hash
+
+
+# ---- events
+
+
+def tell_run(n: Node, job: Job, life: Life, kind: i64, text: bytes) -> None:
+    """[E1] An event of the latest run, if events are written (E1.7)."""
+    if n.events is not None:
+        n.events.run(n.now_ms, job, kind, attempt_of(life.run), text)
+
+
+def tell_failure(n: Node, job: Job, failure: Failure) -> None:
+    """[E1] The event of a run that failed (E1.7)."""
+    if n.events is None:
+        return
+    kind: i64 = RUN_FAILED
+    if failure.cause == CRASHED:
+        kind = RUN_CRASHED
+    elif failure.cause == TIMED_OUT:
+        kind = RUN_TIMED_OUT
+    n.events.run(n.now_ms, job, kind, failure.attempt, failure.reason)

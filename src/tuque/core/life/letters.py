@@ -6,9 +6,11 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import leave_line, line_up, to_queue
+from tuque.core.life.base import tell_run
 from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.life import GONE, NO_RUN, RELEASED, Failure, Life
 from tuque.core.node.node import Node
+from tuque.core.outbox.events import REPLAYED
 from tuque.core.replication.ack_gc import retire
 
 REPLAY: Final = 1
@@ -88,6 +90,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     job, life = letter.job, letter.life
     if job.flags & LEASED:
         return False
+    tell_run(n, job, life, REPLAYED, life.dead_cause)
     n.life.dig(job.queue, life, len(job.body))
     leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin

@@ -31,6 +31,7 @@ from tuque.core.model.life import (
 from tuque.core.model.refusal import NOJOB, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
+from tuque.core.outbox.events import RUN_DONE
 from tuque.core.replication.ack import on_ackjob
 from tuque.core.replication.ack_gc import hurry, retire, unheard
 from tuque.core.replication.orphan_acks import on_unknown_ack
@@ -59,6 +60,8 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
     if life is not None and life.run_state == LIVE and client == life.client:
         life.run_state = RELEASED  # its worker knows
     if n.events is not None:
+        if run != 0:
+            n.events.run(n.now_ms, job, RUN_DONE, attempt_of(run), worker_of(life, run))
         n.events.acked(n.now_ms, job)
     if life is not None:
         drop_life(n, job, life)
@@ -66,6 +69,11 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
         conclude_life(n, job, life, DONE, run, result, b"")
     retire(n, job)
     return True
+
+
+def worker_of(life: Life | None, run: i64) -> bytes:
+    """The worker of the run, if that is known here."""
+    return life.worker if life is not None and life.run == run else b""
 
 
 def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i64) -> None:

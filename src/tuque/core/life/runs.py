@@ -18,6 +18,7 @@ from tuque.core.jobs.transitions import (
 )
 from tuque.core.life.base import (
     check_run,
+    hash_here,
     heard_again_ms,
     is_held,
     learn_run,
@@ -25,6 +26,8 @@ from tuque.core.life.base import (
     new_life,
     open_job,
     outlive,
+    tell_failure,
+    tell_run,
 )
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -50,7 +53,6 @@ from tuque.core.model.life import (
     Failure,
     Life,
     attempt_of,
-    hash_of,
     run_of,
 )
 from tuque.core.model.refusal import (
@@ -68,6 +70,8 @@ from tuque.core.model.refusal import (
 )
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
+from tuque.core.outbox.events import CANCELLED as EV_CANCELLED
+from tuque.core.outbox.events import RUN_RELEASED, RUN_STARTED
 from tuque.core.replication.ack_gc import retire
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -152,19 +156,10 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
             n.records.state(job)
     if n.records is not None:
         n.records.life(job.id, life)
+    if n.events is not None:
+        n.events.run(n.now_ms, job, RUN_STARTED, attempt_of(life.run), worker)
     if job.holders != 1:
         tell_soon(n, job, life)  # W14.3
-
-
-def hash_here(n: Node, worker: bytes) -> i64:
-    """The hash of the worker at this node, for its tokens (W1.2)."""
-    known = n.life.hashes.get(worker)
-    if known is not None:
-        return known
-    # The seed is another one at each start of the node (W13.4).
-    hash = hash_of(n.ids.seed, hash_of(n.node_id, hash_of(worker)))
-    n.life.remember(worker, hash)
-    return hash
 
 
 def extend(n: Node, job: Job, life: Life) -> None:
@@ -287,6 +282,8 @@ def end_run(n: Node, job: Job, life: Life, how: i64) -> None:
     if life.run_state == LIVE:
         life.run_state = how
         life.ended_ms = n.now_ms
+        if how == RELEASED:
+            tell_run(n, job, life, RUN_RELEASED, life.worker)
     if life.expire_ms != 0:
         job.expire_ms = life.expire_ms
         life.expire_ms = 0
@@ -366,6 +363,7 @@ def fail(
         first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")
         life.first = first
     life.last = failure
+    tell_failure(n, job, failure)
     end_run(n, job, life, FAILED)
     n.life.failures += 1
     terms = life.terms
@@ -495,6 +493,7 @@ def end_cancelled(n: Node, job: Job, life: Life) -> None:
     if life.run_state == LIVE:
         life.run_state = RELEASED
     if n.events is not None:
+        tell_run(n, job, life, EV_CANCELLED, life.cancel_reason)
         n.events.acked(n.now_ms, job)
     conclude(n, job, CANCELLED, life.run, None, life.cancel_reason)
     retire(n, job)

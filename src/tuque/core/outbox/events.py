@@ -31,6 +31,14 @@ DEAD: Final = 6
 DELETED: Final = 7
 STARTED: Final = 8
 STOPPED: Final = 9
+RUN_STARTED: Final = 10  # of runs (SPEC W), beside those above
+RUN_RELEASED: Final = 11
+RUN_FAILED: Final = 12
+RUN_CRASHED: Final = 13
+RUN_TIMED_OUT: Final = 14
+RUN_DONE: Final = 15
+CANCELLED: Final = 16
+REPLAYED: Final = 17
 
 KIND_NAMES: Final = [
     "added",
@@ -43,6 +51,14 @@ KIND_NAMES: Final = [
     "deleted",
     "started",
     "stopped",
+    "run-started",
+    "run-released",
+    "run-failed",
+    "run-crashed",
+    "run-timed-out",
+    "run-done",
+    "cancelled",
+    "replayed",
 ]
 
 # why a job was requeued without a NACK; index into REQUEUE_CAUSES
@@ -109,7 +125,7 @@ class Chunk:
         # ttl and retry, both i64, per `added`
         self.ttl_raw = BytesWriter()
         self.retry_raw = BytesWriter()
-        # one value per `nacked`, `requeued`, `dead`, `deleted`
+        # one value per `nacked`, `requeued`, `dead`, `deleted`, and per event of a run
         self.reason_lens = BytesWriter()  # i32: length
         self.reason_raw = BytesWriter()
         # one value per `acked`, `expired`, `dead`, `deleted`; instants i64 ms, 0 = never
@@ -222,6 +238,12 @@ class Events:
             _put_reason(c, DELETE_CAUSES[cause])
             _stamps(c, job)
 
+    def run(self, now_ms: i64, job: Job, kind: i64, attempt: i64, text: bytes) -> None:
+        """A run of the job began or ended; `kind` is RUN_STARTED or a later one (E1.7)."""
+        c = self._row(kind, now_ms, job, attempt)
+        if c is not None:
+            _put_reason(c, text)
+
     # what the shell calls
 
     def started(self, now_ms: i64) -> None:
@@ -291,8 +313,11 @@ class Events:
         self.open = Chunk(self.seq)
         return self.open
 
-    def _row(self, kind: i64, now_ms: i64, job: Job) -> Chunk | None:
-        """Number the event and fill the columns that all kinds share."""
+    def _row(self, kind: i64, now_ms: i64, job: Job, delivery: i64 = -1) -> Chunk | None:
+        """Number the event and fill the columns that all kinds share.
+
+        `delivery` -1: the number of deliveries so far.
+        """
         c = self._writable()
         self.seq += 1
         if c is None:
@@ -304,7 +329,7 @@ class Events:
         write_i32_le(c.queue_lens, i32(len(job.queue)))
         c.queues_raw.write(job.queue)
         c.ids_raw.write(job.id)
-        write_i32_le(c.delivery_raw, job.delivered_count)
+        write_i32_le(c.delivery_raw, job.delivered_count if delivery < 0 else i32(delivery))
         return c
 
     def _mark(self, kind: i64, now_ms: i64) -> None:

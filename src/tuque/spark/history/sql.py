@@ -24,7 +24,9 @@ SELECT job FROM (
 # fills in. `timeouts` are the returns to the queue without a NACK, whatever their cause.
 JOBS: Final = """
 WITH e AS (
-  SELECT job_id, queue, event, delivery, size, deliveries, nacks, timeouts,
+  SELECT job_id, queue, event, size, deliveries, nacks, timeouts,
+         CASE WHEN event LIKE 'run-%' OR event IN ('cancelled', 'replayed') THEN 0
+              ELSE delivery END AS handed,
          unix_micros(ts) AS us,
          CASE WHEN event = 'added' THEN unix_micros(ts) + delay_ms * 1000
               ELSE unix_micros(enqueued_at) END AS due_us,
@@ -50,7 +52,7 @@ WITH e AS (
          min(CASE WHEN deletion = 1 THEN us END) AS deleted_us,
          min(CASE WHEN event = 'expired' THEN us END) AS expired_us,
          min(CASE WHEN deletion = 2 THEN us END) AS dropped_us,
-         greatest(max(deliveries), max(delivery), count_if(event = 'delivered')) AS deliveries,
+         greatest(max(deliveries), max(handed), count_if(event = 'delivered')) AS deliveries,
          greatest(max(nacks), count_if(event = 'nacked')) AS nacks,
          greatest(max(timeouts), count_if(event = 'requeued')) AS timeouts,
          max(size) AS size

@@ -1,0 +1,101 @@
+"""SPEC E1.7: the events of runs."""
+
+from __future__ import annotations
+
+from node_by_hand import Box
+from test_w_work import start
+from told_events import Told
+
+from tuque.core.outbox.events import KIND_NAMES
+
+ONLY_RUNS = KIND_NAMES[10:]
+
+
+def told(box: Box, id: bytes) -> list[tuple[str, int, str]]:
+    """Kind, attempt and reason of the events of the job's runs."""
+    events = box.n.events
+    assert events is not None
+    events.cut()
+    rows: list[tuple[str, int, str]] = []
+    for chunk in map(Told, events.full):
+        reasons = iter(chunk.reason)
+        for kind, of, delivery in zip(chunk.kinds, chunk.job_ids, chunk.delivery, strict=True):
+            name = KIND_NAMES[kind]
+            has_reason = name in ("nacked", "requeued", "dead", "deleted", *ONLY_RUNS)
+            reason = next(reasons) if has_reason else b""
+            if of == id and name in ONLY_RUNS:
+                rows.append((name, delivery, reason.decode()))
+    return rows
+
+
+def test_events_of_runs(box: Box) -> None:
+    """E1.7 Runs (W) have rows beside these: run-started, run-released, run-failed, run-crashed,
+    run-timed-out, run-done, cancelled and replayed. Their number of the delivery is that of the
+    attempt.
+
+    E1.7 Their reason is the worker (started, released, done), why the run failed or the job was
+    cancelled, or the cause of the death of a letter that is replayed.
+    """
+    id = box.add(ATTEMPTS=4, RETRY=10, TIMELIMIT=15)
+    box.get()
+    box.run("RELEASE", id, start(box, id))
+    box.get()
+    box.run("FAIL", id, start(box, id, "w2"), "REASON", "no net", "DELAY", 0)
+    box.get()
+    start(box, id)
+    box.pass_ms(10_100)  # silent
+    box.pass_ms(5_000)
+    box.get()
+    run = start(box, id)
+    box.pass_ms(9_000)
+    box.run("WORKING", id, run)
+    box.pass_ms(7_000)  # over its time limit
+    box.pass_ms(60_000)
+    box.get()
+    box.run("FAIL", id, start(box, id), "FINAL", "REASON", "enough")
+    box.run("DEAD", "REPLAY", "q.dead", "ALL")
+    box.get()
+    run = start(box, id)
+    box.run("DONE", id, run, "RESULT", "x")
+    assert told(box, id) == [
+        ("run-started", 1, "w1"),
+        ("run-released", 1, "w1"),
+        ("run-started", 1, "w2"),
+        ("run-failed", 1, "no net"),
+        ("run-started", 2, "w1"),
+        ("run-crashed", 2, "silent for 10 s"),
+        ("run-started", 3, "w1"),
+        ("run-timed-out", 3, "over its time limit"),
+        ("run-started", 4, "w1"),
+        ("run-failed", 4, "enough"),
+        ("replayed", 4, "failed"),
+        ("run-started", 1, "w1"),
+        ("run-done", 1, "w1"),
+    ]
+    assert box.kinds(id)[-1] == "acked", "what ends the job stays its end"
+
+
+def test_a_cancelled_job_in_the_events(box: Box) -> None:
+    """E1.7 They are no ends (H) and count as no delivery."""
+    waiting, at_work = box.add("w"), box.add()
+    box.run("CANCEL", "REASON", "changed my mind", waiting)
+    box.get()
+    run = start(box, at_work)
+    box.run("CANCEL", at_work)
+    box.run("RELEASE", at_work, run)
+    assert told(box, waiting) == [("cancelled", 0, "changed my mind")]
+    assert told(box, at_work) == [("run-started", 1, "w1"), ("cancelled", 1, "")]
+    for id in (waiting, at_work):
+        ends = [kind for kind in box.kinds(id) if kind in ("acked", "dead", "expired", "deleted")]
+        assert ends == ["acked"]
+
+
+def test_without_runs_nothing_is_added(box: Box) -> None:
+    """A job that nobody begins has the rows that it had."""
+    id = box.add()
+    box.get()
+    box.run("ACKJOB", id)
+    other = box.add()
+    box.run("DONE", other, "-")
+    assert box.kinds(id) == ["added", "delivered", "acked"]
+    assert box.kinds(other) == ["added", "acked"]
