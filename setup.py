@@ -19,7 +19,10 @@ from setuptools.command.build_ext import build_ext
 SRC = Path("src/tuque")
 # mypyc takes these folders with all in them
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
-SERVER = ("sockets", "bus", "state", "replies", "commands", "operate", "tubes", "iproto", "loop")
+SERVER = (
+    *("sockets", "bus", "figures", "state", "replies", "commands", "operate", "tubes", "iproto"),
+    "loop",
+)
 # but for these: classes that msgspec makes, and what opens files
 PURE = {"msgs", "files"}
 LEVEL = os.environ.get("TUQUE_OPT", "2")  # 3 in one file took twice the time and was 1 % slower

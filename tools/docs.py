@@ -15,8 +15,12 @@ SRC = ROOT / "src" / "tuque"
 sys.path.insert(0, str(ROOT / "src"))
 
 from tuque.core.model.task import DONE, STATUS_NAMES, TRANSITIONS  # noqa: E402  as above
-from tuque.server.config.kinds import Memory, memory_text  # noqa: E402  the path is set above
-from tuque.server.config.options import OPTIONS, Opt  # noqa: E402  the path is set above
+from tuque.server.config.kinds import (  # noqa: E402  the path is set above
+    Memory,
+    Opt,
+    memory_text,
+)
+from tuque.server.config.options import OPTIONS  # noqa: E402  the path is set above
 from tuque.tubes.model.replica_state import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.bound import WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.bounds import BOUNDS  # noqa: E402  the path is set above

@@ -208,6 +208,9 @@ TABLE: dict[str, tuple[Step, Any]] = {
     "qlen": (lambda s: (s.add(), s.client.qlen(s.queue))[1], 1),
     "qstat": (stat, {"len": 1, "blocked": 0, "import-from": [], "jobs-in": 2, "jobs-out": 1}),
     "qstat unknown": (lambda s: s.client.qstat(s.queue), None),
+    "history": (lambda s: s.client.history(count=0).fields[0], "added"),
+    "history unknown": (lambda s: s.client.history(queue=s.queue), None),
+    "history queues": (lambda s: s.queue in s.client.history_queues(), False),
     "qpeek": (
         lambda s: (s.add("1"), s.add("2"), [j.body for j in s.client.qpeek(s.queue, -5)])[2],
         [b"2", b"1"],

@@ -198,6 +198,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "QSTAT": lambda f: ["QSTAT", "q"],
     "QPEEK": lambda f: ["QPEEK", "q", -(2**63)],
     "QSCAN": lambda f: ["QSCAN", 0, "BUSYLOOP", "COUNT", 2_000_000_000],
+    "HISTORY": lambda f: ["HISTORY", "1m", *["COUNT", 2_000] * 31],
     "PAUSE": lambda f: ["PAUSE", "paused", *["in"] * 62],
     "STAGE": lambda f: ["STAGE", "txn", "a", 60_000, "q", "b", *["RETRY", 5] * 28],
     "PUBLISH": lambda f: ["PUBLISH", "app", 1, "txn", *stage_all(f, 1_020)],

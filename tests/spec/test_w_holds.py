@@ -13,7 +13,7 @@ from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel, on_update
 from tuque.core.life.holds import AGREED, HOLD_MS, hold, on_hold
 from tuque.core.life.outcomes import on_done, on_enqueue_of
 from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_start, on_work
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.add_spec import AddSpec, Update
 from tuque.core.model.job import QUEUED
 from tuque.core.model.life import run_of
 from tuque.core.model.refusal import (
@@ -26,7 +26,6 @@ from tuque.core.model.refusal import (
     NOT_HELD,
     RESTING,
 )
-from tuque.core.model.update import Update
 from tuque.core.msgs.bus import NeedJobs
 from tuque.core.replication.add import on_addjob, settle
 from tuque.core.state.lives import Change

@@ -12,10 +12,9 @@ from tuque.core.life.change import on_cancel, on_update
 from tuque.core.life.letters import Letter, letters_from, purge, replay
 from tuque.core.life.outcomes import on_done, on_enqueue_of
 from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_start, on_work
-from tuque.core.model.add_spec import PLAIN
+from tuque.core.model.add_spec import PLAIN, Update
 from tuque.core.model.job import ACTIVE, Job
 from tuque.core.model.life import LIVE, Failure, Life, Terms
-from tuque.core.model.update import Update
 from tuque.core.node.node import Node
 from tuque.core.replication.ack import on_ackjob, on_deljob
 from tuque.core.replication.add import on_addjob, settle

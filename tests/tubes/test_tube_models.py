@@ -20,8 +20,8 @@ from tuque.core.jobs.deliver import on_getjob, serve_ready
 from tuque.core.jobs.requeue import on_nack, on_working
 from tuque.core.jobs.transitions import check, stop_waiting
 from tuque.core.life.change import on_update
+from tuque.core.model.add_spec import Update
 from tuque.core.model.task import MAX_MS, TAKEN, Task
-from tuque.core.model.update import Update
 from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.replication.ack import on_ackjob
 from tuque.server.replies.words import text_of

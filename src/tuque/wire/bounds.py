@@ -80,6 +80,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "QSTAT": Bound(0, TURN_WORK, SMALL, ONE, True),
     "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, CUT, True),
     "QSCAN": _LISTS,
+    "HISTORY": Bound(FEW_WORDS, 1_500, 524_288, ONE),
     "PAUSE": _OPTIONS,
     "STAGE": _OPTIONS,
     "HELLO": Bound(FEW_WORDS, 64, SMALL, REFUSED),

@@ -241,6 +241,14 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Iterate over queues.",
     ),
     (
+        "HISTORY",
+        -2,
+        "readonly fast",
+        "queues",
+        "5s|1m [QUEUE name] [FROM ms] [COUNT n] [field ...] | QUEUES",
+        "Points of the node's past, or of a queue's: what was added, delivered, acked, ...",
+    ),
+    (
         "PAUSE",
         -3,
         "readonly fast",

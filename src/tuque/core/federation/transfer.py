@@ -75,8 +75,7 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
             n.custody[job.id] = slot
             n.wheel.arm(job, n.now_ms)
         else:
-            set_due(n, job, retry_due_ms(n, job))
-            job.marks = QUEUED_THERE  # E1.6
+            set_due(n, job, retry_due_ms(n, job), QUEUED_THERE)  # E1.6
             messages.append(as_message(n, job, 0, 0))
             for other in slots_of(others):
                 introduce(n, other, job.holders | 1)

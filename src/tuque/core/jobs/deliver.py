@@ -8,7 +8,15 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.letters import expire
 from tuque.core.jobs.transitions import get_queue, mark_ready, stop_waiting
-from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, OUT_HERE, Job, set_state
+from tuque.core.model.job import (
+    ACTIVE,
+    ANNOUNCE_WILL,
+    DELIVERED,
+    OUT_HERE,
+    Job,
+    awake_ms,
+    set_state,
+)
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.core.node.announce import jitter_first_ms, tell_delivered
 from tuque.core.node.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
@@ -47,7 +55,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
             job.qtime_ms += jitter_first_ms(n)
             job.flags |= ANNOUNCE_WILL
             tell_delivered(n, job)  # V4.6
-        n.wheel.arm(job, now_ms)
+        n.wheel.set(job, awake_ms(job), now_ms)
     else:
         job.qtime_ms = 0
         n.delivered_amo[job.id] = None
@@ -73,6 +81,7 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
             life.is_resting = False
     job.flags |= DELIVERED
     n.deliveries += 1
+    n.book.deliver(job, q.tally, n.now_ms, job.delivered_count == 1)
     q.jobs_out += 1
     q.atime_ms = n.now_ms
     if q.demand is not None:

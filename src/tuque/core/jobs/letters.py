@@ -26,6 +26,7 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     """[W6] PROCEDURE the job is given up: it moves to the queue of dead letters (W6.5)."""
     leave_line(n, job)
     reason = life.last.reason if life.last is not None else b""
+    n.book.die(job, cause)
     if n.events is not None:
         n.events.dead(n.now_ms, job, reason if len(reason) > 0 else cause)
     life.origin = job.queue

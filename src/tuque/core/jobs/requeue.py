@@ -29,6 +29,7 @@ from tuque.core.model.refusal import (
     TOOLATE,
     Refusal,
 )
+from tuque.core.model.tally import BY_NACK
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import COUNT_NACK
 from tuque.core.node.announce import set_due, tell_queued, tell_working
@@ -68,6 +69,7 @@ def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
         return True
     job.nacks += 1
     n.nacks += 1
+    n.book.requeue(job, BY_NACK)
     job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: this counts as a nack: do not count the enqueue
     set_due(n, job, n.now_ms + delay_ms)  # Q6.3: past its expiry the job ends first
     if job.holders != 1:
@@ -147,8 +149,10 @@ def postpone(n: Node, job: Job) -> None:
         job.flags |= DELIVERED
         due_ms = retry_due_ms(n, job)
         if due_ms > job.qtime_ms:
-            set_due(n, job, due_ms)
-        job.marks = OUT_HERE
+            set_due(n, job, due_ms, OUT_HERE)
+        else:
+            job.marks = OUT_HERE
+            n.book.arm(job)
         if job.holders != 1:
             tell_working(n, job, job.qtime_ms - n.now_ms)  # Q8.6
     if n.records is not None:

@@ -28,6 +28,7 @@ from tuque.core.model.job import (
     set_state,
 )
 from tuque.core.model.refusal import NOREPL_REMOVED, Refusal
+from tuque.core.model.tally import BY_COMMAND, BY_LEASE, BY_NACK, BY_RETRY, set_why, why_of
 from tuque.core.model.task import TASK_BYTES, Task
 from tuque.core.msgs.bus import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED, WAS_ASKED
 from tuque.core.node.announce import jitter_ms, set_due, take_back, tell_queued
@@ -44,6 +45,8 @@ REQUEUE_NACK: Final = 2
 REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
 REQUEUE_LEASE: Final = 5
+
+CAUSES: Final = [-1, BY_RETRY, BY_NACK, BY_COMMAND, -1, BY_LEASE]  # as counted
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 CUSTODY_KEEP_MS: Final = 600_000  # margin for the clocks of two nodes at a job's expiry
@@ -69,9 +72,12 @@ def register(n: Node, job: Job, cause: i64) -> None:
     `added`: it knows the initial state (G5.3).
     """
     assert job.id not in n.jobs, "job registered twice"
-    enter_job(n, job)
+    tally = enter_job(n, job)
     n.job_bytes += job_bytes(job)
     n.ledger.enter(cause)  # G5.1, G9.1
+    if cause == ledger.CREATED:
+        tally.added += 1
+        n.book.total.added += 1
     if len(n.denied) > 0 and cause != ledger.CREATED:
         take_back(n, job)
 
@@ -109,8 +115,8 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     n.job_bytes -= job_bytes(job)
     if job.flags & LEASED:
         job.body = b""  # its batch keeps only the id (Y6.1)
-        if job.why == 0:
-            job.why = EXPIRED_OUT if cause == ledger.EXPIRED else ENDED  # Y3.8
+        if why_of(job) == 0:
+            set_why(job, EXPIRED_OUT if cause == ledger.EXPIRED else ENDED)  # Y3.8
         n.leases.bytes += GONE_BYTES
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)
@@ -169,6 +175,8 @@ def tell_producer(n: Node, adding: Adding, error: Refusal | None) -> None:
     """Reply to the producer once; no-op if none waits."""
     if adding.publishing is not None or len(n.keys.pending) + len(n.keys.followers) > 0:
         on_add_over(n, adding, error)
+    if error is None:
+        n.book.reply(adding.needed, n.now_ms - adding.job.ctime_ns // 1_000_000)
     if adding.client >= 0:
         n.added.append(Added(adding.client, adding.serial, adding.job.id, error))
         adding.client = -1
@@ -185,6 +193,8 @@ def producer_done(n: Node, job: Job) -> None:
 def remove(n: Node, job: Job, cause: i64) -> None:
     """Unregister for a cause other than an ack; record it and write the event."""
     is_told = tells_end(n, job, cause)
+    if is_told and cause == ledger.EXPIRED:
+        n.book.expire(job)
     unregister(n, job, cause)
     if n.records is not None:
         n.records.remove(job.id, cause)  # G2.5
@@ -255,6 +265,8 @@ def requeue(n: Node, job: Job, why: i64) -> None:
         how |= WAS_ASKED
     enqueue(n, job)
     n.requeues += 1
+    if why != REQUEUE_DELAY:
+        n.book.requeue(job, CAUSES[why])
     if job.holders != 1 and how != 0:
         tell_queued(n, job, how)
     if n.records is not None:

@@ -376,6 +376,7 @@ def ack_leased(n: Node, job: Job) -> bool:
     if not is_leased(job):
         return False
     job.flags &= 0xFF ^ LEASED
+    n.book.ack(job, n.now_ms)
     if n.events is not None:
         n.events.acked(n.now_ms, job)
     retire(n, job)
@@ -387,6 +388,7 @@ def ack_known(n: Node, b: Batch, i: i64) -> bool:
     job = n.jobs.get(b.ids[i]) if b.marks[i] >= 0 else None
     if job is None or job.state == ACKED or job.state == WAIT_REPL:
         return False
+    n.book.ack(job, n.now_ms)
     if n.events is not None:
         n.events.acked(n.now_ms, job)
     retire(n, job)

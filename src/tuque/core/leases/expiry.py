@@ -268,6 +268,8 @@ def take_again(n: Node, client: i64, job: Job) -> None:
     job.last_ms = n.now_ms
     job.flags |= DELIVERED | LEASED
     job.qtime_ms = 0
+    n.book.hand_out(job, n.now_ms, False)
+    n.book.arm(job)
     n.deliveries += 1
     n.redeliveries += 1
     q.jobs_out += 1

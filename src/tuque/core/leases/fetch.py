@@ -13,6 +13,7 @@ from tuque.core.leases.commands import no_batch
 from tuque.core.leases.expiry import reclaim, renew
 from tuque.core.model.job import WHY_MAX, Job
 from tuque.core.model.refusal import NOPART, Refusal
+from tuque.core.model.tally import why_of
 from tuque.core.node.node import Node
 from tuque.core.state.lease_groups import Batch, Group, is_leased
 
@@ -113,7 +114,7 @@ def on_gone(
     while at < end:
         job = b.jobs[at]
         if not is_leased(job):
-            counts[job.why] += 1
+            counts[why_of(job)] += 1
         at += 1
     return counts, None
 

@@ -23,6 +23,7 @@ from tuque.core.life.holds import (
 )
 from tuque.core.life.runs import end_cancelled
 from tuque.core.life.update import update_job, why_not
+from tuque.core.model.add_spec import Update
 from tuque.core.model.job import ACKED, BODYLESS, OUT_THERE, WAIT_REPL, Job
 from tuque.core.model.life import CANCELLED, LIVE
 from tuque.core.model.refusal import (
@@ -40,7 +41,6 @@ from tuque.core.model.refusal import (
     Refusal,
 )
 from tuque.core.model.task import Task
-from tuque.core.model.update import Update
 from tuque.core.msgs.bus import Hold, HoldTold, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of, translate

@@ -176,6 +176,7 @@ def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
     job = move_copy(n, job, m)
     job.flags = job.flags & (0xFF ^ DELIVERED) | ONCE_QUEUED
     job.marks |= QUEUED_THERE
+    n.book.arm(job)
     return job
 
 

@@ -142,6 +142,7 @@ def put_off_copy(n: Node, job: Job, due_ms: i64) -> None:
     set_due(n, job, n.now_ms + due_ms + i64(job.retry_s) * 1000 + jitter_behind_ms(n))
     if due_ms == 0:
         job.marks |= QUEUED_THERE
+        n.book.arm(job)
 
 
 def on_hold(n: Node, slot: i64, m: Hold) -> None:

@@ -68,6 +68,7 @@ from tuque.core.model.refusal import (
     RESTING,
     Refusal,
 )
+from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import CANCELLED as EV_CANCELLED
@@ -150,6 +151,7 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
     if is_timed and is_out and job.expire_ms > n.now_ms + i64(job.retry_s) * 1000:
         life.heard_ms = n.now_ms  # its timer looks at this: a short run moves none
         job.marks = OUT_HERE
+        n.book.arm(job)
     else:
         extend(n, job, life)
         if n.records is not None:
@@ -173,8 +175,7 @@ def extend(n: Node, job: Job, life: Life) -> None:
     if due_ms == 0:
         return
     outlive(job, life, due_ms)
-    set_due(n, job, due_ms)
-    job.marks = OUT_HERE
+    set_due(n, job, due_ms, OUT_HERE)
 
 
 def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
@@ -266,7 +267,7 @@ def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) ->
             return True
     elif delay_ms > 0:
         life = make_life(n, id)
-    give_back(n, job, life, delay_ms)
+    give_back(n, job, life, delay_ms, BY_RELEASE)
     if n.events is not None:
         n.events.nacked(n.now_ms, job, b"released")
     return True
@@ -289,9 +290,10 @@ def end_run(n: Node, job: Job, life: Life, how: i64) -> None:
         life.expire_ms = 0
 
 
-def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64) -> None:
+def give_back(n: Node, job: Job, life: Life | None, delay_ms: i64, cause: i64) -> None:
     """Queue the job again, now or after the delay; no counter of deliveries grows (W4.2)."""
     leave_line(n, job)
+    n.book.requeue(job, cause)
     job.flags &= 0xFF ^ ONCE_QUEUED
     if delay_ms <= 0:
         if life is not None:
@@ -360,12 +362,12 @@ def fail(
         life.failed = attempt
     failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
     if life.first is None:
-        first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")
-        life.first = first
+        life.first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")
     life.last = failure
     tell_failure(n, job, failure)
     end_run(n, job, life, FAILED)
     n.life.failures += 1
+    n.book.fail(job)
     terms = life.terms
     if is_over(n, job):
         if terms.attempts > 0:
@@ -376,7 +378,7 @@ def fail(
     if is_final or job.retry_s == 0 or 0 < terms.attempts <= life.failed:
         go_dead(n, job, life, cause)  # W5.3
         return DIED
-    give_back(n, job, life, back_off_ms(n, life) if delay_ms < 0 else delay_ms)
+    give_back(n, job, life, back_off_ms(n, life) if delay_ms < 0 else delay_ms, BY_FAILURE)
     if n.events is not None:
         n.events.nacked(n.now_ms, job, reason if len(reason) > 0 else cause)
     return BACK
@@ -410,8 +412,7 @@ def on_late(n: Node, job: Job) -> bool:
             due_ms = life.heard_ms + i64(job.retry_s) * 1000
             life.heard_ms = 0
             outlive(job, life, due_ms)
-            set_due(n, job, due_ms)
-            job.marks = OUT_HERE
+            set_due(n, job, due_ms, OUT_HERE)
             return True
         limit_ms = life.terms.limit_ms
         is_slow = limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms
@@ -422,8 +423,7 @@ def on_late(n: Node, job: Job) -> bool:
             if due_ms > n.now_ms:
                 due_ms = due_by(life, due_ms)
                 outlive(job, life, due_ms)
-                set_due(n, job, due_ms)
-                job.marks = OUT_HERE
+                set_due(n, job, due_ms, OUT_HERE)
                 return True
             n.life.crashes += 1
         if life.client >= 0:

@@ -8,6 +8,7 @@ from tuque.core.jobs.endings import life_of, record_job
 from tuque.core.jobs.life_copies import set_body
 from tuque.core.life.base import make_life, open_job
 from tuque.core.life.holds import is_out_at
+from tuque.core.model.add_spec import Update
 from tuque.core.model.job import ACTIVE, DELIVERED, LEASED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.model.life import LIVE, Life, Terms, hash_of
 from tuque.core.model.refusal import (
@@ -22,7 +23,6 @@ from tuque.core.model.refusal import (
     LEASED_WORK,
     Refusal,
 )
-from tuque.core.model.update import Update
 from tuque.core.node.announce import set_due
 from tuque.core.node.node import Node
 from tuque.core.replication.replicate import begin

@@ -38,6 +38,13 @@ EXPIRED_OUT: Final = 2
 DEAD: Final = 3
 ENDED: Final = 4
 WHY_MAX: Final = 4
+WHY_BITS: Final = 7  # of `Job.why`
+
+# what the job counts as, in the other bits of `Job.why`; see core/model/tally.py
+AS_DELAYED: Final = 8
+AS_AT_WORK: Final = 16
+AS_BITS: Final = 24
+AS_TASK: Final = 32  # its tube counts it
 
 # marks: what this process knows of an open job; not recorded in the journal
 HELD: Final = 1  # active, and waits for replies of its other holders (Q11)
@@ -69,7 +76,7 @@ class Job:
     state: u8
     flags: u8
     marks: u8  # see above; of an acked job: number of collection attempts (A6)
-    why: u8  # why it left its leased batch (Y3.8); 0: it did not, or unknown
+    why: u8  # why it left its leased batch (Y3.8); what it counts as: see above
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once
     delay_s: i32

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr, u8
 
-from tuque.core.model.job import ACKED, ACTIVE, QUEUED, Job, moved_ns
+from tuque.core.model.job import ACKED, ACTIVE, AS_TASK, QUEUED, Job, moved_ns
 
 # statuses: the byte that clients see
 READY: Final = 114  # r
@@ -92,7 +92,7 @@ class Task(Job):
         self.nacks = 0
         self.deliveries = 0
         self.delivered_count = 0
-        self.why = 0
+        self.why = AS_TASK
         self.marks = 0
         self.slot_pos = 0
         self.slot = -1

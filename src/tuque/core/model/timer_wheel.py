@@ -12,6 +12,7 @@ from typing import Final, final
 from mypy_extensions import i32, i64
 
 from tuque.core.model.job import Job, awake_ms
+from tuque.core.model.tally import Book
 
 FINE_MS: Final = 8  # width of a slot of the finest ring
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -44,7 +45,8 @@ def shift_of(level: i64) -> i64:
 class Wheel:
     """All job timers of one node. A slot's key is its number * 4 + its level, cut to 31 bits."""
 
-    def __init__(self) -> None:
+    def __init__(self, book: Book | None = None) -> None:
+        self.book = Book() if book is None else book
         self.slots: Slots = {}
         self.starts: list[tuple[int, int]] = []  # heap of (first instant, key), one per slot
         self.count: i64 = 0
@@ -73,7 +75,8 @@ class Wheel:
         return jobs
 
     def arm(self, job: Job, now_ms: i64) -> None:
-        """Set or reset the job's timer according to its fields."""
+        """Set or reset the job's timer according to its fields, and count what it is now."""
+        self.book.arm(job)
         self.set(job, awake_ms(job), now_ms)
 
     def set(self, job: Job, at_ms: i64, now_ms: i64) -> None:

@@ -6,7 +6,7 @@ holder is the node that it came from or goes to (core/federation/transfer.py).
 
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
 from tuque.core.msgs.bus import AnyMessage, Delivered, Holders, Queued, WillQueue, Working
@@ -38,13 +38,13 @@ def jitter_behind_ms(n: Node) -> i64:
     return 150 + n.chance.below(350)
 
 
-def set_due(n: Node, job: Job, due_ms: i64) -> None:
+def set_due(n: Node, job: Job, due_ms: i64, marks: i64 = 0) -> None:
     """Set the due time of an active job; its other holders are asked shortly before (Q1).
 
-    Clears what was known of the old due time: the job is no longer held (Q11.3).
+    Replaces what was known of the old due time: the job is no longer held (Q11.3).
     """
     job.qtime_ms = due_ms
-    job.marks = 0
+    job.marks = u8(marks)
     if job.holders != 1 and job.retry_s > 0:
         job.flags |= ANNOUNCE_WILL
     n.wheel.arm(job, n.now_ms)

@@ -14,6 +14,7 @@ from tuque.core.model.job import Job
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.ledger import Ledger
 from tuque.core.model.refusal import Refusal
+from tuque.core.model.tally import Book
 from tuque.core.model.timer_wheel import Wheel
 from tuque.core.model.tombstones import Tombs
 from tuque.core.msgs.bus import AnyMessage, GotJobs, YourJobs
@@ -220,7 +221,7 @@ class Node:
         self.now_ms = now_ms  # G8.1: set by the shell, never back
         self.limits = Limits()
         self.begin_tables()
-        self.wheel, self.ledger = Wheel(), Ledger()
+        self.wheel, self.ledger = Wheel(self.book), Ledger()
         self.records: Records | None = None
         self.events: Events | None = None
         self.waiters: dict[int, Waiter] = {}
@@ -268,7 +269,7 @@ class Node:
         """Jobs and queues by name, and as lists without gaps (core/node/table.py)."""
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
-        self.jobs_of: dict[bytes, int] = {}  # number of jobs per queue, in any state (T2.3)
+        self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
 

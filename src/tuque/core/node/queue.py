@@ -12,6 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.job import QUEUED, Job
+from tuque.core.model.tally import NO_TALLY
 from tuque.core.node.queue_policy import Policy
 from tuque.core.state.demand import Demand
 
@@ -45,6 +46,7 @@ class Queue:
         self.is_ready = False  # in n.ready
         self.policy: Policy | None = None  # set for a tube
         self.demand: Demand | None = None  # its entry in n.demands, if any
+        self.tally = NO_TALLY  # its own, once it is in the table
         self.reply_head = b"*3\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
         self.reply_head7 = b"*7\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
 

@@ -8,27 +8,40 @@ at least once, needs no copy, and its cursor is a number.
 
 from mypy_extensions import i32, i64
 
-from tuque.core.model.job import ACKED, Job
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    AS_AT_WORK,
+    AS_BITS,
+    AS_DELAYED,
+    AS_TASK,
+    WHY_BITS,
+    Job,
+)
+from tuque.core.model.tally import TALLY_BYTES, Tally, count_as
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue, queue_bytes
 
 
-def enter_job(n: Node, job: Job) -> None:
-    """Put a job into the table; its id must be new there."""
+def enter_job(n: Node, job: Job) -> Tally:
+    """Put a job into the table; its id must be new there. Returns the tally of its queue."""
     job.place = i32(len(n.job_list))
     n.job_list.append(job)
     n.jobs[job.id] = job
-    n.jobs_of[job.queue] = n.jobs_of.get(job.queue, 0) + 1
+    tally = tally_of(n, job.queue)
+    tally.jobs += 1
+    return tally
 
 
 def leave_job(n: Node, job: Job) -> None:
     """Take a job out of the table."""
     del n.jobs[job.id]
-    left = n.jobs_of[job.queue] - 1
-    if left > 0:
-        n.jobs_of[job.queue] = left
-    else:
-        del n.jobs_of[job.queue]
+    book = n.book
+    tally = book.tallies[job.queue]
+    tally.jobs -= 1
+    book.uncount(job, tally)
+    if tally.jobs == 0 and not tally.is_kept:
+        drop_tally(n, job.queue)
     last = n.job_list.pop()
     if last is not job:
         n.job_list[job.place] = last
@@ -55,7 +68,7 @@ def rehouse(n: Node, job: Job, queue: bytes) -> Job:
     fresh.state = job.state
     fresh.flags = job.flags
     fresh.marks = job.marks
-    fresh.why = job.why
+    fresh.why = job.why & (WHY_BITS | AS_TASK)
     fresh.nacks = job.nacks
     fresh.deliveries = job.deliveries
     fresh.delivered_count = job.delivered_count
@@ -86,6 +99,8 @@ def enter_queue(n: Node, q: Queue) -> None:
     n.queue_list.append(q)
     n.queues[q.name] = q
     n.queue_bytes += queue_bytes(q)
+    q.tally = tally_of(n, q.name)
+    q.tally.is_kept = True
 
 
 def leave_queue(n: Node, q: Queue) -> None:
@@ -97,6 +112,48 @@ def leave_queue(n: Node, q: Queue) -> None:
         last.place = q.place
     q.place = -1
     n.queue_bytes -= queue_bytes(q)
+    q.tally.is_kept = False
+    if q.tally.jobs == 0:
+        drop_tally(n, q.name)
+
+
+def tally_of(n: Node, name: bytes) -> Tally:
+    """The tally of that queue, made if absent."""
+    tally = n.book.tallies.get(name)
+    if tally is None:
+        tally = Tally()
+        n.book.tallies[name] = tally
+        n.queue_bytes += TALLY_BYTES + len(name)
+    return tally
+
+
+def drop_tally(n: Node, name: bytes) -> None:
+    """Neither the queue nor a job of it is left."""
+    del n.book.tallies[name]
+    n.queue_bytes -= TALLY_BYTES + len(name)
+
+
+def check_tallies(n: Node) -> None:
+    """Assert that each job counts once, as what it is."""
+    counts: dict[bytes, list[int]] = {}
+    for job in n.job_list:
+        count = counts.setdefault(job.queue, [0, 0, 0])
+        count[0] += 1
+        count[1] += 1 if job.why & AS_DELAYED else 0
+        count[2] += 1 if job.why & AS_AT_WORK else 0
+        if len(n.peers) == 1 and job.state == ACTIVE and job.why & AS_TASK == 0:
+            is_as_counted = job.why & AS_BITS == count_as(job, n.book.id_head)
+            assert is_as_counted, "a job that counts as what it is not"
+    sums = [0, 0]
+    for name, tally in n.book.tallies.items():
+        assert tally.is_kept == (name in n.queues), "tally of a queue"
+        count = counts.pop(name, [0, 0, 0])
+        assert count == [tally.jobs, tally.delayed, tally.at_work], "jobs of a queue"
+        assert tally.is_kept or tally.jobs > 0, "tally of nothing"
+        sums[0] += tally.delayed
+        sums[1] += tally.at_work
+    assert len(counts) == 0, "jobs without a tally"
+    assert sums == [n.book.total.delayed, n.book.total.at_work], "jobs of the node"
 
 
 def check_table(n: Node) -> None:
@@ -105,14 +162,13 @@ def check_table(n: Node) -> None:
     for i, job in enumerate(n.job_list):
         assert i64(job.place) == i, "place of a job"
         assert n.jobs[job.id] is job, "job without its name"
-    counts: dict[bytes, int] = {}
-    for job in n.job_list:
-        counts[job.queue] = counts.get(job.queue, 0) + 1
-    assert counts == n.jobs_of, "jobs of a queue"
+    check_tallies(n)
     assert len(n.queue_list) == len(n.queues), "places of queues"
     total: i64 = 0
     for i, q in enumerate(n.queue_list):
         assert q.place == i, "place of a queue"
         assert n.queues[q.name] is q, "queue without its name"
         total += queue_bytes(q)
+    for name in n.book.tallies:
+        total += TALLY_BYTES + len(name)
     assert total == n.queue_bytes, "bytes of queues"

@@ -204,6 +204,7 @@ def give_way(n: Node, job: Job) -> None:
             n.records.state(job)
     put_off(n, job, retry_due_ms(n, job))  # Q12.3
     job.marks |= QUEUED_THERE  # E1.6
+    n.book.arm(job)
 
 
 def since_of(job: Job) -> i64:

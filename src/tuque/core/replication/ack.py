@@ -3,6 +3,8 @@
 core/replication/ack_gc.py informs the other holders.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, running
@@ -11,11 +13,14 @@ from tuque.core.model import ledger
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.model.job import ACKED, BODYLESS, DEAD, WAIT_REPL, Job
 from tuque.core.model.life import LETTERED
+from tuque.core.model.tally import set_why
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.replication.ack_gc import collect, count_all, finish, retire
 from tuque.core.replication.add import make_job, settle
 from tuque.core.replication.replicate import begin, send_async
+
+LETTER: Final = b"deadletter"  # by the command, not by the node
 
 
 def on_ackjob(n: Node, id: bytes, client: i64 = -1) -> bool:
@@ -31,6 +36,7 @@ def on_ackjob(n: Node, id: bytes, client: i64 = -1) -> bool:
     if job.state == ACKED:
         collect(n, job)
         return False
+    n.book.ack(job, n.now_ms)
     if n.events is not None:
         n.events.acked(n.now_ms, job)  # A1.5, while the body is still there
     retire(n, job)
@@ -50,6 +56,8 @@ def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
     if job.flags & BODYLESS:
         return False  # A7.1: an ack being collected stays one
     was_acked = job.state == ACKED
+    if not was_acked:
+        n.book.ack(job, n.now_ms)
     if n.events is not None and not was_acked:
         n.events.acked(n.now_ms, job)
     count_all(n, job)
@@ -86,12 +94,13 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | 
         n.records.add(dead)
     if spec.replicate > 1 and len(n.peers) > 1:
         send_async(n, dead)
+    n.book.die(job, LETTER)
     if n.events is not None:
         n.events.dead(n.now_ms, job, reason)  # Q10.3
     if isinstance(job, Task):
         policy_of(n).finish(n, job)
     else:
-        job.why = DEAD  # Y3.8
+        set_why(job, DEAD)  # Y3.8
         if n.has_lives:
             conclude(n, job, LETTERED, running(n, job), None, reason)  # W7.2
         retire(n, job)  # Q10.2

@@ -28,6 +28,7 @@ from tuque.core.model.job import (
     job_bytes,
     set_state,
 )
+from tuque.core.model.tally import set_why, why_of
 from tuque.core.model.task import Task
 from tuque.core.model.tombstones import ROUNDED_MS
 from tuque.core.msgs.bus import DelJob, GotAck, SetAck
@@ -91,8 +92,8 @@ def become_acked(n: Node, job: Job) -> None:
     n.job_bytes -= job_bytes(job)
     job.body = b""  # A1.4
     n.job_bytes += job_bytes(job)
-    if job.flags & LEASED and job.why == 0:
-        job.why = ENDED  # Y3.8
+    if job.flags & LEASED and why_of(job) == 0:
+        set_why(job, ENDED)  # Y3.8
     job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL | LEASED)
     job.holders |= 1
     job.confirmed = 1

@@ -159,6 +159,7 @@ def on_addjob(
             start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
             n.adding[job.id].delay_ms = spec.delay_ms
             return job
+    n.book.reply(spec.replicate, 0)
     begin(n, job, spec.delay_ms)  # R1.9, W1.6
     record_job(n, job)
     if spec.replicate > 1 and len(n.peers) > 1:

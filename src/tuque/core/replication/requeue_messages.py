@@ -194,6 +194,8 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
         life = n.life.by_id.get(m.id) if n.has_lives else None
         if life is not None:
             life.is_resting = False  # W2.3
+    n.book.arm(job)
+    n.book.arm(job)
 
 
 def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
@@ -226,3 +228,4 @@ def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
         if due_ms > job.qtime_ms and job.state == ACTIVE:
             put_off(n, job, due_ms)
             job.marks = OUT_THERE
+            n.book.arm(job)

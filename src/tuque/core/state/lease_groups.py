@@ -6,9 +6,10 @@ to their ids, since they are elsewhere then. Plain data; core/leases/commands.py
 
 from typing import Final, final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i64
 
 from tuque.core.model.job import ACKED, ACTIVE, LEASED, Job
+from tuque.core.model.tally import set_why, why_of
 
 GROUPS_MAX: Final = 1_000  # Y1.4
 BATCHES_MAX: Final = 16  # uncommitted, per group; then NEXT is refused (Y2.4)
@@ -183,10 +184,10 @@ def gone(id: bytes, why: i64) -> Job:
     job = Job(id, b"", b"", 0, 0, 0, 0, 0)
     job.state = ACKED
     job.flags = LEASED  # as if it ended in the batch
-    job.why = u8(why)
+    set_why(job, why)
     return job
 
 
 def mark_of(job: Job) -> i64:
     """Which delivery of a job the batch has; -1 - why: none (Y3.8)."""
-    return i64(job.delivered_count) if is_leased(job) else -1 - i64(job.why)
+    return i64(job.delivered_count) if is_leased(job) else -1 - why_of(job)

@@ -6,9 +6,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.add_spec import Update
 from tuque.core.model.life import TERMS_BYTES, Life, Outcome, Terms
 from tuque.core.model.refusal import Refusal
-from tuque.core.model.update import Update
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 CHANGE_BYTES: Final = 400

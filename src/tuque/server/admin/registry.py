@@ -23,6 +23,7 @@ from tuque.server.admin.server import (
 from tuque.server.commands.by_id import cmd_dequeue, cmd_enqueue, cmd_nack
 from tuque.server.commands.dead import cmd_dead
 from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter
+from tuque.server.commands.history import cmd_history
 from tuque.server.commands.lease import cmd_lease
 from tuque.server.commands.life import (
     cmd_done,
@@ -69,6 +70,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "qlen": cmd_qlen,
     "qstat": cmd_qstat,
     "qpeek": cmd_qpeek,
+    "history": cmd_history,
     "pause": cmd_pause,
     "lease": cmd_lease,
     "stage": cmd_stage,

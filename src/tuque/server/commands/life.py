@@ -18,8 +18,8 @@ from tuque.core.life.runs import (
     on_work,
     start,
 )
+from tuque.core.model.add_spec import Update
 from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, run_text
-from tuque.core.model.update import Update
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.outcomes import wait_for_update
 from tuque.server.replies.core_words import core_words

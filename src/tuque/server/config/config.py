@@ -15,8 +15,8 @@ from typing import Any
 
 from tuque.server.config.disque_conf import Directive, looks_like_toml, read_directives
 from tuque.server.config.faults import ConfigError
-from tuque.server.config.kinds import MASK, Secret
-from tuque.server.config.options import ALIASES, OPTIONS, Config, Opt, find_option
+from tuque.server.config.kinds import MASK, Opt, Secret
+from tuque.server.config.options import ALIASES, OPTIONS, Config, find_option
 from tuque.server.config.patterns import matches
 
 __all__ = [

@@ -15,8 +15,8 @@ import click
 
 from tuque.server.config.config import check_dir, load, print_lines, sample_toml
 from tuque.server.config.faults import ConfigError
-from tuque.server.config.kinds import Bool
-from tuque.server.config.options import OPTIONS, Config, Opt
+from tuque.server.config.kinds import Bool, Opt
+from tuque.server.config.options import OPTIONS, Config
 
 F = TypeVar("F", bound=Callable[..., Any])
 

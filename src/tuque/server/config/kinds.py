@@ -277,3 +277,27 @@ class OutputLimit(Kind):
 
     def conf_words(self, value: Any) -> list[str]:
         return self.show(value).split()
+
+
+class Opt:
+    """The fixed part of one option; `name` and `default` come from the struct."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        help_line: str,
+        *,
+        unit: str = "",
+        runtime: bool = False,
+        hidden: bool = False,
+        obsolete: str = "",
+    ) -> None:
+        self.kind = kind
+        self.help = help_line
+        self.unit = unit
+        self.runtime = runtime
+        self.hidden = hidden  # left out of Disque's CONFIG GET
+        self.obsolete = obsolete  # why it has no effect here; read, kept, and warned about
+        self.field = ""
+        self.name = ""
+        self.default: Any = None

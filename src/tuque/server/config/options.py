@@ -7,7 +7,7 @@ It must not know how values are found (config.py) or what the server does with t
 
 # Annotations are read at run time to make the table: no `from __future__ import annotations`.
 import difflib
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Final, get_type_hints
 
 import msgspec
 
@@ -19,9 +19,9 @@ from tuque.server.config.kinds import (
     FileName,
     Int,
     KeepAlive,
-    Kind,
     Memory,
     Octal,
+    Opt,
     OutputLimit,
     Secret,
     Text,
@@ -29,30 +29,6 @@ from tuque.server.config.kinds import (
 
 MB: Final = 1 << 20
 GB: Final = 1 << 30
-
-
-class Opt:
-    """The fixed part of one option; `name` and `default` come from the struct."""
-
-    def __init__(
-        self,
-        kind: Kind,
-        help_line: str,
-        *,
-        unit: str = "",
-        runtime: bool = False,
-        hidden: bool = False,
-        obsolete: str = "",
-    ) -> None:
-        self.kind = kind
-        self.help = help_line
-        self.unit = unit
-        self.runtime = runtime
-        self.hidden = hidden  # left out of Disque's CONFIG GET
-        self.obsolete = obsolete  # why it has no effect here; read, kept, and warned about
-        self.field = ""
-        self.name = ""
-        self.default: Any = None
 
 
 class Config(msgspec.Struct, kw_only=True):
@@ -426,6 +402,33 @@ class Config(msgspec.Struct, kw_only=True):
     events_keep_days: Annotated[
         int, Opt(Int(0, 36_500), "days (UTC) of sealed event segments kept; 0 = all", unit="days")
     ] = 0
+
+    metrics_port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535),
+            "TCP port of /metrics, /healthz and /readyz over HTTP; 0 = none",
+        ),
+    ] = 0
+    metrics_bind: Annotated[
+        list[str], Opt(Addresses(), "addresses of metrics-port; empty = loopback")
+    ] = []
+    metrics_queues: Annotated[
+        int,
+        Opt(
+            Int(0, 10_000),
+            "queues with figures of their own in /metrics; all others are one, `other`",
+            runtime=True,
+        ),
+    ] = 200
+    rings_queues: Annotated[
+        int,
+        Opt(
+            Int(0, 10_000),
+            "queues with points of their own in HISTORY (up to 147 KB each after a day)",
+            runtime=True,
+        ),
+    ] = 200
 
     # Not options: where the values came from.
     origin: dict[str, str] = {}

@@ -89,7 +89,7 @@ class Pump:
             return 0
         if self.gate.is_rewriting:
             return 1
-        at_ms = next_timer_ms(s.n)
+        at_ms = min(next_timer_ms(s.n), s.watch.next_ms)
         has_clients = (
             len(s.clients) > 0 or len(s.wired) > 0 or s.figures.commands != s.last_house_commands
         )
@@ -124,11 +124,16 @@ class Pump:
         """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
         waited_ms = self.wait_ms(most_ms)
         before_ms = self.s.n.now_ms
-        self.hear(self.lookout.wait(waited_ms))
+        ready = self.lookout.wait(waited_ms)
+        began_ns: i64 = self.s.system.work_ns()
+        self.hear(ready)
         if 0 <= waited_ms < self.s.n.now_ms - before_ms - DEAF_MS:
             self.s.n.life.deaf_ms = self.s.n.now_ms  # W6.1
         self.step()
         self.settle()
+        if self.s.watch.next_ms <= self.s.n.now_ms and not self.s.is_loading:
+            self.s.watch.look(self.s.n)  # O3.1
+        self.s.watch.note_turn(self.s.system.work_ns() - began_ns)
 
     def hear(self, ready: list[tuple[int, int]]) -> None:
         """[C8.1] Begin a turn: read the input and run it."""

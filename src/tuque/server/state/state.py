@@ -25,6 +25,7 @@ from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config
 from tuque.server.config.identity import Identity
 from tuque.server.events.eventlog import EventLog
+from tuque.server.figures.watch import Watch
 from tuque.server.journal.committer import Committer
 from tuque.server.log.monitoring import Latency, SlowLog
 from tuque.server.log.notes import Bugs, log
@@ -113,11 +114,6 @@ class Server:
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
         self.figures = Figures()
         self.bugs = Bugs()
-        self.survey = Survey()
-        self.wired_survey = Survey()
-        self.slowlog = SlowLog()
-        self.latency = Latency()
-        self.used_peak_bytes = 0
         self.run_id = token_hex(20)
         kept = Kept()
         kept.node_id = node.node_id
@@ -142,6 +138,7 @@ class Server:
         self.clock_offset_ms: i64 = 0  # now_ms = what the boot clock shows + this
         self.begin_work()
         self.begin_doors(node)
+        self.begin_figures()
         self.begin_settings()
 
     def begin_work(self) -> None:
@@ -162,6 +159,15 @@ class Server:
         self.notices = Notices()  # subscribers of tubes
         self.syncing: dict[bytes, deque[Pending]] = {}  # replies that wait for copies, by tube
         self.uuid = uuid_of(node.node_id)  # the node's id in greetings
+
+    def begin_figures(self) -> None:
+        """What the server observes about itself and its clients."""
+        self.survey = Survey()
+        self.wired_survey = Survey()
+        self.slowlog = SlowLog()
+        self.latency = Latency()
+        self.used_peak_bytes = 0
+        self.watch = Watch(self.n.now_ms)  # what is kept of the past (O3)
 
     def begin_settings(self) -> None:
         """Settings that the hot path reads; `apply_settings` fills them in."""
@@ -266,6 +272,7 @@ def apply_settings(s: Server) -> None:
     limits.results_bytes = min(cfg.results_max_bytes, FAR_OFF)
     limits.dead_bytes = min(cfg.dead_max_bytes, FAR_OFF)
     limits.dead_keep_ms = cfg.dead_keep_days * 86_400_000
+    s.watch.limit = max(cfg.rings_queues, cfg.metrics_queues)
     s.n.idle_level = -1  # check idle queues against the new time
     limits.repair_per_second = cfg.repair_rate
     s.settle_plain()

@@ -113,7 +113,8 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
 
 def is_in_use(n: Node, name: bytes) -> bool:
     """Whether a plain queue of that name is in use: then it stays one (T2.3)."""
-    return name in n.jobs_of
+    tally = n.book.tallies.get(name)
+    return tally is not None and tally.jobs > 0
 
 
 def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:

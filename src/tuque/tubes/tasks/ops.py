@@ -15,6 +15,7 @@ from mypy_extensions import i64
 from tuque.core.jobs import deliver
 from tuque.core.model import ledger
 from tuque.core.model.job import awake_ms
+from tuque.core.model.tally import BY_NACK
 from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, whole_s
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
@@ -207,6 +208,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """End the task."""
     tube.calls.ack += 1
     tube.calls.done += 1
+    n.book.ack(task, n.now_ms)
     if n.events is not None:
         n.events.acked(n.now_ms, task)
     end(n, t, tube, task, ledger.GC_ACKED, changes.ACK)
@@ -237,6 +239,7 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
         tell(n, t, tube, task, changes.RELEASE)
     else:
         make_ready(n, t, tube, task, changes.RELEASE)
+    n.book.requeue(task, BY_NACK)
     if n.events is not None:
         n.events.nacked(n.now_ms, task)
 

@@ -11,6 +11,7 @@ from mypy_extensions import i32, i64, u8
 from tuque.core.jobs.transitions import drop_task, mark_ready, register
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, DELIVERED
+from tuque.core.model.tally import BY_COMMAND, BY_RETRY
 from tuque.core.model.task import (
     BURIED,
     DELAYED,
@@ -219,6 +220,7 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     calls.ttl += 1
     calls.delete += 1
     calls.done += 1
+    n.book.expire(task)
     if n.events is not None:
         n.events.expired(n.now_ms, task)
     end(n, t, tube, task, ledger.EXPIRED, changes.TTL)
@@ -233,6 +235,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             task.deliveries += 1
             n.requeues += 1
             make_ready(n, t, tube, task, changes.TTR)
+            n.book.requeue(task, BY_RETRY)
             if n.events is not None:
                 n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
         else:
@@ -272,6 +275,7 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     tube.atime_ms = now_ms
     record(n, tube, task, t.in_replicaset)  # if lost in a crash, it is just taken again
     tell(n, t, tube, task, changes.TAKE)
+    n.book.hand_out(task, now_ms, task.delivered_count == 1)
     if n.events is not None:
         n.events.delivered(now_ms, task, client)
 
@@ -307,6 +311,7 @@ def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     n.requeues += 1
     task.deliveries += 1
     make_ready(n, t, tube, task, changes.RELEASE)
+    n.book.requeue(task, BY_COMMAND)
     if n.events is not None:
         n.events.requeued(n.now_ms, task, REQUEUE_COMMAND)
 

@@ -1,0 +1,321 @@
+"""What happened to the jobs of each queue, and of the node, in numbers (SPEC O3).
+
+A Tally lives as long as its queue, or a job of that name. The hot path only adds to native
+fields: nothing is allocated once a tally exists. What a job counts as, delayed or at work, is kept
+in the job, so that a change costs nothing where nothing changes.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64, u8
+
+from tuque.core.model.job import (
+    ACTIVE,
+    AS_AT_WORK,
+    AS_BITS,
+    AS_DELAYED,
+    AS_TASK,
+    DELIVERED,
+    EXTERNAL,
+    HELD,
+    IN_TRANSIT,
+    LEASED,
+    ONCE_QUEUED,
+    OUT_HERE,
+    OUT_THERE,
+    QUEUED_THERE,
+    WHY_BITS,
+    Job,
+)
+
+TALLY_BYTES: Final = 260  # a tally with its entry in the table, without the name
+
+# upper bounds of a histogram's buckets, in its unit; the last bucket has no bound
+BOUNDS: Final = [
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000),
+    *(300_000, 3_600_000),
+]
+
+# why a job was put back; index into PUT_BACK
+BY_RETRY: Final = 0
+BY_NACK: Final = 1
+BY_COMMAND: Final = 2
+BY_LEASE: Final = 3
+BY_FAILURE: Final = 4
+BY_RELEASE: Final = 5
+
+PUT_BACK: Final = ["retry", "nack", "command", "lease", "failed", "released"]
+
+
+@final
+class Tally:
+    """Counters of one queue, or of the whole node, since they began; and three counts of now."""
+
+    def __init__(self) -> None:
+        self.jobs: i64 = 0  # in the table, in any state
+        self.is_kept = False  # a queue of that name exists
+        self.seen: i64 = -1  # added and delivered when the shell last looked; -1: never
+        self.delayed: i64 = 0
+        self.at_work: i64 = 0
+        self.added: i64 = 0
+        self.delivered: i64 = 0
+        self.firsts: i64 = 0  # deliveries that were the first of their job
+        self.wait_ms: i64 = 0  # that these jobs waited
+        self.acked: i64 = 0
+        self.worked: i64 = 0  # acked, and delivered here
+        self.work_ms: i64 = 0  # from the last delivery of these to the ack
+        self.failed: i64 = 0
+        self.requeued: i64 = 0
+        self.dead: i64 = 0
+        self.expired: i64 = 0
+
+    def counts(self) -> list[int]:
+        """The counters in the order of the fields of HISTORY (O3.3)."""
+        return [
+            self.added,
+            self.delivered,
+            self.firsts,
+            self.wait_ms,
+            self.acked,
+            self.worked,
+            self.work_ms,
+            self.failed,
+            self.requeued,
+            self.dead,
+            self.expired,
+        ]
+
+
+NO_TALLY: Final = Tally()  # stands where a queue has not entered the table yet
+
+
+@final
+class Histogram:
+    """How often a value was within each of BOUNDS. Buckets are fields: adding allocates nothing."""
+
+    def __init__(self) -> None:
+        self.sum: i64 = 0
+        self.b0: i64 = 0
+        self.b1: i64 = 0
+        self.b2: i64 = 0
+        self.b3: i64 = 0
+        self.b4: i64 = 0
+        self.b5: i64 = 0
+        self.b6: i64 = 0
+        self.b7: i64 = 0
+        self.b8: i64 = 0
+        self.b9: i64 = 0
+        self.b10: i64 = 0
+        self.b11: i64 = 0
+        self.b12: i64 = 0
+        self.b13: i64 = 0
+        self.b14: i64 = 0
+        self.b15: i64 = 0
+        self.b16: i64 = 0
+        self.beyond: i64 = 0
+
+    def add(self, value: i64) -> None:
+        """Count a value; below 0 it counts as 0."""
+        if value > 0:
+            self.sum += value
+        if value <= 50:
+            self.add_small(value)
+        elif value <= 100:
+            self.b6 += 1
+        elif value <= 200:
+            self.b7 += 1
+        elif value <= 500:
+            self.b8 += 1
+        elif value <= 1_000:
+            self.b9 += 1
+        elif value <= 2_000:
+            self.b10 += 1
+        elif value <= 5_000:
+            self.b11 += 1
+        elif value <= 10_000:
+            self.b12 += 1
+        elif value <= 20_000:
+            self.b13 += 1
+        elif value <= 60_000:
+            self.b14 += 1
+        elif value <= 300_000:
+            self.b15 += 1
+        elif value <= 3_600_000:
+            self.b16 += 1
+        else:
+            self.beyond += 1
+
+    def add_small(self, value: i64) -> None:
+        """Count a value up to 50."""
+        if value <= 1:
+            self.b0 += 1
+        elif value <= 2:
+            self.b1 += 1
+        elif value <= 5:
+            self.b2 += 1
+        elif value <= 10:
+            self.b3 += 1
+        elif value <= 20:
+            self.b4 += 1
+        else:
+            self.b5 += 1
+
+    def buckets(self) -> list[int]:
+        """How many values were within each bound and beyond the one before it; then the rest."""
+        first = [self.b0, self.b1, self.b2, self.b3, self.b4, self.b5, self.b6, self.b7, self.b8]
+        last = [self.b9, self.b10, self.b11, self.b12, self.b13, self.b14, self.b15, self.b16]
+        return [int(size) for size in first] + [int(size) for size in last] + [int(self.beyond)]
+
+
+@final
+class Book:
+    """All tallies of a node, its own sums, and its histograms of ms."""
+
+    def __init__(self, id_head: bytes = b"") -> None:
+        self.id_head = id_head  # what ids of jobs made here begin with
+        self.tallies: dict[bytes, Tally] = {}
+        self.total = Tally()
+        self.put_back = [0] * len(PUT_BACK)  # jobs requeued, by cause
+        self.died: dict[bytes, int] = {}  # jobs given up, by cause
+        self.waits = Histogram()  # from the end of the first delay to the first delivery
+        self.works = Histogram()  # from the last delivery to the ack
+        self.adds_of_1 = Histogram()  # from ADDJOB to its reply, by copies
+        self.adds_of_2 = Histogram()
+        self.adds_of_more = Histogram()
+
+    def arm(self, job: Job) -> None:
+        """Count the job as what it is now; no-op for tasks, which their tube counts."""
+        now = count_as(job, self.id_head)
+        if now != job.why & AS_BITS and job.why & AS_TASK == 0:
+            self.move(job, now)
+
+    def move(self, job: Job, to: i64) -> None:
+        """The job counts as something else now."""
+        tally = self.tallies.get(job.queue)
+        if tally is None:
+            return  # it is not in the table: a record of a batch, or of a test
+        self.uncount(job, tally)
+        if to == AS_DELAYED:
+            tally.delayed += 1
+            self.total.delayed += 1
+        elif to == AS_AT_WORK:
+            tally.at_work += 1
+            self.total.at_work += 1
+        job.why |= u8(to)
+
+    def uncount(self, job: Job, tally: Tally) -> None:
+        """The job counts as nothing."""
+        if job.why & AS_DELAYED:
+            tally.delayed -= 1
+            self.total.delayed -= 1
+        elif job.why & AS_AT_WORK:
+            tally.at_work -= 1
+            self.total.at_work -= 1
+        job.why &= 0xFF ^ AS_BITS
+
+    def deliver(self, job: Job, tally: Tally, now_ms: i64, is_first: bool) -> None:
+        """Count a delivery of a job that is no task, just taken from its queue."""
+        if is_first:
+            wait_ms = now_ms - job.ctime_ns // 1_000_000 - i64(job.delay_s) * 1000
+            self.count_wait(tally, wait_ms)
+        tally.delivered += 1
+        self.total.delivered += 1
+        if job.why & AS_BITS == 0:
+            tally.at_work += 1
+            self.total.at_work += 1
+            job.why |= AS_AT_WORK
+
+    def count_wait(self, tally: Tally, wait_ms: i64) -> None:
+        """Count a first delivery, after that wait."""
+        if wait_ms < 0:
+            wait_ms = 0
+        tally.firsts += 1
+        self.total.firsts += 1
+        tally.wait_ms += wait_ms
+        self.total.wait_ms += wait_ms
+        self.waits.add(wait_ms)
+
+    def hand_out(self, job: Job, now_ms: i64, is_first: bool) -> None:
+        """Count a delivery of a task, or of a job that no queue gave."""
+        tally = self.tallies[job.queue]
+        if is_first:
+            wait_ms = now_ms - job.ctime_ns // 1_000_000 - i64(job.delay_s) * 1000
+            self.count_wait(tally, wait_ms)
+        tally.delivered += 1
+        self.total.delivered += 1
+
+    def ack(self, job: Job, now_ms: i64) -> None:
+        """Count an ack, and the work if the job was delivered here; before it leaves the table."""
+        tally = self.tallies[job.queue]
+        tally.acked += 1
+        self.total.acked += 1
+        if job.delivered_count > 0 and job.why & (AS_AT_WORK | AS_TASK):
+            work_ms = now_ms - job.last_ms
+            if work_ms < 0:
+                work_ms = 0
+            tally.worked += 1
+            self.total.worked += 1
+            tally.work_ms += work_ms
+            self.total.work_ms += work_ms
+            self.works.add(work_ms)
+
+    def requeue(self, job: Job, cause: i64) -> None:
+        """Count a job that is put back, at once or after a delay."""
+        self.tallies[job.queue].requeued += 1
+        self.total.requeued += 1
+        self.put_back[cause] += 1
+
+    def fail(self, job: Job) -> None:
+        """Count a failed attempt."""
+        self.tallies[job.queue].failed += 1
+        self.total.failed += 1
+
+    def die(self, job: Job, cause: bytes) -> None:
+        """Count a job that is given up."""
+        self.tallies[job.queue].dead += 1
+        self.total.dead += 1
+        self.died[cause] = self.died.get(cause, 0) + 1
+
+    def expire(self, job: Job) -> None:
+        """Count a job that its TTL ended."""
+        self.tallies[job.queue].expired += 1
+        self.total.expired += 1
+
+    def reply(self, copies: i64, wait_ms: i64) -> None:
+        """Count an ADDJOB that is replied to, with its id."""
+        if copies <= 1:
+            self.adds_of_1.add(wait_ms)
+        elif copies == 2:
+            self.adds_of_2.add(wait_ms)
+        else:
+            self.adds_of_more.add(wait_ms)
+
+
+def count_as(job: Job, id_head: bytes) -> i64:
+    """[O3.3] What an open job counts as at this node: AS_DELAYED, AS_AT_WORK, or 0.
+
+    A copy of a job that another node serves counts as nothing, so that each job counts once.
+    """
+    if job.state != ACTIVE:
+        return 0
+    if job.marks & (OUT_HERE | OUT_THERE | QUEUED_THERE | HELD):
+        return AS_AT_WORK if job.marks & (OUT_HERE | HELD) == OUT_HERE else 0
+    if job.flags & LEASED:
+        return AS_AT_WORK
+    if job.flags & (IN_TRANSIT | EXTERNAL):
+        return 0
+    if job.delivered_count > 0 and job.flags & DELIVERED:
+        return AS_AT_WORK if job.flags & ONCE_QUEUED else AS_DELAYED
+    if job.holders == 1:
+        return AS_DELAYED
+    return AS_DELAYED if job.flags & DELIVERED == 0 and job.id.startswith(id_head) else 0
+
+
+def why_of(job: Job) -> i64:
+    """Why the job left its leased batch (Y3.8); 0: it did not, or unknown."""
+    return i64(job.why & WHY_BITS)
+
+
+def set_why(job: Job, why: i64) -> None:
+    """The job leaves its leased batch for that cause (Y3.8)."""
+    job.why = u8(i64(job.why) & ~WHY_BITS | why)

@@ -1,0 +1,36 @@
+"""HISTORY: points of the past (SPEC O3)."""
+
+from __future__ import annotations
+
+from tuque.server.figures.rings import Points
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.wire.history import FIELDS, history_args
+from tuque.wire.resp import NULL_ARRAY
+
+
+def cmd_history(s: Server, c: Client, args: list[bytes]) -> None:
+    """[O3] HISTORY 5s|1m [QUEUE name] [FROM ms] [COUNT n] [field ...] | QUEUES."""
+    asked = history_args(args)
+    if asked.step_ms == 0:
+        c.reply(sorted(with_points(s)))  # O3.5
+        return
+    points: Points | None = s.watch.points
+    if asked.queue is not None:
+        points = with_points(s).get(asked.queue)  # O3.4
+    if points is None:
+        c.reply(NULL_ARRAY)
+        return
+    rows = points.ring(asked.step_ms).points(asked.from_ms, asked.count, asked.fields)
+    s.n.work += 10 + len(rows)
+    c.reply([int(asked.step_ms), [FIELDS[field] for field in asked.fields], rows])
+
+
+def with_points(s: Server) -> dict[bytes, Points]:
+    """The queues that have points: the first `rings-queues` of those watched."""
+    found: dict[bytes, Points] = {}
+    for name, watched in s.watch.watched.items():
+        if len(found) >= s.cfg.rings_queues:
+            break
+        found[name] = watched.points
+    return found
