@@ -10,7 +10,7 @@ import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
 from tuque.client.api import ClusterNode, Hello, NodeInfo
-from tuque.client.commands import admin, calls, dead, leases, life, operate, past, tubes, writes
+from tuque.client.commands import admin, calls, dead, leases, life, operate, tubes, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.leases import (
     LeaseBatch,
@@ -113,14 +113,14 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         JobInfo(ID, None, "acked", 0, 60, 0, 0, 0, 0, 0, (), (), None, None, None),
     ),
     (calls.qlen("q"), "QLEN q", 7, 7),
-    (past.history(), "HISTORY 5s", None, None),
+    (operate.history(), "HISTORY 5s", None, None),
     (
-        past.history("1m", "acked", "ready", queue="q", from_ms=5, count=2),
+        operate.history("1m", "acked", "ready", queue="q", from_ms=5, count=2),
         "HISTORY 1m QUEUE q FROM 5 COUNT 2 acked ready",
         [60_000, [b"acked", b"ready"], [[60_000, 7, 1]]],
-        past.History(60_000, ("acked", "ready"), ((60_000, 7, 1),)),
+        operate.History(60_000, ("acked", "ready"), ((60_000, 7, 1),)),
     ),
-    (past.history_queues(), "HISTORY QUEUES", [b"a", b"q"], ["a", "q"]),
+    (operate.history_queues(), "HISTORY QUEUES", [b"a", b"q"], ["a", "q"]),
     (calls.qstat("q"), "QSTAT q", None, None),
     (
         calls.qstat("q"),

@@ -15,7 +15,6 @@ from tuque.client.commands import (
     leases,
     life,
     operate,
-    past,
     rights,
     tubes,
     writes,
@@ -102,8 +101,8 @@ class Queued:
     qlen = _queued(calls.qlen)
     qstat = _queued(calls.qstat)
     qpeek = _queued(calls.qpeek)
-    history = _queued(past.history)
-    history_queues = _queued(past.history_queues)
+    history = _queued(operate.history)
+    history_queues = _queued(operate.history_queues)
     pause = _queued(calls.pause)
     lease_open = _queued(leases.lease_open)
     lease_next = _queued(leases.lease_next)

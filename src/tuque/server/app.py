@@ -21,6 +21,7 @@ from tuque.server.config.identity import Identity, IdentityError, open_identity
 from tuque.server.config.options import Config
 from tuque.server.config.safety import check_places, close_to_others, readable_secrets
 from tuque.server.events.eventlog import EventLog, EventLogError
+from tuque.server.gauges.door import close_metrics, open_metrics
 from tuque.server.loop.keeping import give_back
 from tuque.server.loop.pump import Pump
 from tuque.server.replies.faults import drop_turn
@@ -60,6 +61,7 @@ def run(cfg: Config) -> int:
         raise_file_limit(cfg)
         identity = open_identity(cfg)
         pump = build(cfg, identity)
+        desk = open_metrics(pump)
     except (ConfigError, ListenError, IdentityError, EventLogError, JournalError) as error:
         raise StartError(str(error)) from None
     s = pump.s
@@ -78,9 +80,11 @@ def run(cfg: Config) -> int:
         log.critical("internal error, the node stops", exc_info=True)
         drop_turn(s)
         finish(pump)
+        close_metrics(desk)
         identity.close()
         return 1
     status = finish(pump)
+    close_metrics(desk)
     identity.close()
     if s.restart_after_ms >= 0:
         time.sleep(s.restart_after_ms / 1000)

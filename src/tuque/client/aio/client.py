@@ -20,7 +20,6 @@ from tuque.client.commands import (
     leases,
     life,
     operate,
-    past,
     rights,
     tubes,
     writes,
@@ -157,8 +156,8 @@ class Client(Scans):
     qlen = _method(calls.qlen)
     qstat = _method(calls.qstat)
     qpeek = _method(calls.qpeek)
-    history = _method(past.history)
-    history_queues = _method(past.history_queues)
+    history = _method(operate.history)
+    history_queues = _method(operate.history_queues)
     pause = _method(calls.pause)
     lease_open = _method(leases.lease_open)
     lease_next = _method(leases.lease_next)

@@ -23,7 +23,6 @@ from tuque.server.admin.server import (
 from tuque.server.commands.by_id import cmd_dequeue, cmd_enqueue, cmd_nack
 from tuque.server.commands.dead import cmd_dead
 from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter
-from tuque.server.commands.history import cmd_history
 from tuque.server.commands.lease import cmd_lease
 from tuque.server.commands.life import (
     cmd_done,
@@ -47,6 +46,7 @@ from tuque.server.commands.session import (
 )
 from tuque.server.commands.stage import cmd_publish, cmd_stage
 from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
+from tuque.server.operate.history import cmd_history
 from tuque.server.operate.workers import cmd_worker
 from tuque.server.tubes.commands import cmd_tube
 

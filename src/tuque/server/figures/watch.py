@@ -79,6 +79,7 @@ class Watch:
         self.long_turns = self.short_turns
         self.turns = Histogram()  # lengths of the loop's turns, in 0.1 ms
         self.turn_us_max: i64 = 0  # the longest since the last scrape
+        self.turned_ns: i64 = 0  # when the last one ended, by the clock that measures work
 
     def bytes_used(self) -> i64:
         """Memory of all points."""
@@ -87,8 +88,9 @@ class Watch:
             used += w.points.bytes_used()
         return used
 
-    def note_turn(self, spent_ns: i64) -> None:
+    def note_turn(self, spent_ns: i64, now_ns: i64) -> None:
         """Count a turn of the loop, without its sleep."""
+        self.turned_ns = now_ns
         self.turns.add((spent_ns + 99_999) // 100_000)
         spent_us = spent_ns // 1000
         if spent_us > self.turn_us_max:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from tuque.core.model.tally import Histogram
 from tuque.server.journal.bell import Bell
 from tuque.store.pace import Pace
 from tuque.store.writer import Journal
@@ -99,6 +100,7 @@ class JournalThread:
         self.done_rewrite = 0
         self.sync_count = 0
         self.sync_s_max = 0.0
+        self.syncs = Histogram()  # of their times, in 0.1 ms
         self.pace = Pace()
         self.here_count = 0  # syncs in the caller's thread
         self.is_started = False
@@ -395,6 +397,7 @@ class JournalThread:
         self.here_count += here
         took_s = self._last_sync_s = now - started
         self.sync_s_max = max(self.sync_s_max, took_s)
+        self.syncs.add(int(took_s * 10_000) + 1)
         self.pace.note(took_s, now, here)
 
     def _tell(self) -> bool:

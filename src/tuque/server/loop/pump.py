@@ -7,6 +7,7 @@ disk; input that arrives meanwhile is run and shares the next fsync.
 """
 
 import socket
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -55,6 +56,8 @@ class Pump:
         self.share = Share(s)
         self.iproto = IprotoDoor(s, self.outlet)
         self.signal_fd: i64 = -1
+        self.metrics_fd: i64 = -1
+        self.on_metrics: Callable[[], None] | None = None  # somebody asks for the metrics (O1.3)
         self.house_ms: i64 = 0
         self.events_ms: i64 = 0  # when to flush the event stream
 
@@ -65,6 +68,12 @@ class Pump:
     def watch_signals(self, fd: i64) -> None:
         """A signal handler writes to this descriptor."""
         self.signal_fd = fd
+        self.poller.add(fd)
+
+    def watch_metrics(self, fd: i64, on_metrics: Callable[[], None]) -> None:
+        """The listener of the metrics makes this descriptor readable when it wants them (O1.3)."""
+        self.metrics_fd = fd
+        self.on_metrics = on_metrics
         self.poller.add(fd)
 
     def clock(self) -> None:
@@ -133,7 +142,8 @@ class Pump:
         self.settle()
         if self.s.watch.next_ms <= self.s.n.now_ms and not self.s.is_loading:
             self.s.watch.look(self.s.n)  # O3.1
-        self.s.watch.note_turn(self.s.system.work_ns() - began_ns)
+        ended_ns: i64 = self.s.system.work_ns()
+        self.s.watch.note_turn(ended_ns - began_ns, ended_ns)
 
     def hear(self, ready: list[tuple[int, int]]) -> None:
         """[C8.1] Begin a turn: read the input and run it."""
@@ -179,6 +189,8 @@ class Pump:
                 pass
             elif fd == self.gate.wake_fd:
                 self.gate.on_wake()
+            elif fd == self.metrics_fd and self.on_metrics is not None:
+                self.on_metrics()
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
                 s.stop_requested = "signal"
 

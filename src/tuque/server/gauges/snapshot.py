@@ -1,0 +1,188 @@
+"""The node's figures at one moment, as plain numbers, taken in the loop's thread (SPEC O1.3).
+
+Its cost depends on the number of watched queues, not on those of jobs or queues.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import final
+
+from tuque.core.model.tally import PUT_BACK
+from tuque.core.repair.node_loss import repair_left
+from tuque.server.figures.watch import level_of
+from tuque.server.state.state import Server
+from tuque.tubes.policy import tubes_of
+
+Counts = list[int]
+
+
+@final
+class Snapshot:
+    """Numbers only; `queues` has name, jobs by state and counters of each watched queue."""
+
+    def __init__(self) -> None:
+        self.queues: list[tuple[bytes, Counts, Counts]] = []
+        self.other_level: Counts = []
+        self.other_counts: Counts = []
+        self.total: Counts = []
+        self.put_back: dict[str, int] = {}
+        self.died: dict[str, int] = {}
+        self.adds: list[tuple[str, Counts, int]] = []  # copies, buckets, sum in ms
+        self.waits: tuple[Counts, int] = ([], 0)
+        self.works: tuple[Counts, int] = ([], 0)
+        self.syncs: tuple[Counts, int] | None = None  # in 0.1 ms; None: no journal
+        self.turns: tuple[Counts, int] = ([], 0)  # in 0.1 ms
+        self.turn_us_max = 0
+        self.gauges: dict[str, int] = {}
+        self.counters: dict[str, int] = {}
+        self.memory: dict[str, int] = {}
+        self.nodes: list[tuple[str, bool]] = []
+        self.bus: list[tuple[str, str, int]] = []  # direction, kind, messages
+        self.version = ""
+
+
+def take_snapshot(s: Server) -> Snapshot:
+    """[O1] Take the figures of this moment (O1.3)."""
+    shot = Snapshot()
+    add_queues(s, shot)
+    add_histograms(s, shot)
+    add_memory(s, shot)
+    add_node(s, shot)
+    add_cluster(s, shot)
+    return shot
+
+
+def add_queues(s: Server, shot: Snapshot) -> None:
+    """The watched queues, and all others as one."""
+    n, most = s.n, s.cfg.metrics_queues
+    sums = s.watch.node_level(n)
+    for name, watched in s.watch.watched.items():
+        if len(shot.queues) >= most:
+            break
+        row = level_of(n, name, watched.tally).row()
+        shot.queues.append((name, row, watched.tally.counts()))
+        sums = [max(all_of - one, 0) for all_of, one in zip(sums[:3], row[:3], strict=True)]
+    shot.other_level = sums[:3]
+    shot.other_counts = s.watch.other_counts(n, most)
+    shot.total = n.book.total.counts()
+    shot.put_back = dict(zip(PUT_BACK, n.book.put_back, strict=True))
+    shot.died = {cause.decode(): count for cause, count in n.book.died.items()}
+
+
+def add_histograms(s: Server, shot: Snapshot) -> None:
+    """Latencies."""
+    book = s.n.book
+    rows = (("1", book.adds_of_1), ("2", book.adds_of_2), ("3+", book.adds_of_more))
+    shot.adds = [(copies, one.buckets(), int(one.sum)) for copies, one in rows]
+    shot.waits = (book.waits.buckets(), int(book.waits.sum))
+    shot.works = (book.works.buckets(), int(book.works.sum))
+    shot.turns = (s.watch.turns.buckets(), int(s.watch.turns.sum))
+    shot.turn_us_max = int(s.watch.turn_us_max)
+    s.watch.turn_us_max = 0
+    if s.committer is not None:
+        syncs = s.committer.thread.syncs
+        shot.syncs = (syncs.buckets(), int(syncs.sum))
+
+
+def add_memory(s: Server, shot: Snapshot) -> None:
+    """[O1] The memory account by class (O1.5): the classes add up to `used_memory`."""
+    n = s.n
+    shot.memory = {
+        "base": int(n.base_bytes),
+        "jobs": int(n.job_bytes),
+        "queues": int(n.queue_bytes),
+        "leases": int(n.leases.bytes),
+        "waiting": int(n.wait_bytes),
+        "tubes": int(n.policy.bytes_used) if n.policy is not None else 0,
+        "work": int(n.life.bytes_used()),
+        "staged": int(n.staging.bytes),
+        "keys": int(n.keys.bytes_used()),
+        "tombstones": int(n.tombs.bytes_used()),
+        "clients": int(n.other_bytes),
+    }
+
+
+def add_node(s: Server, shot: Snapshot) -> None:
+    """The process, its clients, its journal."""
+    n, figures = s.n, s.figures
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    shot.gauges = {
+        "registered_jobs": len(n.jobs),
+        "queues": len(n.queues),
+        "memory_limit_bytes": int(n.limits.memory_bytes),
+        "memory_resident_bytes": resident_bytes(),
+        "clients": len(s.clients) + len(s.wired),
+        "clients_blocked": int(s.blocked) + len(s.takes),
+        "clients_max": s.cfg.maxclients,
+        "gc_pending": len(n.acked),
+        "adds_pending": len(n.adding),
+        "repair_left": int(repair_left(n)),
+        "dead_letters": int(n.life.letter_count()),
+        "results": len(n.life.kept),
+        "staged_jobs": int(n.staging.count),
+        "tombstones": int(n.tombs.count()),
+        "lease_groups": len(n.leases.groups),
+        "journal_up": int(s.committer is not None and not s.journal_error),
+        "leaving": int(n.is_leaving),
+        "conflict": int(bool(s.conflict)),
+        "start_time_seconds": int(s.start_ms) // 1000,
+    }
+    shot.counters = {
+        "commands": int(figures.commands),
+        "connections": int(figures.connections),
+        "connections_rejected": int(figures.rejected),
+        "input_bytes": int(figures.in_bytes),
+        "output_bytes": int(figures.out_bytes),
+        "turns": int(figures.turns),
+        "standstills": int(n.standstills),
+        "jobs_cancelled": int(n.life.cancelled),
+        "jobs_imported": int(n.ledger.imported),
+        "jobs_moved": int(n.ledger.moved),
+        "jobs_evicted": int(n.ledger.evicted),
+        "jobs_deleted": int(n.ledger.admin_deleted),
+        "internal_errors": int(s.bugs.count),
+        "cpu_ms": int((usage.ru_utime + usage.ru_stime) * 1000),
+    }
+    add_parts(s, shot)
+
+
+def add_parts(s: Server, shot: Snapshot) -> None:
+    """What only some nodes have: a journal, tubes, events."""
+    n = s.n
+    if s.committer is not None:
+        shot.gauges["journal_bytes"] = int(s.committer.journal.total_bytes())
+        shot.gauges["journal_waiting_bytes"] = int(s.committer.waiting_bytes())
+    if n.policy is not None:
+        t = tubes_of(n)
+        shot.gauges["tubes"] = len(t.by_name)
+        shot.gauges["tubes_led"] = sum([1 for tube in t.by_name.values() if tube.is_mine])
+        shot.gauges["tube_sessions"] = len(t.sessions)
+    if s.eventlog is not None and n.events is not None:
+        shot.counters["events_dropped"] = int(n.events.dropped)
+
+
+def add_cluster(s: Server, shot: Snapshot) -> None:
+    """The other nodes, and the traffic with them."""
+    for member in s.members.alive():
+        shot.nodes.append((member.node_id.decode(), bool(member.is_linked)))
+    if s.bus is None:
+        return
+    figures = s.bus.figures
+    shot.gauges["bus_links"] = len(s.bus.by_slot)
+    shot.gauges["bus_waiting_bytes"] = int(s.bus.waiting_bytes())
+    shot.counters["bus_input_bytes"] = int(figures.in_bytes)
+    shot.counters["bus_output_bytes"] = int(figures.out_bytes)
+    for way, counts in (("in", figures.in_messages), ("out", figures.out_messages)):
+        for kind, count in counts.items():
+            shot.bus.append((way, kind.__name__.lower(), count))
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

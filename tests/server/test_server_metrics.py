@@ -1,0 +1,230 @@
+"""Metrics and health of a node over HTTP (SPEC O1, O2)."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from live import Live, ask
+from live import make_live as make_live
+from pump_box import PumpBox
+from raw_resp import encode
+
+from tuque.server.gauges.door import Desk, close_metrics, open_metrics, why_not_ready
+from tuque.server.gauges.snapshot import take_snapshot
+
+
+class Answer(NamedTuple):
+    status: int
+    type: str
+    text: str
+
+
+def fetch(port: int, path: str, accept: str = "") -> Answer:
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as found:
+            return Answer(found.status, found.headers["Content-Type"], found.read().decode())
+    except urllib.error.HTTPError as refused:
+        return Answer(refused.code, refused.headers["Content-Type"], refused.read().decode())
+
+
+def value(text: str, line: str) -> float:
+    """The value of the sample with that name and those labels."""
+    found = re.search(rf"^{re.escape(line)} (\S+)$", text, re.M)
+    assert found, line
+    return float(found[1])
+
+
+class Node:
+    """A pump in this process whose metrics a thread asks for."""
+
+    def __init__(self, directory: Path, **options: str) -> None:
+        self.box = PumpBox(directory, **options)
+        self.box.server.cfg.metrics_port = -1  # any free port
+        self.desk = Desk(self.box.server)
+        self.wire = self.box.connect()
+
+    def open(self) -> None:
+        from tuque.metrics.listener import Listener, open_sockets
+
+        self.desk.listener = Listener(open_sockets(["127.0.0.1"], 0), self.desk)
+        self.box.pump.watch_metrics(self.desk.bell.fd, self.desk.on_asked)
+        self.box.server.watch.turned_ns = time.monotonic_ns()
+        self.desk.listener.start()
+
+    def run(self, *words: object) -> bytes:
+        return self.box.say(self.wire, encode(*words))
+
+    def get(self, path: str, accept: str = "") -> Answer:
+        assert self.desk.listener is not None
+        port = self.desk.listener.port()
+        found: list[Answer] = []
+        asking = threading.Thread(target=lambda: found.append(fetch(port, path, accept)))
+        asking.start()
+        while asking.is_alive():
+            self.box.pump.turn(10)
+        return found[0]
+
+    def close(self) -> None:
+        close_metrics(self.desk)
+        self.box.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    made.open()
+    yield made
+    made.close()
+
+
+def test_jobs_by_queue_and_state(node: Node) -> None:
+    """O1.4 Figures by queue have the label `queue`."""
+    for i in range(3):
+        node.run("ADDJOB", "mail", f"b{i}", 0)
+    node.run("ADDJOB", "mail", "later", 0, "DELAY", 60)
+    node.run("GETJOB", "FROM", "mail")
+    watch = node.box.server.watch
+    watch.next_ms = watch.due_ms = node.box.n.now_ms
+    node.box.pump.turn(0)
+    answer = node.get("/metrics")
+    assert answer.type == "text/plain; version=0.0.4; charset=utf-8"
+    text = answer.text
+    for state, count in (("ready", 2), ("delayed", 1), ("at-work", 1)):
+        assert value(text, f'tuque_queue_jobs{{queue="mail",state="{state}"}}') == count
+        assert value(text, f'tuque_queue_jobs{{queue="other",state="{state}"}}') == 0
+    assert value(text, 'tuque_jobs_added_total{queue="mail"}') == 4
+    assert value(text, 'tuque_jobs_delivered_total{queue="mail"}') == 1
+    assert value(text, "tuque_wait_seconds_count") == 1
+    assert value(text, 'tuque_add_seconds_count{copies="1"}') == 4
+    assert "tuque_queue_oldest_ready_seconds{" in text
+
+
+def test_open_metrics_by_accept(node: Node) -> None:
+    """O1.2 `/metrics` is OpenMetrics 1.0 if the header Accept names it"""
+    answer = node.get("/metrics", "application/openmetrics-text; version=1.0.0")
+    assert answer.type.startswith("application/openmetrics-text; version=1.0.0")
+    assert answer.text.endswith("# EOF\n")
+    names = re.findall(r"^# TYPE (\S+)", answer.text, re.M)
+    assert len(names) == len(set(names))
+
+
+def test_memory_adds_up(node: Node) -> None:
+    """O1.5 `tuque_memory_bytes` by class adds up to the memory used (M1.1)."""
+    node.run("ADDJOB", "mail", "x" * 10_000, 0)
+    node.run("STAGE", "txn", "a", 60_000, "q", "b")
+    shot = take_snapshot(node.box.server)
+    assert sum(shot.memory.values()) == node.box.n.used_bytes()
+
+
+def test_other_queues_are_one(node: Node) -> None:
+    """O1.4 all others together are `other`, whose counters never fall"""
+    node.run("CONFIG", "SET", "metrics-queues", 2)
+    for i in range(5):
+        node.run("ADDJOB", f"q{i}", "b", 0)
+    watch = node.box.server.watch
+    watch.next_ms = watch.due_ms = node.box.n.now_ms
+    node.box.pump.turn(0)
+    text = node.get("/metrics").text
+    assert len(re.findall("^tuque_jobs_added_total", text, re.M)) == 3
+    added = re.findall(r"^tuque_jobs_added_total.* (\d+)$", text, re.M)
+    assert sum(map(int, added)) == 5
+    ready = re.findall(r'^tuque_queue_jobs\{.*state="ready"\} (\d+)$', text, re.M)
+    assert sum(map(int, ready)) == 5
+
+
+def test_a_snapshot_does_not_look_at_all_queues(node: Node) -> None:
+    """O1.3 Its work depends on `metrics-queues`, not on the number of jobs or queues."""
+    import sys
+
+    def lines() -> int:
+        seen = 0
+
+        def count(frame: object, event: str, arg: object) -> Any:
+            nonlocal seen
+            seen += event == "line"
+            return count
+
+        sys.settrace(count)
+        take_snapshot(node.box.server)
+        sys.settrace(None)
+        return seen
+
+    node.run("CONFIG", "SET", "metrics-queues", 10)
+    node.run("CONFIG", "SET", "rings-queues", 10)
+    watch = node.box.server.watch
+    for rounds in (20, 300):
+        for i in range(rounds):
+            node.run("ADDJOB", f"q{i}", "b", 0)
+        watch.next_ms = watch.due_ms = node.box.n.now_ms
+        node.box.pump.turn(0)
+        if rounds == 20:
+            few = lines()
+    assert lines() < few * 1.2
+
+
+def test_health_needs_no_turn(node: Node) -> None:
+    """O2.1 `/healthz`: 200 if the loop has turned within 15 s, else 503."""
+    assert node.desk.listener is not None
+    port = node.desk.listener.port()
+    assert fetch(port, "/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+    node.box.server.watch.turned_ns -= 20_000_000_000
+    answer = fetch(port, "/healthz")
+    assert answer.status == 503
+    assert "has not turned for 2" in answer.text
+    assert fetch(port, "/readyz").status == 503
+
+
+def test_readiness_says_why_not(node: Node) -> None:
+    """O2.2 `/readyz`: 200 if the node takes jobs; else 503, with one line for each reason"""
+    assert node.get("/readyz").status == 200
+    s = node.box.server
+    node.run("CLUSTER", "LEAVING", "yes")
+    node.run("CONFIG", "SET", "maxmemory", 1)
+    answer = node.get("/readyz")
+    assert answer.status == 503
+    assert answer.text == "it leaves its cluster\nits memory is used up\n"
+    s.is_loading, s.journal_error, s.conflict = True, "disk full", "twins"
+    assert why_not_ready(s)[:3] == [
+        "it reads its journal",
+        "the journal does not work: disk full",
+        "conflict: twins",
+    ]
+    s.is_loading, s.journal_error, s.conflict = False, "", ""
+
+
+def test_a_real_node_listens(make_live: Callable[..., Live]) -> None:
+    """O1.1 With `metrics-port` the node listens there for HTTP, on `metrics-bind` (loopback)"""
+    from lab import free_port
+
+    port = free_port()
+    live = make_live("--metrics-port", str(port), "--appendonly", "yes")
+    with live.connect() as sock:
+        ask(sock, "ADDJOB q body 0")
+    assert fetch(port, "/healthz").status == 200
+    assert fetch(port, "/readyz").status == 200
+    text = fetch(port, "/metrics").text
+    assert 'tuque_jobs_added_total{queue="' in text
+    assert value(text, "tuque_journal_up") == 1
+    assert value(text, "tuque_registered_jobs") == 1
+    assert fetch(port, "/").status == 404
+
+
+def test_a_taken_port_ends_the_start(tmp_path: Path) -> None:
+    import socket
+
+    from tuque.server.sockets.listen import ListenError
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        box = PumpBox(tmp_path, metrics_port=str(taken.getsockname()[1]))
+        with pytest.raises(ListenError, match="check metrics-port and metrics-bind"):
+            open_metrics(box.pump)
+        box.close()
