@@ -262,6 +262,16 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         b"stop",
         "stop",
     ),
+    (
+        operate.qlist(
+            match="*a*", type="fifo", sort="oldest", desc=True, offset=5, count=2, names=["a", "b"]
+        ),
+        "QLIST SORT oldest OFFSET 5 COUNT 2 DESC MATCH *a* TYPE fifo NAMES a b",
+        [7, [[b"a", b"fifo", 1, 2, 3, 4, 5, b"0.250", b"12.000", 6, b"none"]]],
+        operate.QueuePage(
+            7, (operate.QueueRow("a", "fifo", 1, 2, 3, 4, 5, 0.25, 12.0, 6, "none"),)
+        ),
+    ),
     (operate.worker_bye("w"), "WORKER BYE w", b"OK", "OK"),
     (operate.worker_quiet("w"), "WORKER QUIET w", b"OK", "OK"),
     (operate.worker_stop("w"), "WORKER STOP w", b"OK", "OK"),

@@ -16,6 +16,7 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import encode
 
+from tuque.core.jobs.transitions import get_queue
 from tuque.core.life.runs import on_fail, on_start
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.replication.add import on_addjob, settle
@@ -141,6 +142,12 @@ def announce_all(full: Full) -> None:
         for id in full.ids[80_000 + 600 * i : 80_600 + 600 * i]:
             if id in n.jobs and on_start(n, id, b"w%d" % i, 1) is None:
                 crew.note(n, b"w%d" % i, id)
+
+
+def many_queues(full: Full) -> None:
+    """100,000 of them, in no order."""
+    for i in range(100_000):
+        get_queue(full.box.n, b"many-%d" % (i * 7_919 % 100_000))
 
 
 LARGEST: dict[str, Callable[[Full], Words]] = {
@@ -281,6 +288,10 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "LATENCY": lambda f: ["LATENCY", "RESET", *["command"] * 62],
     "DEBUG": lambda f: ["DEBUG", "STRUCTSIZE"],
     "LOADJOB": lambda f: ["LOADJOB", "x" * 100_000],
+    "QLIST": lambda f: [
+        *[many_queues(f), "QLIST", "MATCH", "*[l-n]*[0-9]*", "SORT", "oldest", "DESC"][1:],
+        *("OFFSET", 9_000, "COUNT", 1_000),
+    ],
     "MONITOR": lambda f: ["MONITOR"],
     "QUIT": lambda f: ["QUIT", *["x"] * 63],
 }

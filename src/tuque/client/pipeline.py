@@ -118,6 +118,7 @@ class Queued:
     lease_defer = _queued(leases.lease_defer)
     lease_info = _queued(leases.lease_info)
     lease_list = _queued(leases.lease_list)
+    qlist = _queued(operate.qlist)
     worker_here = _queued(operate.worker_here)
     worker_bye = _queued(operate.worker_bye)
     worker_quiet = _queued(operate.worker_quiet)

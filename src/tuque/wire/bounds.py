@@ -81,6 +81,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, CUT, True),
     "QSCAN": _LISTS,
     "HISTORY": Bound(FEW_WORDS, 1_500, 524_288, ONE),
+    "QLIST": Bound(1_024, 2 * TURN_WORK, REPLY_BYTES, SLICED, True),
     "PAUSE": _OPTIONS,
     "STAGE": _OPTIONS,
     "HELLO": Bound(FEW_WORDS, 64, SMALL, REFUSED),

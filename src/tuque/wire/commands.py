@@ -249,6 +249,15 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Points of the node's past, or of a queue's: what was added, delivered, acked, ...",
     ),
     (
+        "QLIST",
+        -1,
+        "readonly",
+        "queues",
+        "[MATCH glob] [TYPE type] [SORT name|ready|delayed|at-work|dead|oldest|in|out|blocked] "
+        "[ASC|DESC] [OFFSET n] [COUNT n] [NAMES queue [queue ...]]",
+        "List queues in an order: jobs by state, the oldest one's age, rates.",
+    ),
+    (
         "PAUSE",
         -3,
         "readonly fast",

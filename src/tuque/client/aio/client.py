@@ -173,6 +173,7 @@ class Client(Scans):
     lease_defer = _method(leases.lease_defer)
     lease_info = _method(leases.lease_info)
     lease_list = _method(leases.lease_list)
+    qlist = _method(operate.qlist)
     worker_here = _method(operate.worker_here)
     worker_bye = _method(operate.worker_bye)
     worker_quiet = _method(operate.worker_quiet)

@@ -1,4 +1,4 @@
-"""The method table: the wire form of calls for operators (SPEC O): workers, and the node's past.
+"""The method table: the wire form of calls for operators (SPEC O): queues, workers, the past.
 
 As in calls.py, a builder makes a `Call`.
 """
@@ -16,6 +16,39 @@ from tuque.client.commands.calls import Call, pairs
 Order: TypeAlias = Literal["none", "quiet", "stop"]
 WorkerState: TypeAlias = Literal["alive", "quiet", "lost"]
 RunState: TypeAlias = Literal["running", "waiting", "back-off", "queued"]
+
+
+QueueOrder: TypeAlias = Literal[
+    "name", "ready", "delayed", "at-work", "dead", "oldest", "in", "out", "blocked"
+]
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """A queue and its jobs on one node.
+
+    `type` is `queue`, `dead` or that of a tube. `dead` counts the jobs in `<name>.dead`,
+    `oldest_ms` is the time since the oldest ready job was due, 0 without one. `in_s` and `out_s`
+    are jobs added and acked in a second, lately; `blocked` counts clients that wait.
+    """
+
+    name: str
+    type: str
+    ready: int
+    delayed: int
+    at_work: int
+    dead: int
+    oldest_ms: int
+    in_s: float
+    out_s: float
+    blocked: int
+    pause: str
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Rows of a list of queues, and how many queues there are in all."""
+
+    total: int
+    rows: tuple[QueueRow, ...]
 
 
 class WorkerRun(msgspec.Struct, frozen=True):
@@ -55,6 +88,34 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     state: WorkerState
     order: Order
     runs: tuple[WorkerRun, ...]
+
+
+def qlist(
+    *,
+    match: Text | None = None,
+    type: Text | None = None,
+    sort: QueueOrder = "name",
+    desc: bool = False,
+    offset: int = 0,
+    count: int = 100,
+    names: Iterable[Text] = (),
+    timeout: float | None = None,
+) -> Call[QueuePage]:
+    """The queues of this node in an order: `count` (at most 1000) after the first `offset`.
+
+    `match` is a glob of names; `names`: only these queues. `offset + count` is at most 10,000.
+    """
+    args: list[Arg] = ["QLIST", "SORT", sort, "OFFSET", offset, "COUNT", count]
+    if desc:
+        args.append("DESC")
+    if match is not None:
+        args += ("MATCH", to_bytes(match))
+    if type is not None:
+        args += ("TYPE", to_bytes(type))
+    wanted = [to_bytes(name) for name in names]
+    if wanted:
+        args += ("NAMES", *wanted)
+    return Call(args=tuple(args), parse=_queues, repeat=True, timeout_s=timeout)
 
 
 def worker_here(
@@ -127,6 +188,19 @@ def worker_list_page(
 
 
 # From replies to values
+
+
+def _queues(reply: Reply) -> QueuePage:
+    total, rows = reply
+    return QueuePage(total, tuple(map(_queue, rows)))
+
+
+def _queue(row: Reply) -> QueueRow:
+    name, kind, ready, delayed, at_work, dead, oldest_ms, in_s, out_s, blocked, pause = row
+    return QueueRow(
+        *(to_text(name), to_text(kind), ready, delayed, at_work, dead, oldest_ms),
+        *(float(in_s), float(out_s), blocked, to_text(pause)),
+    )
 
 
 def _order(reply: Reply) -> Order:

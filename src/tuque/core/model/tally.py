@@ -28,7 +28,7 @@ from tuque.core.model.job import (
     Job,
 )
 
-TALLY_BYTES: Final = 260  # a tally with its entry in the table, without the name
+TALLY_BYTES: Final = 310  # a tally with its entry in the table, without the name
 
 # upper bounds of a histogram's buckets, in its unit; the last bucket has no bound
 BOUNDS: Final = [
@@ -43,6 +43,8 @@ BY_COMMAND: Final = 2
 BY_LEASE: Final = 3
 BY_FAILURE: Final = 4
 BY_RELEASE: Final = 5
+
+LOOK_MS: Final = 30_000  # between two looks; rates are of the time since the one before the last
 
 PUT_BACK: Final = ["retry", "nack", "command", "lease", "failed", "released"]
 
@@ -68,6 +70,31 @@ class Tally:
         self.requeued: i64 = 0
         self.dead: i64 = 0
         self.expired: i64 = 0
+        self.look_ms: i64 = 0  # the last look, and what the counters were then
+        self.look_added: i64 = 0
+        self.look_acked: i64 = 0
+        self.past_ms: i64 = 0  # the look before that
+        self.past_added: i64 = 0
+        self.past_acked: i64 = 0
+
+    def look(self, now_ms: i64) -> None:
+        """[O10] Note the counters, at most each 30 s (O10.3)."""
+        if now_ms - self.look_ms < LOOK_MS:
+            return
+        self.past_ms = self.look_ms
+        self.past_added = self.look_added
+        self.past_acked = self.look_acked
+        self.look_ms = now_ms
+        self.look_added = self.added
+        self.look_acked = self.acked
+
+    def in_rate(self, now_ms: i64) -> i64:
+        """Jobs added in 1000 s, at the pace of the last 30 to 60 s."""
+        return (self.added - self.past_added) * 1_000_000 // max(now_ms - self.past_ms, 1000)
+
+    def out_rate(self, now_ms: i64) -> i64:
+        """Jobs acked in 1000 s."""
+        return (self.acked - self.past_acked) * 1_000_000 // max(now_ms - self.past_ms, 1000)
 
     def counts(self) -> list[int]:
         """The counters in the order of the fields of HISTORY (O3.3)."""

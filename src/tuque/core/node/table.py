@@ -122,6 +122,7 @@ def tally_of(n: Node, name: bytes) -> Tally:
     tally = n.book.tallies.get(name)
     if tally is None:
         tally = Tally()
+        tally.look_ms = tally.past_ms = n.now_ms
         n.book.tallies[name] = tally
         n.queue_bytes += TALLY_BYTES + len(name)
     return tally

@@ -47,6 +47,7 @@ from tuque.server.commands.session import (
 from tuque.server.commands.stage import cmd_publish, cmd_stage
 from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
 from tuque.server.operate.history import cmd_history
+from tuque.server.operate.queues import cmd_qlist
 from tuque.server.operate.workers import cmd_worker
 from tuque.server.tubes.commands import cmd_tube
 
@@ -77,6 +78,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "publish": cmd_publish,
     "tube": cmd_tube,
     "worker": cmd_worker,
+    "qlist": cmd_qlist,
     "jscan": cmd_jscan,
     "qscan": cmd_qscan,
     "hello": cmd_hello,

@@ -139,6 +139,7 @@ class Watch:
         moved = tally.added + tally.delivered
         score = moved - max(tally.seen, 0) + q.length
         tally.seen = moved
+        tally.look(n.now_ms)
         sums.ready += q.length
         if isinstance(q, Tube):
             sums.delayed += q.delayed

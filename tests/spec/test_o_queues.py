@@ -1,0 +1,168 @@
+"""SPEC O: the queues of a node in an order, with their figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from node_by_hand import Box, Err
+
+from tuque.server.operate import queues
+
+FIELDS = "name type ready delayed at_work dead oldest_ms in out blocked pause".split()
+
+
+def qlist(box: Box, *words: str | int) -> list[dict[str, Any]]:
+    """The rows as dicts."""
+    _, rows = box.run("QLIST", *words)
+    return [dict(zip(FIELDS, row, strict=True)) for row in rows]
+
+
+def names(box: Box, *words: str | int) -> list[str]:
+    """The names of the rows."""
+    return [row["name"].decode() for row in qlist(box, *words)]
+
+
+def test_a_row_has_the_figures_of_the_queue(box: Box) -> None:
+    """O10.2 A row is an array: name, type, ready, delayed, at-work, dead, oldest-ms, in, out,
+    blocked, pause.
+    """
+    id = box.add("q", RETRY=60)
+    box.add("q")
+    box.add("q", DELAY=50)
+    box.add("q.dead")
+    assert box.get("q") == [id]
+    box.run("PAUSE", "q", "in")
+    box.session()("GETJOB", "FROM", "empty")
+    box.pass_ms(10_000)
+    rows = {row["name"]: row for row in qlist(box)}
+    assert rows[b"q"] == {
+        "name": b"q",
+        "type": b"queue",
+        "ready": 1,
+        "delayed": 1,
+        "at_work": 1,
+        "dead": 1,
+        "oldest_ms": 10_000,
+        "in": b"0.300",
+        "out": b"0.000",
+        "blocked": 0,
+        "pause": b"in",
+    }
+    assert rows[b"q.dead"]["type"] == b"dead"
+    assert (rows[b"empty"]["blocked"], rows[b"empty"]["oldest_ms"]) == (1, 0)
+    box.run("TUBE", "CREATE", "t", "fifottl")
+    box.run("TUBE", "PUT", "t", "a")
+    box.run("TUBE", "PUT", "t", "b", "DELAY", 9)
+    box.run("TUBE", "TAKE", "t", "TIMEOUT", 0)
+    (tube,) = qlist(box, "MATCH", "t")
+    assert [tube[name] for name in FIELDS[1:5]] == [b"fifottl", 0, 1, 1]
+
+
+def test_a_queue_without_a_ready_job_is_listed(box: Box) -> None:
+    """O10.1 A queue is meant if it exists here, or a job of it is known here."""
+    box.add("later", DELAY=50)
+    assert box.run("QSTAT", "later") is not None
+    (row,) = qlist(box)
+    assert (row["name"], row["delayed"]) == (b"later", 1)
+
+
+def test_rates(box: Box) -> None:
+    """O10.3 in and out are the jobs added and the jobs acked in a second (as in O3.3), with three
+    decimals, over the last 30 to 60 s
+    """
+    for _ in range(120):
+        box.add()
+        box.run("ACKJOB", *box.get())
+        box.add()
+        box.pass_ms(1_000)
+        qlist(box)
+    (row,) = qlist(box)
+    assert (row["in"], row["out"]) == (b"2.000", b"1.000")
+    box.pass_ms(31_000)
+    qlist(box)
+    box.pass_ms(31_000)
+    assert [qlist(box)[0][name] for name in ("in", "out")] == [b"0.000", b"0.000"]
+
+
+def test_orders(box: Box) -> None:
+    """O10.1 Equal ones are in the order of their names."""
+    for name, count in (("b", 2), ("a", 3), ("d", 2), ("c", 1)):
+        for _ in range(count):
+            box.add(name)
+            box.pass_ms(10)
+    assert names(box) == ["a", "b", "c", "d"]
+    assert names(box, "DESC") == ["d", "c", "b", "a"]
+    assert names(box, "SORT", "ready") == ["c", "b", "d", "a"]
+    assert names(box, "SORT", "READY", "DESC") == ["a", "b", "d", "c"]
+    assert names(box, "SORT", "oldest", "DESC") == ["b", "a", "d", "c"]
+    assert names(box, "SORT", "dead", "DESC") == ["a", "b", "c", "d"]
+    box.get("d")
+    assert names(box, "SORT", "at-work", "DESC", "COUNT", 1) == ["d"]
+    box.add("c", DELAY=9)
+    assert names(box, "SORT", "delayed", "DESC", "COUNT", 1) == ["c"]
+    box.session()("GETJOB", "FROM", "w")
+    assert names(box, "SORT", "blocked", "DESC", "COUNT", 1) == ["w"]
+    assert names(box, "SORT", "in", "DESC", "COUNT", 1) == ["a"]
+    box.run("ACKJOB", *box.get("b"))
+    assert names(box, "SORT", "out", "DESC", "COUNT", 1) == ["b"]
+
+
+def test_pages_and_searches(box: Box) -> None:
+    """O10.1 OFFSET (0) of them are left out, COUNT (100; 1..1000) follow."""
+    for i in range(250):
+        box.add(f"mail-{i:03}" if i % 2 else f"web-{i:03}")
+    total, rows = box.run("QLIST")
+    assert (total, len(rows)) == (250, 100)
+    total, rows = box.run("QLIST", "MATCH", "*ail*", "OFFSET", 120, "COUNT", 1000)
+    assert total == 125
+    assert [row[0] for row in rows] == [b"mail-%03d" % i for i in range(241, 250, 2)]
+    assert names(box, "MATCH", "web-0[01]?", "DESC", "COUNT", 2) == ["web-018", "web-016"]
+    assert names(box, "MATCH", "*a?l*", "COUNT", 1) == ["mail-001"]
+    some = names(box, "SORT", "ready", "COUNT", 2, "NAMES", "web-002", "unknown", "mail-001", "x")
+    assert some == ["mail-001", "web-002"]
+    box.run("TUBE", "CREATE", "tube", "fifo")
+    assert names(box, "TYPE", "fifo") == ["tube"]
+    assert box.run("QLIST", "TYPE", "queue", "COUNT", 1)[0] == 250
+
+
+def test_pages_join_whatever_is_merged(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O10.5 sorts only what the page needs"""
+    monkeypatch.setattr(queues, "GATHERED", 7)
+    for i in range(300):
+        for _ in range(i * 37 % 11):
+            box.add(f"q{i:03}", RETRY=60)
+    for words in (("SORT", "ready", "DESC"), ("SORT", "ready"), ("DESC",), ()):
+        whole = names(box, *words, "COUNT", 1000)
+        pages = [names(box, *words, "OFFSET", at, "COUNT", 9) for at in range(0, 300, 9)]
+        assert [name for page in pages for name in page] == whole
+        assert len(whole) == 300 - len(range(0, 300, 11))
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("COUNT", 0), queues.BAD_COUNT),
+        (("COUNT", 1001), queues.BAD_COUNT),
+        (("COUNT", "x"), queues.BAD_COUNT),
+        (("OFFSET", -1), queues.BAD_OFFSET),
+        (("OFFSET", 9_901), queues.BAD_OFFSET),
+        (("SORT", "size"), queues.BAD_SORT),
+        (("SORT",), b"ERR syntax error"),
+        (("0",), b"ERR syntax error"),
+        (("MATCH", "x" * 129), queues.LONG_GLOB),
+    ],
+)
+def test_bad_words(box: Box, words: tuple[str | int, ...], error: bytes) -> None:
+    """O10.6 Errors"""
+    assert box.run("QLIST", *words) == Err(error.decode())
+
+
+def test_a_queue_that_goes_meanwhile(box: Box) -> None:
+    """O10.4 Queues that come or go meanwhile may be missed"""
+    box.add("a")
+    chore = queues.Listing(box.server, box.run.c, queues.list_options([b"QLIST"]))
+    box.run("DEBUG", "FLUSHALL")
+    assert chore.step(100)
+    chore.tell()
+    assert box.run.take() == [0, []]
