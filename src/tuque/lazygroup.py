@@ -24,6 +24,8 @@ EXTRAS: Final = {
     "uvicorn": "console",
     "jinja2": "console",
     "markupsafe": "console",
+    "textual": "top",
+    "rich": "top",
 }
 # The options that name a node (nodeoptions.py), each with a value.
 NODE_WORDS: Final = ("-h", "--host", "-p", "--port", "-u", "--url", "-a", "--password", "--user")

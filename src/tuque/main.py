@@ -31,6 +31,9 @@ SUBCOMMANDS: Final = {
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),
+    "queues": Entry("tuque.console.live.commands", "queues", "", "List the queues of a cluster."),
+    "workers": Entry("tuque.console.live.commands", "workers", "", "List workers, have one stop."),
+    "top": Entry("tuque.console.live.commands", "top", "top", "Queues, workers and nodes, live."),
     "dead": Entry("tuque.console.jobs", "dead", "", "List, replay and purge dead letters."),
     "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
     "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),

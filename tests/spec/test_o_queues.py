@@ -108,6 +108,15 @@ def test_orders(box: Box) -> None:
     assert names(box, "SORT", "out", "DESC", "COUNT", 1) == ["b"]
 
 
+def test_dead_letters_are_not_late(box: Box) -> None:
+    """O10.2 Dead letters count as 0 for the order `oldest`: nobody waits for them."""
+    box.add("a.dead")
+    box.pass_ms(1_000)
+    box.add("b")
+    box.pass_ms(10)
+    assert names(box, "SORT", "oldest", "DESC") == ["b", "a.dead"]
+
+
 def test_pages_and_searches(box: Box) -> None:
     """O10.1 OFFSET (0) of them are left out, COUNT (100; 1..1000) follow."""
     for i in range(250):

@@ -135,6 +135,7 @@ def test_runs_of_a_worker(box: Box) -> None:
     box.run(*HERE)
     id = box.run("ADDJOB", "q", "b", 0, "RETRY", 60, "HEADERS", 1, "tuque-task", "m.f").encode()
     box.get()
+    box.pass_ms(3_000)
     (run,) = box.run("START", "WORKER", "w1", id)
     box.pass_ms(10_000)
     box.run(*HERE)

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
-from urllib.parse import quote
-
-import click
+from contextlib import contextmanager
+from typing import Any
 
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadCount, DeadJob, DeadLetter, at_once
 from tuque.client.sync import Client
-from tuque.client.url import Settings
-from tuque.console.terminal.format import printable
-from tuque.errors import Error, NoJob
+from tuque.console.nodes import every_node
+from tuque.errors import NoJob
 from tuque.nodeoptions import NodeOptions
-
-AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
 
 OnPage = Callable[[int, int], object]
 
@@ -119,29 +113,5 @@ def letters_of(node: NodeOptions, is_here: bool) -> Iterator[Letters]:
 
     ClickException for what a node refuses. A node out of reach is named on standard error.
     """
-    settings = node.settings()
-    with ExitStack() as stack:
-        try:
-            first = stack.enter_context(Client(node.full_url(), discover=False))
-            clients = [first]
-            for other in [] if is_here else first.cluster_nodes():
-                if "myself" in other.flags:
-                    continue
-                if not other.connected or any(flag in other.flags for flag in AWAY):
-                    place = printable(f"{other.host}:{other.port}")
-                    click.echo(f"{place} is not in reach: its letters are left out", err=True)
-                    continue
-                url = url_of(settings, other.host, other.port)
-                clients.append(stack.enter_context(Client(url, discover=False)))
-            yield Letters(clients)
-        except Error as err:
-            raise click.ClickException(printable(str(err))) from None
-
-
-def url_of(settings: Settings, host: str, port: int) -> str:
-    """The URL of another node, with the same login."""
-    scheme = "tuques" if settings.tls else "tuque"
-    login = f"{quote(settings.user, '')}:{quote(settings.password, '')}@"
-    cafile = f"?cafile={quote(settings.cafile, '')}" if settings.cafile else ""
-    place = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{login if settings.password else ''}{place}:{port}{cafile}"
+    with every_node(node, is_here, "letters") as clients:
+        yield Letters(clients)

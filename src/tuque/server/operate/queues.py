@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.model.tally import Tally
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_NAMES, Queue
-from tuque.server.commands.outcomes import shown
+from tuque.server.commands.dead import shown
 from tuque.server.config.patterns import MOST, matches
 from tuque.server.figures.watch import level_of, oldest_ms
 from tuque.server.replies.chores import begin
@@ -250,7 +250,9 @@ def value_of(n: Node, sort: i64, name: bytes, tally: Tally, q: Queue | None) -> 
     if sort == DEAD:
         return dead_of(n, name)
     if sort == OLDEST:
-        return 0 if q is None or q.length == 0 else oldest_ms(n, q)
+        if q is None or q.length == 0 or type_of(n, q, name) == b"dead":
+            return 0  # dead letters are old, and nobody is late
+        return oldest_ms(n, q)
     if sort in (IN, OUT):
         tally.look(n.now_ms)
         return tally.in_rate(n.now_ms) if sort == IN else tally.out_rate(n.now_ms)

@@ -14,7 +14,7 @@ from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.retry import Retry
 from tuque.client.url import Settings
-from tuque.console.letters import url_of
+from tuque.console.nodes import url_of
 from tuque.errors import Error
 
 T = TypeVar("T")

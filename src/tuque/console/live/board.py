@@ -1,0 +1,225 @@
+"""The queues, workers and nodes of a cluster: every node is asked, and their figures are merged.
+
+Decides what a merged figure is. A node that does not answer is kept as such, without figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tuque.client.commands.operate import QueueOrder, QueueRow, WorkerInfo, WorkerRun
+from tuque.client.sync import Client
+from tuque.client.url import Settings
+from tuque.console.nodes import is_away, url_of
+from tuque.errors import Error
+from tuque.nodeoptions import NodeOptions
+
+T = TypeVar("T")
+
+ANSWER_S: Final = 3.0
+PAGE: Final = 1_000
+MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
+MIXED: Final = "some"  # the nodes differ in a pause
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node; `error` is why it did not answer, else its figures are there."""
+
+    address: str
+    id: str = ""
+    error: str = ""
+    jobs: int = 0
+    queued: int = 0
+    clients: int = 0
+    blocked: int = 0
+    memory: int = 0
+    memory_max: int = 0
+    leaving: bool = False
+
+
+class Board:
+    """Asks the nodes, and remembers which of them answered last."""
+
+    def __init__(self, node: NodeOptions, is_here: bool = False) -> None:
+        self._settings: Settings = node.settings()
+        self._is_here = is_here
+        self._first = Client(node.full_url(), discover=False, timeout=ANSWER_S)
+        self._clients: dict[str, Client] = {}
+        self.silent: dict[str, str] = {}  # nodes that did not answer, and why
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._first.close()
+        for client in self._clients.values():
+            client.close()
+
+    def look(self) -> None:
+        """Learns which nodes there are; raises what the first one's client raises."""
+        self.silent = {}
+        places: dict[str, str] = {}
+        for other in [] if self._is_here else self._first.cluster_nodes():
+            if "myself" in other.flags:
+                continue
+            place = f"{other.host}:{other.port}"
+            if is_away(other):
+                self.silent[place] = "not in reach"
+                continue
+            places[place] = url_of(self._settings, other.host, other.port)
+        for place in set(self._clients) - set(places):
+            self._clients.pop(place).close()
+        for place, url in places.items():
+            if place not in self._clients:
+                self._clients[place] = Client(url, discover=False, timeout=ANSWER_S)
+
+    def clients(self) -> list[Client]:
+        """Clients of the nodes that are in reach."""
+        return [client for _, client in self._answering()]
+
+    def _answering(self) -> list[tuple[str, Client]]:
+        others = [(p, c) for p, c in self._clients.items() if p not in self.silent]
+        return [(self._first.node or "node", self._first), *others]
+
+    def _ask(self, call: Callable[[Client], T]) -> list[tuple[Client, T]]:
+        """What each node answers; one that does not is silent from now on."""
+        found: list[tuple[Client, T]] = []
+        for place, client in self._answering():
+            try:
+                found.append((client, call(client)))
+            except Error as err:
+                if client is self._first:
+                    raise
+                self.silent[place] = str(err)
+        return found
+
+    def queues(
+        self,
+        sort: QueueOrder = "oldest",
+        desc: bool = True,
+        match: str | None = None,
+        type: str | None = None,
+        limit: int = 50,
+    ) -> list[QueueRow]:
+        """The first queues of the cluster in an order; figures are sums, ages the greatest."""
+        wanted = min(PAGE, max(MORE * limit, 200))
+        pages = self._ask(
+            lambda client: (
+                client.qlist(match=match, type=type, sort=sort, desc=desc, count=wanted).rows
+            )
+        )
+        rows: dict[str, list[QueueRow]] = {}
+        for _, page in pages:
+            for row in page:
+                rows.setdefault(row.name, []).append(row)
+        if len(pages) > 1:
+            self._add_missing(dict.fromkeys(rows), pages, rows)
+        merged = [merged_queue(some) for some in rows.values()]
+        return ordered(merged, sort, desc)[:limit]
+
+    def _add_missing(
+        self,
+        names: Iterable[str],
+        pages: list[tuple[Client, tuple[QueueRow, ...]]],
+        rows: dict[str, list[QueueRow]],
+    ) -> None:
+        """Ask the nodes for queues that stand further down with them."""
+        for client, page in pages:
+            had = {row.name for row in page}
+            missing = [name for name in names if name not in had]
+            for at in range(0, len(missing), PAGE):
+                some = missing[at : at + PAGE]
+                for row in client.qlist(names=some, count=PAGE).rows:
+                    rows[row.name].append(row)
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers of the cluster: those that are lost first, then by name."""
+        rows: dict[str, list[WorkerInfo]] = {}
+        for _, some in self._ask(lambda client: list(client.workers())):
+            for one in some:
+                rows.setdefault(one.name, []).append(one)
+        merged = [merged_worker(some) for some in rows.values()]
+        return sorted(merged, key=lambda one: (one.state != "lost", one.name))
+
+    def order(self, name: str, order: str) -> bool:
+        """Asks the worker to be quiet or to stop; False: it is alive at no node."""
+        found = False
+        for client in self.clients():
+            for one in client.workers():
+                if one.name == name and one.state != "lost":
+                    found = True
+                    client.worker_quiet(name) if order == "quiet" else client.worker_stop(name)
+        return found
+
+    def nodes(self) -> list[NodeRow]:
+        """All nodes, the one asked first."""
+        rows: list[NodeRow] = []
+        for client, told in self._ask(lambda client: (client.cluster_myid(), client.info())):
+            rows.append(node_row(client.node, *told))
+        return rows + [NodeRow(place, error=why) for place, why in sorted(self.silent.items())]
+
+
+def node_row(address: str, id: str, info: dict[str, Any]) -> NodeRow:
+    """A node as its INFO says."""
+    return NodeRow(
+        address,
+        id,
+        "",
+        int(info.get("registered_jobs", 0)),
+        int(info.get("queued_jobs", 0)),
+        int(info.get("connected_clients", 0)),
+        int(info.get("blocked_clients", 0)),
+        int(info.get("used_memory", 0)),
+        int(info.get("maxmemory", 0)),
+        info.get("cluster_leaving") == "yes",
+    )
+
+
+def merged_queue(rows: list[QueueRow]) -> QueueRow:
+    """One queue of several nodes: sums, the greatest age."""
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    kinds = [row.type for row in rows if row.type != "queue"]
+    pauses = {row.pause for row in rows}
+    return QueueRow(
+        first.name,
+        kinds[0] if kinds else "queue",
+        sum(row.ready for row in rows),
+        sum(row.delayed for row in rows),
+        sum(row.at_work for row in rows),
+        sum(row.dead for row in rows),
+        max(row.oldest_ms for row in rows),
+        sum(row.in_s for row in rows),
+        sum(row.out_s for row in rows),
+        sum(row.blocked for row in rows),
+        first.pause if len(pauses) == 1 else MIXED,
+    )
+
+
+def ordered(rows: list[QueueRow], sort: QueueOrder, desc: bool) -> list[QueueRow]:
+    """In the order of QLIST (SPEC O10.1)."""
+    by_name = sorted(rows, key=lambda row: row.name, reverse=desc and sort == "name")
+    if sort == "name":
+        return by_name
+    if sort == "oldest":
+        return sorted(
+            by_name, key=lambda row: row.oldest_ms if row.type != "dead" else 0, reverse=desc
+        )
+    field = {"at-work": "at_work", "in": "in_s", "out": "out_s"}
+    return sorted(by_name, key=lambda row: getattr(row, field.get(sort, sort)), reverse=desc)
+
+
+def merged_worker(rows: list[WorkerInfo]) -> WorkerInfo:
+    """One worker that several nodes know: as the one says that heard it last (SPEC O12.4)."""
+    newest = min(rows, key=lambda one: one.heard_ms)
+    if len(rows) == 1:
+        return newest
+    runs: dict[str, WorkerRun] = {}
+    for one in sorted(rows, key=lambda one: -one.heard_ms):
+        for run in one.runs:
+            state = "running" if newest.state != "lost" and run.state == "waiting" else run.state
+            if newest.state == "lost" or state == "running":
+                runs[run.id] = msgspec.structs.replace(run, state=state)
+    return msgspec.structs.replace(newest, runs=tuple(runs.values()))

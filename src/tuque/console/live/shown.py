@@ -1,0 +1,213 @@
+"""What `tuque queues`, `tuque workers` and `tuque top` write: one text for each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
+from tuque.console.live.board import NodeRow
+from tuque.console.terminal import look
+from tuque.console.terminal.format import printable
+
+ID_SHOWN: Final = 16  # of a job without a task; JSON has all
+BEHIND_MS: Final = 60_000  # a queue whose oldest ready job is older stands out
+QUEUE_HEADS: Final = (
+    *("QUEUE", "TYPE", "OLDEST", "READY", "DELAYED", "AT WORK", "IN/S", "OUT/S", "DEAD"),
+    *("WAITING", "PAUSE"),
+)
+QUEUE_LEAST: Final = ("WAITING", "TYPE", "DELAYED", "OUT/S", "PAUSE")
+WORKER_HEADS: Final = (
+    *("WORKER", "STATE", "QUEUES", "LONGEST JOB", "FOR", "BUSY", "SLOTS", "DONE", "FAILED"),
+    "HEARD",
+)
+WORKER_LEAST: Final = ("FAILED", "DONE", "QUEUES", "HEARD")
+NODE_HEADS: Final = ("NODE", "STATE", "JOBS", "QUEUED", "CLIENTS", "WAITING", "MEMORY")
+NODE_LEAST: Final = ("WAITING", "CLIENTS")
+
+
+def span(ms: int) -> str:
+    """A time for people: two parts at most."""
+    if ms < 10_000:
+        return f"{ms / 1000:.1f} s"
+    s = ms // 1000
+    for unit, size, lower, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60)):
+        if s >= size:
+            return f"{s // size} {unit} {s % size // part} {lower}"
+    return f"{s // 60} m {s % 60} s" if s >= 60 else f"{s} s"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1024 or unit == "GB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def rate(value: float) -> str:
+    """Jobs a second."""
+    if not value:
+        return "-"
+    return f"{value:,.1f}" if value >= 0.05 else "<0.1"
+
+
+def count(value: int) -> str:
+    """A number; zeros step back."""
+    return look.number(value) if value else "-"
+
+
+def queue_cells(row: QueueRow) -> list[str]:
+    """A queue under its heads."""
+    return [
+        printable(row.name),
+        row.type,
+        span(row.oldest_ms) if row.oldest_ms else "-",
+        count(row.ready),
+        count(row.delayed),
+        count(row.at_work),
+        rate(row.in_s),
+        rate(row.out_s),
+        count(row.dead),
+        count(row.blocked),
+        "-" if row.pause == "none" else row.pause,
+    ]
+
+
+def queue_color(row: QueueRow) -> str:
+    """Red: behind; yellow: paused, or nobody works though jobs wait."""
+    if row.type == "dead":
+        return ""
+    if row.pause != "none":
+        return look.WARNING
+    if row.oldest_ms > BEHIND_MS:
+        return look.BAD
+    is_left = row.ready > 0 and row.at_work == 0 and row.blocked == 0 and row.oldest_ms > 10_000
+    return look.WARNING if is_left else ""
+
+
+def longest(one: WorkerInfo) -> WorkerRun | None:
+    """The run that lasts longest."""
+    return max(one.runs, key=lambda run: run.for_ms, default=None)
+
+
+def worker_cells(one: WorkerInfo) -> list[str]:
+    """A worker under its heads."""
+    run = longest(one)
+    state = one.state if one.order in ("none", one.state) else f"{one.state}, told to {one.order}"
+    return [
+        printable(one.name),
+        state,
+        printable(",".join(one.queues)) or "-",
+        printable(run.task or run.id[:ID_SHOWN] + "…") if run else "-",
+        span(run.for_ms) if run else "-",
+        str(one.busy if one.state != "lost" else 0),
+        str(one.slots),
+        count(one.done),
+        count(one.failed),
+        span(one.heard_ms),
+    ]
+
+
+def worker_color(one: WorkerInfo) -> str:
+    """Green: alive; yellow: it stops; red: lost."""
+    if one.state == "lost":
+        return look.BAD
+    return look.GOOD if one.state == "alive" and one.order == "none" else look.WARNING
+
+
+def lost_lines(one: WorkerInfo) -> list[str]:
+    """The jobs of a lost worker, and when each is due again."""
+    lines = []
+    for run in one.runs:
+        due = f"due again in {span(run.due_ms)}" if run.due_ms is not None else "not due again"
+        about = f"{run.task or 'a job'} of {run.queue}, {run.id}"
+        lines.append(
+            printable(f"  {about}: {run.state}" + ("" if run.state == "queued" else f", {due}"))
+        )
+    return lines
+
+
+def node_cells(row: NodeRow) -> list[str]:
+    """A node under its heads."""
+    if row.error:
+        return [printable(row.address), printable(row.error), "-", "-", "-", "-", "-"]
+    memory = size(row.memory)
+    if row.memory_max:
+        memory += f" of {size(row.memory_max)}"
+    return [
+        printable(row.address),
+        "leaving" if row.leaving else "up",
+        count(row.jobs),
+        count(row.queued),
+        count(row.clients),
+        count(row.blocked),
+        memory,
+    ]
+
+
+def node_color(row: NodeRow) -> str:
+    """Red: it does not answer."""
+    return look.BAD if row.error else look.WARNING if row.leaving else look.GOOD
+
+
+def queue_table(rows: list[QueueRow]) -> str:
+    """The queues as a table."""
+
+    def color(at: int, head: str, text: str) -> str:
+        return look.paint(text, queue_color(rows[at])) if head in ("OLDEST", "PAUSE") else text
+
+    return look.table(QUEUE_HEADS, [queue_cells(row) for row in rows], 2, QUEUE_LEAST, color)
+
+
+def worker_table(rows: list[WorkerInfo]) -> str:
+    """The workers as a table; under it the jobs of those that are lost."""
+
+    def color(at: int, head: str, text: str) -> str:
+        return look.paint(text, worker_color(rows[at])) if head == "STATE" else text
+
+    table = look.table(WORKER_HEADS, [worker_cells(one) for one in rows], 4, WORKER_LEAST, color)
+    lines = [table]
+    for one in rows:
+        if one.state == "lost" and one.runs:
+            lines.append(printable(f"{one.name} is lost, it had:"))
+            lines += lost_lines(one)
+    return "\n".join(lines)
+
+
+def node_table(rows: list[NodeRow]) -> str:
+    """The nodes as a table."""
+
+    def color(at: int, head: str, text: str) -> str:
+        return look.paint(text, node_color(rows[at])) if head == "STATE" else text
+
+    return look.table(NODE_HEADS, [node_cells(row) for row in rows], 2, NODE_LEAST, color)
+
+
+def summary(queues: Iterable[QueueRow], workers: Iterable[WorkerInfo]) -> str:
+    """One line: what there is, and the worst."""
+    live = [row for row in queues if row.type != "dead"]
+    states = [one.state for one in workers]
+    said = [
+        f"{look.number(sum(row.ready for row in live))} ready",
+        f"{look.number(sum(row.at_work for row in live))} at work",
+        f"{sum(row.in_s for row in live):,.1f}/s in",
+        f"{sum(row.out_s for row in live):,.1f}/s out",
+        f"{len(states) - states.count('lost')} workers",
+    ]
+    if "lost" in states:
+        said.append(f"{states.count('lost')} lost")
+    worst = max(live, key=lambda row: row.oldest_ms, default=None)
+    if worst is not None and worst.oldest_ms > BEHIND_MS:
+        said.insert(0, f"{printable(worst.name)} is {span(worst.oldest_ms)} behind")
+    return ", ".join(said)
+
+
+def as_fields(row: msgspec.Struct) -> dict[str, Any]:
+    """A row for programs."""
+    fields: dict[str, Any] = msgspec.to_builtins(row)
+    return fields

@@ -1,0 +1,190 @@
+"""The screen of `tuque top` at a real node, by its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import RealServer
+
+from tuque import Client
+from tuque.client.commands.life import Run
+from tuque.nodeoptions import NodeOptions
+
+pytest.importorskip("textual", reason="needs the extra top: pip install 'tuque[top]'")
+
+from tuque.console.live.top import Grid, Question, Top
+
+WIDE = (120, 40)
+NARROW = (60, 24)
+Play = Callable[[Top, Any], Awaitable[None]]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RealServer]:
+    with RealServer(tmp_path) as node:
+        yield node
+
+
+@pytest.fixture
+def client(node: RealServer) -> Iterator[Client]:
+    with Client(node.url) as client:
+        for number, name in enumerate(("mail", "images", "reports")):
+            for _ in range(number + 1):
+                client.addjob(name, "x", retry=60)
+        yield client
+
+
+def bury(client: Client, queue: str, count: int) -> None:
+    """Dead letters of the queue."""
+    for _ in range(count):
+        id = client.addjob(queue, "x", attempts=1, headers={"tuque-task": "t"})
+        (run,) = client.start(id, worker="w")
+        assert isinstance(run, Run)
+        client.fail(id, run.run, reason="no way")
+
+
+def play(node: RealServer, script: Play, size: tuple[int, int] = WIDE) -> None:
+    """Runs a script of keys on a screen of that size."""
+
+    async def run() -> None:
+        app = Top(NodeOptions("127.0.0.1", node.port, "", "", ""), every_s=0.2)
+        async with app.run_test(size=size) as pilot:
+            await until(lambda: app.picture is not None, pilot)
+            await script(app, pilot)
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], object], pilot: Any, limit_s: float = 30.0) -> None:
+    """Returns when the condition holds."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await pilot.pause(0.05)
+
+
+def rows(app: Top, name: str = "queues") -> list[list[str]]:
+    """The cells of a table."""
+    grid = app.query_one(f"#{name} Grid", Grid)
+    return [[str(cell) for cell in grid.get_row_at(at)] for at in range(grid.row_count)]
+
+
+def heads(app: Top, name: str = "queues") -> list[str]:
+    """The heads of a table."""
+    return [str(one.label) for one in app.query_one(f"#{name} Grid", Grid).columns.values()]
+
+
+def names(app: Top) -> list[str]:
+    """The queues shown."""
+    return [row[0] for row in rows(app)]
+
+
+def said(app: Top, id: str) -> str:
+    """The text of a line."""
+    return str(app.screen_stack[0].query_one(f"#{id}").render())
+
+
+def test_queues_are_shown_sorted_and_filtered(node: RealServer, client: Client) -> None:
+    async def script(app: Top, pilot: Any) -> None:
+        assert names(app) == ["mail", "images", "reports"], "the oldest first"
+        assert "6 ready" in said(app, "summary")
+        await pilot.press("s")
+        await until(lambda: names(app)[0] == "reports", pilot)
+        assert "by ready" in said(app, "status")
+        await pilot.press("slash", *"mag", "enter")
+        await until(lambda: names(app) == ["images"], pilot)
+        assert "only mag" in said(app, "status")
+        await pilot.press("escape")
+        await until(lambda: len(names(app)) == 3, pilot)
+
+    play(node, script)
+
+
+def test_a_narrow_screen_leaves_columns_out(node: RealServer, client: Client) -> None:
+    async def script(app: Top, pilot: Any) -> None:
+        assert heads(app)[0] == "QUEUE"
+        assert {"OLDEST", "READY", "AT WORK", "DEAD"} <= set(heads(app))
+        assert "WAITING" not in heads(app)
+        await pilot.resize_terminal(*WIDE)
+        await until(lambda: "WAITING" in heads(app), pilot)
+
+    play(node, script, NARROW)
+
+
+def test_held_figures_stand_still(node: RealServer, client: Client) -> None:
+    async def script(app: Top, pilot: Any) -> None:
+        await pilot.press("space")
+        picture = app.picture
+        assert "held" in said(app, "status")
+        client.addjob("new", "x")
+        await pilot.pause(0.6)
+        assert app.picture is picture
+        await pilot.press("space")
+        await until(lambda: "new" in names(app), pilot)
+        assert "live" in said(app, "status")
+
+    play(node, script)
+
+
+def test_a_queue_is_paused_and_resumed(node: RealServer, client: Client) -> None:
+    async def script(app: Top, pilot: Any) -> None:
+        await pilot.press("down", "p")
+        await until(lambda: isinstance(app.screen, Question), pilot)
+        assert "2 ready jobs" in str(app.screen.query_one("#question").render())
+        await pilot.press("enter")
+        await until(lambda: not isinstance(app.screen, Question), pilot)
+        assert client.pause("images") == "none", "Cancel has the focus"
+        await pilot.press("p")
+        await until(lambda: isinstance(app.screen, Question), pilot)
+        await pilot.click("#deed")
+        await until(lambda: client.pause("images") == "out", pilot)
+        await until(lambda: ["images", "out"] in [[row[0], row[-1]] for row in rows(app)], pilot)
+        await pilot.press("p")
+        await until(lambda: isinstance(app.screen, Question), pilot)
+        await pilot.click("#deed")
+        await until(lambda: client.pause("images") == "none", pilot)
+
+    play(node, script)
+
+
+def test_dead_letters_are_retried(node: RealServer, client: Client) -> None:
+    bury(client, "mail", 3)
+
+    async def script(app: Top, pilot: Any) -> None:
+        await pilot.press("x")
+        await until(lambda: isinstance(app.screen, Question), pilot)
+        assert "the 3 dead letters in mail.dead" in str(app.screen.query_one("#question").render())
+        await pilot.click("#deed")
+        await until(lambda: client.qlen("mail.dead") == 0, pilot)
+        assert client.qlen("mail") == 4
+
+    play(node, script)
+
+
+def test_workers_and_nodes_have_tabs(node: RealServer, client: Client) -> None:
+    client.worker_here("h/7", slots=4, queues=["mail"])
+
+    async def script(app: Top, pilot: Any) -> None:
+        await until(lambda: rows(app, "workers"), pilot)
+        await pilot.press("2")
+        assert rows(app, "workers")[0][:2] == ["h/7", "alive"]
+        await pilot.press("3")
+        assert rows(app, "nodes")[0][:2] == [f"127.0.0.1:{node.port}", "up"]
+
+    play(node, script)
+
+
+def test_no_old_figures_without_a_node(node: RealServer, client: Client) -> None:
+    async def script(app: Top, pilot: Any) -> None:
+        assert names(app)
+        node.process.kill()
+        await until(lambda: app.picture is None, pilot)
+        assert names(app) == []
+        assert said(app, "summary").startswith("no answer: ")
+
+    play(node, script)
