@@ -12,7 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "tuque"
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+
+from log_events import lines_of, table  # noqa: E402  as above
 
 from tuque.core.model.task import DONE, STATUS_NAMES, TRANSITIONS  # noqa: E402  as above
 from tuque.server.config.kinds import (  # noqa: E402  the path is set above
@@ -304,9 +306,41 @@ def packages_md() -> str:
     return "\n".join(out) + "\n"
 
 
+def logs_md() -> str:
+    """The events of the logs."""
+    out = [
+        "# Logs",
+        "",
+        MADE,
+        "",
+        "Source: the log calls in `src/tuque/server` and `src/tuque/worker`.",
+        "",
+        "Server and worker log lines for people; with `log-format json` of the server, or",
+        "`--log json` of the worker, each line is one object for programs that collect logs:",
+        "",
+        "```",
+        '{"time": "2026-11-23T07:00:12.345678+00:00", "level": "info", "process": 4711,',
+        ' "logger": "tuque.server", "event": "bus_linked",',
+        ' "message": "bus: linked with 1f0e2d3c at 10.0.0.2:17711",',
+        ' "peer": "1f0e2d3c", "address": "10.0.0.2:17711"}',
+        "```",
+        "",
+        "The name of an event stays the same when its text changes, so search for it, not for the",
+        "text. What stands in angle brackets in a text is a field of the object. In the log of a",
+        "worker lines about a job also have its `job`, `task`, `queue` and `attempt`, and `tenant`",
+        "if it has that header. Tracebacks are in `trace`. Lines of the client library and of",
+        "tasks have no event. `CONFIG SET` changes `log-format` and `loglevel` of a server that",
+        "runs. Lines that repeat appear once a minute; `lines_left_out` counts the rest.",
+    ]
+    for title, program in (("Server", "server"), ("Worker", "worker")):
+        out += ["", f"## {title}", "", *table(lines_of(SRC, program))]
+    return "\n".join(out) + "\n"
+
+
 PAGES = {
     "docs/commands.md": commands_md,
     "docs/configuration.md": configuration_md,
+    "docs/logs.md": logs_md,
     "docs/from-tarantool-queue.md": from_tarantool_md,
     "docs/packages.md": packages_md,
     "docs/tubes.md": tubes_md,

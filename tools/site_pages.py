@@ -146,7 +146,7 @@ def main() -> None:
     python = environment()
     lay_out()
     built = subprocess.run(
-        [python, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean"],
+        [python, "-m", "mkdocs", "build", "--strict", "--clean"],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # an advertisement for its successor
         check=False,

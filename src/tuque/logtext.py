@@ -1,14 +1,18 @@
-"""Text of strangers in logs and on terminals: control characters are escaped.
+"""Lines of logs: their event and facts, as text or as JSON, with control characters escaped.
 
-Decides what a reader of a log may see raw. The text of an error comes from the arguments of a job
-or from another program: it must not command a terminal, nor look like a line of its own.
+Decides what a reader of a log may see raw, and how server and worker write JSON. The text of an
+error comes from the arguments of a job or from another program: it must not command a terminal,
+nor look like a line of its own.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import re
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 # control characters but the tab; line ends of Unicode; marks that turn the direction of text;
 # halves of surrogate pairs, which cannot be written
@@ -16,6 +20,15 @@ HIDDEN: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 INDENT: Final = "  "
+
+
+def facts(event: str, **found: object) -> dict[str, object]:
+    """[C10] What a line tells programs: the name of its event, and what its text says (C10.1).
+
+    The one argument of a log call, whose text names the fields: `"%(seconds).1f s"`; its `extra` if
+    there are none. Names of events are stable; docs/logs.md lists them.
+    """
+    return {"event": event, **found}
 
 
 def visible(text: str) -> str:
@@ -52,6 +65,51 @@ class VisibleFormatter(logging.Formatter):
 
     def formatStack(self, stack_info: str) -> str:
         return visible_lines(super().formatStack(stack_info), INDENT)
+
+
+class JsonFormatter(logging.Formatter):
+    """[C10] One object a line: time, level, process, logger, event, message, fields, trace (C10.2).
+
+    Lines that are not Tuque's have no event.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = record.args if isinstance(record.args, dict) else {}
+        found: dict[str, Any] = {
+            "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "process": record.process,
+            "logger": record.name,
+        }
+        event = told.get("event") or getattr(record, "event", "")
+        if event:
+            found["event"] = event
+        found["message"] = record.getMessage()
+        found |= {name: value for name, value in told.items() if name not in found}
+        found |= self.more(record)
+        trace = str(getattr(record, "trace", ""))
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+        line = {name: _writable(value) for name, value in found.items()}
+        if trace:
+            line["trace"] = _without_halves(trace)
+        return msgspec.json.encode(line).decode()
+
+    def more(self, record: logging.LogRecord) -> dict[str, Any]:
+        """What a program adds to each line."""
+        return {}
+
+
+def _writable(value: object) -> object:
+    """A value that JSON can have; what is not a number becomes visible text."""
+    if isinstance(value, bool | int | float):
+        return value
+    return None if value is None else visible(str(value))
+
+
+def _without_halves(text: str) -> str:
+    """The text with halves of surrogate pairs escaped, which JSON cannot have."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class VisibleMessages(logging.Filter):

@@ -167,10 +167,11 @@ def test_the_log_is_one_object_a_line(pool: str, start_worker: StartWorker) -> N
     program.ends(0)
     lines = [json.loads(line) for line in program.text.splitlines()]
     assert all({"time", "level", "process", "logger", "message"} <= set(line) for line in lines)
+    assert {"worker_ready", "worker_stopped"} <= {line.get("event") for line in lines}
     of_job = {line["event"]: line for line in lines if "event" in line}
-    assert of_job["done"]["job"] == done
-    assert of_job["dead"]["job"] == failed
-    dies = of_job["failed"]
+    assert of_job["job_done"]["job"] == done
+    assert of_job["job_dead"]["job"] == failed
+    dies = of_job["job_failed"]
     assert {k: dies[k] for k in ("level", "task", "queue", "attempt", "tenant")} == {
         "level": "warning",
         "task": "e2e_tasks.bad_address",

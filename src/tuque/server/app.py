@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuque import __version__
 from tuque.core.node.node import Node
-from tuque.logtext import VisibleFormatter
+from tuque.logtext import facts
 from tuque.server.admin.registry import register
 from tuque.server.config.config import check_dir, in_dir
 from tuque.server.config.faults import ConfigError
@@ -22,6 +22,7 @@ from tuque.server.config.options import Config
 from tuque.server.config.safety import check_places, close_to_others, readable_secrets
 from tuque.server.events.eventlog import EventLog, EventLogError
 from tuque.server.gauges.door import close_metrics, open_metrics
+from tuque.server.log.handler import send_log_to
 from tuque.server.loop.keeping import give_back
 from tuque.server.loop.pump import Pump
 from tuque.server.replies.faults import drop_turn
@@ -37,12 +38,6 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import set_read_only
 
 STOPS = {"shutdown": "SHUTDOWN", "signal": "asked by a signal", "restart": "to start again"}
-LEVELS = {
-    "debug": logging.DEBUG,
-    "verbose": logging.INFO,
-    "notice": logging.INFO,
-    "warning": logging.WARNING,
-}
 
 
 class StartError(Exception):
@@ -57,7 +52,7 @@ def run(cfg: Config) -> int:
         check_places(cfg)
         open_log(cfg)
         for line in readable_secrets(cfg):
-            log.warning("%s", line)
+            log.warning("%(text)s", facts("secret_readable", text=line))
         raise_file_limit(cfg)
         identity = open_identity(cfg)
         pump = build(cfg, identity)
@@ -77,7 +72,7 @@ def run(cfg: Config) -> int:
         pump.close_all()
         raise StartError(str(broken)) from None
     except Exception:
-        log.critical("internal error, the node stops", exc_info=True)
+        log.critical("internal error, the node stops", extra=facts("server_failed"), exc_info=True)
         drop_turn(s)
         finish(pump)
         close_metrics(desk)
@@ -103,12 +98,7 @@ def open_log(cfg: Config) -> None:
         except OSError as error:
             allowed = f"a file this user can write ({error.strerror})"
             raise ConfigError("logfile", path, allowed) from None
-    form = f"{os.getpid()}:P %(asctime)s.%(msecs)03d %(levelname).1s %(message)s"
-    handler.setFormatter(VisibleFormatter(form, datefmt="%d %b %H:%M:%S"))
-    root = logging.getLogger("tuque")
-    root.handlers[:] = [handler]
-    root.propagate = False
-    root.setLevel(LEVELS[cfg.loglevel])
+    send_log_to(handler, cfg.loglevel, cfg.log_format)
 
 
 def build(cfg: Config, identity: Identity) -> Pump:
@@ -127,8 +117,14 @@ def build(cfg: Config, identity: Identity) -> Pump:
     for sock in listeners:
         pump.listen(sock)
     mode = "compiled" if is_compiled() else "interpreted"
-    log.info("Tuque %s, %s, node %s", __version__, mode, identity.node_id.decode())
-    log.info("listens on %s", ", ".join([name_of(sock) for sock in listeners]))
+    log.info(
+        "Tuque %(version)s, %(mode)s, node %(node)s",
+        facts("server_starts", version=__version__, mode=mode, node=identity.node_id.decode()),
+    )
+    log.info(
+        "listens on %(addresses)s",
+        facts("clients_listening", addresses=", ".join([name_of(sock) for sock in listeners])),
+    )
     prepare_iproto(pump)
     prepare_bus(pump)
     prepare_tubes(s)
@@ -192,7 +188,10 @@ def ready(pump: Pump) -> None:
     if s.cfg.pidfile and s.cfg.daemonize:
         Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
     open_bus(pump)
-    log.info("The server is now ready to accept connections on port %d", s.cfg.port)
+    log.info(
+        "The server is now ready to accept connections on port %(port)d",
+        facts("server_ready", port=s.cfg.port),
+    )
 
 
 def is_compiled() -> bool:
@@ -216,27 +215,39 @@ def rss_bytes() -> int:
 def finish(pump: Pump) -> int:
     """Stop in order: journal to disk, events sealed, no false reply to a client."""
     s = pump.s
-    log.info("stopping: %s", STOPS.get(s.stop_requested, "it cannot go on"))
+    log.info(
+        "stopping: %(reason)s",
+        facts("server_stopping", reason=STOPS.get(s.stop_requested, "it cannot go on")),
+    )
     status = 0
     if s.committer is not None:
         problem = close_journal(pump)
         if problem:
-            log.error("the journal could not be finished: %s", problem)
+            log.error(
+                "the journal could not be finished: %(reason)s",
+                facts("journal_unfinished", reason=problem),
+            )
             status = 1
     if s.eventlog is not None and s.n.events is not None:
         try:
             s.eventlog.close(s.n.events, s.n.now_ms)
         except EventLogError as broken:
-            log.error("the events could not be finished: %s", broken)
+            log.error(
+                "the events could not be finished: %(reason)s",
+                facts("events_unfinished", reason=broken),
+            )
             status = 1
     try:
         if s.members.is_changed:
             s.identity.save(s.members)
     except OSError as error:
-        log.error("cluster-config-file %s: %s", s.identity.path, error.strerror)
+        log.error(
+            "cluster-config-file %(path)s: %(reason)s",
+            facts("identity_unwritten", path=s.identity.path, reason=error.strerror),
+        )
         status = 1
     pump.close_all()
-    log.info("stopped")
+    log.info("stopped", extra=facts("server_stopped"))
     return status
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tuque import aio
 from tuque.client.api import Job
 from tuque.client.commands.life import UNBEGUN
+from tuque.logtext import facts
 from tuque.worker.broker.away import Away
 from tuque.worker.broker.beat import Heart
 from tuque.worker.broker.fetch import Fetcher
@@ -25,7 +26,7 @@ from tuque.worker.broker.settle import Settler
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import Call
-from tuque.worker.pools.jsonlog import facts_of
+from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.apart import Apart
@@ -286,8 +287,11 @@ class Holder(ABC):
         held = self._held.get(job_id)
         if held is None:
             return
-        text = "%s is gone from the broker while it is %s here"
-        log.warning(text, held, held.state, extra=facts_of(held.about, "gone"))
+        log.warning(
+            "%(run)s is gone from the broker while it is %(state)s here",
+            facts("job_gone", run=held, state=held.state),
+            extra=of_job(held.about),
+        )
         if held.state == WAITING:
             held.state = SETTLING
             del self._held[job_id]
@@ -325,7 +329,10 @@ class Holder(ABC):
                 self._hold(job)
             else:
                 # its retry time passed in an outage; our result counts for this delivery, too
-                log.info("job %s was delivered again while it is %s here", job.id, held.state)
+                log.info(
+                    "job %(job)s was delivered again while it is %(state)s here",
+                    facts("job_doubled", job=job.id, state=held.state),
+                )
                 self._heart.beat_now(job.id)
         self._start_waiting()
 

@@ -16,13 +16,14 @@ from typing import Any, Final
 
 from tuque.client.api import Job
 from tuque.errors import Error
+from tuque.logtext import facts
 from tuque.worker.broker.herald import Herald
 from tuque.worker.broker.link import pause
 from tuque.worker.broker.story import DONE as JOBS_DONE
 from tuque.worker.broker.story import FAILED
 from tuque.worker.hold import Holder, WorkerSettings
 from tuque.worker.pools.execute import describe
-from tuque.worker.pools.jsonlog import facts_of
+from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.pools.memory import is_over
 from tuque.worker.process import health
 from tuque.worker.process.adopt import inherited, jobs_of
@@ -85,16 +86,24 @@ class Worker(Holder):
 
     def quiet(self) -> None:
         """Stops fetching, and waits for `stop`."""
-        log.info("quiet: no more jobs are fetched")
+        log.info("quiet: no more jobs are fetched", extra=facts("worker_quiet"))
         self._is_quiet = True
 
     def dump(self) -> None:
         """Logs the running jobs and their times; writes the stacks of all threads to stderr."""
         now = time.monotonic()
         for held in self._runs.values():
-            log.info("runs for %.1f s: %s", now - held.since, held)
+            log.info(
+                "runs for %(seconds).1f s: %(run)s",
+                facts("job_running", seconds=now - held.since, run=held),
+            )
         waiting = len(self._waiting) + len(self._apart)
-        log.info("%d run, %d wait, %s", len(self._runs), waiting, self.story.summary())
+        log.info(
+            "%(running)d run, %(waiting)d wait, %(text)s",
+            facts(
+                "worker_dump", running=len(self._runs), waiting=waiting, text=self.story.summary()
+            ),
+        )
         faulthandler.dump_traceback(all_threads=True)
 
     async def run(self) -> bool:
@@ -105,12 +114,16 @@ class Worker(Holder):
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
         log.info(
-            "worker ready: broker %s, queues %s, %d at a time, %d more fetched ahead, tasks: %d",
-            self._client.settings.masked_url,
-            ", ".join(self._settings.queues),
-            self._settings.concurrency,
-            self._settings.prefetch,
-            len(self._tasks),
+            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
+            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
+            facts(
+                "worker_ready",
+                broker=self._client.settings.masked_url,
+                queues=", ".join(self._settings.queues),
+                concurrency=self._settings.concurrency,
+                prefetch=self._settings.prefetch,
+                tasks=len(self._tasks),
+            ),
         )
         fetching = asyncio.create_task(self._fetch_loop())
         loops = {
@@ -145,7 +158,10 @@ class Worker(Holder):
             try:
                 health.write(path, len(self._runs), lost_s)
             except OSError as err:
-                log.warning("the health file cannot be written: %s", err)
+                log.warning(
+                    "the health file cannot be written: %(reason)s",
+                    facts("health_unwritten", reason=err),
+                )
             await asyncio.sleep(health.EVERY_S)
 
     # Fetching
@@ -172,7 +188,9 @@ class Worker(Holder):
                 await pause(self._link.failed("PING", err), self._stop)
                 continue
             self._link.answered()
-            log.info("connected to node %s", self._client.node)
+            log.info(
+                "connected to node %(node)s", facts("worker_connected", node=self._client.node)
+            )
             self._take_over(entries, jobs)
             return
 
@@ -207,9 +225,9 @@ class Worker(Holder):
                 self._heart.beat_now(job.id)
         if suspects:
             log.warning(
-                "%d jobs ran when a process %s: they run again one at a time, apart and uncounted",
-                suspects,
-                self._box.ended,
+                "%(jobs)d jobs ran when a process %(reason)s: they run again one at a time, "
+                "apart and uncounted",
+                facts("jobs_suspected", jobs=suspects, reason=self._box.ended),
             )
         if not self._box.is_last:
             self._start_waiting()
@@ -224,7 +242,10 @@ class Worker(Holder):
             apart = self._apart.queues
             if want <= 0 or apart.issuperset(self._settings.queues):
                 if self._taken == self._settings.max_jobs and not self._held:
-                    log.info("%d jobs taken, as --max-jobs says", self._taken)
+                    log.info(
+                        "%(jobs)d jobs taken, as --max-jobs says",
+                        facts("max_jobs_taken", jobs=self._taken),
+                    )
                     self.stop()
                     return
                 if self.is_retired and all(h.state == SETTLING for h in self._held.values()):
@@ -238,7 +259,9 @@ class Worker(Holder):
                 await pause(self._link.failed("GETJOB", err), self._stop)
                 continue
             if self._settings.is_burst and self._fetcher.is_dry and not self._held:
-                log.info("nothing is left in the queues, as --burst says")  # U4.1
+                log.info(
+                    "nothing is left in the queues, as --burst says", extra=facts("burst_ended")
+                )  # U4.1
                 self.stop()
                 return
 
@@ -294,7 +317,7 @@ class Worker(Holder):
                 raise
             outcome = Outcome("failed", "the task was cancelled")
         except Exception as err:
-            log.exception("the pool failed with %s", held)
+            log.exception("the pool failed with %(run)s", facts("pool_failed", run=held))
             outcome = Outcome("crashed", describe(err))
         if self._is_leaving and outcome.kind != "done":
             return  # it was interrupted, which is not the task's failure
@@ -310,9 +333,9 @@ class Worker(Holder):
     def _retire(self) -> None:
         """[U4] Takes no more jobs, and ends when all that it has have ended (U4.2)."""
         log.warning(
-            "the worker process has more than %d MB: it ends after its %d jobs, and another starts",
-            self._settings.max_memory_mb,
-            len(self._held),
+            "the worker process has more than %(max_mb)d MB: "
+            "it ends after its %(jobs)d jobs, and another starts",
+            facts("worker_too_big", max_mb=self._settings.max_memory_mb, jobs=len(self._held)),
         )
         self._is_quiet = self.is_retired = True
 
@@ -321,10 +344,14 @@ class Worker(Holder):
         deadline = time.monotonic() + self._settings.grace_s
         aborted = asyncio.create_task(self._abort.wait())
         log.info(
-            "stopping: %d jobs run and have %.0f s, %d go back to their queues",
-            len(self._runs),
-            self._settings.grace_s,
-            sum(1 for held in self._held.values() if held.state == WAITING),
+            "stopping: %(running)d jobs run and have %(grace_s).0f s, "
+            "%(given_back)d go back to their queues",
+            facts(
+                "worker_stopping",
+                running=len(self._runs),
+                grace_s=self._settings.grace_s,
+                given_back=sum(1 for held in self._held.values() if held.state == WAITING),
+            ),
         )
         self._give_back_waiting()
         # the last GETJOB may still return jobs: cancelling it would leave them without an owner
@@ -344,7 +371,9 @@ class Worker(Holder):
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended report
         for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
-            log.warning("%s is cut off", held, extra=facts_of(held.about, "cut off"))
+            log.warning(
+                "%(run)s is cut off", facts("job_cut_off", run=held), extra=of_job(held.about)
+            )
             self._give_back(held, "the worker stopped while it ran")
         left_s = LAST_WORDS_S if self._abort.is_set() else deadline - time.monotonic()
         try:
@@ -354,10 +383,10 @@ class Worker(Holder):
                 await self._aside.drained()
         except TimeoutError:
             log.warning(
-                "the broker was not told about %d jobs; their retry time brings them back",
-                self._settler.pending + self._runs_told.teller.pending,
+                "the broker was not told about %(jobs)d jobs; their retry time brings them back",
+                facts("jobs_untold", jobs=self._settler.pending + self._runs_told.teller.pending),
             )
-        log.info("stopped: %s", self.story.summary())
+        log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
         return self._aside.close() and is_clean
 
 

@@ -18,12 +18,13 @@ from tuque import aio
 from tuque.client.commands.life import Failed, Run
 from tuque.errors import Acked, Cancelled, Error, NoJob, ReplyError, Stale
 from tuque.errors import Dead as IsDead
+from tuque.logtext import facts
 from tuque.worker.broker.link import Link
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import over_limit_text
-from tuque.worker.pools.jsonlog import facts_of
+from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.process.held import RUNNING_HERE, STARTING, Held
 from tuque.worker.tasks.policy import (
     Dead,
@@ -102,8 +103,11 @@ class Runs:
         if held is None or held.state != STARTING:
             return
         if isinstance(found, ReplyError):
-            facts = facts_of(held.about, "not begun")
-            log.info("%s does not begin: %s", held, found, extra=facts)
+            log.info(
+                "%(run)s does not begin: %(reason)s",
+                facts("job_not_begun", run=held, reason=found),
+                extra=of_job(held.about),
+            )
             self._story.counts[GONE] += 1
             self._hands.forget(held)
             return
@@ -141,7 +145,10 @@ class Runs:
             self._unknown.popitem(last=False)
         if task not in self._warned:
             self._warned.add(task)
-            log.warning("unknown task '%s': its jobs are given back for workers that know it", task)
+            log.warning(
+                "unknown task '%(task)s': its jobs are given back for workers that know it",
+                facts("task_unknown", task=task),
+            )
         return Outcome("retry", f"unknown task '{task}'", delay_s=unknown_delay_s(times))
 
     def wall_s(self) -> float:
@@ -171,7 +178,10 @@ class Runs:
         except OVER as err:
             self.over(held.job.id, held.run, err)
         except Error as err:
-            log.info("%s: its progress was not told: %s", held, err)
+            log.info(
+                "%(run)s: its progress was not told: %(reason)s",
+                facts("progress_untold", run=held, reason=err),
+            )
 
     def over(self, job_id: str, run: str | None, err: Error | None = None) -> None:
         """The broker replied that a run is over, or that its job was cancelled (U2.3)."""
@@ -186,8 +196,11 @@ class Runs:
             why = over_limit_text(limit_s)
             held.call.control.is_late = True
         if not held.call.control.is_cancelled:
-            facts = facts_of(held.about, "cancelled")
-            log.warning("%s is cancelled here: %s", held, why, extra=facts)
+            log.warning(
+                "%(run)s is cancelled here: %(reason)s",
+                facts("job_cancelled", run=held, reason=why),
+                extra=of_job(held.about),
+            )
         held.call.control.cancel(why)
 
     # End
@@ -225,12 +238,18 @@ class Runs:
             elif isinstance(answer, OVER) and held.outcome.kind == "timeout":
                 self.in_background(self._learn(held, held.outcome, ended.reason))
             else:
-                log.info("%s had ended otherwise: %s", held, answer)
+                log.info(
+                    "%(run)s had ended otherwise: %(reason)s",
+                    facts("job_ended_elsewhere", run=held, reason=answer),
+                )
         elif isinstance(ended, Release) and held.outcome.kind == "retry":
             self._aside.put_off(held.about, held.outcome, ended.delay_s or 0.0)
         if isinstance(answer, ReplyError) and not isinstance(ended, Fail):
             if not isinstance(answer, NoJob):
-                log.error("job %s: %s", ended.job_id, answer)
+                log.error(
+                    "job %(job)s: %(reason)s",
+                    facts("job_outcome_refused", job=ended.job_id, reason=answer),
+                )
         self._on_settled(ended)
 
     def _comes_again(self, held: Held, outcome: Outcome, wait_s: float | None) -> None:
@@ -244,8 +263,11 @@ class Runs:
         took_s = time.monotonic() - held.since
         then = Dead(held.job.id, queue, reason)
         self._story.ended(held.about, held.about.number, outcome, then, took_s)
-        facts = facts_of(held.about, "dead")
-        log.warning("%s is dead, in %s: %s", held, queue, reason, extra=facts)
+        log.warning(
+            "%(run)s is dead, in %(letters)s: %(reason)s",
+            facts("job_dead", run=held, letters=queue, reason=reason),
+            extra=of_job(held.about),
+        )
         self._aside.buried(held.about, outcome, queue)
 
     async def _learn(self, held: Held, outcome: Outcome, reason: str) -> None:
@@ -258,7 +280,10 @@ class Runs:
             elif not found.is_over:
                 self._comes_again(held, outcome, None)
         except Error as err:
-            log.info("%s ran into its time limit; what follows is not known: %s", held, err)
+            log.info(
+                "%(run)s ran into its time limit; what follows is not known: %(reason)s",
+                facts("time_limit_unknown", run=held, reason=err),
+            )
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs it beside all else."""

@@ -11,6 +11,7 @@ from tuque.core.model.job_id import IdMaker
 from tuque.core.node.node import DATA_RESET, NODE_LEAVING
 from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import repair_left
+from tuque.logtext import facts
 from tuque.server.admin.cluster_info import cluster_fields
 from tuque.server.bus.peers import NO_SECRET
 from tuque.server.config.config import is_loopback
@@ -136,7 +137,10 @@ def reset(s: Server, mode: bytes) -> None:
     s.members.renew(s.identity.life, s.identity.mark)
     if s.bus is not None and s.bus.card is not None:
         s.bus.card = make_card(s, s.bus, is_empty=True)
-    log.warning("CLUSTER RESET %s: %d jobs dropped", mode.decode(), dropped)
+    log.warning(
+        "CLUSTER RESET %(mode)s: %(dropped)d jobs dropped",
+        facts("cluster_reset", mode=mode.decode(), dropped=dropped),
+    )
     save(s)
 
 

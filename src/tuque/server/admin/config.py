@@ -5,12 +5,14 @@ from __future__ import annotations
 import resource
 from typing import Final
 
+from tuque.logtext import facts
 from tuque.server.bus.figures import BusFigures
 from tuque.server.commands.dispatch import NOAUTH
 from tuque.server.config.config import config_get, config_set
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.patterns import MOST
 from tuque.server.config.rewrite import RewriteError, rewrite
+from tuque.server.log.handler import shape_log
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.iproto_replies import end_waiting
 from tuque.server.startup.journaling import turn_off, turn_on
@@ -89,7 +91,9 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
-    log.info("CONFIG SET %s", name)
+    elif name in ("loglevel", "log-format"):
+        shape_log(s.cfg.loglevel, s.cfg.log_format)
+    log.info("CONFIG SET %(option)s", facts("option_set", option=name))
 
 
 def be_read_only(s: Server) -> None:
@@ -142,7 +146,9 @@ def switch_journal(s: Server, before: bool) -> None:
     reason = turn_off(s) if before else turn_on(s)
     if reason:
         s.cfg.appendonly = s.committer is not None
-        log.error("CONFIG SET appendonly: %s", reason)
+        log.error(
+            "CONFIG SET appendonly: %(reason)s", facts("journal_switch_failed", reason=reason)
+        )
         raise ArgError(JOURNAL_FAILED)
 
 

@@ -14,6 +14,7 @@ from tuque.core.model.job import JOB_BYTES
 from tuque.core.node.node import DATA_RESET
 from tuque.core.node.queue import Queue
 from tuque.core.outbox.records import Records
+from tuque.logtext import facts
 from tuque.server.config.config import is_loopback
 from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.replies.help import reply_help
@@ -80,7 +81,7 @@ def flush(s: Server) -> None:
     """[S7.1] Drop all jobs and queues; waiting clients get a null array."""
     dropped = flush_all(s.n)
     wake_all(s.n, DATA_RESET)
-    log.warning("DEBUG FLUSHALL: %d jobs dropped", dropped)
+    log.warning("DEBUG FLUSHALL: %(dropped)d jobs dropped", facts("flushed", dropped=dropped))
 
 
 def load_journal_again(s: Server) -> None:
@@ -98,7 +99,7 @@ def load_journal_again(s: Server) -> None:
         wake_all(s.n, DATA_RESET)
         reason = load_again(s)
     if reason:
-        log.error("DEBUG LOADAOF: %s", reason)
+        log.error("DEBUG LOADAOF: %(reason)s", facts("journal_reload_failed", reason=reason))
         raise ArgError(b"ERR the journal could not be loaded: " + reason.encode())
 
 
@@ -142,7 +143,7 @@ def check_all(s: Server) -> None:
         check(s.n)
     except AssertionError as error:
         what = str(error).partition("\n")[0]  # pytest adds lines to what an assertion says
-        log.error("DEBUG CHECK: %s", what)
+        log.error("DEBUG CHECK: %(what)s", facts("tables_disagree", what=what))
         raise ArgError(b"ERR the tables disagree: " + what.encode()) from None
 
 
@@ -155,7 +156,7 @@ def restart(s: Server, c: Client, word: bytes) -> None:
         try:
             rewrite(s.cfg)
         except RewriteError as error:
-            log.error("DEBUG RESTART: %s", error)
+            log.error("DEBUG RESTART: %(reason)s", facts("restart_refused", reason=error))
             raise ArgError(b"ERR failed to restart the server. Check server logs.") from None
     s.restart_after_ms = after_ms
     s.stop_requested = "restart"

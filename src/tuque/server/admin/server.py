@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import time_ns
 from typing import Final
 
+from tuque.logtext import facts
 from tuque.server.startup.journaling import save_for_restart
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
@@ -80,7 +81,10 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     if mode == b"REWRITE-AOF" and not s.is_loading:
         problem = save_for_restart(s)
         if problem:
-            log.error("SHUTDOWN REWRITE-AOF: %s; the server goes on", problem)
+            log.error(
+                "SHUTDOWN REWRITE-AOF: %(reason)s; the server goes on",
+                facts("shutdown_refused", reason=problem),
+            )
             raise ArgError(SHUTDOWN_FAILED)
     s.stop_requested = "shutdown"
     c.is_closing = True

@@ -19,6 +19,7 @@ from tuque.core.dispatch.messages import on_message
 from tuque.core.jobs.transitions import check
 from tuque.core.msgs.bus import AnyMessage, Heartbeat, Refusal
 from tuque.core.node.node import Node
+from tuque.logtext import facts
 from tuque.server.bus.figures import BusFigures
 from tuque.server.bus.link import READ_BYTES, Link
 from tuque.server.log.notes import Bugs, log, say_once
@@ -123,7 +124,7 @@ class Bus:
         for host, port in self.members.tick(now_ms):
             self.dial(host, port)
         for line in self.members.meetings.take_failed():
-            log.warning("CLUSTER MEET %s", line)
+            log.warning("CLUSTER MEET %(text)s", facts("meet_failed", text=line))
         self.close_stale()
 
     def close_stale(self) -> None:
@@ -197,7 +198,11 @@ class Bus:
             except BlockingIOError:
                 return
             except OSError as error:
-                say_once(self.n.now_ms, f"bus: accept: {error.strerror}")
+                say_once(
+                    self.n.now_ms,
+                    "bus: accept: %(reason)s",
+                    facts("bus_accept_failed", reason=error.strerror),
+                )
                 return
             if len(self.young) >= YOUNG_MAX:
                 sock.close()
@@ -381,7 +386,10 @@ class Bus:
         link.slot = slot
         self.by_slot[slot] = link
         self.figures.joined += 1
-        log.info("bus: linked with %s at %s", card.node_id[:8].decode(), link.address)
+        log.info(
+            "bus: linked with %(peer)s at %(address)s",
+            facts("bus_linked", peer=card.node_id[:8].decode(), address=link.address),
+        )
         self.members.on_linked(slot)
 
     def check_order(self, link: Link, node_id: bytes) -> None:
@@ -455,11 +463,19 @@ class Bus:
         if link.slot < 0:
             self.young.pop(link.fd, None)
             where = link.address if link.dialed[1] != 0 else link.host
-            say_once(self.n.now_ms, f"bus: no link with {where}: {reason}")
+            say_once(
+                self.n.now_ms,
+                "bus: no link with %(address)s: %(reason)s",
+                facts("bus_not_linked", address=where, reason=reason),
+            )
             if link.dialed[1] != 0:
                 self.members.meetings.fail(link.dialed[0], link.dialed[1], reason)
             return
-        say_once(self.n.now_ms, f"bus: the link with {link.address} ended: {reason}")
+        say_once(
+            self.n.now_ms,
+            "bus: the link with %(address)s ended: %(reason)s",
+            facts("bus_link_ended", address=link.address, reason=reason),
+        )
         peer = self.n.peers[link.slot]
         if not peer.has_room:
             peer.has_room = True
@@ -481,5 +497,4 @@ class Bus:
 
 def why_unreached(number: i64) -> str:
     """Why a connect failed, and what may help (K3.3)."""
-    reason = os.strerror(number)
-    return f"{reason}: {NO_BUS}" if number == errno.ECONNREFUSED else reason
+    return os.strerror(number) + (f": {NO_BUS}" if number == errno.ECONNREFUSED else "")

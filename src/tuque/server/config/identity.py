@@ -13,6 +13,7 @@ from secrets import token_bytes, token_hex
 
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
+from tuque.logtext import facts
 from tuque.server.config.config import in_dir
 from tuque.server.config.options import Config
 from tuque.server.log.notes import log
@@ -82,7 +83,10 @@ class Identity:
         try:
             self._write(text)
         except OSError as error:
-            log.warning("cluster-config-file %s: %s", self.path, error.strerror)
+            log.warning(
+                "cluster-config-file %(path)s: %(reason)s",
+                facts("identity_unwritten", path=self.path, reason=error.strerror),
+            )
 
     def _write(self, text: bytes) -> None:
         aside = self.path + ".new"

@@ -262,6 +262,12 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(Int(1, 10_000), "most tubes that a node knows; more are refused", runtime=True),
     ] = 10_000
+    log_format: Annotated[
+        str,
+        Opt(
+            Choice("text", "json"), "lines of the log: for people, or one object each", runtime=True
+        ),
+    ] = "text"
     command_deadline: Annotated[
         int,
         Opt(

@@ -12,6 +12,7 @@ from typing import Final
 
 from tuque import __version__
 from tuque.core.jobs.transitions import memory_level
+from tuque.logtext import facts
 from tuque.metrics.listener import TEXT_TYPE, Listener, Page, fault, open_sockets
 from tuque.metrics.text import OPEN_TYPE, PLAIN_TYPE, render, wants_open
 from tuque.server.gauges.page import families
@@ -130,7 +131,10 @@ def open_metrics(pump: Pump) -> Desk | None:
     pump.watch_metrics(desk.bell.fd, desk.on_asked)
     s.watch.turned_ns = time.monotonic_ns()
     desk.listener.start()
-    log.info("metrics on http://%s:%d/metrics", addresses[0], cfg.metrics_port)
+    log.info(
+        "metrics on http://%(host)s:%(port)d/metrics",
+        facts("metrics_listening", host=addresses[0], port=cfg.metrics_port),
+    )
     return desk
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final, final
 
+from tuque.logtext import facts
+
 log: Final = logging.getLogger("tuque.server")
 
 AGAIN_MS: Final = 60_000
@@ -28,7 +30,10 @@ class Notes:
             return False
         if not self.since_ms <= now_ms < self.since_ms + AGAIN_MS:
             if self.left_out > 0:
-                log.info("%d more lines of the last minute were left out", self.left_out)
+                log.info(
+                    "%(count)d more lines of the last minute were left out",
+                    facts("lines_left_out", count=self.left_out),
+                )
             self.since_ms = now_ms
             self.lines = self.left_out = 0
         if self.lines >= LINES_MAX:
@@ -50,17 +55,19 @@ def say_all_again() -> None:
     _notes.since_ms = _notes.lines = _notes.left_out = 0
 
 
-def say_once(now_ms: int, text: str) -> None:
-    """Log the text, unless it was logged less than a minute ago."""
-    if _notes.may_say(now_ms, text):
-        log.info("%s", text)
+def say_once(now_ms: int, text: str, told: dict[str, object]) -> None:
+    """Log the text with its facts, unless it was logged less than a minute ago."""
+    if _notes.may_say(now_ms, text % told):
+        log.info(text, told)
 
 
 def warn_once(now_ms: int, address: str, text: str) -> None:
     """Log why a connection is closed; once a minute per address (without its port)."""
     host = address.rpartition(":")[0]
     if _notes.may_say(now_ms, f"{host} {text}"):
-        log.warning("closing %s: %s", address, text)
+        log.warning(
+            "closing %(address)s: %(reason)s", facts("client_closed", address=address, reason=text)
+        )
 
 
 @final
@@ -82,4 +89,6 @@ class Bugs:
             trace = trace.tb_next
         place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         if self.notes.may_say(now_ms, f"{type(error).__name__} {place}"):
-            log.error("internal error %s", what, exc_info=error)
+            log.error(
+                "internal error %(where)s", facts("internal_error", where=what), exc_info=error
+            )

@@ -5,6 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.logtext import facts
 from tuque.server.sockets.listen import name_peer
 from tuque.server.sockets.poller import IN, Poller
 from tuque.server.state.client import Client
@@ -62,7 +63,10 @@ class Doors:
             except ConnectionError:
                 continue  # it is gone already
             except OSError as error:  # out of descriptors: the others must still be served
-                log.warning("accept: %s; trying again in a second", error)
+                log.warning(
+                    "accept: %(reason)s; trying again in a second",
+                    facts("accept_paused", reason=error),
+                )
                 self.reopen_ms = s.n.now_ms + 1000
                 for one in self.listeners:
                     self.poller.watch(one, 0)
@@ -73,7 +77,9 @@ class Doors:
                 else:
                     self.admit(sock, address)
             except OSError as error:
-                log.warning("cannot accept a connection: %s", error)
+                log.warning(
+                    "cannot accept a connection: %(reason)s", facts("accept_failed", reason=error)
+                )
                 sock.close()
 
     def admit(self, sock: socket.socket, address: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from tuque.core.jobs.transitions import on_memory_level
+from tuque.logtext import facts
 from tuque.server.journal.thread import Note
 from tuque.server.log.monitoring import look
 from tuque.server.log.notes import warn_once
@@ -67,10 +68,13 @@ def tell_conflicts(s: Server) -> None:
     if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
         return
     log.info(
-        "%d jobs ended in two ways at two nodes, last %s: done stands before cancelled, "
-        "and of two results that of the earlier run",
-        life.conflicts - s.conflicts_told,
-        life.conflict_id.decode("ascii", "replace"),
+        "%(count)d jobs ended in two ways at two nodes, last %(job)s: done stands before "
+        "cancelled, and of two results that of the earlier run",
+        facts(
+            "outcomes_met",
+            count=life.conflicts - s.conflicts_told,
+            job=life.conflict_id.decode("ascii", "replace"),
+        ),
     )
     s.conflicts_told = life.conflicts
     s.conflicts_ms = s.n.now_ms + CONFLICTS_MS
@@ -164,16 +168,15 @@ def log_notes(notes: list[Note]) -> None:
     """Write the journal's notes to the log: failures as errors (J6.1)."""
     for note in notes:
         if note.is_failure:
-            log.error("%s", note.text)
+            log.error("%(text)s", facts("journal_failed", text=note.text))
         else:
-            log.info("%s", note.text)
+            log.info("%(text)s", facts("journal_note", text=note.text))
 
 
 def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
     """[J6.7] Log why a connection is closed whose replies wait for the journal."""
     log.warning(
-        "closing %s: %d bytes of replies wait for the journal, which fails: %s",
-        address,
-        held_bytes,
-        reason,
+        "closing %(address)s: %(bytes)d bytes of replies wait for the journal, "
+        "which fails: %(reason)s",
+        facts("client_cut_off", address=address, bytes=held_bytes, reason=reason),
     )

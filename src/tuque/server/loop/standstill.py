@@ -6,6 +6,7 @@ No earlier reply about tubes leaves after it: another node may lead them (SPEC T
 from mypy_extensions import i64
 
 from tuque.core.node.standstill import has_stood, set_time
+from tuque.logtext import facts
 from tuque.server.loop.outlet import Outlet
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import Client
@@ -25,10 +26,9 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
     if s.bus is not None:
         s.bus.hear_all()
     log.warning(
-        "the process stood still for %d ms, longer than cluster-node-timeout; "
-        "its tubes wait for a reply of other nodes; %d connections closed",
-        n.stood_ms,
-        closed,
+        "the process stood still for %(ms)d ms, longer than cluster-node-timeout; "
+        "its tubes wait for a reply of other nodes; %(closed)d connections closed",
+        facts("stood_still", ms=n.stood_ms, closed=closed),
     )
 
 

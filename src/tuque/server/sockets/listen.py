@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 
+from tuque.logtext import facts
 from tuque.server.config.config import bus_addresses, in_dir, listen_addresses
 from tuque.server.config.options import Config
 from tuque.server.log.notes import log
@@ -40,7 +41,10 @@ def raise_file_limit(cfg: Config) -> None:
         fits = soft - RESERVED_FDS - (LINK_FDS if soft > 4 * LINK_FDS else 0)
         if fits < 1:
             raise ListenError(f"only {soft} open files are allowed; raise it with ulimit -n")
-        log.warning("maxclients lowered from %d to %d: ulimit -n is %d", cfg.maxclients, fits, soft)
+        log.warning(
+            "maxclients lowered from %(wanted)d to %(fits)d: ulimit -n is %(limit)d",
+            facts("maxclients_lowered", wanted=cfg.maxclients, fits=fits, limit=soft),
+        )
         cfg.maxclients = fits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuque.logtext import facts
 from tuque.server.config.config import in_dir
 from tuque.server.config.faults import ConfigError
 from tuque.server.loop.pump import Pump
@@ -25,6 +26,9 @@ def prepare_iproto(pump: Pump) -> None:
         pump.doors.listen_iproto(sock)
     if not cfg.iproto_port:
         return
-    log.info("IPROTO listens on port %d", cfg.iproto_port)
+    log.info("IPROTO listens on port %(port)d", facts("iproto_listening", port=cfg.iproto_port))
     if not s.users.is_from_file and not s.users.guest.is_admin:
-        log.warning("requirepass is set and there is no iproto-users-file: nobody can use IPROTO")
+        log.warning(
+            "requirepass is set and there is no iproto-users-file: nobody can use IPROTO",
+            extra=facts("iproto_unusable"),
+        )

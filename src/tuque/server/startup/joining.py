@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from tuque.cluster.members import Members
 from tuque.core.repair.drain import set_leaving
+from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
 from tuque.server.config.config import cluster_secret
 from tuque.server.config.identity import Identity, IdentityError
@@ -100,11 +101,11 @@ def open_bus(pump: Pump) -> None:
         return
     bus.card = make_card(s, bus, not s.n.remembers)
     bus.open()
-    log.info("The bus listens on port %d", bus.port)
+    log.info("The bus listens on port %(port)d", facts("bus_listening", port=bus.port))
     if 0 < s.members.port != bus.port - BUS_OFFSET and not is_port_chosen(s.cfg):
         log.warning(
             "the bus is not 10000 above the clients' port: CLUSTER MEET needs it as a third "
-            "argument, `CLUSTER MEET <host> %d %d`; cluster-port makes it a fixed one",
-            s.members.port,
-            bus.port,
+            "argument, `CLUSTER MEET <host> %(port)d %(bus_port)d`; "
+            "cluster-port makes it a fixed one",
+            facts("bus_port_unusual", port=s.members.port, bus_port=bus.port),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tuque.core.dispatch.restore import after_load
 from tuque.core.outbox.records import Records
+from tuque.logtext import facts
 from tuque.server.config.config import in_dir
 from tuque.server.config.options import Config
 from tuque.server.journal.committer import Committer, forget_saved, has_saved_once, save_once
@@ -37,7 +38,10 @@ def open_journal(pump: Pump) -> None:
     path = in_dir(s.cfg, s.cfg.appenddirname)
     if not s.cfg.appendonly and not has_saved_once(Disk(), path):
         if Disk().exists(f"{path}/{MANIFEST}"):
-            log.warning("the journal in %s is not loaded: appendonly is no", path)
+            log.warning(
+                "the journal in %(path)s is not loaded: appendonly is no",
+                facts("journal_ignored", path=path),
+            )
         return
     committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
     committer.lock()
@@ -59,7 +63,10 @@ def load_journal(pump: Pump) -> None:
             return  # the files stay as they are
     end_load(pump, committer, loader)
     seconds = (s.n.now_ms - started_ms) / 1000
-    log.info("journal loaded: %s jobs in %.3f s", f"{loader.job_count:,}", seconds)
+    log.info(
+        "journal loaded: %(jobs)s jobs in %(seconds).3f s",
+        facts("journal_loaded", jobs=f"{loader.job_count:,}", seconds=seconds),
+    )
 
 
 def begin_load(s: Server, committer: Committer) -> Loader:
@@ -77,7 +84,7 @@ def end_load(pump: Pump, committer: Committer, loader: Loader) -> None:
     after_load(s.n)  # once the journal continues: its changes must be recorded
     s.is_loading = False
     for note in loader.notes:  # bytes were cut off, or the clock jumped
-        log.warning("%s", note)
+        log.warning("%(text)s", facts("journal_repaired", text=note))
 
 
 def take_over(pump: Pump, committer: Committer) -> None:

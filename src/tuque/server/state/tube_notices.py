@@ -12,6 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.model.task import STATUS_NAMES
+from tuque.logtext import facts
 from tuque.server.log.notes import log
 from tuque.tubes.model.errors import shown
 from tuque.tubes.policy import tubes_of
@@ -51,7 +52,10 @@ class Notices:
             try:
                 callback(name, change.event.decode(), int(change.number), state, told.task.body)
             except BaseException:  # SystemExit, too: the thread serves all callbacks
-                log.exception("the callback of tube %s failed", shown(told.tube))
+                log.exception(
+                    "the callback of tube %(tube)s failed",
+                    facts("tube_callback_failed", tube=shown(told.tube)),
+                )
 
     def call(self, callback: Callback, told: Told) -> None:
         """Queue a notice for the callback."""
@@ -63,7 +67,10 @@ class Notices:
         except Full:
             self.lost += 1
             if self.lost % WAITING_MAX == 1:
-                log.warning("callbacks of tubes are too slow: %d notices lost", self.lost)
+                log.warning(
+                    "callbacks of tubes are too slow: %(count)d notices lost",
+                    facts("tube_notices_lost", count=self.lost),
+                )
 
 
 def watch(s: Server, c: Client, tube: Tube) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuque.logtext import facts
 from tuque.server.replies.iproto_replies import put_values
 from tuque.server.replies.redirects import address_of, iproto_refusal, refusal_text
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
@@ -111,11 +112,11 @@ def tell_homes(s: Server, t: Tubes) -> None:
     """Reply to finished claims, switchovers and failovers; log changes of leaders."""
     if len(t.notes) > 0:
         for line in t.notes:
-            log.warning("%s", line)
+            log.warning("%(text)s", facts("tube_warning", text=line))
         t.notes = []
     if len(t.news) > 0:
         for line in t.news:
-            log.info("%s", line)
+            log.info("%(text)s", facts("tube_leader", text=line))
         t.news = []
     if len(t.home_done) == 0:
         return

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, cast
 
+from tuque.logtext import facts
 from tuque.server.log.notes import log
 from tuque.server.replies.words import text_of
 from tuque.server.state.tube_notices import Callback
@@ -41,12 +42,25 @@ def load_plugins(s: Server) -> None:
         try:
             load_driver(s, entry)
         except TubeError as error:
-            log.error("%s %s: %s", DRIVERS, entry.name, text_of(error).decode())
+            log.error(
+                "%(group)s %(name)s: %(reason)s",
+                facts(
+                    "plugin_refused", group=DRIVERS, name=entry.name, reason=text_of(error).decode()
+                ),
+            )
     for entry in entry_points(group=CALLBACKS):
         try:
             callback = loaded(entry)
         except TubeError as error:
-            log.error("%s %s: %s", CALLBACKS, entry.name, text_of(error).decode())
+            log.error(
+                "%(group)s %(name)s: %(reason)s",
+                facts(
+                    "plugin_refused",
+                    group=CALLBACKS,
+                    name=entry.name,
+                    reason=text_of(error).decode(),
+                ),
+            )
             continue
         s.notices.callbacks[entry.name.encode()] = cast(Callback, callback)
 
@@ -84,7 +98,11 @@ def loaded(entry: EntryPoint) -> object:
 
 def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
     """The error for the caller; logs the whole of it."""
-    log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
+    log.error(
+        "cannot load %(group)s %(name)s",
+        facts("plugin_failed", group=entry.group, name=entry.name),
+        exc_info=error,
+    )
     what = b"driver" if entry.group == DRIVERS else b"callback"
     name = entry.name.encode("utf-8", "backslashreplace")
     return TubeError(NOT_LOADED, (what, name, summary_of(error).encode()))
@@ -102,7 +120,10 @@ def register_installed(s: Server, name: bytes) -> None:
     for entry in entry_points(group=DRIVERS):
         if entry.name.encode() == name:
             load_driver(s, entry)
-            log.info("registered the tube type %s: %s", entry.name, origin(entry))
+            log.info(
+                "registered the tube type %(type)s: %(origin)s",
+                facts("tube_type_registered", type=entry.name, origin=origin(entry)),
+            )
             return
     if name in tubes_of(s.n).drivers:
         register_driver(s.n, tubes_of(s.n), name, nothing)  # raises the reason

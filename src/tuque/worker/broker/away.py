@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tuque.errors import ConnectionError, Error, NoQuorum, ReadOnly, TubeHome
+from tuque.logtext import facts
 from tuque.worker.tasks.policy import Backoff
 
 log: Final = logging.getLogger("tuque.worker")
@@ -61,10 +62,9 @@ class Away:
         if not story.is_told and now - story.since >= TELL_AFTER_S:
             story.is_told = True
             log.warning(
-                "queue %s cannot be reached for %.1f s: %s; the others go on",
-                queue,
-                now - story.since,
-                err,
+                "queue %(queue)s cannot be reached for %(seconds).1f s: %(reason)s; "
+                "the others go on",
+                facts("queue_away", queue=queue, seconds=now - story.since, reason=err),
             )
         return True
 
@@ -72,7 +72,10 @@ class Away:
         """Records a successful call about a queue."""
         story = self._stories.pop(queue, None) if self._stories else None
         if story is not None and story.is_told:
-            log.warning("queue %s is back after %.1f s", queue, time.monotonic() - story.since)
+            log.warning(
+                "queue %(queue)s is back after %(seconds).1f s",
+                facts("queue_back", queue=queue, seconds=time.monotonic() - story.since),
+            )
 
     def here(self, queues: Iterable[str]) -> list[str]:
         """The queues that may be asked now."""

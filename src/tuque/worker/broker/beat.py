@@ -15,6 +15,7 @@ from typing import Final
 
 from tuque import aio
 from tuque.errors import Acked, Cancelled, ConnectionError, Error, NoJob, Stale, TooLate
+from tuque.logtext import facts
 from tuque.worker.broker.away import is_about_home
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.tasks.policy import BEAT_FRACTION, beat_after_s, is_at_most_once
@@ -139,9 +140,15 @@ class Heart:
             self.release(job_id)
             self._on_gone(job_id)
         elif isinstance(answer, TooLate):
-            log.warning("job %s: %s; it may be delivered again while it runs", job_id, answer)
+            log.warning(
+                "job %(job)s: %(reason)s; it may be delivered again while it runs",
+                facts("job_not_extended", job=job_id, reason=answer),
+            )
             self.release(job_id)
         else:
             if not (isinstance(answer, Error) and is_about_home(answer, self._client.node)):
-                log.warning("WORKING %s: %s", job_id, answer)
+                log.warning(
+                    "WORKING %(job)s: %(reason)s",
+                    facts("working_refused", job=job_id, reason=answer),
+                )
             self._plan(job_id, time.monotonic() + 1.0)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tuque import __version__, aio
 from tuque.client.commands.operate import Order
 from tuque.errors import Error, ReplyError
+from tuque.logtext import facts
 from tuque.worker.broker.link import pause
 
 log: Final = logging.getLogger("tuque.worker")
@@ -76,7 +77,7 @@ class Herald:
     def ordered(self, name: str, order: str) -> None:
         """[U6] Does what is asked of this worker (U6.2)."""
         if name == self._name and order in self._orders:
-            log.info("an operator asks this worker: %s", order)
+            log.info("an operator asks this worker: %(order)s", facts("order_taken", order=order))
             self._orders.pop(order)()
             self._has_news.set()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tuque.errors import ConnectionError, Error
+from tuque.logtext import facts
 from tuque.worker.tasks.policy import Backoff
 
 log: Final = logging.getLogger("tuque.worker")
@@ -48,17 +49,24 @@ class Link:
         if not self._failures:
             self._lost_at = now
             state = "lost" if isinstance(err, ConnectionError) else "refuses"
-            log.warning("broker %s (%s): %s; trying again until it is back", state, what, err)
+            log.warning(
+                "broker %(state)s (%(error)s): %(reason)s; trying again until it is back",
+                facts("broker_away", state=state, error=what, reason=err),
+            )
         self._failures += 1
         wait_s = RECONNECT.delay_s(self._failures, self._rng)
         self._retry_at = now + wait_s
         if self._failures > 1:
             log.info(
-                "still no broker after %.1f s (%s: %s), next try in %.1f s",
-                now - self._lost_at,
-                type(err).__name__,
-                err,
-                wait_s,
+                "still no broker after %(seconds).1f s (%(error)s: %(reason)s), "
+                "next try in %(next_s).1f s",
+                facts(
+                    "broker_still_away",
+                    seconds=now - self._lost_at,
+                    error=type(err).__name__,
+                    reason=err,
+                    next_s=wait_s,
+                ),
             )
         return wait_s
 
@@ -67,7 +75,10 @@ class Link:
         self.last_answer_at = time.monotonic()
         if not self._failures:
             return
-        log.warning("broker is back after %.1f s", self.last_answer_at - self._lost_at)
+        log.warning(
+            "broker is back after %(seconds).1f s",
+            facts("broker_back", seconds=self.last_answer_at - self._lost_at),
+        )
         self._failures = 0
         self._retry_at = 0.0
         for tell in self.on_back:

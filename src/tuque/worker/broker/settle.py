@@ -29,6 +29,7 @@ from tuque.errors import (
     ReadOnly,
     TubeHome,
 )
+from tuque.logtext import facts
 from tuque.worker.broker.away import Away, is_about_home
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.tasks.policy import Ack, Backoff, Dead, Nack, Settlement
@@ -200,7 +201,10 @@ class Settler:
         except (ConnectionError, *NOT_NOW):
             raise
         except Error as err:
-            log.error("NACK of %s refused: %s; its retry time brings it back", ", ".join(ids), err)
+            log.error(
+                "NACK of %(jobs)s refused: %(reason)s; its retry time brings it back",
+                facts("nack_refused", jobs=", ".join(ids), reason=err),
+            )
 
     async def _bury(self, dead: Dead) -> Nack | Dead | None:
         """Sends a dead letter; returns what to do instead if the broker refuses it."""
@@ -210,14 +214,29 @@ class Settler:
             )
         except (NoJob, Acked) as err:
             # done before, and the reply was lost; or another client was faster
-            log.warning("job %s was not moved to %s: %s", dead.job_id, dead.queue, err)
+            log.warning(
+                "job %(job)s was not moved to %(queue)s: %(reason)s",
+                facts("dead_letter_lost", job=dead.job_id, queue=dead.queue, reason=err),
+            )
             return None
         except (ConnectionError, *NOT_NOW):
             raise
         except Error as err:
             if dead.body is not None:
                 return replace(dead, body=None)  # too long for the broker
-            log.error("job %s cannot go to %s: %s", dead.job_id, dead.queue, err)
+            log.error(
+                "job %(job)s cannot go to %(queue)s: %(reason)s",
+                facts("dead_letter_refused", job=dead.job_id, queue=dead.queue, reason=err),
+            )
             return Nack(dead.job_id, AFTER_REFUSAL.delay_s(1, self._rng))
-        log.warning("job %s is dead, as %s in %s: %s", dead.job_id, new_id, dead.queue, dead.reason)
+        log.warning(
+            "job %(job)s is dead, as %(letter)s in %(queue)s: %(reason)s",
+            facts(
+                "dead_letter_sent",
+                job=dead.job_id,
+                letter=new_id,
+                queue=dead.queue,
+                reason=dead.reason,
+            ),
+        )
         return None

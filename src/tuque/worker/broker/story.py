@@ -12,8 +12,9 @@ import time
 from collections import Counter, OrderedDict
 from typing import Final
 
+from tuque.logtext import facts
 from tuque.worker.pools.execute import Job
-from tuque.worker.pools.jsonlog import facts_of
+from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.tasks.policy import Ack, Dead, Done, Nack, Outcome, Release, Settlement
 
 log: Final = logging.getLogger("tuque.worker")
@@ -53,10 +54,13 @@ class Story:
         if isinstance(then, Ack | Done):
             self.counts[DONE] += 1
             self.unwell.discard(job.id)
-            log.debug("%s done in %.3f s", name, took_s, extra=facts_of(job, "done"))
+            log.debug(
+                "%(run)s done in %(seconds).3f s",
+                facts("job_done", run=name, seconds=took_s),
+                extra=of_job(job),
+            )
             return
         what = "asked to run later" if outcome.kind == "retry" else "failed"
-        event = "put off" if outcome.kind == "retry" else "failed"
         self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
         if outcome.kind != "retry" and len(self.unwell) < UNWELL_KEPT:
             self.unwell.add(job.id)
@@ -67,14 +71,17 @@ class Story:
             after = f"no more tries, it goes to {then.queue}"
         is_new = self._is_new(outcome.trace)
         log.warning(
-            "%s %s (attempt %d): %s; %s%s",
-            name,
-            what,
-            number,
-            outcome.text,
-            after,
-            "" if is_new else " (traceback as before)",
-            extra={"trace": outcome.trace if is_new else "", **facts_of(job, event)},
+            "%(run)s %(what)s (attempt %(number)d): %(reason)s; %(next)s%(remark)s",
+            facts(
+                "job_put_off" if outcome.kind == "retry" else "job_failed",
+                run=name,
+                what=what,
+                number=number,
+                reason=outcome.text,
+                next=after,
+                remark="" if is_new else " (traceback as before)",
+            ),
+            extra={"trace": outcome.trace if is_new else "", **of_job(job)},
         )
 
     def _is_new(self, trace: str) -> bool:
@@ -97,4 +104,7 @@ class Story:
             before = self.counts.copy()
             await asyncio.sleep(TOLD_EVERY_S)
             if self.counts != before:
-                log.info("in the last %.0f s: %s", TOLD_EVERY_S, self.summary(before))
+                log.info(
+                    "in the last %(seconds).0f s: %(text)s",
+                    facts("summary", seconds=TOLD_EVERY_S, text=self.summary(before)),
+                )

@@ -18,6 +18,7 @@ from contextlib import (
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
+from tuque.logtext import facts
 from tuque.worker.tasks.hooks import Hook, Hooks
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ async def _awaited(app: Hooks, found: Awaitable[object]) -> None:
 
 def _log(hook: Hook[Any], function: Any, job: Job) -> None:
     name = getattr(function, "__qualname__", repr(function))
-    log.exception("%s: %s raised, of job %s (%s)", hook.name, name, job.id, job.task)
+    log.exception(
+        "%(hook)s: %(function)s raised, of job %(job)s (%(task)s)",
+        facts("hook_failed", hook=hook.name, function=name, job=job.id, task=job.task),
+    )
 
 
 # Middleware

@@ -21,7 +21,7 @@ import msgspec
 
 from tuque.logtext import VisibleFormatter
 from tuque.worker.pools.execute import describe, of_pipe, run_call
-from tuque.worker.pools.jsonlog import JsonFormatter
+from tuque.worker.pools.jsonlog import JobsAsJson
 from tuque.worker.tasks.app import load_app
 from tuque.worker.tasks.policy import DONE, Outcome
 
@@ -114,7 +114,7 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
 def main(arguments: list[str]) -> None:
     target, app_dir, fd, url, log_kind = arguments
     if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
-        made = JsonFormatter() if log_kind == "json" else VisibleFormatter()
+        made = JobsAsJson() if log_kind == "json" else VisibleFormatter()
         logging.lastResort.setFormatter(made)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
         signal.signal(number, _ignore)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from tuque.errors import Cancelled
+from tuque.logtext import facts
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.tasks.arguments import BadArguments
 from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack
@@ -295,7 +296,10 @@ def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
     try:
         return Outcome("done", result=pack(result, call.attempt.codec))
     except (TypeError, ValueError, OverflowError, RecursionError) as err:
-        log.warning("the result of job %s (%s) is lost: %s", call.attempt.id, task.name, err)
+        log.warning(
+            "the result of job %(job)s (%(task)s) is lost: %(reason)s",
+            facts("result_lost", job=call.attempt.id, task=task.name, reason=err),
+        )
         return DONE
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from tuque.logtext import facts
 from tuque.worker.pools.execute import Call, await_call, over_limit_text, run_call
 from tuque.worker.tasks.policy import Outcome
 from tuque.worker.tasks.task import Task
@@ -174,8 +175,12 @@ def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
 
 def _report_long_run(call: Call) -> None:
     log.error(
-        "job %s (%s) %s; a thread cannot be ended: use --pool process for limits that hold",
-        call.attempt.job_id,
-        call.attempt.task,
-        over_limit_text(call.time_limit_s),
+        "job %(job)s (%(task)s) %(reason)s; "
+        "a thread cannot be ended: use --pool process for limits that hold",
+        facts(
+            "thread_over_limit",
+            job=call.attempt.job_id,
+            task=call.attempt.task,
+            reason=over_limit_text(call.time_limit_s),
+        ),
     )

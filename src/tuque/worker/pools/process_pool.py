@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from tuque.errors import ConfigError
+from tuque.logtext import facts
 from tuque.worker.pools.child import HEADER, frame
 from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
 from tuque.worker.pools.memory import is_over
@@ -242,16 +243,18 @@ class ProcessPool:
         pid = child.pid
         code = await self._discard(child)
         if not self._stopping:
-            log.warning("child process %d %s; another one is started", pid, ending(code))
+            log.warning(
+                "child process %(child)d %(reason)s; another one is started",
+                facts("child_ended", child=pid, reason=ending(code)),
+            )
             self._start_another()
         return code
 
     def _retire(self, child: Child) -> None:
         """Lets a child leave that has too much memory, and starts another."""
         log.warning(
-            "child process %d has more than %d MB; another one is started",
-            child.pid,
-            self._max_memory_mb,
+            "child process %(child)d has more than %(max_mb)d MB; another one is started",
+            facts("child_too_big", child=child.pid, max_mb=self._max_memory_mb),
         )
         self._children.discard(child)
         self._able.discard(child)
@@ -275,10 +278,13 @@ class ProcessPool:
             except (ConfigError, OSError) as err:
                 failures += 1
                 wait_s = RESTART.delay_s(failures, self._rng)
-                log.error("%s; next try in %.1f s", err, wait_s)
+                log.error(
+                    "%(reason)s; next try in %(next_s).1f s",
+                    facts("child_not_started", reason=err, next_s=wait_s),
+                )
                 await asyncio.sleep(wait_s)
                 continue
-            log.info("child process %d is ready", child.pid)
+            log.info("child process %(child)d is ready", facts("child_ready", child=child.pid))
             self._idle.put_nowait(child)
             self.on_ready()
             return

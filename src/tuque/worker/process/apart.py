@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tuque.logtext import facts
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.box import NOTES_BYTES, Box
 from tuque.worker.process.held import SETTLING, WAITING, Held
@@ -109,7 +110,10 @@ class Apart:
 
     def blame(self, held: Held) -> None:
         """Records that this job ended its process, also for the worker's next process."""
-        log.warning("%s ended its process: jobs of its task run apart for a while", held)
+        log.warning(
+            "%(run)s ended its process: jobs of its task run apart for a while",
+            facts("process_ended_by_job", run=held),
+        )
         self._trust.crashed(held.task, held.job.id, time.monotonic())
         if self._box is not None:
             self._box.notes = self._trust.kept(NOTES_BYTES)

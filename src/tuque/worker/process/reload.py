@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from tuque.errors import ConfigError
+from tuque.logtext import facts
 from tuque.worker.process.supervise import BOOT, PASSED_ON, exit_code
 
 log: Final = logging.getLogger("tuque.worker")
@@ -63,7 +64,10 @@ class Reloader:
                 return exit_code(code)
             if changes and not self._is_stopping:
                 names = sorted({os.path.basename(path) for _, path in changes})
-                log.warning("changed: %s; the worker starts anew", ", ".join(names[:5]))
+                log.warning(
+                    "changed: %(files)s; the worker starts anew",
+                    facts("code_changed", files=", ".join(names[:5])),
+                )
                 self._end(process)
                 process = self._start()
         return exit_code(process.wait())

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
+from tuque.logtext import facts
 from tuque.worker.pools.process_pool import ending
 from tuque.worker.process.box import LOADING, RETIRED, WORKING, Box
 from tuque.worker.tasks.policy import Backoff
@@ -58,7 +59,10 @@ class Supervisor:
                 return exit_code(code)
             self._box.ended = ending(code)
             held = len(self._box.entries())
-            log.error("the worker process %s; it held %d jobs", self._box.ended, held)
+            log.error(
+                "the worker process %(reason)s; it held %(jobs)d jobs",
+                facts("worker_process_ended", reason=self._box.ended, jobs=held),
+            )
             if self._stops():
                 return self._give_back()
             failures = failed_starts(failures, self._box.runs, time.monotonic() - began)
