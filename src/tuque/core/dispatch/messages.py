@@ -150,7 +150,7 @@ def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
     peer drop this very copy as surplus.
     """
     state = n.losses
-    if len(state.short) > 0 or len(state.walks) > 0 or len(state.gone) > 0:
+    if len(state.short) > 0 or len(state.walks) > 0 or state.gone.count() > 0:
         on_there(n, slot, ids)
 
 

@@ -78,7 +78,7 @@ def register(n: Node, job: Job, cause: i64) -> None:
     if cause == ledger.CREATED:
         tally.added += 1
         n.book.total.added += 1
-    if len(n.denied) > 0 and cause != ledger.CREATED:
+    if n.denied.count() > 0 and cause != ledger.CREATED:
         take_back(n, job)
 
 

@@ -51,6 +51,10 @@ class Ledger:
         self.evicted: i64 = 0
         self.add_failed: i64 = 0
 
+    def entered(self) -> i64:
+        """Jobs that arrived so far."""
+        return self.created + self.imported + self.replicated + self.loaded
+
     def enter(self, cause: i64) -> None:
         """Count a job that arrived."""
         if cause == CREATED:

@@ -18,7 +18,6 @@ BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)
 PATIENT_S: Final = 5  # RETRY above this can wait for a beat
 TOMB_MS: Final = 60_000  # for a node that lost the job; the others know its expiry
 DENIED_MS: Final = 60_000  # longer than a message can be in flight
-DENIED_MAX: Final = 100_000
 IDS_MAX: Final = 1_000  # in one WILLQUEUE
 FIRST_MS: Final = 100  # bound of J at the node that delivered a job
 
@@ -104,17 +103,12 @@ def say_will(n: Node, slot: i64, id: bytes) -> bool:
 
 def deny(n: Node, id: bytes) -> None:
     """Note that this node denied having a copy: one may be in flight (R2.7)."""
-    n.denied.pop(id, None)
-    n.denied[id] = n.now_ms + DENIED_MS
-    for old in n.denied:
-        if n.denied[old] <= n.now_ms or len(n.denied) > DENIED_MAX:
-            del n.denied[old]
-        break
+    n.denied.note(id, 0, n.now_ms + DENIED_MS, n.now_ms)
 
 
 def take_back(n: Node, job: Job) -> None:
     """[R2] A copy arrived after this node denied having one: send HOLDERS (R2.7)."""
-    if n.denied.pop(job.id, 0) > n.now_ms and job.retry_s > 0:
+    if n.denied.pop(job.id, n.now_ms) and job.retry_s > 0:
         for slot in slots_of(job.holders):
             introduce(n, slot, job.holders | 1)
             say(n, slot, Holders(job.id, job.holders | 1))

@@ -28,6 +28,7 @@ from tuque.core.state.held import Held
 from tuque.core.state.lease_groups import Leases
 from tuque.core.state.lives import Lives
 from tuque.core.state.losses import Losses
+from tuque.core.state.recent import Recent
 from tuque.core.state.staged import Publishing, Staging
 
 # why a waiting client is unblocked
@@ -38,6 +39,8 @@ DATA_RESET: Final = 3
 HOME_MOVED: Final = 4  # the queue is a tube that another node leads now (T17.3)
 JOB_ENDED: Final = 5  # a job that the client waits for (W9)
 WAIT_OVER: Final = 6  # the time of that wait is over
+
+DENIED_MAX: Final = 100_000
 
 # what GETJOB adds to each job
 WITH_COUNTERS: Final = 1
@@ -262,7 +265,7 @@ class Node:
         self.offers: dict[bytes, None] = {}  # queues with jobs that other nodes want (F2)
         self.looks: list[tuple[int, bytes]] = []  # heap of (instant of the next check, queue)
         self.custody: dict[bytes, int] = {}  # at-most-once jobs in transit to or from that slot
-        self.denied: dict[bytes, int] = {}  # denied copies: until
+        self.denied = Recent(DENIED_MAX)  # copies that this node denied having (R2.7)
         self.pauses: dict[bytes, Pausing] = {}  # the latest PAUSE by queue
 
     def begin_tables(self) -> None:

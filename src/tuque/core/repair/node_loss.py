@@ -84,8 +84,24 @@ def on_forget(n: Node, slot: i64) -> None:
 
 def begin_walk(n: Node, kind: i64, slot: i64) -> None:
     """Start a scan of all current jobs at the next tick."""
-    ids = list(n.losses.short) if kind == RECHECK else list(n.jobs)
-    n.losses.walks.append(Walk(kind, slot, ids, n.is_loading))
+    if kind == RECHECK:
+        n.losses.walks.append(Walk(kind, slot, list(n.losses.short), n.is_loading))
+        return
+    entered = n.ledger.entered()
+    walk = Walk(kind, slot, ids_of(n, entered), n.is_loading)
+    walk.entered = entered
+    n.losses.walks.append(walk)
+
+
+def ids_of(n: Node, entered: i64) -> list[bytes]:
+    """The ids of all current jobs, maybe of some that have left.
+
+    A scan that began since a job last entered has them: links often come up together.
+    """
+    for walk in n.losses.walks:
+        if walk.entered == entered:
+            return walk.ids
+    return list(n.jobs)
 
 
 def begin_settling(n: Node, slot: i64) -> None:
@@ -119,7 +135,10 @@ def walk_some(n: Node, walk: Walk) -> None:
     """Continue a scan by some jobs."""
     if walk.is_late:
         walk.is_late = False
-        walk.ids = list(n.jobs)
+        walk.entered = -1  # its ids are those of the begin
+        entered = n.ledger.entered()
+        walk.ids = ids_of(n, entered)
+        walk.entered = entered
     end = walk.pos + STEP_JOBS
     if end > len(walk.ids):
         end = len(walk.ids)
@@ -283,7 +302,7 @@ def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
     if len(state.walks) > 0:
         for id in ids:
             spare(n, id, 1 << slot)
-    if len(state.gone) > 0:
+    if state.gone.count() > 0:
         for id in ids:
             is_back(n, slot, id)
     if len(state.short) > 0:

@@ -17,10 +17,9 @@ from tuque.core.node.node import Node
 from tuque.core.node.slots import introduce, say, slots_of, translate, translate_renewed
 from tuque.core.replication.ack_gc import collect
 from tuque.core.replication.probe import ask
-from tuque.core.state.losses import FORGET, STRIP, Gone
+from tuque.core.state.losses import FORGET, STRIP
 
 GONE_MS: Final = 60_000  # longer than a message can be in flight
-GONE_MAX: Final = 100_000
 PARTED_MAX: Final = 100_000  # jobs per node whose holders are resent on link-up
 CLEAN_EVERY: Final = 1_000
 
@@ -88,28 +87,18 @@ def note_gone(n: Node, slot: i64, job: Job) -> None:
     """[K5.7] The node itself denied having a copy of the job."""
     if job.retry_s == 0 or job.state == WAIT_REPL:
         return
-    state = n.losses
-    gone = Gone(gone_from(n, job.id) | 1 << slot, n.now_ms + GONE_MS)
-    state.gone.pop(job.id, None)
-    state.gone[job.id] = gone
-    for old in state.gone:
-        if state.gone[old].until_ms <= n.now_ms or len(state.gone) > GONE_MAX:
-            del state.gone[old]
-        break
+    nodes = gone_from(n, job.id) | 1 << slot
+    n.losses.gone.note(job.id, nodes, n.now_ms + GONE_MS, n.now_ms)
 
 
 def gone_from(n: Node, id: bytes) -> i64:
     """[K5.7] The nodes that recently denied having a copy of the job."""
-    gone = n.losses.gone.get(id)
-    return gone.nodes if gone is not None and gone.until_ms > n.now_ms else 0
+    return n.losses.gone.nodes_of(id, n.now_ms)
 
 
 def is_back(n: Node, slot: i64, id: bytes) -> None:
     """[K5.7] The node itself confirmed a copy of the job."""
-    if len(n.losses.gone) > 0:
-        gone = n.losses.gone.get(id)
-        if gone is not None:
-            gone.nodes &= ~(1 << slot)
+    n.losses.gone.remove(id, 1 << slot)
 
 
 def learn_holder(n: Node, job: Job, slot: i64) -> None:

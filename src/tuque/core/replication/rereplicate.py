@@ -49,7 +49,7 @@ def gain_copy(n: Node, job: Job, short: Short, slot: i64) -> None:
 def live_holders(n: Node, job: Job) -> i64:
     """The holders that are believed to have a copy."""
     live = job.holders & ~n.losses.unsure & ~n.forgotten
-    if len(n.losses.gone) > 0:
+    if n.losses.gone.count() > 0:
         live &= ~gone_from(n, job.id)  # K5.7
     return live
 

@@ -8,7 +8,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.state.recent import Recent
+
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+GONE_MAX: Final = 100_000
 
 # kinds of scans
 STRIP: Final = 0  # the node has lost its copies
@@ -29,6 +32,7 @@ class Walk:
         self.slot = slot
         self.ids = ids
         self.is_late = is_late  # take the ids once the journal is loaded
+        self.entered: i64 = -1  # jobs that had entered the node when `ids` was made; -1: unknown
         self.since_ms: i64 = 0  # SETTLE: the node knows of jobs queued before
         self.pos: i64 = 0
         self.spared: dict[bytes, None] = {}  # by job: the node became a holder after the scan began
@@ -85,15 +89,6 @@ class Short:
 
 
 @final
-class Gone:
-    """The nodes that recently denied having a copy of a job (K5.7)."""
-
-    def __init__(self, nodes: i64, until_ms: i64) -> None:
-        self.nodes = nodes
-        self.until_ms = until_ms
-
-
-@final
 class Leave:
     """A job that a leaving node hands over."""
 
@@ -125,7 +120,7 @@ class Losses:
         self.budget: i64 = 0  # copies that can still be sent in it
         self.budget_bytes: i64 = 0
         self.repaired: i64 = 0  # copies sent by repair since the start
-        self.gone: dict[bytes, Gone] = {}  # by job, latest denial at the end
+        self.gone = Recent(GONE_MAX)  # nodes that denied having a copy of a job (K5.7)
         # by slot and job, for nodes that may have missed that a holder left: expiry of the job, its
         # holders, and the heartbeat round of the message (K7)
         self.parted: dict[int, dict[bytes, tuple[int, int, int]]] = {}

@@ -291,7 +291,7 @@ OF_NODES: Final[dict[str, Callable[[Shell], bool]]] = {
     "acks are told again": lambda s: len(s.n.retelling) > 0,
     "another node's clients wait": lambda s: any(d.wishes for d in s.n.demands.values()),
     "an at-most-once job between two nodes": lambda s: len(s.n.custody) > 0,
-    "a copy was denied": lambda s: len(s.n.denied) > 0,
+    "a copy was denied": lambda s: s.n.denied.count() > 0,
     "jobs with too few copies": lambda s: len(s.n.losses.short) > 0,
     "a node leaves with jobs": lambda s: s.n.is_leaving and len(s.n.jobs) > 0,
     "a node leaves while another one does": lambda s: (
