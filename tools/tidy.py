@@ -83,6 +83,28 @@ def rel(path: Path) -> str:
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()
 
 
+CHECKED = frozenset(
+    (
+        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
+        *(ast.Call, ast.ExceptHandler, ast.For, ast.comprehension, ast.Constant),
+    )
+)
+
+
+def walk(top: ast.AST) -> list[ast.AST]:
+    """All nodes of it, in the order of ast.walk and in half its time; without contexts."""
+    found = [top]
+    for node in found:
+        for field in node._fields:
+            if field != "ctx":
+                value = getattr(node, field, None)
+                if isinstance(value, list):
+                    found += [one for one in value if isinstance(one, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    found.append(value)
+    return found
+
+
 class PythonFile:
     """One Python file and the faults found in it."""
 
@@ -90,6 +112,7 @@ class PythonFile:
         self.name = rel(path)
         self.text = text
         self.tree = ast.parse(text)
+        self.nodes = walk(self.tree)
         self.faults: list[str] = []
         parts = self.name.split("/")
         self.in_src = self.name.startswith("src/")
@@ -107,7 +130,9 @@ class PythonFile:
         """All faults of the file."""
         self.check_size()
         self.check_comments()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
+            if type(node) not in CHECKED:
+                continue
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.check_function(node)
             elif isinstance(node, ast.ClassDef):
@@ -160,7 +185,7 @@ class PythonFile:
     def check_caught(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """mypyc gives a name the type of its first `except`: other types need other names."""
         types: dict[str, str] = {}
-        for caught in ast.walk(node):
+        for caught in walk(node):
             if isinstance(caught, ast.ExceptHandler) and caught.name and caught.type:
                 found = ast.unparse(caught.type)
                 if types.setdefault(caught.name, found) != found:
@@ -233,7 +258,7 @@ class PythonFile:
     def set_names(self) -> frozenset[str]:
         """Names that the file annotates or assigns as sets."""
         names: set[str] = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             target: ast.expr | None = None
             if isinstance(node, ast.AnnAssign) and is_set_type(node.annotation):
                 target = node.target
