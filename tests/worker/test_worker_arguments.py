@@ -283,14 +283,42 @@ def test_a_type_that_cannot_be_resolved_is_an_error_where_the_task_is_defined() 
     assert app.tasks == {}
 
 
-def test_an_unknown_result_type_harms_no_argument() -> None:
+def test_an_unknown_result_type_is_refused() -> None:
+    """U1.5 An annotation of an argument or of the result that cannot be resolved is a TypeError
+    where the task is defined.
+    """
+    app = App("tuque://127.0.0.1:1")
+
+    def haunted() -> Ghost:
+        raise AssertionError
+
+    async def later(when: dt.datetime) -> dict[str, Ghost]:
+        raise AssertionError
+
+    class Haunted(msgspec.Struct):
+        ghost: Ghost
+
+    def in_a_field() -> Haunted:
+        raise AssertionError
+
+    for function in (haunted, later, in_a_field):
+        with pytest.raises(
+            TypeError,
+            match=f"{function.__name__}: the type of its result cannot be resolved: "
+            "name 'Ghost' is not defined.*import it outside of `if TYPE_CHECKING:`",
+        ):
+            app.task(function)
+    assert app.tasks == {}
+
+
+def test_a_result_type_that_nothing_can_make_harms_no_argument() -> None:
     app = App("tuque://127.0.0.1:1")
 
     class Local(msgspec.Struct):
         when: dt.datetime
 
     @app.task(name="t")
-    def fine(local: Local, when: dt.datetime) -> Ghost:
+    def fine(local: Local, when: dt.datetime) -> Decimal | str:
         raise AssertionError
 
     now = dt.datetime(2026, 1, 2)

@@ -122,7 +122,7 @@ class Arguments:
 def _type_of(
     function: Callable[..., Any], task: str, parameter: inspect.Parameter, scope: Mapping[str, Any]
 ) -> Any:
-    """The declared type of one argument, or UNTYPED."""
+    """[U1] The declared type of one argument, or UNTYPED (U1.5)."""
     if parameter.annotation is inspect.Parameter.empty:
         return UNTYPED
     holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -147,8 +147,11 @@ def _type_of(
     return hint
 
 
-def returned_type(function: Callable[..., Any], scope: Mapping[str, Any]) -> Any:
-    """The declared type of the result; UNTYPED if there is none, or it cannot be resolved here."""
+def returned_type(function: Callable[..., Any], task: str, scope: Mapping[str, Any]) -> Any:
+    """[U1] The declared type of the result (U1.5); UNTYPED: there is none, or only plain data.
+
+    TypeError for an annotation that cannot be resolved.
+    """
     annotation = getattr(inspect.unwrap(function), "__annotations__", {}).get("return", UNTYPED)
     if annotation is UNTYPED:
         return UNTYPED
@@ -159,7 +162,13 @@ def returned_type(function: Callable[..., Any], scope: Mapping[str, Any]) -> Any
         if hint in (Any, typing.NoReturn, typing.Never) or isinstance(hint, typing.TypeVar):
             return UNTYPED
         return resolved(hint)
-    except (NameError, AttributeError, TypeError, RecursionError):
+    except (NameError, AttributeError) as err:
+        raise TypeError(
+            f"task {task}: the type of its result cannot be resolved: {err}. "
+            "Who reads the result needs it to convert it: import it outside of "
+            "`if TYPE_CHECKING:`, and define it before the task"
+        ) from None
+    except (TypeError, RecursionError):
         return UNTYPED
 
 

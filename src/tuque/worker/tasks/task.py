@@ -89,7 +89,7 @@ class Task(Generic[P, R]):
         self.defaults = defaults
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
-        self.returns = returned_type(function, scope or {})
+        self.returns = returned_type(function, name, scope or {})
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
