@@ -120,9 +120,7 @@ def test_an_ack_of_a_copy_brings_the_outcome() -> None:
 
 
 def test_a_cancelled_job_is_not_done_while_a_holder_is_away() -> None:
-    """W7.3 That a job was cancelled, or is gone, is known until its holders have confirmed it, or
-    the node restarts.
-    """
+    """W7.3 That a job was cancelled is known until its holders have confirmed it"""
     lab = Lab(3)
     id = add(lab, terms=Terms(3, 1_000, 60_000, 0, b"", 0, 0))
     n, away = at(lab, 0), at(lab, 2)
@@ -296,3 +294,36 @@ def test_a_client_hears_of_each_confirmation() -> None:
     lab.run()
     assert outcome_of(n, id) == b"done" and 5 in lab.served[0]
     assert id in n.jobs, "node 2 must still hear of it"
+
+
+def test_a_cancelled_job_is_not_done_after_a_restart() -> None:
+    """W13.8 With KEEP 0 the outcome of a cancelled job that has other holders, or of one that
+    DEADLETTER ended, is recorded as well. A load drops it if the job is no longer in the journal:
+    then all holders had confirmed it.
+    """
+    lab = Lab(3, has_journal=True)
+    terms = Terms(3, 1_000, 60_000, 0, b"", 0, 0)
+    first, second = add(lab, terms=terms), add(lab, terms=terms)
+    lab.isolate(2)
+    for id in (first, second):
+        n = at(lab, 0)
+        end_cancelled(n, n.jobs[id], n.life.by_id[id])
+        lab.run()
+        lab.pass_ms(1_000)
+    for i in (0, 1):
+        lab.die(i)
+        for id in (first, second):
+            assert outcome_of(at(lab, i), id) == b"cancelled", f"node {i}"
+        lab.link(0, 1)
+        lab.run()
+    lab.heal()
+    lab.pass_ms(6_000)
+    for n in lab.nodes:
+        n.now_ms = lab.now_ms
+        lives_tick(n)
+        assert n.jobs == n.life.kept == {}
+    for i in range(3):
+        lab.die(i)
+        lab.revive(i)
+        assert at(lab, i).life.kept == {}
+        check_lives(at(lab, i))

@@ -55,7 +55,7 @@ LIFE_FIELDS = [
     *"is_resting is_cancelled cancel_reason progress ttl_ms expire_ms".split(),
     *"is_dead dead_ms dead_cause origin serial edit".split(),
 ]
-OUTCOME_FIELDS = "id kind until_ms ended_ms run of worker progress result reason".split()
+OUTCOME_FIELDS = "id kind until_ms ended_ms run of worker progress result reason is_brief".split()
 
 
 @st.composite
@@ -84,6 +84,7 @@ def outcomes(draw: st.DrawFn) -> Outcome:
     outcome.of = draw(ATTEMPTS)
     outcome.worker, outcome.progress, outcome.reason = draw(WORDS), draw(WORDS), draw(WORDS)
     outcome.result = draw(st.none() | st.binary(max_size=3000))
+    outcome.is_brief = draw(st.booleans())
     return outcome
 
 
@@ -117,7 +118,7 @@ def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     derived = {"terms", "first", "last", "bytes", "told_ms", "heard_ms", "ended_ms", "buried_as"}
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
-    assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, "is_claim", "is_brief"}
+    assert names_of(Outcome(ID, DONE, 1, 1)) == {*(*OUTCOME_FIELDS, "is_claim", "is_disputed")}
     assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
 
 

@@ -24,12 +24,14 @@ from tuque.core.model.life import (
 )
 from tuque.core.outbox.life_records import (
     ALL_BITS,
+    BRIEF,
     CANCELLED_BIT,
     DEAD_BIT,
     FAILURE_FIXED,
     FAILURE_WORDS,
     HAS_FIRST,
     HAS_LAST,
+    HAS_RESULT,
     LIFE_FIXED,
     LIFE_WORDS,
     OUTCOME_FIXED,
@@ -164,8 +166,8 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
     if end - at < OUTCOME_FIXED - ID_BYTES:
         return False
     kind: i64 = data[at]
-    has_result: i64 = data[at + 1]
-    if not DONE <= kind <= LETTERED or has_result > 1:
+    bits: i64 = data[at + 1]
+    if not DONE <= kind <= LETTERED or bits > HAS_RESULT | BRIEF:
         return False
     outcome = Outcome(id, kind, read_i64_le(data, at + 6), read_i64_le(data, at + 14))
     outcome.of = i64(read_i32_le(data, at + 2))
@@ -174,7 +176,8 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         return False
     words = r.words
     outcome.worker, outcome.progress, outcome.reason = words[0], words[1], words[2]
-    if has_result == 1:
+    outcome.is_brief = bits & BRIEF != 0
+    if bits & HAS_RESULT:
         outcome.result = data[r.at : end]
     elif r.at != end:
         return False

@@ -52,8 +52,7 @@ def conclude_life(
             outcome.progress = life.progress
         n.life.keep(outcome)
         n.life.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
-        if keep_ms > 0 and n.records is not None:
-            n.records.outcome(outcome)
+        record_outcome(n, outcome, keep_ms)
     if is_watched:
         tell_watchers(n, job.id)
 
@@ -68,6 +67,13 @@ def keep_until_agreed(job: Job, outcome: Outcome, keep_ms: i64) -> None:
         outcome.until_ms = max(outcome.until_ms, job.expire_ms)
 
 
+def record_outcome(n: Node, outcome: Outcome, keep_ms: i64) -> None:
+    """[W13] Record the outcome, unless a restart may forget it (W13.1, W13.8)."""
+    is_kept = keep_ms > 0 or (outcome.is_brief and outcome.kind != GONE)
+    if is_kept and n.records is not None:
+        n.records.outcome(outcome)
+
+
 def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     """[W14] The job ends as another node says (W14.4)."""
     life = leave_life(n, job)
@@ -78,8 +84,7 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
         outcome.is_claim = False
         outcome.ended_ms = n.now_ms
     n.life.keep(outcome)
-    if keep_ms > 0 and n.records is not None:
-        n.records.outcome(outcome)
+    record_outcome(n, outcome, keep_ms)
     if job.id in n.life.watchers:
         tell_watchers(n, job.id)
 

@@ -84,6 +84,7 @@ def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
     outcome = r.outcome
     if outcome is not None:
         outcome.is_claim = outcome.ended_ms == 0
+        outcome.is_brief = False  # each holder decides that
         by_ms = moved_by(n, data)
         outcome.until_ms = moved(outcome.until_ms, by_ms)
         outcome.ended_ms = moved(outcome.ended_ms, by_ms)

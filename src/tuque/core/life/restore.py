@@ -131,6 +131,8 @@ class LifeLog:
         outcomes = [one for one in self.kept.values() if one.until_ms > n.now_ms]
         outcomes.sort(key=ended)
         for outcome in outcomes:
+            if outcome.is_brief and outcome.id not in n.jobs:
+                continue  # W13.8
             n.has_lives = True
             n.life.keep(outcome)
         self.letters = []

@@ -9,8 +9,9 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
              words: worker, cause, reason, detail
-    OUTCOME  id 40, kind u8, has a result u8, attempts i32, until_ms i64, ended_ms i64, run i64,
-             words: worker, progress, reason; then the result. With until_ms 0 it drops the outcome
+    OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
+             words: worker, progress, reason; then the result, if its bit is set. With until_ms 0 it
+             drops the outcome
 
 Writes bytes only; core/outbox/records.py has the kinds and counts the records.
 """
@@ -18,7 +19,7 @@ Writes bytes only; core/outbox/records.py has the kinds and counts the records.
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.life import Failure, Life, Outcome
 
@@ -29,6 +30,10 @@ DEAD_BIT: Final = 4
 HAS_FIRST: Final = 8
 HAS_LAST: Final = 16
 ALL_BITS: Final = 31
+
+# bits of an OUTCOME
+HAS_RESULT: Final = 1
+BRIEF: Final = 2
 
 LIFE_FIXED: Final = 158  # id to the first word
 LIFE_WORDS: Final = 7
@@ -113,7 +118,7 @@ def put_outcome(w: BytesWriter, kind: i64, outcome: Outcome) -> None:
     w.append(kind)
     w.write(outcome.id)
     w.append(outcome.kind)
-    w.append(0 if result is None else 1)
+    w.append(u8((0 if result is None else HAS_RESULT) | (BRIEF if outcome.is_brief else 0)))
     write_i32_le(w, i32(outcome.of))
     write_i64_le(w, outcome.until_ms)
     write_i64_le(w, outcome.ended_ms)
