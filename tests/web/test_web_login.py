@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("starlette", reason="the console needs tuque[console]")
-
 import httpx
+import pytest
 from web_console import PASSWORDS, Console
 
 from tuque.errors import ConfigError

@@ -10,19 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+import httpx
+import uvicorn
 
-pytest.importorskip("starlette", reason="the console needs tuque[console]")
-pytest.importorskip("uvicorn", reason="the console needs tuque[console]")
-httpx = pytest.importorskip("httpx", reason="httpx asks the pages")
-
-import uvicorn  # noqa: E402  only where it is installed
-
-from tuque.client.url import parse  # noqa: E402  as above
-from tuque.web.app import made  # noqa: E402  as above
-from tuque.web.deeds.log import DeedLog  # noqa: E402  as above
-from tuque.web.login import users  # noqa: E402  as above
-from tuque.web.site import Site  # noqa: E402  as above
+from tuque.client.url import parse
+from tuque.web.app import made
+from tuque.web.deeds.log import DeedLog
+from tuque.web.login import users
+from tuque.web.site import Site
 
 DEADLINE_S = 60.0
 PASSWORDS = {"admin": "correct horse", "reader": "battery staple"}

@@ -41,7 +41,7 @@ def row_of(queue: Queue, view: View, points: Points) -> Row:
         type=queue.type,
         is_dead=queue.is_dead,
         ready=queue.ready,
-        oldest_s=queue.oldest_s,
+        oldest_s=queue.oldest_s or oldest_of(queue, points),
         delayed=last(points, "delayed"),
         work=last(points, "at-work"),
         came_rate=points.rate("added"),
@@ -51,6 +51,12 @@ def row_of(queue: Queue, view: View, points: Points) -> Row:
         dead=queue.ready if queue.is_dead else view.dead_of(queue.name),
         pause=queue.pause,
     )
+
+
+def oldest_of(queue: Queue, points: Points) -> float:
+    """The age at the last point, for a queue whose nodes say none otherwise: a tube."""
+    level = points.level("oldest-ms")
+    return level[-1] // 1000 if queue.type and queue.ready and level else 0.0
 
 
 def last(points: Points, field: str) -> int | None:

@@ -18,6 +18,7 @@ from tuque.web.show.text import link, num, plural, rate, span
 Kind: TypeAlias = Literal["bad", "gone", "warn", "pause", "ok", "idle"]
 
 BEHIND_S: Final = 60.0
+LEAST: Final = 0.1  # jobs/s below which no rate explains anything
 NOBODY_S: Final = 10.0
 FULL: Final = 75.0  # percent of maxmemory: from there on ADDJOB is refused
 SOON_S: Final = 3600.0
@@ -224,7 +225,7 @@ def cause(points: Points) -> str:
     if came and came_before and came >= 2 * came_before:
         return f"{rate(came)} jobs come each second, before it were {rate(came_before)}"
     done = points.rate("acked")
-    if came and done is not None and done < came:
+    if came and done is not None and came - done > LEAST:
         return f"workers finish {rate(done)} of the {rate(came)} jobs that come each second"
     return "cause unknown"
 

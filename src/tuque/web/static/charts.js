@@ -73,14 +73,19 @@ const charts = (() => {
     if (chart.limit !== null && high > chart.limit * 0.5) high = Math.max(high, chart.limit);
     if (high === low) high = low + 1;
     const tick = TICKS[chart.form];
+    const isShort = chart.at.at(-1) - chart.at[0] < 900;
+    const decade = (_, at) => at.map((v) => (v > 0 && Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? v : null));
+    const above = known.filter((v) => v > 0);
+    const floor = above.length ? 10 ** Math.floor(Math.log10(Math.min(...above))) : 1;
+    const roof = above.length ? 10 ** Math.ceil(Math.log10(Math.max(...above) * 1.0001)) : 10;
     const options = {
-      width: Math.max(120, plot.clientWidth), height: plot.clientHeight, padding: [8, 8, 0, 0],
+      width: Math.max(120, plot.clientWidth), height: plot.clientHeight, padding: [8, 20, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "tuque", setSeries: false, scales: ["x", null] } },
-      scales: { x: { time: true }, y: chart.log ? { distr: 3, log: 10 } : { range: [low, high * 1.06] } },
+      scales: { x: { time: true }, y: chart.log ? { distr: 3, log: 10, range: [floor, Math.max(roof, floor * 10)] } : { range: [low, high * 1.06] } },
       axes: [
-        { stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 20, space: 60, values: (_, at) => at.map(clock) },
-        { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 44, gap: 4, space: 28, values: (_, at) => at.map((v) => (v === null ? "" : tick(v))) },
+        { stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 20, space: isShort ? 80 : 60, values: (_, at) => at.map(isShort ? full : clock) },
+        { stroke: ink, grid: chart.log ? { stroke: grid, width: 1, filter: decade } : { stroke: grid, width: 1 }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 44, gap: 4, space: 28, ...(chart.log ? { filter: decade } : {}), values: (_, at) => at.map((v) => (v === null ? "" : tick(v))) },
       ],
       series: [{}, ...series],
       hooks: {

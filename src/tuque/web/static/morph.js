@@ -40,7 +40,7 @@ const morph = (() => {
     if ("keepChecked" in have.dataset) return;
     if (have.tagName === "TIME" && have.dateTime === want.dateTime) return;
     const isKept = "keep" in have.dataset && "keep" in want.dataset;
-    if (isKept && have.tagName !== "DIV" && have.tagName !== "TBODY") return;
+    if (isKept && !["DIV", "TBODY", "UL"].includes(have.tagName)) return;
     attributes(have, want);
     if (isKept) return;
     if (have.tagName === "TBODY" && want.firstElementChild?.dataset.key) return rows(have, want, change);

@@ -1,0 +1,305 @@
+"""The pages in a real browser: what is shown, clicked and heard; nothing may be wrong in any."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright import sync_api as playwright
+from web_console import PASSWORDS, Console, until
+
+from tuque import Client
+from tuque.client.commands.life import Run
+from tuque.testing import TestCluster
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+REASONS = (
+    "HTTPError: 503 Service Unavailable for https://hooks.example/o/%d",
+    "ReadTimeout: nothing read for %d s",
+    "KeyError: 'vat_id'",
+)
+DEAD = (400, 350, 250)
+WIDTHS = {"wide": (1366, 900), "phone": (390, 844)}
+THEMES = {"wide": "light", "phone": "dark"}
+PAGES = (
+    *("/", "/queues", "/queue?name=images", "/queue?name=images&tab=active", "/dead", "/tubes"),
+    *("/cluster", "/workers", "/leases", "/log", "/ask/add", "/queue?name=nobody", "/no-page"),
+)
+LONG_MS = 30_000
+
+
+def give_up(client: Client, queue: str, reason: str, count: int) -> None:
+    """Makes dead letters."""
+    with client.pipeline() as pipe:
+        for number in range(count):
+            words = ("RETRY", 60, "ATTEMPTS", 1, "HEADERS", 1, "tuque-task", "hooks.send")
+            pipe.execute_command("ADDJOB", queue, f'{{"order": {number}}}', 0, *words)
+        pipe.execute()
+    left = count
+    while left:
+        jobs = client.getjob(queue, count=100, timeout_ms=5000)
+        runs = client.start(*jobs, worker="hook-1")
+        with client.pipeline() as pipe:
+            for job, run in zip(jobs, runs, strict=True):
+                text = reason % left if "%d" in reason else reason
+                assert isinstance(run, Run)
+                pipe.fail(job, run.run, reason=text, detail="Traceback: …")
+                left -= 1
+            pipe.execute()
+
+
+@pytest.fixture(scope="module")
+def load(cluster: TestCluster) -> Iterator[None]:
+    """Jobs in all states, and some that come and go."""
+    over = threading.Event()
+    with cluster[0].client() as client:
+        for at, (reason, count) in enumerate(zip(REASONS, DEAD, strict=True)):
+            with cluster[at].client() as one:
+                give_up(one, "webhooks", reason, count)
+        client.execute("TUBE", "CREATE", "letters", "fifottl")
+        client.execute("TUBE", "PUT", "letters", "a letter")
+        client.addjob("later", "x", delay=3600)
+        for number in range(40):
+            client.addjob("results", f"{number}")
+        epoch = client.lease_open("table", "spark-1", "results")
+        client.lease_next("table", epoch, 1, 10, ttl_ms=3_600_000)
+
+    def come_and_go() -> None:
+        with cluster[1].client() as one:
+            while not over.wait(0.1):
+                one.addjob("images", '{"task": "thumb"}', retry=60)
+                if not over.wait(0.05):
+                    one.ackjob(*one.getjob("images", timeout_ms=100))
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as play:
+        one = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield one
+        one.close()
+
+
+class Tab:
+    """A tab of somebody who is signed in; it keeps what went wrong."""
+
+    def __init__(
+        self, browser: Any, console: Console, width: str = "wide", name: str = "admin"
+    ) -> None:
+        wide, high = WIDTHS[width]
+        self.base = console.base
+        context = browser.new_context(viewport={"width": wide, "height": high})
+        context.set_default_timeout(LONG_MS)
+        self.page = context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("console", self.heard)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.goto(self.base + "/login")
+        self.page.fill("[name=name]", name)
+        self.page.fill("[name=password]", PASSWORDS[name])
+        self.page.click("button.main")
+        self.page.wait_for_url(self.base + "/")
+
+    def heard(self, message: Any) -> None:
+        is_status = "Failed to load resource" in message.text and " 404 " in message.text
+        if message.type in ("error", "warning") and not is_status:
+            self.wrong.append(message.text)
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+
+    def text(self, selector: str) -> str:
+        return str(self.page.inner_text(selector))
+
+    def number(self, selector: str) -> int:
+        return int(self.page.get_attribute(selector, "data-value"))
+
+    def close(self) -> None:
+        self.page.context.close()
+
+
+@pytest.fixture
+def tab(browser: Any, console: Console, load: None) -> Iterator[Tab]:
+    one = Tab(browser, console)
+    yield one
+    one.close()
+    assert one.wrong == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_has_errors_or_hurdles(
+    browser: Any, console: Console, load: None, width: str
+) -> None:
+    """No errors, nothing wider than the screen, nothing serious that axe-core finds."""
+    tab = Tab(browser, console, width)
+    found = []
+    tab.page.emulate_media(color_scheme=THEMES[width])
+    for path in PAGES:
+        tab.open(path)
+        if path[1:5] not in ("ask/", "no-p"):
+            tab.page.wait_for_selector("#live-state:has-text('Live')")
+        over = tab.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        found += [f"{path}: {over} px too wide"] if over > 0 else []
+        tab.page.evaluate(AXE.read_text("utf-8"))
+        result = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        for one in result["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                where = "; ".join(str(node["target"]) for node in one["nodes"][:3])
+                found.append(f"{path}: {one['id']} at {where}")
+    assert found == []
+    assert tab.wrong == []
+    tab.close()
+
+
+def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
+    tab: Tab, console: Console, cluster: TestCluster
+) -> None:
+    """A thousand of three reasons; the page, the nodes and the log agree on each count."""
+    tab.open("/dead")
+    total = '[data-metric="dead"]'
+    assert tab.number(total) == sum(DEAD) == 1000
+    tab.page.fill("#text", "ReadTimeout")
+    tab.page.press("#text", "Enter")
+    tab.page.wait_for_selector("#groups tbody tr:nth-child(1):last-child")
+    assert tab.number('[data-metric="group"]') == DEAD[1]
+
+    tab.page.click("#groups tbody tr a:has-text('Retry 350')")  # one
+    tab.page.wait_for_selector("dialog[open] h2:has-text('Retry 350 jobs?')")
+    tab.page.click("dialog[open] button:has-text('Retry 350')")  # two
+
+    tab.page.wait_for_selector("[data-deed] h2:has-text('Done')")
+    tab.open("/dead")
+    tab.page.wait_for_selector(f'{total}[data-value="650"]')
+    replayed = dead = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            dead += client.qlen("webhooks.dead")
+            replayed += int(client.info("jobs")["replayed"])
+    assert dead == 650 and replayed >= DEAD[1]
+    with cluster[0].client() as client:
+        until(lambda: queued(cluster, "webhooks") == DEAD[1], "come back")
+    deed = console.site.log.latest[0]
+    assert (deed.who, deed.what, deed.jobs) == ("admin", "Retrying", 350)
+
+
+def queued(cluster: TestCluster, queue: str) -> int:
+    """QLEN of all nodes."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            total += client.qlen(queue)
+    return total
+
+
+def test_figures_move_and_pause(tab: Tab) -> None:
+    tab.open("/queue?name=results")
+    ready = '#strip [data-metric="ready"]'
+    before = tab.number(ready)
+    with Client(tab_url(tab)) as client:
+        client.addjob("results", "one more")
+        tab.page.wait_for_selector(f'{ready}[data-value="{before + 1}"]')
+        tab.page.keyboard.press("p")
+        assert tab.text("#live-state") == "Paused"
+        until(lambda: lookers(tab) == 0, "let the stream go")
+        client.addjob("results", "and another")
+        assert tab.number(ready) == before + 1
+        tab.page.keyboard.press("p")
+        tab.page.wait_for_selector(f'{ready}[data-value="{before + 2}"]')
+
+
+def test_a_hidden_tab_asks_for_nothing(tab: Tab) -> None:
+    until(lambda: lookers(tab) == 1, "look")
+    turn = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
+    turn += "document.dispatchEvent(new Event('visibilitychange'))"
+    tab.page.evaluate(turn % "true")
+    until(lambda: lookers(tab) == 0, "stop looking")
+    tab.page.evaluate(turn % "false")
+    until(lambda: lookers(tab) == 1, "look again")
+
+
+SITES: dict[str, Console] = {}
+
+
+@pytest.fixture(autouse=True)
+def known(console: Console) -> None:
+    SITES[console.base] = console
+
+
+def lookers(tab: Tab) -> int:
+    return SITES[tab.base].site.watch.lookers
+
+
+def tab_url(tab: Tab) -> str:
+    return f"tuque://{SITES[tab.base].site.watch.nodes.places[0]}"
+
+
+def test_keys_lead_through_the_pages(tab: Tab) -> None:
+    for letter, path in (("q", "/queues"), ("d", "/dead"), ("c", "/cluster"), ("o", "/")):
+        tab.page.keyboard.press("g")
+        tab.page.keyboard.press(letter)
+        tab.page.wait_for_url(tab.base + path)
+    tab.open("/queues")
+    tab.page.keyboard.press("j")
+    tab.page.keyboard.press("x")
+    assert "1 queue chosen" in tab.text("#picked")
+    tab.page.keyboard.press("?")
+    tab.page.wait_for_selector("#keys[open]")
+    tab.page.keyboard.press("Escape")
+    tab.page.keyboard.press("t")
+    assert tab.page.get_attribute("html", "data-theme") in ("light", "dark")
+
+
+def is_paused(client: Client) -> bool:
+    return client.pause("results") == "in"
+
+
+def test_a_queue_is_paused_and_resumed(tab: Tab, cluster: TestCluster) -> None:
+    tab.open("/queue?name=results")
+    tab.page.click("a:has-text('Pause in…')")
+    tab.page.click("dialog[open] button.main")
+    tab.page.wait_for_selector("h1 .st.pause")
+    for node in cluster.nodes:
+        with node.client() as client:
+            until(partial(is_paused, client), "pause everywhere")
+    tab.page.click("a:has-text('Resume…')")
+    tab.page.click("dialog[open] button.main")
+    tab.page.wait_for_selector("a:has-text('Pause in…')")
+
+
+def test_a_reader_sees_why_buttons_are_off(browser: Any, console: Console, load: None) -> None:
+    tab = Tab(browser, console, name="reader")
+    tab.open("/dead")
+    assert tab.page.locator("main a[data-ask]").count() == 0
+    button = tab.page.locator("main button:has-text('Retry all')")
+    assert button.is_disabled() and "admin" in button.get_attribute("title")
+    tab.close()
+
+
+def test_a_node_that_is_down_is_named_and_the_page_stays(tab: Tab, cluster: TestCluster) -> None:
+    tab.open("/cluster")
+    lost = cluster[2]
+    lost.kill()
+    try:
+        tab.page.wait_for_selector("#state .banner:has-text('does not answer')")
+        assert tab.text("#live-state") == "2 of 3"
+        tab.page.wait_for_selector("#nodes .st.gone")
+        tab.open("/queues")
+        assert "webhooks.dead" in tab.page.content()
+    finally:
+        lost.start()
+        cluster.wait_formed()
+    tab.page.wait_for_selector("#live-state:has-text('Live')")

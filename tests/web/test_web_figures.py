@@ -1,0 +1,171 @@
+"""Every figure of a page is that of the nodes; every deed does what its dialog said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from web_console import Console, Reader, figures, until
+
+from tuque.client.commands.life import Run
+from tuque.testing import TestCluster
+
+
+@pytest.fixture(scope="module")
+def still(cluster: TestCluster) -> Iterator[TestCluster]:
+    """Jobs in many states, and nothing that moves."""
+    for at, node in enumerate(cluster.nodes):
+        with node.client() as client:
+            for number in range(5 + at):
+                client.addjob("mail", f"{number}", retry=600)
+            client.addjob("later", "x", delay=3600)
+            client.execute("ADDJOB", "bad", "x", 0, "RETRY", 60, "ATTEMPTS", 1)
+            (job,) = client.getjob("bad")
+            (run,) = client.start(job, worker="w")
+            assert isinstance(run, Run)
+            client.fail(job, run.run, reason="KeyError: 1", detail="Traceback")
+    with cluster[0].client() as client:
+        client.execute("TUBE", "CREATE", "letters", "fifottl")
+        client.execute("TUBE", "PUT", "letters", "a letter")
+        client.execute("TUBE", "PUT", "letters", "another")
+        client.execute("TUBE", "TAKE", "letters")
+        epoch = client.lease_open("table", "spark-1", "mail")
+        client.lease_next("table", epoch, 1, 3, ttl_ms=3_600_000)
+        client.getjob("mail")
+        yield cluster  # the session goes on, and holds its task
+
+
+@pytest.fixture
+def admin(console: Console, still: TestCluster) -> Reader:
+    reader = console.client()
+    before = len(console.site.watch.facts)
+    until(lambda: len(console.site.watch.facts) == 3 or before == 3, "hear all nodes")
+    reader.get("/ask/pause", queue="mail", to="in")
+    console.site.watch.hurry()
+    return reader
+
+
+def summed(cluster: TestCluster, section: str, name: str) -> int:
+    """A figure of INFO over all nodes."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            total += int(client.info(section)[name])
+    return total
+
+
+def length(cluster: TestCluster, queue: str) -> int:
+    """QLEN of all nodes."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            total += client.qlen(queue)
+    return total
+
+
+def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: TestCluster) -> None:
+    def shown(path: str) -> dict[tuple[str, str], int]:
+        return figures(admin.get(path).text)
+
+    ready = length(still, "mail") + 1  # and the task that waits in the tube
+    dead = length(still, "bad.dead")
+    until(lambda: shown("/")["ready", ""] == ready, "show what is ready")
+    page = shown("/queues")
+    assert page["dead", ""] == dead == 3
+    assert page["ready", "queue=mail"] == length(still, "mail")
+    assert page["queued_jobs", ""] == summed(still, "jobs", "queued_jobs")
+    assert page["ready", ""] + page["dead", ""] == page["queued_jobs", ""]
+    page = shown("/queue?name=mail")
+    assert page["ready", "queue=mail"] == length(still, "mail")
+    for node in still.nodes:
+        with node.client() as client:
+            short = client.cluster_myid()[:8]
+            assert page["ready", f"queue=mail,node={short}"] == client.qlen("mail")
+            here = shown("/cluster")
+            for name in ("queued_jobs", "registered_jobs"):
+                assert here[name, f"node={short}"] == client.info("jobs")[name]
+    for name in ("cluster_tombstones", "cluster_acked_jobs", "bus_refused"):
+        assert here[name, ""] == summed(still, "all", name)
+    page = shown("/dead")
+    assert page["dead", ""] == page["qlen_dead", ""] == 3
+    assert page["dead_copies", ""] == summed(still, "jobs", "dead")
+    page = shown("/tubes")
+    assert page["tube_ready", "tube=letters"] == 1 and page["tube_taken", "tube=letters"] == 1
+    assert shown("/leases")["leased", "group=table"] == summed(still, "leases", "lease_jobs") == 3
+
+
+def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
+    with still[0].client() as client:
+        id = client.addjob("pictures", '{"task": "thumb"}', replicate=2, retry=600)
+    page = admin.get("/job", id=id)
+    assert page.status_code == 200
+    assert "2 wanted, 2 there" in page.text and "waits in its queue" in page.text
+    assert page.text.count(">has it<") == 2 and page.text.count(">no copy<") == 1
+    assert "&#34;task&#34;: &#34;thumb&#34;" in page.text
+    gone = admin.get("/job", id="D-00000000-" + "A" * 24 + "-05a1")
+    assert gone.status_code == 404 and "No node knows this job" in gone.text
+    assert admin.get("/job", id="no id").status_code == 404
+
+
+def test_a_job_is_added_changed_and_deleted(admin: Reader, still: TestCluster) -> None:
+    words = {"queue": "by hand", "body": "one\ntwo %%41 ü", "retry": "60", "ttl": "600"}
+    reply = admin.do("add", **words)
+    assert reply.status_code == 303, reply.text
+    id = reply.headers["location"].partition("id=")[2].replace("%2F", "/").replace("%2B", "+")
+    with still[0].client() as client:
+        until(lambda: client.show(id) is not None or length(still, "by hand"), "be there")
+    until(lambda: length(still, "by hand") == 1, "wait")
+    assert admin.do("edit", id=id, how="change this job", body="three").status_code == 303
+    assert "three" in admin.get("/job", id=id).text
+    assert admin.do("delete", id=id).status_code == 303
+    assert length(still, "by hand") == 0
+    assert admin.get("/job", id=id).status_code == 404
+
+
+def test_a_deed_whose_count_has_changed_asks_again(
+    admin: Reader, console: Console, still: TestCluster
+) -> None:
+    page = admin.get("/ask/retry-dead").text
+    token = re.search(r'name="csrf" value="([^"]+)"', page)
+    assert token is not None and "Retry 3 jobs?" in page
+    reply = admin.http.post("/do/retry-dead", data={"csrf": token[1], "count": "2"})
+    assert reply.status_code == 409 and "Meanwhile it is 3 jobs, not 2." in reply.text
+    assert length(still, "bad.dead") == 3
+
+
+def test_deeds_are_logged_with_user_and_count(
+    admin: Reader, console: Console, still: TestCluster
+) -> None:
+    assert admin.do("pause", queue="mail", to="in").status_code == 303
+    assert admin.do("pause", queue="mail", to="none").status_code == 303
+    latest = console.site.log.latest[0]
+    assert (latest.who, latest.what, latest.about) == ("admin", "Resume", "mail")
+    assert "Resume" in admin.get("/log").text
+    path = console.site.log._path
+    assert path is not None
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[-1]["what"] == "Resume" and lines[-1]["who"] == "admin"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_texts_of_strangers_stay_texts(admin: Reader, still: TestCluster) -> None:
+    evil = "<script>alert(1)</script>\x1b[2J"
+    with still[0].client() as client:
+        client.addjob(evil, evil, retry=60)
+    for path in ("/queues?match=script", "/queue", "/find"):
+        words = {"name": evil} if path == "/queue" else {"q": evil} if path == "/find" else {}
+        until(lambda: "script" in admin.get("/queues", match="script").text, "be listed")
+        text = admin.get(path, **words).text if words else admin.get(path).text
+        assert "<script>alert" not in text and "\x1b" not in text
+
+
+def test_dead_letters_are_deleted_after_their_dialog(
+    admin: Reader, console: Console, still: TestCluster
+) -> None:
+    assert admin.do("delete-dead", queue="bad.dead").status_code == 303
+    until(lambda: length(still, "bad.dead") == 0, "be gone")
+    until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
+    assert console.site.log.latest[0].jobs == 3
+    assert "No dead letters" in admin.get("/dead").text
