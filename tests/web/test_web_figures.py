@@ -161,6 +161,24 @@ def test_texts_of_strangers_stay_texts(admin: Reader, still: TestCluster) -> Non
         assert "<script>alert" not in text and "\x1b" not in text
 
 
+def test_a_lost_worker_is_named_with_the_return_of_its_job(
+    admin: Reader, still: TestCluster
+) -> None:
+    with still[1].client() as client:
+        id = client.addjob("exports", "x", retry=300)
+        client.getjob("exports")
+        client.execute("WORKER", "HERE", "batch-2", "SLOTS", 4, "BUSY", 1, "QUEUES", "exports")
+        client.start(id, worker="batch-2")
+    page = admin.get("/workers").text
+    assert "batch-2" in page and "is lost" not in page
+    until(lambda: "batch-2 is lost." in admin.get("/workers").text, "be lost")
+    page = admin.get("/workers").text
+    assert "is waiting and comes back at <b><time" in page and id[:15] in page
+    assert "<b>batch-2</b> is lost" in admin.get("/").text or "batch-2 <em>is lost" in (
+        admin.get("/").text
+    )
+
+
 def test_dead_letters_are_deleted_after_their_dialog(
     admin: Reader, console: Console, still: TestCluster
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tuque.aio import Client
 from tuque.errors import BadId, Error, NoJob
+from tuque.logtext import HIDDEN
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
 from tuque.web.pages.change_queue import add_to
 from tuque.web.pages.job import described, state_words
@@ -148,6 +149,8 @@ async def propose_edit(ask: Ask) -> Proposal:
         text = body.decode()
     except UnicodeDecodeError:
         raise Refused("Its body is no text: it cannot be edited here.") from None
+    if HIDDEN.search(text.replace("\n", "")):
+        raise Refused("Its body has control characters: it cannot be edited here.")
     queue = facts.dead.origin if facts.dead else best.queue if best else ""
     task = facts.dead.headers.get("tuque-task", "") if facts.dead else ""
     return Proposal(

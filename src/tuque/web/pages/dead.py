@@ -54,7 +54,7 @@ def graves(ask: Ask) -> list[str]:
 async def dead(ask: Ask) -> Page:
     """What was given up, why, and may it be tried again?"""
     wanted = msgspec.structs.replace(wanted_of(ask), groups=(), ids=())
-    every = await letters_of(ask.site.watch.nodes, graves(ask), Wanted())
+    every = await every_letter(ask)
     found = [one for one in every if is_meant(one, wanted)]
     groups = grouped(found)
     opened = ask.word("group")
@@ -79,6 +79,18 @@ async def dead(ask: Ask) -> Page:
             "filter": filter_words(wanted),
         },
     )
+
+
+async def every_letter(ask: Ask) -> list[Letter]:
+    """All dead letters, read again when the last time is ten times as long ago as it took."""
+    kept = ask.site.letters
+    begun_s = time.monotonic()
+    if kept is not None and begun_s < kept[0]:
+        return kept[1]
+    letters = await letters_of(ask.site.watch.nodes, graves(ask), Wanted())
+    now_s = time.monotonic()
+    ask.site.letters = (now_s + 10 * (now_s - begun_s), letters)
+    return letters
 
 
 def is_meant(one: Letter, wanted: Wanted) -> bool:

@@ -7,8 +7,9 @@ from typing import Final
 from tuque.web.pages.queues import rows_of
 from tuque.web.read.history import Points
 from tuque.web.read.rows import in_order
+from tuque.web.read.workers import WorkerRow, workers_of
 from tuque.web.show.charts import Chart, Line, made
-from tuque.web.show.text import link, num, rate, span
+from tuque.web.show.text import link, num, plural, rate, span
 from tuque.web.show.verdict import Notice, needed, notices
 from tuque.web.site import Ask, Page, shared
 
@@ -23,6 +24,8 @@ async def overview(ask: Ask) -> Page:
     frame = shared(ask, "overview")
     away = {node.id: node.place for node in frame["away"]}
     found = notices(view, watch.queue_points, watch.points, away)
+    found += [lost(ask, one) for one in await workers_of(watch.nodes) if one.state == "lost"]
+    found.sort(key=lambda one: one.rank)
     first = found[0] if found else None
     history = watch.history
     rows = in_order(rows_of(ask, view.work), "oldest", True)[:ROWS]
@@ -32,7 +35,7 @@ async def overview(ask: Ask) -> Page:
             **frame,
             "first": first,
             "headline": headline(ask, first) if first else ("", "", ""),
-            "late": late(ask, first) if first and first.queue else None,
+            "late": late(ask, first) if first and first.queue and first.rank < 3 else None,
             "rest": found[1 : NOTICES_MAX + 1],
             "more": max(0, len(found) - NOTICES_MAX - 1),
             "oldest_s": max((one.oldest_s for one in view.work), default=0.0),
@@ -56,6 +59,22 @@ def headline(ask: Ask, first: Notice) -> tuple[str, str, str]:
     if first.says == "is behind" and queue:
         return first.subject + " is", span(queue.oldest_s), "behind"
     return first.subject, first.says, ""
+
+
+def lost(ask: Ask, worker: WorkerRow) -> Notice:
+    """A worker that was lost, and when its first job comes back."""
+    because = "it said nothing any more, and had no job"
+    due_ms = min((run.due_ms for run in worker.runs if run.due_ms is not None), default=None)
+    if worker.runs:
+        because = f"{plural(len(worker.runs), 'job')} of it wait"
+        because += "" if due_ms is None else f"; the first comes back in {span(due_ms / 1000)}"
+    heard = f"last sign {span(worker.heard_ms / 1000)} ago"
+    do = [f"Start it again, or another worker for {', '.join(worker.queues) or 'its queues'}"]
+    notice = Notice(
+        "gone", 2, worker.name, "is lost", heard, because, do, link("workers"), "Workers"
+    )
+    notice.since_s = ask.view.clock_s - worker.heard_ms / 1000
+    return notice
 
 
 def late(ask: Ask, first: Notice) -> Chart | None:

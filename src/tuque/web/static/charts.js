@@ -79,7 +79,7 @@ const charts = (() => {
     const floor = above.length ? 10 ** Math.floor(Math.log10(Math.min(...above))) : 1;
     const roof = above.length ? 10 ** Math.ceil(Math.log10(Math.max(...above) * 1.0001)) : 10;
     const options = {
-      width: Math.max(120, plot.clientWidth), height: plot.clientHeight, padding: [8, 20, 0, 0],
+      width: Math.max(120, plot.clientWidth), height: plot.clientHeight, padding: [8, isShort ? 30 : 20, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "tuque", setSeries: false, scales: ["x", null] } },
       scales: { x: { time: true }, y: chart.log ? { distr: 3, log: 10, range: [floor, Math.max(roof, floor * 10)] } : { range: [low, high * 1.06] } },
