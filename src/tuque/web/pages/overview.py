@@ -127,7 +127,7 @@ def backlog(ask: Ask, history: Points) -> Chart:
         values = [found.get(at_s, 0.0) for at_s in history.at_s]
         rest = [max(0.0, a - b) for a, b in zip(rest, values, strict=True)]
         lines.append(Line(name, colour, "stack", list(values)))
-    lines.append(Line("others", "s6", "stack", list(rest)))
+    lines.append(Line("others, dead letters", "s6", "stack", list(rest)))
     answer = "No job waits."
     if view.ready and longest:
         top = longest[0]
