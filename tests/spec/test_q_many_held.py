@@ -144,3 +144,23 @@ def test_scans_that_begin_together_share_their_ids() -> None:
     loaded.link(loaded.slots[2])
     last = loaded.n.losses.walks[len(loaded.n.losses.walks) - 1].ids
     assert late.id in last and late.id not in first
+
+
+def test_a_scan_that_begins_during_the_load_has_all_jobs() -> None:
+    """K5.1 If the node says that it began without a journal, and another incarnation of it was
+    known, it leaves the holders of every unacked job."""
+    loaded = Loaded([], 1)
+    n, slot = loaded.n, loaded.slots[0]
+    loaded.link(slot)
+    for _ in range(10):
+        tick(n)
+    n.is_loading = True
+    on_incarnation(n, slot, True, 2)
+    late = Job(b"D-0a0a0a0a-%024d-05a1" % 1, b"q", b"body", 1, START_MS + 86_400_000, 30, 0, 1)
+    late.state = IN_QUEUE
+    late.holders = 1 | 1 << slot
+    assert restore_job(n, late)
+    n.is_loading = False
+    for _ in range(10):
+        tick(n)
+    assert late.holders & 1 << slot == 0
