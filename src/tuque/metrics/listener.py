@@ -257,14 +257,20 @@ def fault(status: int, text: str = "") -> Page:
     return Page(status, TEXT_TYPE, ((text or TEXTS[status]) + "\n").encode())
 
 
-def open_sockets(addresses: list[str], port: int) -> list[socket.socket]:
-    """Listening sockets on these addresses. Raises OSError."""
+def open_sockets(addresses: list[str], port: int, is_shared: bool = False) -> list[socket.socket]:
+    """Listening sockets on these addresses. Raises OSError.
+
+    `is_shared`: another process of this user may listen there too, as when one takes the place of
+    another.
+    """
     found: list[socket.socket] = []
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if is_shared and hasattr(socket, "SO_REUSEPORT"):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((address, port))

@@ -72,6 +72,7 @@ class WorkerSettings:
     is_burst: bool = False
     max_memory_mb: int | None = None
     health_file: str | None = None
+    metrics_port: int | None = None
 
 
 class Holder(ABC):

@@ -118,6 +118,11 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
     callback=check_health,
     help="Check the health file of a worker: exit 0 or 1.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    help="Serve /metrics and /healthz there, on loopback.",
+)
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many jobs.")
 @click.option(
     "--app-dir",
@@ -158,6 +163,7 @@ def worker(
     max_memory: int | None,
     reload: bool,
     health_file: str | None,
+    metrics_port: int | None,
     max_jobs: int | None,
     app_dir: str,
     url: str | None,
@@ -185,6 +191,7 @@ def worker(
         is_burst=burst,
         max_memory_mb=max_memory,
         health_file=health_file,
+        metrics_port=metrics_port,
     )
     if pool != "process" and box is None:  # whose children end one by one
         places = concurrency + settings.prefetch + SPARE_PLACES

@@ -17,6 +17,7 @@ from typing import Any, Final
 from tuque.client.api import Job
 from tuque.errors import Error
 from tuque.logtext import facts
+from tuque.metrics.listener import Listener
 from tuque.worker.broker.herald import Herald
 from tuque.worker.broker.link import pause
 from tuque.worker.broker.story import DONE as JOBS_DONE
@@ -30,6 +31,7 @@ from tuque.worker.process.adopt import inherited, jobs_of
 from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Entry
 from tuque.worker.process.box import WAITING as WAITS
 from tuque.worker.process.held import RUNNING_HERE, SETTLING, WAITING, Held
+from tuque.worker.process.meter import Meter, open_meter
 from tuque.worker.tasks.policy import (
     Outcome,
     is_at_most_once,
@@ -133,6 +135,7 @@ class Worker(Holder):
             asyncio.create_task(self.story.loop()),
             asyncio.create_task(self._herald.loop()),
         }
+        listener = self._open_meter(loops)
         if self._settings.health_file is not None:
             loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
         stopped = asyncio.create_task(self._stop.wait())
@@ -147,9 +150,27 @@ class Worker(Holder):
                 await self._herald.leave()
             return is_clean
         finally:
+            if listener is not None:
+                listener.close()
             for task in {fetching, stopped, *loops, *self._runs}:
                 task.cancel()
             await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
+
+    def _open_meter(self, loops: set[asyncio.Task[None]]) -> Listener | None:
+        """Serves the metrics, if a port is set; adds a loop."""
+        port = self._settings.metrics_port
+        if port is None:
+            return None
+        meter = Meter(self.story, self._link, self._settings.concurrency, lambda: len(self._runs))
+        listener = open_meter(meter, port)
+        loops.add(asyncio.create_task(self._beat(meter)))
+        return listener
+
+    async def _beat(self, meter: Meter) -> None:
+        """[O4] Notes at intervals that this loop turns (O4.2)."""
+        while True:
+            meter.beat_at = time.monotonic()
+            await asyncio.sleep(health.EVERY_S)
 
     async def _tell_health(self, path: str) -> None:
         """[U4] Writes at intervals that this loop is alive (U4.4)."""

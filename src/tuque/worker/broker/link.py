@@ -31,6 +31,7 @@ class Link:
         self._lost_at = 0.0
         self._retry_at = 0.0
         self.last_answer_at = time.monotonic()
+        self.times_back = 0  # outages that ended
         self.on_back: list[Callable[[], None]] = []
 
     @property
@@ -75,6 +76,7 @@ class Link:
         self.last_answer_at = time.monotonic()
         if not self._failures:
             return
+        self.times_back += 1
         log.warning(
             "broker is back after %(seconds).1f s",
             facts("broker_back", seconds=self.last_answer_at - self._lost_at),

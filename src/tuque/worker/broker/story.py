@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from bisect import bisect_left
 from collections import Counter, OrderedDict
 from typing import Final
 
@@ -33,12 +34,33 @@ GONE: Final = "gone"
 ORDER: Final = (DONE, DEAD, FAILED, PUT_OFF, GIVEN_BACK, GONE)
 
 
+BOUNDS_S: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
+TASKS_KEPT: Final = 200  # tasks with figures of their own; all others are one
+OTHER: Final = "other"
+
+
+class TaskFigures:
+    """The runs of one task: by outcome, and by the time that they took."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.buckets = [0] * (len(BOUNDS_S) + 1)
+        self.spent_s = 0.0
+
+    def add(self, outcome: str, took_s: float) -> None:
+        """Count a run."""
+        self.outcomes[outcome] += 1
+        self.buckets[bisect_left(BOUNDS_S, took_s)] += 1
+        self.spent_s += took_s
+
+
 class Story:
     """The totals of one worker, and the tracebacks that it showed."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.unwell: set[str] = set()  # jobs that failed and were not done since
+        self.tasks: dict[str, TaskFigures] = {}
         self._traces: OrderedDict[str, float] = OrderedDict()
 
     def summary(self, since: Counter[str] | None = None) -> str:
@@ -50,6 +72,7 @@ class Story:
         self, job: Job, number: int, outcome: Outcome, then: Settlement, took_s: float
     ) -> None:
         """Logs the result of one attempt, and what comes next."""
+        self._count(job.task or "?", outcome.kind, took_s)
         name = f"job {job.id} ({job.task or '?'})"
         if isinstance(then, Ack | Done):
             self.counts[DONE] += 1
@@ -83,6 +106,15 @@ class Story:
             ),
             extra={"trace": outcome.trace if is_new else "", **of_job(job)},
         )
+
+    def _count(self, task: str, outcome: str, took_s: float) -> None:
+        """Counts a run of that task."""
+        figures = self.tasks.get(task)
+        if figures is None:
+            if len(self.tasks) >= TASKS_KEPT:
+                task = OTHER
+            figures = self.tasks.setdefault(task, TaskFigures())
+        figures.add(outcome, took_s)
 
     def _is_new(self, trace: str) -> bool:
         """False for a traceback that was shown a short time ago."""
