@@ -243,3 +243,8 @@ def grows(number: int, megabytes: int) -> None:
 @app.task(queue="q", retry_s=0, keep_s=60)
 def only_once_result(number: int) -> int:
     return number
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON)
+def long_text(size: int) -> str:
+    return "x" * size

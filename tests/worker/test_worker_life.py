@@ -153,3 +153,21 @@ def test_stops_and_kills_count_only_attempts_that_began(
     assert sum(attempts) - len(attempts) <= 2  # what ran when its worker was killed
     assert max(attempts) <= 2
     assert len(set(did())) == len(handles)
+
+
+@pytest.mark.parametrize("size", [100_000, 30_000_000])
+def test_a_result_that_is_too_big_costs_only_itself(
+    size: int, start_worker: StartWorker, client: Client
+) -> None:
+    """U2.7 A result that is too big for the broker is lost, with a line in the log; the job is
+    done.
+    """
+    client.execute("CONFIG", "SET", "max-body-bytes", "64kb")
+    big, small = tasks.long_text.enqueue(size), tasks.adds.enqueue(1, 2)
+    worker = start_worker("--burst")
+    worker.ends(limit_s=200)
+    assert small.result(1) == 3
+    assert big.status().state == "done"
+    assert client.result(big).result is None
+    assert f"the result of job {big.id} is lost" in worker.text
+    assert worker.text.count("is lost") == 1

@@ -1,7 +1,8 @@
 """Sends the broker which jobs begin and how runs ended, in one round trip for all there is.
 
 Keeps each command until the broker has replied, through any outage: each may be sent twice. START
-names the worker, so that a repeated one gets the same run.
+names the worker, so that a repeated one gets the same run. A result that is too big for the
+broker is left out (SPEC U2.7).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -24,6 +26,7 @@ log: Final = logging.getLogger("tuque.worker")
 
 AT_ONCE: Final = 500
 GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
+AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
 NOT_YET: Final = (ConnectionError, OutOfMemory, *NOT_NOW)
 
 Ended = Done | Fail | Release
@@ -91,9 +94,26 @@ class Teller:
                 self._work.clear()
                 self._empty.set()
 
+    def _lighten(self, refused: dict[Ended, Error]) -> None:
+        """[U2] The broker said that these are too big (U2.7)."""
+        for i, one in enumerate(self._ended):
+            if one in refused:
+                self._ended[i] = _lighter(one, refused[one])
+
+    def _next_ended(self) -> list[Ended]:
+        """The ends of the next round trip: not too many, nor too many bytes."""
+        ended: list[Ended] = []
+        size = 0
+        for one in islice(self._ended, AT_ONCE):
+            size += _weight(one)
+            if ended and size > AT_ONCE_BYTES:
+                break
+            ended.append(one)
+        return ended
+
     async def tell(self) -> None:
         """One round trip; raises, with all kept, if the broker cannot take it now."""
-        ended = list(islice(self._ended, AT_ONCE))
+        ended = self._next_ended()
         starts = list(islice(self._starts, AT_ONCE))
         pipeline = self._client.pipeline()
         said: list[list[Ended]] = []
@@ -114,21 +134,32 @@ class Teller:
         if starts:
             pipeline.start(*starts, worker=self._name)
         answers = await pipeline.execute(raise_on_error=False)
+        replies = zip(said, answers, strict=False)
+        too_big = {one: a for (one, *_), a in replies if _weight(one) and _is_too_big(a)}
         for answer in answers:
             if isinstance(answer, NOT_YET):
+                self._lighten(too_big)
                 raise answer
         for _ in ended:
-            self._ended.popleft()
+            one = self._ended.popleft()
+            if one in too_big:
+                self._ended.append(one)
+        self._lighten(too_big)
         for _ in starts:
             self._starts.popleft()
         for some, answer in zip(said, answers, strict=False):
             for one in some:
-                self._on_told(one, answer)
+                if one not in too_big:
+                    self._on_told(one, answer)
         if starts:
             found = answers[-1]
             runs = [found] * len(starts) if isinstance(found, ReplyError) else found
             for job_id, run in zip(starts, runs, strict=True):
                 self._on_started(job_id, run)
+
+
+def _is_too_big(answer: object) -> bool:
+    return isinstance(answer, ReplyError) and "invalid bulk length" in str(answer)
 
 
 def _queue(pipeline: Any, one: Done | Fail) -> None:
@@ -142,3 +173,22 @@ def _queue(pipeline: Any, one: Done | Fail) -> None:
         detail=one.detail or None,
         final=one.is_final,
     )
+
+
+def _weight(one: Ended) -> int:
+    """The bytes of its result or detail."""
+    if isinstance(one, Done):
+        return len(one.result or b"")
+    return len(one.detail) if isinstance(one, Fail) else 0
+
+
+def _lighter(one: Ended, err: Error) -> Ended:
+    """[U2] The same end without what is too big for the broker (U2.7)."""
+    if isinstance(one, Done) and one.result is not None:
+        words = "the result of job %s is lost, its %d bytes are too many for the broker: %s"
+        log.error(words, one.job_id, len(one.result), err)
+        return replace(one, result=None)
+    if isinstance(one, Fail) and one.detail:
+        log.error("the traceback of job %s is too long for the broker: %s", one.job_id, err)
+        return replace(one, detail="")
+    return one
