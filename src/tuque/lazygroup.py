@@ -80,6 +80,9 @@ class OptionsAnywhere(click.Group):
         """Move the options behind the subcommand's name."""
         args = self._pass_node(ctx, args)
         helps = set(self.get_help_option_names(ctx))
+        for param in self.params:
+            if param.name == "help":  # one of its own, which takes its names from the usual one
+                helps |= set(param.opts)
         _, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         before = args[: len(args) - len(rest)]
         if rest and not helps & set(before):
@@ -141,9 +144,18 @@ class LazyGroup(OptionsAnywhere):
             raise click.ClickException(f"{entry.module}.{entry.attribute} is not a command")
         return command
 
+    def _heading(self) -> str:
+        """A help of one line, which stands above the subcommands; the screen has few lines."""
+        lines = (self.help or "").strip().splitlines()
+        return lines[0].rstrip(".") if len(lines) == 1 else ""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self._heading():
+            super().format_help_text(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands from the table: `--help` imports none of them."""
-        with formatter.section("Commands"):
+        with formatter.section(self._heading() or "Commands"):
             formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
 
     def resolve_command(

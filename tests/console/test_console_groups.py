@@ -25,6 +25,8 @@ WORDS = {
     ("cluster", "drain"): ["--cancel"],
     ("cluster", "repair"): [],
     ("tubes", "home"): ["nix"],
+    ("workers", "quiet"): ["nix"],
+    ("workers", "stop"): ["nix"],
 }
 
 

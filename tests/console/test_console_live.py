@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
-from console_node import Run
+import pytest
+from click.testing import CliRunner
+from console_node import DEADLINE_S, Run
 from lab import RealCluster
 
 from tuque import Client
 from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
-from tuque.console.live import board, shown
+from tuque.console.live import board, commands, shown
 
 LOST = WorkerInfo(
     *("h/7", "h", 7, "1", ("q",), 4, 1, 12, 3, 9, 2000, "lost", "none"),
@@ -137,3 +142,26 @@ def test_jobs_of_a_lost_worker_say_when_they_are_due() -> None:
 def test_times_for_people() -> None:
     spans = [shown.span(ms) for ms in (0, 9_940, 59_999, 413_000, 7_500_000, 190_000_000)]
     assert spans == ["0.0 s", "9.9 s", "59 s", "6 m 53 s", "2 h 5 m", "2 d 4 h"]
+
+
+def test_queues_are_watched(port: int) -> None:
+    words = [sys.executable, "-m", "tuque", "queues", "-p", str(port), "--watch", "0.2", "--json"]
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.addjob("first", "x")
+        with subprocess.Popen([*words, "--match", "first"], stdout=subprocess.PIPE) as program:
+            assert program.stdout is not None
+            assert json.loads(program.stdout.readline())["ready"] == 1
+            client.addjob("first", "x")
+            while json.loads(program.stdout.readline())["ready"] != 2:
+                pass
+            program.send_signal(signal.SIGINT)
+            assert program.wait(DEADLINE_S) == 0
+
+
+def test_top_says_what_it_lacks(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.setitem(sys.modules, "textual.app", None)
+    monkeypatch.delitem(sys.modules, "tuque.console.live.top", raising=False)
+    ran = CliRunner().invoke(commands.top, ["-p", str(port)])
+    assert ran.exit_code == 1
+    assert "pip install 'tuque[top]'" in ran.output

@@ -26,6 +26,7 @@ REACH: Final = 10_000  # the first queues of an order, which can be seen
 COUNT_MAX: Final = 1_000
 GATHERED: Final = 1_000  # merged at once
 ROW_WORK: Final = 10  # units of one row
+GLOB_WORK: Final = 10  # of one name that a glob is compared with
 ROW_BYTES: Final = 400
 DEAD_SUFFIX: Final = b".dead"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
@@ -157,7 +158,7 @@ class Listing(Chore):
             if spec.part not in name:
                 return
         elif spec.glob != "":
-            n.work += 1
+            n.work += GLOB_WORK
             if not matches(spec.glob, shown(name)):
                 return
         tally = n.book.tallies.get(name)
