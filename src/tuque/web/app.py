@@ -40,7 +40,7 @@ from tuque.web.pages.queue import queue
 from tuque.web.pages.queues import queues
 from tuque.web.pages.workers import workers
 from tuque.web.show import templates
-from tuque.web.show.text import unkey
+from tuque.web.show.text import link, unkey
 from tuque.web.site import Ask, Page, Site
 
 log: Final = logging.getLogger("tuque.web")
@@ -139,8 +139,7 @@ class Web:
                 if request.url.path == "/live":
                     return self.safe(PlainTextResponse("signed out", 401))
                 goto = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-                to = templates.environment().globals["link"]
-                return self.safe(RedirectResponse(to("login", to=goto), 303))
+                return self.safe(RedirectResponse(link("login", to=goto), 303))
             return self.safe(await handler(request, session))
 
         return with_session
