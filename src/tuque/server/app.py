@@ -31,6 +31,7 @@ from tuque.server.sockets.listen import ListenError, name_of, open_listeners, ra
 from tuque.server.startup.iproto_start import prepare_iproto
 from tuque.server.startup.joining import open_bus, prepare_bus, take_identity
 from tuque.server.startup.journaling import close_journal, load_journal, open_journal
+from tuque.server.startup.notify import Notifier
 from tuque.server.state.state import Server, apply_settings, log
 from tuque.server.tubes.plugins import load_plugins
 from tuque.store.journal import JournalError
@@ -60,6 +61,9 @@ def run(cfg: Config) -> int:
     except (ConfigError, ListenError, IdentityError, EventLogError, JournalError) as error:
         raise StartError(str(error)) from None
     s = pump.s
+    s.watch.turned_ns = time.monotonic_ns()
+    notifier = Notifier(lambda: (time.monotonic_ns() - int(s.watch.turned_ns)) / 1e9)
+    notifier.start()
     try:
         watch_signals(pump)
         stop_collecting()
@@ -67,6 +71,7 @@ def run(cfg: Config) -> int:
         load_journal(pump)
         if not s.stop_requested:
             ready(pump)
+            notifier.ready(f"serves on port {s.cfg.port}")  # O2.3
             pump.run()
     except JournalError as broken:
         pump.close_all()
@@ -74,12 +79,15 @@ def run(cfg: Config) -> int:
     except Exception:
         log.critical("internal error, the node stops", extra=facts("server_failed"), exc_info=True)
         drop_turn(s)
+        notifier.stopping()
         finish(pump)
         close_metrics(desk)
         identity.close()
         return 1
+    notifier.stopping()
     status = finish(pump)
     close_metrics(desk)
+    notifier.close()
     identity.close()
     if s.restart_after_ms >= 0:
         time.sleep(s.restart_after_ms / 1000)
