@@ -16,6 +16,7 @@ import msgspec
 
 from tuque.client.commands.dead import DeadLetter
 from tuque.client.sync import Client
+from tuque.completion import queue_names
 from tuque.console.letters import letters_of
 from tuque.console.terminal.format import json_line, printable
 from tuque.errors import Error
@@ -115,7 +116,7 @@ def dead() -> None:
 @one_node
 @filters
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=queue_names)
 def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: Any) -> None:
     """List the dead letters in QUEUE, the oldest first, one a line."""
     with letters_of(node, here) as letters:
@@ -139,7 +140,7 @@ def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
 @node_options
 @one_node
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=queue_names)
 def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
     """Count the dead letters in QUEUE by cause and reason."""
     with letters_of(node, here) as letters:
@@ -152,11 +153,16 @@ def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
 @node_options
 @one_node
 @filters
-@click.option("--to", metavar="QUEUE", help="Into this queue, not those they came from.")
+@click.option(
+    "--to",
+    metavar="QUEUE",
+    shell_complete=queue_names,
+    help="Into this queue, not those they came from.",
+)
 @click.option("--rate", type=click.IntRange(1, 1_000_000), help="At most so many a second.")
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=queue_names)
 @click.argument("ids", nargs=-1)
 def replay(
     node: NodeOptions,
@@ -187,7 +193,7 @@ def replay(
 @filters
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.argument("queue")
+@click.argument("queue", shell_complete=queue_names)
 @click.argument("ids", nargs=-1)
 def purge(
     node: NodeOptions,
