@@ -40,7 +40,7 @@ def asked(seed: Any, user: str, password: str) -> list[str]:
     import hiredis
 
     until = time.monotonic() + PATIENCE_S
-    commands = [SCAN]
+    commands: list[Any] = [SCAN]
     if password:
         commands = [("AUTH", user, password) if user else ("AUTH", password), SCAN]
     reader = hiredis.Reader()

@@ -18,6 +18,7 @@ from typing import Any, Final
 from tuque import aio
 from tuque.client.commands.life import Run
 from tuque.errors import ConnectionError, Error, OutOfMemory, ReplyError
+from tuque.logtext import facts
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.broker.settle import NOT_NOW
 from tuque.worker.tasks.policy import Done, Fail, Release
@@ -185,10 +186,16 @@ def _weight(one: Ended) -> int:
 def _lighter(one: Ended, err: Error) -> Ended:
     """[U2] The same end without what is too big for the broker (U2.7)."""
     if isinstance(one, Done) and one.result is not None:
-        words = "the result of job %s is lost, its %d bytes are too many for the broker: %s"
-        log.error(words, one.job_id, len(one.result), err)
+        log.error(
+            "the result of job %(job)s is lost, its %(bytes)d bytes are too many for the broker: "
+            "%(reason)s",
+            facts("result_too_big", job=one.job_id, bytes=len(one.result), reason=err),
+        )
         return replace(one, result=None)
     if isinstance(one, Fail) and one.detail:
-        log.error("the traceback of job %s is too long for the broker: %s", one.job_id, err)
+        log.error(
+            "the traceback of job %(job)s is too long for the broker: %(reason)s",
+            facts("trace_too_big", job=one.job_id, reason=err),
+        )
         return replace(one, detail="")
     return one
