@@ -300,6 +300,24 @@ def test_the_list_ends_when_its_newest_letters_are_gone(box: Box) -> None:
     box.run("DEBUG", "CHECK")
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["CAUSE", "bad"], "ERR CAUSE must be failed, crashed, timeout, expired or unstarted"),
+        (["QUEUE", "", "ALL"], "ERR QUEUE must name a queue"),
+        (["ALL", "IDS", "D-x"], "ERR ALL and IDS exclude each other"),
+    ],
+)
+def test_a_replay_that_means_nothing_is_refused(words: list[str], error: str, box: Box) -> None:
+    """
+    W12.8 An empty `to`: `-ERR QUEUE must name a queue`. Both ALL and IDS: `-ERR ALL and IDS exclude
+    each other`.
+    """
+    bury(box, "a")
+    assert box.run("DEAD", "REPLAY", "q.dead", *words) == error
+    assert box.run("DEAD", "STAT", "q.dead") == [[b"failed", b"a", 1]]
+
+
 def test_replay(box: Box) -> None:
     """W12.4 REPLAY queues the selected jobs in the queue they came from, or in `to`, as new:
     `failed` is 0 and the TTL begins anew. Id, headers and the count of STARTs stay.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
+from typing import Any
 
 import pytest
 import shop
 from shop import send, sign_up, smtp
 
-from tuque.errors import JobFailed
+from tuque.errors import JobFailed, NoResult
 from tuque.testing import TestApp
-from tuque.worker import App, current_job
+from tuque.worker import App, Reject, current_job
 
 
 def test_back_off_over_time_then_dead(tuque_app: TestApp) -> None:
@@ -157,7 +158,66 @@ def test_a_long_run_is_not_silent(tuque_app: TestApp) -> None:
     assert handle.result() == 1
 
 
-def test_time_does_not_go_back(tuque_app: TestApp) -> None:
-    for wrong in (-1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="time passes"):
-            tuque_app.advance(wrong)
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), 1e18, 3.2e9])
+def test_time_goes_forward_at_most_100_years(wrong: float, tuque_app: TestApp) -> None:
+    with pytest.raises(ValueError, match=r"0 seconds or more, at most 3153600000 \(100 years\)"):
+        tuque_app.advance(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["x", None, True])
+def test_time_is_a_number(wrong: object, tuque_app: TestApp) -> None:
+    with pytest.raises(TypeError, match="the time that passes is a number of seconds, not "):
+        tuque_app.advance(wrong)  # type: ignore[arg-type]  # is refused
+
+
+def test_a_long_time_passes_in_few_turns(tuque_app: TestApp) -> None:
+    turns = tuque_app.broker.server.figures.turns
+    began_at = tuque_app.now
+    tuque_app.advance(10 * 365 * 86_400)
+    assert tuque_app.now - began_at == dt.timedelta(days=3650)
+    assert tuque_app.broker.server.figures.turns - turns < 5_000
+
+
+def test_a_result_with_nan_is_lost(tuque_app: TestApp, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    U2.8 So is a result that the codec cannot write: in JSON also one with nan or an infinity in any
+    place.
+    """
+    app = App()
+    nan = float("nan")
+
+    @app.task(codec="json", keep_s=60)
+    def plain(at: int) -> Any:
+        return [nan, {"a": [1, float("-inf")]}, (None, nan), {"a": None}, None][at]
+
+    @app.task(codec="msgpack")
+    def packed() -> float:
+        return float("inf")
+
+    handles = [plain.enqueue(at) for at in range(5)]
+    infinite = packed.enqueue()
+    assert tuque_app.run_until_idle() == 6
+    for handle in handles[:3]:
+        with pytest.raises(NoResult, match="is done and has no result"):
+            handle.result()
+        assert f"the result of job {handle.id}" in caplog.text
+    assert caplog.text.count("JSON has no ") == 3
+    assert [handle.result() for handle in handles[3:]] == [{"a": None}, None]
+    assert infinite.result() == float("inf")
+
+
+def test_a_reject_without_words_has_a_reason(tuque_app: TestApp) -> None:
+    app = App()
+
+    @app.task()
+    def rejects() -> None:
+        raise Reject("")
+
+    rejects.enqueue()
+    tuque_app.run_until_idle()
+    assert tuque_app.dead()[0].reason == "rejected: Reject"
+
+
+def test_no_answer_to_an_unknown_command_is_lost(tuque_app: TestApp) -> None:
+    with pytest.raises(ValueError, match="no command has the name 'NOSUCH'"):
+        tuque_app.lose_next_answer("NOSUCH")

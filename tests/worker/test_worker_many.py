@@ -13,8 +13,9 @@ from lab import RealServer
 from worker_lab import StartWorker, wait_until
 
 from tuque import Client
-from tuque.errors import EnqueueFailed, MaxLen, NoJob, Paused
+from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused
 from tuque.worker import App
+from tuque.worker.tasks.adding import failure
 
 
 @pytest.fixture(autouse=True)
@@ -94,15 +95,32 @@ def test_jobs_whose_replies_are_lost_may_have_been_added(node: RealServer) -> No
     app = App(f"{node.url}?timeout=0.3")
     task = app.task(queue="q", name="o")(tasks.adds.function)
     task.enqueue(1, 1)
+    words = r"2 of 2 jobs may or may not have been added \(calls 0, 1\): .* it may have been done"
     node.signal(signal.SIGSTOP)
     try:
-        with pytest.raises(EnqueueFailed, match=r"2 of 2 jobs .* it may have been done") as found:
+        with pytest.raises(EnqueueFailed, match=words) as found:
             task.enqueue_many([task.call(1, 2), task.call(3, 4)])
     finally:
         node.signal(signal.SIGCONT)
     assert found.value.may_be_done
     assert found.value.added == {}
     app.close()
+
+
+@pytest.mark.parametrize(
+    ("unsure", "words"),
+    [
+        ([], r"2 of 3 jobs were not added \(calls 1, 2\): no"),
+        ([2], r"2 of 3 jobs were not added, or of 1 it is not known \(calls 1, 2\): no"),
+        ([1, 2], r"2 of 3 jobs may or may not have been added \(calls 1, 2\): no"),
+    ],
+)
+def test_the_error_says_whether_it_is_known(unsure: list[int], words: str) -> None:
+    failed = {at: Error("no") for at in (1, 2)}
+    for at in unsure:
+        failed[at].may_be_done = True
+    with pytest.raises(EnqueueFailed, match=words):
+        raise failure({0: "id"}, failed)
 
 
 def test_calls_for_a_tube_go_there(client: Client) -> None:

@@ -26,14 +26,18 @@ from tuque.testing.jobs import (
 )
 from tuque.testing.links import HereAioClient, HereClient, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
+from tuque.wire.commands import ROWS
 from tuque.worker.process.held import Held
 from tuque.worker.tasks.app import App, Clients
+from tuque.worker.tasks.options import check_number
 from tuque.worker.tasks.policy import Ack, Dead, Done
 from tuque.worker.tasks.task import Task
 
 MAX_JOBS: Final = 1000
 QUIET: Final = ("HELLO", "CLIENT", "AUTH")
 WAITING: Final = ("RESULT", "WAITJOB")
+COMMANDS: Final = frozenset(row[0] for row in ROWS)
+PASSES_MAX_S: Final = 100 * 365 * 86_400
 RUNNABLE: Final = ("waiting", "delivered")
 
 
@@ -137,10 +141,15 @@ class TestApp:
     def advance(self, seconds: float) -> None:
         """Lets time pass: delays, back-offs and retry times end, in their order; no job is run.
 
-        Within a task, its worker says meanwhile that it is at work, as a real one does.
+        Within a task, its worker says meanwhile that it is at work, as a real one does. Raises
+        TypeError or ValueError unless it is a number of seconds, from 0 to those of 100 years.
         """
-        if not 0 <= seconds < math.inf:
-            raise ValueError(f"time passes by 0 seconds or more, not {seconds}")
+        check_number("the time that passes", seconds)
+        if not 0 <= seconds <= PASSES_MAX_S:
+            raise ValueError(
+                f"time passes by 0 seconds or more, at most {PASSES_MAX_S} (100 years), "
+                f"not {seconds}"
+            )
         self.pass_time(self.broker.now_ms + math.ceil(round(seconds * 1000, 6)))
 
     def pass_time(self, until_ms: int) -> None:
@@ -223,8 +232,11 @@ class TestApp:
     def lose_next_answer(self, command: str | None = None) -> None:
         """The next command is carried out, but its answer is lost with the connection.
 
-        `command` names it: `ADDJOB`, `START`, `DONE`, `FAIL`, ...; by default it is any.
+        `command` names it: `ADDJOB`, `START`, `DONE`, `FAIL`, ...; by default it is any. Raises
+        ValueError if no command has that name.
         """
+        if command is not None and command.upper() not in COMMANDS:
+            raise ValueError(f"no command has the name {command!r}")
         self._lost = "" if command is None else command.upper()
 
     def _ready_worker(self) -> HandWorker:

@@ -27,7 +27,8 @@ from tuque.server.state.state import Server, apply_settings
 from tuque.server.tubes.turn import next_turn_ms
 
 LISTENER_FD: Final = 1  # descriptors here are numbers of our own
-STEP_MS: Final = 3_600_000  # housekeeping is not later than that
+STEP_MS: Final = 3_600_000  # housekeeping is not later than that,
+STEPS: Final = 500  # or than this part of the time that passes
 LATE_MS: Final = 16  # of a job's timer, at most
 TURNS_MAX: Final = 1_000_000  # until the broker is at rest
 
@@ -222,6 +223,7 @@ class Broker:
         pump.hear(pump.poller.wait(0))
         pump.step()
         pump.settle()
+        pump.watch()
 
     def next_ms(self) -> int:
         """When it has something to do next, in unix ms."""
@@ -231,9 +233,10 @@ class Broker:
     def advance(self, until_ms: int) -> None:
         """Lets time pass until then, and runs what becomes due, in order."""
         with self.lock:
+            step_ms = max(STEP_MS, (until_ms - self.now_ms) // STEPS)
             while self.now_ms < until_ms:
                 due_ms = max(self.now_ms + 1, self.next_ms())
-                self.now_ms = min(until_ms, due_ms, self.now_ms + STEP_MS)
+                self.now_ms = min(until_ms, due_ms, self.now_ms + step_ms)
                 self.rest()
             self._be_punctual()
 

@@ -28,6 +28,10 @@ NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 BAD_CURSOR: Final = b"ERR invalid cursor"
 BAD_SINCE: Final = b"ERR SINCE must be an instant in ms"
+NO_QUEUE: Final = b"ERR QUEUE must name a queue"
+BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed, timeout, expired or unstarted"
+CAUSES: Final = (b"failed", b"crashed", b"timeout", b"expired", b"unstarted")
+BOTH: Final = b"ERR ALL and IDS exclude each other"
 TASK_HEADER: Final = b"tuque-task"
 GLOB_MAX: Final = 128
 BAD_RATE: Final = b"ERR RATE must be a number from 1 to 1000000"
@@ -85,14 +89,17 @@ def selection(s: Server, args: list[bytes], first: i64, is_change: bool) -> Sele
     chosen = Selection()
     if is_change:
         chosen.count = LOOK_MAX
+    has_all = False
     i = first
     while i < len(args):
         word = args[i].upper()
         if is_change and word == b"ALL":
-            chosen.is_said = True
+            chosen.is_said = has_all = True
             i += 1
             continue
         if is_change and word == b"IDS":
+            if has_all:
+                raise ArgError(BOTH)  # W12.8
             chosen.ids = args[i + 1 :]
             check_ids(s, chosen.ids, 0)
             chosen.is_said = True
@@ -119,6 +126,8 @@ def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> Non
     elif word == b"CURSOR" and is_change:
         chosen.cursor = ranged(value, 0, BIG, BAD_CURSOR)
     elif word == b"QUEUE" and is_change:
+        if len(value) == 0:
+            raise ArgError(NO_QUEUE)  # W12.8
         chosen.to = value
     elif word == b"RATE" and is_change:
         chosen.rate = ranged(value, 1, RATE_MAX, BAD_RATE)
@@ -129,6 +138,8 @@ def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> Non
         elif word == b"TASK":
             chosen.task = shown(value[:GLOB_MAX])
         elif word == b"CAUSE":
+            if value not in CAUSES:
+                raise ArgError(BAD_CAUSE)  # W12.8
             chosen.cause = value
         else:
             chosen.since_ms = ranged(value, 0, BIG, BAD_SINCE)

@@ -23,7 +23,7 @@ from tuque.errors import Cancelled
 from tuque.logtext import facts
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack
+from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack, pack_result
 from tuque.worker.tasks.hooks import Failure
 from tuque.worker.tasks.policy import DONE, FAILED_KINDS, Outcome, OutcomeKind, encodable, one_line
 from tuque.worker.tasks.task import Reject, RetryLater, Task
@@ -294,7 +294,7 @@ def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
     if not task.keeps(call.envelope):
         return DONE
     try:
-        return Outcome("done", result=pack(result, call.attempt.codec))
+        return Outcome("done", result=pack_result(result, call.attempt.codec))
     except (TypeError, ValueError, OverflowError, RecursionError) as err:
         log.warning(
             "the result of job %(job)s (%(task)s) is lost: %(reason)s",
@@ -345,7 +345,7 @@ def outcome_of(err: BaseException, task: Task[..., Any] | None = None) -> Outcom
     if isinstance(err, RetryLater):
         return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
     if isinstance(err, Reject):
-        return Outcome("rejected", one_line(guarded(str, err)))
+        return Outcome("rejected", one_line(guarded(str, err)) or "Reject")
     if isinstance(err, BadArguments):
         return Outcome("rejected", one_line(f"bad arguments: {guarded(str, err)}"))
     if isinstance(err, TimeLimit):

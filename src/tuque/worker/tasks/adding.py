@@ -165,8 +165,15 @@ def failure(added: dict[int, Any], failed: dict[int, Error]) -> EnqueueFailed:
     places = ", ".join(map(str, list(failed)[:SHOWN])) + (", ..." if len(failed) > SHOWN else "")
     first = next(iter(failed.values()))
     total = len(added) + len(failed)
+    unsure = sum(one.may_be_done for one in failed.values())
+    if unsure == 0:
+        fate = "were not added"
+    elif unsure == len(failed):
+        fate = "may or may not have been added"
+    else:
+        fate = f"were not added, or of {unsure} it is not known"
     made = EnqueueFailed(
-        f"{len(failed)} of {total} jobs were not added (calls {places}): {first.message}",
+        f"{len(failed)} of {total} jobs {fate} (calls {places}): {first.message}",
         node=first.node,
         retryable=all(one.retryable for one in failed.values()),
     )

@@ -7,6 +7,7 @@ from a body, so there is no pickle, and no option for it.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, Literal
 
 import msgspec
@@ -98,6 +99,31 @@ def pack(value: Any, codec: Codec) -> bytes:
     """
     data = to_data(value, codec)
     return MSGPACK_OPENS + data if codec == "msgpack" else data
+
+
+def pack_result(value: Any, codec: Codec) -> bytes:
+    """[U2] A result; TypeError if it is not plain data, ValueError for nan in JSON (U2.8)."""
+    data = pack(value, codec)
+    if codec == "json" and b"null" in data:  # as nan and the infinities are written
+        lost = _not_finite(msgspec.to_builtins(value, enc_hook=plain))
+        if lost is not None:
+            raise ValueError(f'JSON has no {lost}; codec="msgpack" has')
+    return data
+
+
+def _not_finite(value: Any) -> float | None:
+    """The first nan or infinity in plain data."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    parts: list[Any] = []
+    if isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list | tuple):
+        parts = list(value)
+    for part in parts:
+        if (lost := _not_finite(part)) is not None:
+            return lost
+    return None
 
 
 def unpack(data: bytes) -> Any:
