@@ -98,7 +98,9 @@ class Pump:
             return 0
         if self.gate.is_rewriting:
             return 1
-        at_ms = min(next_timer_ms(s.n), s.watch.next_ms)
+        at_ms = next_timer_ms(s.n)
+        if not s.is_loading:
+            at_ms = min(at_ms, s.watch.next_ms)
         has_clients = (
             len(s.clients) > 0 or len(s.wired) > 0 or s.figures.commands != s.last_house_commands
         )
@@ -241,6 +243,14 @@ class Pump:
         self.iproto.run_stalled()
         end_turn(s)
         self.doors.on_time()
+        self.keep_up()
+
+    def keep_up(self) -> None:
+        """Points of the past, and housekeeping."""
+        s = self.s
+        n = s.n
+        if s.watch.next_ms <= n.now_ms:
+            s.watch.look(n)  # O3.1
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
             self.house_ms = n.now_ms + HOUSE_MS  # keeps nodes.conf current (K1.1)
         if self.house_ms <= n.now_ms:
