@@ -223,7 +223,6 @@ class Broker:
         pump.hear(pump.poller.wait(0))
         pump.step()
         pump.settle()
-        pump.watch()
 
     def next_ms(self) -> int:
         """When it has something to do next, in unix ms."""

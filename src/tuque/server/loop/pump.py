@@ -142,15 +142,8 @@ class Pump:
             self.s.n.life.deaf_ms = self.s.n.now_ms  # W6.1
         self.step()
         self.settle()
-        self.watch()
         ended_ns: i64 = self.s.system.work_ns()
         self.s.watch.note_turn(ended_ns - began_ns, ended_ns)
-
-    def watch(self) -> None:
-        """[O3] Make points of the counters when their time has come (O3.1)."""
-        s = self.s
-        if s.watch.next_ms <= s.n.now_ms and not s.is_loading:
-            s.watch.look(s.n)
 
     def hear(self, ready: list[tuple[int, int]]) -> None:
         """[C8.1] Begin a turn: read the input and run it."""
