@@ -39,11 +39,13 @@ def environment() -> Path:
     SITE.mkdir(parents=True, exist_ok=True)
     python = make_venv(SITE / "env")
     stamp = SITE / "env" / ".stamp"
-    want = digest([ROOT / "constraints.txt"], *wanted, sys.version)
+    pins = ("constraints.txt", "constraints-docs.txt")
+    want = digest([ROOT / name for name in pins], *wanted, sys.version)
     if not is_current(stamp, want):
         say("installing what builds the site (once; loads some 20 MB)")
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
-        run([*pip, "--progress-bar", "off", "-c", "constraints.txt", *wanted], SITE / "setup.log")
+        pip += ["--progress-bar", "off", *(word for name in pins for word in ("-c", name))]
+        run([*pip, *wanted], SITE / "setup.log")
         stamp.write_text(want)
     return python
 

@@ -352,9 +352,9 @@ class Top(App[None]):
             return
         is_paused = row.pause in ("out", "all", MIXED)
         if is_paused:
-            text = f"Resume {row.name}: workers get its {row.ready:,} ready jobs again."
+            text = f"Resume {row.name}: workers get its jobs again ({row.ready:,} ready)."
         else:
-            text = f"Pause {row.name} on all nodes: nobody gets its {row.ready:,} ready jobs."
+            text = f"Pause {row.name} on all nodes: nobody gets its jobs ({row.ready:,} ready)."
         self._ask(text, "Resume" if is_paused else "Pause", lambda: self._pause(row, is_paused))
 
     def _pause(self, row: QueueRow, is_paused: bool) -> str:

@@ -41,6 +41,8 @@ ENV_OF_OTHERS = frozenset(
     (
         "TUQUE_URL",
         "TUQUE_PASSWORD",
+        "TUQUE_CONSOLE_ADMIN_PASSWORD",
+        "TUQUE_CONSOLE_READER_PASSWORD",
         "TUQUE_SPARK_TASKS",
         "TUQUE_HISTFILE",
         "TUQUE_INTERPRETED",
