@@ -21,9 +21,9 @@ PROGRESS_S = 5
 BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
 # What is installed for whom; each set includes the one before.
 EXTRAS = {
-    "run": "cli,server,worker,report",
-    "spark": "cli,server,worker,report,spark",
-    "dev": "cli,server,worker,reload,console,report,spark-connect,dev",
+    "run": "cli,top,console,server,worker,report",
+    "spark": "cli,top,console,server,worker,report,spark",
+    "dev": "cli,top,server,worker,reload,console,report,spark-connect,dev",
 }
 SHOWN = re.compile(
     r" *(compiled \d+ of \d+ C files|(?:Collecting|Downloading|Installing|Building) .*)"
