@@ -104,8 +104,8 @@ def look_for(spec: ListSpec, glob: bytes) -> None:
     spec.part = b""
     if len(spec.glob) > MOST:
         raise ArgError(LONG_GLOB)
-    part = glob[1 : len(glob) - 1]
-    if len(part) > 0 and glob.startswith(b"*") and glob.endswith(b"*"):
+    if len(glob) > 2 and glob.startswith(b"*") and glob.endswith(b"*"):
+        part = glob[1 : len(glob) - 1]
         if len(part.translate(None, b"*?[\\")) == len(part):
             spec.part = part
 
