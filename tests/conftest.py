@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ settings.register_profile(
     "tuque", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tuque")
+
+# What a shell starts in the background ignores SIGINT, and so would the programs of the tests.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These take longest: they begin, so that none of them is waited for alone at the end.
 FIRST = ("spark", "e2e", "sim", "worker", "client", "console")
