@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from tuque.testing import TestCluster
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+AXE = files("axe_playwright_python") / "axe.min.js"
 REASONS = (
     "HTTPError: 503 Service Unavailable for https://hooks.example/o/%d",
     "ReadTimeout: nothing read for %d s",
