@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from tuque.errors import EnqueueFailed, Error, IsTube
 from tuque.worker.tasks.codec import Envelope, encode
 from tuque.worker.tasks.handle import Handle
-from tuque.worker.tasks.hooks import Outgoing
+from tuque.worker.tasks.hooks import NOT_FOLLOWED, Follower, Outgoing
 from tuque.worker.tasks.options import RETRY_S, Asked, Options, asked_of_tube, changed
 
 if TYPE_CHECKING:
@@ -50,7 +50,13 @@ class Adding(Generic[R]):
         )
         for function in call.task.app.on_enqueue.functions:
             function(out)  # U3.1
+        self.out = out
         self.headers = out.headers
+
+    def followed(self) -> Follower:
+        """[U7] What follows the job while it is sent; nothing if the app has no telemetry."""
+        telemetry = self.task.app.telemetry
+        return NOT_FOLLOWED if telemetry is None else telemetry.follow([self.out], False)
 
     @property
     def goes_to_tube(self) -> bool:
@@ -105,6 +111,7 @@ class Batch(Generic[R]):
 
     def __init__(self, task: Task[..., R], calls: Iterable[Call[R]]) -> None:
         """[U1] Nothing is sent yet: raises if one of them cannot be."""
+        self._task = task
         self._addings: list[Adding[R]] = []
         self._tried_as_tube: set[int] = set()
         for at, call in enumerate(calls):
@@ -123,6 +130,13 @@ class Batch(Generic[R]):
     def __bool__(self) -> bool:
         """Whether something is left to send."""
         return bool(self._left)
+
+    def followed(self) -> Follower:
+        """[U7] What follows the jobs while they are sent; nothing if the app has no telemetry."""
+        telemetry = self._task.app.telemetry
+        if telemetry is None or not self._addings:
+            return NOT_FOLLOWED
+        return telemetry.follow([adding.out for adding in self._addings], True)
 
     def fill(self, pipeline: Any) -> None:
         """Adds what is left to the pipeline."""
@@ -151,8 +165,14 @@ class Batch(Generic[R]):
         self._tried_as_tube.update(again)
         self._left = again
 
-    def handles(self) -> list[Handle[R]]:
+    def handles(self, follower: Follower) -> list[Handle[R]]:
         """[U1] The handles in the order of the calls; EnqueueFailed unless all were added."""
+        if follower is not NOT_FOLLOWED:
+            for at, one in enumerate(self._answers):
+                if isinstance(one, Error):
+                    follower.refused(at, one)
+                else:
+                    follower.added(at, one)
         failed = {at: one for at, one in enumerate(self._answers) if isinstance(one, Error)}
         if not failed:
             return self._answers

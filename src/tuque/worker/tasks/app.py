@@ -22,7 +22,7 @@ from tuque.client.sync import Client
 from tuque.errors import ConfigError
 from tuque.worker.tasks.arguments import UNTYPED, wanted_type
 from tuque.worker.tasks.handle import Handle
-from tuque.worker.tasks.hooks import Hooks
+from tuque.worker.tasks.hooks import Following, Hooks
 from tuque.worker.tasks.letters import DeadLetters
 from tuque.worker.tasks.options import Options, TaskOptions, check_names, renamed
 from tuque.worker.tasks.task import AsyncTask, Task
@@ -58,14 +58,21 @@ class App(Hooks):
     """The tasks of a program.
 
     `broker` is a URL, or a client that the caller keeps; None means TUQUE_URL, else the default
-    node of this machine. Nothing connects before the first job.
+    node of this machine. Nothing connects before the first job. `telemetry` follows its jobs, as
+    `tuque.worker.telemetry.Telemetry` does.
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
     made: ClassVar[weakref.WeakValueDictionary[int, App]] = weakref.WeakValueDictionary()
     _numbers: ClassVar[Iterator[int]] = count()
 
-    def __init__(self, broker: str | Client | None = None, *, queue: str = "default") -> None:
+    def __init__(
+        self,
+        broker: str | Client | None = None,
+        *,
+        queue: str = "default",
+        telemetry: Following | None = None,
+    ) -> None:
         super().__init__()
         self._lock = threading.Lock()
         self._given: Client | None = None
@@ -85,6 +92,8 @@ class App(Hooks):
         self.tubes: set[str] = set()  # queues known to be tubes
         App.made[next(App._numbers)] = self
         self.dead = DeadLetters(self)
+        if telemetry is not None:
+            telemetry.attach(self)
 
     @property
     def url(self) -> str | None:

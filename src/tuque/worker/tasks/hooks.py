@@ -9,7 +9,8 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from tuque.worker.tasks.policy import OutcomeKind
 
@@ -48,6 +49,54 @@ class Failure:
     queue: str = ""
 
 
+class Follower(Protocol):
+    """Follows jobs from `enqueue` to the reply of the broker; entered while they are sent."""
+
+    def __enter__(self) -> Follower: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None: ...
+
+    def added(self, at: int, job_id: str) -> None:
+        """The job in that place was added."""
+
+    def refused(self, at: int, error: BaseException) -> None:
+        """The job in that place was not added, or it is not known."""
+
+
+class Following(Protocol):
+    """What follows the jobs of an app; `tuque.worker.telemetry.Telemetry` does."""
+
+    def attach(self, app: Hooks) -> None:
+        """The app is made: hang on to its runs."""
+
+    def follow(self, jobs: list[Outgoing], is_many: bool) -> Follower:
+        """[U7] Jobs are about to be added; sets their headers. `is_many`: of `enqueue_many`."""
+
+
+class NotFollowed:
+    """Follows nothing."""
+
+    def __enter__(self) -> NotFollowed:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        pass
+
+    def added(self, at: int, job_id: str) -> None:
+        pass
+
+    def refused(self, at: int, error: BaseException) -> None:
+        pass
+
+
+NOT_FOLLOWED: Final = NotFollowed()
+
+
 class Hook(Generic[F]):
     """A decorator: the functions that it was put on are called in the order of their definition."""
 
@@ -73,6 +122,7 @@ class Hooks:
     """The hooks of an app; `tuque.worker.App` is one."""
 
     def __init__(self) -> None:
+        self.telemetry: Following | None = None
         self.on_enqueue: Hook[Callable[[Outgoing], object]] = Hook("on_enqueue", may_await=False)
         self.on_start: Hook[Callable[[Job], object]] = Hook("on_start")
         self.on_success: Hook[Callable[[Job, Any], object]] = Hook("on_success")

@@ -133,26 +133,28 @@ class Task(Generic[P, R]):
         took some of them only: it has the handles of those, and an error for each other one.
         """
         batch = Batch(self, calls)
-        while batch:
-            pipeline = self.app.client.pipeline()
-            batch.fill(pipeline)
-            try:
-                batch.take(pipeline.execute(raise_on_error=False))
-            except Error as err:
-                batch.take(err)
-        return batch.handles()
+        with batch.followed() as follower:
+            while batch:
+                pipeline = self.app.client.pipeline()
+                batch.fill(pipeline)
+                try:
+                    batch.take(pipeline.execute(raise_on_error=False))
+                except Error as err:
+                    batch.take(err)
+            return batch.handles(follower)
 
     async def enqueue_many_async(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """Like `enqueue_many`, for asyncio programs."""
         batch = Batch(self, calls)
-        while batch:
-            pipeline = self.app.aio_client.pipeline()
-            batch.fill(pipeline)
-            try:
-                batch.take(await pipeline.execute(raise_on_error=False))
-            except Error as err:
-                batch.take(err)
-        return batch.handles()
+        with batch.followed() as follower:
+            while batch:
+                pipeline = self.app.aio_client.pipeline()
+                batch.fill(pipeline)
+                try:
+                    batch.take(await pipeline.execute(raise_on_error=False))
+                except Error as err:
+                    batch.take(err)
+            return batch.handles(follower)
 
     def made_call(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:
         """A call with these options."""
@@ -173,36 +175,46 @@ class Task(Generic[P, R]):
     def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle[R]:
         """Adds a job with these options through the app's client."""
         adding = Adding(Call(self, options, args, kwargs))
-        while True:
-            is_known = adding.goes_to_tube
-            queue, body, asked = adding.words()
-            client = self.app.client
-            try:
-                if adding.has_key:
-                    return adding.handle(*client.addjob_new(queue, body, **asked))
-                return adding.handle(client.addjob(queue, body, **asked))
-            except IsTube:
-                if is_known:
-                    raise
-                adding.on_tube()
+        with adding.followed() as follower:
+            while True:
+                is_known = adding.goes_to_tube
+                queue, body, asked = adding.words()
+                client = self.app.client
+                try:
+                    if adding.has_key:
+                        handle = adding.handle(*client.addjob_new(queue, body, **asked))
+                    else:
+                        handle = adding.handle(client.addjob(queue, body, **asked))
+                except IsTube:
+                    if is_known:
+                        raise
+                    adding.on_tube()
+                else:
+                    follower.added(0, handle)
+                    return handle
 
     async def add_async(
         self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Handle[R]:
         """Adds a job with these options through the app's client for the running loop."""
         adding = Adding(Call(self, options, args, kwargs))
-        while True:
-            is_known = adding.goes_to_tube
-            queue, body, asked = adding.words()
-            client = self.app.aio_client
-            try:
-                if adding.has_key:
-                    return adding.handle(*await client.addjob_new(queue, body, **asked))
-                return adding.handle(await client.addjob(queue, body, **asked))
-            except IsTube:
-                if is_known:
-                    raise
-                adding.on_tube()
+        with adding.followed() as follower:
+            while True:
+                is_known = adding.goes_to_tube
+                queue, body, asked = adding.words()
+                client = self.app.aio_client
+                try:
+                    if adding.has_key:
+                        handle = adding.handle(*await client.addjob_new(queue, body, **asked))
+                    else:
+                        handle = adding.handle(await client.addjob(queue, body, **asked))
+                except IsTube:
+                    if is_known:
+                        raise
+                    adding.on_tube()
+                else:
+                    follower.added(0, handle)
+                    return handle
 
     def keep_s(self, options: Options) -> float:
         """How long results are kept, in seconds."""
