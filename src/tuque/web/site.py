@@ -17,6 +17,7 @@ from tuque.web.read.watch import Watch
 
 if TYPE_CHECKING:
     from tuque.web.read.figures import View
+    from tuque.web.read.jobs import Found
     from tuque.web.read.letters import Letter
 
 
@@ -40,6 +41,7 @@ class Site:
         self.is_secure = is_secure
         self.running = Running(log)
         self.letters: tuple[float, list[Letter]] | None = None  # until when they serve
+        self.scans: dict[str, tuple[float, Found]] = {}  # by queue: until when they serve
         self.notes: dict[str, list[str]] = {}  # to say on the next page of a session
 
 

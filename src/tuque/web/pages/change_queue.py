@@ -29,15 +29,10 @@ async def propose_pause(ask: Ask) -> Proposal:
     if to not in ("in", "out", "all", "none"):
         raise Refused("A pause is of in, out, all, or none.")
     drain = ask.word("drain") == "yes"
-    view = ask.view
-    there = [view.queues[name] for name in names if name in view.queues]
+    there = (await ask.site.watch.lists.named(names)).values()
     ready = sum(one.ready for one in there)
     about = ", ".join(names[:5]) + ("" if len(names) <= 5 else f" and {len(names) - 5} more")
-    rate = sum(
-        ask.site.watch.queue_points[name].rate("added") or 0.0
-        for name in names
-        if name in ask.site.watch.queue_points
-    )
+    rate = sum(one.came_rate for one in there)
     adds = f"Whoever adds to it gets -PAUSED: {rate:.1f} jobs/s now."
     takes = f"{plural(ready, 'job waits', 'jobs wait')}; nothing is deleted."
     texts = {
@@ -74,7 +69,8 @@ async def pause(ask: Ask) -> Outcome:
     words = {"none": "Resumed", "in": "Input paused", "out": "Output paused"}
     note = f"{words.get(to, 'Paused')}: {', '.join(names[:5])}."
     goto = link("queue", name=names[0]) if len(names) == 1 else "/queues"
-    return Outcome(note, goto, sum(v.ready for n, v in ask.view.queues.items() if n in names))
+    there = await ask.site.watch.lists.named(names)
+    return Outcome(note, goto, sum(one.ready for one in there.values()))
 
 
 async def propose_add(ask: Ask) -> Proposal:

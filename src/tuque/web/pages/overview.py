@@ -38,6 +38,7 @@ async def overview(ask: Ask) -> Page:
             "late": late(ask, first) if first and first.queue and first.rank < 3 else None,
             "rest": found[1 : NOTICES_MAX + 1],
             "more": max(0, len(found) - NOTICES_MAX - 1),
+            "queue_count": len(view.work) if view.is_whole else view.count - len(view.graves),
             "oldest_s": max((one.oldest_s for one in view.work), default=0.0),
             "history": history,
             "delayed": int(history.level("delayed")[-1]) if history else None,
@@ -223,6 +224,6 @@ async def find(ask: Ask) -> str:
     wanted = ask.word("q").strip()
     if len(wanted) == 40 and wanted[:1] == "D":
         return link("job", id=wanted)
-    if wanted in ask.view.queues:
+    if wanted and (wanted in ask.view.queues or await ask.site.watch.lists.named([wanted])):
         return link("queue", name=wanted)
     return link("queues", match=wanted)

@@ -6,26 +6,30 @@ import json
 import time
 from typing import Any, Final
 
+from tuque.aio import Client
 from tuque.client.api import Job
+from tuque.errors import ReplyError
 from tuque.web.pages.overview import slow
 from tuque.web.pages.queues import rows_of
 from tuque.web.read.figures import DEAD, Queue
 from tuque.web.read.history import Points
-from tuque.web.read.jobs import ROWS, JobRow, active, peeked
+from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
+from tuque.web.read.lists import SHARE
 from tuque.web.show.charts import Chart, Line, made
 from tuque.web.show.text import num, rate, span
 from tuque.web.show.verdict import of_queue
 from tuque.web.site import Ask, Page, shared
 
 TABS: Final = ("ready", "active")
+QUICK_S: Final = 0.1
 SAID: Final = 80  # characters of a body in a row
 
 
 async def queue(ask: Ask) -> Page:
     """Why is this one late, and which jobs are in it?"""
     name = ask.word("name")
-    view, watch = ask.view, ask.site.watch
-    found = view.queues.get(name)
+    watch = ask.site.watch
+    found = (await watch.lists.named([name])).get(name) if name else None
     points = await watch.history_of(name) if found else Points()
     tab = ask.word("tab", "ready")
     tab = tab if tab in TABS else "ready"
@@ -41,11 +45,10 @@ async def queue(ask: Ask) -> Page:
             "row": row,
             "points": points,
             "first": notices[0] if notices else None,
-            "delayed": level(points, "delayed"),
-            "work": level(points, "at-work"),
+            "imports": await imports(ask, name) if found else {},
             "charts": charts(points),
             "by_node": by_node(ask, here),
-            "dead": view.dead_of(name),
+            "dead": here.dead,
             "dead_name": name + DEAD,
             "tab": tab,
             **await jobs_of(ask, name, tab),
@@ -54,10 +57,18 @@ async def queue(ask: Ask) -> Page:
     )
 
 
-def level(points: Points, field: str) -> int | None:
-    """The last level."""
-    values = points.level(field)
-    return int(values[-1]) if values else None
+async def imports(ask: Ask, name: str) -> dict[str, tuple[str, ...]]:
+    """Which nodes fetch its jobs from which others."""
+
+    async def question(client: Client) -> tuple[str, ...]:
+        try:
+            stat = await client.qstat(name)
+        except ReplyError:
+            return ()  # a tube at home elsewhere
+        return tuple(one[:8] for one in stat["import-from"]) if stat else ()
+
+    answers = await ask.site.watch.nodes.ask(question)
+    return {id[:8]: found for id, found in answers.items() if found}
 
 
 def by_node(ask: Ask, found: Queue) -> list[tuple[str, Any, float]]:
@@ -73,7 +84,7 @@ async def jobs_of(ask: Ask, name: str, tab: str) -> dict[str, Any]:
     """The jobs of a tab: the next ones, or those that are not ready."""
     nodes = ask.site.watch.nodes
     if tab == "active":
-        rows, is_all = await active(nodes, name, time.time())
+        rows, is_all = await not_ready(ask, name)
         return {
             "jobs": [active_row(one) for one in rows[:ROWS]],
             "job_count": len(rows),
@@ -85,6 +96,21 @@ async def jobs_of(ask: Ask, name: str, tab: str) -> dict[str, Any]:
         "job_count": len(peek),
         "is_all": True,
     }
+
+
+async def not_ready(ask: Ask, name: str) -> Found:
+    """The jobs that are not ready; a scan that took long is not made again soon."""
+    kept = ask.site.scans
+    begun_s = time.monotonic()
+    for one in [one for one, (until_s, _) in kept.items() if until_s <= begun_s]:
+        del kept[one]
+    if name in kept:
+        return kept[name][1]
+    found = await active(ask.site.watch.nodes, name, time.time())
+    took_s = time.monotonic() - begun_s
+    if took_s > QUICK_S:
+        kept[name] = (time.monotonic() + took_s / SHARE, found)
+    return found
 
 
 def said(body: bytes) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from tuque.client.commands.operate import QueueOrder
 from tuque.web.read.figures import Queue
 from tuque.web.read.history import Points
+from tuque.web.read.lists import Wish
 from tuque.web.read.rows import ORDERS, PAGE, Row, in_order, matches, row_of
 from tuque.web.show.charts import spark
 from tuque.web.show.verdict import state_of
@@ -24,6 +26,16 @@ KINDS: Final = {
     "dead": "of dead letters",
 }
 SPARK_FLOOR_S: Final = 30.0
+FIELDS: Final[Mapping[str, QueueOrder]] = {  # the orders of QLIST (SPEC O10.1)
+    "name": "name",
+    "oldest": "oldest",
+    "ready": "ready",
+    "delayed": "delayed",
+    "work": "at-work",
+    "in": "in",
+    "out": "out",
+    "dead": "dead",
+}
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -38,11 +50,11 @@ class Totals(msgspec.Struct, frozen=True):
 
 def rows_of(ask: Ask, queues: Iterable[Queue]) -> list[Row]:
     """The rows of queues, with their states and their last hour."""
-    watch, view = ask.site.watch, ask.view
+    watch = ask.site.watch
     rows = []
     for queue in queues:
         points = watch.queue_points.get(queue.name, Points())
-        row = row_of(queue, view, points)
+        row = row_of(queue, points)
         row.state = state_of(queue, points)
         ages = [value / 1000 for value in points.level("oldest-ms")]
         row.spark = spark(ages, "s4" if row.state.kind in ("bad", "gone") else "s6", SPARK_FLOOR_S)
@@ -66,11 +78,19 @@ def totals_of(rows: list[Row]) -> Totals:
     """The sums over all rows that are not of dead letters."""
     return Totals(
         sum(row.ready for row in rows),
-        sum(row.delayed or 0 for row in rows),
-        sum(row.work or 0 for row in rows),
+        sum(row.delayed for row in rows),
+        sum(row.work for row in rows),
         sum(row.dead for row in rows),
         max((row.oldest_s for row in rows), default=0.0),
     )
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The rows that fit, in order, and how many queues fit: `is_about`: at least."""
+
+    rows: list[Row]
+    total: int
+    is_about: bool = False
 
 
 async def queues(ask: Ask) -> Page:
@@ -82,24 +102,31 @@ async def queues(ask: Ask) -> Page:
     sort = ask.word("sort", "oldest")
     sort = sort if sort in ORDERS else "oldest"
     is_down = ask.word("down", "no" if sort == "name" else "yes") != "no"
-    found = [row for row in every if is_kind(row, kind) and matches(row, wanted)]
-    start = ask.number("at", 0, 0, max(0, len(found) - 1))
-    rows = in_order(found, sort, is_down)[start : start + PAGE]
+    if view.is_whole or kind not in ("all", "dead"):
+        found = [row for row in every if is_kind(row, kind) and matches(row, wanted)]
+        shown = Shown(in_order(found, sort, is_down), len(found), not view.is_whole)
+    else:
+        shown = await asked(ask, kind, wanted, sort, is_down)
+    start = ask.number("at", 0, 0, max(0, len(shown.rows) - 1))
     chips = [
         (name, words, sum(is_kind(row, name) for row in every)) for name, words in KINDS.items()
     ]
+    if not view.is_whole:
+        chips[0] = ("all", KINDS["all"], view.count)
     return Page(
         "queues",
         {
             **shared(ask, "queues"),
-            "rows": rows,
+            "rows": shown.rows[start : start + PAGE],
             "chips": [chip for chip in chips if chip[2] or chip[0] in ("all", kind)],
             "kind": kind,
             "wanted": wanted,
             "sort": sort,
             "down": is_down,
-            "total": len(found),
-            "totals": totals_of(found) if len(found) > 1 else None,
+            "total": shown.total,
+            "is_about": shown.is_about,
+            "reach": len(shown.rows),
+            "totals": totals_of(shown.rows) if 1 < len(shown.rows) == shown.total else None,
             "start": start,
             "page_size": PAGE,
             "may_choose": ask.session.may_act,
@@ -112,3 +139,26 @@ async def queues(ask: Ask) -> Page:
             },
         },
     )
+
+
+async def asked(ask: Ask, kind: str, wanted: str, sort: str, is_down: bool) -> Shown:
+    """The first of many queues in an order: as the nodes sort them, not this page."""
+    wish = wish_of(kind, wanted, sort, is_down)
+    listing = await ask.site.watch.lists.of(wish)
+    rows = [
+        row
+        for row in rows_of(ask, listing.queues.values())
+        if is_kind(row, kind) and matches(row, wanted)
+    ]
+    is_about = len(rows) < listing.total
+    return Shown(in_order(rows, sort, is_down)[: wish.most], listing.total, is_about)
+
+
+def wish_of(kind: str, wanted: str, sort: str, is_down: bool) -> Wish:
+    """A filter as QLIST takes it: one glob and one type; the rest is looked at here."""
+    words = wanted.split()
+    names = [word for word in words if ":" not in word]
+    types = [word.partition(":")[2] for word in words if word.startswith("type:")]
+    glob = None if not names else names[0] if "*" in names[0] else f"*{names[0]}*"
+    type = "dead" if kind == "dead" else types[0] if types else None
+    return Wish(FIELDS[sort], is_down, glob, type)

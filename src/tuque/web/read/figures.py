@@ -6,28 +6,30 @@ so. Jobs are counted at the node that has them queued, once; `copies` counts eac
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tuque.client.api import ClusterNode
+from tuque.client.commands.operate import QueueRow
 
 DEAD: Final = ".dead"  # how the names of queues of dead letters end
 
 
 class QueueHere(msgspec.Struct, frozen=True):
-    """A queue at one node: jobs, seconds, and totals since the queue was made there."""
+    """A queue at one node (SPEC O10.2): jobs, seconds, jobs per second of the last 30 to 60 s."""
 
     ready: int
     oldest_s: float
-    came: int
-    went: int
+    delayed: int
+    work: int
+    dead: int
+    came_rate: float
+    done_rate: float
     blocked: int
     pause: str
-    type: str
-    idle_s: int
-    imports: tuple[str, ...]
-    import_rate: int
+    type: str  # of a tube, else empty
+    is_dead: bool
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
@@ -40,7 +42,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     info: dict[str, str | int]
     members: list[ClusterNode]
     queues: dict[str, QueueHere]
-    queues_left_out: int  # queues that were not asked for, for their number
+    queue_count: int  # queues that the node knows; `queues` may have fewer
 
     def number(self, name: str) -> int:
         """A figure of INFO; 0 if the node does not say it."""
@@ -74,12 +76,29 @@ class Queue(msgspec.Struct):
         return sum(one.blocked for one in self.here.values())
 
     @property
-    def came(self) -> int:
-        return sum(one.came for one in self.here.values())
+    def delayed(self) -> int:
+        """Jobs that wait for their time."""
+        return sum(one.delayed for one in self.here.values())
 
     @property
-    def went(self) -> int:
-        return sum(one.went for one in self.here.values())
+    def work(self) -> int:
+        """Jobs delivered or leased."""
+        return sum(one.work for one in self.here.values())
+
+    @property
+    def dead(self) -> int:
+        """Jobs in its queue of dead letters."""
+        return sum(one.dead for one in self.here.values())
+
+    @property
+    def came_rate(self) -> float:
+        """Jobs added each second."""
+        return sum(one.came_rate for one in self.here.values())
+
+    @property
+    def done_rate(self) -> float:
+        """Jobs acked each second."""
+        return sum(one.done_rate for one in self.here.values())
 
     @property
     def type(self) -> str:
@@ -95,7 +114,7 @@ class Queue(msgspec.Struct):
     @property
     def is_dead(self) -> bool:
         """Whether it keeps dead letters."""
-        return self.name.endswith(DEAD)
+        return any(one.is_dead for one in self.here.values())
 
 
 class View(msgspec.Struct):
@@ -122,21 +141,25 @@ class View(msgspec.Struct):
 
     @property
     def ready(self) -> int:
-        return sum(one.ready for one in self.work)
+        """Jobs queued, without dead letters."""
+        if self.is_whole:
+            return sum(one.ready for one in self.work)
+        return max(0, self.sum("queued_jobs") - self.dead)
 
     @property
     def dead(self) -> int:
+        """Dead letters queued."""
         return sum(one.ready for one in self.graves)
 
-    def dead_of(self, name: str) -> int:
-        """The dead letters in the queue's own queue of them."""
-        found = self.queues.get(name + DEAD)
-        return found.ready if found else 0
+    @property
+    def is_whole(self) -> bool:
+        """Whether `queues` has all queues; else those that are most behind, and the graves."""
+        return all(one.queue_count <= len(one.queues) for one in self.facts)
 
     @property
-    def left_out(self) -> int:
-        """Queues that are not in `queues`."""
-        return sum(one.queues_left_out for one in self.facts)
+    def count(self) -> int:
+        """How many queues there are, at least."""
+        return max([len(self.queues), *(one.queue_count for one in self.facts)])
 
     @property
     def clock_s(self) -> float:
@@ -153,17 +176,18 @@ def merged(at_s: float, facts: list[NodeFacts], old: frozenset[str]) -> View:
     return View(at_s, facts, queues, old)
 
 
-def queue_here(stat: Any) -> QueueHere:
-    """A node's reply to QSTAT."""
+def queue_here(row: QueueRow) -> QueueHere:
+    """A node's row of QLIST."""
     return QueueHere(
-        ready=stat["len"],
-        oldest_s=float(stat["oldest"]),
-        came=stat["jobs-in"],
-        went=stat["jobs-out"],
-        blocked=stat["blocked"],
-        pause=stat["pause"],
-        type=stat["type"],
-        idle_s=stat["idle"],
-        imports=tuple(stat["import-from"]),
-        import_rate=stat["import-rate"],
+        ready=row.ready,
+        oldest_s=row.oldest_ms / 1000,
+        delayed=row.delayed,
+        work=row.at_work,
+        dead=row.dead,
+        came_rate=row.in_s,
+        done_rate=row.out_s,
+        blocked=row.blocked,
+        pause=row.pause,
+        type="" if row.type in ("queue", "dead") else row.type,
+        is_dead=row.type == "dead",
     )

@@ -5,6 +5,8 @@ A rate is what a point counted, over its step: never a sum of the console's own.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,30 +14,14 @@ import msgspec
 
 from tuque.aio import Client
 from tuque.client.api import to_bytes, to_text
-from tuque.web.read.nodes import Nodes
+from tuque.web.read.nodes import Node, Nodes
 
 STEP_S: Final = 5.0
 HOUR: Final = 720  # points of 5 s
 MINUTE: Final = 12
+WHOLE_S: Final = 60.0  # all points are asked for again
+LOOKED_S: Final = 30.0  # points that nobody looks at are forgotten
 GREATEST: Final = ("oldest-ms", "loop-p99-us")  # over nodes; all others are summed (O3.3)
-FIELDS: Final = (
-    "added",
-    "delivered",
-    "first-delivered",
-    "wait-ms",
-    "acked",
-    "worked",
-    "work-ms",
-    "failed",
-    "requeued",
-    "dead",
-    "expired",
-    "ready",
-    "delayed",
-    "at-work",
-    "oldest-ms",
-)
-LEVELS: Final = frozenset(("ready", "delayed", "at-work", "oldest-ms", "loop-p99-us", "memory"))
 
 
 class Points(msgspec.Struct):
@@ -121,20 +107,64 @@ def points_of(reply: Any) -> Points:
     return Points(at_s, columns, step_ms / 1000)
 
 
-async def by_node(
-    nodes: Nodes, queue: str | None = None, *, step: str = "5s", count: int = HOUR
-) -> dict[str, Points]:
-    """What each node has, by its id."""
+class Rings:
+    """The last hour of nodes and queues; asks only for what is new.
 
-    async def question(client: Client) -> Points:
-        words: list[Any] = ["HISTORY", step]
-        if queue is not None:
-            words += ["QUEUE", to_bytes(queue)]
-        return points_of(await client.execute(*words, "COUNT", count))
+    Each minute all is asked for again: what a node forgot in a restart is not shown for long.
+    """
 
-    return await nodes.ask(question)
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._kept: dict[str | None, dict[str, Points]] = {}  # by queue, None: all; by node
+        self._whole_s: dict[str | None, float] = {}
+        self._asked_s: dict[str | None, float] = {}
+
+    async def of(self, queue: str | None) -> dict[str, Points]:
+        """What each node has of a queue, None: of itself; by the node's id."""
+        now_s = self._asked_s[queue] = time.monotonic()
+        kept = self._kept.get(queue, {})
+        if now_s - self._whole_s.get(queue, -WHOLE_S) >= WHOLE_S:
+            kept = {}
+            self._whole_s[queue] = now_s
+        found: dict[str, Points] = {}
+
+        async def ask(node: Node) -> None:
+            before = kept.get(node.id, Points())
+            after_ms = round(before.at_s[-1] * 1000) if before.at_s else 0
+
+            async def question(client: Client) -> Points:
+                return await points_after(client, queue, after_ms)
+
+            for id, points in (await self._nodes.ask(question, [node])).items():
+                found[id] = longer(before, points)
+
+        await asyncio.gather(*map(ask, list(self._nodes.known.values())))
+        self._kept[queue] = found
+        return found
+
+    def forget(self) -> None:
+        """Keeps only what was asked for lately."""
+        since_s = time.monotonic() - LOOKED_S
+        for queue in [one for one, asked_s in self._asked_s.items() if asked_s < since_s]:
+            del self._asked_s[queue]
+            self._kept.pop(queue, None)
+            self._whole_s.pop(queue, None)
 
 
-async def of_cluster(nodes: Nodes, queue: str | None = None, *, count: int = HOUR) -> Points:
-    """The cluster's points, or those of one queue."""
-    return merged((await by_node(nodes, queue, count=count)).values())
+async def points_after(client: Client, queue: str | None, after_ms: int) -> Points:
+    """The points of a node later than that, HOUR of them at most."""
+    words: list[Any] = ["HISTORY", "5s"]
+    if queue is not None:
+        words += ["QUEUE", to_bytes(queue)]
+    return points_of(await client.execute(*words, "FROM", after_ms, "COUNT", HOUR))
+
+
+def longer(before: Points, after: Points) -> Points:
+    """Both, the last HOUR of them."""
+    if not before.at_s or not after.values:
+        return after if after.at_s else before
+    at_s = (before.at_s + after.at_s)[-HOUR:]
+    values = {
+        field: (before.level(field) + column)[-HOUR:] for field, column in after.values.items()
+    }
+    return Points(at_s, values, after.step_s)

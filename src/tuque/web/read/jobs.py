@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from tuque.aio import Client
 from tuque.client.api import Job, JobInfo
+from tuque.client.commands.calls import jscan_full_page
 from tuque.client.commands.dead import DeadJob
 from tuque.client.commands.life import Result
 from tuque.errors import NoJob, ReplyError
 from tuque.web.read.nodes import Node, Nodes
 
 ROWS: Final = 20
-LOOKED_AT: Final = 5_000  # jobs that one list looks at, at each node
+LOOKED_AT: Final = 5_000  # ready jobs that one list leaves out, at each node
+PAGE: Final = 500
+PAGES: Final = 10  # of JSCAN that one list reads, each of up to 5,000 jobs looked at
 
 
 class Copy(msgspec.Struct, frozen=True):
@@ -98,7 +101,10 @@ async def peeked(nodes: Nodes, queue: str) -> list[tuple[str, Job]]:
     return rows[:ROWS]
 
 
-async def active(nodes: Nodes, queue: str, now_s: float) -> tuple[list[JobRow], bool]:
+Found: TypeAlias = tuple[list[JobRow], bool]
+
+
+async def active(nodes: Nodes, queue: str, now_s: float) -> Found:
     """Jobs that are not ready: delivered, delayed or in back-off; and whether that is all.
 
     Each job once, by the copy that is due first.
@@ -106,20 +112,24 @@ async def active(nodes: Nodes, queue: str, now_s: float) -> tuple[list[JobRow], 
 
     async def question(client: Client) -> tuple[list[JobInfo], bool]:
         found: list[JobInfo] = []
-        async for info in client.jscan(queue=queue, states=("active",), full=True, count=500):
-            found.append(info)
-            if len(found) >= LOOKED_AT:
-                return found, False
-        return found, True
-
-    queued: set[str] = set()
+        cursor = "0"
+        for _ in range(PAGES):
+            cursor, infos = await client.run(
+                jscan_full_page(cursor, queue=queue, states=("active",), count=PAGE)
+            )
+            found += infos
+            if cursor == "0":
+                return found, True
+        return found, False
 
     async def ready(client: Client) -> list[Job]:
         return await client.qpeek(queue, LOOKED_AT)
 
-    answers, heads = await asyncio.gather(nodes.ask(question), nodes.ask(ready))
-    for jobs in heads.values():
-        queued.update(job.id for job in jobs)
+    answers = await nodes.ask(question)
+    queued: set[str] = set()
+    if any(infos for infos, _ in answers.values()):
+        for jobs in (await nodes.ask(ready)).values():
+            queued.update(job.id for job in jobs)
     best: dict[str, JobRow] = {}
     for id, (infos, _) in answers.items():
         for info in infos:

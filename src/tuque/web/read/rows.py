@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tuque.web.read.figures import Queue, View
+from tuque.web.read.figures import Queue
 from tuque.web.read.history import Points
 
 PAGE: Final = 50
@@ -22,10 +22,10 @@ class Row(msgspec.Struct, kw_only=True):
     is_dead: bool
     ready: int
     oldest_s: float
-    delayed: int | None
-    work: int | None
-    came_rate: float | None
-    done_rate: float | None
+    delayed: int
+    work: int
+    came_rate: float
+    done_rate: float
     wait_s: float | None
     work_s: float | None
     dead: int
@@ -34,45 +34,33 @@ class Row(msgspec.Struct, kw_only=True):
     spark: Any = ""
 
 
-def row_of(queue: Queue, view: View, points: Points) -> Row:
+def row_of(queue: Queue, points: Points) -> Row:
     """The row of a queue."""
     return Row(
         name=queue.name,
         type=queue.type,
         is_dead=queue.is_dead,
         ready=queue.ready,
-        oldest_s=queue.oldest_s or oldest_of(queue, points),
-        delayed=last(points, "delayed"),
-        work=last(points, "at-work"),
-        came_rate=points.rate("added"),
-        done_rate=points.rate("acked"),
+        oldest_s=queue.oldest_s,
+        delayed=queue.delayed,
+        work=queue.work,
+        came_rate=queue.came_rate,
+        done_rate=queue.done_rate,
         wait_s=points.mean_s("wait-ms", "first-delivered"),
         work_s=points.mean_s("work-ms", "worked"),
-        dead=queue.ready if queue.is_dead else view.dead_of(queue.name),
+        dead=queue.ready if queue.is_dead else queue.dead,
         pause=queue.pause,
     )
 
 
-def oldest_of(queue: Queue, points: Points) -> float:
-    """The age at the last point, for a queue whose nodes say none otherwise: a tube."""
-    level = points.level("oldest-ms")
-    return level[-1] // 1000 if queue.type and queue.ready and level else 0.0
-
-
-def last(points: Points, field: str) -> int | None:
-    """A level at the last point."""
-    found = points.level(field)
-    return int(found[-1]) if found else None
-
-
 ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = {
     "name": lambda row: row.name,
-    "oldest": lambda row: row.oldest_s,
+    "oldest": lambda row: 0.0 if row.is_dead else row.oldest_s,
     "ready": lambda row: row.ready,
-    "delayed": lambda row: row.delayed or 0,
-    "work": lambda row: row.work or 0,
-    "in": lambda row: row.came_rate or 0.0,
-    "out": lambda row: row.done_rate or 0.0,
+    "delayed": lambda row: row.delayed,
+    "work": lambda row: row.work,
+    "in": lambda row: row.came_rate,
+    "out": lambda row: row.done_rate,
     "dead": lambda row: row.dead,
 }
 

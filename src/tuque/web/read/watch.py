@@ -11,23 +11,27 @@ import logging
 import time
 from typing import Final, TypeAlias
 
+import msgspec
+
 from tuque.aio import Client
 from tuque.client.api import ClusterNode
+from tuque.client.commands.operate import QueuePage
 from tuque.client.url import Settings
 from tuque.errors import Error
 from tuque.web.read.figures import NodeFacts, QueueHere, View, merged, queue_here
-from tuque.web.read.history import STEP_S, Points, by_node
+from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
+from tuque.web.read.lists import FEW, FIRST, Lists, Rows, Wish, filled, page_of
 from tuque.web.read.nodes import Nodes
 
 log: Final = logging.getLogger("tuque.web")
 
 LOOKED_AT_S: Final = 2.0
-QUEUES_MAX: Final = 2_000  # whose figures are asked for, of each node
 CHARTED: Final = 20  # queues whose last hour is kept for tables
+BEHIND: Final = Wish("oldest", True)
+GRAVES: Final = Wish("ready", True, type="dead", most=FEW)
 
-
-Facts: TypeAlias = tuple[float, dict[str, str | int], list[ClusterNode], dict[str, QueueHere], int]
+Words: TypeAlias = tuple[float, dict[str, str | int], list[ClusterNode]]
 
 
 class Watch:
@@ -35,11 +39,14 @@ class Watch:
 
     def __init__(self, settings: Settings) -> None:
         self.nodes = Nodes(settings)
+        self.lists = Lists(self.nodes)
+        self.rings = Rings(self.nodes)
         self.points: dict[str, Points] = {}  # of each node
         self.queue_points: dict[str, Points] = {}  # of the cluster, of the busiest queues
         self.facts: dict[str, NodeFacts] = {}
         self.lookers = 0
         self.took_s = 0.0
+        self._queues: dict[str, tuple[int, dict[str, QueueHere]]] = {}  # of each node
         self._looked_back_s = 0.0
         self._wake = asyncio.Event()
         self.turned = asyncio.Condition()
@@ -70,29 +77,56 @@ class Watch:
     async def turn(self) -> None:
         """One look at all nodes."""
         await self.nodes.look()
-        found = await self.nodes.ask(facts_of, is_beat=True)
+        found = await self.nodes.ask(words_of, is_beat=True)
         now_s = time.time()
-        for id, facts in found.items():
-            node = self.nodes.known[id]
-            self.facts[id] = NodeFacts(id, node.place, now_s, *facts)
-            self.nodes.learn(facts[2])
-        await self._forget({one.id for facts in found.values() for one in facts[2]})
+        for words in found.values():
+            self.nodes.learn(words[2])
+        if self.lists.thrift.may() or not found.keys() <= self._queues.keys():
+            await self._list()
+        for id, words in found.items():
+            count, queues = self._queues.get(id, (0, {}))
+            place = self.nodes.known[id].place
+            self.facts[id] = NodeFacts(id, place, now_s, *words, queues, count)
+        await self._forget({one.id for words in found.values() for one in words[2]})
         await self._look_back()
         async with self.turned:
             self.turned.notify_all()
 
+    async def _list(self) -> None:
+        """Asks for the queues: all of a few, else those most behind, and those of dead letters."""
+        begun_s = time.monotonic()
+        is_few = all(count <= FEW for count, _ in self._queues.values())
+        wish = msgspec.structs.replace(BEHIND, most=FEW if is_few else FIRST)
+
+        async def question(client: Client) -> tuple[QueuePage, QueuePage | None]:
+            page = await page_of(client, wish)
+            is_all = page.total <= len(page.rows)
+            return page, None if is_all else await page_of(client, GRAVES)
+
+        found = await self.nodes.ask(question)
+        pages = {id: page for id, (page, _) in found.items()}
+        rows: dict[str, Rows] = {}
+        for id, (page, graves) in found.items():
+            every = [*page.rows, *(graves.rows if graves is not None else ())]
+            rows[id] = {row.name: row for row in every}
+        for id, some in (await filled(self.nodes, rows, pages)).items():
+            queues = {name: queue_here(row) for name, row in some.items()}
+            self._queues[id] = (pages[id].total, queues)
+        await self.lists.renew()
+        if any(count > FEW for count, _ in self._queues.values()):
+            self.lists.thrift.spent(time.monotonic() - begun_s)
+
     async def _look_back(self) -> None:
-        """Asks for the last hour, when a new point is due."""
+        """Asks for the points since the last time, when a new one is due."""
         now_s = time.time()
         if now_s - self._looked_back_s < STEP_S - 0.5:
             return
         self._looked_back_s = now_s
-        self.points = await by_node(self.nodes)
         busy = sorted(self.view().work, key=lambda one: (-one.oldest_s, -one.ready))
-        self.queue_points = {
-            one.name: summed((await by_node(self.nodes, one.name)).values())
-            for one in busy[:CHARTED]
-        }
+        names = [one.name for one in busy[:CHARTED]]
+        self.points = await self.rings.of(None)
+        self.queue_points = {name: summed((await self.rings.of(name)).values()) for name in names}
+        self.rings.forget()
 
     @property
     def history(self) -> Points:
@@ -102,7 +136,7 @@ class Watch:
     async def history_of(self, queue: str) -> Points:
         """The last hour of a queue."""
         found = self.queue_points.get(queue)
-        return found if found else summed((await by_node(self.nodes, queue)).values())
+        return found if found else summed((await self.rings.of(queue)).values())
 
     async def _forget(self, listed: set[str]) -> None:
         """Members that no node lists any more."""
@@ -112,6 +146,7 @@ class Watch:
         await self.nodes.forget(gone)
         for id in gone:
             self.facts.pop(id, None)
+            self._queues.pop(id, None)
 
     def view(self) -> View:
         """What the nodes said last."""
@@ -125,26 +160,11 @@ class Watch:
         await self.nodes.close()
 
 
-async def facts_of(client: Client) -> Facts:
-    """Everything that the pages need of one node."""
+async def words_of(client: Client) -> Words:
+    """What a node says of itself: its clock, INFO, and the members that it knows."""
     pipe = client.pipeline()
     pipe.time()
     pipe.info("all")
     pipe.cluster_nodes()
     clock_s, info, members = await pipe.execute()
-    names: list[str] = []
-    left_out = 0
-    async for name in client.qscan(count=1000):
-        if len(names) < QUEUES_MAX:
-            names.append(name)
-        else:
-            left_out += 1
-    queues: dict[str, QueueHere] = {}
-    for at in range(0, len(names), 200):
-        pipe = client.pipeline()
-        for name in names[at : at + 200]:
-            pipe.qstat(name)
-        for stat in await pipe.execute(raise_on_error=False):
-            if stat is not None and not isinstance(stat, Error):  # a tube at home elsewhere
-                queues[stat["name"]] = queue_here(stat)
-    return clock_s, info, members, queues, left_out
+    return clock_s, info, members

@@ -60,18 +60,18 @@ def state_of(queue: Queue, points: Points) -> State:
         return State("bad", "Behind")
     if points.counted("dead") > 0:
         return State("bad", "Failing")
-    if not queue.ready and not points.counted("added") and not points.counted("at-work", 1):
+    if not queue.ready and not queue.came_rate and not queue.work:
         return State("idle", "Idle")
     return State("ok", "Keeps up")
 
 
 def is_left(queue: Queue, points: Points) -> bool:
-    """Whether nobody takes its jobs: no client waits, none was delivered, for 10 s."""
-    if queue.blocked or queue.oldest_s < NOBODY_S or points.counted("at-work", 1):
+    """Whether nobody takes its jobs: no client waits, none is at work, none was delivered."""
+    if queue.blocked or queue.oldest_s < NOBODY_S or queue.work:
         return False
     if len(points):
         return not points.counted("delivered")
-    return all(one.idle_s >= NOBODY_S for one in queue.here.values() if one.ready)
+    return not queue.done_rate
 
 
 def notices(
