@@ -17,7 +17,8 @@ from pump_box import PumpBox
 from raw_resp import encode
 
 from tuque.core.jobs.transitions import get_queue
-from tuque.core.life.runs import on_fail, on_start
+from tuque.core.life.begin import on_start
+from tuque.core.life.runs import on_fail
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.replication.add import on_addjob, settle
 from tuque.core.state.staged import Staged

@@ -10,6 +10,7 @@ from cluster_lab import Lab
 
 from tuque.core.jobs.life_copies import is_better, merge
 from tuque.core.life.asking import LOOK, ask, may_ask
+from tuque.core.life.begin import on_start
 from tuque.core.life.change import ENDED, FLAGGED, on_cancel
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
@@ -18,7 +19,7 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_start, on_work
+from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACTIVE, QUEUED
 from tuque.core.model.life import (

@@ -9,10 +9,11 @@ from test_w_cluster import add, at, cancel, fail, life, start, states
 from tuque.core.federation.request import on_needjobs
 from tuque.core.jobs.life_copies import edit_message
 from tuque.core.jobs.requeue import on_nack
+from tuque.core.life.begin import on_start
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel, on_update
 from tuque.core.life.holds import AGREED, HOLD_MS, hold, on_hold
 from tuque.core.life.outcomes import on_done, on_enqueue_of
-from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_start, on_work
+from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_work
 from tuque.core.model.add_spec import AddSpec, Update
 from tuque.core.model.job import QUEUED
 from tuque.core.model.life import run_of

@@ -8,6 +8,7 @@ from test_w_cluster import add, at, fail, life, start, states
 
 from tuque.core.jobs.life_copies import life_message
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
+from tuque.core.life.begin import on_start
 from tuque.core.life.change import ENDED, FLAGGED, on_cancel
 from tuque.core.life.cluster import on_life
 from tuque.core.life.letters import letter_of, replay
@@ -18,7 +19,7 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.life.runs import BACK, DIED, on_start, on_work
+from tuque.core.life.runs import BACK, DIED, on_work
 from tuque.core.model.life import FAILED_BY_WORKER, LIVE, Terms, attempt_of
 from tuque.core.model.refusal import DEAD_LETTER
 from tuque.core.outbox.records import Records

@@ -8,10 +8,11 @@ from journal_lab import Lab, facts
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.jobs.deliver import on_getjob
+from tuque.core.life.begin import on_start
 from tuque.core.life.change import on_cancel, on_update
 from tuque.core.life.letters import Letter, letters_from, purge, replay
 from tuque.core.life.outcomes import on_done, on_enqueue_of
-from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_start, on_work
+from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_work
 from tuque.core.model.add_spec import PLAIN, Update
 from tuque.core.model.job import ACTIVE, Job
 from tuque.core.model.life import LIVE, Failure, Life, Terms

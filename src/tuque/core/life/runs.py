@@ -1,4 +1,4 @@
-"""Runs: START, WORKING, PROGRESS, RELEASE, FAIL, and their silence (SPEC W2-W6)."""
+"""Runs at work: WORKING, PROGRESS, RELEASE, FAIL, and their silence (SPEC W3-W6)."""
 
 from typing import Final
 
@@ -6,11 +6,10 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import due_by, go_dead, leave_line
-from tuque.core.jobs.life_copies import tell_life, tell_soon
+from tuque.core.jobs.life_copies import tell_life
 from tuque.core.jobs.requeue import is_delayed, on_nack, on_working
 from tuque.core.jobs.transitions import (
     REQUEUE_DELAY,
-    dequeue,
     may_enqueue,
     remove,
     requeue,
@@ -18,12 +17,10 @@ from tuque.core.jobs.transitions import (
 )
 from tuque.core.life.base import (
     check_run,
-    hash_here,
     heard_again_ms,
     is_held,
     learn_run,
     make_life,
-    new_life,
     open_job,
     outlive,
     tell_failure,
@@ -47,32 +44,24 @@ from tuque.core.model.life import (
     FAILED_BY_WORKER,
     LIVE,
     RELEASED,
-    STARTS_MAX,
     TIMED_OUT,
     UNSTARTED,
     Failure,
     Life,
     attempt_of,
-    run_of,
 )
 from tuque.core.model.refusal import (
-    ATWORK,
     CANCELLED_JOB,
     CHANGING,
-    DEAD_LETTER,
-    LEASED_WORK,
-    MANY_STARTS,
     NO_RUN_YET,
-    NOTDELIVERED,
     OVER_TIME,
-    RESTING,
     Refusal,
 )
 from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import CANCELLED as EV_CANCELLED
-from tuque.core.outbox.events import RUN_RELEASED, RUN_STARTED
+from tuque.core.outbox.events import RUN_RELEASED
 from tuque.core.replication.ack_gc import retire
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -83,85 +72,6 @@ BACK: Final = 0
 DIED: Final = 1
 ENDED: Final = 2
 GONE: Final = 3  # it expired
-
-
-def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
-    """[W2] ON COMMAND START: a run begins, or the same worker's goes on (W2.4)."""
-    job, refused = open_job(n, id)
-    if job is None:
-        return refused
-    return start(n, job, worker, client)[1]
-
-
-def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, Refusal | None]:
-    """[W2] As `on_start`, of an open job: its life with the run, or why there is none."""
-    life = life_of(n, job.id)
-    if job.flags & LEASED:
-        return None, Refusal(LEASED_WORK)
-    if is_held(n, job.id):
-        return None, Refusal(RESTING)  # W16.1
-    if life is not None:
-        if life.is_dead:
-            return None, Refusal(DEAD_LETTER, (job.queue,))
-        is_same = life.worker == worker
-        if life.is_cancelled and (is_same or life.run_state != LIVE):
-            reason = life.cancel_reason
-            end_cancelled(n, job, life)  # W8.3
-            return None, Refusal(CANCELLED_JOB, (reason,))
-        if life.run_state == LIVE:
-            if is_same:
-                life.client = client
-                return life, None  # W2.4
-            since_s = (n.now_ms - life.since_ms) // 1000
-            return None, Refusal(ATWORK, (life.worker, int(since_s)))
-        if life.is_resting and job.state != QUEUED:
-            return None, Refusal(RESTING)  # W2.3
-        if life.starts >= STARTS_MAX:
-            return None, Refusal(MANY_STARTS)
-    if job.state != QUEUED and is_delayed(n, job):
-        return None, Refusal(NOTDELIVERED)  # W2.3
-    if life is None:
-        life = new_life(n, job.id, worker)
-    begin_run(n, job, life, worker, client)
-    return life, None
-
-
-def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
-    """[W2] The job is at work from now on (W2.5)."""
-    is_out = job.state == ACTIVE and job.flags & DELIVERED != 0
-    if job.state == QUEUED:
-        dequeue(n, job)
-    life.starts += 1
-    if worker != n.life.last_worker:
-        n.life.last_worker = worker
-        n.life.last_hash = hash_here(n, worker)
-    life.run = run_of(life.failed + 1, life.starts, n.life.last_hash, life.replays)  # W1.2
-    life.run_state = LIVE
-    life.since_ms = n.now_ms
-    life.client = client
-    life.unstarted = 0
-    life.is_resting = False
-    if worker != life.worker or len(life.progress) > 0:
-        life.worker = worker
-        life.progress = b""
-        n.life.weigh(life)
-    job.flags |= DELIVERED
-    n.life.runs += 1
-    is_timed = job.holders == 1 and life.terms.limit_ms == 0 and job.qtime_ms > n.now_ms
-    if is_timed and is_out and job.expire_ms > n.now_ms + i64(job.retry_s) * 1000:
-        life.heard_ms = n.now_ms  # its timer looks at this: a short run moves none
-        job.marks = OUT_HERE
-        n.book.arm(job)
-    else:
-        extend(n, job, life)
-        if n.records is not None:
-            n.records.state(job)
-    if n.records is not None:
-        n.records.life(job.id, life)
-    if n.events is not None:
-        n.events.run(n.now_ms, job, RUN_STARTED, attempt_of(life.run), worker)
-    if job.holders != 1:
-        tell_soon(n, job, life)  # W14.3
 
 
 def extend(n: Node, job: Job, life: Life) -> None:

@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of
 from tuque.core.life.base import open_job
+from tuque.core.life.begin import start
 from tuque.core.life.change import on_update
 from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import (
@@ -16,7 +17,6 @@ from tuque.core.life.runs import (
     on_progress,
     on_release,
     on_work,
-    start,
 )
 from tuque.core.model.add_spec import Update
 from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, run_text
