@@ -94,6 +94,11 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     if n.has_lives:
         end_life(n, job, cause)
         n.life.hasten(job.id, n.now_ms)  # W7.3
+    leave_node(n, job, cause)
+
+
+def leave_node(n: Node, job: Job, cause: i64) -> None:
+    """[G2] As `unregister`, of a job that is no task, and whose life has ended."""
     if job.state == QUEUED:
         job.state = ACKED
         n.queues[job.queue].left()  # G2.2

@@ -71,7 +71,7 @@ def new_life(n: Node, id: bytes, worker: bytes) -> Life:
     life = Life(NO_TERMS, b"")
     life.worker = worker
     n.has_lives = True
-    n.life.enter(id, life)
+    n.life.enter_new(id, life)
     return life
 
 

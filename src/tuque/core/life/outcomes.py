@@ -33,7 +33,7 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.outbox.events import RUN_DONE
 from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.ack_gc import hurry, retire, unheard
+from tuque.core.replication.ack_gc import hurry, retire_concluded, unheard
 from tuque.core.replication.orphan_acks import on_unknown_ack
 from tuque.core.state.lives import Asking
 
@@ -68,7 +68,7 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
         drop_life(n, job, life)
     if n.has_lives:
         conclude_life(n, job, life, DONE, run, result, b"")
-    retire(n, job)
+    retire_concluded(n, job)
     return True
 
 

@@ -5,7 +5,7 @@ Kept beside the job, by its id (core/state/lives.py): a plain job has none of it
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 # states of a run; of one token the greater one holds
 NO_RUN: Final = 0
@@ -41,6 +41,7 @@ OUTCOME_BYTES: Final = 300
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Terms:
     """What ADDJOB said of a job's work (W1); equal jobs share one."""
 
@@ -79,6 +80,7 @@ NO_TERMS: Final = Terms(0, 1_000, 300_000, 500, b"", 0, 0)
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Failure:
     """One failed attempt."""
 
@@ -98,6 +100,7 @@ class Failure:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Life:
     """The work on one open job."""
 

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import end_life, look_again
 from tuque.core.jobs.life_copies import ack_of, adopt_late, adopt_outcome
-from tuque.core.jobs.transitions import FAR, producer_done, unregister
+from tuque.core.jobs.transitions import FAR, leave_node, producer_done, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import (
     ACKED,
@@ -66,6 +66,16 @@ def retire(n: Node, job: Job) -> None:
     if n.records is not None:
         n.records.ack_job(job)
     collect(n, job)
+
+
+def retire_concluded(n: Node, job: Job) -> None:
+    """As `retire`, of a job whose life has ended with an outcome for good (W7.3)."""
+    if job.holders != 1 or job.state == WAIT_REPL or job.retry_s == 0:
+        retire(n, job)
+        return
+    leave_node(n, job, ledger.GC_ACKED)  # A2.1
+    if n.records is not None:
+        n.records.ack(job.id, job.expire_ms)  # A1.3
 
 
 def count_all(n: Node, job: Job) -> None:

@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.add_spec import Update
-from tuque.core.model.life import TERMS_BYTES, Life, Outcome, Terms
+from tuque.core.model.life import LIFE_BYTES, TERMS_BYTES, Life, Outcome, Terms
 from tuque.core.model.refusal import Refusal
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -199,6 +199,12 @@ class Lives:
             self.hashes = {}
         self.hashes[worker] = int(hash)
 
+    def enter_new(self, id: bytes, life: Life) -> None:
+        """As `enter`, of a life that has a worker and nothing else."""
+        self.by_id[id] = life
+        life.bytes = LIFE_BYTES + len(life.worker)
+        self.bytes += life.bytes
+
     def enter(self, id: bytes, life: Life) -> None:
         """A job has a life now. `id` is the one that the job has: tables find it sooner."""
         self.by_id[id] = life
@@ -236,6 +242,8 @@ class Lives:
 
     def hasten(self, id: bytes, now_ms: i64) -> None:
         """All holders confirmed the end: an outcome kept for them only is dropped (W7.3)."""
+        if len(self.kept) == 0:
+            return
         outcome = self.kept.get(id)
         if outcome is not None and outcome.is_brief:
             outcome.is_brief = False
