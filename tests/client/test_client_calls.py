@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
 from typing import Any
 
@@ -44,7 +45,10 @@ STAT = [
     b"name", b"q", b"len", 3, b"age", 10, b"idle", 1, b"blocked", 2, b"import-from", [b"n2"],
     b"import-rate", 0, b"jobs-in", 9, b"jobs-out", 6, b"pause", b"none", b"oldest", 7,
 ]  # fmt: skip
-
+META = [
+    b"attempt", 1, b"of", 3, b"retry-ms", 30_000, b"time-limit-ms", 0, b"added-ms", 0,
+    b"headers", [b"k", b"v"],
+]  # fmt: skip
 WORKER = [
     b"name", b"h/7", b"host", b"h", b"pid", 7, b"version", b"1.0", b"queues", [b"a", b"b"],
     b"slots", 4, b"busy", 1, b"done", 12, b"failed", 3, b"since-ms", 9, b"heard-ms", 2000,
@@ -80,6 +84,30 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     ),
     (calls.addjob("q", "b", retry=0), "ADDJOB q b 5000 RETRY 0", RAW, ID),
     (calls.getjob("q"), "GETJOB TIMEOUT 0 FROM q", None, []),
+    (
+        calls.getjob("q", nohang=True, start=True),
+        "GETJOB NOHANG START FROM q",
+        [[b"q", RAW, b"b", b"run", b"1.1.0a1b2c"], [b"t", RAW, b"c", b"run", None]],
+        [Job("q", ID, b"b", run="1.1.0a1b2c"), Job("t", ID, b"c")],
+    ),
+    (
+        calls.getjob("q", start=True, worker="FROM", with_meta=True),
+        "GETJOB TIMEOUT 0 WITHMETA START WORKER FROM FROM q",
+        [[b"q", RAW, b"b", b"run", b"1.1.0a1b2c", *META]],
+        [
+            Job(
+                "q",
+                ID,
+                b"b",
+                attempt=1,
+                of=3,
+                retry_s=30.0,
+                added_at=dt.datetime.fromtimestamp(0, dt.UTC),
+                headers={"k": "v"},
+                run="1.1.0a1b2c",
+            )
+        ],
+    ),
     (
         calls.getjob("q", "r", timeout_ms=70, count=5),
         "GETJOB TIMEOUT 70 COUNT 5 FROM q r",
@@ -425,6 +453,8 @@ def test_calls_that_cannot_mean_anything_are_refused() -> None:
         calls.getjob()
     with pytest.raises(ValueError, match="None to wait for ever"):
         calls.getjob("q", timeout_ms=0)
+    with pytest.raises(ValueError, match="start=True"):
+        calls.getjob("q", worker="w")
     with pytest.raises(ValueError, match="name of a command"):
         admin.execute()
     with pytest.raises(ValueError, match="at least one queue"):

@@ -65,6 +65,7 @@ def asked(node: ScriptedNode, *words: bytes) -> int:
         (tubes.identify("u"), []),
         (calls.addjob("q", b"from"), [b"q"]),
         (calls.getjob("q", "r", nohang=True), [b"q", b"r"]),
+        (calls.getjob("q", start=True, worker="FROM"), [b"q"]),
         (calls.ackjob("D-1"), []),
         (calls.qlen("q"), [b"q"]),
         (calls.show("D-1"), []),

@@ -27,6 +27,7 @@ from tuque.core.decode.records import Record, decode  # noqa: E402  as above
 from tuque.core.decode.transactions import StageRecord  # noqa: E402  as above
 from tuque.core.model.job import STATE_NAMES  # noqa: E402  the path is set above
 from tuque.core.model.ledger import CAUSES  # noqa: E402  the path is set above
+from tuque.core.model.life import run_text  # noqa: E402  as above
 from tuque.core.outbox.lease_records import HOW_EXPIRED  # noqa: E402  as above
 from tuque.core.outbox.records import (  # noqa: E402  as above
     ACK,
@@ -36,12 +37,15 @@ from tuque.core.outbox.records import (  # noqa: E402  as above
     KIND_NAMES,
     LEASE_DROP,
     LEASE_GROUP,
+    LIFE,
     PAUSE,
     REMOVE,
     STAGE_DROP,
     STAGED,
 )
 from tuque.core.outbox.transaction_records import NO_ID  # noqa: E402  as above
+
+RUNS = ["none", "live", "released", "failed"]
 
 
 class Trace:
@@ -105,6 +109,10 @@ class Trace:
             return self.lease_text(r.kind, r.lease)
         if STAGED <= r.kind <= APP:
             return self.stage_text(r.kind, r.stage)
+        if r.kind == LIFE and r.life.life is not None:
+            life = r.life.life
+            run = run_text(life.run).decode()
+            return f"{self.name(r.id)} run {run} {RUNS[life.run_state]}, failed {life.failed}"
         due = f"due +{r.qtime_ms - START_MS}" if r.qtime_ms else "no due time"
         text = f"{self.name(r.id)} {STATE_NAMES[r.state].decode()}, {due}"
         if r.kind != FIRST and (r.nacks or r.deliveries):

@@ -22,7 +22,8 @@ class Job(msgspec.Struct, frozen=True):
     """A job as fetched; what follows the body is None unless requested.
 
     `attempt` is the number of its next run, from 1, `of` how many there may be, 0 without a limit;
-    `time_limit_s` None is no limit. `added_at` is the clock of the node that created it.
+    `time_limit_s` None is no limit. `added_at` is the clock of the node that created it. `run` is
+    the token of the run that began with the delivery, None if none did.
     """
 
     queue: str
@@ -36,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     time_limit_s: float | None = None
     added_at: dt.datetime | None = None
     headers: dict[str, str] | None = None
+    run: str | None = None
 
     @property
     def url_id(self) -> str:

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.life import ATTEMPTS_MAX, NO_TERMS, Terms
-from tuque.core.node.node import WITH_COUNTERS, WITH_META
+from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN
 from tuque.core.state.dedupe_keys import KEY_MAX
 from tuque.wire.resp import strict_int
 
@@ -18,6 +18,7 @@ NOT_INT: Final = b"ERR value is not an integer or out of range"
 BAD_TIMEOUT: Final = b"ERR timeout is not an integer or out of range"
 NEGATIVE_TIMEOUT: Final = b"ERR timeout is negative"
 PLAIN_TYPE: Final = b"queue"
+BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
 BAD_SCAN: Final = b"ERR invalid cursor or option name"
 
 BAD_PRI: Final = b"ERR PRI must be a number from 0 to 4503599627370496"
@@ -51,6 +52,8 @@ KEY_TTL_MAX: Final = 365 * 86_400_000
 SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far below 64 bits
 REPLICATE_MAX: Final = 65_535
 TIMEOUT_MAX: Final = 1 << 52  # ms
+WORKER_MAX: Final = 255  # bytes
+STARTS_AT_ONCE: Final = 1_000
 
 
 class ArgError(Exception):
@@ -316,7 +319,8 @@ class GetSpec:
         self.no_hang = False
         self.timeout_ms: i64 = 0
         self.count: i64 = 1
-        self.extras: i64 = 0  # WITH_COUNTERS, WITH_META
+        self.extras: i64 = 0  # WITH_COUNTERS, WITH_META, WITH_RUN
+        self.worker = b""  # of START; empty: the connection
         self.queues: list[bytes] = []
 
 
@@ -338,7 +342,7 @@ def is_word(word: bytes, name: bytes) -> bool:
 
 
 def getjob_options(args: list[bytes]) -> GetSpec:
-    """[V1] Parse GETJOB (V1.1, V1.2)."""
+    """[V1, W17] Parse GETJOB (V1.1, V1.2)."""
     spec = GetSpec()
     i: i64 = 1
     count: i64 = len(args)
@@ -353,6 +357,11 @@ def getjob_options(args: list[bytes]) -> GetSpec:
             spec.extras |= WITH_COUNTERS
         elif is_word(word, b"WITHMETA"):
             spec.extras |= WITH_META
+        elif is_word(word, b"START"):
+            spec.extras |= WITH_RUN
+        elif i + 1 < count and is_word(word, b"WORKER"):
+            i += 1
+            spec.worker = worker_name(args[i])
         elif i + 1 < count and is_word(word, b"TIMEOUT"):
             i += 1
             spec.timeout_ms = timeout_ms(args[i])
@@ -364,7 +373,18 @@ def getjob_options(args: list[bytes]) -> GetSpec:
         i += 1
     if len(spec.queues) == 0:
         raise ArgError(SYNTAX)
+    if spec.extras & WITH_RUN:
+        spec.count = min(spec.count, STARTS_AT_ONCE)  # W17.1
+    elif len(spec.worker) > 0:
+        raise ArgError(SYNTAX)  # W17.1
     return spec
+
+
+def worker_name(word: bytes) -> bytes:
+    """The name of a worker (W2.1)."""
+    if not 1 <= len(word) <= WORKER_MAX:
+        raise ArgError(BAD_WORKER)
+    return word
 
 
 @final

@@ -77,7 +77,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         _W,
         "jobs",
-        "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] FROM queue [queue ...]",
+        "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [START [WORKER name]] "
+        "FROM queue [queue ...]",
         "Take jobs from queues; wait for one unless NOHANG is given.",
     ),
     ("ACKJOB", -1, _W, "jobs", "[id ...]", "Acknowledge jobs on all nodes."),

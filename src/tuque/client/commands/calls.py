@@ -155,17 +155,22 @@ def getjob(
     nohang: bool = False,
     withcounters: bool = False,
     with_meta: bool = False,
+    start: bool = False,
+    worker: Text | None = None,
     timeout: float | None = None,
 ) -> Call[list[Job]]:
     """Fetches up to `count` jobs, in order of the queues; an empty list if none came in time.
 
     Waits `timeout_ms`, by default until there is a job; `nohang` does not wait. `with_meta` asks
-    for the jobs' limits, ages and headers.
+    for the jobs' limits, ages and headers. `start` begins a run of each job as the call of that
+    name does, for `worker` or the connection: a job whose reply is lost has used up an attempt.
     """
     if not queues:
         raise ValueError("getjob needs at least one queue")
     if timeout_ms is not None and timeout_ms < 1:
         raise ValueError(f"timeout_ms must be at least 1, or None to wait for ever: {timeout_ms}")
+    if worker is not None and not start:
+        raise ValueError("a worker is of start=True")
     args: list[Arg] = ["GETJOB"]
     wait_arg = 0
     if nohang:
@@ -175,10 +180,11 @@ def getjob(
         wait_arg = 2
     if count != 1:
         args += ("COUNT", count)
-    if withcounters:
-        args.append("WITHCOUNTERS")
-    if with_meta:
-        args.append("WITHMETA")
+    args += ["WITHCOUNTERS"] if withcounters else []
+    args += ["WITHMETA"] if with_meta else []
+    if start:
+        args.append("START")
+        args += () if worker is None else ("WORKER", to_bytes(worker))
     args.append("FROM")
     args += map(to_bytes, queues)
     wait_s = 0.0 if nohang else None if timeout_ms is None else timeout_ms / 1000
@@ -387,27 +393,22 @@ def _job(item: Reply) -> Job:
     if len(item) == 3:
         return Job(to_text(queue), to_text(job_id), body)
     more = pairs(item[3:])
-    if "attempt" not in more:
-        return Job(
-            to_text(queue),
-            to_text(job_id),
-            body,
-            more["nacks"],
-            more["additional-deliveries"],
-        )
-    limit_ms = more["time-limit-ms"]
+    run = more.get("run")
+    limit_ms = more.get("time-limit-ms")
+    has_meta = "attempt" in more
     return Job(
         to_text(queue),
         to_text(job_id),
         body,
         more.get("nacks"),
         more.get("additional-deliveries"),
-        attempt=more["attempt"],
-        of=more["of"],
-        retry_s=more["retry-ms"] / 1000,
+        attempt=more.get("attempt"),
+        of=more.get("of"),
+        retry_s=more["retry-ms"] / 1000 if has_meta else None,
         time_limit_s=limit_ms / 1000 if limit_ms else None,
-        added_at=dt.datetime.fromtimestamp(more["added-ms"] / 1000, dt.UTC),
-        headers=header_map(more["headers"]),
+        added_at=dt.datetime.fromtimestamp(more["added-ms"] / 1000, dt.UTC) if has_meta else None,
+        headers=header_map(more["headers"]) if has_meta else None,
+        run=None if run is None else to_text(run),
     )
 
 

@@ -85,8 +85,10 @@ def tubes_in(call: Call[Any]) -> list[bytes]:
     if verb in OF_ONE_QUEUE and len(words) > 1:
         return [_name(words[1])]
     if verb == "GETJOB":
-        upper = [_word(word) for word in words]
-        return [_name(word) for word in words[upper.index("FROM") + 1 :]] if "FROM" in upper else []
+        at = 1
+        while at < len(words) and _word(words[at]) != "FROM":
+            at += 2 if _word(words[at]) == "WORKER" else 1  # a worker may be named FROM
+        return [_name(word) for word in words[at + 1 :]]
     return []
 
 

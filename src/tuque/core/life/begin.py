@@ -1,4 +1,4 @@
-"""START: a run begins (SPEC W2)."""
+"""START, and GETJOB with START: a run begins (SPEC W2, W17)."""
 
 from mypy_extensions import i64
 
@@ -20,6 +20,7 @@ from tuque.core.model.refusal import (
     RESTING,
     Refusal,
 )
+from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import RUN_STARTED
 
@@ -63,6 +64,21 @@ def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, R
         life = new_life(n, job.id, worker)
     begin_run(n, job, life, worker, client)
     return life, None
+
+
+def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | None:
+    """[W17] The job was delivered in this turn, and its run begins (W17.1, W17.4).
+
+    Returns its life with the run; None if START would refuse it (W17.3).
+    """
+    if isinstance(job, Task) or job.state != ACTIVE:
+        return None
+    life = life_of(n, job.id)
+    if life is not None:
+        return start(n, job, worker, client)[0]
+    life = new_life(n, job.id, worker)
+    begin_run(n, job, life, worker, client)
+    return life
 
 
 def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:

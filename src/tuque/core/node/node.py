@@ -44,7 +44,8 @@ DENIED_MAX: Final = 100_000
 
 # what GETJOB adds to each job
 WITH_COUNTERS: Final = 1
-WITH_META: Final = 2  # W10
+WITH_META: Final = 2  # W11
+WITH_RUN: Final = 4  # W17
 
 
 @final
@@ -63,7 +64,7 @@ class Waiter:
         self.client = client
         self.queues = queues
         self.count = count
-        self.extras = extras  # WITH_COUNTERS, WITH_META
+        self.extras = extras  # WITH_COUNTERS, WITH_META, WITH_RUN
         self.until_ms = until_ms  # 0: for ever
         self.bytes_used: i64 = 0  # set by `wait`
         self.taker = taker  # client whose session takes a tube's task; -1: none (T8)

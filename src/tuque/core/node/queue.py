@@ -48,7 +48,7 @@ class Queue:
         self.demand: Demand | None = None  # its entry in n.demands, if any
         self.tally = NO_TALLY  # its own, once it is in the table
         self.reply_head = b"*3\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
-        self.reply_head7 = b"*7\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
+        self.reply_name = b"$%d\r\n%s\r\n$40\r\n" % (len(name), name)  # of longer replies
 
     def push(self, job: Job) -> None:
         """Insert a job whose state is QUEUED already."""

@@ -22,8 +22,7 @@ from tuque.core.node.node import (
     JOB_ENDED,
     NODE_LEAVING,
     TIMED_OUT,
-    WITH_COUNTERS,
-    WITH_META,
+    WITH_RUN,
     Wake,
 )
 from tuque.core.node.queue import PAUSE_IN
@@ -31,8 +30,8 @@ from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
 from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.server.commands.by_id import OOM, check_ids, check_room, cmd_ack
-from tuque.server.commands.life import tell_cancelled
-from tuque.server.commands.meta import put_meta
+from tuque.server.commands.life import tell_cancelled, worker_of
+from tuque.server.commands.meta import put_more
 from tuque.server.commands.outcomes import tell_ended
 from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.log.notes import warn_once
@@ -170,11 +169,13 @@ def is_long(s: Server, args: list[bytes]) -> bool:
 
 
 def is_small(args: list[bytes]) -> bool:
-    """Whether a GETJOB asks for few jobs of few queues."""
+    """Whether a GETJOB asks for few jobs of few queues, and begins none."""
     if len(args) > SMALL_WORDS:
         return False
     for i in range(1, len(args) - 1):
         if len(args[i + 1]) > 2 and args[i].upper() == b"COUNT":
+            return False
+        if len(args[i]) == 5 and args[i].upper() == b"START":
             return False
     return True
 
@@ -289,6 +290,8 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
         return  # nobody would read the reply: the jobs stay queued (C7.3)
     for name in spec.queues:
         check_queue(s, name)  # T17.3
+    if spec.extras & WITH_RUN:
+        c.begins_as = spec.worker if len(spec.worker) > 0 else worker_of(s, c)
     jobs = on_getjob(n, c.number, spec.queues, spec.count)
     if len(jobs) > 0:
         put_jobs(s, c, jobs, spec.extras)  # V1.3
@@ -311,26 +314,18 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """Write the reply of GETJOB."""
     out = c.out
     out.append(array_head(len(jobs)))
-    if extras & WITH_META:
-        put_meta(s, c, jobs, extras & WITH_COUNTERS != 0)
+    if extras != 0:
+        put_more(s, c, jobs, extras)
         return
-    with_counters = extras & WITH_COUNTERS != 0
     for job in jobs:
-        q = s.n.queues[job.queue]
-        out.append(q.reply_head7 if with_counters else q.reply_head)
+        out.append(s.n.queues[job.queue].reply_head)
         out.append(job.id)
         out.append(b"\r\n")
         out.append(bulk_head(len(job.body)))
         out.append(job.body)
         if len(job.body) > LARGE_BYTES:
             c.has_large = True
-        if with_counters:
-            out.append(
-                b"\r\n$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
-                % (job.nacks, job.deliveries)
-            )
-        else:
-            out.append(b"\r\n")
+        out.append(b"\r\n")
 
 
 def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:

@@ -35,16 +35,15 @@ from tuque.wire.args import (
     headers,
     ranged,
     seconds_ms,
+    worker_name,
 )
 from tuque.wire.resp import array_head, error_reply, int_reply, put_bulk
 
 BAD_RUN: Final = b"ERR invalid run token"
-BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
 LONG_PROGRESS: Final = b"ERR PROGRESS takes at most 4096 bytes"
 BAD_TTL: Final = b"ERR TTL must be a number of seconds, 0: it never expires"
 
-WORKER_MAX: Final = 255  # bytes
 REASON_MAX: Final = 2_048
 DETAIL_MAX: Final = 65_536  # longer ones are cut
 PROGRESS_MAX: Final = 4_096
@@ -66,16 +65,23 @@ def worker_of(s: Server, c: Client) -> bytes:
     return c.worker
 
 
-def check_pairs(s: Server, args: list[bytes], first: i64) -> None:
-    """Check words that are ids and runs in turn. Raises before any change."""
+def check_pairs(s: Server, args: list[bytes], first: i64) -> bool:
+    """Check words that are ids and runs in turn. Raises before any change.
+
+    True if all runs are one: a worker's first runs of all its jobs are.
+    """
     size: i64 = len(args)
     if (size - first) % 2 != 0 or size == first:
         raise ArgError(SYNTAX)
     check_ids(s, args, first, 2)
-    i = first + 1
+    run = run_in(s, args[first + 1])
+    is_same = True
+    i = first + 3
     while i < size:
-        run_in(s, args[i])
+        if run_in(s, args[i]) != run:
+            is_same = False
         i += 2
+    return is_same
 
 
 def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
@@ -85,9 +91,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args[1]) == 6 and args[1].upper() == b"WORKER":
         if len(args) < 4:
             raise ArgError(SYNTAX)
-        worker = args[2]
-        if not 1 <= len(worker) <= WORKER_MAX:
-            raise ArgError(BAD_WORKER)
+        worker = worker_name(args[2])
         first = 3
     else:
         worker = worker_of(s, c)
@@ -210,13 +214,16 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args) == 5 and args[3].upper() == b"RESULT":
         result = args[4]
         words = args[:3]
-    check_pairs(s, words, 1)
+    is_same = check_pairs(s, words, 1)
     size: i64 = len(words)
     s.n.work += size // 2 - 1
+    run = run_in(s, words[2])
     done: i64 = 0
     i: i64 = 1
     while i < size:
-        if on_done(s.n, words[i], run_in(s, words[i + 1]), result, c.number):
+        if not is_same:
+            run = run_in(s, words[i + 1])
+        if on_done(s.n, words[i], run, result, c.number):
             done += 1
         i += 2
     c.out.append(int_reply(done))

@@ -8,7 +8,6 @@ from tuque.core.life.standing import STANDING_NAMES, standing_of
 from tuque.core.model.life import attempt_of
 from tuque.core.model.work import REPLY_BYTES
 from tuque.server.commands.dead import shown, task_of
-from tuque.server.commands.life import BAD_WORKER, WORKER_MAX
 from tuque.server.config.patterns import MOST, matches
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
@@ -25,7 +24,7 @@ from tuque.server.state.workers import (
     Hand,
     Said,
 )
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError, at_least, ranged
+from tuque.wire.args import NOT_INT, SYNTAX, ArgError, at_least, ranged, worker_name
 from tuque.wire.resp import bulk_head, put_bulk, put_value
 
 QUEUES_MAX: Final = 100
@@ -63,16 +62,9 @@ def cmd_worker(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(SYNTAX)
 
 
-def checked_name(name: bytes) -> bytes:
-    """The name of a worker, or raise."""
-    if not 1 <= len(name) <= WORKER_MAX:
-        raise ArgError(BAD_WORKER)
-    return name
-
-
 def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
     """[O11] WORKER HERE: a worker announces itself, or says that it lives (O11.1)."""
-    name = checked_name(args[2])
+    name = worker_name(args[2])
     said = what_it_says(args)
     n = s.n
     n.work += 1

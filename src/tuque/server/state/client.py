@@ -66,6 +66,7 @@ class Client(Connection):
         self.resp3 = False
         self.name = b""
         self.worker = b""  # what START calls it if it says no name (W2.4)
+        self.begins_as = b""  # the worker of its latest GETJOB with START (W17)
         self.lib_name = b""
         self.lib_version = b""
         self.command = ""  # the last one, lower case

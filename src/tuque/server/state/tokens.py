@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from tuque.core.model.life import NO_TERMS, Life, attempt_of, run_from, run_text
 
 TOKENS_MAX: Final = 1_000  # remembered at once
+RUN_FIELD: Final = b"\r\n$3\r\nrun\r\n$%d\r\n%s\r\n"  # after a body (W17.2)
 START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 
 
@@ -21,6 +22,7 @@ class Token:
     def __init__(self, run: i64) -> None:
         self.run = run
         self.text = run_text(run)
+        self.field = RUN_FIELD % (len(self.text), self.text)
         self.reply = b""
         self.terms = NO_TERMS  # of the job in that reply, as the others here
         self.starts: i64 = 0
