@@ -8,9 +8,10 @@ from typing import Any
 
 import hiredis
 import pytest
+from msgspec.structs import replace
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
-from tuque.client.api import ClusterNode, Hello, NodeInfo
+from tuque.client.api import ClusterNode, Hello, JobFailure, JobRun, JobWork, NodeInfo
 from tuque.client.commands import admin, calls, dead, leases, life, operate, tubes, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.leases import (
@@ -35,6 +36,17 @@ SHOWN = [
 INFO = JobInfo(
     ID, "q", "queued", 1, 86000, 7, 0, 300, 1, 2, ("n1", "n2"), (), 299000, 298500, b"\xff\x00"
 )
+WORKED = [
+    *SHOWN, b"deliveries", 2, b"first-delivery", 11, b"last-delivery", 12,
+    b"headers", [b"tuque-task", b"t"], b"attempts", 3, b"backoff", [1000, 8000, 500],
+    b"dead", b"q.dead", b"keep", 60_000, b"time-limit", 0, b"failed", 1, b"starts", 2,
+    b"run", [b"running", 2, b"w", 12], b"first-failure", [11, 1, b"w", b"failed", b"no"],
+    b"last-failure", None,
+]  # fmt: skip
+WORK = JobWork(
+    {"tuque-task": "t"}, 3, (1.0, 8.0, 0.5), "q.dead", 60.0, 0.0, 1, 2,
+    JobRun("running", 2, "w", 12), JobFailure(11, 1, "w", "failed", "no"), None,
+)  # fmt: skip
 DUMMY: list[Any] = [
     b"id", RAW, b"queue", None, b"state", b"acked", b"repl", 0, b"ttl", 60, b"ctime", 0,
     b"delay", 0, b"retry", None, b"nacks", 0, b"additional-deliveries", 0,
@@ -134,6 +146,12 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.deadletter(ID, "dead", "why"), f"DEADLETTER {ID} dead REASON why", RAW, ID),
     (calls.show(ID), f"SHOW {ID}", SHOWN, INFO),
     (calls.show(ID), f"SHOW {ID}", None, None),
+    (
+        calls.show(ID),
+        f"SHOW {ID}",
+        WORKED,
+        replace(INFO, deliveries=2, first_delivery_ms=11, last_delivery_ms=12, work=WORK),
+    ),
     (
         calls.show(ID),
         f"SHOW {ID}",

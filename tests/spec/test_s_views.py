@@ -45,6 +45,54 @@ def test_show(box: Box) -> None:
     }
 
 
+def test_show_of_deliveries(box: Box) -> None:
+    """S1.3 If this node has delivered the job, there follow: deliveries, first-delivery,
+    last-delivery (ms since 1970), since it first had the job.
+    """
+    id = box.add(RETRY=5)
+    assert list(box.show(id)) == FIELDS
+    box.get()
+    box.pass_ms(6_000)
+    box.get()
+    shown = box.show(id)
+    assert list(shown)[15:] == ["deliveries", "first-delivery", "last-delivery"]
+    assert [shown[name] for name in list(shown)[15:]] == [2, START_MS, START_MS + 6_000]
+
+
+def test_show_of_work(box: Box) -> None:
+    """S1.4 If the job has options about its work, or a word of W was used about it, there follow:
+    headers (names and values), attempts (0: no limit), backoff (first and longest in ms, jitter in
+    thousandths), dead (its queue of dead letters), keep and time-limit (ms, 0: none), failed,
+    starts, run, first-failure, last-failure. run is null, or of the newest one: `running`,
+    `released` or `failed`, attempt, worker, since (ms since 1970).
+    A failure is null, or: ms since 1970, attempt, worker, cause, reason.
+    """
+    words = ["ATTEMPTS", 3, "BACKOFF", 1, 8, 0, "KEEP", 60, "TIMELIMIT", 9, "HEADERS", 1]
+    id = str(box.run("ADDJOB", "q", "x", 0, "RETRY", 60, *words, "tuque-task", "mail.send"))
+    new = box.show(id)
+    assert list(new)[15:] == [
+        *("headers", "attempts", "backoff", "dead", "keep", "time-limit", "failed", "starts"),
+        *("run", "first-failure", "last-failure"),
+    ]
+    assert list(new.values())[15:] == [
+        *([b"tuque-task", b"mail.send"], 3, [1000, 8000, 0], b"q.dead", 60_000, 9_000, 0, 0),
+        *(None, None, None),
+    ]
+    for attempt, reason in ((1, "no disk"), (2, "no net")):
+        box.pass_ms(5_000)
+        box.get()
+        run = box.run("START", "WORKER", "w-1", id)[0][0]
+        begun_ms = box.n.now_ms
+        assert box.show(id)["run"] == [b"running", attempt, b"w-1", begun_ms]
+        box.pass_ms(1_000)
+        box.run("FAIL", id, run, "REASON", reason)
+    shown = box.show(id)
+    assert shown["run"] == [b"failed", 2, b"w-1", begun_ms] and shown["failed"] == 2
+    assert shown["first-failure"] == [START_MS + 6_000, 1, b"w-1", b"failed", b"no disk"]
+    assert shown["last-failure"] == [begun_ms + 1_000, 2, b"w-1", b"failed", b"no net"]
+    assert shown["deliveries"] == 2
+
+
 def test_ttl_that_is_left(box: Box) -> None:
     """S1.1 ttl (seconds left)"""
     id = box.add(TTL=100_000)

@@ -109,6 +109,32 @@ def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
     assert admin.get("/job", id="no id").status_code == 404
 
 
+def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: TestCluster) -> None:
+    """A live job: task and headers, its first wait, the attempt that failed, the one of now."""
+    with still[0].client() as client:
+        headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
+        id = client.addjob(
+            "way", "x", retry=600, attempts=3, backoff=(0, 0, 0), headers=headers, replicate=1
+        )
+        client.getjob("way")
+        (run,) = client.start(id, worker="way-1")
+        assert isinstance(run, Run)
+        client.fail(id, run.run, reason="OSError: no disk")
+        until(lambda: client.getjob("way", timeout_ms=100), "come back")
+        client.start(id, worker="way-2")
+    text = " ".join(re.sub("<[^>]*>", " ", admin.get("/job", id=id).text).split())
+    for words in ("thumb.make", "tenant shop-7", "1 failed of 3, 2 starts"):
+        assert words in text, words
+    steps = [
+        *("Added at", "Waited in way", "Handed out", "Attempt 1 of 3 failed"),
+        *("way-1 · OSError: no disk", "Back-off, and the wait in its queue"),
+        *("Attempt 2 of 3 began", "way-2", "Is at work at way-2", "Comes back, unless"),
+    ]
+    way = text.partition("Its life so far")[2]
+    places = [way.find(step) for step in steps]
+    assert -1 not in places and places == sorted(places), list(zip(steps, places, strict=True))
+
+
 def test_a_job_is_added_changed_and_deleted(admin: Reader, still: TestCluster) -> None:
     words = {"queue": "by hand", "body": "one\ntwo %%41 ü", "retry": "60", "ttl": "600"}
     reply = admin.do("add", **words)

@@ -48,8 +48,51 @@ class Job(msgspec.Struct, frozen=True):
 JobId: TypeAlias = str | bytes | Job
 
 
+class JobRun(msgspec.Struct, frozen=True):
+    """The newest run of a job: `running`, `released` or `failed`; it began at `since_ms` (unix)."""
+
+    state: str
+    attempt: int
+    worker: str
+    since_ms: int
+
+
+class JobFailure(msgspec.Struct, frozen=True):
+    """A failed attempt; unix ms."""
+
+    at_ms: int
+    attempt: int
+    worker: str
+    cause: str
+    reason: str
+
+
+class JobWork(msgspec.Struct, frozen=True):
+    """What a node knows of the work on a job: its terms, headers, newest run and failures.
+
+    `attempts` 0: no limit. Seconds; `keep_s` and `time_limit_s` 0: none. `backoff`: the first and
+    the longest wait, and the share of it that chance may take away.
+    """
+
+    headers: dict[str, str]
+    attempts: int
+    backoff: tuple[float, float, float]
+    dead: str
+    keep_s: float
+    time_limit_s: float
+    failed: int
+    starts: int
+    run: JobRun | None
+    first_failure: JobFailure | None
+    last_failure: JobFailure | None
+
+
 class JobInfo(msgspec.Struct, frozen=True):
-    """What one node knows about a job (SHOW); None for fields lost with the acknowledgement."""
+    """What one node knows about a job (SHOW); None for fields lost with the acknowledgement.
+
+    `deliveries` are this node's, the first and the last in unix ms. `work` is None for a job
+    without options about its work, as long as nobody began it.
+    """
 
     id: str
     queue: str | None
@@ -66,6 +109,10 @@ class JobInfo(msgspec.Struct, frozen=True):
     next_requeue_within_ms: int | None
     next_awake_within_ms: int | None
     body: bytes | None
+    deliveries: int = 0
+    first_delivery_ms: int | None = None
+    last_delivery_ms: int | None = None
+    work: JobWork | None = None
 
     @property
     def url_id(self) -> str:
@@ -154,3 +201,29 @@ def id_text(job: JobId) -> str:
     if isinstance(job, Job):
         return job.id
     return plain_id(job if isinstance(job, str) else to_text(job))
+
+
+def work_of(fields: dict[str, Reply], headers: dict[str, str]) -> JobWork:
+    """The work on a job out of the fields of SHOW (SPEC S1.4)."""
+    run = fields["run"]
+    first_ms, max_ms, jitter = fields["backoff"]
+    return JobWork(
+        headers=headers,
+        attempts=fields["attempts"],
+        backoff=(first_ms / 1000, max_ms / 1000, jitter / 1000),
+        dead=to_text(fields["dead"]),
+        keep_s=fields["keep"] / 1000,
+        time_limit_s=fields["time-limit"] / 1000,
+        failed=fields["failed"],
+        starts=fields["starts"],
+        run=JobRun(to_text(run[0]), run[1], to_text(run[2]), run[3]) if run else None,
+        first_failure=_failure(fields["first-failure"]),
+        last_failure=_failure(fields["last-failure"]),
+    )
+
+
+def _failure(row: Reply) -> JobFailure | None:
+    if row is None:
+        return None
+    at_ms, attempt, worker, cause, reason = row
+    return JobFailure(at_ms, attempt, to_text(worker), to_text(cause), to_text(reason))

@@ -28,6 +28,7 @@ from tuque.client.api import (
     id_text,
     to_bytes,
     to_text,
+    work_of,
 )
 from tuque.client.commands.options import add_headers, job_options, work_options
 from tuque.errors import ProtocolError
@@ -435,6 +436,10 @@ def _known_job_info(reply: Reply) -> JobInfo:
         next_requeue_within_ms=fields["next-requeue-within"],
         next_awake_within_ms=fields["next-awake-within"],
         body=fields["body"],
+        deliveries=fields.get("deliveries", 0),
+        first_delivery_ms=fields.get("first-delivery"),
+        last_delivery_ms=fields.get("last-delivery"),
+        work=work_of(fields, header_map(fields["headers"])) if "headers" in fields else None,
     )
 
 

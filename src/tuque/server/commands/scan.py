@@ -9,9 +9,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.queries import job_matches, queue_matches, show
+from tuque.core.jobs.queries import job_matches, queue_matches
 from tuque.core.model.work import REPLY_BYTES
-from tuque.server.commands.views import flat
+from tuque.server.commands.views import shown_job
 from tuque.server.replies.chores import begin
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
@@ -75,9 +75,11 @@ class Scan(Chore):
             return
         self.found += 1
         if spec.reply_all:
-            put_value(self.out, flat(show(n, job)), self.client.resp3)
+            row: list[bytes] = []
+            put_value(row, shown_job(n, job), self.client.resp3)
+            self.out.append(b"".join(row))
             n.work += SHOWN_WORK
-            self.bytes_used += 1_000 + len(job.body) + len(job.queue)
+            self.bytes_used += max(1_000 + len(job.body) + len(job.queue), len(self.out[-1]))
         else:
             self.out.append(b"+%s\r\n" % job.id)
             self.bytes_used += 80

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.federation.request import pause_queue
+from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.queries import qpeek, qstat, show
+from tuque.core.model.job import ACKED, Job
+from tuque.core.model.life import NO_RUN, Failure, Life, attempt_of
+from tuque.core.model.task import Task
 from tuque.core.model.work import TURN_WORK
+from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from tuque.server.commands.by_id import check_ids, check_room
 from tuque.server.replies.redirects import check_queue
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError
+from tuque.wire.args import NOT_INT, SYNTAX, ArgError, header_pairs
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
 
+RUN_NAMES: Final = [b"", b"running", b"released", b"failed"]
+DEAD_SUFFIX: Final = b".dead"
 BACK_MAX: Final = 20_000  # requeued jobs; they are in a heap, whose end is not sorted
 MUCH_BACK: Final = (
     b"ERR more than %d jobs of this queue were put back, and the newest is not known without a "
@@ -27,7 +34,53 @@ def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
     """[S1] SHOW id."""
     check_ids(s, args, 1)
     job = s.n.jobs.get(args[1])
-    c.reply(None if job is None else flat(show(s.n, job)))
+    c.reply(None if job is None else shown_job(s.n, job))
+
+
+def shown_job(n: Node, job: Job) -> list[object]:
+    """[S1] SHOW: the fields of Disque, then what this node knows of deliveries and work (S1.3)."""
+    fields = show(n, job)
+    if isinstance(job, Task) or job.state == ACKED:
+        return flat(fields)
+    if job.delivered_count > 0:
+        fields["deliveries"] = int(job.delivered_count)
+        fields["first-delivery"] = int(job.first_ms)
+        fields["last-delivery"] = int(job.last_ms)
+    life = life_of(n, job.id)
+    if life is not None:
+        put_work(fields, job, life)
+    return flat(fields)
+
+
+def put_work(fields: dict[str, object], job: Job, life: Life) -> None:
+    """Terms, headers, the newest run and the failures that are kept (S1.4)."""
+    terms = life.terms
+    fields["headers"] = header_pairs(life.headers)
+    fields["attempts"] = int(terms.attempts)
+    fields["backoff"] = [int(terms.first_ms), int(terms.max_ms), int(terms.jitter)]
+    home = life.origin if life.is_dead else job.queue
+    fields["dead"] = terms.dead if len(terms.dead) > 0 else home + DEAD_SUFFIX
+    fields["keep"] = int(terms.keep_ms)
+    fields["time-limit"] = int(terms.limit_ms)
+    fields["failed"] = int(life.failed)
+    fields["starts"] = int(life.starts)
+    run: list[object] | None = None
+    if life.run != 0 and life.run_state != NO_RUN:
+        state = RUN_NAMES[life.run_state]
+        run = [state, int(attempt_of(life.run)), life.worker, int(life.since_ms)]
+    fields["run"] = run
+    fields["first-failure"] = failure_row(life.first)
+    fields["last-failure"] = failure_row(life.last)
+
+
+def failure_row(failure: Failure | None) -> list[object] | None:
+    """A failed attempt as SHOW has it; null without one."""
+    if failure is None:
+        return None
+    return [
+        *(int(failure.at_ms), int(failure.attempt), failure.worker),
+        *(failure.cause, failure.reason),
+    ]
 
 
 def cmd_qlen(s: Server, c: Client, args: list[bytes]) -> None:

@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
+from tuque.client.api import JobFailure
 from tuque.errors import BadId
 from tuque.web.read.jobs import Copy, JobFacts, job_of
-from tuque.web.show.text import forms, num, span
+from tuque.web.show.text import forms, num, plural, span
 from tuque.web.site import Ask, Page, shared
 
 NET: Final = (200.0, 112.0, 70.0)  # middle and radius of the ring of nodes
@@ -61,6 +62,8 @@ async def job(ask: Ask) -> Page:
     best, letter = facts.best, facts.dead
     body = (letter.body if letter else None) or (best.body if best else None)
     clock_s = ask.view.clock_s + (now_s - ask.view.at_s)
+    work = facts.work
+    headers = letter.headers if letter else work.headers if work else {}
     kind, words = state_words(facts)
     return Page(
         "job",
@@ -83,8 +86,9 @@ async def job(ask: Ask) -> Page:
             "result_forms": forms(facts.result.result)
             if facts.result is not None and facts.result.result is not None
             else [],
-            "task": letter.headers.get("tuque-task", "") if letter else "",
-            "headers": letter.headers if letter else {},
+            "task": headers.get("tuque-task", ""),
+            "headers": headers,
+            "work": work,
             "traceback": facts.result.detail.decode("utf-8", "replace") if facts.result else "",
         },
         200 if facts.is_known else 404,
@@ -117,11 +121,11 @@ def way(facts: JobFacts, now_s: float) -> list[Step]:
         steps.append(Step("new", added_s, f"Added at {facts.id[2:10]}", copies))
     if best.delay_s:
         steps.append(Step("wait", 0, "First delay", "", span(best.delay_s)))
-    steps += failures(facts, added_s)
-    since = span(max(0.0, now_s - added_s)) if added_s else ""
+    steps += handed_out(facts, added_s + best.delay_s)
+    steps += failures(facts)
     if result is not None:
-        steps.append(now_step(facts, since))
-    due_ms = best.next_requeue_within_ms
+        steps += now_steps(facts, now_s, span(max(0.0, now_s - added_s)) if added_s else "")
+    due_ms = facts.due_ms
     is_open = result is None or result.state not in ("dead", "done", "cancelled", "waiting")
     if is_open and best.state != "acked" and due_ms:
         number = (result.attempt + 1) if result is not None and result.state == "back-off" else None
@@ -135,34 +139,66 @@ def way(facts: JobFacts, now_s: float) -> list[Step]:
     return steps
 
 
-def failures(facts: JobFacts, added_s: float) -> list[Step]:
-    """The attempts that failed, as far as the nodes keep them: the first and the last."""
-    result, letter = facts.result, facts.dead
-    if letter is not None:
-        first_s, last_s = letter.first_failure_ms / 1000, letter.last_failure_ms / 1000
-        waited = span(max(0.0, first_s - added_s)) if added_s else ""
-        steps = [Step("wait", 0, f"Waited and ran in {letter.origin}", "", waited)]
-        if letter.attempts > 1:
-            steps.append(Step("bad", first_s, "Attempt 1 failed", letter.first_reason))
-        if letter.attempts > 2:
-            words = f"{letter.attempts - 2} more attempts, and the waits between them"
-            steps.append(Step("wait", 0, words, "", span(last_s - first_s)))
-        of = f" of {letter.of}" if letter.of else ""
-        about = f"{letter.worker} · {letter.reason}" if letter.worker else letter.reason
-        steps.append(Step("bad", last_s, f"Attempt {letter.attempts}{of} {letter.cause}", about))
-        return steps
-    failed = result.attempt - 1 if result is not None else 0
-    if result is not None and result.cause and result.state in ("back-off", "waiting", "scheduled"):
-        failed = result.attempt
-    if result is None or failed < 1 or not (result.cause or result.reason):
+def handed_out(facts: JobFacts, due_s: float) -> list[Step]:
+    """Its first wait, and its deliveries, as far as the nodes know them."""
+    first_s, last_s = facts.first_delivery_s, facts.last_delivery_s
+    if not first_s:
         return []
-    of = f" of {result.of}" if result.of else ""
-    title = (
-        f"Attempt 1{of} {result.cause}"
-        if failed == 1
-        else f"Attempts 1 to {failed}{of} {result.cause}"
-    )
-    return [Step("bad", 0, title, result.reason)]
+    waited = span(max(0.0, first_s - due_s)) if due_s else ""
+    queue = facts.dead.origin if facts.dead else facts.best.queue if facts.best else ""
+    steps = [
+        Step("wait", 0, f"Waited in {queue}", "", waited),
+        Step("ok", first_s, "Handed out"),
+    ]
+    again = facts.deliveries - 1
+    if again > 0 and facts.work is None:
+        steps.append(Step("wait", 0, f"Came back {plural(again, 'time')}", "nobody had acked it"))
+        steps.append(Step("ok", last_s, "Handed out again", "", span(last_s - first_s)))
+    return steps
+
+
+def failures(facts: JobFacts) -> list[Step]:
+    """The attempts that failed, as far as the nodes keep them: the first and the last."""
+    work = facts.work
+    if work is None or work.first_failure is None:
+        return []
+    first, last = work.first_failure, work.last_failure or work.first_failure
+    steps = [failed_step(first, work.attempts, facts.first_delivery_s)]
+    between = last.attempt - first.attempt - 1
+    if between > 0:
+        words = f"{plural(between, 'more attempt')}, and the waits between them"
+        steps.append(Step("wait", 0, words, "", span((last.at_ms - first.at_ms) / 1000)))
+    if last.attempt > first.attempt:
+        before_s = 0.0 if between else first.at_ms / 1000
+        steps.append(failed_step(last, work.attempts, before_s))
+    return steps
+
+
+def failed_step(one: JobFailure, attempts: int, before_s: float) -> Step:
+    """A failed attempt, and how long after what was before it."""
+    of = f" of {attempts}" if attempts else ""
+    words = {"failed": "failed", "crashed": "crashed", "timeout": "was over its time limit"}
+    title = f"Attempt {one.attempt}{of} {words.get(one.cause, one.cause)}"
+    text = f"{one.worker} · {one.reason}" if one.worker and one.reason else one.worker or one.reason
+    at_s = one.at_ms / 1000
+    return Step("bad", at_s, title, text, span(max(0.0, at_s - before_s)) if before_s else "")
+
+
+def now_steps(facts: JobFacts, now_s: float, since: str) -> list[Step]:
+    """The run of now with the wait before it, and where the job stands."""
+    work = facts.work
+    run = work.run if work else None
+    steps = []
+    if work is not None and run is not None and run.state == "running":
+        last = work.last_failure
+        if last is not None:
+            waited_s = max(0.0, (run.since_ms - last.at_ms) / 1000)
+            steps.append(Step("wait", 0, "Back-off, and the wait in its queue", "", span(waited_s)))
+        of = f" of {work.attempts}" if work.attempts else ""
+        ran = span(max(0.0, now_s - run.since_ms / 1000))
+        begun = f"Attempt {run.attempt}{of} began"
+        steps.append(Step("ok", run.since_ms / 1000, begun, run.worker, f"{ran} ago"))
+    return [*steps, now_step(facts, since)]
 
 
 def now_step(facts: JobFacts, since: str) -> Step:

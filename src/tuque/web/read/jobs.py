@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import Job, JobInfo
+from tuque.client.api import Job, JobInfo, JobWork
 from tuque.client.commands.calls import jscan_full_page
 from tuque.client.commands.dead import DeadJob
 from tuque.client.commands.life import Result
@@ -44,6 +44,37 @@ class JobFacts(msgspec.Struct):
         infos = [one.info for one in self.copies if one.info is not None]
         infos.sort(key=lambda one: (order.get(one.state, 9), one.next_requeue_within_ms or 1 << 60))
         return infos[0] if infos else None
+
+    @property
+    def work(self) -> JobWork | None:
+        """The work on it, by the node that knows of the latest run."""
+        found = [one.info.work for one in self.copies if one.info and one.info.work]
+        return max(found, key=lambda one: (one.starts, one.failed), default=None)
+
+    @property
+    def deliveries(self) -> int:
+        """How often nodes that answer have handed it out."""
+        return sum(one.info.deliveries for one in self.copies if one.info)
+
+    @property
+    def first_delivery_s(self) -> float:
+        """When it was handed out first (unix s), as far as a node knows; 0: never."""
+        found = [one.info.first_delivery_ms for one in self.copies if one.info]
+        return min((ms for ms in found if ms), default=0) / 1000
+
+    @property
+    def last_delivery_s(self) -> float:
+        """When it was handed out last."""
+        found = [one.info.last_delivery_ms for one in self.copies if one.info]
+        return max((ms for ms in found if ms), default=0) / 1000
+
+    @property
+    def due_ms(self) -> int | None:
+        """How long it waits for its time; None if it is queued, or has none."""
+        if self.best is None or self.best.state == "queued":
+            return None
+        found = [one.info.next_requeue_within_ms for one in self.copies if one.info]
+        return min((ms for ms in found if ms is not None), default=None)
 
     @property
     def is_known(self) -> bool:
