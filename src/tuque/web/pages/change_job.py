@@ -1,10 +1,11 @@
-"""Deeds on one job: run now, cancel, delete, edit, add again."""
+"""Deeds on one job: run now, cancel, delete, edit, add again, move."""
 
 from __future__ import annotations
 
 from tuque.aio import Client
 from tuque.errors import BadId, Error, NoJob
 from tuque.logtext import HIDDEN
+from tuque.web.deeds.moving import moved
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
 from tuque.web.pages.change_queue import add_to
 from tuque.web.pages.job import described, state_words
@@ -152,7 +153,8 @@ async def propose_edit(ask: Ask) -> Proposal:
     if HIDDEN.search(text.replace("\n", "")):
         raise Refused("Its body has control characters: it cannot be edited here.")
     queue = facts.dead.origin if facts.dead else best.queue if best else ""
-    task = facts.dead.headers.get("tuque-task", "") if facts.dead else ""
+    task = headers_of(facts).get("tuque-task", "")
+    attempts = facts.dead.of if facts.dead else facts.work.attempts if facts.work else 0
     return Proposal(
         "edit",
         "Edit and add again",
@@ -160,7 +162,7 @@ async def propose_edit(ask: Ask) -> Proposal:
         "Edit",
         described(facts),
         [
-            "As a new job: this one stays as it is.",
+            "As a new job, with the headers of this one, which stays as it is.",
             "Or in place, if nobody works on it: same id, same place.",
         ],
         [("id", facts.id)],
@@ -170,6 +172,7 @@ async def propose_edit(ask: Ask) -> Proposal:
             Field("body", "Body", text, "area"),
             Field("task", "Task of a new job (empty: none)", task),
             Field("retry", "Retry of a new job, s", str(best.retry_s if best else 60), "number"),
+            Field("attempts", "Attempts of a new job (0: no limit)", str(attempts), "number"),
             Field("ttl", "Lives, s (0: for ever)", "86400", "number"),
         ],
         count=1,
@@ -181,7 +184,7 @@ async def edit(ask: Ask) -> Outcome:
     facts = await facts_of(ask)
     body = ask.word("body").replace("\r\n", "\n")
     if ask.word("how") != "change this job":
-        id = await add_to(ask, ask.word("queue"), body)
+        id = await add_to(ask, ask.word("queue"), body, headers_of(facts))
         return Outcome(f"Added {id}.", link("job", id=id), 1)
     failed: Error | None = None
     for one in facts.copies:
@@ -193,3 +196,43 @@ async def edit(ask: Ask) -> Outcome:
                 continue
             return Outcome("Changed.", link("job", id=facts.id), 1)
     raise Refused(f"It could not be changed: {failed}")
+
+
+def headers_of(facts: JobFacts) -> dict[str, str]:
+    """Its headers."""
+    return facts.dead.headers if facts.dead else facts.work.headers if facts.work else {}
+
+
+async def propose_move(ask: Ask) -> Proposal:
+    """Into another queue?"""
+    found = await asked(
+        ask,
+        "move",
+        ("Move this job to another queue?", "Move"),
+        [
+            "It gets a new id there, with its body, headers and options; its attempts begin anew.",
+            "Whoever waits for its result here sees that it was cancelled, and where it went.",
+            "If the console dies meanwhile the job may be in both queues; with RETRY 0, in none.",
+        ],
+    )
+    facts = await facts_of(ask)
+    if facts.dead is not None:
+        found.follows[1:] = ["It goes there under its id, and begins with its first attempt."]
+    found.fields = [Field("to", "To the queue", facts.dead.origin if facts.dead else "")]
+    return found
+
+
+async def move(ask: Ask) -> Outcome:
+    """Moves it; a dead letter is replayed there."""
+    facts, to = await facts_of(ask), ask.word("to").strip()
+    if not to:
+        raise Refused("Say to which queue.")
+    if facts.dead is not None:
+        for one in facts.copies:
+            if one.info is not None and await one.node.client.dead_replay(
+                facts.dead.queue, ids=[facts.id], to=to
+            ):
+                return Outcome(f"Moved to {to}.", link("job", id=facts.id), 1)
+        raise Refused("It is no dead letter any more.")
+    id = await moved(facts, to)
+    return Outcome(f"Moved to {to} as {id}.", link("job", id=id), 1)

@@ -1,13 +1,15 @@
-"""Deeds on queues: pause, resume, drain, add a job, retry their dead letters."""
+"""Deeds on queues: pause, drain, add a job, delete those that are ready, retry the dead ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from tuque.errors import Error
-from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
+from tuque.web.deeds import emptying
+from tuque.web.deeds.proposal import TYPED_FROM, Field, Outcome, Proposal, Refused
 from tuque.web.pages import dead
-from tuque.web.read.figures import DEAD
+from tuque.web.read.figures import DEAD, Queue
 from tuque.web.show.text import link, plural
 from tuque.web.site import Ask
 
@@ -114,8 +116,10 @@ async def add(ask: Ask) -> Outcome:
     return Outcome(f"Added {id} to {queue}.", link("job", id=id), 1)
 
 
-async def add_to(ask: Ask, queue: str, body: str | bytes) -> str:
-    """Adds a job as the form says; returns its id."""
+async def add_to(
+    ask: Ask, queue: str, body: str | bytes, headers: Mapping[str, str] | None = None
+) -> str:
+    """Adds a job as the form says, with headers of another one; returns its id."""
     retry, attempts = whole(ask, "retry"), whole(ask, "attempts")
     words: list[str | int] = [
         "DELAY",
@@ -127,8 +131,12 @@ async def add_to(ask: Ask, queue: str, body: str | bytes) -> str:
     ]
     if attempts:
         words += ["ATTEMPTS", attempts]
+    all_headers = {name: value for name, value in (headers or {}).items() if name != "tuque-task"}
     if ask.word("task"):
-        words += ["HEADERS", 1, "tuque-task", ask.word("task")]
+        all_headers["tuque-task"] = ask.word("task")
+    if all_headers:
+        words += ["HEADERS", len(all_headers)]
+        words += [word for pair in all_headers.items() for word in pair]
     for node in ask.site.watch.nodes.up():
         try:
             reply = await node.client.execute("ADDJOB", queue, body, 5000, *words)
@@ -138,6 +146,53 @@ async def add_to(ask: Ask, queue: str, body: str | bytes) -> str:
             continue
         return str(reply, "ascii")
     raise Refused("No node takes jobs now.")
+
+
+async def queue_of(ask: Ask) -> Queue:
+    """The one queue that is meant. Refused if it is a tube, or keeps dead letters."""
+    names = named(ask)
+    if len(names) > 1:
+        raise Refused("Delete the jobs of one queue at a time.")
+    found = (await ask.site.watch.lists.named(names)).get(names[0])
+    if found is None or not found.ready:
+        raise Refused(f"No job of {names[0]} is ready.")
+    if found.type:
+        raise Refused("It is a tube: its tasks are deleted by TUBE DROP, or one by one.")
+    if found.is_dead:
+        raise Refused("It keeps dead letters: delete them on their own page.")
+    return found
+
+
+async def propose_empty(ask: Ask) -> Proposal:
+    """Delete all ready jobs of a queue?"""
+    found = await queue_of(ask)
+    count, jobs = found.ready, plural(found.ready, "ready job")
+    return Proposal(
+        "empty",
+        f"Delete {jobs} of {found.name}?",
+        f"Delete {count:,}",
+        "Delete ready jobs",
+        found.name,
+        [
+            f"{jobs} never run; whoever waits for their results sees that they were cancelled.",
+            "Delayed jobs and those at work stay, and so do jobs that come meanwhile.",
+            "A job that a worker gets meanwhile is cancelled as soon as the worker hears of it.",
+            "This cannot be undone.",
+        ],
+        [("queue", found.name)],
+        count=count,
+        is_danger=True,
+        typed=found.name if count > TYPED_FROM else "",
+    )
+
+
+async def empty(ask: Ask) -> Outcome:
+    """Begins to cancel them; it is logged when it has ended."""
+    found, who = await queue_of(ask), ask.session.name
+    run = emptying.work(ask.site.watch.nodes.up(), found.name, who)
+    ask.site.running.begin(who, "Deleting ready jobs", found.name, found.ready, run)
+    note = f"Deleting {plural(found.ready, 'ready job')} of {found.name}."
+    return Outcome(note, link("queue", name=found.name), found.ready, is_long=True)
 
 
 async def propose_retry(ask: Ask) -> Proposal:

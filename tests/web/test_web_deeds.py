@@ -1,0 +1,153 @@
+"""Deeds of an admin: each asks, says how many jobs, does what it said, and is logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from web_console import Console, Reader, until
+
+from tuque.client.commands.life import Run
+from tuque.testing import TestCluster
+
+
+@pytest.fixture
+def admin(console: Console, cluster: TestCluster) -> Reader:
+    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+    return console.client()
+
+
+def length(cluster: TestCluster, queue: str) -> int:
+    """QLEN of all nodes."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            total += client.qlen(queue)
+    return total
+
+
+def new_id(reply: Any) -> str:
+    """The id in the address to which a deed leads."""
+    place = str(reply.headers["location"])
+    return place.partition("id=")[2].replace("%2F", "/").replace("%2B", "+")
+
+
+def test_a_job_is_moved_with_all_that_it_has(
+    admin: Reader, console: Console, cluster: TestCluster
+) -> None:
+    """It waits in its back-off, with copies: so it does in the other queue."""
+    headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
+    with cluster[0].client() as client:
+        id = client.addjob(
+            *("here", "body"), retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
+            backoff=(500, 500, 0), keep=60, time_limit=70,
+        )  # fmt: skip
+        client.getjob("here")
+        (run,) = client.start(id, worker="w")
+        assert isinstance(run, Run)
+        client.fail(id, run.run, reason="OSError: no disk")
+        asked = admin.get("/ask/move", id=id).text
+        assert "waits for its next attempt" in asked and "gets a new id there" in asked
+        reply = admin.do("move", id=id, to="there")
+        assert reply.status_code == 303, reply.text
+        moved = client.show(new_id(reply))
+        assert moved is not None and moved.queue == "there" and moved.body == b"body"
+        assert moved.repl == 2 and moved.retry_s == 600 and 8_900 < moved.ttl_s <= 9_000
+        assert 400_000 < (moved.next_requeue_within_ms or 0) <= 500_000
+        work = moved.work
+        assert work is not None and work.headers == headers and work.attempts == 5
+        assert (work.backoff, work.keep_s, work.time_limit_s) == ((500.0, 500.0, 0.0), 60.0, 70.0)
+        old = client.result(id)
+        assert old.state == "cancelled" and old.reason == f"moved to there as {moved.id}"
+    deed = console.site.log.latest[0]
+    assert (deed.what, deed.jobs, deed.came_of_it) == ("Move", 1, "done") and id in deed.about
+
+
+def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: TestCluster) -> None:
+    with cluster[0].client() as client:
+        id = client.addjob("stays", "x", retry=600, ttl=9_000)
+        client.pause("closed", "in", "bcast")
+        until(lambda: client.pause("closed") == "in", "be paused")
+        reply = admin.do("move", id=id, to="closed")
+        assert reply.status_code == 409 and "paused" in reply.text.lower()
+        until(lambda: length(cluster, "stays") == 1, "be queued again")
+        assert length(cluster, "closed") == 0
+        job = client.getjob("stays", timeout_ms=5_000)
+        assert job
+        reply = admin.do("move", id=id, to="there")
+        assert reply.status_code == 409 and client.show(id) is not None
+
+
+def test_a_job_of_at_most_once_and_a_dead_letter_are_moved(
+    admin: Reader, cluster: TestCluster
+) -> None:
+    with cluster[0].client() as client:
+        once = client.addjob("here", "once", retry=0, replicate=1, delay=600)
+        reply = admin.do("move", id=once, to="there")
+        assert reply.status_code == 303, reply.text
+        moved = client.show(new_id(reply))
+        assert moved is not None and (moved.queue, moved.retry_s) == ("there", 0)
+        assert client.show(once) is None
+        letter = client.addjob("here", "x", attempts=1, replicate=1)
+        (run,) = client.start(letter, worker="w")
+        assert isinstance(run, Run)
+        client.fail(letter, run.run, reason="no", final=True)
+        assert admin.do("move", id=letter, to="elsewhere").status_code == 303
+        found = client.show(letter)
+        assert found is not None and found.queue == "elsewhere"
+
+
+def test_ready_jobs_are_deleted_and_no_others(
+    admin: Reader, console: Console, cluster: TestCluster
+) -> None:
+    """Ready ones of all nodes; a job at work and one that is delayed stay."""
+    with cluster[0].client() as client:
+        kept = [client.addjob("full", "late", delay=3_600)]
+        kept.append(client.addjob("full", "at work", retry=600))
+        client.getjob("full", timeout_ms=5_000)
+    for node in cluster.nodes:
+        with node.client() as client, client.pipeline() as pipe:
+            for number in range(250):
+                pipe.addjob("full", f"{number}", retry=600, replicate=1)
+            pipe.execute()
+    until(lambda: length(cluster, "full") == 750, "be ready")
+    asked = admin.get("/ask/empty", queue="full").text
+    assert "Delete 750 ready jobs of full?" in asked and "cannot be undone" in asked
+    assert admin.do("empty", queue="full").status_code == 303
+    until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
+    deed = console.site.log.latest[0]
+    assert (deed.about, deed.jobs, deed.came_of_it) == (
+        *("full", 750), "done: 750 done, 0 refused of 750",
+    )  # fmt: skip
+    assert length(cluster, "full") == 0
+    with cluster[0].client() as client:
+        assert all(client.show(id) is not None for id in kept)
+    assert "No job of full is ready." in admin.get("/ask/empty", queue="full").text
+
+
+def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestCluster) -> None:
+    with cluster[0].client() as client:
+        client.execute("TUBE", "CREATE", "parcels", "fifo")
+        client.execute("TUBE", "PUT", "parcels", "x")
+        assert "It is a tube" in admin.get("/ask/empty", queue="parcels").text
+        client.addjob("buried.dead", "x")
+        assert "It keeps dead letters" in admin.get("/ask/empty", queue="buried.dead").text
+
+
+def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluster) -> None:
+    with cluster[0].client() as client:
+        headers = {"tuque-task": "t", "tenant": "shop-7"}
+        id = client.addjob("again", "x", retry=600, attempts=4, headers=headers)
+        reply = admin.do("edit", id=id, how="add a new job", queue="again-2", body="y", ttl="600")
+        assert reply.status_code == 303, reply.text
+        found = client.show(new_id(reply))
+        assert found is not None and found.body == b"y" and found.work is not None
+        assert found.work.headers == headers and found.work.attempts == 4
+
+
+def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
+    with cluster[0].client() as client:
+        id = client.addjob("soon", "x", delay=3_600)
+        assert "waits for its first time" in admin.get("/ask/run", id=id).text
+        assert admin.do("run", id=id).status_code == 303
+        assert client.getjob("soon", timeout_ms=5_000)
