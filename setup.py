@@ -23,6 +23,7 @@ SERVER = (
     *("sockets", "bus", "figures", "state", "replies", "commands", "operate", "tubes", "iproto"),
     "loop",
 )
+FILES = ("server/config/patterns.py",)  # of a folder that is not compiled
 # but for these: classes that msgspec makes, and what opens files
 PURE = {"msgs", "files"}
 LEVEL = os.environ.get("TUQUE_OPT", "2")  # 3 in one file took twice the time and was 1 % slower
@@ -34,9 +35,8 @@ def compiled_files() -> list[str]:
     """Name the modules that mypyc takes, as one group."""
     folders = [SRC / room for room in ROOMS] + [SRC / "server" / room for room in SERVER]
     files = [path for folder in folders for path in folder.rglob("*.py")]
-    return sorted(
-        str(path) for path in files if path.name != "__init__.py" and path.parent.name not in PURE
-    )
+    found = [path for path in files if path.name != "__init__.py" and path.parent.name not in PURE]
+    return sorted(str(path) for path in (*found, *(SRC / name for name in FILES)))
 
 
 def why_not_compiled() -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 from node_by_hand import Box, Err
 
+from tuque.core.jobs.transitions import get_queue
+from tuque.core.model.work import PIECE, TURN_WORK
 from tuque.server.operate import queues
 
 FIELDS = "name type ready delayed at_work dead oldest_ms in out blocked pause".split()
@@ -167,6 +170,16 @@ def test_bad_words(box: Box, words: tuple[str | int, ...], error: bytes) -> None
     assert box.run("QLIST", *words) == Err(error.decode())
 
 
+def test_a_reply_that_is_full_ends_earlier(box: Box) -> None:
+    """O10.1 A reply that is full (L2.5) has fewer."""
+    for i in range(70):
+        box.add(f"{i:03}" + "x" * 65_000)
+    total, rows = box.run("QLIST", "COUNT", 1000)
+    assert total == 70 and 64 <= len(rows) <= 66
+    total, rest = box.run("QLIST", "OFFSET", len(rows), "COUNT", 1000)
+    assert total == 70 and len(rows) + len(rest) == 70
+
+
 def test_a_queue_that_goes_meanwhile(box: Box) -> None:
     """O10.4 Queues that come or go meanwhile may be missed"""
     box.add("a")
@@ -175,3 +188,64 @@ def test_a_queue_that_goes_meanwhile(box: Box) -> None:
     assert chore.step(100)
     chore.tell()
     assert box.run.take() == [0, []]
+
+
+class Worked:
+    """Counts calls, of Python functions and of those in C: the work of interpreted code."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __enter__(self) -> Worked:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: object, event: str, arg: object) -> None:
+        self.calls += event in ("call", "c_call")
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Box:
+    """A node with 100,000 queues, in no order."""
+    box = Box()
+    for i in range(100_000):
+        get_queue(box.n, b"many-%06d-queue" % (i * 7_919 % 100_000))
+    return box
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("DESC", "OFFSET", 9_000, "COUNT", 1_000),
+        ("SORT", "oldest", "DESC"),
+        ("SORT", "in", "DESC", "OFFSET", 9_000, "COUNT", 1_000),
+        ("TYPE", "queue", "SORT", "blocked"),
+        ("MATCH", "*ny-0*"),
+        ("MATCH", "*[l-n]*[0-9]*q*", "SORT", "oldest"),
+        ("MATCH", "*" + "?" * 11 + "[" + "ab-cd-ef-g" * 8 + "]z"),
+        ("MATCH", "*a*n*y*-*q*u*e*e*e*e*z"),
+        ("COUNT", 1_000, "NAMES", *(f"many-{i:06}-queue" for i in range(1_000))),
+    ],
+)
+def test_no_turn_does_much_of_a_long_list(crowd: Box, words: tuple[str | int, ...]) -> None:
+    """O10.5 with 100,000 queues no turn does more than the bound of the table.
+    A unit of that work is about a microsecond, interpreted
+    """
+    n = crowd.n
+    spec = queues.list_options([b"QLIST", *(str(word).encode() for word in words)])
+    chore = queues.Listing(crowd.server, crowd.run.c, spec)
+    turns: list[int] = []
+    is_over = False
+    while not is_over and len(turns) < 12:
+        n.work = 0
+        with Worked() as worked:
+            while not is_over and n.work < TURN_WORK:
+                is_over = chore.step(min(TURN_WORK - n.work, PIECE))
+        assert n.work <= 2 * TURN_WORK
+        turns.append(worked.calls)
+    assert max(turns) <= 5 * TURN_WORK  # 0.2 us for a call and what is around it
+    assert chore.at * 40 > len(chore.names)  # and it comes to an end

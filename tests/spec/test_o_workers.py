@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from node_by_hand import START_MS, Box, Err, Session, Status
 
+from tuque.server.config.patterns import Glob
+from tuque.server.operate import workers
 from tuque.server.state.workers import SPARE_IDS, WORKERS_MAX
 
 KEYS = "name host pid version queues slots busy done failed since-ms heard-ms state order runs"
@@ -239,3 +241,15 @@ def test_orders_for_nobody(box: Box) -> None:
     box.run(*HERE)
     box.pass_ms(8_000)
     assert box.run("WORKER", "QUIET", "w1") == none
+
+
+def test_a_costly_glob_is_done_in_slices(box: Box) -> None:
+    """O12.3 MATCH is a glob of their names."""
+    for i in range(200):
+        box.run("WORKER", "HERE", "a" * 250 + str(i))
+    words = "*" + "?a" * 60 + "b*"
+    assert box.run("WORKER", "LIST", "MATCH", words) == [b"0", []]
+    hands = workers.hands_after(box.server.crew, 0)
+    roll = workers.Roll(box.server, box.run.c, hands, 100, Glob(words))
+    assert not roll.step(1_000)
+    assert roll.at == 1  # of 200

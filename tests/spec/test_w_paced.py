@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node_by_hand import Box, Session
+from node_by_hand import Box, Err, Session
 from test_w_work import start
 
 from tuque.server.replies.chores import next_chore_ms, run_chores
@@ -114,3 +114,23 @@ def test_a_letter_that_goes_meanwhile(box: Box) -> None:
     cursor, done, seen = told(session)
     assert (done, seen) == (2, 4) and cursor != b"0", "a later letter is there"
     assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [ids[2]]
+
+
+def test_costly_globs_end_a_page_early(box: Box) -> None:
+    """W12.9 LIST, REPLAY and PURGE look at fewer letters than COUNT when comparing with the globs
+    has taken the work of a turn (L2.2); the cursor then stands after the last one seen.
+    """
+    bury(box, 300, "a" * 400)
+    glob = "*" + "?a" * 60 + "b*"
+    cursor, pages, seen = b"0", 0, 0
+    while pages == 0 or cursor != b"0":
+        cursor, done, looked = box.run("DEAD", "PURGE", "q.dead", "CURSOR", cursor, "REASON", glob)
+        pages, seen = pages + 1, seen + looked
+        assert done == 0
+    assert seen == 300 and pages > 5
+    cursor, rows = box.run("DEAD", "LIST", "q.dead", 0, "COUNT", 1000, "REASON", glob)
+    assert cursor != b"0" and rows == []
+    cursor, rows = box.run("DEAD", "LIST", "q.dead", 0, "COUNT", 1000, "REASON", "*aaa*")
+    assert cursor == b"0" and len(rows) == 300
+    told = Err("ERR a pattern has at most 128 characters")
+    assert box.run("DEAD", "PURGE", "q.dead", "TASK", "x" * 129) == told  # W12.8

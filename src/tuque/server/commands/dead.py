@@ -14,9 +14,11 @@ from tuque.core.life.letters import (
     purge,
     replay,
 )
+from tuque.core.model.work import TURN_WORK
+from tuque.core.node.node import Node
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.views import flat
-from tuque.server.config.patterns import matches
+from tuque.server.config.patterns import MOST, Glob
 from tuque.server.replies.chores import begin
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
@@ -33,7 +35,7 @@ BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed, timeout, expired or unst
 CAUSES: Final = (b"failed", b"crashed", b"timeout", b"expired", b"unstarted")
 BOTH: Final = b"ERR ALL and IDS exclude each other"
 TASK_HEADER: Final = b"tuque-task"
-GLOB_MAX: Final = 128
+LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
 BAD_RATE: Final = b"ERR RATE must be a number from 1 to 1000000"
 RATE_MAX: Final = 1_000_000
 PACE_MS: Final = 10  # between two slices of a replay with RATE
@@ -49,8 +51,10 @@ class Selection:
     def __init__(self) -> None:
         self.cursor: i64 = 0
         self.count: i64 = 100
-        self.reason = ""
-        self.task = ""
+        self.reason: Glob | None = None
+        self.task: Glob | None = None
+        self.room: i64 = TURN_WORK  # left for the globs
+        self.seen: i64 = 0
         self.cause = b""
         self.since_ms: i64 = 0
         self.ids: list[bytes] = []
@@ -58,16 +62,24 @@ class Selection:
         self.rate: i64 = 0  # letters a second; 0: at once
         self.is_said = False  # ALL, IDS or a filter
 
-    def means(self, letter: Letter) -> bool:
+    def means(self, n: Node, letter: Letter) -> bool:
         """Whether the letter is selected."""
         life = letter.life
         if life.dead_ms < self.since_ms:
             return False
         if len(self.cause) > 0 and life.dead_cause != self.cause:
             return False
-        if self.reason != "" and not matches(self.reason, shown(last_of(life).reason)):
+        if self.reason is not None and not self.fits(n, self.reason, last_of(life).reason):
             return False
-        return self.task == "" or matches(self.task, shown(task_of(life.headers)))
+        return self.task is None or self.fits(n, self.task, task_of(life.headers))
+
+    def fits(self, n: Node, glob: Glob, word: bytes) -> bool:
+        """Whether the glob matches, which is work."""
+        found = glob.matches(shown(word))
+        units = glob.units()
+        n.work += units
+        self.room -= units
+        return found
 
 
 def shown(word: bytes) -> str:
@@ -134,9 +146,9 @@ def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> Non
     elif word in (b"REASON", b"TASK", b"CAUSE", b"SINCE"):
         chosen.is_said = True
         if word == b"REASON":
-            chosen.reason = shown(value[:GLOB_MAX])
+            chosen.reason = glob_of(value)
         elif word == b"TASK":
-            chosen.task = shown(value[:GLOB_MAX])
+            chosen.task = glob_of(value)
         elif word == b"CAUSE":
             if value not in CAUSES:
                 raise ArgError(BAD_CAUSE)  # W12.8
@@ -145,6 +157,14 @@ def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> Non
             chosen.since_ms = ranged(value, 0, BIG, BAD_SINCE)
     else:
         raise ArgError(SYNTAX)
+
+
+def glob_of(value: bytes) -> Glob:
+    """The glob of a filter."""
+    text = shown(value)
+    if len(text) > MOST:
+        raise ArgError(LONG_GLOB)  # W12.8
+    return Glob(text)
 
 
 def cmd_dead(s: Server, c: Client, args: list[bytes]) -> None:
@@ -166,15 +186,27 @@ def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
     """DEAD LIST queue [cursor] [COUNT n] [REASON glob] [CAUSE c] [TASK glob] [SINCE ms] (W12.1)."""
     chosen = selection(s, args, 3, False)
     rows: list[object] = []
-    cursor = chosen.cursor
-    for letter in letters_from(s.n, args[2], cursor, chosen.count):
-        cursor = letter.life.serial
-        if chosen.means(letter):
-            rows.append(row_of(letter))
+    for letter in selected(s.n, args[2], chosen):
+        rows.append(row_of(letter))
     s.n.work += chosen.count
-    if is_last(s.n, args[2], cursor):
-        cursor = 0
+    cursor = 0 if is_last(s.n, args[2], chosen.cursor) else chosen.cursor
     c.reply([b"%d" % int(cursor), rows])
+
+
+def selected(n: Node, queue: bytes, chosen: Selection) -> list[Letter]:
+    """[W12] Those of the next letters that are meant; the cursor is then at the last one seen.
+
+    It ends earlier when the globs have had the work of a turn (W12.9).
+    """
+    found: list[Letter] = []
+    for letter in letters_from(n, queue, chosen.cursor, chosen.count):
+        chosen.cursor = letter.life.serial
+        chosen.seen += 1
+        if chosen.means(n, letter):
+            found.append(letter)
+        if chosen.room <= 0:
+            break
+    return found
 
 
 def row_of(letter: Letter) -> list[object]:
@@ -251,33 +283,29 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     if to is not None and to.policy is not None:
         raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
     done = 0
-    cursor = chosen.cursor
+    letters: list[Letter] = []
     if len(chosen.ids) > 0:
-        letters: list[Letter] = []
         for id in chosen.ids:
             letter = letter_of(n, id)
             if letter is not None and letter.job.queue == args[2]:
                 letters.append(letter)
-        seen = len(chosen.ids)
+        chosen.seen = len(chosen.ids)
     else:
-        letters = letters_from(n, args[2], cursor, chosen.count)
-        seen = len(letters)
+        letters = selected(n, args[2], chosen)
     if chosen.rate > 0:
         if not is_replay:
             raise ArgError(SYNTAX)
-        n.work += seen
-        begin(s, c, Replay(s, c, args[2], chosen, letters, seen))
+        n.work += chosen.seen
+        begin(s, c, Replay(s, c, args[2], chosen, letters))
         return
     for letter in letters:
-        cursor = letter.life.serial
-        if len(chosen.ids) == 0 and not chosen.means(letter):
-            continue
         if replay(n, letter, chosen.to) if is_replay else purge(n, letter):
             done += 1
-    n.work += seen + 2 * done
+    n.work += chosen.seen + 2 * done
+    cursor = chosen.cursor
     if len(chosen.ids) > 0 or is_last(n, args[2], cursor):
         cursor = 0
-    c.reply([b"%d" % int(cursor), done, seen])
+    c.reply([b"%d" % int(cursor), done, int(chosen.seen)])
 
 
 @final
@@ -291,7 +319,6 @@ class Replay(Chore):
         queue: bytes,
         chosen: Selection,
         letters: list[Letter],
-        seen: i64,
     ) -> None:
         super().__init__(c)
         self.s = s
@@ -299,14 +326,12 @@ class Replay(Chore):
         self.queue = queue
         self.to = chosen.to
         self.rate = chosen.rate
-        self.seen = seen
+        self.seen = chosen.seen
         self.by_ids = len(chosen.ids) > 0
         self.left: list[tuple[bytes, int]] = []  # id and serial, the next one last
         self.cursor = chosen.cursor
         for letter in letters:
-            self.cursor = letter.life.serial
-            if self.by_ids or chosen.means(letter):
-                self.left.append((letter.job.id, int(letter.life.serial)))
+            self.left.append((letter.job.id, int(letter.life.serial)))
         self.left.reverse()
         self.done: i64 = 0
         self.start_ms = s.n.now_ms  # of the first one, had all gone without a stop

@@ -17,7 +17,7 @@ from tuque.server.config.disque_conf import Directive, looks_like_toml, read_dir
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.kinds import MASK, Opt, Secret
 from tuque.server.config.options import ALIASES, OPTIONS, Config, find_option
-from tuque.server.config.patterns import matches
+from tuque.server.config.patterns import Glob
 
 __all__ = [
     "OPTIONS",
@@ -283,11 +283,11 @@ def check_dir(cfg: Config) -> None:
 
 def config_get(cfg: Config, pattern: str) -> list[tuple[str, str]]:
     """Return name and value of each option that matches the glob, Disque's order first."""
-    glob = pattern.lower()
+    glob = Glob(pattern.lower())
     return [
         (opt.name, opt.kind.show(getattr(cfg, field)))
         for field, opt in OPTIONS.items()
-        if not opt.hidden and matches(glob, opt.name)
+        if not opt.hidden and glob.matches(opt.name)
     ]
 
 

@@ -9,10 +9,11 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.tally import Tally
+from tuque.core.model.work import REPLY_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_NAMES, Queue
 from tuque.server.commands.dead import shown
-from tuque.server.config.patterns import MOST, matches
+from tuque.server.config.patterns import MOST, Glob
 from tuque.server.figures.watch import level_of, oldest_ms
 from tuque.server.replies.chores import begin
 from tuque.server.state.chore import Chore
@@ -25,8 +26,12 @@ from tuque.wire.resp import put_value
 REACH: Final = 10_000  # the first queues of an order, which can be seen
 COUNT_MAX: Final = 1_000
 GATHERED: Final = 1_000  # merged at once
-ROW_WORK: Final = 10  # units of one row
-GLOB_WORK: Final = 10  # of one name that a glob is compared with
+# units of work: what one of them takes, interpreted, is about a microsecond
+NAME_WORK: Final = 2  # of a name that is met
+TYPE_WORK: Final = 2  # of its type
+ROW_WORK: Final = 30  # of one row
+COPIED: Final = 25  # names that are copied, or sorted in, for a unit
+MERGED: Final = 3
 ROW_BYTES: Final = 400
 DEAD_SUFFIX: Final = b".dead"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
@@ -37,6 +42,7 @@ LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
 SORTS: Final = [
     *(b"NAME", b"READY", b"DELAYED", b"AT-WORK", b"DEAD", b"OLDEST", b"IN", b"OUT", b"BLOCKED")
 ]
+SORT_WORK: Final = [0, 2, 2, 2, 2, 5, 4, 4, 2]  # of the figure to sort by
 NAME: Final = 0
 READY: Final = 1
 DELAYED: Final = 2
@@ -52,8 +58,7 @@ class ListSpec:
     """The arguments of QLIST."""
 
     def __init__(self) -> None:
-        self.glob = ""
-        self.part = b""  # what a glob of the form *part* looks for
+        self.glob: Glob | None = None
         self.sort: i64 = NAME
         self.is_down = False
         self.offset: i64 = 0
@@ -99,15 +104,11 @@ def list_options(args: list[bytes]) -> ListSpec:
 
 
 def look_for(spec: ListSpec, glob: bytes) -> None:
-    """A glob; the frequent one, a part of the name, is looked for without steps."""
-    spec.glob = shown(glob)
-    spec.part = b""
-    if len(spec.glob) > MOST:
+    """A glob of the names."""
+    text = shown(glob)
+    if len(text) > MOST:
         raise ArgError(LONG_GLOB)
-    if len(glob) > 2 and glob.startswith(b"*") and glob.endswith(b"*"):
-        part = glob[1 : len(glob) - 1]
-        if len(part.translate(None, b"*?[\\")) == len(part):
-            spec.part = part
+    spec.glob = Glob(text)
 
 
 @final
@@ -136,7 +137,9 @@ class Listing(Chore):
         while self.at < len(self.names):
             if n.work >= until:
                 return False
-            n.work += 1
+            if len(self.fresh) >= GATHERED:
+                self.merge(n)
+                continue
             self.meet(n, self.names[self.at])
             self.at += 1
         if not self.is_sorted:
@@ -144,7 +147,7 @@ class Listing(Chore):
             self.is_sorted = True
             self.best = self.best[self.spec.offset :]
             self.at = len(self.names)
-        while len(self.best) > 0:
+        while len(self.best) > 0 and self.bytes_used <= REPLY_BYTES:
             if n.work >= until:
                 return False
             n.work += ROW_WORK
@@ -154,22 +157,24 @@ class Listing(Chore):
     def meet(self, n: Node, name: bytes) -> None:
         """Keep the queue if it is meant, and may be on the page."""
         spec = self.spec
-        if len(spec.part) > 0:
-            if spec.part not in name:
-                return
-        elif spec.glob != "":
-            n.work += GLOB_WORK
-            if not matches(spec.glob, shown(name)):
+        n.work += NAME_WORK
+        if spec.glob is not None:
+            is_meant = spec.glob.matches(shown(name))
+            n.work += spec.glob.units()
+            if not is_meant:
                 return
         tally = n.book.tallies.get(name)
         if tally is None:
             return  # it is gone
         q = n.queues.get(name)
-        if spec.type is not None and spec.type != type_of(n, q, name):
-            return
+        if spec.type is not None:
+            n.work += TYPE_WORK
+            if spec.type != type_of(n, q, name):
+                return
         self.found += 1
         value: i64 = 0
         if spec.sort != NAME:
+            n.work += SORT_WORK[spec.sort]
             value = value_of(n, spec.sort, name, tally, q)
             if spec.is_down:
                 value = -value
@@ -177,8 +182,6 @@ class Listing(Chore):
         if len(self.best) >= self.most and self.is_beyond(entry):
             return
         self.fresh.append(entry)
-        if len(self.fresh) >= GATHERED:
-            self.merge(n)
 
     def is_beyond(self, entry: tuple[int, bytes]) -> bool:
         """Whether enough queues come before it."""
@@ -189,7 +192,7 @@ class Listing(Chore):
 
     def merge(self, n: Node) -> None:
         """Sort in what was gathered."""
-        n.work += len(self.best) // 100
+        n.work += (len(self.best) + len(self.fresh)) // MERGED
         is_down = self.spec.sort == NAME and self.spec.is_down
         self.fresh.sort(reverse=is_down)
         self.best += self.fresh  # two sorted runs: a merge
@@ -273,5 +276,5 @@ def cmd_qlist(s: Server, c: Client, args: list[bytes]) -> None:
     """[O10] QLIST [option ...] [NAMES queue ...] (O10.1)."""
     spec = list_options(args)
     if len(spec.names) == 0:
-        s.n.work += len(s.n.book.tallies) // 100  # the names are copied
+        s.n.work += len(s.n.book.tallies) // COPIED  # the names are copied
     begin(s, c, Listing(s, c, spec))

@@ -7,8 +7,9 @@ from mypy_extensions import i64
 from tuque.core.life.standing import STANDING_NAMES, standing_of
 from tuque.core.model.life import attempt_of
 from tuque.core.model.work import REPLY_BYTES
+from tuque.core.node.node import Node
 from tuque.server.commands.dead import shown, task_of
-from tuque.server.config.patterns import MOST, matches
+from tuque.server.config.patterns import MOST, Glob
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.state.chore import Chore
@@ -150,7 +151,9 @@ def worker_order(s: Server, c: Client, name: bytes, order: i64) -> None:
 class Roll(Chore):
     """One WORKER LIST and its rows so far."""
 
-    def __init__(self, s: Server, c: Client, hands: list[Hand], most: i64, glob: str) -> None:
+    def __init__(
+        self, s: Server, c: Client, hands: list[Hand], most: i64, glob: Glob | None
+    ) -> None:
         super().__init__(c)
         self.s = s
         self.client = c
@@ -175,10 +178,18 @@ class Roll(Chore):
             n.work += 1
             hand = self.hands[self.at]
             self.at += 1
-            if self.glob == "" or matches(self.glob, shown(hand.name)):
+            if self.is_meant(n, hand):
                 self.found += 1
                 self.add(hand)
         return True
+
+    def is_meant(self, n: Node, hand: Hand) -> bool:
+        """[O12] Whether its name matches (O12.3)."""
+        if self.glob is None:
+            return True
+        found = self.glob.matches(shown(hand.name))
+        n.work += self.glob.units()
+        return found
 
     def add(self, hand: Hand) -> None:
         """One worker, with its runs."""
@@ -259,7 +270,7 @@ def worker_list(s: Server, c: Client, args: list[bytes]) -> None:
     """[O12] WORKER LIST [cursor] [COUNT n] [MATCH glob] (O12.1, O12.3)."""
     cursor: i64 = 0
     most: i64 = 100
-    glob = ""
+    glob: Glob | None = None
     i: i64 = 2
     if i < len(args) and args[i].isdigit():
         cursor = at_least(args[i], 0, NOT_INT)
@@ -271,9 +282,10 @@ def worker_list(s: Server, c: Client, args: list[bytes]) -> None:
         if word == b"COUNT":
             most = ranged(args[i + 1], 1, COUNT_MAX, BAD_COUNT)
         elif word == b"MATCH":
-            glob = shown(args[i + 1])
-            if len(glob) > MOST:
+            text = shown(args[i + 1])
+            if len(text) > MOST:
                 raise ArgError(LONG_GLOB)
+            glob = Glob(text)
         else:
             raise ArgError(SYNTAX)
         i += 2
