@@ -46,6 +46,29 @@ def test_a_point_says_what_changed_and_what_is(door: Door) -> None:
     assert door.value("HISTORY QUEUES") == [b"mail"]
 
 
+def test_times_of_jobs_in_buckets(door: Door) -> None:
+    """O3.7 `HISTORY 5s|1m TIMES wait|work [FROM ms] [COUNT n]`: an array of the step, the bounds of
+    O1.6 in ms, and the points of the node
+    """
+    for wait_ms in (3, 30, 30):
+        door.add("mail")
+        pass_ms(door, wait_ms)
+        [job] = door.value("GETJOB FROM mail")
+        pass_ms(door, 700)
+        door("ACKJOB", job[1])
+    pass_ms(door, 2_900)
+    step_ms, bounds, rows = points(door, "5s TIMES wait")
+    assert step_ms == STEP_MS and bounds[:6] == [1, 2, 5, 10, 20, 50] and len(bounds) == 17
+    assert rows == [[door.n.now_ms // STEP_MS * STEP_MS, 0, 0, 1, 0, 0, 2, *[0] * 12]]
+    (row,) = points(door, "5s TIMES work")[2]
+    assert dict(zip(bounds, row[1:], strict=False))[1_000] == sum(row[1:]) == 3
+    pass_ms(door, 60_000)
+    assert sum(map(sum, (row[1:] for row in points(door, "1m TIMES work")[2]))) == 3
+    assert len(points(door, "5s TIMES wait COUNT 2")[2]) == 2
+    for wrong in ("TIMES never", "TIMES", "TIMES wait QUEUE mail", "TIMES wait added"):
+        assert door(f"HISTORY 5s {wrong}").startswith(b"-ERR syntax error")
+
+
 def test_times_are_multiples_of_the_step_and_from_leaves_out(door: Door) -> None:
     """O3.1 The time of a point is the end of its interval, a multiple of the step in ms since 1970
 

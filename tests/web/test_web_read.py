@@ -77,6 +77,17 @@ def test_means_are_of_the_jobs_of_the_last_minute() -> None:
     assert Points().mean_s("work-ms", "worked") is None
 
 
+def test_percentiles_come_from_the_sums_of_all_nodes() -> None:
+    bounds = [1, 2, 5, 10, 20, 50]
+    one = points_of([5000, bounds, [[5_000, 0, 0, 0, 0, 90, 0, 0], [10_000, 0, 0, 0, 0, 0, 0, 0]]])
+    other = points_of([5000, bounds, [[5_000, 0, 0, 0, 0, 0, 0, 10]]])
+    both = merged([one, other])
+    assert both.percentiles_s(0.5) == pytest.approx([0.010 + 0.010 * 50 / 90] * 2)
+    assert both.percentiles_s(0.99)[0] == 0.05  # beyond the last bound
+    assert one.percentiles_s(0.99, over=1) == [pytest.approx(0.0199), None]
+    assert points_of(None).percentiles_s(0.5) == []
+
+
 def test_since_when_a_level_is_above_a_limit() -> None:
     points = Points([1.0, 2.0, 3.0, 4.0], {"oldest-ms": [90.0, 10.0, 70.0, 80.0]}, 1.0)
     assert points.above_since_s("oldest-ms", 60) == 3.0

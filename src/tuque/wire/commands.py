@@ -246,7 +246,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "readonly fast",
         "queues",
-        "5s|1m [QUEUE name] [FROM ms] [COUNT n] [field ...] | QUEUES",
+        "5s|1m [QUEUE name] [FROM ms] [COUNT n] [field ...] | 5s|1m TIMES wait|work "
+        "[FROM ms] [COUNT n] | QUEUES",
         "Points of the node's past, or of a queue's: what was added, delivered, acked, ...",
     ),
     (

@@ -32,6 +32,7 @@ FIELDS: Final = [
     b"memory",
 ]
 COUNTS: Final = 11  # the first ones count within the interval
+BUCKETS: Final = 18  # of times
 OF_QUEUE: Final = 15  # a queue has the first ones
 
 
@@ -45,6 +46,7 @@ class HistoryArgs:
         self.from_ms: i64 = -1  # only later points
         self.count: i64 = -1  # the last ones at most; -1: all
         self.fields: list[int] = []  # indices into FIELDS
+        self.times = b""  # `wait` or `work`: how long these took (O3.7)
 
 
 def history_args(args: list[bytes]) -> HistoryArgs:
@@ -60,18 +62,27 @@ def history_args(args: list[bytes]) -> HistoryArgs:
     size: i64 = len(args)
     while at < size:
         option = args[at].upper()
-        if option not in (b"QUEUE", b"FROM", b"COUNT"):
+        if option not in (b"QUEUE", b"FROM", b"COUNT", b"TIMES"):
             break
         if at + 1 == size:
             raise ArgError(SYNTAX)
         word = args[at + 1]
         if option == b"QUEUE":
             wanted.queue = word
+        elif option == b"TIMES":
+            if word.lower() not in (b"wait", b"work"):
+                raise ArgError(SYNTAX)
+            wanted.times = word.lower()
         elif option == b"FROM":
             wanted.from_ms = not_below_0(word)
         else:
             wanted.count = not_below_0(word)
         at += 2
+    if wanted.times != b"":
+        if at < size or wanted.queue is not None:
+            raise ArgError(SYNTAX)
+        wanted.fields = list(range(BUCKETS))
+        return wanted
     known = FIELDS if wanted.queue is None else FIELDS[:OF_QUEUE]  # O3.4
     for word in args[at:]:
         if word.lower() not in known:

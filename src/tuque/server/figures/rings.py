@@ -19,6 +19,8 @@ OF_QUEUE: Final = 15  # fields of a queue; the node has two more
 OF_NODE: Final = 17
 WIDE: Final = [3, 6, 16]  # wait-ms, work-ms, memory
 LOW: Final = 0xFFFFFFFF
+TIMES: Final = 18  # buckets of a histogram
+NONE_WIDE: Final[list[int]] = []
 RING_BYTES: Final = 400  # two empty rings with what is around them
 
 
@@ -26,11 +28,11 @@ RING_BYTES: Final = 400  # two empty rings with what is around them
 class Ring:
     """The last `most` points, `step_ms` apart, of `fields` values each."""
 
-    def __init__(self, step_ms: i64, most: i64, fields: i64) -> None:
+    def __init__(self, step_ms: i64, most: i64, fields: i64, wide: list[int]) -> None:
         self.step_ms = step_ms
         self.most = most
         self.fields = fields
-        self.wide = [field for field in WIDE if field < fields]
+        self.wide = [field for field in wide if field < fields]
         self.times = array("q")
         self.values = array("I")
         self.next: i64 = 0  # where the next point goes, once the ring is full
@@ -87,11 +89,11 @@ class Ring:
 
 @final
 class Points:
-    """Both rings of one queue, or of the node."""
+    """Both rings of one queue, of the node, or of its times."""
 
-    def __init__(self, fields: i64, counts: list[int]) -> None:
-        self.short = Ring(SHORT_MS, SHORT_POINTS, fields)
-        self.long = Ring(LONG_MS, LONG_POINTS, fields)
+    def __init__(self, fields: i64, counts: list[int], wide: list[int] = WIDE) -> None:
+        self.short = Ring(SHORT_MS, SHORT_POINTS, fields, wide)
+        self.long = Ring(LONG_MS, LONG_POINTS, fields, wide)
         self.short_counts = counts  # at the end of the latest interval
         self.long_counts = counts
 

@@ -16,9 +16,11 @@ from tuque.core.node.queue import Queue
 from tuque.server.figures.rings import (
     COUNTS,
     LONG_MS,
+    NONE_WIDE,
     OF_NODE,
     OF_QUEUE,
     SHORT_MS,
+    TIMES,
     Points,
     differences,
 )
@@ -75,6 +77,8 @@ class Watch:
         self.walked = Level()  # of this one
         self.best: list[tuple[int, bytes]] = []  # heap of (score, name): the most that want a place
         self.points = Points(OF_NODE, NONE)
+        self.waits = Points(TIMES, Histogram().buckets(), NONE_WIDE)  # O3.7
+        self.works = Points(TIMES, Histogram().buckets(), NONE_WIDE)
         self.short_turns: list[int] = Histogram().buckets()  # at the end of the last interval
         self.long_turns = self.short_turns
         self.turns = Histogram()  # lengths of the loop's turns, in 0.1 ms
@@ -83,7 +87,7 @@ class Watch:
 
     def bytes_used(self) -> i64:
         """Memory of all points."""
-        used = self.points.bytes_used()
+        used = self.points.bytes_used() + self.waits.bytes_used() + self.works.bytes_used()
         for w in self.watched.values():
             used += w.points.bytes_used()
         return used
@@ -216,12 +220,23 @@ class Watch:
             lag = p99_us(differences(buckets, self.long_turns))
             self.long_turns = buckets
             self.points.add_long(minute_ms, counts, [*level, lag, used])
+        self.record_times(n, at_ms, is_minute)
         for w in self.watched.values():
             row = level_of(n, w.name, w.tally).row()
             counts = w.tally.counts()
             w.points.add(at_ms, counts, row)
             if is_minute:
                 w.points.add_long(at_ms // LONG_MS * LONG_MS, counts, row)
+
+    def record_times(self, n: Node, at_ms: i64, is_minute: bool) -> None:
+        """[O3] How long jobs waited and ran in the interval (O3.7)."""
+        waits, works = n.book.waits.buckets(), n.book.works.buckets()
+        self.waits.add(at_ms, waits, [])
+        self.works.add(at_ms, works, [])
+        if is_minute:
+            minute_ms = at_ms // LONG_MS * LONG_MS
+            self.waits.add_long(minute_ms, waits, [])
+            self.works.add_long(minute_ms, works, [])
 
     def minute_ms(self) -> i64:
         """The time of the node's newest point of a minute."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuque.core.model.tally import BOUNDS
 from tuque.server.figures.rings import Points
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -10,12 +11,16 @@ from tuque.wire.resp import NULL_ARRAY
 
 
 def cmd_history(s: Server, c: Client, args: list[bytes]) -> None:
-    """[O3] HISTORY 5s|1m [QUEUE name] [FROM ms] [COUNT n] [field ...] | QUEUES."""
+    """[O3] HISTORY 5s|1m [QUEUE name | TIMES what] [FROM ms] [COUNT n] [field ...] | QUEUES."""
     asked = history_args(args)
     if asked.step_ms == 0:
         c.reply(sorted(with_points(s)))  # O3.5
         return
     points: Points | None = s.watch.points
+    names: list[object] = [FIELDS[field] for field in asked.fields if asked.times == b""]
+    if asked.times != b"":
+        points = s.watch.waits if asked.times == b"wait" else s.watch.works
+        names = list(BOUNDS)  # O3.7
     if asked.queue is not None:
         points = with_points(s).get(asked.queue)  # O3.4
     if points is None:
@@ -23,7 +28,7 @@ def cmd_history(s: Server, c: Client, args: list[bytes]) -> None:
         return
     rows = points.ring(asked.step_ms).points(asked.from_ms, asked.count, asked.fields)
     s.n.work += 10 + len(rows)
-    c.reply([int(asked.step_ms), [FIELDS[field] for field in asked.fields], rows])
+    c.reply([int(asked.step_ms), names, rows])
 
 
 def with_points(s: Server) -> dict[bytes, Points]:

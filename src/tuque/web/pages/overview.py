@@ -92,6 +92,7 @@ def late(ask: Ask, first: Notice) -> Chart | None:
 
 def charts(ask: Ask, history: Points) -> list[Chart]:
     """The questions of the first page."""
+    watch = ask.site.watch
     return [
         keeping_up(history),
         backlog(ask, history),
@@ -99,6 +100,8 @@ def charts(ask: Ask, history: Points) -> list[Chart]:
         slow(history),
         given_back(history),
         room(ask),
+        spread("How long do jobs wait to start?", "Half of them start", watch.waits),
+        spread("How long do jobs run?", "Half of them end", watch.works),
     ]
 
 
@@ -174,6 +177,20 @@ def slow(history: Points) -> Chart:
         answer if wait is not None or work is not None else "",
         log=True,
     )
+
+
+def spread(question: str, words: str, buckets: Points) -> Chart:
+    """Percentiles of the last minute, at each point, out of the sums of all nodes."""
+    shares = (("p50", 0.5, "s3"), ("p95", 0.95, "s2"), ("p99", 0.99, "s4"))
+    lines = [Line(name, colour, "line", buckets.percentiles_s(p)) for name, p, colour in shares]
+    half, most, nearly = (line.values[-1] if line.values else None for line in lines)
+    answer = ""
+    if half is not None:
+        answer = (
+            f"{words} within {span(half)}, 95 % within {span(most)}, 99 % within {span(nearly)}."
+        )
+    unit = "of the last minute, log scale"
+    return made(question, unit, "span", buckets.at_s, lines, answer, log=True)
 
 
 def given_back(history: Points) -> Chart:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,8 @@ from tuque.web.read.nodes import Node, Nodes
 STEP_S: Final = 5.0
 HOUR: Final = 720  # points of 5 s
 MINUTE: Final = 12
+BEYOND: Final = "beyond"
+Past: TypeAlias = tuple[str | None, str]  # of a queue or None, and which times
 WHOLE_S: Final = 60.0  # all points are asked for again
 LOOKED_S: Final = 30.0  # points that nobody looks at are forgotten
 GREATEST: Final = ("oldest-ms", "loop-p99-us")  # over nodes; all others are summed (O3.3)
@@ -66,6 +68,19 @@ class Points(msgspec.Struct):
             found.append(much / many / 1000 if many else None)
         return found
 
+    def percentiles_s(self, share: float, over: int = MINUTE) -> list[float | None]:
+        """Of buckets of ms: within how many s that share of the jobs was, over the points before.
+
+        Within a bucket they count as evenly spread; beyond the last bound as at it.
+        """
+        bounds = [0.0, *(float(name) / 1000 for name in self.values if name != BEYOND)]
+        columns = list(self.values.values())
+        found: list[float | None] = []
+        for i in range(len(self.at_s)):
+            first = max(0, i - over + 1)
+            found.append(percentile([sum(one[first : i + 1]) for one in columns], bounds, share))
+        return found
+
     def above_since_s(self, field: str, limit: float) -> float | None:
         """Since when a level is above a limit without a break; None if it is not now."""
         since: float | None = None
@@ -74,6 +89,19 @@ class Points(msgspec.Struct):
                 break
             since = at_s
         return since
+
+
+def percentile(counts: list[float], bounds: list[float], share: float) -> float | None:
+    """Below which value that share of all is; None without any. `bounds` begin with 0."""
+    wanted = share * sum(counts)
+    if not wanted:
+        return None
+    below = 0.0
+    for i, count in enumerate(counts[: len(bounds) - 1]):
+        if count and below + count >= wanted:
+            return bounds[i] + (bounds[i + 1] - bounds[i]) * (wanted - below) / count
+        below += count
+    return bounds[-1]
 
 
 def merged(parts: Iterable[Points]) -> Points:
@@ -101,7 +129,9 @@ def points_of(reply: Any) -> Points:
     if reply is None:
         return Points()
     step_ms, fields, rows = reply
-    names = [to_text(name) for name in fields]
+    names = [to_text(name) if isinstance(name, bytes) else str(name) for name in fields]
+    if names and rows and len(rows[0]) == len(names) + 2:
+        names.append(BEYOND)  # of buckets, the last one has no bound
     at_s = [row[0] / 1000 for row in rows]
     columns = {name: [float(row[i]) for row in rows] for i, name in enumerate(names, 1)}
     return Points(at_s, columns, step_ms / 1000)
@@ -115,17 +145,21 @@ class Rings:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._kept: dict[str | None, dict[str, Points]] = {}  # by queue, None: all; by node
-        self._whole_s: dict[str | None, float] = {}
-        self._asked_s: dict[str | None, float] = {}
+        self._kept: dict[Past, dict[str, Points]] = {}  # by what was asked for; by node
+        self._whole_s: dict[Past, float] = {}
+        self._asked_s: dict[Past, float] = {}
 
-    async def of(self, queue: str | None) -> dict[str, Points]:
-        """What each node has of a queue, None: of itself; by the node's id."""
-        now_s = self._asked_s[queue] = time.monotonic()
-        kept = self._kept.get(queue, {})
-        if now_s - self._whole_s.get(queue, -WHOLE_S) >= WHOLE_S:
+    async def of(self, queue: str | None, times: str = "") -> dict[str, Points]:
+        """What each node has of a queue, None: of itself; by the node's id.
+
+        `times`: instead, how long jobs took, `wait` or `work`, in buckets (SPEC O3.7).
+        """
+        past = (queue, times)
+        now_s = self._asked_s[past] = time.monotonic()
+        kept = self._kept.get(past, {})
+        if now_s - self._whole_s.get(past, -WHOLE_S) >= WHOLE_S:
             kept = {}
-            self._whole_s[queue] = now_s
+            self._whole_s[past] = now_s
         found: dict[str, Points] = {}
 
         async def ask(node: Node) -> None:
@@ -133,29 +167,30 @@ class Rings:
             after_ms = round(before.at_s[-1] * 1000) if before.at_s else 0
 
             async def question(client: Client) -> Points:
-                return await points_after(client, queue, after_ms)
+                return await points_after(client, past, after_ms)
 
             for id, points in (await self._nodes.ask(question, [node])).items():
                 found[id] = longer(before, points)
 
         await asyncio.gather(*map(ask, list(self._nodes.known.values())))
-        self._kept[queue] = found
+        self._kept[past] = found
         return found
 
     def forget(self) -> None:
         """Keeps only what was asked for lately."""
         since_s = time.monotonic() - LOOKED_S
-        for queue in [one for one, asked_s in self._asked_s.items() if asked_s < since_s]:
-            del self._asked_s[queue]
-            self._kept.pop(queue, None)
-            self._whole_s.pop(queue, None)
+        for past in [one for one, asked_s in self._asked_s.items() if asked_s < since_s]:
+            del self._asked_s[past]
+            self._kept.pop(past, None)
+            self._whole_s.pop(past, None)
 
 
-async def points_after(client: Client, queue: str | None, after_ms: int) -> Points:
+async def points_after(client: Client, past: Past, after_ms: int) -> Points:
     """The points of a node later than that, HOUR of them at most."""
+    queue, times = past
     words: list[Any] = ["HISTORY", "5s"]
-    if queue is not None:
-        words += ["QUEUE", to_bytes(queue)]
+    words += ["TIMES", times] if times else []
+    words += ["QUEUE", to_bytes(queue)] if queue is not None else []
     return points_of(await client.execute(*words, "FROM", after_ms, "COUNT", HOUR))
 
 

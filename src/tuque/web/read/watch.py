@@ -43,6 +43,8 @@ class Watch:
         self.rings = Rings(self.nodes)
         self.points: dict[str, Points] = {}  # of each node
         self.queue_points: dict[str, Points] = {}  # of the cluster, of the busiest queues
+        self.waits = Points()  # buckets of how long jobs of the cluster waited, and ran
+        self.works = Points()
         self.facts: dict[str, NodeFacts] = {}
         self.lookers = 0
         self.took_s = 0.0
@@ -125,6 +127,8 @@ class Watch:
         busy = sorted(self.view().work, key=lambda one: (-one.oldest_s, -one.ready))
         names = [one.name for one in busy[:CHARTED]]
         self.points = await self.rings.of(None)
+        self.waits = summed((await self.rings.of(None, "wait")).values())
+        self.works = summed((await self.rings.of(None, "work")).values())
         self.queue_points = {name: summed((await self.rings.of(name)).values()) for name in names}
         self.rings.forget()
 
