@@ -26,7 +26,7 @@ from tuque.store.files.disk import Disk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 
-SECRET = "a secret of sixteen"
+SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
 
 
 class FuzzBox(PumpBox):

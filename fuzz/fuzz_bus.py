@@ -18,7 +18,7 @@ from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.wire.bus import BusError, head_of
+from tuque.wire.bus import BusError, head_of, sealed
 from tuque.wire.handshake import Conn
 from tuque.wire.msgs.cards import Card
 
@@ -62,7 +62,8 @@ class Peer:
         said = [self.message() for _ in range(count)]
         self.box.now = repr(said)[:500]
         payload = self.payload(said)
-        data = head_of(payload, self.conn.salt) + payload
+        assert self.conn.seal is not None
+        data = sealed(payload, self.conn.seal)
         if rng.random() < 0.01:
             data = damage(rng, data)
         self.send(data)
@@ -86,7 +87,7 @@ class Peer:
             self.be_dialled(card)
         else:
             self.sock = socket.create_connection(("127.0.0.1", int(self.box.server.bus.port)))
-            self.conn = Conn(True, card, SECRET.encode(), rng.randbytes(32), 1 << 24)
+            self.conn = Conn(True, card, [SECRET.encode()], rng.randbytes(32), 1 << 24)
         if self.sock is not None:
             self.sock.setblocking(False)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -105,7 +106,7 @@ class Peer:
                 self.sock, _ = door.accept()
             except TimeoutError:  # many nodes are met, or it has a link with that port
                 return
-        self.conn = Conn(False, card, SECRET.encode(), self.rng.randbytes(32), 1 << 24)
+        self.conn = Conn(False, card, [SECRET.encode()], self.rng.randbytes(32), 1 << 24)
 
     def card(self) -> Card:
         """Who this one says that it is; mostly what can be."""

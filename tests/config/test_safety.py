@@ -59,7 +59,7 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
         open_log(cfg)
 
 
-SECRET = "a password of 24 bytes.."
+SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
 
 
 @pytest.mark.parametrize("name", ["requirepass", "cluster_secret"])

@@ -327,7 +327,9 @@ class TestMeetAndForget:
     def test_a_node_with_another_secret(self, pair: list[int], tuque: Run, tmp_path: Path) -> None:
         place = tmp_path / "secret"
         place.mkdir()
-        with RealServer(place, "--cluster-secret", "another secret of 32 bytes......") as node:
+        with RealServer(
+            place, "--cluster-secret", "Zp0aX9sLw8dKe7fJr6gHt5yGu4iFo3pDq2zSx1cVb_M"
+        ) as node:
             done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", node.port)
             assert done.returncode == 1
             assert b"secret" in done.stderr

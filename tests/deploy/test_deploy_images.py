@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 PAGES = {"/metrics", "/healthz", "/readyz"}
-SECRET = "0123456789abcdef"
+SECRET = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 
 def text_of(path: Path) -> str:

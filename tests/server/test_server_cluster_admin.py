@@ -10,7 +10,7 @@ import pytest
 from lab import RealCluster, cluster_info, info, reachable
 from raw_resp import Err, Wire, wait_for
 
-SECRET = ("--cluster-secret", "a secret of this test")
+SECRET = ("--cluster-secret", "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq")
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_nodes_find_each_other_again(make: Callable[..., RealCluster]) -> None:
     kept = (cluster.nodes[0].directory / "nodes.conf").read_text()
     assert "vars life 2 " in kept
     for node in cluster.nodes:
-        assert "a secret of" not in node.log() + kept
+        assert SECRET[1] not in node.log() + kept
 
 
 def test_leaving(make: Callable[..., RealCluster]) -> None:

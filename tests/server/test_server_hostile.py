@@ -116,7 +116,7 @@ def test_an_evil_address_is_dialled_in_vain(node: Node, hello: bytes) -> None:
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
 def test_nothing_but_a_bus_error_comes_out_of_a_handshake(hello: bytes) -> None:
     """The pump is not the only one that feeds a handshake."""
-    conn = Conn(False, CARD, b"secret", bytes(32))
+    conn = Conn(False, CARD, [b"secret"], bytes(32))
     with pytest.raises(BusError):
         conn.feed(head_of(hello, 0) + hello)
         conn.feed(head_of(bytes(32), 0) + bytes(32))

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from raw_resp import wait_for
-from test_server_bus import OTHER, SECRET, Node
+from test_server_bus import ANOTHER, OTHER, SECRET, Node
 
 from tuque.server.config.config import load
 from tuque.server.sockets.listen import BUS_OFFSET, PORT_MAX, ListenError, open_bus_sockets
-from tuque.wire.bus import head_of
+from tuque.wire.bus import BusError, head_of
 from tuque.wire.handshake import MAGIC, Conn
-from tuque.wire.msgs.cards import Card, Hello
+from tuque.wire.msgs.cards import Card, Greeting, Hello
 
 
 @pytest.fixture
@@ -139,20 +139,25 @@ class There:
         with self.sock:
             if secret:
                 card = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "", False)
-                conn = Conn(False, card, secret.encode(), bytes(32))
-                conn.feed(self.sock.recv(4096))
+                conn = Conn(False, card, [secret.encode()], bytes(32))
+                self.sock.sendall(conn.take_out())
+                node.turns()
+                with pytest.raises(BusError, match="wrong secret"):
+                    conn.feed(self.sock.recv(4096))
                 said = conn.take_out()
             self.sock.sendall(said)
             node.turns()
 
 
-NEWER = msgspec.msgpack.encode(
-    Hello(MAGIC, 7, 9, Card(OTHER, 1, b"8 bytes.", True, 1, 2, "", False), bytes(32))
+NEWER = msgspec.msgpack.encode(Greeting(MAGIC, 7, 9, bytes(32)))
+OPEN = msgspec.msgpack.encode(
+    Hello(MAGIC, 1, 1, Card(OTHER, 1, b"8 bytes.", True, 1, 2, "", False), bytes(32))
 )
 WRONG = {
     "no bus": (b"-ERR unknown command\r\n", "", "not a node of Tuque, or an incompatible one"),
     "closes": (b"", "", "it closed the connection without a reply"),
-    "secret": (b"", "another secret of it", "wrong secret: cluster-secret must be the same on"),
+    "secret": (b"", ANOTHER, "wrong secret: cluster-secret must be the same on"),
+    "no secret": (head_of(OPEN, 0) + OPEN, "", "it has no cluster-secret, or an older version of"),
     "version": (head_of(NEWER, 0) + NEWER, "", "no common version of the bus: it knows 7 to 9"),
 }
 
@@ -170,7 +175,7 @@ def test_the_log_says_that_a_meeting_has_failed(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     """K3.3 A warning is logged when a handshake has failed for good."""
-    there = There(node, b"", "another secret of it")
+    there = There(node, b"", ANOTHER)
     with caplog.at_level(logging.WARNING, "tuque.server"):
         node.later(10_001)
         node.later(1_000)
@@ -181,7 +186,7 @@ def test_the_log_says_that_a_meeting_has_failed(
 
 def test_a_meeting_forgets_the_error_of_the_one_before(node: Node) -> None:
     """K3.3: `cluster_meet_error` in CLUSTER INFO the latest failure until that address is met"""
-    there = There(node, b"", "another secret of it")
+    there = There(node, b"", ANOTHER)
     assert error_of(node)
     with socket.create_server(("127.0.0.1", there.port)):  # it says nothing
         assert node.say("CLUSTER", "MEET", "127.0.0.1", 7711, there.port) == b"+OK\r\n"
@@ -189,7 +194,7 @@ def test_a_meeting_forgets_the_error_of_the_one_before(node: Node) -> None:
 
 
 def test_an_address_that_is_met_has_no_error(node: Node) -> None:
-    there = There(node, b"", "another secret of it")
+    there = There(node, b"", ANOTHER)
     assert error_of(node)
     node.server.members.meetings.end("127.0.0.1", there.port)
     assert info(node)["cluster_meet_error"] == ""

@@ -1,7 +1,7 @@
 """nodes.conf: what a node keeps of the cluster across restarts (SPEC K1, S6).
 
     <id> <host>:<port> <flags> <ping> <pong> <linked> [bus:<port> number:<n>]
-    vars life <n>
+    vars life <n> number <n> [idkey <64 hex digits>] ...
 
 The first six words are those of CLUSTER NODES. This module knows lines, not files.
 """
@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 ID_CHARS: Final = b"0123456789abcdef"
 ID_LENGTH: Final = 40
+KEY_DIGITS: Final = 64
 FLAGS: Final = [b"myself", b"fail?", b"fail", b"handshake", b"noaddr", b"leaving", b"noflags"]
 WORDS: Final = 6
 PORT_MAX: Final = 65_535
@@ -43,6 +44,7 @@ class Kept:
         self.life: i64 = 0  # starts of this node so far
         self.number: i64 = 0
         self.nodes: list[KeptNode] = []
+        self.id_keys: list[bytes] = []  # of ids made under former secrets (G6.5)
 
 
 def parse_kept(text: bytes) -> Kept:
@@ -86,6 +88,8 @@ def parse_vars(kept: Kept, words: list[bytes], where: str) -> None:
             kept.life = whole(words[i + 1], where)
         elif words[i] == b"number":
             kept.number = whole(words[i + 1], where)
+        elif words[i] == b"idkey" and len(words[i + 1]) == KEY_DIGITS:
+            kept.id_keys.append(key_of(words[i + 1], where))
         i += 2
 
 
@@ -111,6 +115,13 @@ def port_of(word: bytes, where: str) -> i64:
     if port > PORT_MAX:
         raise BadNodes(f"{where}: {port} is no port")
     return port
+
+
+def key_of(word: bytes, where: str) -> bytes:
+    """A key of ids. Raises BadNodes."""
+    if len(word.strip(ID_CHARS)) > 0:
+        raise BadNodes(f"{where}: an idkey has {KEY_DIGITS} digits 0-9 a-f")
+    return bytes.fromhex(word.decode())
 
 
 def whole(word: bytes, where: str) -> i64:

@@ -167,7 +167,8 @@ class Members:
         for one in self.by_id.values():
             line = one.line().rstrip()
             text += f"{line} bus:{one.bus_port} number:{one.number}\n"
-        return text + f"vars life {self.life} number {self.number}\n"
+        keys = "".join([f" idkey {key.hex()}" for key in self.n.ids.older])  # G6.5
+        return text + f"vars life {self.life} number {self.number}{keys}\n"
 
     # ---- time
 

@@ -1,8 +1,9 @@
-"""Frames of the bus: many messages, one length, one checksum (SPEC B2).
+"""Frames of the bus: many messages, one length, one code (SPEC B2).
 
-    length u32 | CRC-32 u32, begun with the connection's salt | msgpack list of messages
+    length u32 | keyed code, 16 bytes | msgpack list of messages                   under a secret
+    length u32 | CRC-32 u32, begun with the connection's salt | the same         without a secret
 
-Nothing is trusted before it is checked: the length against a bound, the checksum, the counts
+Nothing is trusted before it is checked: the length against a bound, the code, the counts
 inside against the bytes present (msgspec does), and each message against the range of its
 fields. The core defines what a message means.
 """
@@ -47,8 +48,10 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
+from tuque.wire.seal.seal import CODE_BYTES, Seal
 
 HEAD_BYTES: Final = 8
+SEALED_HEAD_BYTES: Final = 4 + CODE_BYTES
 STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 FRAME_BYTES: Final = 1 << 20  # frames are split between messages above it
 SLACK_BYTES: Final = 1 << 20  # a frame with one large body may exceed its limit by this
@@ -79,13 +82,25 @@ class BusError(Exception):
     """The other end violated the protocol of the bus; the text says how."""
 
 
-def frames_of(messages: list[AnyMessage], salt: i64) -> bytes:
+class SealError(BusError):
+    """A frame was not made by the other end, or does not come in its turn (B2.7)."""
+
+
+def frames_of(messages: list[AnyMessage], salt: i64, seal: Seal | None = None) -> bytes:
     """Encode the messages in order, as one frame unless they are large (B2.1)."""
     payload = _ENCODER.encode(messages)
     if len(payload) > FRAME_BYTES and len(messages) > 1:
         half = len(messages) // 2
-        return frames_of(messages[:half], salt) + frames_of(messages[half:], salt)
+        first = frames_of(messages[:half], salt, seal)
+        return first + frames_of(messages[half:], salt, seal)
+    if seal is not None:
+        return sealed(payload, seal)
     return head_of(payload, salt) + payload
+
+
+def sealed(payload: bytes, seal: Seal) -> bytes:
+    """The next frame under a secret (B2.7)."""
+    return b"%s%s%s" % (len(payload).to_bytes(4, "big"), seal.code(payload), payload)
 
 
 def head_of(payload: bytes, salt: i64) -> bytes:
@@ -112,6 +127,8 @@ class FrameReader:
     def __init__(self, limit_bytes: i64) -> None:
         self.limit_bytes = limit_bytes
         self.salt: i64 = 0
+        self.seal: Seal | None = None  # checks the frames from now on
+        self.head_bytes: i64 = HEAD_BYTES
         self.parts: list[bytes] = []  # received, not returned yet
         self.at: i64 = 0  # read position in the first part
         self.held_bytes: i64 = 0
@@ -121,6 +138,12 @@ class FrameReader:
         """Add bytes received."""
         self.parts.append(data)
         self.held_bytes += len(data)
+
+    def unseal(self, seal: Seal) -> None:
+        """Expect frames under a secret from now on."""
+        self.seal = seal
+        self.head_bytes = SEALED_HEAD_BYTES
+        self.need_bytes = SEALED_HEAD_BYTES
 
     def next(self) -> bytes | None:
         """The payload of the next whole frame; None if it is incomplete. Raises BusError."""
@@ -133,23 +156,33 @@ class FrameReader:
         data = self.parts[0]
         at = self.at
         size: i64 = int.from_bytes(data[at : at + 4], "big")
+        head = self.head_bytes
+        end = head + size
         if size > self.limit_bytes:
-            raise BusError(f"a frame of {size} bytes, the limit is {self.limit_bytes}")
-        end = HEAD_BYTES + size
+            text = f"a frame of {size} bytes, the limit is {self.limit_bytes}"
+            raise BusError(text) if self.seal is None else SealError(text)
         if self.held_bytes < end:
             self.need_bytes = end
             return None
-        payload = data[at + HEAD_BYTES : at + end]
-        if crc32(payload, self.salt) != int.from_bytes(data[at + 4 : at + HEAD_BYTES], "big"):
-            raise BusError("a frame has a wrong checksum")
+        payload = data[at + head : at + end]
+        self.check(data[at + 4 : at + head], payload)
         self.held_bytes -= end
         if self.held_bytes == 0:
             self.parts = []
             self.at = 0
         else:
             self.at = at + end
-        self.need_bytes = HEAD_BYTES
+        self.need_bytes = head
         return payload
+
+    def check(self, code: bytes, payload: bytes) -> None:
+        """Whether the other end made this frame, and in this place. Raises BusError."""
+        seal = self.seal
+        if seal is None:
+            if crc32(payload, self.salt) != int.from_bytes(code, "big"):
+                raise BusError("a frame has a wrong checksum")
+        elif not seal.fits(code, payload):
+            raise SealError("a frame has a wrong code: it was changed, repeated, left out or moved")
 
 
 def is_id(id: bytes) -> bool:

@@ -1,8 +1,9 @@
 """The handshake of a link: who is at the other end, before anything else is read (SPEC B1).
 
-Both ends send HELLO: versions, identity, a nonce. Each then proves with a MAC over both HELLOs
-that it knows the cluster secret. Bytes in, bytes out; the shell supplies random bytes and
-keeps the time.
+Under a secret both ends send a greeting: versions and a nonce. The dialler then proves with a code
+over both that it knows the secret, and says who it is; only then does the other end do the same.
+Without a secret both say who they are at once. Bytes in, bytes out; the shell supplies random bytes
+and keeps the time.
 """
 
 from __future__ import annotations
@@ -18,46 +19,82 @@ from mypy_extensions import i64
 from tuque.cluster.kept import is_node_id
 from tuque.core.msgs.bus import AnyMessage
 from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_of
-from tuque.wire.msgs.cards import HELLOS, Card, Hello, is_sane_card
+from tuque.wire.msgs.cards import (
+    CARDS,
+    GREETINGS,
+    HELLOS,
+    Card,
+    Greeting,
+    Hello,
+    is_sane_card,
+)
+from tuque.wire.seal import keys
+from tuque.wire.seal.seal import Seal
 
 MAGIC: Final = b"tuque bus"
-VERSION: Final = 1
+VERSION: Final = 1  # of a link without a secret
+SEALED_VERSION: Final = 2  # of a link under one
 BEFORE_BYTES: Final = 1024  # of a frame, before the other end has proved its identity
 NONCE_BYTES: Final = 32
-PROOF_BYTES: Final = 32
 DIALER: Final = b"dialer"
 ACCEPTOR: Final = b"acceptor"
+REFUSED: Final = b"no"  # in the place of a proof; it has no key, and tells no more than an end
 NO_NODE: Final = "not a node of Tuque, or an incompatible one"
+WRONG_SECRET: Final = "wrong secret: cluster-secret must be the same on both nodes"
+IS_OPEN: Final = "it has no cluster-secret, or an older version of Tuque; this node has a secret"
+IS_SEALED: Final = "it has a cluster-secret, and this node has none"
 
 
 @final
 class Conn:
-    """One link: its handshake, then its frames. `peer` is set once it has proved its identity."""
+    """One link: its handshake, then its frames. `peer` is set once it has proved its identity.
+
+    `secrets`: the first one is used to prove this end, each is accepted; none: a link without a
+    secret, where `filler` is in its place.
+    """
 
     def __init__(
-        self, is_dialer: bool, card: Card, secret: bytes, nonce: bytes, limit_bytes: i64 = 1 << 30
+        self,
+        is_dialer: bool,
+        card: Card,
+        secrets: list[bytes],
+        nonce: bytes,
+        limit_bytes: i64 = 1 << 30,
+        filler: bytes = b"",
     ) -> None:
         assert len(nonce) == NONCE_BYTES
         self.is_dialer = is_dialer
-        self.secret = secret
+        self.card = card
+        self.secrets = secrets
+        self.is_sealed = len(secrets) > 0
+        self.secret = secrets[0] if len(secrets) > 0 else filler  # once proved: of this link
         self.limit_bytes = limit_bytes
         self.reader = FrameReader(BEFORE_BYTES)
-        self.mine = msgspec.msgpack.encode(Hello(MAGIC, VERSION, VERSION, card, nonce))
+        self.mine = self.first(nonce)
         self.theirs = b""
-        self.heard: Hello | None = None
+        self.heard_card: Card | None = None  # without a secret, before the proof
         self.peer: Card | None = None
+        self.proof = b""  # of the dialler
         self.salt: i64 = 0
+        self.seal: Seal | None = None
         self.out = head_of(self.mine, 0) + self.mine
 
+    def first(self, nonce: bytes) -> bytes:
+        """What this end says first."""
+        if self.is_sealed:
+            greeting = Greeting(MAGIC, SEALED_VERSION, SEALED_VERSION, nonce)
+            return msgspec.msgpack.encode(greeting)
+        return msgspec.msgpack.encode(Hello(MAGIC, VERSION, VERSION, self.card, nonce))
+
     def take_out(self) -> bytes:
-        """The handshake bytes to send."""
+        """The handshake bytes to send, also after a BusError."""
         out, self.out = self.out, b""
         return out
 
     def encode(self, messages: list[AnyMessage]) -> bytes:
-        """Encode messages; only once `peer` is set."""
+        """Encode messages, to be sent in this order; only once `peer` is set."""
         assert self.peer is not None
-        return frames_of(messages, self.salt)
+        return frames_of(messages, self.salt, self.seal)
 
     def feed(self, data: bytes) -> list[AnyMessage]:
         """Decode received bytes to messages. Raises BusError: then close the link."""
@@ -68,55 +105,156 @@ class Conn:
             try:
                 payload = reader.next()
             except BusError as error:
-                if self.heard is None:
+                if not self.theirs:
                     raise BusError(f"{NO_NODE}: {error}") from None
                 raise
             if payload is None:
                 return found
             if self.peer is not None:
                 found += messages_of(payload)
-            elif self.heard is None:
-                self.on_hello(payload)
+            elif not self.theirs:
+                self.on_first(payload)
+            elif not self.is_sealed:
+                self.on_open_proof(payload)
+            elif self.is_dialer:
+                self.on_answer(payload)
             else:
                 self.on_proof(payload)
 
+    def on_first(self, payload: bytes) -> None:
+        """[B1.1] The other end has begun."""
+        if payload == self.mine:
+            raise BusError("it echoes what this node sends")
+        if self.is_sealed:
+            self.on_greeting(payload)
+        else:
+            self.on_hello(payload)
+
+    # ---- under a secret
+
+    def on_greeting(self, payload: bytes) -> None:
+        """[B1.1] Both nonces are known: the dialler proves itself, the other end waits for that."""
+        try:
+            greeting = GREETINGS.decode(payload)
+        except Exception:  # B2.5: decoders have many ways to fail
+            raise BusError(IS_OPEN if is_hello(payload) else NO_NODE) from None
+        if greeting.magic != MAGIC or len(greeting.nonce) != NONCE_BYTES:
+            raise BusError(NO_NODE)
+        check_versions(greeting.version_min, greeting.version_max, SEALED_VERSION)
+        self.theirs = payload
+        if self.is_dialer:
+            card = msgspec.msgpack.encode(self.card)
+            root = keys.root_of(self.secret, self.mine, self.theirs)
+            self.proof = keys.proof_of(root, keys.DIALER, card)
+            self.say(self.proof + card)
+
+    def on_proof(self, payload: bytes) -> None:
+        """[B1.1] Check the dialler's proof; nothing with a key was said before."""
+        code, card = payload[: keys.PROOF_BYTES], payload[keys.PROOF_BYTES :]
+        for secret in self.secrets:
+            root = keys.root_of(secret, self.theirs, self.mine)
+            if hmac.compare_digest(code, keys.proof_of(root, keys.DIALER, card)):
+                self.secret = secret
+                self.believe(card)
+                mine = msgspec.msgpack.encode(self.card)
+                self.say(keys.proof_of(root, keys.ACCEPTOR, code + mine) + mine)
+                self.begin(root)
+                return
+        self.say(REFUSED)
+        raise BusError(WRONG_SECRET)
+
+    def on_answer(self, payload: bytes) -> None:
+        """[B1.1] Check the proof of the dialled end."""
+        if payload == REFUSED:
+            raise BusError(WRONG_SECRET)
+        code, card = payload[: keys.PROOF_BYTES], payload[keys.PROOF_BYTES :]
+        root = keys.root_of(self.secret, self.mine, self.theirs)
+        if not hmac.compare_digest(code, keys.proof_of(root, keys.ACCEPTOR, self.proof + card)):
+            raise BusError(WRONG_SECRET)
+        self.believe(card)
+        self.begin(root)
+
+    def believe(self, text: bytes) -> None:
+        """Take what the other end says of itself; its proof was right."""
+        try:
+            card = CARDS.decode(text)
+        except Exception:  # B2.5: decoders have many ways to fail
+            raise BusError(NO_NODE) from None
+        check_card(card)
+        self.peer = card
+
+    def begin(self, root: bytes) -> None:
+        """[B2.7] The frames of both directions have codes from now on."""
+        mine, theirs = keys.FROM_DIALER, keys.FROM_ACCEPTOR
+        if not self.is_dialer:
+            mine, theirs = theirs, mine
+        self.seal = Seal(keys.frame_key(root, mine))
+        self.reader.unseal(Seal(keys.frame_key(root, theirs)))
+        self.reader.limit_bytes = self.limit_bytes
+
+    def say(self, payload: bytes) -> None:
+        """Send a frame of the handshake."""
+        self.out += head_of(payload, 0) + payload
+
+    # ---- without a secret
+
     def on_hello(self, payload: bytes) -> None:
-        """[B1.1] The other end has identified itself; reply with the proof of this one."""
+        """[B1.1] The other end has identified itself; reply with the code of this one."""
         try:
             hello = HELLOS.decode(payload)
         except Exception:  # B2.5: decoders have many ways to fail
-            raise BusError(NO_NODE) from None
-        card = hello.card
-        if hello.magic != MAGIC or not is_node_id(card.node_id) or len(hello.nonce) != NONCE_BYTES:
+            raise BusError(IS_SEALED if is_greeting(payload) else NO_NODE) from None
+        if hello.magic != MAGIC or len(hello.nonce) != NONCE_BYTES:
             raise BusError(NO_NODE)
-        if not is_sane_card(card):
-            raise BusError("a HELLO has fields out of range")
-        if not hello.version_min <= VERSION <= hello.version_max:  # B1.2
-            raise BusError(
-                f"no common version of the bus: it knows {hello.version_min} to "
-                f"{hello.version_max}, this node {VERSION}"
-            )
-        if payload == self.mine:
-            raise BusError("it echoes what this node sends")
-        self.heard = hello
+        check_card(hello.card)
+        check_versions(hello.version_min, hello.version_max, VERSION)
+        self.heard_card = hello.card
         self.theirs = payload
-        proof = self.proof_of(DIALER if self.is_dialer else ACCEPTOR)
-        self.out += head_of(proof, 0) + proof
+        self.say(self.code_of(DIALER if self.is_dialer else ACCEPTOR))
 
-    def on_proof(self, payload: bytes) -> None:
-        """[B1.1] Check the other end's proof that it knows the secret."""
-        heard = self.heard
-        assert heard is not None
-        wanted = self.proof_of(ACCEPTOR if self.is_dialer else DIALER)
-        if not hmac.compare_digest(payload, wanted):
-            raise BusError("wrong secret: cluster-secret must be the same on both nodes")
-        self.salt = crc32(self.proof_of(b"salt"))
+    def on_open_proof(self, payload: bytes) -> None:
+        """[B1.1] Check that both ends heard the same."""
+        if not hmac.compare_digest(payload, self.code_of(ACCEPTOR if self.is_dialer else DIALER)):
+            raise BusError(WRONG_SECRET)
+        self.salt = crc32(self.code_of(b"salt"))
         self.reader.salt = self.salt
         self.reader.limit_bytes = self.limit_bytes
-        self.peer = heard.card
+        self.peer = self.heard_card
 
-    def proof_of(self, role: bytes) -> bytes:
-        """The MAC over both HELLOs, in the role of one end."""
+    def code_of(self, role: bytes) -> bytes:
+        """The code over both HELLOs, in the role of one end."""
         both = [self.mine, self.theirs] if self.is_dialer else [self.theirs, self.mine]
         text = b"%s:%d:%s%s" % (role, len(both[0]), both[0], both[1])
         return hmac.new(self.secret, text, sha256).digest()
+
+
+def check_card(card: Card) -> None:
+    """What a node says of itself goes into lines and files. Raises BusError."""
+    if not is_node_id(card.node_id):
+        raise BusError(NO_NODE)
+    if not is_sane_card(card):
+        raise BusError("a HELLO has fields out of range")
+
+
+def check_versions(least: int, most: int, mine: int) -> None:
+    """[B1.2] Raise BusError without a common version."""
+    if not least <= mine <= most:
+        raise BusError(
+            f"no common version of the bus: it knows {least} to {most}, this node {mine}"
+        )
+
+
+def is_hello(payload: bytes) -> bool:
+    """Whether a node without a secret, or of version 1, begins so."""
+    try:
+        return HELLOS.decode(payload).magic == MAGIC
+    except Exception:  # B2.5: decoders have many ways to fail
+        return False
+
+
+def is_greeting(payload: bytes) -> bool:
+    """Whether a node with a secret begins so."""
+    try:
+        return GREETINGS.decode(payload).magic == MAGIC
+    except Exception:  # B2.5: decoders have many ways to fail
+        return False

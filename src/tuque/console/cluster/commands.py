@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from secrets import token_urlsafe
 from typing import Any, Final, TypeVar
 
 import click
@@ -36,6 +37,7 @@ from tuque.nodeoptions import NodeOptions, node_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 POLL_S: Final = 0.2
+SECRET_BYTES: Final = 32
 
 
 def limit_option(command: F) -> F:
@@ -82,6 +84,16 @@ def status(node: NodeOptions, as_json: bool) -> None:
     else:
         click.echo("\n".join([table(rows), *homeless(rows)]))
     sys.exit(0 if not unwell(rows) and not homeless(rows) else 1)
+
+
+@cluster.command()
+def secret() -> None:
+    """Print a new secret for the nodes of a cluster.
+
+    It has 256 bits of chance. All nodes need the same one, as cluster-secret or in the first line
+    of cluster-secret-file.
+    """
+    click.echo(token_urlsafe(SECRET_BYTES))
 
 
 @cluster.command()

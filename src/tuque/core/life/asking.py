@@ -7,7 +7,6 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import tell_watchers
 from tuque.core.life.change import UNKNOWN, on_cancel
 from tuque.core.life.outcomes import is_elsewhere, is_settled, result_fields
-from tuque.core.model.job_id import is_genuine
 from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
@@ -26,7 +25,7 @@ def may_ask(n: Node, id: bytes) -> bool:
         return False
     if len(n.peers) == 1 or len(n.life.asking) >= ASKED_MAX:
         return False
-    return n.linked != 0 and is_genuine(n.ids.key, id)
+    return n.linked != 0 and n.ids.knows(id)
 
 
 def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> None:

@@ -16,6 +16,7 @@ from mypy_extensions import i64
 ID_BYTES: Final = 40
 _GROUP: Final = 128  # ids that share their first 14 characters
 _TAG: Final = 6  # bytes of proof, 8 characters
+_KEYS_MAX: Final = 8  # older ones that are known
 _SUFFIXES: Final = 16  # TTL fields that can have a group at one time
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
@@ -46,6 +47,7 @@ class IdMaker:
     def __init__(self, node_id: bytes, seed: bytes, key: bytes = b"") -> None:
         self.seed = seed
         self.key = key  # of the cluster; other nodes know their ids by it (G6.5)
+        self.older: list[bytes] = []  # keys of ids that may still be about
         self.counter: i64 = 0
         self.prefix = b"D-%s-" % node_id[:8]
         self.groups: dict[int, _Group] = {}  # by TTL field
@@ -65,6 +67,26 @@ class IdMaker:
             self.group = self.start(ttl_s, retry_s)
         return self.group.take()  # G6.1
 
+    def take_keys(self, keys: list[bytes]) -> None:
+        """Make ids with the first key from now on; the others, and those so far, stay known."""
+        if keys[0] != self.key:
+            self.groups = {}
+            self.ttl_s = -1
+            self.group = _Group(b"", b"", b"")
+            self.group.next = _GROUP
+        former = [self.key] if self.key else []
+        self.key = keys[0]
+        self.older = unique(keys[1:] + former + self.older, self.key)[:_KEYS_MAX]
+
+    def knows(self, id: bytes) -> bool:
+        """Whether a node of the cluster made the id (G6.5)."""
+        if is_genuine(self.key, id):
+            return True
+        for key in self.older:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
+            if is_genuine(key, id):
+                return True
+        return False
+
     def start(self, ttl_s: i64, retry_s: i64) -> _Group:
         """Start a group for that TTL field."""
         field = ttl_field(ttl_s, retry_s)
@@ -77,6 +99,15 @@ class IdMaker:
             self.groups = {}
         self.groups[field] = group
         return group
+
+
+def unique(keys: list[bytes], without: bytes) -> list[bytes]:
+    """Each key once, in order."""
+    found: list[bytes] = []
+    for key in keys:
+        if key != without and key not in found:
+            found.append(key)
+    return found
 
 
 def tags_of(key: bytes, stem: bytes, suffix: bytes) -> bytes:

@@ -13,7 +13,7 @@ from tuque.core.jobs.life_copies import packed_outcome
 from tuque.core.jobs.transitions import memory_level, register, unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, BODYLESS, Job
-from tuque.core.model.job_id import is_genuine, ttl_s_of
+from tuque.core.model.job_id import ttl_s_of
 from tuque.core.msgs.bus import DelJob, SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.slots import in_doubt, say
@@ -28,7 +28,7 @@ FAST_KEEP_MS: Final = 60_000  # how long a FASTACKed job that no node had is ref
 
 def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     """[A3.4] ACKJOB of an id unknown here. It does not count (A3.3)."""
-    if len(n.peers) == 1 or n.tombs.has(id) or not is_genuine(n.ids.key, id):
+    if len(n.peers) == 1 or n.tombs.has(id) or not n.ids.knows(id):
         return
     ttl_s = ttl_s_of(id)
     if ttl_s < 0:
@@ -60,7 +60,7 @@ def count_stray(n: Node, client: i64, id: bytes) -> None:
 
 def on_unknown_fastack(n: Node, id: bytes) -> None:
     """[A7.2] FASTACK of an id unknown here: DELJOB to all nodes, once."""
-    if len(n.peers) == 1 or n.tombs.has(id) or not is_genuine(n.ids.key, id):
+    if len(n.peers) == 1 or n.tombs.has(id) or not n.ids.knows(id):
         return
     ask_each(n, DelJob(id, 0, FAST_KEEP_MS))  # A7.2
 

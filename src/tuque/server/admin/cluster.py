@@ -13,7 +13,7 @@ from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import repair_left
 from tuque.logtext import facts
 from tuque.server.admin.cluster_info import cluster_fields
-from tuque.server.bus.peers import NO_SECRET
+from tuque.server.bus.reasons import NO_SECRET
 from tuque.server.config.config import is_loopback
 from tuque.server.replies.help import reply_help
 from tuque.server.sockets.resolver import is_literal
@@ -83,7 +83,9 @@ def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
     if s.bus is None:
         raise ArgError(NO_BUS)
     name = host.decode()
-    if not s.bus.secret and is_literal(name) and not is_loopback(name):
+    if s.bus.shut:
+        raise ArgError(b"ERR " + s.bus.shut.encode())  # B1.7
+    if not s.bus.secrets and is_literal(name) and not is_loopback(name):
         raise ArgError(b"ERR " + NO_SECRET.encode())
     if is_own_address(s, name, bus_port):
         raise ArgError(ITSELF)
@@ -152,7 +154,9 @@ def take_new_id(s: Server) -> None:
     n.slot_of[n.node_id] = 0
     n.peers[0].node_id = n.node_id
     n.node_ids[0] = n.node_id
+    older = n.ids.older
     n.ids = IdMaker(n.node_id, urandom(20), n.ids.key)
+    n.ids.older = older
     s.members.number = 0
 
 

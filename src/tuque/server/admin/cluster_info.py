@@ -77,6 +77,9 @@ def bus_section(s: Server) -> Fields:
         "bus_joined": figures.joined,
         "bus_refused": figures.refused,
         "bus_closed_malformed": figures.malformed,
+        "bus_frames_refused": figures.frames_refused,
+        "bus_sealed": int(len(bus.secrets) > 0),
+        "bus_shut": int(bool(bus.shut)),
         "bus_closed_overfull": figures.overfull,
     }
     for way, counts in (("in", figures.in_messages), ("out", figures.out_messages)):

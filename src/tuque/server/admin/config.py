@@ -7,14 +7,16 @@ from typing import Final
 
 from tuque.logtext import facts
 from tuque.server.bus.figures import BusFigures
+from tuque.server.bus.reasons import UNSEALED
 from tuque.server.commands.dispatch import NOAUTH
-from tuque.server.config.config import config_get, config_set
+from tuque.server.config.config import cluster_secrets, config_get, config_set
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.patterns import MOST
 from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.log.handler import shape_log
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.iproto_replies import end_waiting
+from tuque.server.startup.joining import look_at_password, take_secrets
 from tuque.server.startup.journaling import turn_off, turn_on
 from tuque.server.state.client import Client
 from tuque.server.state.iproto_connection import Wired
@@ -28,6 +30,7 @@ from tuque.wire.iproto import E_ACCESS
 LONG_PATTERN: Final = b"ERR a pattern has at most %d bytes: no option has a longer name"
 BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
 JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
+SECRETS: Final = ("cluster-secret", "cluster-secret-also", "cluster-secret-file")
 SPARE_FILES: Final = 32  # descriptors not used by clients
 
 
@@ -75,12 +78,16 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     if name == "maxclients":
         check_files(value)
     before = s.cfg.appendonly
+    check_password(s, name, value)
     try:
         config_set(s.cfg, name, value)
     except ConfigError as error:
         raise ArgError(error.reply.encode("utf-8", "surrogateescape")) from None
     apply_settings(s)
+    if name in SECRETS:
+        take_secrets(s, cluster_secrets(s.cfg))
     if name == "requirepass":
+        look_at_password(s)
         for client in s.clients.values():
             lock_out(s, client)
         for wired in s.wired.values():
@@ -94,6 +101,13 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     elif name in ("loglevel", "log-format"):
         shape_log(s.cfg.loglevel, s.cfg.log_format)
     log.info("CONFIG SET %(option)s", facts("option_set", option=name))
+
+
+def check_password(s: Server, name: str, value: str) -> None:
+    """[B1] Refuse a password while links without a secret are open: they would end (B1.7)."""
+    bus = s.bus
+    if name == "requirepass" and value and bus is not None and not bus.secrets and bus.by_slot:
+        raise ArgError(b"ERR CONFIG SET requirepass: " + UNSEALED.encode())
 
 
 def be_read_only(s: Server) -> None:

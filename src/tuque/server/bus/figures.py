@@ -23,6 +23,7 @@ class BusFigures:
         self.joined: i64 = 0  # handshakes completed
         self.refused: i64 = 0  # handshakes that failed: secret, version, time, identity
         self.malformed: i64 = 0  # links closed for malformed input
+        self.frames_refused: i64 = 0  # frames with a wrong code: forged, repeated, moved
         self.overfull: i64 = 0  # links closed for a full send buffer
 
     def heard(self, messages: list[AnyMessage]) -> None:

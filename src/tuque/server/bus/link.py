@@ -16,6 +16,13 @@ PUSH_BYTES: Final = 1 << 20  # most bytes written per turn
 SMALL_BYTES: Final = 65_536  # smaller waiting frames are joined
 
 
+def prepare(sock: socket.socket) -> None:
+    """Set what each connection between nodes has."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
 @final
 class Link:
     """A connection to another node, or one being set up."""

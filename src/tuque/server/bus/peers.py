@@ -6,7 +6,6 @@ the cluster, whom to dial and which of two links stays; wire/ decodes.
 """
 
 import errno
-import os
 import socket
 from collections.abc import Callable
 from typing import Final, final
@@ -20,13 +19,15 @@ from tuque.core.jobs.transitions import check
 from tuque.core.msgs.bus import AnyMessage, Heartbeat, Refusal
 from tuque.core.node.node import Node
 from tuque.logtext import facts
+from tuque.server.bus import reasons
 from tuque.server.bus.figures import BusFigures
-from tuque.server.bus.link import READ_BYTES, Link
-from tuque.server.log.notes import Bugs, log, say_once
+from tuque.server.bus.link import READ_BYTES, Link, prepare
+from tuque.server.bus.lookups import Lookups
+from tuque.server.log.notes import Bugs, log
 from tuque.server.sockets.poller import IN, OUT, Poller
 from tuque.server.sockets.resolver import is_literal
 from tuque.server.sockets.system import System
-from tuque.wire.bus import BusError
+from tuque.wire.bus import BusError, SealError
 from tuque.wire.handshake import NONCE_BYTES, Conn
 from tuque.wire.msgs.cards import Card
 
@@ -36,9 +37,6 @@ YOUNG_MAX: Final = 128  # concurrent handshakes; more connections are closed at 
 HANDSHAKE_MS: Final = 2_000
 FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body and what goes with it
 REASON_MAX: Final = 200  # characters of the other end's refusal
-SILENT: Final = "it closed the connection without a reply: not a bus of Tuque, or too busy"
-NO_BUS: Final = "nothing listens there; `cluster_bus_port` in its CLUSTER INFO is the port to meet"
-NO_SECRET: Final = "without a cluster-secret only nodes of this machine can be met"
 
 
 @final
@@ -46,13 +44,15 @@ class Bus:
     """All links of a node; the pump's poller watches their sockets."""
 
     def __init__(
-        self, n: Node, members: Members, poller: Poller, secret: bytes, system: System
+        self, n: Node, members: Members, poller: Poller, secrets: list[bytes], system: System
     ) -> None:
         self.n = n
         self.system = system
         self.members = members
         self.poller = poller
-        self.secret = secret
+        self.secrets = secrets  # the first one proves this node, each is accepted (B1.6)
+        self.filler = b""  # in the place of a secret; the simulator has one
+        self.shut = ""  # why there are no links at all (B1.7)
         self.card: Card | None = None  # this node's identity, once the bus is open
         self.port: i64 = 0
         self.limit_bytes: i64 = 64 << 20  # bus-buffer-limit
@@ -65,7 +65,7 @@ class Bus:
         self.gate: list[Link] = []  # have frames waiting for the journal
         self.crowded: i64 = 0  # number of links without room for more copies
         self.resolver = system.open_resolver()
-        self.lookups: list[tuple[str, int]] = []  # host and port to dial once resolved
+        self.lookups = Lookups(self.resolver)
         self.figures = BusFigures()
         self.bugs = Bugs()
         self.heard: i64 = 0  # messages except heartbeats since the pump last slept (C8.4)
@@ -141,6 +141,15 @@ class Bus:
         for link in list(self.links.values()):
             self.drop(link, reason)
 
+    def take_secrets(self, secrets: list[bytes], shut: str) -> None:
+        """[B1] Links under other secrets end (B1.6); `shut`: why there are none at all (B1.7)."""
+        self.secrets = secrets
+        self.shut = shut
+        for link in list(self.links.values()):
+            is_known = link.conn.secret in secrets if link.conn.is_sealed else len(secrets) == 0
+            if shut or not is_known:
+                self.drop(link, shut or reasons.GONE_SECRET)
+
     def waiting_bytes(self) -> i64:
         """Bytes waiting in all links."""
         total: i64 = 0
@@ -198,46 +207,46 @@ class Bus:
             except BlockingIOError:
                 return
             except OSError as error:
-                say_once(
-                    self.n.now_ms,
-                    "bus: accept: %(reason)s",
-                    facts("bus_accept_failed", reason=error.strerror),
-                )
+                reasons.say_not_accepted(self.n.now_ms, error)
                 return
-            if len(self.young) >= YOUNG_MAX:
+            if self.shut or (len(self.young) >= YOUNG_MAX and not self.make_room()):
                 sock.close()
+                self.figures.refused += 1
                 continue
             self.figures.accepted += 1
             self.add(sock, f"{address[0]}:{address[1]}", address[0], ("", 0))
+
+    def make_room(self) -> bool:
+        """[L1] Close the oldest accepted connection in its handshake; False if there is none."""
+        for link in self.young.values():
+            if link.dialed[1] == 0:
+                self.drop(link, reasons.OLDEST)
+                return True
+        return False
 
     def dial(self, host: str, port: i64) -> None:
         """Connect without blocking; a name is resolved first, in a thread."""
         if is_literal(host):
             self.connect(host, host, port)
         else:
-            self.lookups.append((host, port))
-            self.resolver.ask(host)
+            self.lookups.ask(host, port)
 
     def on_names(self) -> None:
         """Names are resolved: connect."""
-        for answer in self.resolver.take():
-            waiting = self.lookups
-            self.lookups = []
-            for host, port in waiting:
-                if host != answer.host:
-                    self.lookups.append((host, port))
-                elif answer.address:
-                    self.connect(answer.address, host, port)
-                else:
-                    self.members.meetings.fail(host, port, answer.error)
+        for host, port, address, error in self.lookups.take():
+            if address:
+                self.connect(address, host, port)
+            else:
+                self.members.meetings.fail(host, port, error)
 
     def connect(self, address: str, host: str, port: i64) -> None:
         """Dial an address; the handshake starts once it is connected."""
         if self.members.is_reached(address, port):
             self.members.meetings.end(host, port)
             return
-        if len(self.secret) == 0 and not (address == "::1" or address.startswith("127.")):
-            self.members.meetings.fail(host, port, NO_SECRET)
+        why = self.shut or reasons.why_not(len(self.secrets) > 0 or len(self.filler) > 0, address)
+        if why:
+            self.members.meetings.fail(host, port, why)
             return
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
@@ -250,7 +259,7 @@ class Bus:
         reason = sock.connect_ex((address, port))
         if reason not in (0, errno.EINPROGRESS):
             sock.close()
-            self.members.meetings.fail(host, port, why_unreached(reason))
+            self.members.meetings.fail(host, port, reasons.why_unreached(reason))
             return
         link = self.add(sock, f"{address}:{port}", address, (host, port))
         link.is_connecting = True
@@ -258,15 +267,14 @@ class Bus:
 
     def add(self, sock: socket.socket, address: str, host: str, dialed: tuple[str, int]) -> Link:
         """Start the handshake of a connection (B1.1)."""
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        prepare(sock)
         card = self.card
         assert card is not None
         is_dialer = dialed[1] != 0
         if is_dialer and self.members.meetings.has(dialed[0], dialed[1]):
             card = msgspec.structs.replace(card, is_meeting=True)
-        conn = Conn(is_dialer, card, self.secret, self.system.random(NONCE_BYTES), FRAME_MAX)
+        nonce = self.system.random(NONCE_BYTES)
+        conn = Conn(is_dialer, card, self.secrets, nonce, FRAME_MAX, self.filler)
         link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
         self.begun += 1
         link.number = self.begun
@@ -286,7 +294,7 @@ class Bus:
         """The connect has succeeded or failed."""
         reason = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if reason != 0:
-            self.drop(link, why_unreached(reason))
+            self.drop(link, reasons.why_unreached(reason))
             return
         link.is_connecting = False
         self.watch(link)
@@ -308,20 +316,20 @@ class Bus:
             return
         except OSError as error:
             is_silent = error.errno == errno.ECONNRESET and not link.conn.theirs
-            self.drop(link, SILENT if is_silent else error.strerror or str(error))
+            self.drop(link, reasons.SILENT if is_silent else error.strerror or str(error))
             return
         if len(data) == 0:
-            self.drop(link, "closed by the other end" if link.conn.theirs else SILENT)
+            self.drop(link, "closed by the other end" if link.conn.theirs else reasons.SILENT)
             return
         self.figures.in_bytes += len(data)
         try:
             messages = link.conn.feed(data)
         except BusError as broken:
-            self.on_broken(link, str(broken))
+            self.on_broken(link, broken)
             return
         except Exception as fault:  # B2.5: only the link has seen these bytes
             self.bugs.tell(self.n.now_ms, f"in the bytes of {link.address}", fault)
-            self.on_broken(link, "internal error")
+            self.on_broken(link, BusError("internal error"))
             return
         if link.slot < 0:
             out = link.conn.take_out()
@@ -344,13 +352,17 @@ class Bus:
         else:
             self.join(link, card)
 
-    def on_broken(self, link: Link, reason: str) -> None:
-        """[B2] Malformed bytes end the link and are counted (B2.2)."""
+    def on_broken(self, link: Link, broken: BusError) -> None:
+        """[B2] Malformed bytes end the link and are counted (B2.2, B2.7)."""
+        if link.conn.is_sealed:
+            self.put(link, link.conn.take_out(), -1)  # it may be told that its secret is wrong
+        if isinstance(broken, SealError):
+            self.figures.frames_refused += 1
         if link.slot < 0:
             self.figures.refused += 1
         else:
             self.figures.malformed += 1
-        self.drop(link, reason)
+        self.drop(link, str(broken))
 
     def join(self, link: Link, card: Card) -> None:
         """[K1] The other end has proved its identity: accept the link or refuse it (K1.2).
@@ -463,19 +475,11 @@ class Bus:
         if link.slot < 0:
             self.young.pop(link.fd, None)
             where = link.address if link.dialed[1] != 0 else link.host
-            say_once(
-                self.n.now_ms,
-                "bus: no link with %(address)s: %(reason)s",
-                facts("bus_not_linked", address=where, reason=reason),
-            )
+            reasons.say_not_linked(self.n.now_ms, where, reason)
             if link.dialed[1] != 0:
                 self.members.meetings.fail(link.dialed[0], link.dialed[1], reason)
             return
-        say_once(
-            self.n.now_ms,
-            "bus: the link with %(address)s ended: %(reason)s",
-            facts("bus_link_ended", address=link.address, reason=reason),
-        )
+        reasons.say_ended(self.n.now_ms, link.address, reason)
         peer = self.n.peers[link.slot]
         if not peer.has_room:
             peer.has_room = True
@@ -493,8 +497,3 @@ class Bus:
         for sock in self.sockets:
             sock.close()
         self.resolver.close()
-
-
-def why_unreached(number: i64) -> str:
-    """Why a connect failed, and what may help (K3.3)."""
-    return os.strerror(number) + (f": {NO_BUS}" if number == errno.ECONNREFUSED else "")

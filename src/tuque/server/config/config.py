@@ -10,14 +10,16 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 from tuque.server.config.disque_conf import Directive, looks_like_toml, read_directives
 from tuque.server.config.faults import ConfigError
-from tuque.server.config.kinds import MASK, Opt, Secret
+from tuque.server.config.kinds import MASK, ClusterSecret, Opt, Secret
 from tuque.server.config.options import ALIASES, OPTIONS, Config, find_option
 from tuque.server.config.patterns import Glob
+from tuque.server.config.strength import WEAK_SECRET
 
 __all__ = [
     "OPTIONS",
@@ -57,9 +59,10 @@ WEAK = (
     "`openssl rand -base64 24`, or bind loopback addresses only, or set protected-mode no"
 )
 NO_SECRET = (
-    "without a cluster-secret only loopback addresses; "
+    "without a cluster-secret only loopback addresses; `tuque cluster secret` makes one: "
     "set cluster-secret or cluster-secret-file, the same on all nodes"
 )
+KEPT_SECRET = "another secret: it cannot be removed while the node runs"
 WIDE_ARGS = frozenset(("bind", "cluster_bind", "client_output_buffer_limit"))
 
 
@@ -215,29 +218,37 @@ def is_weak(password: str) -> bool:
 
 def check_bus(cfg: Config) -> None:
     """[B1] Allow a bus open to other machines only with a secret."""
-    if cfg.cluster_secret and cfg.cluster_secret_file:
-        raise ConfigError("cluster-secret-file", cfg.cluster_secret_file, "only one of the two")
+    if (cfg.cluster_secret or cfg.cluster_secret_also) and cfg.cluster_secret_file:
+        allowed = "the file or the options, not both"
+        raise ConfigError("cluster-secret-file", cfg.cluster_secret_file, allowed)
+    if cfg.cluster_secret_also and not cfg.cluster_secret:
+        raise ConfigError("cluster-secret-also", MASK, "only beside a cluster-secret")
     if not cfg.cluster_secret and not cfg.cluster_secret_file:
         if not all(map(is_loopback, cfg.cluster_bind)):
             where = f"from {cfg.origin['cluster_bind']}"
             raise ConfigError("cluster-bind", " ".join(cfg.cluster_bind), NO_SECRET, where=where)
 
 
-def cluster_secret(cfg: Config) -> bytes:
-    """The cluster's secret, b"" if there is none; ConfigError if its file is invalid."""
+def cluster_secrets(cfg: Config) -> list[bytes]:
+    """The cluster's secret and the one accepted beside it, or none; ConfigError for a bad file."""
     if not cfg.cluster_secret_file:
-        return cfg.cluster_secret.encode()
+        return [one.encode() for one in (cfg.cluster_secret, cfg.cluster_secret_also) if one]
     opt = OPTIONS["cluster_secret_file"]
     try:
         with open(in_dir(cfg, cfg.cluster_secret_file), "rb") as file:
-            secret = file.readline(1024).strip()
+            lines = [file.readline(1024).strip() for _ in range(2)]
     except OSError as err:
         allowed = f"a file this user can read ({err.strerror})"
         raise ConfigError(opt.name, cfg.cluster_secret_file, allowed) from None
-    if not 16 <= len(secret) <= 512:
-        allowed = "a file whose first line has 16..512 bytes"
+    try:
+        kind = OPTIONS["cluster_secret"].kind
+        found = [kind.parse(line.decode()).encode() for line in lines if line]
+    except ValueError:
+        found = []
+    if not found or not lines[0]:
+        allowed = f"a file whose first line is {WEAK_SECRET}"
         raise ConfigError(opt.name, cfg.cluster_secret_file, allowed)
-    return secret
+    return found
 
 
 def bus_addresses(cfg: Config, has_secret: bool) -> list[str]:
@@ -301,13 +312,31 @@ def config_set(cfg: Config, name: str, value: str) -> None:
     try:
         parsed = opt.kind.parse(value)
     except ValueError:
+        if isinstance(opt.kind, ClusterSecret):
+            raise ConfigError(opt.name, MASK, opt.kind.allowed, "weak") from None
         raise ConfigError(opt.name, value, opt.kind.allowed) from None
+    _keep_secret(cfg, opt, parsed)
     if opt.field == "requirepass" and not parsed and cfg.is_open and cfg.protected_mode:
         raise ConfigError(opt.name, value, CLOSED)
     if opt.field == "requirepass" and cfg.is_open and cfg.protected_mode and is_weak(parsed):
         raise ConfigError(opt.name, MASK, WEAK, "weak")
     setattr(cfg, opt.field, parsed)
     cfg.origin[opt.field] = "CONFIG SET"
+
+
+def _keep_secret(cfg: Config, opt: Opt, parsed: Any) -> None:
+    """[B1] Refuse to remove the secret of a running node, or to have two places for it (B1.6)."""
+    is_first = opt.field in ("cluster_secret", "cluster_secret_file")
+    if is_first and not parsed and getattr(cfg, opt.field):
+        raise ConfigError(opt.name, MASK, KEPT_SECRET, "weak")
+    if opt.field in ("cluster_secret", "cluster_secret_also", "cluster_secret_file"):
+        after = copy(cfg)
+        setattr(after, opt.field, parsed)
+        try:
+            check_bus(after)
+            cluster_secrets(after)
+        except ConfigError as error:
+            raise ConfigError(opt.name, MASK, error.allowed, "weak") from None
 
 
 def print_lines(cfg: Config) -> list[str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tuque.server.config.strength import WEAK_SECRET, is_weak_secret
+
 MEMORY_UNITS = {
     "": 1,
     "b": 1,
@@ -102,17 +104,7 @@ class FileName(Text):
 
 
 class Secret(Text):
-    """Text hidden in all listings; shorter than `least_bytes` it is refused, unless empty."""
-
-    def __init__(self, max_bytes: int, least_bytes: int = 0) -> None:
-        form = f"one line of UTF-8, {least_bytes}..{max_bytes} bytes" if least_bytes else ""
-        super().__init__(max_bytes, form)
-        self.least_bytes = least_bytes
-
-    def parse(self, text: str) -> str:
-        if 0 < len(text.encode()) < self.least_bytes:
-            raise ValueError(text)
-        return super().parse(text)
+    """Text hidden in all listings."""
 
     def show(self, value: Any) -> str:
         return MASK if value else ""
@@ -122,6 +114,19 @@ class Secret(Text):
 
     def conf_words(self, value: Any) -> list[str]:
         return [value]
+
+
+class ClusterSecret(Secret):
+    """A secret that nobody can guess (B1.5)."""
+
+    def __init__(self) -> None:
+        super().__init__(512)
+        self.allowed = WEAK_SECRET
+
+    def parse(self, text: str) -> str:
+        if is_weak_secret(super().parse(text)):
+            raise ValueError(text)
+        return text
 
 
 class Int(Kind):

@@ -16,6 +16,7 @@ from tuque.server.config.kinds import (
     Addresses,
     Bool,
     Choice,
+    ClusterSecret,
     FileName,
     Int,
     KeepAlive,
@@ -322,15 +323,13 @@ class Config(msgspec.Struct, kw_only=True):
         ),
     ] = []
     cluster_secret: Annotated[
-        str,
-        Opt(
-            Secret(512, least_bytes=16),
-            "shared secret of all nodes of a cluster; empty = nodes of this machine only",
-            hidden=True,
-        ),
+        str, Opt(ClusterSecret(), "of all nodes; empty = nodes of this machine only", runtime=True)
+    ] = ""
+    cluster_secret_also: Annotated[
+        str, Opt(ClusterSecret(), "a second one that is accepted, to change it", runtime=True)
     ] = ""
     cluster_secret_file: Annotated[
-        str, Opt(Text(), "read the cluster secret from the first line of this file")
+        str, Opt(Text(), "read them from the lines of this file, at CONFIG SET again", runtime=True)
     ] = ""
     cluster_announce_ip: Annotated[
         str,

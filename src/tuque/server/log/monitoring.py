@@ -23,6 +23,7 @@ WORD_BYTES: Final = 60  # overhead per word
 LATENCY_SAMPLES: Final = 160  # per event, one a second at most
 LATENCY_EVENTS: Final = 64
 REDACTED: Final = b"(redacted)"
+HIDDEN: Final = (b"requirepass", b"cluster-secret", b"cluster-secret-also")
 
 _SIGNS: Final = {92: "\\\\", 34: '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
 _QUOTED: Final = [
@@ -141,11 +142,7 @@ def without_secrets(args: list[bytes]) -> list[bytes]:
                 words[i + 1 : i + 3] = [REDACTED] * len(words[i + 1 : i + 3])
                 break
         return words
-    if (
-        name == b"CONFIG"
-        and len(args) > 3
-        and args[2].lower().replace(b"_", b"-") in (b"requirepass", b"cluster-secret")
-    ):
+    if name == b"CONFIG" and len(args) > 3 and args[2].lower().replace(b"_", b"-") in HIDDEN:
         return [*args[:3], *[REDACTED] * (len(args) - 3)]
     return args
 

@@ -9,7 +9,8 @@ from tuque.cluster.members import Members
 from tuque.core.repair.drain import set_leaving
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
-from tuque.server.config.config import cluster_secret
+from tuque.server.bus.reasons import SHUT
+from tuque.server.config.config import cluster_secrets
 from tuque.server.config.identity import Identity, IdentityError
 from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
@@ -31,38 +32,54 @@ def take_identity(s: Server, identity: Identity) -> None:
     for one in identity.kept.nodes:
         members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
     s.members = members
+    s.n.ids.older = identity.kept.id_keys
 
 
-def take_secret(s: Server, secret: bytes) -> None:
-    """Prove ids of jobs with the cluster's secret; know the port that clients are sent to."""
-    s.n.ids.key = id_key(secret)
-    s.members.port = s.cfg.cluster_announce_port or s.cfg.port
+def take_secrets(s: Server, secrets: list[bytes]) -> None:
+    """[B1] Link with nodes under these secrets; make and know ids of jobs by them (B1.6, G6.5)."""
+    s.n.ids.take_keys([id_key(one) for one in secrets] or [b""])
+    s.members.is_changed = True  # nodes.conf has the former keys
+    if s.bus is not None:
+        s.bus.take_secrets(secrets, why_shut(s.cfg, secrets))
+
+
+def look_at_password(s: Server) -> None:
+    """[B1] A password without a secret shuts the bus, its end opens it (B1.7)."""
+    if s.bus is not None:
+        s.bus.take_secrets(s.bus.secrets, why_shut(s.cfg, s.bus.secrets))
+
+
+def why_shut(cfg: Config, secrets: list[bytes]) -> str:
+    """[B1] Why the node has no links at all; empty if it may have some (B1.7)."""
+    return SHUT if cfg.requirepass and not secrets else ""
 
 
 def prepare_bus(pump: Pump) -> None:
     """Take the port of the bus and begin a life. Raises ListenError, ConfigError, IdentityError."""
     s = pump.s
     cfg = s.cfg
-    secret = cluster_secret(cfg)
+    secrets = cluster_secrets(cfg)
+    s.members.port = cfg.cluster_announce_port or cfg.port
     if not cfg.cluster_enabled:
-        take_secret(s, secret)
+        take_secrets(s, secrets)
         s.n.others = 0  # it stays alone, whoever it knew
         return
-    attach_bus(pump, secret, open_bus_sockets(cfg, len(secret) > 0))
+    attach_bus(pump, secrets, open_bus_sockets(cfg, len(secrets) > 0))
 
 
-def attach_bus(pump: Pump, secret: bytes, sockets: list[socket.socket]) -> None:
+def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -> None:
     """Have the bus on these sockets; store that a new life begins, before anybody hears of it.
 
     Raises IdentityError.
     """
     s = pump.s
-    take_secret(s, secret)
-    bus = Bus(s.n, s.members, pump.poller, secret, s.system)
+    s.members.port = s.cfg.cluster_announce_port or s.cfg.port
+    bus = Bus(s.n, s.members, pump.poller, secrets, s.system)
     bus.sockets = sockets
     bus.bugs = s.bugs
     bus.port = bus.sockets[0].getsockname()[1]
     s.bus = bus
+    take_secrets(s, secrets)
     apply_settings(s)
     try:
         s.identity.save(s.members)  # K1.1
@@ -102,6 +119,8 @@ def open_bus(pump: Pump) -> None:
     bus.card = make_card(s, bus, not s.n.remembers)
     bus.open()
     log.info("The bus listens on port %(port)d", facts("bus_listening", port=bus.port))
+    if bus.shut and len(s.members.by_id) > 0:
+        log.warning("no links: %(reason)s", facts("bus_shut", reason=bus.shut))
     if 0 < s.members.port != bus.port - BUS_OFFSET and not is_port_chosen(s.cfg):
         log.warning(
             "the bus is not 10000 above the clients' port: CLUSTER MEET needs it as a third "

@@ -34,6 +34,7 @@ class Plan(msgspec.Struct):
         False  # the bus opens before the load ends: the core allows it, no server does it
     )
     bus_limit_bytes: int = 1 << 20
+    sealed: bool = False  # the nodes have a secret
     delay_us: int = 300  # of the network, median
     client_delay_us: int = 200
     cpu_us: int = 50

@@ -42,6 +42,7 @@ class Settings:
         self.node_timeout_ms = plan.node_timeout_ms
         self.opens_early = plan.opens_early
         self.bus_limit_bytes = plan.bus_limit_bytes
+        self.sealed = plan.sealed
 
 
 class Machine:

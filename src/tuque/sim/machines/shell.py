@@ -28,7 +28,13 @@ from tuque.server.journal.committer import Committer
 from tuque.server.loop.pump import Pump
 from tuque.server.replies.producers import look_at_bus
 from tuque.server.sockets.connection import Connection
-from tuque.server.startup.joining import attach_bus, make_card, open_bus, take_identity
+from tuque.server.startup.joining import (
+    attach_bus,
+    id_key,
+    make_card,
+    open_bus,
+    take_identity,
+)
 from tuque.server.startup.journaling import begin_load, end_load
 from tuque.server.state.state import Server, apply_settings
 from tuque.sim.engine.clock import NodeClock
@@ -140,9 +146,12 @@ class Shell:
     def start(self) -> None:
         """Load the journal, if there is one, and open the bus. Raises JournalError."""
         settings = self.machine.settings
-        attach_bus(self.pump, SECRET, [cast(socket, self.nodes)])
+        attach_bus(self.pump, [SECRET] if settings.sealed else [], [cast(socket, self.nodes)])
         assert self.s.bus is not None
         self.bus = self.s.bus
+        if not settings.sealed:
+            self.bus.filler = SECRET
+            self.n.ids.take_keys([id_key(SECRET)])
         self.bus.ear = self.hear
         limits = self.n.limits
         limits.memory_bytes = settings.memory_bytes

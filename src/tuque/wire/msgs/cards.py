@@ -29,7 +29,7 @@ class Card(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """The first frame of each end."""
+    """The first frame of each end of a link without a secret."""
 
     magic: bytes
     version_min: int
@@ -38,7 +38,18 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     nonce: bytes
 
 
+class Greeting(msgspec.Struct, array_like=True, frozen=True):
+    """The first frame of each end of a link under a secret: nothing about the node."""
+
+    magic: bytes
+    version_min: int
+    version_max: int
+    nonce: bytes
+
+
 HELLOS: Final = msgspec.msgpack.Decoder(Hello)
+GREETINGS: Final = msgspec.msgpack.Decoder(Greeting)
+CARDS: Final = msgspec.msgpack.Decoder(Card)
 
 
 def is_sane_card(card: Card) -> bool:
