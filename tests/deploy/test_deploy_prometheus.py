@@ -55,8 +55,23 @@ def test_each_alert_has_its_paragraph() -> None:
     links = re.findall(r'runbook: "docs/operations.md#(\w+)"', ALERTS.read_text("utf-8"))
     assert links == [name.lower() for name in names]
     for name in names:
-        paragraph = re.search(rf"^### {name}\n\n(.+?)\n\n", text, re.M | re.S)
-        assert paragraph and len(paragraph[1]) > 100, name
+        paragraph = re.search(
+            rf"^### {name}\n\n(.+?)\n\n- Look at: (.+?)\n- Do: (.+?)\n\n", text, re.M | re.S
+        )
+        assert paragraph and min(map(len, paragraph.groups())) > 60, name
+        assert "\n#" not in paragraph[0][4:], name
+
+
+def test_paragraphs_name_metrics_that_there_are() -> None:
+    """A figure that somebody looks for at night exists."""
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    source = "".join(
+        (ROOT / "src/tuque" / name).read_text("utf-8")
+        for name in ("server/gauges/page.py", "worker/process/meter.py")
+    )
+    for name in names_in(text):
+        bare = name.removesuffix("_total")
+        assert f'"{bare}"' in source or f'"{bare.removeprefix("tuque_")}"' in source, name
 
 
 def test_panels_ask_a_question_each() -> None:
@@ -154,6 +169,7 @@ def test_a_real_prometheus_reads_the_node_and_the_rules(scraped: Scraped) -> Non
     for expression in expressions():
         get(scraped.port, "/api/v1/query", query=expression)
     metrics = set(get(scraped.port, "/api/v1/label/__name__/values"))
-    alone = {"tuque_node_up", "tuque_queue_oldest_ready_seconds"}  # of clusters, of queues
+    alone = {"tuque_node_up", "tuque_federation_jobs_total"}  # of clusters
+    alone.add("tuque_queue_oldest_ready_seconds")  # of queues
     asked = names_in(ALERTS.read_text("utf-8")) | names_in("\n".join(expressions()))
     assert asked - metrics <= alone

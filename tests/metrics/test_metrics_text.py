@@ -33,9 +33,19 @@ def test_buckets_add_up() -> None:
     assert 't_sum{copies="2"} 12.5\nt_count{copies="2"} 3\n' in text
 
 
-def test_names_that_are_no_text() -> None:
+def test_each_name_has_a_label_of_its_own() -> None:
+    """O1.4 A name that is no text, is empty, has more than 128 characters, or is `other`, is cut
+    after these and marked with `~` and a checksum
+    """
     assert shown("é".encode()) == "é"
-    assert shown(b"\xff\x00") == "\\xff\x00"
+    assert shown(b"a\x00b") == "a\x00b" and shown(b"x" * 128) == "x" * 128
+    assert shown(b"\xff\x00") == "\\xff\x00~6fe84c1288"
+    names = [b"\xff", b"\\xff", b"", b"other", b"x" * 65_000, b"x" * 64_999 + b"y"]
+    names += [shown(name).encode() for name in names if shown(name).encode() != name]
+    names += ["\ud800".encode("utf-8", "surrogatepass"), b"\\xed\\xa0\\x80"]
+    labels = [shown(name) for name in names]
+    assert len(set(labels)) == len(names)
+    assert max(map(len, labels)) == 139 and not {"", "other"} & set(labels)
 
 
 def test_who_asks_for_open_metrics() -> None:

@@ -13,7 +13,7 @@ from tuque.core.jobs.transitions import stop_waiting
 from tuque.core.leases.commands import commit, on_next, on_open
 from tuque.core.msgs.bus import NeedJobs, YourJobs
 from tuque.core.node.node import NODE_LEAVING
-from tuque.core.node.queue import PAUSE_OUT
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.node.slots import say
 from tuque.core.state.demand import Demand
 
@@ -466,3 +466,20 @@ def test_a_lease_goes_on_as_jobs_come() -> None:
         got, seq = got + taken, seq + (taken > 0)
         lab.pass_ms(100)
     assert got >= 1800
+
+
+def test_jobs_between_nodes_are_counted() -> None:
+    """O1.7 `asked`, jobs that this node asked that one for (F1); `sent`, jobs that it gave to it,
+    also if these were refused (F2); `taken`, jobs that came from it and were queued here (F3).
+    """
+    lab = Lab(2)
+    here, there = (n.peers[1] for n in lab.nodes)  # each is 0 for itself
+    lab.wait(0)
+    assert (int(here.asked), int(there.asked)) == (1, 0)
+    lab.add(1, replicate=1)
+    assert (int(there.sent), int(here.taken)) == (1, 1)
+    lab.wait(0)
+    set_pause(lab.nodes[0], b"q", PAUSE_IN, False, 1)
+    lab.add(1, replicate=1)
+    assert (int(there.sent), int(here.taken)) == (2, 1)
+    assert (int(here.sent), int(there.taken)) == (0, 0)

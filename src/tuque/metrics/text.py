@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Final
 
 OPEN_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -13,6 +15,10 @@ COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+OTHER: Final = "other"  # the label of all that have none of their own
+LABEL_CHARS: Final = 128
+_MARKED: Final = re.compile(r"~[0-9a-f]{10}\Z")
 
 Value = int | float
 
@@ -78,8 +84,12 @@ def number(value: Value) -> str:
 
 
 def shown(name: bytes) -> str:
-    """A name of bytes as a label: UTF-8, and anything else as an escape."""
-    return name.decode("utf-8", "backslashreplace")
+    """[O1] A name of bytes as a label that no other name has (O1.4)."""
+    text = name.decode("utf-8", "backslashreplace")
+    if len(text) <= LABEL_CHARS and text not in ("", OTHER) and not _MARKED.search(text):
+        if text.encode("utf-8", "replace") == name:
+            return text
+    return f"{text[:LABEL_CHARS]}~{blake2b(name, digest_size=5).hexdigest()}"
 
 
 def wants_open(accept: str) -> bool:

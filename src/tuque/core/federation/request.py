@@ -89,6 +89,7 @@ def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> 
             continue
         count = share if peer.slot in d.sources else 1  # F1.3, F1.4
         d.asked[peer.slot] = Wish(count, now_ms + RENEW_MS, is_waiting)
+        peer.asked += count
         say(n, peer.slot, NeedJobs(d.name, count, is_waiting))
 
 

@@ -84,6 +84,7 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
             n.records.state(job)
             if is_new:
                 n.records.holders(job)
+    n.peers[slot].sent += len(messages)
     say(n, slot, YourJobs(name, messages))
 
 
@@ -117,6 +118,7 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
             if copy.retry_s == 0:
                 answer.ids.append(copy.id)
     if taken > 0:
+        n.peers[slot].taken += taken
         d.sources[slot] = n.now_ms  # F3.4
         d.count_imports(n.now_ms, taken)
         d.step_ms = 0

@@ -103,6 +103,9 @@ class Peer:
         self.echoed_round: i64 = 0  # newest heartbeat of this node that it answered
         self.news_round: i64 = 0  # this node's, when another node named it in a newer incarnation
         self.sure_ms: i64 = 0  # it has received everything sent before (Q12.1)
+        self.asked: i64 = 0  # jobs that it was asked for (F1)
+        self.sent: i64 = 0  # that it was given (F2), refused ones among them
+        self.taken: i64 = 0  # that came from it and were queued here (F3)
 
 
 @final

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tuque.core.model.tally import BOUNDS
-from tuque.metrics.text import COUNTER, GAUGE, HISTOGRAM, Family, shown
+from tuque.metrics.text import COUNTER, GAUGE, HISTOGRAM, OTHER, Family, shown
 from tuque.server.gauges.snapshot import Snapshot
 
-OTHER: Final = "other"  # the label of all queues beyond `metrics-queues`
 STATES: Final = ("ready", "delayed", "at-work")
 MS_BOUNDS: Final = [bound / 1_000 for bound in BOUNDS]
 FINE_BOUNDS: Final = [bound / 10_000 for bound in BOUNDS]
@@ -170,7 +169,11 @@ def of_cluster(shot: Snapshot) -> list[Family]:
     for way, name in (("in", "bus_input_bytes"), ("out", "bus_output_bytes")):
         if name in shot.counters:
             size.add(shot.counters[name], dir=way)
-    return [nodes, messages, size]
+    moves = Family("tuque_federation_jobs", COUNTER, "Jobs between this node and that one")
+    for node, asked, sent, taken in shot.moves:
+        for way, count in (("asked", asked), ("sent", sent), ("taken", taken)):
+            moves.add(count, node=node, way=way)
+    return [nodes, messages, size, moves]
 
 
 def of_node(shot: Snapshot) -> list[Family]:

@@ -40,6 +40,7 @@ class Snapshot:
         self.memory: dict[str, int] = {}
         self.nodes: list[tuple[str, bool]] = []
         self.bus: list[tuple[str, str, int]] = []  # direction, kind, messages
+        self.moves: list[tuple[str, int, int, int]] = []  # node, jobs asked for, sent, taken
         self.version = ""
 
 
@@ -166,7 +167,10 @@ def add_parts(s: Server, shot: Snapshot) -> None:
 def add_cluster(s: Server, shot: Snapshot) -> None:
     """The other nodes, and the traffic with them."""
     for member in s.members.alive():
-        shot.nodes.append((member.node_id.decode(), bool(member.is_linked)))
+        name = member.node_id.decode()
+        shot.nodes.append((name, bool(member.is_linked)))
+        peer = s.n.peers[member.slot]
+        shot.moves.append((name, int(peer.asked), int(peer.sent), int(peer.taken)))
     if s.bus is None:
         return
     figures = s.bus.figures
