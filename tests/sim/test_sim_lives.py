@@ -12,6 +12,8 @@ from tuque.core.life.letters import letter_of, purge
 from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES, cancelling
+from tuque.sim.flaws.work import WORK_FLAWS, WORK_RULES, beginning, replaying, repricing
+from tuque.sim.judges.life_rates import on_paced
 from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.judges.lives import Living
 from tuque.sim.plans.life_swarm import KINDS
@@ -62,7 +64,7 @@ def test_drawing_without_them_leaves_the_rest_as_it_is() -> None:
         assert [op for op in whole.ops if op.kind not in KINDS] == plain.ops
         kinds |= {op.kind for op in whole.ops}
         bare += whole.ops == plain.ops
-    assert set(KINDS) <= kinds
+    assert set(KINDS) - {"life_replayer"} <= kinds
     assert 5 < bare < 28
 
 
@@ -152,18 +154,64 @@ def test_a_wait_names_what_ended(reply: list[list[bytes]], text: str) -> None:
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
-@pytest.mark.parametrize("name", LIFE_RULES)
+@pytest.mark.parametrize("name", [*LIFE_RULES, *WORK_RULES])
 def test_a_flaw_is_found_by_its_judge(name: str) -> None:
-    rule = LIFE_RULES[name]
+    rule = {**LIFE_RULES, **WORK_RULES}[name]
     assert rule in run_seed(1, name, until=rule).rules()
 
 
 PLANS = [
     pytest.param(plan, marks=() if plan is cancelling else pytest.mark.slow)
-    for plan in dict.fromkeys(flaw.bend for flaw in LIFE_FLAWS)
+    for plan in dict.fromkeys(flaw.bend for flaw in [*LIFE_FLAWS, *WORK_FLAWS])
+    if plan not in (beginning, replaying, repricing)
 ]
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_plan_of_a_flaw_is_harmless_without_it(plan: Callable[[int], Plan]) -> None:
     assert run_plan(plan(1)).findings == []
+
+
+WORDS = [
+    (beginning, "runs begun with the delivery"),
+    (replaying, "letters replayed in time"),
+    (repricing, "pris given"),
+]
+
+
+@pytest.mark.parametrize(("plan", "what"), WORDS)
+def test_clients_of_later_words_break_no_promise(plan: Callable[[int], Plan], what: str) -> None:
+    outcome = run_plan(plan(1))
+    assert outcome.findings == []
+    assert outcome.counts.get(what, 0) > 5
+
+
+def test_later_words_are_drawn_apart() -> None:
+    kinds: set[str] = set()
+    habits: set[float] = set()
+    for seed in range(60):
+        whole = draw(seed, with_lives=True, with_words=True)
+        plain = draw(seed, with_lives=True)
+        later = [
+            op for op in whole.ops if op.kind == "life_replayer" or op.args.get("verbs") == ["PRI"]
+        ]
+        kinds |= {op.kind for op in later}
+        for op in whole.ops:
+            if op.kind == "life_worker":
+                habits.add(op.args.pop("p_begin"))
+        assert [op for op in whole.ops if op not in later] == plain.ops
+    assert kinds == {"life_replayer", "tube_meddler"}
+    assert habits == {0.0, 0.3, 1.0}
+
+
+RATES = [(3, 1_000_000, [b"0", 4, 9], ""), (3, 1_000_000, [b"0", 5, 9], "RATE is 3"),
+         (1_000, 1_000_000, [b"0", 10, 9], "that were seen"), (3, 0, [b"0", 1, 1], "")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rate", "span_us", "reply", "text"), RATES)
+def test_replays_keep_their_rate(rate: int, span_us: int, reply: list[object], text: str) -> None:
+    living = Cluster(at_work(1)).living
+    living.world.now_us = 10_000_000
+    on_paced(living, rate, 10_000_000 - span_us, reply)
+    texts = [str(one) for one in living.history.findings]
+    assert any(text in one for one in texts) if text else texts == []

@@ -28,6 +28,7 @@ from tuque.sim.flaws.rules import RULE_FLAWS, slow_answers
 from tuque.sim.flaws.switches import Flaw, Patch, bent, everywhere
 from tuque.sim.flaws.tubes import TUBE_FLAWS
 from tuque.sim.flaws.turns import TURN_FLAWS
+from tuque.sim.flaws.work import WORK_FLAWS
 from tuque.store import writer
 from tuque.wire import args
 
@@ -433,6 +434,6 @@ FLAWS: Final = [
 ]  # fmt: skip
 ALL_FLAWS: Final = [
     *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *RESTART_FLAWS, *TURN_FLAWS,
-    *LIFE_FLAWS,
+    *LIFE_FLAWS, *WORK_FLAWS,
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in ALL_FLAWS}

@@ -28,6 +28,7 @@ CALM: Final = {
     "add", "worker", "poke", "queue_pause", "rewrite", "hostile", "clock", "backup", "tube",
     "lessee", "publisher", "repeater", "tube_producer", "tube_worker", "tube_meddler",
     "tube_pauser", "life_producer", "life_worker", "life_boss", "life_editor",
+    "life_replayer",
 }  # fmt: skip
 
 
@@ -51,6 +52,7 @@ class Living:
         self.history = cluster.history
         self.jobs: dict[bytes, LifeJob] = {}  # by body
         self.by_id: dict[bytes, LifeJob] = {}
+        self.unsure = 0  # GETJOBs with START on their way: each may have begun a run
         self.is_on = False
         self.found: set[tuple[str, str]] = set()
         self.disturbed_us = 0
@@ -127,7 +129,7 @@ class Living:
 
     def on_delivered(self, reply: object) -> None:
         """GETJOB is answered."""
-        for _, id, body in reply if isinstance(reply, list) else ():
+        for _, id, body, *_ in reply if isinstance(reply, list) else ():
             job = self.jobs.get(token_of(body))
             if job is not None:
                 self.meet(job, id)
@@ -170,9 +172,27 @@ class Living:
             return
         job.unsure -= 1
         row = reply[0]
-        if not isinstance(row, list):
-            return
-        token, attempt = row[0], row[1]
+        if isinstance(row, list):
+            self.on_begun(job, call, row[0], row[1])
+
+    def on_fetch_asked(self, worker: bytes, node: str) -> Call:
+        """A worker asks for a job and its run: until there is a reply any job may have begun."""
+        self.unsure += 1
+        self.history.count("GETJOBs with START")
+        return Call(b"", worker, node, self.world.now_us, self.deaths.get(node, 0))
+
+    def on_fetched(self, call: Call, reply: object) -> None:
+        """GETJOB with START is answered: its jobs have begun, but for some (W17.3)."""
+        self.unsure -= 1
+        self.on_delivered(reply)
+        for _, _, body, _, run in reply if isinstance(reply, list) else ():
+            job = self.jobs.get(token_of(body))
+            if job is not None and run is not None:
+                self.history.count("runs begun with the delivery")
+                self.on_begun(job, call, run, int(run.split(b".")[0]))
+
+    def on_begun(self, job: LifeJob, call: Call, token: bytes, attempt: int) -> None:
+        """A worker was told its run."""
         known = job.runs.get(token)
         if known is not None:
             self.history.count("STARTs said again")
@@ -318,9 +338,10 @@ class Living:
     def judge_life(self, node: str, job: LifeJob, life: Life) -> None:
         """What a node knows of a job must have happened."""
         self.history.count("looks at lives")
-        most = job.began.get(int(life.replays), 0) + job.unsure
+        unsure = job.unsure + self.unsure
+        most = job.began.get(int(life.replays), 0) + unsure
         if not self.is_calm(job.asked_us):
-            most = len(job.runs) + job.unsure  # a cut may hide a REPLAY from a run
+            most = len(job.runs) + unsure  # a cut may hide a REPLAY from a run
         if life.failed > most:
             self.find(
                 "life-attempts",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tuque.sim.engine.plan import Op, Plan
 
 SHARE: Final = 0.35  # of the fresh seeds have such jobs
-KINDS: Final = ("life_producer", "life_worker", "life_boss", "life_editor")
+KINDS: Final = ("life_producer", "life_worker", "life_boss", "life_editor", "life_replayer")
 
 
 def draw_lives(plan: Plan, c: Random) -> None:
@@ -42,6 +42,16 @@ def draw_edits(plan: Plan, c: Random) -> None:
         return
     for i in range(c.randint(1, 2)):
         begin(plan, "life_editor", f"le{i}", c, idle_ms=c.choice([50, 200]))
+
+
+def draw_words(plan: Plan, c: Random) -> None:
+    """Workers whose runs begin with the delivery, people who replay slowly; or none."""
+    workers = [op for op in plan.ops if op.kind == "life_worker"]
+    p_begin = c.choice([0.0, 0.3, 1.0])
+    for op in workers:
+        op.args["p_begin"] = p_begin
+    if workers and c.random() < 0.5:
+        begin(plan, "life_replayer", "lr", c, idle_ms=c.choice([300, 2_000]), rate=[1, 3, 20])
 
 
 def draw_workers(plan: Plan, c: Random) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.plans.leased import draw_once
-from tuque.sim.plans.life_swarm import draw_edits, draw_lives
-from tuque.sim.plans.tube_swarm import draw_tubes
+from tuque.sim.plans.life_swarm import draw_edits, draw_lives, draw_words
+from tuque.sim.plans.tube_swarm import draw_pris, draw_tubes
 
 KINDS: Final = [
     "kill", "power", "reformat", "pause", "cut", "one_way", "slow", "break", "clock",
@@ -56,22 +56,15 @@ def draw(
     with_tubes: bool = True,
     with_lives: bool = False,
     with_edits: bool = False,
+    with_words: bool = False,
 ) -> Plan:
-    """The plan of a seed; with or without clients of leases, of writes, of tubes and of work."""
+    """The plan of a seed; with or without clients of leases, of writes, of tubes and of work.
+
+    Later kinds of clients are drawn apart, so that a seed found before them stays what it was.
+    """
     d = Drawing(seed)
     c, plan = d.c, d.plan
-    lot = c.random()
-    if lot < 0.1:
-        plan.faults = [k for k in sorted(HARMLESS) if c.random() < 0.2]
-    elif lot < 0.3:
-        plan.faults = [c.choice(KINDS)]
-    else:
-        share = c.choice([0.15, 0.3, 0.5])
-        plan.faults = [k for k in KINDS if c.random() < share]
-    plan.is_faultless = set(plan.faults) <= HARMLESS
-    plan.policy = c.choice(["off", "off", "off", "always", "always", "everysec", "no"])
-    if {"disk", "power", "rewrite"} & set(plan.faults) and plan.policy == "off":
-        plan.policy = c.choice(["always", "everysec", "off"])
+    draw_faults(d)
     plan.sync_us = d.log_ms(200, 20_000)
     plan.delay_us = d.log_ms(50, 5_000 if plan.is_faultless else 50_000)
     plan.cpu_us = d.log_ms(10, 500)
@@ -97,8 +90,28 @@ def draw(
         draw_lives(plan, Random(f"swarm lives {seed}"))
     if with_edits:
         draw_edits(plan, Random(f"swarm edits {seed}"))
+    if with_words:
+        draw_words(plan, Random(f"swarm words {seed}"))
+        draw_pris(plan, Random(f"swarm pris {seed}"))
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
+
+
+def draw_faults(d: Drawing) -> None:
+    """The kinds of faults, and how the nodes write their journals."""
+    c, plan = d.c, d.plan
+    lot = c.random()
+    if lot < 0.1:
+        plan.faults = [k for k in sorted(HARMLESS) if c.random() < 0.2]
+    elif lot < 0.3:
+        plan.faults = [c.choice(KINDS)]
+    else:
+        share = c.choice([0.15, 0.3, 0.5])
+        plan.faults = [k for k in KINDS if c.random() < share]
+    plan.is_faultless = set(plan.faults) <= HARMLESS
+    plan.policy = c.choice(["off", "off", "off", "always", "always", "everysec", "no"])
+    if {"disk", "power", "rewrite"} & set(plan.faults) and plan.policy == "off":
+        plan.policy = c.choice(["always", "everysec", "off"])
 
 
 # ---- clients

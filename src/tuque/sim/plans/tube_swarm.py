@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tuque.sim.engine.plan import Op, Plan
 
+TIMED: Final = ("fifottl", "limfifottl", "utubettl")
 SHARE: Final = 0.3  # of the seeds have tubes
 TYPES: Final = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
 FORGETTING: Final = {"reformat", "rolling", "forget", "old_disk", "leaving", "disk"}
@@ -31,6 +32,15 @@ def draw_tubes(plan: Plan, c: Random) -> None:
             begin(plan, "tube_pauser", f"{name} z", name, home, c, idle_ms=idle_ms, hold_ms=hold_ms)
     if "pause" in plan.faults and plan.nodes > 1:
         draw_standstill(plan, Random(f"{plan.seed} standstill"))
+
+
+def draw_pris(plan: Plan, c: Random) -> None:
+    """Some tubes with pri have a client that gives their tasks other ones."""
+    for op in [op for op in plan.ops if op.kind == "tube"]:
+        if op.args["type"] in TIMED and c.random() < 0.5:
+            name, idle_ms = op.args["tube"], c.choice([100, 1_000])
+            home = op.args["node"]
+            begin(plan, "tube_meddler", f"{name} u", name, home, c, verbs=["PRI"], idle_ms=idle_ms)
 
 
 def draw_standstill(plan: Plan, c: Random) -> None:

@@ -28,7 +28,13 @@ from tuque.sim.tube_judges.judge import Tubing
 from tuque.sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
 from tuque.sim.workload.faults import apply
 from tuque.sim.workload.lessees import Lessee
-from tuque.sim.workload.life_clients import LifeBoss, LifeEditor, LifeProducer, LifeWorker
+from tuque.sim.workload.life_clients import (
+    LifeBoss,
+    LifeEditor,
+    LifeProducer,
+    LifeReplayer,
+    LifeWorker,
+)
 from tuque.sim.workload.programs import Person, Worker
 from tuque.sim.workload.publishers import Publisher, Repeater
 from tuque.sim.workload.scripts import Script
@@ -61,6 +67,7 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "life_worker": LifeWorker,
     "life_boss": LifeBoss,
     "life_editor": LifeEditor,
+    "life_replayer": LifeReplayer,
 }
 
 

@@ -64,6 +64,7 @@ CHECKED = {
     "tube-stood": "looks at homes that stood still",
     "tube-home": "switchovers",
     "tube-sync": "synced ops looked for",
+    "tube-pri": "pris given",
     "life-attempts": "looks at lives",
     "life-count": "pairs of runs",
     "life-two": "pairs of runs",
@@ -74,6 +75,7 @@ CHECKED = {
     "life-outcome": "ends of lives",
     "life-stuck": "ends of lives",
     "life-wait": "WAITJOBs",
+    "life-rate": "paced replays",
 }
 TEXTS = {
     "internal": "internal errors",
@@ -126,6 +128,7 @@ TEXTS = {
     "tube-stood": "leaders that continued after a standstill although there was a new one",
     "tube-home": "tubes without a leader, or changed by a move",
     "tube-sync": "SYNC operations lost by a failover",
+    "tube-pri": "tasks with another pri than they were given",
     "life-attempts": "attempts counted for jobs that were not begun",
     "life-count": "attempts lost, or counted otherwise by another holder",
     "life-two": "two runs of one job, and neither worker was silent",
@@ -136,6 +139,7 @@ TEXTS = {
     "life-outcome": "jobs with ATTEMPTS that ended without an outcome",
     "life-stuck": "jobs still open at the end",
     "life-wait": "WAITJOBs that named a job that had not ended so",
+    "life-rate": "replays faster than their RATE",
     "empty": "seeds that checked nothing",
 }
 # the rules that allow two leaders of a tube to run at the same time

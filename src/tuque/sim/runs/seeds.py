@@ -128,10 +128,12 @@ def run_seed(
     until: str = "",
     with_lives: bool = False,
     with_edits: bool = False,
+    with_words: bool = False,
 ) -> Outcome:
     """Run a seed's plan, optionally with a known flaw enabled, or as far as `until`."""
     if not mutation:
-        return run_plan(draw(seed, True, with_tubes, with_lives, with_edits), trace, until=until)
+        plan = draw(seed, True, with_tubes, with_lives, with_edits, with_words)
+        return run_plan(plan, trace, until=until)
     flaw = MUTATIONS[mutation]
     with flaw.on():
         return run_plan(flaw.plan(seed), trace, until=until)
@@ -139,7 +141,7 @@ def run_seed(
 
 def run_fresh(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
     """Run a seed that was never run before: with all kinds of clients."""
-    return run_seed(seed, mutation, trace, with_lives=True, with_edits=True)
+    return run_seed(seed, mutation, trace, with_lives=True, with_edits=True, with_words=True)
 
 
 def run_many(

@@ -10,6 +10,7 @@ from typing import Any
 
 from tuque.core.model.task import MAX_MS
 from tuque.sim.engine.history import OPEN
+from tuque.sim.tube_judges.pris import Pri
 from tuque.sim.tube_judges.types import TYPES, Defaults
 
 
@@ -103,6 +104,7 @@ class Facts:
         self.home = ""  # the node where clients last found it
         self.sync: int = args.get("sync", 1)
         self.pauses: list[Any] = []  # PAUSE commands sent
+        self.pris: list[Pri] = []  # that clients gave
         self.forced: dict[str, int] = {}  # nodes told to take it by force, and when
 
     def words(self) -> list[bytes]:
@@ -140,6 +142,14 @@ class Facts:
         return next(
             (line.by_job[job_id] for line in self.lines.values() if job_id in line.by_job), -1
         )
+
+    def job_of(self, number: int) -> bytes | None:
+        """The job that is this task, in the newest tube that has it."""
+        for line in reversed(self.lines.values()):
+            for job_id, one in line.by_job.items():
+                if one == number:
+                    return job_id
+        return None
 
     def ask(self, call: Call) -> Call:
         """A call is about to be sent."""

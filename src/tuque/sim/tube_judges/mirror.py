@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tuque.core.model.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN
 from tuque.core.model.task import Task as RealTask
 from tuque.sim.tube_judges.facts import Facts, Line, Put
+from tuque.sim.tube_judges.pris import on_update
 from tuque.sim.tube_judges.turns import Waits
 from tuque.sim.tube_judges.types import Task
 
@@ -34,6 +35,7 @@ ARROWS: Final[dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]] = {
     b"delete": ((READY, TAKEN, DELAYED, BURIED), (DONE,)),
     b"truncate": ((READY, TAKEN, DELAYED, BURIED), (DONE,)),
     b"ttl": ((READY, BURIED), (DONE,)),
+    b"update": ((READY, TAKEN, DELAYED, BURIED), (READY, TAKEN, DELAYED, BURIED)),
 }
 LATE_MS: Final = 16  # T6.3
 SLOW_US: Final = 60_000  # clocks count ms, with a small drift
@@ -150,7 +152,8 @@ class Mirror:
             one = self.on_put(number, int(change.at_ms), to, now_us)
         before, after = ARROWS.get(event, ((), ()))
         old = one.status if one is not None else 0
-        if one is None or old not in before or to not in after:
+        is_update = event == b"update"
+        if one is None or old not in before or to not in after or (is_update and old != to):
             name = self.facts.name
             self.find("tube-arrow", f"{name}: {event!r} of task {number}, {old} to {to}")
             return
@@ -164,7 +167,9 @@ class Mirror:
         elif one.takes:
             one.takes[-1].events.append(event)
         self.judge_times(one, event, at_ms, now_us)
-        if event == b"release":
+        if is_update:
+            on_update(self, one)
+        elif event == b"release":
             one.until_ms = at_ms + self.delay_of(one) if to == DELAYED else 0
         elif to != TAKEN and event != b"put":
             one.until_ms = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tuque.sim.judges.life_edits import begin_edit, on_edited, token_of
 from tuque.sim.judges.life_facts import LifeJob
+from tuque.sim.judges.life_rates import on_paced
 from tuque.sim.judges.life_waits import on_waited
 from tuque.sim.workload.programs import Args, number
 from tuque.sim.workload.scripts import Say, Script, Steps, failed
@@ -77,17 +79,29 @@ class LifeWorker(LifeClient):
         """The steps of one process of the client."""
         while True:
             queues = [WORK, LETTERS] if self.sometimes("p_letter") else [WORK]
-            words = [b"GETJOB", b"TIMEOUT", number(self.args["timeout"]), b"FROM", *queues]
-            reply = yield Say(words, self.judge.on_delivered)
+            words = [b"GETJOB", b"TIMEOUT", number(self.args["timeout"])]
+            told: Callable[[object], None] = self.judge.on_delivered
+            # without that habit no lot is drawn: older seeds stay what they were
+            if self.args.get("p_begin") and self.sometimes("p_begin"):
+                call = self.judge.on_fetch_asked(self.worker(), self.node)
+                words += [b"START", b"WORKER", call.worker]
+                told = partial(self.judge.on_fetched, call)
+            reply = yield Say([*words, b"FROM", *queues], told)
             if failed(reply):
                 yield 300_000
                 if self.sometimes("p_move"):
                     self.move()
-            for _, _, body in reply if isinstance(reply, list) else ():
+            for _, _, body, *more in reply if isinstance(reply, list) else ():
                 job = self.judge.jobs.get(token_of(body))
-                if job is not None:
+                if job is not None and more and isinstance(more[1], bytes):
+                    yield from self.work(job, more[1])
+                elif job is not None:
                     yield from self.take(job)
             yield self.args["idle_ms"] * 1000
+
+    def worker(self) -> bytes:
+        """What this process calls itself: no two have one name."""
+        return b"w-%s-%d" % (self.name.encode(), self.serial)
 
     def take(self, job: LifeJob) -> Steps:
         """Begin the job, unless this worker knows no START or dies of its body."""
@@ -104,7 +118,7 @@ class LifeWorker(LifeClient):
 
     def start(self, job: LifeJob) -> Any:
         """START, once more if there was no reply."""
-        worker = b"w-%s-%d" % (self.name.encode(), self.serial)
+        worker = self.worker()
         for _ in range(2):
             call = self.judge.on_start_asked(job, worker, self.node)
             words = [b"START", b"WORKER", worker, job.id]
@@ -202,6 +216,22 @@ class LifeBoss(LifeClient):
         reply = yield Say(words)
         if isinstance(reply, list):
             self.history.count(f"letters {verb}", int(reply[1]))
+
+
+class LifeReplayer(LifeClient):
+    """Replays dead letters so many a second, at any node; may hang up before the end."""
+
+    def steps(self) -> Steps:
+        """The steps of one process of the client."""
+        while True:
+            yield self.chance.randrange(self.args["idle_ms"] * 2_000)
+            self.roam()
+            for job in self.judge.jobs.values():
+                if job.id:
+                    self.judge.on_asked(job, "REPLAY")
+            rate = self.some("rate")
+            words = [b"DEAD", b"REPLAY", LETTERS, b"RATE", number(rate), b"ALL"]
+            yield Say(words, partial(on_paced, self.judge, rate, self.world.now_us))
 
 
 class LifeEditor(LifeClient):

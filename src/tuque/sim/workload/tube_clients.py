@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuque.sim.machines.kernel import place_of
 from tuque.sim.tube_judges.facts import Call, seconds
+from tuque.sim.tube_judges.pris import begin_pri, on_given
 from tuque.sim.workload.programs import Args, number
 from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
 
@@ -251,6 +252,8 @@ class TubeMeddler(TubeClient):
             call = facts.ask(Call("bury", task, 0, now_us))
             told = partial(self.on_buried, call, self.node)
             return (yield Say(self.words(b"BURY", task), told))
+        if verb == "PRI":
+            return (yield from self.reprice(task))
         if verb == "CFG":
             ttr_ms = self.chance.choice([0, 500, 3_000])
             shared = self.chance.choice([b"yes", b"no"])
@@ -261,6 +264,15 @@ class TubeMeddler(TubeClient):
         if verb == "KICK":
             return (yield Say(self.words(b"KICK", 1 + self.chance.randrange(5))))
         return (yield Say([b"TUBE", b"STATISTICS", facts.key]))
+
+    def reprice(self, task: int) -> Told:
+        """UPDATEJOB PRI."""
+        job_id, pri = self.facts.job_of(task), self.chance.randrange(10)
+        given = begin_pri(self.facts, job_id, pri, self.world.now_us) if job_id else None
+        if job_id is None or given is None:
+            return None
+        told = partial(on_given, self.judge, self.facts, given, self.node)
+        return (yield Say([b"UPDATEJOB", job_id, b"PRI", number(pri)], told))
 
     def on_buried(self, call: Call, node: str, reply: object) -> None:
         """A bury got its reply."""

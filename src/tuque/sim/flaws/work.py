@@ -1,0 +1,205 @@
+"""More flaws in a job's work: one for each promise that no flaw of lives.py breaks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs import life_copies
+from tuque.core.jobs.letters import go_dead
+from tuque.core.life import base, begin, update
+from tuque.core.model.add_spec import Update
+from tuque.core.model.job import Job
+from tuque.core.model.life import NO_TERMS, Failure, Life, run_of
+from tuque.core.model.refusal import Refusal
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.core.state.lives import Lives
+from tuque.server.commands import dead
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.lives import at_work, editing
+from tuque.sim.flaws.switches import Flaw, Patch, everywhere
+from tuque.sim.flaws.tubes import one_tube
+from tuque.tubes.model import changes
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import TubePolicy
+from tuque.tubes.tasks import transitions
+
+
+def begun_in_words_only() -> list[Patch]:
+    """W17.1: GETJOB START tells a run, and none has begun."""
+
+    def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | None:
+        life = Life(NO_TERMS, b"")
+        life.run = run_of(1, 1, base.hash_here(n, worker))
+        return life
+
+    return everywhere(begin.begin_delivered, begin_delivered)
+
+
+def tokens_are_alike() -> list[Patch]:
+    """W1.2: the token does not say who runs the job."""
+
+    def hash_here(n: Node, worker: bytes) -> int:
+        return 0
+
+    return everywhere(base.hash_here, hash_here)
+
+
+def outcomes_go_early() -> list[Patch]:
+    """W7.2: the outcome is kept for a tenth of KEEP."""
+    sound = Lives.forget_old
+
+    def forget_old(self: Lives, now_ms: int, limit_bytes: int) -> None:
+        sound(self, now_ms + 81_000, limit_bytes)
+
+    return [(Lives, "forget_old", forget_old)]
+
+
+def letters_have_no_reason() -> list[Patch]:
+    """W6.5: a dead letter does not say why its last attempt failed."""
+    sound = go_dead
+
+    def dead_letter(n: Node, job: Job, life: Life, cause: bytes) -> None:
+        life.first = life.last = None
+        sound(n, job, life, cause)
+
+    return everywhere(sound, dead_letter)
+
+
+def starts_are_not_counted() -> list[Patch]:
+    """W1.2: each run of a job has the number of the first one."""
+    sound = begin.begin_run
+
+    def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
+        life.starts = 0
+        sound(n, job, life, worker, client)
+
+    return everywhere(sound, begin_run)
+
+
+def letters_forget_an_attempt() -> list[Patch]:
+    """W6.5: a dead letter has lost its last attempt."""
+    sound = go_dead
+
+    def dead_letter(n: Node, job: Job, life: Life, cause: bytes) -> None:
+        if life.failed > 1:
+            life.failed -= 1
+            last = life.last
+            if last is not None:
+                reason = b"of %d." % life.failed + last.reason.partition(b".")[2]
+                life.last = Failure(
+                    last.at_ms, life.failed, last.worker, last.cause, reason, last.detail
+                )
+        sound(n, job, life, cause)
+
+    return everywhere(sound, dead_letter)
+
+
+def refused_edits_stand() -> list[Patch]:
+    """W10.2: UPDATEJOB of a job that a worker has is refused, and the body is changed."""
+    sound = update.why_not
+
+    def why_not(n: Node, job: Job, life: Life | None, edit: Update) -> Refusal | None:
+        refused = sound(n, job, life, edit)
+        if refused is not None and edit.body is not None:
+            life_copies.set_body(n, job, edit.body)
+        return refused
+
+    return everywhere(sound, why_not)
+
+
+def rate_is_ignored() -> list[Patch]:
+    """W12.7: DEAD REPLAY with RATE queues all letters at once."""
+    sound = dead.Replay.step
+
+    def step(self: dead.Replay, room: int) -> bool:
+        self.rate = dead.RATE_MAX
+        return bool(sound(self, room))
+
+    return [(dead.Replay, "step", step)]
+
+
+def pri_is_not_set() -> list[Patch]:
+    """T1.10: UPDATEJOB PRI says OK, and the task has its old pri."""
+
+    def set_pri(self: TubePolicy, n: Node, task: Task, pri: int) -> bool:
+        return True
+
+    return [(TubePolicy, "set_pri", set_pri)]
+
+
+def place_is_not_changed() -> list[Patch]:
+    """T1.10: a READY task has another pri, and is taken in its old place."""
+
+    def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: int) -> None:
+        task.pri = pri
+        transitions.record_whole(n, tube, task)
+        transitions.tell(n, t, tube, task, changes.UPDATE)
+
+    return everywhere(transitions.set_pri, set_pri)
+
+
+# ---- plans that reveal them
+
+
+def beginning(seed: int) -> Plan:
+    """Workers whose runs begin with the delivery."""
+    return at_work(seed, p_begin=0.9)
+
+
+def apart(seed: int) -> Plan:
+    """Workers at nodes that do not hear each other for a while."""
+    plan = at_work(seed, workers=2, p_fail=0.1, p_silent=0.1, work_ms=2_500)
+    for i in range(3):
+        args = {"a": [i], "b": [(i + 1) % 3, (i + 2) % 3], "for_ms": 3_000}
+        plan.ops.append(Op(1_500 + i * 4_000, "cut", args))
+    plan.faults, plan.is_faultless = ["cut"], False
+    return plan
+
+
+def failing(seed: int) -> Plan:
+    """Jobs that use up their attempts."""
+    return at_work(seed, p_fail=0.95, p_silent=0.0, p_final=0.0)
+
+
+def replaying(seed: int) -> Plan:
+    """Jobs that fail soon, and people who replay them slowly."""
+    plan = at_work(seed, p_fail=0.95, p_final=0.9, p_silent=0.0, work_ms=5)
+    for node in range(3):
+        plan.ops.append(Op(103, "life_replayer", {
+            "client": f"lr{node}", "node": node, "for_ms": 14_000, "idle_ms": 500, "rate": [2, 5],
+        }))  # fmt: skip
+    return plan
+
+
+def repricing(seed: int) -> Plan:
+    """A tube whose tasks get other pris."""
+    plan = one_tube(seed)
+    plan.seed = f"pris {seed}"
+    plan.ops.append(Op(70, "tube_meddler", {
+        "client": "u", "verbs": ["PRI"], "idle_ms": 60, "tube": "t0", "node": 0, "for_ms": 11_000,
+    }))  # fmt: skip
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
+WORK_FLAWS: Final = [
+    Flaw("w12", "GETJOB START begins nothing", begun_in_words_only, 5, beginning),
+    Flaw("w13", "two workers have one token", tokens_are_alike, 60, apart),
+    Flaw("w14", "outcomes go before KEEP is over", outcomes_go_early, 5, at_work),
+    Flaw("w15", "dead letters have no reason", letters_have_no_reason, 5, at_work),
+    Flaw("w16", "STARTs are not counted", starts_are_not_counted, 5, at_work),
+    Flaw("w17", "dead letters lose an attempt", letters_forget_an_attempt, 5, failing),
+    Flaw("w18", "refused edits are made", refused_edits_stand, 10, editing),
+    Flaw("w19", "RATE is ignored", rate_is_ignored, 5, replaying),
+    Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
+    Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
+]
+WORK_RULES: Final = {
+    "w12": "life-count", "w13": "life-two", "w14": "life-result", "w15": "life-reason",
+    "w16": "life-count", "w17": "life-count", "w18": "life-edit", "w19": "life-rate",
+    "t24": "tube-pri", "t25": "tube-order",
+}  # fmt: skip
