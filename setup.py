@@ -20,8 +20,8 @@ SRC = Path("src/tuque")
 # mypyc takes these folders with all in them
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
-    *("sockets", "bus", "figures", "state", "replies", "commands", "operate", "tubes", "iproto"),
-    "loop",
+    *("sockets", "bus", "figures", "users", "state", "replies", "rights", "commands", "operate"),
+    *("tubes", "iproto", "loop"),
 )
 FILES = ("server/config/patterns.py",)  # of a folder that is not compiled
 # but for these: classes that msgspec makes, and what opens files

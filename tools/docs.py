@@ -27,6 +27,7 @@ from tuque.tubes.model.replica_state import ARROWS, STATE_NAMES  # noqa: E402  t
 from tuque.wire.bound import WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.bounds import BOUNDS  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
+from tuque.wire.rights import CATEGORIES, UNITS  # noqa: E402  the path is set above
 from tuque.wire.tubes.table import PROCEDURES, Procedure  # noqa: E402  the path is set above
 
 MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
@@ -205,6 +206,21 @@ def tubes_md() -> str:
     return between(text, "homes", home_diagram())
 
 
+def users_md() -> str:
+    """The page of users with the table of categories regenerated."""
+    text = (ROOT / "docs/users.md").read_text("utf-8")
+    return between(text, "categories", categories_table())
+
+
+def categories_table() -> str:
+    """Each category: what it is for, and its units."""
+    lines = ["| Category | For | Commands |", "|---|---|---|"]
+    for name, doc in CATEGORIES.items():
+        units = [f"`{unit.name}`" for unit in UNITS if name in unit.categories]
+        lines.append(f"| `@{name}` | {doc} | {' '.join(units).replace('|', chr(92) + '|')} |")
+    return "\n".join(lines) + "\n"
+
+
 # the Python call, and Tarantool's where its queue module has none
 IN_PYTHON = {
     "CREATE": "`client.tube(name).create(type, if_not_exists=, temporary=, ttl=, ttr=, pri=, "
@@ -344,6 +360,7 @@ PAGES = {
     "docs/from-tarantool-queue.md": from_tarantool_md,
     "docs/packages.md": packages_md,
     "docs/tubes.md": tubes_md,
+    "docs/users.md": users_md,
 }
 
 

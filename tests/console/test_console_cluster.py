@@ -19,6 +19,7 @@ from lab import RealCluster, RealServer
 
 from tuque.console.cluster.commands import place_of
 from tuque.console.cluster.programs import free_port, free_ports
+from tuque.console.cluster.view import Row, uneven
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Status, Target
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
@@ -454,3 +455,12 @@ class TestDrainAndRepair:
                     taken.add(item[1])
                     link.call([b"ACKJOB", item[1]])
             link.close()
+
+
+def test_other_users_on_a_node_are_told() -> None:
+    """N7.4: of nodes that say what users they have."""
+    rows = [Row("a" * 40, "h", port, "up") for port in (1, 2, 3, 4)]
+    rows[1].users, rows[2].users, rows[3].users = "x", "x", "y"
+    assert uneven(rows) == ["h:4 has other users or rights than h:2: see ACL LIST of both"]
+    rows[3].users = "x"
+    assert uneven(rows) == []

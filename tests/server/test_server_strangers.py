@@ -162,8 +162,8 @@ def test_a_flood_keeps_no_node_out(node: Node) -> None:
 
 
 def test_a_password_without_a_secret_has_no_bus(tmp_path: Path) -> None:
-    """B1.7 With `requirepass` and without a secret a node has no links: it closes every connection
-    to its bus, and dials nobody. `CLUSTER MEET` says what to do."""
+    """B1.7 With `requirepass` or a `users-file` and without a secret a node has no links: it closes
+    every connection to its bus, and dials nobody. `CLUSTER MEET` says what to do."""
     node = Node(tmp_path, requirepass="a password of many bytes")
     try:
         assert node.say("AUTH", "a password of many bytes") == b"+OK\r\n"

@@ -29,7 +29,8 @@ def test_unknown_command(door: Door) -> None:
 
 
 def test_rows_of_command(door: Door) -> None:
-    show = b"*6\r\n$4\r\nshow\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:0\r\n:0\r\n:0\r\n"
+    show = b"*7\r\n$4\r\nshow\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:0\r\n:0\r\n:0\r\n"
+    show += b"*1\r\n+@inspect\r\n"
     assert door("COMMAND INFO show nosuch") == b"*2\r\n" + show + b"$-1\r\n"
     assert door("COMMAND INFO") == b"*0\r\n"
     assert door("COMMAND COUNT") == b":%d\r\n" % len(ROWS)

@@ -256,7 +256,7 @@ def test_sessions(tube: Door) -> None:
 
 @pytest.mark.parametrize("first", ["TAKE t TIMEOUT 0", "ACK t 0", "RELEASE t 0", "TOUCH t 0 1"])
 def test_a_session_is_of_the_users_of_resp(tube: Door, first: str) -> None:
-    """T15.9 RESP clients are one user, `default`: a user of another door cannot join (T8.3)."""
+    """T15.9 A session of a RESP client belongs to the user that the client logged in as."""
     tube(f"TUBE {first}")
     t = tubes_of(tube.n)
     session = t.by_client[int(tube.c.number)]

@@ -32,6 +32,7 @@ from tuque.server.startup.iproto_start import prepare_iproto
 from tuque.server.startup.joining import open_bus, prepare_bus, take_identity
 from tuque.server.startup.journaling import close_journal, load_journal, open_journal
 from tuque.server.startup.notify import Notifier
+from tuque.server.startup.users_start import prepare_users
 from tuque.server.state.state import Server, apply_settings, log
 from tuque.server.tubes.plugins import load_plugins
 from tuque.store.journal import JournalError
@@ -133,6 +134,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
         "listens on %(addresses)s",
         facts("clients_listening", addresses=", ".join([name_of(sock) for sock in listeners])),
     )
+    prepare_users(pump)
     prepare_iproto(pump)
     prepare_bus(pump)
     prepare_tubes(s)
@@ -255,6 +257,8 @@ def finish(pump: Pump) -> int:
         )
         status = 1
     pump.close_all()
+    if s.acl.hasher is not None:
+        s.acl.hasher.close()
     log.info("stopped", extra=facts("server_stopped"))
     return status
 

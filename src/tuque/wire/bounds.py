@@ -45,6 +45,7 @@ CONTAINERS: Final = [
     "CONFIG",
     "SLOWLOG",
     "DEBUG",
+    "ACL",
 ]
 WORD_BYTES: Final = 20  # no subcommand is longer
 NO_SUB: Final = _OPTIONS  # an unknown subcommand: the command replies with an error
@@ -88,6 +89,14 @@ BOUNDS: Final[dict[str, Bound]] = {
     "PING": Bound(FEW_WORDS, 1, SMALL, ONE, True),
     "ECHO": Bound(0, 1, SMALL, ONE, True),
     "AUTH": Bound(FEW_WORDS, 1, SMALL, ONE),
+    "ACL SETUSER": Bound(1_003, 2_000, SMALL, REFUSED),
+    "ACL DELUSER": Bound(1_003, 2 * TURN_WORK, SMALL, REFUSED),
+    "ACL LIST": Bound(2, 2 * TURN_WORK, 8 * REPLY_BYTES, ONE),
+    "ACL USERS": Bound(2, 2 * TURN_WORK, 4 * REPLY_BYTES, ONE),
+    "ACL GETUSER": Bound(3, 200, 65_536, ONE),
+    "ACL LOG": Bound(3, TURN_WORK, REPLY_BYTES, ONE),
+    "ACL DRYRUN": Bound(1_024, 1_100, SMALL, REFUSED),
+    "ACL": Bound(FEW_WORDS, 300, 65_536, REFUSED),
     "QUIT": _OPTIONS,
     "RESET": _ONE,
     "SELECT": _ONE,

@@ -9,7 +9,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.wire.bound import ALL_WORDS
-from tuque.wire.bounds import BOUNDS
+from tuque.wire.bounds import BOUNDS, CONTAINERS
+from tuque.wire.rights import BY_ROW, Unit
 from tuque.wire.tubes.table import TUBE_SYNTAX
 
 
@@ -32,6 +33,8 @@ class Command:
         self.is_loading = "loading" in self.flags
         self.is_fast = "fast" in self.flags
         self.words: i64 = most_words(name)  # more are refused (L2.4)
+        # its right (N2); none: each subcommand has its own
+        self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
         self.code: i64 = 0  # row number, set by `table`
         self.calls: i64 = 0
         self.usec_ns: i64 = 0  # time spent, in ns
@@ -328,6 +331,16 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     ("PING", -1, "readonly fast", "connection", "[message]", "Reply PONG, or the message."),
     ("ECHO", 2, "readonly fast", "connection", "message", "Reply with the message."),
     ("AUTH", -2, "readonly loading fast", "connection", "[user] password", "Authenticate."),
+    (
+        "ACL",
+        -2,
+        "readonly admin loading",
+        "server",
+        "SETUSER name [word ...] | GETUSER name | DELUSER name [name ...] | LIST | USERS | "
+        "WHOAMI | CAT [category] | LOG [count|RESET] | DRYRUN name command [argument ...] | "
+        "GENPASS [bits] | SAVE | LOAD",
+        "Users and their rights.",
+    ),
     ("QUIT", -1, "loading fast", "connection", "", "Close the connection."),
     ("RESET", 1, "loading fast", "connection", "", "Reset the connection to its initial state."),
     ("SELECT", 2, "loading fast", "connection", "0", "There is one database, number 0."),

@@ -28,6 +28,7 @@ from tuque.console.cluster.view import (
     known_nodes,
     rows_of,
     table,
+    uneven,
     unwell,
 )
 from tuque.console.prompt.cli import target_of
@@ -82,8 +83,8 @@ def status(node: NodeOptions, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
-        click.echo("\n".join([table(rows), *homeless(rows)]))
-    sys.exit(0 if not unwell(rows) and not homeless(rows) else 1)
+        click.echo("\n".join([table(rows), *homeless(rows), *uneven(rows)]))
+    sys.exit(0 if not unwell(rows) and not homeless(rows) and not uneven(rows) else 1)
 
 
 @cluster.command()

@@ -72,6 +72,7 @@ class Row:
     memory: str = ""
     to_repair: int | None = None
     to_drain: int | None = None
+    users: str = ""  # digest of users and rights
     homeless: list[str] = field(default_factory=list)  # tubes whose leader it cannot reach
 
     @property
@@ -171,6 +172,7 @@ def fill(row: Row, link: Link) -> None:
     row.memory = info.get("used_memory_human", "")
     row.memory_bytes = int(info.get("used_memory", 0))
     row.to_repair = int(info.get("cluster_repair_left", 0))
+    row.users = info.get("users_digest", "")
     names = info.get("tubes_homeless_names", "")
     row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
     if info.get("cluster_leaving") == "yes":
@@ -208,6 +210,16 @@ def homeless(rows: list[Row]) -> list[str]:
         f"tube {printable(name)}: its home cannot be reached; if that is lost for good: "
         f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
         for name in names
+    ]
+
+
+def uneven(rows: list[Row]) -> list[str]:
+    """[N7] What is said of nodes with other users or rights than the first one (N7.4)."""
+    known = [row for row in rows if row.users]
+    return [
+        f"{row.address} has other users or rights than {known[0].address}: see ACL LIST of both"
+        for row in known[1:]
+        if row.users != known[0].users
     ]
 
 
@@ -272,4 +284,5 @@ def as_fields(row: Row) -> dict[str, object]:
         "to_repair": row.to_repair,
         "to_drain": row.to_drain,
         "homeless_tubes": row.homeless,
+        "users_digest": row.users or None,
     }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
 
 SLOW_S = 0.5
-SECRET = ("AUTH", "HELLO", "CONFIG SET REQUIREPASS")
+SECRET = ("AUTH", "HELLO", "CONFIG SET REQUIREPASS", "ACL SETUSER")
 ReadLine = Callable[[str], str]
 
 
@@ -127,6 +127,7 @@ def _send(link: Link, output: Output, words: list[bytes]) -> bool:
         click.echo(f"({took:.2f} s)")
     if words[0].upper() == b"AUTH" and good:
         link.target.password = words[-1].decode("utf-8", "surrogateescape")
+        link.target.user = words[1].decode("utf-8", "surrogateescape") if len(words) > 2 else ""
     return good
 
 

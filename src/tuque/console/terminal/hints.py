@@ -20,6 +20,8 @@ LOCAL = {
 }
 
 ADVICE = {
+    "NOPERM": "ask whoever runs the broker for that right, or log in as another user: --user, -a",
+    "WRONGPASS": "check --user and -a, or TUQUE_URL and TUQUE_PASSWORD",
     "NOAUTH": "this node wants a password: give it with -a, or in TUQUE_PASSWORD",
     "NOREPL": "too few nodes could take a copy in time: ask for a smaller REPLICATE or wait longer",
     "OOM": "the node is out of memory: acknowledge or delete jobs, or raise maxmemory",

@@ -20,6 +20,7 @@ PUBLISH_MAX: Final = 1_000_000  # jobs per PUBLISH (Z2.8)
 STAGED_BYTES: Final = 92
 ATTEMPT_BYTES: Final = 900
 APP_BYTES: Final = 260
+NAMED_BYTES: Final = 100  # of each queue that an attempt has jobs for
 
 
 @final
@@ -72,6 +73,7 @@ class Attempt:
         self.txn = txn
         self.name = name
         self.jobs: list[Staged] = []
+        self.queues: dict[bytes, None] = {}  # of its jobs
         self.bytes: i64 = ATTEMPT_BYTES + len(txn) + len(name)
         self.until_ms: i64 = 0  # expiry (Z1.4)
         self.is_named = False  # a running PUBLISH names it
@@ -200,7 +202,7 @@ class Staging:
         total: i64 = 0
         count: i64 = 0
         for a in self.attempts():
-            size: i64 = ATTEMPT_BYTES + len(a.txn) + len(a.name)
+            size: i64 = ATTEMPT_BYTES + len(a.txn) + len(a.name) + NAMED_BYTES * len(a.queues)
             for job in a.jobs:
                 size += staged_bytes(job)
             assert size == a.bytes and not a.is_gone, "bytes of an attempt"

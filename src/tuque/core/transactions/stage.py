@@ -11,7 +11,14 @@ from mypy_extensions import i64
 from tuque.core.jobs.idempotent_add import followers_tick, on_copies
 from tuque.core.node.node import Node
 from tuque.core.outbox.transaction_records import tell_app, tell_key, tell_stage_drop, tell_staged
-from tuque.core.state.staged import APP_BYTES, APP_KEEP_MS, Attempt, Staged, staged_bytes
+from tuque.core.state.staged import (
+    APP_BYTES,
+    APP_KEEP_MS,
+    NAMED_BYTES,
+    Attempt,
+    Staged,
+    staged_bytes,
+)
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
@@ -47,11 +54,16 @@ def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
 
 def add_staged(n: Node, a: Attempt, job: Staged) -> None:
     """Add a job to the attempt; jobs of a queue share one name object."""
+    size = staged_bytes(job)
+    is_same = False
     if len(a.jobs) > 0:
         last = a.jobs[len(a.jobs) - 1]
-        if last.queue == job.queue:
+        is_same = last.queue == job.queue
+        if is_same:
             job.queue = last.queue
-    size = staged_bytes(job)
+    if not is_same and job.queue not in a.queues:
+        a.queues[job.queue] = None
+        size += NAMED_BYTES
     a.jobs.append(job)
     a.bytes += size
     n.staging.bytes += size

@@ -69,7 +69,10 @@ def client_line(s: Server, c: Client) -> bytes:
     """One connection in one line, without a line end."""
     unrun = c.todo_bytes + c.reader.held_bytes()
     line = line_of(s, c, c.name, client_flags(c), int(unrun))
-    return line + b" cmd=" + (c.command.lower().encode() or b"NULL")
+    user = s.acl.default.name if c.user is None else c.user.name
+    if s.is_nobody(c):
+        user = b"(none)"
+    return line + b" cmd=%s user=%s" % (c.command.lower().encode() or b"NULL", user)
 
 
 def wired_line(s: Server, w: Wired) -> bytes:

@@ -8,7 +8,6 @@ from typing import Final
 from tuque.logtext import facts
 from tuque.server.bus.figures import BusFigures
 from tuque.server.bus.reasons import UNSEALED
-from tuque.server.commands.dispatch import NOAUTH
 from tuque.server.config.config import cluster_secrets, config_get, config_set
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.patterns import MOST
@@ -16,6 +15,7 @@ from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.log.handler import shape_log
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.iproto_replies import end_waiting
+from tuque.server.rights.check import NOAUTH
 from tuque.server.startup.joining import look_at_password, take_secrets
 from tuque.server.startup.journaling import turn_off, turn_on
 from tuque.server.state.client import Client
@@ -117,9 +117,12 @@ def be_read_only(s: Server) -> None:
 
 def lock_out(s: Server, c: Client) -> None:
     """[C5.4] Reset the session: it must authenticate, waits for nothing and monitors nothing."""
-    c.is_authed = False
-    if len(s.password) == 0:
+    if c.user is not None and c.user is not s.acl.default:
         return
+    c.user = s.acl.newcomer
+    if c.user is not None:
+        return
+    c.stranger_ms = s.n.now_ms
     if c.is_monitor:
         c.is_monitor = False
         s.monitors.remove(c)
@@ -133,7 +136,7 @@ def lock_out(s: Server, c: Client) -> None:
 
 def shut_out(s: Server, w: Wired) -> None:
     """[I5] A guest without rights neither waits nor holds tasks (I5.9)."""
-    if w.user.is_admin or s.users.is_from_file:
+    if w.user is not s.users.guest or w.user.may_all() or s.users.is_from_file:
         return
     s.trust(w, w.user)
     end_waiting(s, w, E_ACCESS, NOAUTH)

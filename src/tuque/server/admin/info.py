@@ -55,8 +55,29 @@ def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
         in_default = wanted == "default" and name != "commandstats"
         if wanted in (name, "all", "everything") or in_default:
             s.n.work += SECTION_WORK
-            texts.append(section(name, fields_of(s)))
+            texts.append(section(name, shown_to(c, fields_of(s))))
     c.reply("\r\n".join(texts))
+
+
+def shown_to(c: Client, fields: Fields) -> Fields:
+    """[N2] The fields without names that the client's user may not see (N2.5)."""
+    if "tubes_homeless_names" in fields and not c.sees_all():
+        fields["tubes_homeless_names"] = ""
+    return fields
+
+
+def users(s: Server) -> Fields:
+    """[N7] Users and what was denied (N7.3)."""
+    acl = s.acl
+    return {
+        "users": len(acl.by_name),
+        "users_digest": acl.digest,
+        "login_required": int(acl.newcomer is None),
+        "failed_logins": int(acl.denials.logins),
+        "late_logins": int(acl.denials.late),
+        "denied_commands": int(acl.denials.commands),
+        "denied_queues": int(acl.denials.queues),
+    }
 
 
 def section(name: str, fields: Fields) -> str:
@@ -294,6 +315,7 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "leases": leases,
     "staging": staging,
     "tubes": tubes,
+    "users": users,
     "cluster": cluster_section,
     "bus": bus_section,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuque.server.admin.acl import cmd_acl
 from tuque.server.admin.client import cmd_client
 from tuque.server.admin.cluster import cmd_cluster
 from tuque.server.admin.config import cmd_config
@@ -89,6 +90,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "reset": cmd_reset,
     "select": cmd_select,
     "client": cmd_client,
+    "acl": cmd_acl,
     "cluster": cmd_cluster,
     "info": cmd_info,
     "time": cmd_time,

@@ -9,9 +9,11 @@ from tuque.logtext import facts
 from tuque.server.startup.journaling import save_for_restart
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
+from tuque.server.users.account import meant
 from tuque.wire.args import SYNTAX, ArgError
 from tuque.wire.commands import Command
 from tuque.wire.resp import Status
+from tuque.wire.rights import BY_ROW
 
 BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."
 SHUTDOWN_FAILED: Final = b"ERR Errors trying to SHUTDOWN. Check logs."
@@ -47,13 +49,21 @@ def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def command_row(command: Command, resp3: bool) -> list[object]:
-    """Name, arity, flags, and three zeros, as no command has keys.
+    """Name, arity, flags, three zeros, as no command has keys, and its categories (N2.1).
 
-    Redis clients on RESP3 expect four more lists: categories, tips, keys, parts.
+    Redis clients on RESP3 expect three more lists: tips, keys, parts.
     """
     flags: list[object] = [Status(flag) for flag in command.flags]
     row: list[object] = [command.wire_name, int(command.arity), flags, 0, 0, 0]
-    return [*row, [], [], [], []] if resp3 else row
+    row.append([Status(f"@{name}") for name in categories_of(command)])
+    return [*row, [], [], []] if resp3 else row
+
+
+def categories_of(command: Command) -> list[str]:
+    """Its categories, or those of its subcommands."""
+    own = [unit for unit in meant(command.wire_name.decode()) if unit.row != command.name]
+    units = own or [BY_ROW[command.name]]
+    return sorted({name for unit in units for name in unit.categories})
 
 
 def command_docs(command: Command) -> dict[str, object]:

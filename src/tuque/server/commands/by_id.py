@@ -17,6 +17,7 @@ from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
 from tuque.server.replies.chores import begin
 from tuque.server.replies.redirects import check_tasks
+from tuque.server.rights.check import deny_queue
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -85,6 +86,14 @@ def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:
     return on_enqueue_of(n, id) if code == ENQUEUE else on_dequeue(n, id)
 
 
+def check_queues(s: Server, c: Client, ids: list[bytes]) -> None:
+    """[N2] Raise if the client's user has no right to the queue of one of the jobs (N2.4)."""
+    for id in ids:
+        job = s.n.jobs.get(id)
+        if job is not None and c.user is not None and not c.sees(job.queue):
+            raise ArgError(deny_queue(s, c, c.user, job.queue))
+
+
 @final
 class Ids(Chore):
     """One of these commands, with many ids."""
@@ -110,6 +119,8 @@ class Ids(Chore):
             end = min(self.looked + room * LOOKS, size)
             words = self.args[self.looked : end]
             check_ids(self.s, words, 0)
+            if not self.client.sees_all():
+                check_queues(self.s, self.client, words)
             self.args[self.looked : end] = words
             room -= (end - self.looked) // LOOKS
             n.work += (end - self.looked) // LOOKS

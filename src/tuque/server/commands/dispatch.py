@@ -44,6 +44,7 @@ from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
 from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
 from tuque.server.replies.words import LEAVING
+from tuque.server.rights.check import denial
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
@@ -67,7 +68,6 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name; filled by regi
 
 # [C9] the first words of errors
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
-NOAUTH: Final = b"NOAUTH Authentication required."
 LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
 CONFLICT: Final = (
     b"CONFLICT another node has the id of this one: stop one of the two, remove its nodes.conf "
@@ -82,7 +82,6 @@ NAME_BYTES: Final = 128  # shown of an unknown command's name
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
 HTTP_WORDS: Final = [b"POST", b"HOST:"]
-NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 
 
 def execute(s: Server, c: Client, args: list[bytes]) -> None:
@@ -190,8 +189,10 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         at = long_word(command.name, args)
         if at >= 0:
             return LONG_WORD_GIVEN % (at + 1, command.wire_name, len(args[at]), LONG_WORD)  # L2.9
-    if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
-        return NOAUTH
+    if s.acl.is_guarded:
+        denied = denial(s, c, command, args)
+        if denied is not None:
+            return denied
     if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return OOM

@@ -71,7 +71,8 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
             raise ArgError(WORDS[NOGROUP] % args[2])
         c.reply(flat(lease_info(s.n, known)))
     elif word == b"LIST" and count == 2:
-        c.reply(list(s.n.leases.groups))
+        groups = s.n.leases.groups.values()
+        c.reply([g.name for g in groups if all(c.sees(queue) for queue in g.queues)])
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"LEASE")
     else:

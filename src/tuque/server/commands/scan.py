@@ -71,7 +71,7 @@ class Scan(Chore):
         n = self.s.n
         job = n.job_list[at]
         spec = self.spec
-        if not job_matches(job, spec.queue, spec.states):
+        if not job_matches(job, spec.queue, spec.states) or not self.client.sees(job.queue):
             return
         self.found += 1
         if spec.reply_all:
@@ -91,6 +91,8 @@ class Scan(Chore):
         type = q.type if isinstance(q, Tube) else b""
         if spec.type is not None and spec.type != type:
             return  # S4.3
+        if not self.client.sees(q.name):
+            return  # N2.5
         if queue_matches(self.s.n, q, spec.min_len, spec.max_len, spec.import_rate):
             self.found += 1
             put_bulk(self.out, q.name)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Final
 
 from tuque import __version__
 from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
-from tuque.server.commands.dispatch import NOAUTH
+from tuque.server.rights.check import NOAUTH
+from tuque.server.rights.login import log_in, log_out
 from tuque.server.state.client import REPLY_ON, Client
 from tuque.server.state.state import Server
 from tuque.server.state.tube_notices import leave_notices
+from tuque.server.users.account import DEFAULT
 from tuque.wire.args import NOT_INT, ArgError
 from tuque.wire.resp import strict_int
 
-USER: Final = b"default"  # the only user
-NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
-BAD_PASSWORD: Final = b"ERR invalid password"
 NOPROTO: Final = b"NOPROTO unsupported protocol version"
 CLIENT_NAME_BYTES: Final = 1_024
 LONG_NAME: Final = b"ERR the name has %d bytes: at most %d"
@@ -31,7 +29,7 @@ HELLO_NOAUTH: Final = (
 def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
     """[C5] HELLO: Disque's list of nodes; with a version, Redis' greeting."""
     if len(args) == 1:
-        if needs_auth(s, c):
+        if s.is_nobody(c):
             raise ArgError(NOAUTH)
         c.reply([1, s.n.node_id, *known_nodes(s)])  # C5.1
         return
@@ -40,11 +38,20 @@ def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(b"ERR Protocol version is not an integer or out of range")
     if version < 2 or version > 3:
         raise ArgError(NOPROTO)
-    user, password, name = hello_options(args)
+    user, password, _ = hello_options(args)
     if password is not None:
-        log_in(s, c, user, password)
-    if needs_auth(s, c):
+        log_in(s, c, user, password, greet, args)
+    elif s.is_nobody(c):
         raise ArgError(HELLO_NOAUTH)
+    else:
+        greet(s, c, args)
+
+
+def greet(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C5] Set protocol and name, and reply with what the server is (C5.2)."""
+    version = strict_int(args[1])
+    assert version is not None
+    name = hello_options(args)[2]
     if name is not None:
         c.name = name
     c.resp3 = version == 3
@@ -76,7 +83,7 @@ def known_nodes(s: Server) -> list[list[bytes]]:
 
 def hello_options(args: list[bytes]) -> tuple[bytes, bytes | None, bytes | None]:
     """User, password and name of `HELLO <version> ...`; None if not given."""
-    user, password, name = USER, None, None
+    user, password, name = DEFAULT, None, None
     i = 2
     while i < len(args):
         word = args[i].upper()
@@ -100,28 +107,15 @@ def checked_name(name: bytes, error: bytes) -> bytes:
     return name
 
 
-def needs_auth(s: Server, c: Client) -> bool:
-    """Whether the session must authenticate first."""
-    return len(s.password) > 0 and not c.is_authed
-
-
-def log_in(s: Server, c: Client, user: bytes, password: bytes) -> None:
-    """[C5.3] Authenticate, or raise and leave the session unauthenticated."""
-    if len(s.password) == 0:
-        raise ArgError(NO_PASSWORD)
-    # compare both in full, so that the time taken reveals nothing
-    is_user = hmac.compare_digest(user, USER)
-    is_password = hmac.compare_digest(password, s.password)
-    c.is_authed = is_user and is_password
-    if not c.is_authed:
-        raise ArgError(BAD_PASSWORD)
-
-
 def cmd_auth(s: Server, c: Client, args: list[bytes]) -> None:
     """[C5.3] AUTH [user] password."""
     if len(args) > 3:
         raise ArgError(b"ERR wrong number of arguments for 'auth' command")
-    log_in(s, c, args[1] if len(args) == 3 else USER, args[len(args) - 1])
+    log_in(s, c, args[1] if len(args) == 3 else DEFAULT, args[len(args) - 1], say_ok, args)
+
+
+def say_ok(s: Server, c: Client, args: list[bytes]) -> None:
+    """The client has logged in."""
     c.ok()
 
 
@@ -152,9 +146,9 @@ def cmd_reset(s: Server, c: Client, args: list[bytes]) -> None:
         c.is_monitor = False
         s.monitors.remove(c)
     leave_notices(s, c, list(c.watched))
+    log_out(s, c)
     c.name = b""
     c.resp3 = False
-    c.is_authed = False
     c.reply_mode = REPLY_ON
     c.out.append(b"+RESET\r\n")
 

@@ -197,7 +197,7 @@ def _check(cfg: Config) -> None:
         shown = OPTIONS["client_output_buffer_limit"].kind.show(cfg.client_output_buffer_limit)
         raise ConfigError("client-output-buffer-limit", shown, "a soft limit below the hard one")
     cfg.is_open = not all(map(is_loopback, listen_addresses(cfg)))
-    if cfg.is_open and cfg.protected_mode and not cfg.requirepass:
+    if cfg.is_open and cfg.protected_mode and not cfg.requirepass and not cfg.users_file:
         raise ConfigError("bind", " ".join(cfg.bind), CLOSED, where=f"from {cfg.origin['bind']}")
     if cfg.is_open and cfg.protected_mode and is_weak(cfg.requirepass):
         where = f"from {cfg.origin['requirepass']}"

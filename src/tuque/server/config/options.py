@@ -9,9 +9,8 @@ It must not know how values are found (config.py) or what the server does with t
 import difflib
 from typing import Annotated, Final, get_type_hints
 
-import msgspec
-
 from tuque.server.config.faults import ConfigError
+from tuque.server.config.groups.access import AccessOptions
 from tuque.server.config.kinds import (
     Addresses,
     Bool,
@@ -32,7 +31,7 @@ MB: Final = 1 << 20
 GB: Final = 1 << 30
 
 
-class Config(msgspec.Struct, kw_only=True):
+class Config(AccessOptions, kw_only=True):
     """The effective options of one server, and where each came from."""
 
     # In the order of Disque's CONFIG GET; ours follow `bind`.
@@ -452,7 +451,9 @@ def _table() -> dict[str, Opt]:
     table: dict[str, Opt] = {}
     hints = get_type_hints(Config, include_extras=True)
     defaults = Config()
-    for field in Config.__struct_fields__:
+    fields = Config.__struct_fields__
+    last = AccessOptions.__struct_fields__
+    for field in [*[one for one in fields if one not in last], *last]:
         for extra in getattr(hints[field], "__metadata__", ()):
             if isinstance(extra, Opt):
                 extra.field, extra.name = field, field.replace("_", "-")

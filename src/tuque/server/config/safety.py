@@ -45,6 +45,7 @@ def readable_secrets(cfg: Config) -> list[str]:
         (cfg.config_file if has_secret else "", "the configuration file"),
         (cfg.cluster_secret_file, "cluster-secret-file"),
         (cfg.iproto_users_file, "iproto-users-file"),
+        (cfg.users_file, "users-file"),
     ]
     told = []
     for name, what in files:

@@ -10,10 +10,14 @@ from tuque.core.repair.evict import make_room
 from tuque.server.commands.dispatch import tell_wakes
 from tuque.server.iproto.seen import note_spent, see
 from tuque.server.iproto.tubes import IprotoCall, run_function, run_method
+from tuque.server.replies.chores import begin_call
 from tuque.server.replies.faults import look_into
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tube_sync import hold_back_wired
 from tuque.server.replies.words import iproto_words
+from tuque.server.rights.login import host_of, note_failure
+from tuque.server.rights.wired import may_call
+from tuque.server.state.chore import Chore
 from tuque.server.state.iproto_connection import GUEST, User, Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import NO_USER, TubeError
@@ -53,6 +57,7 @@ from tuque.wire.iproto import (
     type_name,
 )
 from tuque.wire.msgpack import BIN, INT, STR
+from tuque.wire.rights import OF_TUBES
 from tuque.wire.tubes.table import FUNCTIONS, METHODS, Procedure
 
 SCRAMBLE_BYTES: Final = 20
@@ -115,8 +120,7 @@ def run(s: Server, w: Wired, request: Request) -> None:
     elif type == SELECT:
         select(w, request)
     elif type == AUTH:
-        log_in(s, w, request)
-        w.out.append(ok_reply(request.sync))
+        begin_log_in(s, w, request)
     elif type == ID:
         w.out.append(id_reply(request.sync))  # I4.6
     else:
@@ -132,14 +136,56 @@ def select(w: Wired, request: Request) -> None:
     w.out.append(data_reply(request.sync, []))
 
 
+@final
+class LateLogIn(Chore):
+    """[N6] A log-in that waits for its turn (N6.1)."""
+
+    def __init__(self, s: Server, w: Wired, request: Request, turn_ms: i64) -> None:
+        super().__init__(w)
+        self.s = s
+        self.w = w
+        self.request = request
+        self.turn_ms = turn_ms
+
+    def step(self, room: i64) -> bool:
+        """Whether the turn has come."""
+        self.wake_ms = self.turn_ms
+        return self.turn_ms <= self.s.n.now_ms
+
+    def tell(self) -> None:
+        """Log in."""
+        try:
+            log_in(self.s, self.w, self.request)
+        except IprotoError as error:
+            self.w.out.append(error_reply(self.request.sync, error.code, error.text))
+        else:
+            self.w.out.append(ok_reply(self.request.sync))
+
+
+def begin_log_in(s: Server, w: Wired, request: Request) -> None:
+    """Log in now, or when it is the turn of this address and this user."""
+    name = request.text(USER, b"user name")
+    turn_ms = s.acl.guesses.turn_ms(host_of(w), name, s.n.now_ms)
+    if turn_ms > s.n.now_ms:
+        s.acl.denials.late += 1
+        begin_call(s, w, request.sync, LateLogIn(s, w, request, turn_ms))
+        return
+    log_in(s, w, request)
+    w.out.append(ok_reply(request.sync))
+
+
 def log_in(s: Server, w: Wired, request: Request) -> None:
     """[I5] ON REQUEST AUTH: log in as that user; after a failure, as guest (I5.4)."""
+    name = request.text(USER, b"user name")
     try:
         user = proved_user(s, w, request)
     except IprotoError:
         become(s, w, s.users.guest)
+        note_failure(s, w, name)  # N6.3
         raise
+    s.acl.guesses.proved(host_of(w), name)
     become(s, w, user)
+    w.stranger_ms = 0
 
 
 def proved_user(s: Server, w: Wired, request: Request) -> User:
@@ -147,18 +193,25 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
     name = request.text(USER, b"user name")
     told = request.arguments(2)
     user = s.users.by_name.get(name)
-    if user is None:
+    account = s.acl.by_name.get(name) if user is None else None
+    if user is None and account is None:
         raise iproto_words(TubeError(NO_USER, (name,)))
-    if len(told) == 0 and name == GUEST:
+    if len(told) == 0 and name == GUEST and user is not None:
         return user  # I5.3
     if len(told) < 2 or told[1].kind not in (STR, BIN):
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - authentication request body")
     scramble = told[1].payload()
     if len(scramble) != SCRAMBLE_BYTES:
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - invalid scramble size")
-    if len(user.secret) == 0 or not proves(scramble, user.secret, w.salt):
-        raise IprotoError(E_PASSWORD, b"Incorrect password supplied for user '%s'" % name)
-    return user
+    if account is not None:
+        for secret in account.secrets.wired:
+            if account.is_on and proves(scramble, secret, w.salt):
+                user = User(name, secret, False)
+                user.account = account  # N8.1
+                return user
+    elif user is not None and len(user.secret) > 0 and proves(scramble, user.secret, w.salt):
+        return user
+    raise IprotoError(E_PASSWORD, b"Incorrect password supplied for user '%s'" % name)
 
 
 def become(s: Server, w: Wired, user: User) -> None:
@@ -192,15 +245,18 @@ def call(s: Server, w: Wired, request: Request) -> None:
     w.command = word
     t = tubes_of(s.n)
     is_granted = False
-    if not w.user.is_admin:
+    account = w.user.account
+    if not w.user.may_all():
         is_granted = t.rights.may(w.user.holders, word)
-        if not is_granted:
-            text = b"Execute access to function '%s' is denied for user '%s'"
-            raise IprotoError(E_ACCESS, text % (word, w.user.name))
+        if not is_granted and account is None:
+            raise denied(w, word)
     name = NAMES.get(word)
     if name is None:
         name = look_up(word, is_granted)
     p = name.p
+    if account is not None and not is_granted and not account.is_full:
+        if p is None or not may_call(s, w, account, OF_TUBES[p.code], name.tube):
+            raise denied(w, word)
     tube = t.by_name.get(name.tube) if name.is_method else None
     if name.is_method and (tube is None or (p is None and len(name.why_not) == 0)):
         raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
@@ -211,10 +267,17 @@ def call(s: Server, w: Wired, request: Request) -> None:
     if len(s.monitors) > 0:
         see(s, w, request)
     one = IprotoCall(s, p, w, request.sync, request.type == CALL_16)
+    one.word = b"" if is_granted else word
     if tube is None:
         run_function(one, args)
     else:
         run_method(one, args, tube)
+
+
+def denied(w: Wired, word: bytes) -> IprotoError:
+    """[I5] The error for a call without the right to it (I5.7)."""
+    text = b"Execute access to function '%s' is denied for user '%s'"
+    return IprotoError(E_ACCESS, text % (word, w.user.name))
 
 
 def look_up(word: bytes, is_granted: bool) -> Name:
@@ -263,7 +326,7 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
 def eval_text(s: Server, w: Wired, request: Request) -> None:
     """[I4] ON REQUEST EVAL (I4.5)."""
     text = request.text(EXPRESSION, b"expression")
-    if not w.user.is_admin:
+    if not w.user.may_all():
         told = b"Execute access to universe '' is denied for user '%s'"
         raise IprotoError(E_ACCESS, told % w.user.name)
     check_node(s, True, True)

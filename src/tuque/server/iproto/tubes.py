@@ -10,6 +10,7 @@ from mypy_extensions import i64, mypyc_attr
 from tuque.core.model.task import Task
 from tuque.server.replies.chores import begin_call
 from tuque.server.replies.iproto_replies import NULL, list_value, put_values, task_value
+from tuque.server.rights.wired import may_call
 from tuque.server.state.chore import Chore
 from tuque.server.state.iproto_connection import Put, Take, Wired
 from tuque.server.state.state import Server
@@ -27,6 +28,7 @@ from tuque.wire.iproto import (
     string,
 )
 from tuque.wire.msgpack import Value
+from tuque.wire.rights import OF_TUBES
 from tuque.wire.tubes.table import Procedure
 
 TAKES_MAX: Final = 100_000  # waiting on one connection; puts count with them
@@ -44,12 +46,23 @@ DATA_FIELDS: Final = {b"fifo": 3, b"utube": 4, b"utubettl": 9}
 def run_function(call: IprotoCall, args: list[Value]) -> None:
     """[I6] Call a function of the queue. Raises IprotoError and TubeError."""
     call.p.read_values(args, call, None)
+    check_tube(call)
     if call.p.is_known and call.tube is not None:
         tube = call.t.by_name.get(call.tube)
         if tube is None:
             raise IprotoError(E_PROC, b"attempt to index a nil value")
         call.go_to(tube)
     RUNS[call.p.code](call)
+
+
+def check_tube(call: IprotoCall) -> None:
+    """[N8] Raise if the table of users hides the tube that the arguments name (N8.2)."""
+    account = call.w.user.account
+    if account is None or call.tube is None or len(call.word) == 0:
+        return
+    if not may_call(call.s, call.w, account, OF_TUBES[call.p.code], call.tube):
+        text = b"Execute access to function '%s' is denied for user '%s'"
+        raise IprotoError(E_ACCESS, text % (call.word, call.user))
 
 
 def run_method(call: IprotoCall, args: list[Value], tube: Tube) -> None:
@@ -79,6 +92,12 @@ class IprotoCall(TubeCall):
         self.w = w
         self.sync = sync
         self.is_16 = is_16
+        self.word = b""  # the function called, unless it was granted
+
+    def sees(self, tube: bytes) -> bool:
+        """Whether the user may see the tube."""
+        user = self.w.user
+        return user.sees(tube) or self.t.rights.may_read(user.holders, tube)
 
     def answer(self, found: list[bytes]) -> None:
         """[I3] Reply with values (I3.2, I3.3)."""
@@ -96,8 +115,8 @@ class IprotoCall(TubeCall):
     def may_read(self, tube: Tube) -> None:
         """[I5] Raise for a user who may not call the tube: its figures are hidden, too (I5.7)."""
         user = self.w.user
-        if user.is_admin or self.t.rights.may_read(user.holders, tube.name):
-            return
+        if self.sees(tube.name) or (user.account is not None and self.tube is None):
+            return  # a list leaves out what the user may not see (N2.5)
         text = b"Read access to space '%s' is denied for user '%s'"
         raise IprotoError(E_ACCESS, text % (tube.name, user.name))
 

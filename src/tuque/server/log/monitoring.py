@@ -24,6 +24,7 @@ LATENCY_SAMPLES: Final = 160  # per event, one a second at most
 LATENCY_EVENTS: Final = 64
 REDACTED: Final = b"(redacted)"
 HIDDEN: Final = (b"requirepass", b"cluster-secret", b"cluster-secret-also")
+PLAIN_WORDS: Final = (b"on", b"off", b"nopass", b"resetpass", b"reset", b"iproto", b"noiproto")
 
 _SIGNS: Final = {92: "\\\\", 34: '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
 _QUOTED: Final = [
@@ -144,7 +145,18 @@ def without_secrets(args: list[bytes]) -> list[bytes]:
         return words
     if name == b"CONFIG" and len(args) > 3 and args[2].lower().replace(b"_", b"-") in HIDDEN:
         return [*args[:3], *[REDACTED] * (len(args) - 3)]
+    if name == b"ACL":
+        return without_words_of_users(args)
     return args
+
+
+def without_words_of_users(args: list[bytes]) -> list[bytes]:
+    """[N4] ACL without what may be a password or its hash (N4.5)."""
+    words = list(args[:3])
+    for word in args[3:]:
+        is_right = word[:1] in (b"+", b"-", b"~") or word.lower() in PLAIN_WORDS
+        words.append(word if is_right else REDACTED)
+    return words
 
 
 def shown_words(args: list[bytes]) -> list[bytes]:

@@ -6,6 +6,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.logtext import facts
+from tuque.server.rights.login import host_of
 from tuque.server.sockets.listen import name_peer
 from tuque.server.sockets.poller import IN, Poller
 from tuque.server.state.client import Client
@@ -16,6 +17,8 @@ from tuque.wire.iproto import SALT_BYTES, greeting
 UNREAD_BYTES: Final = 65_536  # discarded at once
 BATCH: Final = 256  # connections taken from one socket in one turn
 FULL: Final = b"-ERR max number of clients reached\r\n"
+MANY_STRANGERS: Final = b"-ERR too many connections of your address have not logged in\r\n"
+HOSTS_MAX: Final = 1_000  # addresses with such connections, before it is looked who has gone
 REFUSED_MAX: Final = 16  # that may read why; maxclients leaves descriptors for these
 REFUSED_MS: Final = 1000  # how long they may take
 
@@ -39,6 +42,7 @@ class Doors:
         self.listeners: dict[int, socket.socket] = {}
         self.iproto_fds: dict[int, None] = {}  # the listeners for IPROTO among them
         self.refused: dict[int, Refused] = {}  # by descriptor, oldest first
+        self.strangers: dict[bytes, dict[int, None]] = {}  # not logged in, by address
         self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
@@ -87,21 +91,52 @@ class Doors:
         s = self.s
         sock.setblocking(False)
         if self.is_full():
-            self.refuse(sock)
+            self.refuse(sock, FULL)
             return
         c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
+        c.user = s.acl.newcomer  # N1.2
+        if c.user is None:
+            c.stranger_ms = s.n.now_ms
+            if self.has_many(c):
+                self.refuse(sock, MANY_STRANGERS)
+                return
         self.poller.add(c.fd)
         s.next_number += 1
         s.clients[c.fd] = c
         s.by_number[c.number] = c
         s.figures.connections += 1
 
-    def refuse(self, sock: socket.socket) -> None:
+    def has_many(self, c: Client) -> bool:
+        """[N6] Whether too many of its address have not logged in; counts it if not (N6.5)."""
+        s = self.s
+        if s.cfg.login_connections == 0 or c.is_unix:
+            return False
+        host = host_of(c)
+        if len(self.strangers) >= HOSTS_MAX:
+            self.strangers = {name: met for name, met in self.strangers.items() if self.left(met)}
+        met = self.left(self.strangers.get(host, {}))
+        self.strangers[host] = met
+        if len(met) >= s.cfg.login_connections:
+            s.figures.rejected += 1
+            return True
+        met[int(c.number)] = None
+        return False
+
+    def left(self, met: dict[int, None]) -> dict[int, None]:
+        """Those of the connections that still have to log in."""
+        found: dict[int, None] = {}
+        for number in met:
+            c = self.s.by_number.get(number)
+            if c is not None and c.user is None:
+                found[number] = None
+        return found
+
+    def refuse(self, sock: socket.socket, why: bytes) -> None:
         """[C1.7] Reply that there are too many clients, and let the other end read it.
 
         If closed with input unread, the socket would discard the error just sent.
         """
-        sock.send(FULL)
+        sock.send(why)
         if len(self.refused) >= REFUSED_MAX:
             sock.close()
             return
@@ -141,6 +176,7 @@ class Doors:
         guest = s.users.guest
         w = Wired(s.next_number, sock, name_peer(s.cfg, sock, address), salt, guest, s.n.now_ms)
         s.trust(w, guest)
+        w.stranger_ms = s.n.now_ms
         self.poller.add(w.fd)
         s.next_number += 1
         s.wired[w.fd] = w

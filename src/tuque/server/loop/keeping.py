@@ -9,6 +9,7 @@ from tuque.logtext import facts
 from tuque.server.journal.thread import Note
 from tuque.server.log.monitoring import look
 from tuque.server.log.notes import warn_once
+from tuque.server.rights.change import watch_users
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import Client
 from tuque.server.state.iproto_connection import GUEST, Wired
@@ -53,6 +54,7 @@ def keep_house(s: Server) -> None:
     s.n.other_bytes = buffers
     on_memory_level(s.n)
     tell_conflicts(s)
+    watch_users(s)
     s.figures.sample(now_ms)
     look(s)
     live = len(s.n.jobs)
@@ -132,7 +134,7 @@ def note_unrun(s: Server, c: Connection, most: int) -> None:
 
 def unread_limit(s: Server, c: Client) -> int:
     """Bytes of pending commands that a client may have (C2.9)."""
-    if len(s.password) > 0 and not c.is_authed:
+    if s.is_nobody(c):
         return STRANGER_BYTES
     return s.query_limit
 
@@ -140,8 +142,10 @@ def unread_limit(s: Server, c: Client) -> int:
 def is_stranger(s: Server, c: Connection) -> bool:
     """Whether the client must log in first, or as a guest may call nothing (C2.9)."""
     if isinstance(c, Client):
-        return len(s.password) > 0 and not c.is_authed
-    if not isinstance(c, Wired) or c.user.is_admin or c.user.name != GUEST:
+        return s.is_nobody(c)
+    if not isinstance(c, Wired) or c.user.name != GUEST:
+        return False
+    if c.user.is_admin or c.user.account is not None:
         return False
     return s.n.policy is None or not tubes_of(s.n).rights.has_any(c.user.holders)
 
@@ -153,6 +157,9 @@ def overdue(s: Server, c: Connection, now_ms: int) -> str:
         if is_late and not c.is_waiting() and not c.is_busy():
             s.figures.deadline_closed += 1
             return f"half a command for more than {s.half_close_ms // 1000} s"
+    if 0 < s.login_ms < now_ms - c.stranger_ms and c.stranger_ms > 0 and is_stranger(s, c):
+        s.figures.strangers_closed += 1
+        return f"it has not logged in for {s.login_ms // 1000} s"  # N6.4
     if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
         s.figures.output_closed += 1
         return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"

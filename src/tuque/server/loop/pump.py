@@ -29,6 +29,7 @@ from tuque.server.loop.standstill import begin_turn, end_replies
 from tuque.server.loop.tell_events import tell_events
 from tuque.server.replies import producers
 from tuque.server.replies.chores import next_chore_ms, run_chores
+from tuque.server.rights.change import on_bell
 from tuque.server.sockets.poller import OUT, Poller
 from tuque.server.state.client import NOT_HELD, Client
 from tuque.server.state.iproto_connection import Wired
@@ -57,6 +58,7 @@ class Pump:
         self.iproto = IprotoDoor(s, self.outlet)
         self.signal_fd: i64 = -1
         self.metrics_fd: i64 = -1
+        self.passwords_fd: i64 = -1
         self.on_metrics: Callable[[], None] | None = None  # somebody asks for the metrics (O1.3)
         self.house_ms: i64 = 0
         self.events_ms: i64 = 0  # when to flush the event stream
@@ -74,6 +76,11 @@ class Pump:
         """The listener of the metrics makes this descriptor readable when it wants them (O1.3)."""
         self.metrics_fd = fd
         self.on_metrics = on_metrics
+        self.poller.add(fd)
+
+    def watch_passwords(self, fd: i64) -> None:
+        """The thread that works on passwords makes this descriptor readable."""
+        self.passwords_fd = fd
         self.poller.add(fd)
 
     def clock(self) -> None:
@@ -191,6 +198,8 @@ class Pump:
                 self.gate.on_wake()
             elif fd == self.metrics_fd and self.on_metrics is not None:
                 self.on_metrics()
+            elif fd == self.passwords_fd:
+                on_bell(s)
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
                 s.stop_requested = "signal"
 
@@ -325,7 +334,7 @@ class Pump:
             c.came_ms = c.last_ms
             self.run_commands(c, commands)
             self.come_back(c)
-        if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
+        if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
         most = unread_limit(s, c)
         if c.todo_bytes + c.reader.held_bytes() > most:

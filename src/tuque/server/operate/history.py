@@ -14,7 +14,7 @@ def cmd_history(s: Server, c: Client, args: list[bytes]) -> None:
     """[O3] HISTORY 5s|1m [QUEUE name | TIMES what] [FROM ms] [COUNT n] [field ...] | QUEUES."""
     asked = history_args(args)
     if asked.step_ms == 0:
-        c.reply(sorted(with_points(s)))  # O3.5
+        c.reply(sorted(name for name in with_points(s) if c.sees(name)))  # O3.5
         return
     points: Points | None = s.watch.points
     names: list[object] = [FIELDS[field] for field in asked.fields if asked.times == b""]

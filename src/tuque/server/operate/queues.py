@@ -166,6 +166,8 @@ class Listing(Chore):
         tally = n.book.tallies.get(name)
         if tally is None:
             return  # it is gone
+        if not self.client.sees(name):
+            return  # N2.5
         q = n.queues.get(name)
         if spec.type is not None:
             n.work += TYPE_WORK

@@ -178,7 +178,7 @@ class Roll(Chore):
             n.work += 1
             hand = self.hands[self.at]
             self.at += 1
-            if self.is_meant(n, hand):
+            if self.is_meant(n, hand) and is_shown(self.client, hand):
                 self.found += 1
                 self.add(hand)
         return True
@@ -201,7 +201,7 @@ class Roll(Chore):
                 break
             n.work += 1
             one = standing_of(n, id, hand.name, is_lost)
-            if one is None:
+            if one is None or not self.client.sees(one.job.queue):
                 continue
             due: object = None if one.due_ms == 0 else max(0, int(one.due_ms - n.now_ms))
             runs.append(
@@ -215,7 +215,7 @@ class Roll(Chore):
                     due,
                 ]
             )
-        fields = fields_of(hand, n.now_ms, is_lost)
+        fields = fields_of(self.client, hand, n.now_ms, is_lost)
         fields.append(b"runs")
         fields.append(runs)
         put_value(self.out, fields, self.client.resp3)
@@ -229,12 +229,20 @@ class Roll(Chore):
         out.append(b"".join(self.out))
 
 
-def fields_of(hand: Hand, now_ms: i64, is_lost: bool) -> list[object]:
+def is_shown(c: Client, hand: Hand) -> bool:
+    """[N2] Whether the client's user may see the worker: one of its queues, if it names any."""
+    if len(hand.said.queues) == 0 or c.sees_all():
+        return True
+    return any(c.sees(queue) for queue in hand.said.queues)
+
+
+def fields_of(c: Client, hand: Hand, now_ms: i64, is_lost: bool) -> list[object]:
     """[O12] Names and values of a worker (O12.1)."""
     said = hand.said
     queues: list[object] = []
     for queue in said.queues:
-        queues.append(queue)
+        if c.sees(queue):
+            queues.append(queue)
     state = b"lost" if is_lost else (b"quiet" if said.is_quiet else b"alive")
     return [
         b"name",

@@ -46,6 +46,7 @@ class Connection:
         self.soft_since_ms: i64 = 0  # since when it is above the soft output limit
         self.half_since_ms: i64 = 0  # since when half a request is buffered
         self.ctime_ms = now_ms
+        self.stranger_ms: i64 = 0  # since when it must log in and has not; 0: it need not
         self.last_ms = now_ms
         self.is_full = False  # not read from: too much input waits
         self.is_closing = False  # close once everything is written

@@ -51,7 +51,7 @@ def look_at_password(s: Server) -> None:
 
 def why_shut(cfg: Config, secrets: list[bytes]) -> str:
     """[B1] Why the node has no links at all; empty if it may have some (B1.7)."""
-    return SHUT if cfg.requirepass and not secrets else ""
+    return SHUT if (cfg.requirepass or cfg.users_file) and not secrets else ""
 
 
 def prepare_bus(pump: Pump) -> None:

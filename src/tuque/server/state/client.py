@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from tuque.core.state.lives import Change
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
+from tuque.server.users.account import Account
 from tuque.wire.resp import RequestReader, error_reply, put_value
 
 REPLY_ON: Final = 0
@@ -61,7 +62,7 @@ class Client(Connection):
         self.put_serial: i64 = 0  # of its latest waiting put or claim, move or failover of a tube
         self.is_homing = False  # blocked in a claim, move or failover of a tube
         self.watched: dict[bytes, None] = {}  # tubes it subscribes to
-        self.is_authed = False
+        self.user: Account | None = None  # none: it must log in
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False
         self.name = b""
@@ -71,6 +72,14 @@ class Client(Connection):
         self.lib_version = b""
         self.command = ""  # the last one, lower case
         self.commands: i64 = 0
+
+    def sees(self, queue: bytes) -> bool:
+        """[N2] Whether the client's user may see the queue (N2.5)."""
+        return self.user is None or self.user.may_see(queue)
+
+    def sees_all(self) -> bool:
+        """Whether it may see every queue."""
+        return self.user is None or self.user.sees_all
 
     def unread_bytes(self) -> i64:
         """Memory of input not run yet, roughly."""
@@ -180,7 +189,12 @@ class Survey:
             if c.is_closed:
                 continue
             sum += c.wire_bytes + c.held_bytes + c.unread_bytes() + c.chore_bytes()
-            if c.half_since_ms > 0 or c.soft_since_ms > 0 or c.last_ms < heard_ms:
+            if (
+                c.half_since_ms > 0
+                or c.soft_since_ms > 0
+                or c.stranger_ms > 0
+                or c.last_ms < heard_ms
+            ):
                 late.append(c)
         self.sum = sum
         if len(self.left) == 0:

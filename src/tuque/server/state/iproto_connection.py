@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.server.sockets.connection import Connection
+from tuque.server.users.account import Account
 from tuque.tubes.model.grants import role_key, user_key
 from tuque.wire.iproto import FrameReader
 
@@ -28,7 +29,16 @@ class User:
         self.secret = secret  # SHA-1 of SHA-1 of the password; empty: no password needed
         self.is_admin = is_admin  # may call everything
         self.roles = [PUBLIC, *(roles or [])]
+        self.account: Account | None = None  # of the table of users: its rights (N8)
         self.holders = [user_key(name)] + [role_key(role) for role in self.roles]
+
+    def may_all(self) -> bool:
+        """Whether the user may call everything."""
+        return self.is_admin or (self.account is not None and self.account.is_full)
+
+    def sees(self, tube: bytes) -> bool:
+        """Whether the table of users shows the user that tube; grants show others."""
+        return self.is_admin or (self.account is not None and self.account.may_see(tube))
 
 
 @final

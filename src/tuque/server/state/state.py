@@ -37,6 +37,7 @@ from tuque.server.state.iproto_connection import GUEST, STRANGER_BYTES, Take, Us
 from tuque.server.state.tokens import Tokens
 from tuque.server.state.tube_notices import Notices
 from tuque.server.state.workers import Crew
+from tuque.server.users.acl import Acl
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
 from tuque.wire.commands import Command, table
@@ -112,6 +113,7 @@ class Server:
         self.stalled: dict[int, int] = {}  # producers that lack room: when to check again
         self.is_crowded = False  # some link has no room for more copies (B2.4)
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
+        self.acl = Acl()
         self.figures = Figures()
         self.bugs = Bugs()
         self.run_id = token_hex(20)
@@ -155,7 +157,7 @@ class Server:
         self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
         self.wired_by_number: dict[int, Wired] = {}
         self.takes: dict[int, Take] = {}  # their waiting takes, by number
-        self.users = Users()  # who may log in there
+        self.users = Users()  # who may log in there, beside those of the table
         self.notices = Notices()  # subscribers of tubes
         self.syncing: dict[bytes, deque[Pending]] = {}  # replies that wait for copies, by tube
         self.uuid = uuid_of(node.node_id)  # the node's id in greetings
@@ -171,7 +173,6 @@ class Server:
 
     def begin_settings(self) -> None:
         """Settings that the hot path reads; `apply_settings` fills them in."""
-        self.password = b""
         self.slow_ns: i64 = 10_000_000  # SLOWLOG threshold, < 0: off
         self.latency_ms: i64 = 0  # LATENCY threshold, 0: off
         self.max_bulk: i64 = 512 << 20
@@ -182,6 +183,7 @@ class Server:
         self.query_limit: i64 = 1 << 30
         self.idle_close_ms: i64 = 0
         self.half_close_ms: i64 = 0
+        self.login_ms: i64 = 0  # until a log-in, where one is needed; 0: for ever
 
     def clock_ms(self) -> i64:
         """What the clock shows, which the node's time follows (G8)."""
@@ -219,8 +221,17 @@ class Server:
     def trust(self, w: Wired, user: User) -> None:
         """[I5] Give the connection to the user; a stranger's frames are small (I2.3)."""
         w.user = user
-        is_known = user.is_admin or user.name != GUEST
+        is_known = user.may_all() or user.name != GUEST
         w.reader.limit_bytes = self.max_bulk + FRAME_SLACK if is_known else STRANGER_BYTES
+
+    def is_nobody(self, c: Client) -> bool:
+        """Whether the client must log in and has not."""
+        return c.user is None and self.acl.is_guarded
+
+    def settle_guest(self) -> None:
+        """[I5] Guest is a client without a log-in, unless the port has users of its own (I5.5)."""
+        if not self.users.is_from_file:
+            self.users.guest.account = self.acl.newcomer
 
     def part(self, w: Wired) -> None:
         """[I6] Remove a closed IPROTO connection: its waiting calls end."""
@@ -276,9 +287,8 @@ def apply_settings(s: Server) -> None:
     s.n.idle_level = -1  # check idle queues against the new time
     limits.repair_per_second = cfg.repair_rate
     s.settle_plain()
-    s.password = cfg.requirepass.encode()
-    if not s.users.is_from_file:
-        s.users.guest.is_admin = len(s.password) == 0  # I5.5
+    s.acl.set_password(cfg.requirepass.encode())
+    s.settle_guest()
     slow_us = min(cfg.slowlog_log_slower_than, FAR_OFF)
     s.slow_ns = slow_us * 1000 if slow_us >= 0 else -1
     s.latency_ms = min(cfg.latency_monitor_threshold, FAR_OFF // 1000)
@@ -290,6 +300,7 @@ def apply_settings(s: Server) -> None:
     s.query_limit = cfg.client_query_buffer_limit
     s.idle_close_ms = cfg.timeout * 1000
     s.half_close_ms = cfg.command_deadline * 1000
+    s.login_ms = cfg.login_timeout * 1000
     s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
     s.n.limits.node_timeout_ms = s.members.timeout_ms
     s.busy_poll_ns = cfg.bus_busy_poll * 1000

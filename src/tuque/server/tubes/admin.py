@@ -162,10 +162,11 @@ def register_driver(call: TubeCall) -> None:
 def list_tubes(call: TubeCall) -> None:
     """[T15, I6] The names of all tubes, or whether that one exists."""
     if call.options.name is not None:
-        call.value(call.options.name in call.t.by_name)
+        name = call.options.name
+        call.value(name in call.t.by_name and call.sees(name))
         return
     call.n.work += len(call.t.by_name) // LOOKS
-    call.value(list(call.t.by_name))
+    call.value([name for name in call.t.by_name if call.sees(name)])
 
 
 def statistics(call: TubeCall) -> None:

@@ -57,6 +57,10 @@ class TubeCall(TubeArgs):
     def may_wait(self) -> None:
         """Raise the door's error if too many calls of the connection wait."""
 
+    def sees(self, tube: bytes) -> bool:
+        """Whether the caller may see the tube (N2.5)."""
+        return True
+
     def may_read(self, tube: Tube) -> None:
         """Raise the door's error if the caller may not see the figures of the tube."""
 

@@ -26,7 +26,7 @@ from tuque.wire.args import ArgError
 from tuque.wire.resp import put_value
 from tuque.wire.tubes.table import WORDS, WRONG, Procedure
 
-USER: Final = b"default"  # the user of all RESP clients (T15.9)
+USER: Final = b"default"  # of a client that is nobody yet (T15.9)
 PUT: Final = WORDS[b"PUT"]
 TAKE: Final = WORDS[b"TAKE"]
 ACK: Final = WORDS[b"ACK"]
@@ -79,8 +79,12 @@ class RespCall(TubeCall):
     """A call of a RESP client."""
 
     def __init__(self, s: Server, p: Procedure, c: Client) -> None:
-        super().__init__(s, p, c, USER)
+        super().__init__(s, p, c, USER if c.user is None else c.user.name)
         self.c = c
+
+    def sees(self, tube: bytes) -> bool:
+        """Whether the client's user may see the tube."""
+        return self.c.sees(tube)
 
     def serial(self) -> i64:
         """The serial of the next command that waits."""

@@ -56,7 +56,7 @@ def revoke_calls(call: TubeCall) -> None:
     call.value(int(admin.revoke(call.n, t, holder_of(call), tube, bits, call.options.prefix)))
     for w in list(call.s.wired.values()):
         user = w.user
-        if not user.is_admin and not t.rights.may_read(user.holders, tube.name):
+        if not user.sees(tube.name) and not t.rights.may_read(user.holders, tube.name):
             end_takes(call.s, w, tube.name, DENIED % (OWN_PREFIX, tube.name, user.name))
 
 
@@ -64,6 +64,8 @@ def grants(call: TubeCall) -> None:
     """[T10] Each grant: the tube, and the kind and name of its holder (T10.5)."""
     rows: list[object] = []
     for one in call.t.rights.listing(call.tube or b""):
+        if not call.sees(one.tube):
+            continue
         kind = b"user" if one.holder.startswith(USER) else b"role"
         words = [word for word, bit in NAMES.items() if one.bits & bit]
         rows.append([one.tube, kind, one.holder[1:], words, one.prefix])

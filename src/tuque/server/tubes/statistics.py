@@ -46,7 +46,7 @@ class Statistics(Chore):
             name = self.names[self.at]
             self.at += 1
             tube = self.t.by_name.get(name)
-            if tube is None:
+            if tube is None or not self.call.sees(name):
                 continue
             self.count += 1
             parts.append(self.call.pair(name, admin.statistics(self.t, tube)))

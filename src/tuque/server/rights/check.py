@@ -1,0 +1,127 @@
+"""Whether a user may run a command, by its unit and the queues that it names (SPEC N2)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.job_id import is_job_id, of_url
+from tuque.server.sockets.connection import Connection
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.server.users.account import Account
+from tuque.server.users.denials import COMMAND, QUEUE
+from tuque.wire.commands import Command
+from tuque.wire.rights import Unit, unit_of
+
+NOAUTH: Final = b"NOAUTH Authentication required."
+NO_UNIT: Final = b"NOPERM user '%s' may not use %s: it lacks +%s, or @%s"
+NO_QUEUE: Final = b"NOPERM user '%s' has no right to the queue '%s': no pattern of it fits"
+NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
+SHOWN: Final = 128  # bytes of a name in an error
+IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
+
+
+def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
+    """[C3, N2] Why the client may not run the command (C3.4, N2.3); None: it may."""
+    account = c.user
+    if account is None:
+        return None if command.wire_name in NO_AUTH_NEEDED else NOAUTH
+    if account.is_full:
+        return None
+    unit = command.unit
+    if unit is None:
+        unit = unit_of(command.name, args)
+    if not account.granted[unit.code]:
+        return deny_unit(s, c, account, unit)
+    if account.sees_all or len(unit.places) == 0:
+        return None
+    queue = denied_queue(s, account, unit, args)
+    return None if queue is None else deny_queue(s, c, account, queue)
+
+
+def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> bytes | None:
+    """The first queue that the command names and the user may not see; None: there is none."""
+    if len(args) <= unit.simple_words:
+        at = unit.queue_at[0]
+        if at >= len(args) or account.may_see(args[at]):
+            return None
+        return args[at]
+    for queue in unit.queues(args):
+        if not account.may_see(queue):
+            return queue
+    if unit.jobs_from > 0 and len(args) <= IDS_MAX:
+        i = unit.jobs_from
+        while i < len(args):
+            of = queue_of(s, args[i])
+            if of is not None and not account.may_see(of):
+                return of
+            i += 1
+    if unit.group_at > 0 and unit.group_at < len(args):
+        return denied_in_group(s, account, args[unit.group_at])
+    if unit.stage_at > 0:
+        return denied_stage(s, account, args)
+    return None
+
+
+def queue_of(s: Server, id: bytes) -> bytes | None:
+    """The queue of a job that this node knows (N2.4)."""
+    job = s.n.jobs.get(id)
+    if job is None and len(id) > 0 and not is_job_id(id):
+        job = s.n.jobs.get(of_url(id))
+    return None if job is None else job.queue
+
+
+def denied_in_group(s: Server, account: Account, name: bytes) -> bytes | None:
+    """A queue of the group that the user may not see."""
+    group = s.n.leases.groups.get(name)
+    if group is not None:
+        for queue in group.queues:
+            if not account.may_see(queue):
+                return queue
+    return None
+
+
+def denied_stage(s: Server, account: Account, args: list[bytes]) -> bytes | None:
+    """A queue of the transaction, or of the batch that PUBLISH acks, that the user may not see."""
+    at: i64 = 3
+    if len(args) > 7 and args[3].upper() == b"ACK":
+        at = 7
+        queue = denied_in_group(s, account, args[4])
+        if queue is not None:
+            return queue
+    if at >= len(args):
+        return None
+    attempts = s.n.staging.txns.get(args[at])
+    if attempts is not None:
+        for attempt in attempts.values():
+            for name in attempt.queues:
+                if not account.may_see(name):
+                    return name
+    return None
+
+
+def deny_unit(s: Server, c: Connection, account: Account, unit: Unit) -> bytes:
+    """Note the denial; its error (N2.7)."""
+    note(s, c, account, COMMAND, unit.name.encode())
+    text = unit.name.encode()
+    shown = unit.row.encode()
+    return NO_UNIT % (account.name, shown, text, b" or @".join(words_of(unit)))
+
+
+def words_of(unit: Unit) -> list[bytes]:
+    """The categories of the unit."""
+    return [word.encode() for word in unit.categories]
+
+
+def deny_queue(s: Server, c: Connection, account: Account, queue: bytes) -> bytes:
+    """Note the denial; its error (N2.7)."""
+    note(s, c, account, QUEUE, queue)
+    shown = queue if len(queue) <= SHOWN else queue[:SHOWN] + b"..."
+    return NO_QUEUE % (account.name, shown)
+
+
+def note(s: Server, c: Connection, account: Account, reason: str, what: bytes) -> None:
+    """[N7] Count the denial and keep it for ACL LOG (N7.1)."""
+    s.acl.denials.note(
+        reason, what, account.name, c.address.encode(), s.n.now_ms, s.cfg.acllog_max_len
+    )

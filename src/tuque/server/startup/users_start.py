@@ -1,0 +1,36 @@
+"""The table of users at startup: its file and the thread for passwords (SPEC N5)."""
+
+from __future__ import annotations
+
+from tuque.logtext import facts
+from tuque.server.config.config import in_dir
+from tuque.server.config.faults import ConfigError
+from tuque.server.loop.pump import Pump
+from tuque.server.rights.change import OPEN_DOOR, opens_door
+from tuque.server.state.state import log
+from tuque.server.users.file import UsersFileError, read_users, stamp_of
+from tuque.server.users.hasher import Hasher
+
+
+def prepare_users(pump: Pump) -> None:
+    """[N5] Read the users file, if one is named (N5.1). Raises ConfigError."""
+    s = pump.s
+    s.acl.hasher = Hasher()
+    pump.watch_passwords(s.acl.hasher.bell.fd)
+    if not s.cfg.users_file:
+        return
+    path = in_dir(s.cfg, s.cfg.users_file)
+    s.acl.path = path
+    s.acl.stamp = stamp_of(path)
+    try:
+        s.acl.replace(read_users(path))
+    except UsersFileError as error:
+        allowed = f"a file of users, which may be empty ({error})"
+        raise ConfigError("users-file", s.cfg.users_file, allowed) from None
+    s.settle_guest()
+    if opens_door(s, s.acl.default):
+        raise ConfigError("users-file", s.cfg.users_file, OPEN_DOOR)
+    log.info(
+        "users-file %(path)s: %(count)d users",
+        facts("users_loaded", path=path, count=len(s.acl.by_name)),
+    )

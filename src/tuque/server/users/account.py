@@ -1,0 +1,146 @@
+"""A user of the table of users: secrets, units, patterns of queues (SPEC N1, N2).
+
+A connection keeps the account that it logged in as: a change of the user changes the account.
+"""
+
+from typing import Final, final
+
+from tuque.server.config.patterns import matches
+from tuque.server.users.secrets import Secrets
+from tuque.wire.rights import BY_NAME, CATEGORIES, UNITS, Unit
+
+DEFAULT: Final = b"default"
+SEEN_MAX: Final = 10_000  # queues whose answer is remembered
+NAME_MAX: Final = 1_024  # bytes of a queue's name that patterns are compared with (N2.6)
+ALL: Final = b"*"
+
+
+@final
+class Account:
+    """One user. It may do nothing at first, and is off."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.is_on = False
+        self.secrets = Secrets()
+        self.rules: list[str] = []  # of commands, in order: +unit, -@category
+        self.patterns: list[bytes] = []  # of queues
+        self.is_gone = False  # deleted
+        self.granted: list[bool] = []  # by the code of the unit
+        self.has_all = False  # every unit
+        self.sees_all = False  # every queue
+        self.is_full = False  # both: nothing needs a look
+        self.seen: dict[bytes, bool] = {}
+        self.settle()
+
+    def settle(self) -> None:
+        """Work out what the rules and patterns mean."""
+        self.granted = [unit.is_open for unit in UNITS]
+        for rule in self.rules:
+            self.apply(rule[1:], rule[0] == "+")
+        self.has_all = all(self.granted)
+        self.sees_all = ALL in self.patterns
+        self.is_full = self.has_all and self.sees_all
+        self.seen = {}
+
+    def apply(self, name: str, is_allowed: bool) -> None:
+        """One rule."""
+        for unit in meant(name):
+            if not unit.is_open:
+                self.granted[unit.code] = is_allowed
+
+    def may_use(self, unit: Unit) -> bool:
+        """Whether the user has the unit."""
+        return self.granted[unit.code]
+
+    def may_see(self, queue: bytes) -> bool:
+        """Whether a pattern of the user matches the queue."""
+        if self.sees_all:
+            return True
+        known = self.seen.get(queue)
+        if known is not None:
+            return known
+        if len(queue) > NAME_MAX:
+            return False
+        text = queue.decode("latin-1")
+        found = False
+        for pattern in self.patterns:
+            if matches(pattern.decode("latin-1"), text):
+                found = True
+                break
+        if len(self.seen) >= SEEN_MAX:
+            self.seen = {}
+        self.seen[queue] = found
+        return found
+
+    def copy(self) -> "Account":
+        """The same user once more, for a change that may fail."""
+        other = Account(self.name)
+        other.is_on = self.is_on
+        other.secrets = self.secrets.copy()
+        other.rules = list(self.rules)
+        other.patterns = list(self.patterns)
+        other.settle()
+        return other
+
+    def become(self, other: "Account") -> bool:
+        """Take over all of the other one; whether it may do less than before."""
+        is_less = self.is_on and not other.is_on
+        for code in range(len(UNITS)):
+            if self.granted[code] and not other.granted[code]:
+                is_less = True
+        if not other.sees_all:
+            for pattern in self.patterns:
+                if pattern not in other.patterns:
+                    is_less = True
+        self.is_on = other.is_on
+        self.secrets = other.secrets
+        self.rules = other.rules
+        self.patterns = other.patterns
+        self.settle()
+        return is_less
+
+    def add_rule(self, rule: str) -> None:
+        """Append a rule; an earlier one for the same means nothing any more."""
+        if rule[1:] == "@all":
+            self.rules = [rule]
+        else:
+            self.rules = [one for one in self.rules if one[1:] != rule[1:]] + [rule]
+
+    def add_pattern(self, pattern: bytes) -> None:
+        """Allow the queues of a pattern."""
+        if pattern == ALL:
+            self.patterns = []
+        if pattern not in self.patterns and ALL not in self.patterns:
+            self.patterns.append(pattern)
+
+
+def meant(name: str) -> list[Unit]:
+    """The units that a word after + or - means; none: it is unknown."""
+    if name == "@all":
+        return UNITS
+    if name.startswith("@"):
+        if name[1:] not in CATEGORIES:
+            return []
+        return [unit for unit in UNITS if name[1:] in unit.categories]
+    if name not in BY_NAME:
+        return []
+    return [unit for unit in UNITS if unit.name == name or unit.name.startswith(name + "|")]
+
+
+def everything(name: bytes) -> Account:
+    """A user who may do everything without a password: `default` in the beginning (N1.2)."""
+    account = Account(name)
+    account.is_on = True
+    account.secrets.is_free = True
+    account.rules = ["+@all"]
+    account.patterns = [ALL]
+    account.settle()
+    return account
+
+
+def digest_text(account: Account) -> bytes:
+    """What the digest of the table counts: all but secrets (N7.4)."""
+    rules = " ".join(account.rules).encode()
+    head = b"%d%d" % (account.is_on, account.secrets.is_free)
+    return b"%s\n%s\n%s\n%s\n" % (account.name, head, rules, b" ".join(sorted(account.patterns)))

@@ -1,0 +1,209 @@
+"""The words of ACL SETUSER, of a line of the users file and of ACL LIST (SPEC N3)."""
+
+from typing import Final
+
+from tuque.server.config.patterns import MOST
+from tuque.server.users.account import ALL, Account, meant
+from tuque.server.users.secrets import (
+    PASSWORDS_MAX,
+    SHA1_BYTES,
+    Secrets,
+    hash_of,
+    parts_of,
+    wired_of,
+)
+from tuque.server.users.secrets import fits as has_hash
+from tuque.wire.rights import CATEGORIES
+
+PATTERNS_MAX: Final = 100
+NAME_MAX: Final = 128
+WIRED: Final = b"iproto:"
+CHANGES: Final = (b">", b"<")  # passwords: their work is slow
+
+BAD_NAME: Final = "a user's name has 1 to 128 printable characters without spaces"
+UNKNOWN: Final = "there is no such word, see ACL HELP"
+NO_COMMAND: Final = "there is no such command or category, see ACL CAT"
+OPEN: Final = "every user may use it"
+NO_CHANNELS: Final = "there are no channels here"
+NO_HALVES: Final = "rights to read or to write a queue are those of its commands: use ~pattern"
+NO_SELECTORS: Final = "a user has one set of rights: make another user"
+BAD_HASH: Final = "after # stands a hash as ACL GETUSER shows it, after > a password"
+FAST_HASH: Final = "a SHA-256 is guessed too fast: set the password anew with >password"
+NO_PASSWORD: Final = "the user has no such password"
+MANY_PASSWORDS: Final = f"a user has at most {PASSWORDS_MAX} passwords"
+MANY_PATTERNS: Final = f"a user has at most {PATTERNS_MAX} patterns"
+LONG_PATTERN: Final = f"a pattern has at most {MOST} bytes"
+BAD_WIRED: Final = "after iproto: stand 40 hexadecimal digits"
+
+
+class WordError(ValueError):
+    """A word is not understood; the text says which, unless it may be a password, and why."""
+
+
+def check_name(name: bytes) -> None:
+    """Raise WordError for a name that no user can have."""
+    if not 1 <= len(name) <= NAME_MAX or any(not 33 <= byte <= 126 for byte in name):
+        raise WordError(BAD_NAME)
+
+
+def fault(word: bytes, why: str) -> WordError:
+    """The error for a word; passwords and hashes are not repeated."""
+    shown = word if word[:1] not in (b">", b"<", b"#", b"!") else word[:1] + b"..."
+    return WordError(f"'{shown.decode('utf-8', 'backslashreplace')}': {why}")
+
+
+def apply_words(account: Account, words: list[bytes]) -> None:
+    """[N3] Change the account by the words, in their order (N3.2). Raises WordError.
+
+    Slow if there are passwords among them; see `is_slow`.
+    """
+    for word in words:
+        apply_word(account, word)
+    account.settle()
+
+
+def is_slow(words: list[bytes]) -> bool:
+    """Whether one of the words is a password: some 40 ms each."""
+    return any(word[:1] in CHANGES for word in words)
+
+
+def apply_word(account: Account, word: bytes) -> None:
+    """One word."""
+    plain = word.lower()
+    secrets = account.secrets
+    if plain == b"on" or plain == b"off":
+        account.is_on = plain == b"on"
+    elif plain == b"nopass":
+        secrets.is_free, secrets.hashes, secrets.wired = True, [], []
+    elif plain == b"resetpass":
+        secrets.is_free, secrets.hashes, secrets.wired = False, [], []
+    elif plain == b"iproto" or plain == b"noiproto":
+        secrets.is_wired = plain == b"iproto"
+        if not secrets.is_wired:
+            secrets.wired = []
+    elif plain == b"reset":
+        account.is_on, account.rules, account.patterns = False, [], []
+        account.secrets = Secrets()
+        account.secrets.plain = secrets.plain
+    elif plain in (b"allkeys", b"resetkeys"):
+        account.patterns = [ALL] if plain == b"allkeys" else []
+    elif plain in (b"allcommands", b"nocommands"):
+        account.add_rule("+@all" if plain == b"allcommands" else "-@all")
+    elif word[:1] in (b">", b"<", b"#", b"!") or plain.startswith(WIRED):
+        apply_secret(account, word)
+    elif word[:1] in (b"+", b"-"):
+        apply_rule(account, word)
+    elif word[:1] == b"~":
+        apply_pattern(account, word)
+    elif word[:1] == b"%":
+        raise fault(word, NO_HALVES)
+    elif word[:1] == b"&" or plain in (b"allchannels", b"resetchannels"):
+        raise fault(word, NO_CHANNELS)
+    elif word[:1] == b"(" or plain == b"clearselectors":
+        raise fault(word, NO_SELECTORS)
+    else:
+        raise fault(word, UNKNOWN)
+
+
+def apply_secret(account: Account, word: bytes) -> None:
+    """A password, or a hash of one."""
+    secrets = account.secrets
+    kind, rest = word[:1], word[1:]
+    if kind == b">":
+        if len(secrets.hashes) >= PASSWORDS_MAX:
+            raise fault(word, MANY_PASSWORDS)
+        if not any(has_hash(rest, one) for one in secrets.hashes):
+            secrets.hashes.append(hash_of(rest))
+        if secrets.is_wired and wired_of(rest) not in secrets.wired:
+            secrets.wired.append(wired_of(rest))
+        secrets.is_free = False
+    elif kind == b"<":
+        gone = [one for one in secrets.hashes if has_hash(rest, one)]
+        if not gone:
+            raise fault(word, NO_PASSWORD)
+        secrets.hashes = [one for one in secrets.hashes if one not in gone]
+        secrets.wired = [one for one in secrets.wired if one != wired_of(rest)]
+    elif kind == b"#":
+        text = hash_in(word)
+        if len(secrets.hashes) >= PASSWORDS_MAX:
+            raise fault(word, MANY_PASSWORDS)
+        if text not in secrets.hashes:
+            secrets.hashes.append(text)
+        secrets.is_free = False
+    elif kind == b"!":
+        text = rest.decode("ascii", "replace")
+        if text not in secrets.hashes:
+            raise fault(word, NO_PASSWORD)
+        secrets.hashes.remove(text)
+    else:
+        add_wired(account, word)
+
+
+def hash_in(word: bytes) -> str:
+    """The hash after #. Raises WordError."""
+    text = word[1:].decode("ascii", "replace")
+    try:
+        parts_of(text)
+    except ValueError:
+        is_sha = len(text) == 64 and all(one in "0123456789abcdefABCDEF" for one in text)
+        raise fault(word, FAST_HASH if is_sha else BAD_HASH) from None
+    return text
+
+
+def add_wired(account: Account, word: bytes) -> None:
+    """iproto:DIGITS."""
+    try:
+        found = bytes.fromhex(word[len(WIRED) :].decode("ascii", "replace"))
+    except ValueError:
+        found = b""
+    if len(found) != SHA1_BYTES:
+        raise WordError(f"'iproto:...': {BAD_WIRED}")
+    account.secrets.is_wired = True
+    if found not in account.secrets.wired:
+        account.secrets.wired.append(found)
+        del account.secrets.wired[:-PASSWORDS_MAX]
+
+
+def apply_rule(account: Account, word: bytes) -> None:
+    """+unit, -@category, ...; a category may stand without its @."""
+    name = word[1:].decode("ascii", "replace").lower()
+    if name in CATEGORIES or name == "all":
+        name = "@" + name
+    units = meant(name)
+    if not units:
+        raise fault(word, NO_COMMAND)
+    if word[:1] == b"-" and all(unit.is_open for unit in units):
+        raise fault(word, OPEN)
+    account.add_rule(word[:1].decode() + name)
+
+
+def apply_pattern(account: Account, word: bytes) -> None:
+    """~pattern."""
+    if len(word) - 1 > MOST:
+        raise fault(word, LONG_PATTERN)
+    if any(not 33 <= byte <= 255 or byte == 127 for byte in word):
+        raise fault(word, "a pattern has no spaces or control characters: use ? in their place")
+    account.add_pattern(word[1:])
+    if len(account.patterns) > PATTERNS_MAX:
+        raise fault(word, MANY_PATTERNS)
+
+
+def words_of(account: Account, is_shown: bool = True) -> list[bytes]:
+    """[N3] The words that make the same user out of a new one; shown without SHA-1 (N3.6)."""
+    secrets = account.secrets
+    words = [b"on" if account.is_on else b"off"]
+    if secrets.is_free:
+        words.append(b"nopass")
+    words += [b"#" + one.encode() for one in secrets.hashes]
+    if secrets.is_wired:
+        words.append(b"iproto")
+    if not is_shown:
+        words += [WIRED + one.hex().encode() for one in secrets.wired]
+    words += [b"~" + one for one in account.patterns]
+    words += [one.encode() for one in account.rules] or [b"-@all"]
+    return words
+
+
+def line_of(account: Account, is_shown: bool = True) -> bytes:
+    """The user as one line of ACL LIST, or of the users file."""
+    return b" ".join([b"user", account.name, *words_of(account, is_shown)])

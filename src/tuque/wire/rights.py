@@ -1,0 +1,317 @@
+"""Which right each command needs, and where it names queues: part of the command table (SPEC N2).
+
+A *unit* is what a user may be allowed: a command, or one subcommand, `tube|put`. A row has the
+unit's categories and its *places*, which say where a command names queues, tubes, jobs or groups:
+
+    1 queue          the word at that position is a queue or a tube
+    4 queues         this word and all after it are
+    FROM queues      all words after the first FROM are
+    3 options DEAD   from that position on stand options; the value of DEAD is a queue
+    1 jobs           this word and those after it may be ids of jobs, whose queues count
+    2 group          a group of leases: all its queues count
+    3 stage          a transaction: the queues of its staged jobs count
+    shown            shows only what the user may see
+
+A command that names nothing of this kind has no places. A command that has subcommands has a row
+of its own for those without one: only who may do everything may use it.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.wire.bound import ALL_WORDS
+from tuque.wire.bounds import CONTAINERS, WORD_BYTES
+from tuque.wire.resp import strict_int
+from tuque.wire.tubes.table import PROCEDURES
+
+CATEGORIES: Final[dict[str, str]] = {
+    "connection": "the session itself; every user may use these",
+    "produce": "add jobs; follow, change and cancel those that were added",
+    "consume": "take jobs, work on them, end them",
+    "inspect": "look at jobs, queues, tubes and workers",
+    "admin": "run the broker: queues, tubes, workers, clients, the cluster",
+    "dangerous": "what loses data, shows everything, or gives rights",
+}
+NO_PLACES: Final = ""
+
+# unit, categories, places
+# fmt: off
+ROWS: Final[list[tuple[str, str, str]]] = [
+    ("ADDJOB", "produce", "1 queue, 4 options DEAD"),
+    ("GETJOB", "consume", "FROM queues"),
+    ("ACKJOB", "consume", "1 jobs"),
+    ("FASTACK", "consume", "1 jobs"),
+    ("DELJOB", "dangerous", "1 jobs"),
+    ("NACK", "consume", "1 jobs"),
+    ("ENQUEUE", "consume", "1 jobs"),
+    ("DEQUEUE", "consume", "1 jobs"),
+    ("WORKING", "consume", "1 jobs"),
+    ("START", "consume", "1 jobs"),
+    ("PROGRESS", "consume", "1 jobs"),
+    ("RELEASE", "consume", "1 jobs"),
+    ("FAIL", "consume", "1 jobs"),
+    ("DONE", "consume", "1 jobs"),
+    ("CANCEL", "produce", "1 jobs"),
+    ("RESULT", "produce inspect", "1 jobs"),
+    ("WAITJOB", "produce inspect", "2 jobs"),
+    ("UPDATEJOB", "produce", "1 jobs"),
+    ("DEAD", "dangerous", ""),
+    ("DEAD HELP", "connection", ""),
+    ("DEAD LIST", "inspect", "2 queue"),
+    ("DEAD SHOW", "inspect", "2 jobs"),
+    ("DEAD STAT", "inspect", "2 queue"),
+    ("DEAD REPLAY", "admin", "2 queue, 3 options QUEUE, 3 jobs"),
+    ("DEAD PURGE", "admin", "2 queue, 3 jobs"),
+    ("DEADLETTER", "consume", "1 jobs, 2 queue"),
+    ("SHOW", "inspect", "1 jobs"),
+    ("JSCAN", "inspect", "1 options QUEUE, shown"),
+    ("QLEN", "inspect", "1 queue"),
+    ("QSTAT", "inspect", "1 queue"),
+    ("QPEEK", "inspect", "1 queue"),
+    ("QSCAN", "inspect", "shown"),
+    ("HISTORY", "inspect", "2 options QUEUE, shown"),
+    ("QLIST", "inspect", "shown"),
+    ("PAUSE", "admin", "1 queue"),
+    ("STAGE", "produce", "4 queue"),
+    ("PUBLISH", "produce", "3 stage"),
+    ("LEASE", "dangerous", ""),
+    ("LEASE HELP", "connection", ""),
+    ("LEASE OPEN", "consume", "4 queues, 2 group"),
+    ("LEASE NEXT", "consume", "2 group"),
+    ("LEASE FETCH", "consume", "2 group"),
+    ("LEASE GONE", "consume", "2 group"),
+    ("LEASE BEGIN", "consume", "2 group"),
+    ("LEASE SPLIT", "consume", "2 group"),
+    ("LEASE DEFER", "consume", "2 group"),
+    ("LEASE COMMIT", "consume", "2 group"),
+    ("LEASE TOUCH", "consume", "2 group"),
+    ("LEASE NACK", "consume", "2 group"),
+    ("LEASE RELEASE", "consume", "2 group"),
+    ("LEASE INFO", "inspect", "2 group"),
+    ("LEASE LIST", "inspect", "shown"),
+    ("TUBE", "dangerous", ""),
+    ("TUBE HELP", "connection", ""),
+    ("TUBE CREATE", "admin", "2 queue"),
+    ("TUBE PUT", "produce", "2 queue"),
+    ("TUBE TAKE", "consume", "2 queue"),
+    ("TUBE ACK", "consume", "2 queue"),
+    ("TUBE RELEASE", "consume", "2 queue"),
+    ("TUBE TOUCH", "consume", "2 queue"),
+    ("TUBE BURY", "consume", "2 queue"),
+    ("TUBE KICK", "admin", "2 queue"),
+    ("TUBE PEEK", "inspect", "2 queue"),
+    ("TUBE DELETE", "admin", "2 queue"),
+    ("TUBE TASKS", "inspect", "2 queue"),
+    ("TUBE TRUNCATE", "dangerous", "2 queue"),
+    ("TUBE RELEASEALL", "admin", "2 queue"),
+    ("TUBE DROP", "dangerous", "2 queue"),
+    ("TUBE INFO", "inspect", "2 queue"),
+    ("TUBE LIST", "inspect", "shown"),
+    ("TUBE STATISTICS", "inspect", "2 queue, shown"),
+    ("TUBE STATE", "inspect", "2 queue"),
+    ("TUBE HOME", "admin", "2 queue"),
+    ("TUBE CFG", "admin", ""),
+    ("TUBE IDENTIFY", "connection", ""),
+    ("TUBE CHANGES", "inspect", "2 queue"),
+    ("TUBE SUBSCRIBE", "inspect", "2 queues"),
+    ("TUBE UNSUBSCRIBE", "connection", ""),
+    ("TUBE GRANT", "dangerous", "2 queue"),
+    ("TUBE REVOKE", "dangerous", "2 queue"),
+    ("TUBE GRANTS", "admin", "2 queue, shown"),
+    ("TUBE DRIVERS", "inspect", ""),
+    ("TUBE REGISTERDRIVER", "dangerous", ""),
+    ("TUBE GRANT_ROLE", "dangerous", "2 queue"),
+    ("TUBE ON_TASK_CHANGE", "admin", "2 queue"),
+    ("WORKER", "dangerous", ""),
+    ("WORKER HELP", "connection", ""),
+    ("WORKER HERE", "consume", "QUEUES queues"),
+    ("WORKER BYE", "consume", ""),
+    ("WORKER LIST", "inspect", "shown"),
+    ("WORKER QUIET", "admin", ""),
+    ("WORKER STOP", "admin", ""),
+    ("HELLO", "connection", ""),
+    ("PING", "connection", ""),
+    ("ECHO", "connection", ""),
+    ("AUTH", "connection", ""),
+    ("QUIT", "connection", ""),
+    ("RESET", "connection", ""),
+    ("SELECT", "connection", ""),
+    ("CLIENT", "dangerous", ""),
+    ("CLIENT HELP", "connection", ""),
+    ("CLIENT LIST", "admin", ""),
+    ("CLIENT KILL", "admin", ""),
+    ("CLIENT GETNAME", "connection", ""),
+    ("CLIENT SETNAME", "connection", ""),
+    ("CLIENT ID", "connection", ""),
+    ("CLIENT INFO", "connection", ""),
+    ("CLIENT PAUSE", "admin", ""),
+    ("CLIENT UNPAUSE", "admin", ""),
+    ("CLIENT REPLY", "connection", ""),
+    ("CLIENT SETINFO", "connection", ""),
+    ("CLIENT TRACKING", "connection", ""),
+    ("CLIENT NO-EVICT", "connection", ""),
+    ("CLIENT NO-TOUCH", "connection", ""),
+    ("CLUSTER", "dangerous", ""),
+    ("CLUSTER HELP", "connection", ""),
+    ("CLUSTER NODES", "inspect", ""),
+    ("CLUSTER INFO", "inspect", ""),
+    ("CLUSTER MYID", "inspect", ""),
+    ("CLUSTER MEET", "admin", ""),
+    ("CLUSTER FORGET", "dangerous", ""),
+    ("CLUSTER LEAVING", "admin", ""),
+    ("CLUSTER REPAIR", "admin", ""),
+    ("CLUSTER RESET", "dangerous", ""),
+    ("CLUSTER SAVECONFIG", "admin", ""),
+    ("INFO", "inspect", ""),
+    ("TIME", "connection", ""),
+    ("COMMAND", "connection", ""),
+    ("CONFIG", "dangerous", ""),
+    ("CONFIG HELP", "connection", ""),
+    ("CONFIG GET", "admin", ""),
+    ("CONFIG SET", "dangerous", ""),
+    ("CONFIG RESETSTAT", "admin", ""),
+    ("CONFIG REWRITE", "dangerous", ""),
+    ("SHUTDOWN", "dangerous", ""),
+    ("MONITOR", "dangerous", ""),
+    ("BGREWRITEAOF", "admin", ""),
+    ("SLOWLOG", "dangerous", ""),
+    ("SLOWLOG HELP", "connection", ""),
+    ("SLOWLOG GET", "dangerous", ""),
+    ("SLOWLOG LEN", "admin", ""),
+    ("SLOWLOG RESET", "admin", ""),
+    ("LATENCY", "admin", ""),
+    ("DEBUG", "dangerous", ""),
+    ("LOADJOB", "dangerous", ""),
+    ("ACL", "dangerous", ""),
+    ("ACL HELP", "connection", ""),
+    ("ACL WHOAMI", "connection", ""),
+    ("ACL CAT", "connection", ""),
+    ("ACL GENPASS", "connection", ""),
+    ("ACL USERS", "admin", ""),
+    ("ACL LIST", "admin", ""),
+    ("ACL GETUSER", "admin", ""),
+    ("ACL LOG", "admin", ""),
+    ("ACL DRYRUN", "admin", ""),
+    ("ACL SETUSER", "dangerous", ""),
+    ("ACL DELUSER", "dangerous", ""),
+    ("ACL LOAD", "dangerous", ""),
+    ("ACL SAVE", "dangerous", ""),
+]
+# fmt: on
+# options of more words than a name and a value; those of one word
+WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4}
+FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
+PAIRS: Final = b"HEADERS"  # a count, then names and values in turn
+
+
+@final
+class Unit:
+    """One row."""
+
+    def __init__(self, code: i64, name: str, categories: str, places: str) -> None:
+        self.code = code
+        self.row = name
+        self.name = name.lower().replace(" ", "|")
+        self.categories = categories.split()
+        self.is_open = "connection" in self.categories  # every user may
+        self.places = places
+        self.queue_at: list[int] = []
+        self.queues_from: i64 = 0  # 0: none
+        self.queues_after = b""  # empty: none
+        self.options_from: i64 = 0
+        self.option = b""  # whose value is a queue
+        self.jobs_from: i64 = 0
+        self.group_at: i64 = 0
+        self.stage_at: i64 = 0
+        self.is_shown = False
+        for place in places.split(", "):
+            self.read(place.split(" "))
+        self.simple_words: i64 = self.count_simple()
+
+    def count_simple(self) -> i64:
+        """Up to how many words the command names one queue, and nothing else."""
+        is_more = self.jobs_from > 0 or self.group_at > 0 or self.stage_at > 0
+        if is_more or len(self.queues_after) > 0 or self.queues_from > 0:
+            return 0
+        if len(self.queue_at) != 1:
+            return 0
+        return self.options_from if self.options_from > 0 else ALL_WORDS
+
+    def read(self, words: list[str]) -> None:
+        """One place."""
+        if words == ["shown"]:
+            self.is_shown = True
+        elif len(words) < 2:
+            assert words == [""]
+        elif words[1] == "queues" and not words[0].isdigit():
+            self.queues_after = words[0].encode()
+        else:
+            at = int(words[0])
+            if words[1] == "queue":
+                self.queue_at.append(at)
+            elif words[1] == "queues":
+                self.queues_from = at
+            elif words[1] == "options":
+                self.options_from = at
+                self.option = words[2].encode()
+            elif words[1] == "jobs":
+                self.jobs_from = at
+            elif words[1] == "group":
+                self.group_at = at
+            else:
+                assert words[1] == "stage"
+                self.stage_at = at
+
+    def queues(self, args: list[bytes]) -> list[bytes]:
+        """The queues and tubes that the command names."""
+        found: list[bytes] = []
+        size: i64 = len(args)
+        for at in self.queue_at:
+            if at < size:
+                found.append(args[at])
+        if self.queues_from > 0:
+            found += args[self.queues_from :]
+        if len(self.queues_after) > 0:
+            i: i64 = 1
+            while i < size:
+                if args[i].upper() == self.queues_after:
+                    found += args[i + 1 :]
+                    break
+                i += 1
+        if self.options_from > 0 and self.options_from < size:
+            self.add_options(args, found)
+        return found
+
+    def add_options(self, args: list[bytes], found: list[bytes]) -> None:
+        """Add the values of the option that names a queue."""
+        i = self.options_from
+        size: i64 = len(args)
+        while i + 1 < size:
+            word = args[i].upper()
+            if word == self.option:
+                found.append(args[i + 1])
+                i += 2
+            elif word == PAIRS:
+                count = strict_int(args[i + 1])
+                i += 2 if count is None or count < 0 else 2 + 2 * count
+            elif word in FLAGS or word.isdigit():
+                i += 1
+            else:
+                i += WIDE.get(word, 2)
+
+
+UNITS: Final = [Unit(code, row[0], row[1], row[2]) for code, row in enumerate(ROWS)]
+BY_ROW: Final[dict[str, Unit]] = {one.row: one for one in UNITS}
+BY_NAME: Final[dict[str, Unit]] = {one.name: one for one in UNITS}
+OF_TUBES: Final = [BY_ROW["TUBE " + one.name.upper()] for one in PROCEDURES]  # by their codes
+
+
+def unit_of(name: str, args: list[bytes]) -> Unit:
+    """The unit of a command: of its subcommand, if it has rows for those."""
+    if len(args) > 1 and name in CONTAINERS:
+        word = args[1][:WORD_BYTES].decode("ascii", "replace").upper()
+        found = BY_ROW.get(f"{name} {word}")
+        if found is not None:
+            return found
+    return BY_ROW[name]

@@ -1,0 +1,105 @@
+"""N8: users of the table on the IPROTO door, function by function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from iproto_raw import Conn, IprotoBox
+
+from tuque.server.users.account import Account
+from tuque.server.users.words import apply_words
+from tuque.wire.rights import BY_ROW, OF_TUBES
+from tuque.wire.tubes.table import PROCEDURES, Procedure
+
+ARGUMENTS = {
+    "put": ["data"], "take": [0], "touch": [0, 1], "ack": [0], "release": [0], "peek": [0],
+    "bury": [0], "kick": [1], "delete": [0], "tasks_by_state": ["READY", 1],
+    "grant": ["guest", {"call": True}], "grant_role": ["public", {"call": True}],
+    "on_task_change": ["nothing"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[IprotoBox]:
+    made = IprotoBox(tmp_path)
+    root = made.conn()
+    for name in ("orders", "payments"):
+        assert not root.is_open() or root.call("queue.create_tube", name, "fifo") is not None
+    for name, words in {
+        "default": "off",
+        "alice": "on iproto >pw +@produce ~orders*",
+        "bob": "on iproto >pw +@all ~orders*",
+        "eve": "on >pw +@all ~*",
+        "root": "on iproto >pw +@all ~*",
+    }.items():
+        account = Account(name.encode())
+        apply_words(account, [word.encode() for word in words.split(" ")])
+        made.server.acl.put(account)
+    made.server.settle_guest()
+    yield made
+    made.close()
+
+
+def as_user(box: IprotoBox, name: str) -> Conn:
+    conn = box.conn()
+    assert conn.log_in(name, "pw").code == 0
+    return conn
+
+
+def code_of(conn: Conn, name: str, *args: object) -> int:
+    """The error's code, 0 for none."""
+    said = conn.hear(conn.ask_call(name, *args))
+    return said.code
+
+
+CALLS = [(one, call) for one in PROCEDURES for call in one.calls]
+
+
+@pytest.mark.parametrize(("one", "call"), CALLS, ids=[call for _, call in CALLS])
+def test_a_producer_may_exactly_produce(box: IprotoBox, one: Procedure, call: str) -> None:
+    """N8.2: `+@produce ~orders*`, on its own tube and on another one."""
+    conn = as_user(box, "alice")
+    unit = OF_TUBES[one.code]
+    may = unit.is_open or "produce" in unit.categories
+    args = ARGUMENTS.get(call, [])
+    if call.startswith("queue."):
+        assert (code_of(conn, call, "orders", "fifo") != 42) == may
+    else:
+        assert (code_of(conn, f"queue.tube.orders:{call}", *args) != 42) == may
+        assert code_of(conn, f"queue.tube.payments:{call}", *args) == 42
+    conn.close()
+
+
+@pytest.mark.parametrize(("one", "call"), CALLS, ids=[call for _, call in CALLS])
+def test_a_pattern_closes_every_function(box: IprotoBox, one: Procedure, call: str) -> None:
+    """N8.2: who may call everything still sees the tubes of its patterns only."""
+    conn = as_user(box, "bob")
+    if not call.startswith("queue."):
+        assert code_of(conn, f"queue.tube.payments:{call}", *ARGUMENTS.get(call, [])) == 42
+    elif BY_ROW[f"TUBE {one.name.upper()}"].queue_at and call != "queue.state":
+        assert code_of(conn, call, "payments", "fifo") == 42
+    elif call == "queue.tube":
+        assert conn.call(call, "payments") == [False]
+        assert conn.call(call, "orders") == [True]
+    conn.close()
+
+
+def test_who_may_log_in_here(box: IprotoBox) -> None:
+    """N8.1 chap-sha1 (I5.2) needs the SHA-1 of the SHA-1 of a password, which is guessed fast."""
+    conn = box.conn()
+    assert conn.log_in("eve", "pw").code == 47
+    assert conn.log_in("nobody", "pw").code == 45
+    assert code_of(conn, "queue.statistics") == 42
+    assert conn.log_in("root", "pw").code == 0
+    assert set(conn.call("queue.statistics")[0]) == {"orders", "payments"}
+    denied = box.server.acl.denials
+    assert (denied.logins, denied.entries[0].user) == (2, b"nobody")
+    assert set(as_user(box, "bob").call("queue.statistics")[0]) == {"orders"}
+
+
+def test_a_user_of_two_tables(box: IprotoBox) -> None:
+    """N8.3: what was granted counts beside the units."""
+    root = as_user(box, "root")
+    assert root.call("queue.tube.payments:grant", "alice", {"call": True}) is not None

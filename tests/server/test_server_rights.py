@@ -1,0 +1,165 @@
+"""The table of rights against the command table, and a walk over all of it as a user (SPEC N2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from pump_box import PumpBox
+from raw_resp import Wire, encode
+
+from tuque.wire.bounds import BOUNDS, CONTAINERS
+from tuque.wire.commands import ROWS, table
+from tuque.wire.rights import BY_ROW, CATEGORIES, UNITS, Unit, unit_of
+from tuque.wire.tubes.table import PROCEDURES
+
+OWN = b"orders.a"
+OTHERS = b"payments"
+QUEUES = {"queue", "tube", "to"}
+ENDS = {"QUIT", "RESET", "AUTH", "HELLO"}  # what the walk leaves to tests of sessions
+
+
+def syntaxes() -> list[tuple[str, str]]:
+    """Each unit's row with its syntax; of a command with subcommands each one's."""
+    found = []
+    for name, _, _, _, syntax, _ in ROWS:
+        parts = syntax.split(" | ") if name in CONTAINERS else [syntax]
+        for part in parts:
+            row = f"{name} {part.split(' ')[0]}" if name in CONTAINERS else name
+            found.append((row, part))
+    return found
+
+
+@pytest.mark.parametrize(("row", "syntax"), syntaxes())
+def test_each_command_has_a_category(row: str, syntax: str) -> None:
+    """N2.1"""
+    unit = unit_of(row.split(" ")[0], [word.encode() for word in row.split(" ")])
+    assert unit.row == row or row.startswith("DEBUG "), f"wire/rights.py has no row for {row}"
+    assert unit.categories
+    assert set(unit.categories) <= set(CATEGORIES)
+
+
+@pytest.mark.parametrize(("row", "syntax"), syntaxes())
+def test_each_queue_of_the_syntax_has_a_place(row: str, syntax: str) -> None:
+    """A new argument or option that names a queue, a job, a group or a transaction needs one."""
+    unit = unit_of(row.split(" ")[0], [word.encode() for word in row.split(" ")])
+    words = re.findall(r"[a-z-]+", re.sub(r"\[queue \.\.\.\]|\[tube \.\.\.\]|all\|id", "", syntax))
+    named = [word for word in words if word in QUEUES]
+    places = len(unit.queue_at) + (unit.queues_from > 0)
+    places += (len(unit.queues_after) > 0) + (len(unit.option) > 0)
+    if row in ("QLIST", "TUBE UNSUBSCRIBE"):
+        assert unit.is_shown or unit.is_open  # names what is shown anyway
+    elif row == "HISTORY":
+        assert unit.option == b"QUEUE"
+    else:
+        assert places == len(named), (row, unit.places, named)
+    is_task = row.startswith(("TUBE ", "CLUSTER "))
+    assert (unit.jobs_from > 0) == ("id" in words and not is_task and unit.group_at == 0)
+    assert (unit.group_at > 0) == ("group" in words and row != "PUBLISH")
+    assert (unit.stage_at > 0) == (row == "PUBLISH")
+
+
+def test_each_bound_and_each_procedure_has_a_category() -> None:
+    for name in BOUNDS:
+        if name.split(" ")[0] in CONTAINERS:
+            assert name in BY_ROW or name.startswith("DEBUG "), name
+    for one in PROCEDURES:
+        assert f"TUBE {one.name.upper()}" in BY_ROW
+
+
+def test_no_row_is_left_over() -> None:
+    known = {row for row, _ in syntaxes()} | set(CONTAINERS) | {row[0] for row in ROWS}
+    known |= {f"TUBE {one.name.upper()}" for one in PROCEDURES}
+    for unit in UNITS:
+        word = unit.row.partition(" ")[2]
+        assert unit.row in known or word in ("HELP", "UNPAUSE", "NO-TOUCH"), unit.row
+
+
+def test_an_unknown_subcommand_is_closed() -> None:
+    """Only who may do everything may try a word that the table does not know."""
+    for name in CONTAINERS:
+        assert unit_of(name, [name.encode(), b"NONSENSE"]).categories == ["dangerous"]
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PumpBox]:
+    made = PumpBox(tmp_path_factory.mktemp("rights"), enable_debug_command="yes")
+    root = made.connect()
+    for line in (
+        "ACL SETUSER alice on nopass +@produce ~orders.*",
+        "ACL SETUSER bob on nopass +@all ~orders.*",
+        "TUBE CREATE orders.t fifo",
+        "TUBE CREATE payments.t fifo",
+        "LEASE OPEN mine me orders.a",
+        "LEASE OPEN theirs me payments",
+        "STAGE mine a 60000 orders.a x",
+        "STAGE theirs a 60000 payments x",
+    ):
+        assert not made.say(root, encode(*line.split(" "))).startswith(b"-"), line
+    yield made
+    made.close()
+
+
+def words_for(unit: Unit, queue: bytes, box: PumpBox) -> list[bytes]:
+    """A command of that unit which names that queue, everywhere it can."""
+    own = queue == OWN
+    words = unit.row.encode().split(b" ")
+    arity = abs(table()[words[0]].arity)
+    places = [*unit.queue_at, unit.queues_from, unit.jobs_from, unit.group_at, unit.stage_at]
+    words += [b"1"] * (max(arity, max(places) + 1) - len(words))
+    for at in unit.queue_at:
+        words[at] = queue
+    if unit.queues_from:
+        words[unit.queues_from] = queue
+    if unit.queues_after:
+        words += [b"w", unit.queues_after, queue] if unit.row == "WORKER HERE" else []
+        words = words if unit.row == "WORKER HERE" else [*words[:1], unit.queues_after, queue]
+    if unit.options_from:
+        words += [b"1"] * (unit.options_from - len(words))
+        words[unit.options_from :] = [unit.option, queue]
+    if unit.group_at:
+        words[unit.group_at] = b"mine" if own else b"theirs"
+    if unit.stage_at:
+        words[unit.stage_at] = b"mine" if own else b"theirs"
+    if unit.jobs_from:
+        wire = box.connect()
+        id = box.say(wire, encode("ADDJOB", queue, "x", 0))[1:-2]
+        words[unit.jobs_from] = id
+        wire.close()
+    return words
+
+
+def as_user(box: PumpBox, name: str) -> Wire:
+    wire = box.connect()
+    assert box.say(wire, encode("AUTH", name, "x")) == b"+OK\r\n"
+    return wire
+
+
+IN_RESP = [unit for unit in UNITS if unit.row not in ("TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE")]
+
+
+@pytest.mark.parametrize("unit", IN_RESP, ids=[unit.name for unit in IN_RESP])
+def test_a_producer_may_exactly_produce(box: PumpBox, unit: Unit) -> None:
+    """N2.2, N2.3: `+@produce ~orders.*` on the RESP door, command by command."""
+    wire = as_user(box, "alice")
+    if unit.row in ENDS:
+        return
+    said = box.say(wire, encode(*words_for(unit, OWN, box)))
+    may = unit.is_open or "produce" in unit.categories
+    assert said.startswith(b"-NOPERM") != may, said
+    if may and unit.places not in ("", "shown"):
+        denied = box.say(as_user(box, "alice"), encode(*words_for(unit, OTHERS, box)))
+        assert denied.startswith(b"-NOPERM user 'alice' has no right to the queue '"), denied
+    wire.close()
+
+
+@pytest.mark.parametrize("unit", IN_RESP, ids=[unit.name for unit in IN_RESP])
+def test_a_pattern_closes_every_command(box: PumpBox, unit: Unit) -> None:
+    """N2.3, N2.4: who may use everything still sees the queues of its patterns only."""
+    if unit.places in ("", "shown"):
+        return
+    wire = as_user(box, "bob")
+    said = box.say(wire, encode(*words_for(unit, OTHERS, box)))
+    assert said.startswith(b"-NOPERM user 'bob' has no right to the queue '"), said
+    wire.close()

@@ -1,0 +1,180 @@
+"""N4, N6 and N7: slow log-ins, guesses, and what was denied."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import hiredis
+import pytest
+from pump_box import PumpBox
+from raw_resp import Err, Wire, encode, plain
+
+from tuque.server.users.denials import AUTH, COMMAND, Denials
+from tuque.server.users.guesses import FORGET_MS, Guesses
+
+A, B = b"10.0.0.1", b"10.0.0.2"
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[PumpBox]:
+    made = PumpBox(tmp_path, login_connections="3")
+    now_ms = made.server.system.boot_ns() // 1_000_000
+    made.server.clock_offset_ms = int(made.n.now_ms) - now_ms  # time passes here
+    yield made
+    made.close()
+
+
+def ask(box: PumpBox, wire: Wire, *words: str | bytes | int) -> object:
+    """One command and its reply, which may take some turns."""
+    reader = hiredis.Reader()
+    wire.sock.setblocking(False)
+    wire.sock.sendall(encode(*words))
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        box.pump.turn(5)
+        try:
+            reader.feed(wire.sock.recv(1 << 20))
+        except BlockingIOError:
+            continue
+        reply = reader.gets()
+        if reply is not False:
+            return plain(reply)
+    raise AssertionError("no reply")
+
+
+def delays(guesses: Guesses, host: bytes, user: bytes, count: int, now_ms: int) -> list[int]:
+    """How long each of so many log-ins waits, all of which fail at their turns."""
+    found = []
+    for _ in range(count):
+        turn_ms = guesses.turn_ms(host, user, now_ms)
+        found.append(int(turn_ms - now_ms))
+        now_ms = int(turn_ms)
+        guesses.failed(host, user, now_ms)
+    return found
+
+
+def test_turns() -> None:
+    """N6.1 After three failed log-ins the next ones take turns, 100 ms apart; the time doubles with
+    each failure up to 5 s, and ends a minute after the last one. A password is proved when its
+    turn has come, not before.
+    """
+    guesses = Guesses()
+    waits = delays(guesses, A, b"bob", 12, 1_000)
+    assert waits == [0, 0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]
+    now_ms = 1_000 + sum(waits)
+    first = guesses.turn_ms(A, b"bob", now_ms)
+    assert guesses.turn_ms(A, b"bob", now_ms) == first + 5_000, "one after the other"
+    later = now_ms + FORGET_MS + 1
+    assert guesses.turn_ms(A, b"bob", later) == later
+
+
+def test_turns_of_address_and_user() -> None:
+    """N6.2 Turns are taken for the address and for the user. A user that has logged in from an
+    address before takes turns only for failures of that user from there.
+    """
+    guesses = Guesses()
+    guesses.proved(A, b"eve")
+    guesses.proved(B, b"bob")
+    now_ms = 1_000 + sum(delays(guesses, A, b"bob", 10, 1_000))
+    assert guesses.turn_ms(A, b"new", now_ms) > now_ms, "the address"
+    assert guesses.turn_ms(b"10.0.0.3", b"bob", now_ms) > now_ms, "the user"
+    assert guesses.turn_ms(A, b"eve", now_ms) == now_ms
+    assert guesses.turn_ms(B, b"bob", now_ms) == now_ms
+    assert guesses.turn_ms(B, b"new", now_ms) == now_ms
+    later = now_ms + sum(delays(guesses, A, b"eve", 5, now_ms))
+    assert guesses.turn_ms(A, b"eve", later) > later
+
+
+def test_a_guess_is_proved_in_its_turn(box: PumpBox) -> None:
+    """N6.1, N6.3: also the right password waits, and other commands do not."""
+    root = box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", ">right")
+    wire, other = box.connect(), box.connect()
+    for _ in range(5):
+        assert str(ask(box, wire, "AUTH", "bob", "wrong")).startswith("WRONGPASS")
+    other.sock.sendall(encode("AUTH", "bob", "right"))
+    began = time.monotonic()
+    assert ask(box, root, "PING") == b"PONG"
+    assert ask(box, other, "PING") == b"OK"
+    assert time.monotonic() - began > 0.2
+    info = str(ask(box, root, "INFO", "users"))
+    assert "failed_logins:5" in info
+    assert "late_logins:0" not in info
+    rows = ask(box, root, "ACL", "LOG")
+    assert isinstance(rows, list)
+    entry = dict(zip(rows[0][::2], rows[0][1::2], strict=True))
+    assert (entry[b"reason"], entry[b"count"], entry[b"username"]) == (b"auth", 5, b"bob")
+
+
+def test_a_stranger_has_some_seconds(box: PumpBox) -> None:
+    """N6.4 A connection that must log in and has not is closed after `login-timeout` (10 s), and by
+    C2.9.
+    """
+    root = box.connect()
+    ask(box, root, "CONFIG", "SET", "login-timeout", 1)
+    ask(box, root, "CONFIG", "SET", "requirepass", "secret")
+    ask(box, root, "AUTH", "secret")
+    stranger = box.connect()
+    known = box.connect()
+    assert ask(box, known, "AUTH", "secret") == b"OK"
+    until = time.monotonic() + 60
+    while box.is_open(stranger) and time.monotonic() < until:
+        box.pump.turn(20)
+    assert not box.is_open(stranger)
+    assert ask(box, known, "PING") == b"PONG"
+    assert box.server.figures.strangers_closed == 1
+
+
+def test_denials() -> None:
+    """N7.1 ACL LOG shows the latest `acllog-max-len` (128) denials, newest first: reason `command`,
+    `key` or `auth`, what was denied, the user, the client, how often. The same within a minute
+    counts in one entry.
+    """
+    denials = Denials()
+    for at_ms in (0, 1_000, 59_000, 130_000):
+        denials.note(AUTH, b"AUTH", b"bob", b"a:%d" % at_ms, at_ms, 3)
+    denials.note(COMMAND, b"addjob", b"bob", b"a:1", 130_000, 3)
+    seen = [(one.reason, int(one.count), one.client) for one in denials.entries]
+    assert seen == [("command", 1, b"a:1"), ("auth", 1, b"a:130000"), ("auth", 3, b"a:59000")]
+    for i in range(10):
+        denials.note(COMMAND, b"%d" % i, b"bob", b"", 130_000, 3)
+    assert [one.what for one in denials.entries] == [b"9", b"8", b"7"]
+    assert (denials.logins, denials.commands) == (4, 11)
+
+
+def test_the_log_of_denials(box: PumpBox) -> None:
+    """N7.2 ACL LOG RESET forgets them. ACL DRYRUN is not counted."""
+    root, wire = box.connect(), box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+qlen", "~a")
+    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
+    refused = ask(box, wire, "QLEN", "b")
+    assert isinstance(refused, Err)
+    assert ask(box, root, "ACL", "DRYRUN", "bob", "QLEN", "b") == str(refused).encode()
+    assert ask(box, root, "ACL", "DRYRUN", "bob", "QLEN", "a") == b"OK"
+    assert "+ping" not in str(ask(box, root, "ACL", "DRYRUN", "bob", "PING"))
+    ask(box, wire, "INFO")
+    rows = ask(box, root, "ACL", "LOG")
+    assert isinstance(rows, list)
+    assert [row[row.index(b"object") + 1] for row in rows] == [b"info", b"b"]
+    info = str(ask(box, root, "INFO", "users"))
+    assert "denied_commands:1" in info
+    assert "denied_queues:1" in info
+    assert ask(box, root, "ACL", "LOG", "RESET") == b"OK"
+    assert ask(box, root, "ACL", "LOG") == []
+
+
+def test_the_digest(box: PumpBox) -> None:
+    """N7.4 The digest is over names, rights and whether users are on, not over passwords: `tuque
+    cluster status` warns if it differs between nodes.
+    """
+    root = box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", ">one", "~q")
+    before = box.server.acl.digest
+    ask(box, root, "ACL", "SETUSER", "bob", ">two")
+    assert box.server.acl.digest == before
+    for word in ("+qlen", "~r", "off"):
+        ask(box, root, "ACL", "SETUSER", "bob", word)
+        assert box.server.acl.digest != before
+        before = box.server.acl.digest
