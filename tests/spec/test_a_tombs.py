@@ -193,15 +193,16 @@ def test_order_of_eviction() -> None:
     assert ack(lab, 0, ids[1])
     assert ack(lab, 0, ids[2])
     n.limits.memory_bytes = 1
-    order = []
+    order: list[list[str]] = []
     left = {"once": once, "tomb": ids[0], "stray": young, "old": ids[1], "new": ids[2]}
     for _ in range(6):
         make_room(n, 1)
+        order.append([])
         for name, id in list(left.items()):
             if id not in n.jobs and not (name == "tomb" and n.tombs.has(id)):
-                order.append(name)
+                order[-1].append(name)
                 del left[name]
-    assert order == ["once", "tomb", "stray", "old", "new"]
+    assert order == [["once"], ["tomb"], ["stray"], ["old"], ["new"], []]
     assert n.tombs.has(ids[1])
     assert n.acks_evicted == 2
     assert n.ledger.evicted == 4

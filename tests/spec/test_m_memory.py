@@ -26,6 +26,23 @@ def test_counted_as_it_changes(box: Box) -> None:
     assert box.n.used_bytes() == start
 
 
+def test_work_counts_as_it_changes(box: Box) -> None:
+    """M1.1 It is counted as it changes, and stays within 15 % of the truth."""
+    box.run("ACKJOB", box.add())
+    start = box.n.used_bytes()
+    kept, awaited = box.add(KEEP=60), box.add(ATTEMPTS=3)
+    open_jobs = box.n.used_bytes()
+    waiter = box.session()
+    assert waiter("WAITJOB", 0, *[awaited] * 100) is None
+    assert 5_000 < box.n.used_bytes() - open_jobs < 50_000
+    waiting = box.n.used_bytes()
+    assert box.run("DONE", kept, "-", "RESULT", "x" * 50_000) == 1
+    assert 45_000 < box.n.used_bytes() - waiting < 57_000
+    box.run("ACKJOB", awaited)
+    box.pass_ms(61_000)
+    assert abs(box.n.used_bytes() - start) < 1_000, "what is left are the terms of jobs"
+
+
 def test_no_limit() -> None:
     """M1.2 `maxmemory` 0 means no limit: the level is always 0."""
     box = Box(maxmemory="0")

@@ -240,6 +240,7 @@ def test_what_is_over_meanwhile(kept: Kept, how: str) -> None:
     """
     box = kept.box
     late, resting = add(box, "TTL", 15, queue="other"), add(box, "TTL", 15)
+    last = add(box, "ATTEMPTS", 1, "TTL", 15, queue="one")
     plain = box.add("plain", TTL=15)
     box.run("FAIL", resting, start(box, resting), "DELAY", 14)
     letters = [add(box) for _ in range(4)]
@@ -253,9 +254,9 @@ def test_what_is_over_meanwhile(kept: Kept, how: str) -> None:
     box = kept.box
     assert set(box.n.life.kept) == {long}
     assert box.run("GETJOB", "NOHANG", "FROM", "other") is NULL, "its time was over"
-    box.pass_ms(1)
+    box.pass_ms(100)
     assert (state(box, late), result(box, late)["cause"]) == (b"dead", b"expired")
-    assert state(box, resting) == b"dead"
+    assert state(box, resting) == state(box, last) == b"dead"
     assert box.state(plain) == "gone"
     assert state(box, long) == b"done"
     assert isinstance(box.run("RESULT", brief), Err)
@@ -264,7 +265,7 @@ def test_what_is_over_meanwhile(kept: Kept, how: str) -> None:
     again(kept, how)
     _, rows = kept.box.run("DEAD", "LIST", "q.dead", cursor)
     assert [row[0] for row in rows] == [letters[1], letters[0], resting]
-    assert kept.box.n.life.letter_count() == 6
+    assert kept.box.n.life.letter_count() == 7
 
 
 @pytest.mark.parametrize("how", CAUSES)
@@ -277,6 +278,20 @@ def test_a_later_letter_stands_behind_each_cursor(kept: Kept, how: str) -> None:
     again(kept, how)
     kept.box.run("FAIL", id, start(kept.box, id), "FINAL")
     assert kept.box.n.life.by_id[id].serial > was
+
+
+def test_a_cancel_that_no_other_node_must_hear_of(box: Box) -> None:
+    """W13.8 With KEEP 0 the outcome of a cancelled job that has other holders, or of one that
+    DEADLETTER ended, is recorded as well.
+    """
+    ids = [box.add(), box.add()]
+    waiter = box.session()
+    assert waiter("WAITJOB", 0, *ids, "COUNT", 1) is None
+    assert box.n.records is not None
+    box.n.records.take()
+    assert box.run("CANCEL", ids[0]) == [b"ended"]
+    assert waiter.take() == [[ids[0], b"cancelled"]]
+    assert kinds_of(box.n.records.take()) == ["ack"]
 
 
 def test_snapshot(kept: Kept) -> None:

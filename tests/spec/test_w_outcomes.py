@@ -6,8 +6,11 @@ import pytest
 from node_by_hand import NULL, Box, Err
 from test_w_work import TRIES, fields, start, state
 
+from tuque.core.dispatch.messages import on_link_up, on_message
 from tuque.core.jobs.life_copies import settle
 from tuque.core.model.life import DONE, Outcome
+from tuque.core.msgs.bus import JobAsk, JobTold
+from tuque.core.node.slots import slot_for
 from tuque.server.loop.keeping import keep_house
 from tuque.tubes.policy import tubes_of
 
@@ -212,6 +215,9 @@ def test_updatejob(box: Box) -> None:
     assert str(box.run("UPDATEJOB", id, "BODY", "late")).startswith("DEAD")
     assert fields(box.run("DEAD", "SHOW", id))["body"] == b"new"
     queued = box.add("u")
+    entered = box.n.queues[b"u"].jobs_in
+    assert box.run("UPDATEJOB", queued, "DELAY", 0) == "OK"
+    assert (box.run("QLEN", "u"), box.n.queues[b"u"].jobs_in) == (1, entered), "it stays"
     assert box.run("UPDATEJOB", queued, "DELAY", 5) == "OK"
     assert box.run("QLEN", "u") == 0
     box.run("DEBUG", "CHECK")
@@ -440,3 +446,22 @@ def test_two_ends_are_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None
     meet()
     assert "3 jobs ended in two ways" in caplog.records[-1].getMessage()
     assert {r.levelname for r in caplog.records} == {"INFO"}
+
+
+def test_what_other_nodes_may_know_is_asked_before_it_is_gone(box: Box) -> None:
+    """W15.1 The node asks all linked nodes, and its client waits. No job is `gone` (W9.2) before
+    they have answered.
+    """
+    n = box.n
+    slot = slot_for(n, b"b" * 40)
+    on_link_up(n, slot, True)
+    id = n.ids.make(60, 1)  # of this cluster, and not known here
+    waiter = box.session()
+    assert box.run("RESULT", id) is None and waiter("WAITJOB", 0, id) is None
+    assert [m.id for m in n.peers[slot].outbox if isinstance(m, JobAsk)] == [id]
+    box.pass_ms(500)
+    assert box.run.take() is None and waiter.take() is None, "nobody has answered"
+    on_message(n, slot, JobTold(id, False, 0, False))
+    box.turn()
+    assert str(box.run.take()).startswith("NOJOB")
+    assert waiter.take() == [[id, b"gone"]]

@@ -469,3 +469,8 @@ def test_push_of_a_cancelled_run(box: Box) -> None:
     assert parse(worker.raw()) == [b"job-cancel", other, run]
     box.run("ACKJOB", other)
     assert worker.raw() == b"" and box.run("GETJOB", "NOHANG", "FROM", "q") is NULL
+    own = box.add(**TRIES)
+    box.get()
+    ((run, *_),) = worker("START", own)
+    assert worker("DONE", own, run) == 1
+    assert box.n.life.calls == [] and worker.raw() == b"", "it said so itself"

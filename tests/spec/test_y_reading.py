@@ -41,6 +41,7 @@ def test_no_such_batch(box: Box) -> None:
         g.next(seq, 1)
     g("COMMIT", 1)
     assert word(g("FETCH", 1, 0)) == "ACKED"
+    assert g("FETCH", 2, 1).endswith("has the parts 0 to 0, there is no part 1")
     assert word(g("FETCH", 2, 1)) == "NOBATCH"
     assert word(g("FETCH", 4, 0)) == "NOBATCH"
     g("RELEASE")
