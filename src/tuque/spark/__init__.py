@@ -21,7 +21,9 @@ from tuque.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSetupError", "nack", "register", "session"]
+    from tuque.spark.gauges import Gauges
+
+__all__ = ["SparkSetupError", "nack", "register", "serve_metrics", "session"]
 
 
 def register(spark: SparkSession) -> None:
@@ -29,3 +31,13 @@ def register(spark: SparkSession) -> None:
     from tuque.spark import datasource  # needs PySpark, which the commands do not
 
     datasource.register(spark)
+
+
+def serve_metrics(spark: SparkSession, port: int = 0, bind: str = "127.0.0.1") -> Gauges:
+    """[O5] Serves the figures of this session's queries at http://bind:port/metrics, until `close`.
+
+    Port 0 takes a free one, which `port` of the result says. Raises OSError if the port is taken.
+    """
+    from tuque.spark.gauges import Gauges  # needs PySpark
+
+    return Gauges(spark, port, bind)

@@ -70,6 +70,7 @@ class Leases:
         self._is_new = False  # the query started without a checkpoint
         self.begun: dict[tuple[str, int, int], bool] = {}  # batches tried; True: set aside
         self._asked_s = 0.0  # when to ask the nodes for other nodes again
+        self._since: dict[tuple[str, int, int], float] = {}  # when a batch was seen first
 
     # ---- nodes
 
@@ -367,12 +368,22 @@ class Leases:
 
     def backlog(self) -> dict[str, int] | None:
         """For the progress of the query; None if no node has the group."""
-        infos = [found for place in self.places.values() if (found := self._info(place))]
+        asked = {place.id: self._info(place) for place in self.places.values()}
+        infos = [found for found in asked.values() if found]
         if not infos:
             return None
+        now, known, self._since = time.monotonic(), self._since, {}
+        for id, found in asked.items():
+            for batch in found.batches if found else ():
+                key = (id, found.epoch if found else 0, batch.seq)
+                self._since[key] = known.get(key, now)
+        held = [batch for found in infos for batch in found.batches]
         return {
             "backlog": sum(found.queued for found in infos),
-            "leased": sum(batch.jobs for found in infos for batch in found.batches),
+            "leased": sum(batch.jobs for batch in held),
+            "leases": len(held),
+            "oldest_lease_ms": int((now - min(self._since.values(), default=now)) * 1000),
+            "failed_attempts": sum(max(batch.attempts - 1, 0) for batch in held),
             "oldest_ms": max(found.oldest_ms for found in infos),
             "nodes": len(infos),
             "nodes_away": len(self.unmet) + len(self.places) - len(infos),
