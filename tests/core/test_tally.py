@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tuque.core.dispatch.timers import tick
 from tuque.core.jobs.deliver import on_getjob
 from tuque.core.jobs.requeue import on_dequeue, on_nack
 from tuque.core.jobs.transitions import check
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
-from tuque.core.model.tally import BOUNDS, Histogram
+from tuque.core.model.tally import BOUNDS, Book, Histogram, Tally
 from tuque.core.node.node import Node
 from tuque.core.replication.ack import on_ackjob
 from tuque.core.replication.add import on_addjob, settle
@@ -97,3 +99,20 @@ def test_each_value_is_in_the_first_bucket_that_holds_it() -> None:
         assert one.buckets().index(1) == place
         one.add(bound + 1)
         assert sum(one.buckets()[: place + 1]) == 1
+
+
+def test_a_tally_that_was_dropped_is_not_found_again() -> None:
+    """The tally that was looked for last is kept at hand: with its queue it goes."""
+    book = Book()
+    name, other = b"queue " * 2, b"other " * 2
+    book.tallies[name], book.tallies[other] = Tally(), Tally()
+    assert book.of(name) is book.of(name) is book.tallies[name]
+    assert book.of(other) is book.tallies[other] and book.of(name) is book.tallies[name]
+    book.drop(name)
+    with pytest.raises(KeyError):
+        book.of(name)
+    book.tallies[name] = Tally()
+    assert book.of(name) is book.tallies[name]
+    empty = Book()
+    with pytest.raises(KeyError):
+        empty.of(b"")

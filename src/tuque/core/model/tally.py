@@ -201,6 +201,9 @@ class Book:
     def __init__(self, id_head: bytes = b"") -> None:
         self.id_head = id_head  # what ids of jobs made here begin with
         self.tallies: dict[bytes, Tally] = {}
+        # the one that was looked for last; all jobs of a queue share one name object
+        self.near_name: bytes | None = None
+        self.near = NO_TALLY
         self.total = Tally()
         self.put_back = [0] * len(PUT_BACK)  # jobs requeued, by cause
         self.died: dict[bytes, int] = {}  # jobs given up, by cause
@@ -209,6 +212,19 @@ class Book:
         self.adds_of_1 = Histogram()  # from ADDJOB to its reply, by copies
         self.adds_of_2 = Histogram()
         self.adds_of_more = Histogram()
+
+    def of(self, name: bytes) -> Tally:
+        """The tally of that name, which there is; without a look-up if it was asked for last."""
+        if name is not self.near_name:
+            self.near = self.tallies[name]
+            self.near_name = name
+        return self.near
+
+    def drop(self, name: bytes) -> None:
+        """Nothing of that name is left."""
+        del self.tallies[name]
+        self.near_name = None
+        self.near = NO_TALLY
 
     def arm(self, job: Job) -> None:
         """Count the job as what it is now; no-op for tasks, which their tube counts."""
@@ -264,7 +280,7 @@ class Book:
 
     def hand_out(self, job: Job, now_ms: i64, is_first: bool) -> None:
         """Count a delivery of a task, or of a job that no queue gave."""
-        tally = self.tallies[job.queue]
+        tally = self.of(job.queue)
         if is_first:
             wait_ms = now_ms - job.ctime_ns // 1_000_000 - i64(job.delay_s) * 1000
             self.count_wait(tally, wait_ms)
@@ -273,7 +289,7 @@ class Book:
 
     def ack(self, job: Job, now_ms: i64) -> None:
         """Count an ack, and the work if the job was delivered here; before it leaves the table."""
-        tally = self.tallies[job.queue]
+        tally = self.of(job.queue)
         tally.acked += 1
         self.total.acked += 1
         if job.delivered_count > 0 and job.why & (AS_AT_WORK | AS_TASK):
@@ -288,24 +304,24 @@ class Book:
 
     def requeue(self, job: Job, cause: i64) -> None:
         """Count a job that is put back, at once or after a delay."""
-        self.tallies[job.queue].requeued += 1
+        self.of(job.queue).requeued += 1
         self.total.requeued += 1
         self.put_back[cause] += 1
 
     def fail(self, job: Job) -> None:
         """Count a failed attempt."""
-        self.tallies[job.queue].failed += 1
+        self.of(job.queue).failed += 1
         self.total.failed += 1
 
     def die(self, job: Job, cause: bytes) -> None:
         """Count a job that is given up."""
-        self.tallies[job.queue].dead += 1
+        self.of(job.queue).dead += 1
         self.total.dead += 1
         self.died[cause] = self.died.get(cause, 0) + 1
 
     def expire(self, job: Job) -> None:
         """Count a job that its TTL ended."""
-        self.tallies[job.queue].expired += 1
+        self.of(job.queue).expired += 1
         self.total.expired += 1
 
     def reply(self, copies: i64, wait_ms: i64) -> None:

@@ -37,7 +37,7 @@ def leave_job(n: Node, job: Job) -> None:
     """Take a job out of the table."""
     del n.jobs[job.id]
     book = n.book
-    tally = book.tallies[job.queue]
+    tally = book.of(job.queue)
     tally.jobs -= 1
     book.uncount(job, tally)
     if tally.jobs == 0 and not tally.is_kept:
@@ -119,6 +119,8 @@ def leave_queue(n: Node, q: Queue) -> None:
 
 def tally_of(n: Node, name: bytes) -> Tally:
     """The tally of that queue, made if absent."""
+    if name is n.book.near_name:
+        return n.book.near
     tally = n.book.tallies.get(name)
     if tally is None:
         tally = Tally()
@@ -130,7 +132,7 @@ def tally_of(n: Node, name: bytes) -> Tally:
 
 def drop_tally(n: Node, name: bytes) -> None:
     """Neither the queue nor a job of it is left."""
-    del n.book.tallies[name]
+    n.book.drop(name)
     n.queue_bytes -= TALLY_BYTES + len(name)
 
 
