@@ -23,11 +23,11 @@ TESTS = ROOT / "tests"
 RULE = re.compile(r"^### ([A-Z]\d+) (.+)$")
 STEP = re.compile(r"^- ([A-Z]\d+)\.(\d+) (.+)$")
 NAMED = re.compile(
-    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIWUON]\d{1,2})(?:\.(\d{1,2}))?(?![A-Za-z0-9_])"
+    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIWUONX]\d{1,2})(?:\.(\d{1,2}))?(?![A-Za-z0-9_])"
 )
-SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZTIWUON]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
+SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZTIWUONX]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
 RULE_SPAN = re.compile(
-    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIWUON])(\d{1,2})-\1(\d{1,2})(?![\d.])"
+    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTIWUONX])(\d{1,2})-\1(\d{1,2})(?![\d.])"
 )
 STEPS_DEMANDED = "GRVQAWU"
 CLUSTER = "(cluster)"

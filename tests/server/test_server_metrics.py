@@ -56,7 +56,7 @@ class Node:
         from tuque.metrics.listener import Listener, open_sockets
 
         self.desk.listener = Listener(open_sockets(["127.0.0.1"], 0), self.desk)
-        self.box.pump.watch_metrics(self.desk.bell.fd, self.desk.on_asked)
+        self.box.pump.watch_bell(self.desk.bell.fd, self.desk.on_asked)
         self.box.server.watch.turned_ns = time.monotonic_ns()
         self.desk.listener.start()
 

@@ -20,6 +20,7 @@ DEFAULT_PORT = 7711
 DEFAULT_URL = f"tuque://127.0.0.1:{DEFAULT_PORT}"
 URL_VARIABLE = "TUQUE_URL"
 SCHEMES = ("tuque", "tuques", "tuque+unix")
+FILES = ("cafile", "certfile", "keyfile")
 
 
 class Address(NamedTuple):
@@ -46,7 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: int = 32
     name: str = ""
     tls: bool = False
-    cafile: str = ""
+    cafile: str = ""  # who signs the nodes' certificates; empty: those the system trusts
+    certfile: str = ""  # of the client's own certificate, in PEM
+    keyfile: str = ""  # of its key; empty: in `certfile`
     follow: bool = True
     discover: bool = True
 
@@ -150,14 +153,15 @@ def _with_query(base: Settings, query: str) -> Settings:
             values["retry"] = Retry(attempts=_count(key, text))
         elif key == "max_connections":
             values["max_connections"] = _count(key, text)
-        elif key in ("name", "cafile"):
+        elif key in ("name", *FILES):
             values[key] = text
         elif key in ("follow", "discover"):
             values[key] = _yes_or_no(key, text)
         else:
             raise ConfigError(
                 f"unknown client setting {key!r} in the URL; there are: timeout, "
-                "connect_timeout, retries, max_connections, name, cafile, follow, discover"
+                "connect_timeout, retries, max_connections, name, cafile, certfile, keyfile, "
+                "follow, discover"
             )
     return msgspec.structs.replace(base, **values)
 
@@ -182,6 +186,11 @@ def _yes_or_no(key: str, text: str) -> bool:
 
 
 def _checked(found: Settings) -> Settings:
+    for key in FILES:
+        if getattr(found, key) and not found.tls:
+            raise ConfigError(f"{key} is for TLS: the URL must start with tuques://")
+    if found.keyfile and not found.certfile:
+        raise ConfigError("keyfile needs certfile, the certificate of the key")
     for key, seconds in (
         ("timeout", found.timeout_s),
         ("connect_timeout", found.connect_timeout_s),

@@ -10,9 +10,13 @@ from __future__ import annotations
 import errno
 import selectors
 import socket
+import ssl
 import threading
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
+
+from tuque.tlsstream import TlsStream
 
 CONNECTIONS_MAX: Final = 32
 REQUEST_BYTES: Final = 8_192
@@ -55,15 +59,16 @@ class Source(Protocol):
 class Visit:
     """One connection, and how far it is."""
 
-    __slots__ = ("accept", "came", "is_head", "is_over", "left", "path", "since", "sock")
+    __slots__ = ("accept", "came", "is_head", "is_over", "left", "path", "shakes", "since", "sock")
 
-    def __init__(self, sock: socket.socket, since: float) -> None:
+    def __init__(self, sock: socket.socket | TlsStream, since: float) -> None:
         self.sock = sock
         self.since = since
         self.came = b""  # of the request
         self.left = memoryview(b"")  # of the reply
         self.path = ""  # asked for; empty: not known yet
         self.accept = ""
+        self.shakes = isinstance(sock, TlsStream)  # the handshake is not over
         self.is_head = False
         self.is_over = False  # all is sent; the client is to close
 
@@ -71,9 +76,16 @@ class Visit:
 class Listener:
     """Serves the pages of a source on bound sockets until `close`."""
 
-    def __init__(self, sockets: list[socket.socket], source: Source) -> None:
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        source: Source,
+        context: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """`context` gives that of a new connection; None: no TLS."""
         self.sockets = sockets
         self.source = source
+        self._context = context
         self.visits: dict[int, Visit] = {}
         self._poll = selectors.DefaultSelector()
         self._ours, self._theirs = socket.socketpair()
@@ -146,12 +158,15 @@ class Listener:
             sock.close()
             return
         sock.setblocking(False)
-        self.visits[sock.fileno()] = Visit(sock, time.monotonic())
-        self._poll.register(sock, selectors.EVENT_READ)
+        stream = sock if self._context is None else TlsStream(sock, self._context())
+        self.visits[sock.fileno()] = Visit(stream, time.monotonic())
+        self._poll.register(stream, selectors.EVENT_READ)
 
     def _on_ready(self, visit: Visit) -> None:
         try:
-            if visit.left:
+            if visit.shakes:
+                self._shake(visit)
+            elif visit.left:
                 self._send(visit)
             elif visit.path:
                 if not visit.sock.recv(REQUEST_BYTES):  # it waits for its page, or has it
@@ -162,6 +177,19 @@ class Listener:
             return
         except OSError:
             self._end(visit)
+
+    def _shake(self, visit: Visit) -> None:
+        """[X4] Go on with the handshake of TLS."""
+        stream = visit.sock
+        if not isinstance(stream, TlsStream):
+            return
+        is_over = stream.handshake()
+        wanted = selectors.EVENT_WRITE if stream.wants_write else selectors.EVENT_READ
+        self._poll.modify(stream, wanted)
+        if is_over and not stream.wants_write:
+            visit.shakes = False
+            if stream.has_early:
+                self._read(visit)
 
     def _read(self, visit: Visit) -> None:
         data = visit.sock.recv(REQUEST_BYTES)

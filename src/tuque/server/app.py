@@ -10,30 +10,38 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from tuque import __version__
 from tuque.core.node.node import Node
 from tuque.logtext import facts
 from tuque.server.admin.registry import register
-from tuque.server.config.config import check_dir, in_dir
+from tuque.server.config.config import announced_port, check_dir, in_dir
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.identity import Identity, IdentityError, open_identity
 from tuque.server.config.options import Config
 from tuque.server.config.safety import check_places, close_to_others, readable_secrets
 from tuque.server.events.eventlog import EventLog, EventLogError
-from tuque.server.gauges.door import close_metrics, open_metrics
+from tuque.server.gauges.door import Desk, close_metrics, open_metrics
 from tuque.server.log.handler import send_log_to
 from tuque.server.loop.keeping import give_back
 from tuque.server.loop.pump import Pump
 from tuque.server.replies.faults import drop_turn
 from tuque.server.sockets.clock import steady_ms
-from tuque.server.sockets.listen import ListenError, name_of, open_listeners, raise_file_limit
+from tuque.server.sockets.listen import (
+    ListenError,
+    name_of,
+    open_listeners,
+    raise_file_limit,
+)
 from tuque.server.startup.iproto_start import prepare_iproto
 from tuque.server.startup.joining import open_bus, prepare_bus, take_identity
 from tuque.server.startup.journaling import close_journal, load_journal, open_journal
 from tuque.server.startup.notify import Notifier
+from tuque.server.startup.tls_start import open_keys, open_porch
 from tuque.server.startup.users_start import prepare_users
 from tuque.server.state.state import Server, apply_settings, log
+from tuque.server.tls.porch import Porch
 from tuque.server.tubes.plugins import load_plugins
 from tuque.store.journal import JournalError
 from tuque.tubes.policy import tubes_of
@@ -58,7 +66,7 @@ def run(cfg: Config) -> int:
         raise_file_limit(cfg)
         identity = open_identity(cfg)
         pump = build(cfg, identity)
-        desk = open_metrics(pump)
+        sides = open_sides(pump)
     except (ConfigError, ListenError, IdentityError, EventLogError, JournalError) as error:
         raise StartError(str(error)) from None
     s = pump.s
@@ -72,7 +80,7 @@ def run(cfg: Config) -> int:
         load_journal(pump)
         if not s.stop_requested:
             ready(pump)
-            notifier.ready(f"serves on port {s.cfg.port}")  # O2.3
+            notifier.ready(f"serves on port {announced_port(s.cfg)}")  # O2.3
             pump.run()
     except JournalError as broken:
         pump.close_all()
@@ -82,18 +90,38 @@ def run(cfg: Config) -> int:
         drop_turn(s)
         notifier.stopping()
         finish(pump)
-        close_metrics(desk)
+        close_sides(sides)
         identity.close()
         return 1
     notifier.stopping()
     status = finish(pump)
-    close_metrics(desk)
+    close_sides(sides)
     notifier.close()
     identity.close()
     if s.restart_after_ms >= 0:
         time.sleep(s.restart_after_ms / 1000)
         os.execv(sys.executable, [sys.executable, "-m", "tuque", *sys.argv[1:]])
     return status
+
+
+class Sides(NamedTuple):
+    """What has threads of its own beside the loop."""
+
+    porch: Porch | None
+    desk: Desk | None
+
+
+def open_sides(pump: Pump) -> Sides:
+    """Open the ports of TLS and of metrics. ConfigError, ListenError."""
+    keys = open_keys(pump)
+    return Sides(open_porch(pump, keys), open_metrics(pump, keys))
+
+
+def close_sides(sides: Sides) -> None:
+    """Close them; their threads have ended then."""
+    close_metrics(sides.desk)
+    if sides.porch is not None:
+        sides.porch.close()
 
 
 def open_log(cfg: Config) -> None:
@@ -200,7 +228,7 @@ def ready(pump: Pump) -> None:
     open_bus(pump)
     log.info(
         "The server is now ready to accept connections on port %(port)d",
-        facts("server_ready", port=s.cfg.port),
+        facts("server_ready", port=announced_port(s.cfg)),
     )
 
 
@@ -267,4 +295,4 @@ def known_as(cfg: Config) -> str:
     """The host:port that names the node in reports."""
     host = cfg.cluster_announce_ip or next(iter(cfg.bind), "127.0.0.1")
     host = socket.gethostname() if host in ("0.0.0.0", "::", "*") else host
-    return f"{host}:{cfg.cluster_announce_port or cfg.port}"
+    return f"{host}:{announced_port(cfg)}"

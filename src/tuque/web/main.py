@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,13 @@ LOCAL: Final = ("127.0.0.1", "::1", "localhost")
     help="Signs sessions, which then outlive a restart.",
 )
 @click.option("--https", "is_secure", is_flag=True, help="Behind a proxy with TLS: secure cookies.")
+@click.option(
+    "--tls-cert-file",
+    "cert",
+    type=click.Path(path_type=Path),
+    help="Serve https with this certificate, in PEM.",
+)
+@click.option("--tls-key-file", "key", type=click.Path(path_type=Path), help="Key of it, in PEM.")
 def console(
     node: NodeOptions,
     listen: str,
@@ -51,6 +59,8 @@ def console(
     deeds: Path | None,
     secret_file: Path | None,
     is_secure: bool,
+    cert: Path | None,
+    key: Path | None,
 ) -> None:
     """Show and change a cluster in the browser.
 
@@ -65,16 +75,25 @@ def console(
         users, password = users_of(users_file)
         secret = secret_of(secret_file)
         log = DeedLog(deeds)
+        context = None if cert is None and key is None else context_of(cert, key)
     except (ConfigError, OSError) as err:
         raise click.ClickException(str(err)) from None
     if password and listen not in LOCAL:
         raise click.ClickException("--listen at another address needs users: see --users")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    serve(Site(node.settings(), users, secret, log, name, is_secure), listen, web_port, password)
+    site = Site(node.settings(), users, secret, log, name, is_secure or context is not None)
+    serve(site, listen, web_port, password, is_secure, context)
 
 
-def serve(site: Site, listen: str, web_port: int, password: str) -> None:
-    """Serves the pages until the program is stopped."""
+def serve(
+    site: Site,
+    listen: str,
+    web_port: int,
+    password: str,
+    is_behind: bool,
+    context: ssl.SSLContext | None,
+) -> None:
+    """Serves the pages until the program is stopped; `is_behind` a proxy, or TLS of its own."""
     try:
         import uvicorn
 
@@ -87,18 +106,39 @@ def serve(site: Site, listen: str, web_port: int, password: str) -> None:
         port=web_port,
         log_level="warning",
         server_header=False,
-        proxy_headers=site.is_secure,
+        proxy_headers=is_behind,
         timeout_graceful_shutdown=3,
         ws="none",
     )
+    config.load()
+    config.ssl = context
     server = uvicorn.Server(config)
     socket = config.bind_socket()
     port = socket.getsockname()[1]
     place = f"[{listen}]" if ":" in listen else listen
-    click.echo(f"the console is at http://{place}:{port}")
+    scheme = "http" if context is None else "https"
+    click.echo(f"the console is at {scheme}://{place}:{port}")
     if password:
         click.echo(f"sign in as admin with the password {password}")
     server.run(sockets=[socket])
+
+
+def context_of(cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    """[X5] What serves https. ConfigError says what is wrong with the files."""
+    if cert is None or key is None:
+        raise ConfigError("--tls-cert-file and --tls-key-file belong together")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key, password=no_passphrase)
+    except ssl.SSLError as err:
+        raise ConfigError(f"{cert}, {key}: not used, {err.reason or 'not PEM'}") from None
+    return context
+
+
+def no_passphrase() -> str:
+    """OpenSSL would ask for it on the terminal."""
+    raise ConfigError("the key has a passphrase: take one without")
 
 
 def users_of(path: Path | None) -> tuple[dict[str, User], str]:

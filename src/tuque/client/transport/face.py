@@ -17,6 +17,7 @@ from tuque.client.retry import Tries
 from tuque.client.routing.follow import Follow
 from tuque.client.routing.homes import Homes, homeless_hint
 from tuque.client.routing.nodes import LEAVING_REST_S, Route
+from tuque.client.transport.secure import context_of
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
@@ -34,7 +35,7 @@ from tuque.errors import (
 from tuque.logtext import VisibleMessages
 
 if TYPE_CHECKING:
-    import ssl
+    pass
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class Face:
         self._sessions: dict[Address, str] = {}
         self._own: set[str] = set()  # sessions that this client is or was in
         self._is_closed = False
-        self._tls = _tls_context(settings) if settings.tls else None
+        self._tls = context_of(settings) if settings.tls else None
 
     def __repr__(self) -> str:
         state = " closed" if self._is_closed else ""
@@ -342,9 +343,3 @@ def as_method(
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # read by inspect
         parameters=[own, *list(signature.parameters.values())[skips:]], return_annotation=returns
     )
-
-
-def _tls_context(settings: Settings) -> ssl.SSLContext:
-    import ssl
-
-    return ssl.create_default_context(cafile=settings.cafile or None)

@@ -19,6 +19,7 @@ from tuque.core.leases.info import lease_figures
 from tuque.core.model.ledger import CAUSES
 from tuque.core.transactions.stage import staging_figures
 from tuque.server.admin.cluster_info import bus_section, cluster_section
+from tuque.server.figures.handshakes import Handshakes
 from tuque.server.replies.load_share import load_share
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -117,7 +118,7 @@ def server(s: Server) -> Fields:
 def clients(s: Server) -> Fields:
     """Connections."""
     everyone = s.clients.values()
-    return {
+    found: Fields = {
         "connected_clients": len(s.clients),
         "client_longest_output_list": max(
             [len(c.wire) + len(c.gated) + len(c.out) for c in everyone], default=0
@@ -132,6 +133,19 @@ def clients(s: Server) -> Fields:
         "closed_at_output_limit": s.figures.output_closed,
         "closed_before_login": s.figures.strangers_closed,
         "closed_at_command_deadline": s.figures.deadline_closed,
+    }
+    return found if s.handshakes is None else found | handshakes(s.handshakes)
+
+
+def handshakes(counts: Handshakes) -> Fields:
+    """[X4] Handshakes of TLS, and the certificate (X2.4, X4.3)."""
+    return {
+        "tls_handshakes_open": counts.open,
+        "tls_handshakes_done": counts.done,
+        "tls_handshakes_failed": counts.failed,
+        "tls_handshakes_late": counts.late,
+        "tls_handshakes_crowded": counts.crowded,
+        **counts.told(),
     }
 
 

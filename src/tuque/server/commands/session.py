@@ -6,6 +6,7 @@ from typing import Final
 
 from tuque import __version__
 from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
+from tuque.server.config.config import announced_port
 from tuque.server.rights.check import NOAUTH
 from tuque.server.rights.login import log_in, log_out
 from tuque.server.state.client import REPLY_ON, Client
@@ -73,7 +74,7 @@ def greet(s: Server, c: Client, args: list[bytes]) -> None:
 def known_nodes(s: Server) -> list[list[bytes]]:
     """[K8] Id, address, port and priority of each node (K8.1), this one first."""
     priority = PRIORITY_AVOID if s.n.is_leaving or s.conflict else PRIORITY_UP
-    port = s.cfg.cluster_announce_port or s.cfg.port
+    port = announced_port(s.cfg)
     rows = [[s.n.node_id, s.cfg.cluster_announce_ip.encode(), b"%d" % port, b"%d" % priority]]
     for one in s.members.alive():
         if one.host and one.port:

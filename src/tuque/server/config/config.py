@@ -14,7 +14,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from tuque.server.config.disque_conf import Directive, looks_like_toml, read_directives
+from tuque.server.config.disque.conf import Directive, looks_like_toml, read_directives
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.kinds import MASK, ClusterSecret, Opt, Secret
 from tuque.server.config.options import ALIASES, OPTIONS, Config, find_option
@@ -249,6 +249,11 @@ def cluster_secrets(cfg: Config) -> list[bytes]:
         allowed = f"a file whose first line is {WEAK_SECRET}"
         raise ConfigError(opt.name, cfg.cluster_secret_file, allowed)
     return found
+
+
+def announced_port(cfg: Config) -> int:
+    """[X1] The port that other nodes and clients are told (X1.5)."""
+    return cfg.cluster_announce_port or cfg.port or cfg.tls_port
 
 
 def bus_addresses(cfg: Config, has_secret: bool) -> list[str]:

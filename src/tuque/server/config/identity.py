@@ -14,7 +14,7 @@ from secrets import token_bytes, token_hex
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
 from tuque.logtext import facts
-from tuque.server.config.config import in_dir
+from tuque.server.config.config import announced_port, in_dir
 from tuque.server.config.options import Config
 from tuque.server.log.notes import log
 
@@ -52,7 +52,7 @@ class Identity:
         flags = "myself,leaving" if self.is_leaving else "myself"
         host = self.cfg.cluster_announce_ip
         host = f"[{host}]" if ":" in host else host
-        port = self.cfg.cluster_announce_port or self.cfg.port
+        port = announced_port(self.cfg)
         return f"{self.node_id.decode()} {host}:{port} {flags} 0 0 connected\n"
 
     def text(self, members: Members | None) -> bytes:

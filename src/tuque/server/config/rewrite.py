@@ -1,7 +1,7 @@
 """CONFIG REWRITE: write the running options back to their file (SPEC C7.8).
 
 Decides which lines of a TOML file change: comments, order and unchanged keys stay. For a
-disque.conf rewrite_disque.py does that. The file is replaced as a whole, readable by its owner
+disque.conf disque/rewrite.py does that. The file is replaced as a whole, readable by its owner
 only. It must not know the network.
 """
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tuque.server.config.config import from_tree
+from tuque.server.config.disque.rewrite import GENERATED, rewritten_conf
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.options import OPTIONS, Config, find_option
-from tuque.server.config.rewrite_disque import GENERATED, rewritten_conf
 
 TABLE_LINE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\-]+)\s*\]\s*(#.*)?$")
 KEY_LINE = re.compile(r"(\s*)([A-Za-z0-9_.\-]+)(\s*=\s*)(.*)$")

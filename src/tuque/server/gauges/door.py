@@ -21,6 +21,7 @@ from tuque.server.journal.bell import Bell
 from tuque.server.loop.pump import Pump
 from tuque.server.sockets.listen import ListenError
 from tuque.server.state.state import Server, log
+from tuque.server.tls.keys import Keys
 
 ALIVE_S: Final = 15.0  # the loop turns each 5 s at least, for the points of HISTORY
 
@@ -113,7 +114,7 @@ def why_not_ready(s: Server) -> list[str]:
     return faults
 
 
-def open_metrics(pump: Pump) -> Desk | None:
+def open_metrics(pump: Pump, keys: Keys | None = None) -> Desk | None:
     """[O1] Listen on `metrics-port`, if it is set (O1.1). Raises ListenError."""
     s = pump.s
     cfg = s.cfg
@@ -127,13 +128,19 @@ def open_metrics(pump: Pump) -> Desk | None:
         hint = "check metrics-port and metrics-bind"
         raise ListenError(f"can't listen on {where}: {error.strerror}; {hint}") from None
     desk = Desk(s)
-    desk.listener = Listener(sockets, desk)
-    pump.watch_metrics(desk.bell.fd, desk.on_asked)
+    is_tls = cfg.metrics_tls and keys is not None
+    desk.listener = Listener(sockets, desk, keys.context if keys and is_tls else None)
+    pump.watch_bell(desk.bell.fd, desk.on_asked)
     s.watch.turned_ns = time.monotonic_ns()
     desk.listener.start()
     log.info(
-        "metrics on http://%(host)s:%(port)d/metrics",
-        facts("metrics_listening", host=addresses[0], port=cfg.metrics_port),
+        "metrics on %(scheme)s://%(host)s:%(port)d/metrics",
+        facts(
+            "metrics_listening",
+            scheme="https" if is_tls else "http",
+            host=addresses[0],
+            port=cfg.metrics_port,
+        ),
     )
     return desk
 

@@ -75,18 +75,26 @@ class Doors:
                 for one in self.listeners:
                     self.poller.watch(one, 0)
                 return
-            try:
-                if fd in self.iproto_fds:
-                    self.greet(sock, address)
-                else:
-                    self.admit(sock, address)
-            except OSError as error:
-                log.warning(
-                    "cannot accept a connection: %(reason)s", facts("accept_failed", reason=error)
-                )
-                sock.close()
+            self.let_in(sock, address, fd in self.iproto_fds)
 
-    def admit(self, sock: socket.socket, address: object) -> None:
+    def let_in(
+        self, sock: socket.socket, address: object, is_iproto: bool, user: bytes = b""
+    ) -> bool:
+        """Make a client of an accepted connection, `user` if it proved that; False: impossible."""
+        try:
+            if is_iproto:
+                self.greet(sock, address)
+            else:
+                self.admit(sock, address, user)
+        except OSError as error:
+            log.warning(
+                "cannot accept a connection: %(reason)s", facts("accept_failed", reason=error)
+            )
+            sock.close()
+            return False
+        return True
+
+    def admit(self, sock: socket.socket, address: object, user: bytes) -> None:
         """[C1] Make a client of a new connection, or refuse it (C1.1)."""
         s = self.s
         sock.setblocking(False)
@@ -95,6 +103,9 @@ class Doors:
             return
         c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
         c.user = s.acl.newcomer  # N1.2
+        account = s.acl.by_name.get(user)
+        if account is not None and account.is_on:
+            c.user = account  # X3.2
         if c.user is None:
             c.stranger_ms = s.n.now_ms
             if self.has_many(c):

@@ -29,8 +29,7 @@ from tuque.server.loop.standstill import begin_turn, end_replies
 from tuque.server.loop.tell_events import tell_events
 from tuque.server.replies import producers
 from tuque.server.replies.chores import next_chore_ms, run_chores
-from tuque.server.rights.change import on_bell
-from tuque.server.sockets.poller import OUT, Poller
+from tuque.server.sockets.poller import IN, OUT, Poller
 from tuque.server.state.client import NOT_HELD, Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
@@ -57,9 +56,7 @@ class Pump:
         self.share = Share(s)
         self.iproto = IprotoDoor(s, self.outlet)
         self.signal_fd: i64 = -1
-        self.metrics_fd: i64 = -1
-        self.passwords_fd: i64 = -1
-        self.on_metrics: Callable[[], None] | None = None  # somebody asks for the metrics (O1.3)
+        self.bells: dict[int, Callable[[], None]] = {}  # rung by threads, and what to do then
         self.house_ms: i64 = 0
         self.events_ms: i64 = 0  # when to flush the event stream
 
@@ -72,16 +69,21 @@ class Pump:
         self.signal_fd = fd
         self.poller.add(fd)
 
-    def watch_metrics(self, fd: i64, on_metrics: Callable[[], None]) -> None:
-        """The listener of the metrics makes this descriptor readable when it wants them (O1.3)."""
-        self.metrics_fd = fd
-        self.on_metrics = on_metrics
+    def watch_bell(self, fd: i64, on_ring: Callable[[], None]) -> None:
+        """A thread makes this descriptor readable when the loop is to call `on_ring`."""
+        self.bells[int(fd)] = on_ring
         self.poller.add(fd)
 
-    def watch_passwords(self, fd: i64) -> None:
-        """The thread that works on passwords makes this descriptor readable."""
-        self.passwords_fd = fd
-        self.poller.add(fd)
+    def welcome(
+        self, sock: socket.socket, address: object, is_iproto: bool, user: bytes, early: bool
+    ) -> None:
+        """[X4] A connection whose handshake is over; `early`: it has sent something already.
+
+        `user`: the common name of the client's certificate.
+        """
+        fd: i64 = sock.fileno()
+        if self.doors.let_in(sock, address, is_iproto, user) and early:
+            self.take([(int(fd), IN)])
 
     def clock(self) -> None:
         """[G8] Set the node's time; it never goes back (G8.1)."""
@@ -196,10 +198,8 @@ class Pump:
                 pass
             elif fd == self.gate.wake_fd:
                 self.gate.on_wake()
-            elif fd == self.metrics_fd and self.on_metrics is not None:
-                self.on_metrics()
-            elif fd == self.passwords_fd:
-                on_bell(s)
+            elif fd in self.bells:
+                self.bells[fd]()
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
                 s.stop_requested = "signal"
 

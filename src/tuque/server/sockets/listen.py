@@ -51,7 +51,7 @@ def raise_file_limit(cfg: Config) -> None:
 def open_listeners(cfg: Config) -> list[socket.socket]:
     """Bound, listening, non-blocking sockets for every configured address."""
     found: list[socket.socket] = []
-    if cfg.port or not cfg.unixsocket:
+    if cfg.port or not (cfg.unixsocket or cfg.tls_port):
         for address in listen_addresses(cfg):
             sock = open_tcp(cfg, address, cfg.port, "--port", is_first=not found)
             if sock is not None:
@@ -61,6 +61,20 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
                     cfg.is_any_port = True
     if cfg.unixsocket:
         found.append(open_unix(cfg))
+    return found
+
+
+def open_tls_listeners(cfg: Config) -> list[tuple[socket.socket, bool]]:
+    """[X1] Listeners for TLS on the clients' addresses, and whether they are for IPROTO (X1.1)."""
+    found: list[tuple[socket.socket, bool]] = []
+    ports = ((cfg.tls_port, "--tls-port", False), (cfg.iproto_tls_port, "--iproto-tls-port", True))
+    for port, option, is_iproto in ports:
+        is_first = True
+        for address in listen_addresses(cfg) if port else []:
+            sock = open_tcp(cfg, address, port, option, is_first)
+            is_first = False
+            if sock is not None:
+                found.append((sock, is_iproto))
     return found
 
 
@@ -91,7 +105,8 @@ def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
     """
     if cfg.cluster_port:
         return bind_bus(cfg, has_secret, cfg.cluster_port)
-    port = cfg.port + BUS_OFFSET if cfg.port and cfg.port + BUS_OFFSET <= PORT_MAX else 0
+    own = cfg.port or cfg.tls_port
+    port = own + BUS_OFFSET if own and own + BUS_OFFSET <= PORT_MAX else 0
     try:
         return bind_bus(cfg, has_secret, port)
     except ListenError as error:

@@ -10,7 +10,7 @@ from tuque.core.repair.drain import set_leaving
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
 from tuque.server.bus.reasons import SHUT
-from tuque.server.config.config import cluster_secrets
+from tuque.server.config.config import announced_port, cluster_secrets
 from tuque.server.config.identity import Identity, IdentityError
 from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
@@ -59,7 +59,7 @@ def prepare_bus(pump: Pump) -> None:
     s = pump.s
     cfg = s.cfg
     secrets = cluster_secrets(cfg)
-    s.members.port = cfg.cluster_announce_port or cfg.port
+    s.members.port = announced_port(cfg)
     if not cfg.cluster_enabled:
         take_secrets(s, secrets)
         s.n.others = 0  # it stays alone, whoever it knew
@@ -73,7 +73,7 @@ def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -
     Raises IdentityError.
     """
     s = pump.s
-    s.members.port = s.cfg.cluster_announce_port or s.cfg.port
+    s.members.port = announced_port(s.cfg)
     bus = Bus(s.n, s.members, pump.poller, secrets, s.system)
     bus.sockets = sockets
     bus.bugs = s.bugs

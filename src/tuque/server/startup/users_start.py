@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tuque.logtext import facts
 from tuque.server.config.config import in_dir
 from tuque.server.config.faults import ConfigError
 from tuque.server.loop.pump import Pump
-from tuque.server.rights.change import OPEN_DOOR, opens_door
+from tuque.server.rights.change import OPEN_DOOR, on_bell, opens_door
 from tuque.server.state.state import log
 from tuque.server.users.file import UsersFileError, read_users, stamp_of
 from tuque.server.users.hasher import Hasher
@@ -16,7 +18,7 @@ def prepare_users(pump: Pump) -> None:
     """[N5] Read the users file, if one is named (N5.1). Raises ConfigError."""
     s = pump.s
     s.acl.hasher = Hasher()
-    pump.watch_passwords(s.acl.hasher.bell.fd)
+    pump.watch_bell(s.acl.hasher.bell.fd, partial(on_bell, s))
     if not s.cfg.users_file:
         return
     path = in_dir(s.cfg, s.cfg.users_file)

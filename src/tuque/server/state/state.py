@@ -25,6 +25,7 @@ from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config
 from tuque.server.config.identity import Identity
 from tuque.server.events.eventlog import EventLog
+from tuque.server.figures.handshakes import Handshakes
 from tuque.server.figures.watch import Watch
 from tuque.server.journal.committer import Committer
 from tuque.server.log.monitoring import Latency, SlowLog
@@ -132,6 +133,7 @@ class Server:
         self.keep_ms: i64 = 0  # next write of nodes.conf, at the earliest
         self.reachable_then: i64 = 0  # nodes reachable when `plain_spec` was made
         self.is_loading = False
+        self.handshakes: Handshakes | None = None  # none: no port speaks TLS
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
         self.stop_requested = ""  # reason to stop: "shutdown", "signal", "restart"
         self.restart_after_ms: i64 = -1

@@ -220,6 +220,8 @@ def url_of(broker: Settings) -> str:
         "connect_timeout": str(broker.connect_timeout_s),
         "name": broker.name,
         "cafile": broker.cafile,
+        "certfile": broker.certfile,
+        "keyfile": broker.keyfile,
         "follow": "yes" if broker.follow else "no",
         "discover": "yes" if broker.discover else "no",
         "retries": "" if broker.retry.attempts is None else str(broker.retry.attempts),

@@ -12,11 +12,11 @@ import os
 import random
 import select
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from typing import Final
 
+from tuque.client.transport.secure import context_of
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Leaving,
@@ -179,8 +179,7 @@ def _connected(address: Address, settings: Settings) -> Wire:
         sock = socket.create_connection(address, CONNECT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.tls:
-            context = ssl.create_default_context(cafile=settings.cafile or None)
-            sock = context.wrap_socket(sock, server_hostname=address.host)
+            sock = context_of(settings).wrap_socket(sock, server_hostname=address.host)
     wire = Wire(address, sock, (address.host, address.port))
     if settings.password:
         login = [settings.user, settings.password] if settings.user else [settings.password]

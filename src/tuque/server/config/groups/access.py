@@ -3,13 +3,12 @@
 # Annotations are read at run time to make the table: no `from __future__ import annotations`.
 from typing import Annotated
 
-import msgspec
-
+from tuque.server.config.groups.tls import TlsOptions
 from tuque.server.config.kinds import Int, Opt, Text
 
 
-class AccessOptions(msgspec.Struct, kw_only=True):
-    """Part of Config; comes after its own options in every list."""
+class AccessOptions(TlsOptions, kw_only=True):
+    """Part of Config, with those of TLS; comes after its own options in every list."""
 
     users_file: Annotated[
         str,

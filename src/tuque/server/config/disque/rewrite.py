@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tuque.server.config.disque_conf import Directive, quoted, read_directives, split_line
+from tuque.server.config.disque.conf import Directive, quoted, read_directives, split_line
 from tuque.server.config.faults import ConfigError
 from tuque.server.config.kinds import Opt
 from tuque.server.config.options import OPTIONS, Config, find_option

@@ -1,0 +1,1 @@
+"""Configuration files of Disque: read, and rewritten in their own form."""

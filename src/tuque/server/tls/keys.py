@@ -1,0 +1,203 @@
+"""The node's certificate and key, as TLS needs them; read again when the files change (SPEC X2)."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+import time
+from typing import Any, Final
+
+from tuque.logtext import facts
+from tuque.server.config.config import in_dir
+from tuque.server.config.faults import ConfigError
+from tuque.server.config.options import Config
+from tuque.server.log.notes import log
+
+LOOK_S: Final = 1.0  # between two looks at the files
+DAY_S: Final = 86_400
+SOON_DAYS: Final = 14  # a certificate that ends sooner is warned of
+FILES: Final = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file")
+FILE_BYTES: Final = 1 << 20
+MARKS: Final = {
+    "tls-cert-file": b"-BEGIN CERTIFICATE-",
+    "tls-key-file": b"PRIVATE KEY-",
+    "tls-ca-cert-file": b"-BEGIN ",
+}
+ALLOWED: Final = {
+    "tls-cert-file": "a file with the node's certificate and those between it and the root, in PEM",
+    "tls-key-file": "a file with the key of the certificate, in PEM and without a passphrase",
+    "tls-ca-cert-file": "a file with the certificates of those who sign, in PEM",
+}
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+class Keys:
+    """The context for new connections; its methods may be called from any thread."""
+
+    def __init__(self, cfg: Config) -> None:
+        """Read the files. ConfigError names the option and what is wrong."""
+        self.cfg = cfg
+        self.fault = ""  # why the files as they are now are not in use (X2.2)
+        self.loads = 1
+        self._lock = threading.Lock()
+        self._stamp = self._look()
+        self._next_s = time.monotonic() + LOOK_S
+        self._context = make_context(cfg)
+        self.ends_s = when_it_ends(self._paths()[0])
+        self._warn()
+
+    def context(self) -> ssl.SSLContext:
+        """[X2] The context for a new connection, from the files as they are (X2.1)."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s >= self._next_s:
+                self._next_s = now_s + LOOK_S
+                stamp = self._look()
+                if stamp != self._stamp:
+                    self._stamp = stamp
+                    self._reload()
+            return self._context
+
+    def _reload(self) -> None:
+        """Take the new files, or keep what there is and say why (X2.2)."""
+        try:
+            self._context = make_context(self.cfg)
+        except ConfigError as error:
+            self.fault = str(error)
+            log.error(
+                "the certificate in use stays: %(reason)s", facts("tls_unloadable", reason=error)
+            )
+            return
+        self.fault = ""
+        self.loads += 1
+        self.ends_s = when_it_ends(self._paths()[0])
+        log.info("took the certificate in %(path)s", facts("tls_reloaded", path=self._paths()[0]))
+        self._warn()
+
+    def days_left(self) -> int | None:
+        """Whole days until the certificate ends; below 0: it has ended; None: not known."""
+        return None if self.ends_s is None else int((self.ends_s - time.time()) // DAY_S)
+
+    def told(self) -> dict[str, object]:
+        """[X2] What INFO says of the certificate (X2.4)."""
+        days = self.days_left()
+        return {
+            "tls_certificate_days": "" if days is None else days,
+            "tls_certificate_loads": self.loads,
+            "tls_certificate_fault": self.fault,
+        }
+
+    def _warn(self) -> None:
+        """[X2] Tell of a certificate that has ended or soon will (X2.3)."""
+        days = self.days_left()
+        if days is not None and days < SOON_DAYS:
+            log.warning(
+                "the certificate in %(path)s ends in %(days)d days",
+                facts("tls_ends_soon", path=self._paths()[0], days=days),
+            )
+
+    def _paths(self) -> list[str]:
+        """The files, as far as they are set."""
+        return [path for _, path in paths_of(self.cfg)]
+
+    def _look(self) -> Stamp:
+        """What tells whether a file has changed."""
+        found: list[tuple[str, int, int, int]] = []
+        for path in self._paths():
+            try:
+                seen = os.stat(path)
+            except OSError:
+                found.append((path, 0, 0, 0))
+            else:
+                found.append((path, seen.st_mtime_ns, seen.st_ino, seen.st_size))
+        return tuple(found)
+
+
+def paths_of(cfg: Config) -> list[tuple[str, str]]:
+    """The options that name files, and the files."""
+    values = (cfg.tls_cert_file, cfg.tls_key_file, cfg.tls_ca_cert_file)
+    return [(name, in_dir(cfg, one)) for name, one in zip(FILES, values, strict=True) if one]
+
+
+def make_context(cfg: Config) -> ssl.SSLContext:
+    """[X1] The context of the node's end (X1.2, X1.4). ConfigError says what is wrong."""
+    named = dict(paths_of(cfg))
+    for name in FILES[:2]:
+        if name not in named:
+            raise ConfigError(name, "", ALLOWED[name])
+    for name, path in named.items():
+        check_readable(name, path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    oldest = ssl.TLSVersion.TLSv1_3 if cfg.tls_min_version == "1.3" else ssl.TLSVersion.TLSv1_2
+    context.minimum_version = oldest
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    try:
+        if cfg.tls_ciphers:
+            context.set_ciphers(cfg.tls_ciphers)
+    except ssl.SSLError:
+        raise ConfigError("tls-ciphers", cfg.tls_ciphers, "a list that OpenSSL knows") from None
+    cert, key = named[FILES[0]], named[FILES[1]]
+    try:
+        context.load_cert_chain(cert, key, password=no_passphrase)
+    except ssl.SSLError as error:
+        reason = error.reason or "not understood"
+        where = FILES[1] if reason == "KEY_VALUES_MISMATCH" else FILES[0]
+        raise ConfigError(where, named[where], f"{ALLOWED[where]} ({reason})") from None
+    except PassphraseNeededError:
+        raise ConfigError(FILES[1], key, ALLOWED[FILES[1]]) from None
+    if cfg.tls_auth_clients != "no":
+        ask_clients(context, cfg, named.get(FILES[2], ""))
+    return context
+
+
+def ask_clients(context: ssl.SSLContext, cfg: Config, path: str) -> None:
+    """[X3] Ask clients for a certificate, signed by those in the file (X3.1)."""
+    if not path:
+        raise ConfigError(FILES[2], "", f"{ALLOWED[FILES[2]]}, since tls-auth-clients is set")
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        reason = error.reason or "not understood"
+        raise ConfigError(FILES[2], path, f"{ALLOWED[FILES[2]]} ({reason})") from None
+    is_must = cfg.tls_auth_clients == "yes"
+    context.verify_mode = ssl.CERT_REQUIRED if is_must else ssl.CERT_OPTIONAL
+    # a resumed session would carry an identity that was not proven again
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+
+
+class PassphraseNeededError(Exception):
+    """The key is encrypted; OpenSSL would ask for its passphrase on the terminal."""
+
+
+def no_passphrase() -> str:
+    """Called by OpenSSL for an encrypted key."""
+    raise PassphraseNeededError
+
+
+def check_readable(name: str, path: str) -> None:
+    """ConfigError unless the file can be read and seems to hold what it should."""
+    try:
+        with open(path, "rb") as file:
+            found = file.read(FILE_BYTES)
+    except OSError as error:
+        raise ConfigError(name, path, f"{ALLOWED[name]} ({error.strerror})") from None
+    if MARKS[name] not in found:
+        raise ConfigError(name, path, f"{ALLOWED[name]} (there is none in it)")
+
+
+def when_it_ends(path: str) -> float | None:
+    """When the first certificate in the file ends, in seconds since 1970; None: not known.
+
+    Python shows its own certificate to nobody; this function of its tests does, in all versions.
+    """
+    read: Any = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
+    if read is None:
+        return None
+    try:
+        return float(ssl.cert_time_to_seconds(read(path)["notAfter"]))
+    except (OSError, KeyError, ValueError):
+        return None
