@@ -6,7 +6,8 @@ from cluster_lab import Lab, name_of
 
 from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs.bus import GotAck, Slots
+from tuque.core.msgs.bus import GotAck, Holders, Slots
+from tuque.core.node.slots import introduce, say
 from tuque.core.repair.node_loss import on_forget, on_incarnation
 from tuque.core.replication.ack import on_ackjob
 from tuque.core.replication.orphan_acks import on_unknown_ack
@@ -126,3 +127,40 @@ def test_who_was_forgotten_and_joins_again_is_asked() -> None:
     lab.release(1, 0)
     lab.run()
     assert lab.holders_of(id) == []
+
+
+def test_what_was_said_before_a_link_means_nothing_on_it() -> None:
+    """K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
+    means.
+    """
+    lab = Lab(3)
+    id = lab.add(0, replicate=2)
+    holder, other = sorted((1, 2), key=lambda i: id not in lab.nodes[i].jobs)
+    n, slot = lab.nodes[0], lab.slot(0, holder)
+    here, there = 1 | 1 << slot, 1 << lab.slot(0, other)
+    on_message(n, slot, Slots([(40, name_of(other), 1)]))
+    lab.cut(0, holder)
+    lab.link(0, holder)
+    on_message(n, slot, Holders(id, 1 << 40))
+    assert n.jobs[id].holders == here, "the number was of the link before"
+    on_message(n, slot, Slots([(40, name_of(other), 1)]))
+    on_message(n, slot, Holders(id, 1 << 40))
+    assert n.jobs[id].holders == here | there
+
+
+def test_what_was_not_sent_before_a_link_broke_is_not_sent_later() -> None:
+    """K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
+    means.
+    """
+    lab = Lab(3)
+    id = lab.add(0, replicate=3)
+    n, slot = lab.nodes[0], lab.slot(0, 1)
+    lab.log.clear()
+    introduce(n, slot, n.jobs[id].holders)
+    assert say(n, slot, Holders(id, n.jobs[id].holders))  # and the link breaks in this turn
+    lab.cut(0, 1)
+    lab.link(0, 1)
+    lab.run()
+    told = [m for a, b, m in lab.log if (a, b) == (0, 1)]
+    first = next((i for i, m in enumerate(told) if isinstance(m, Slots)), len(told))
+    assert not any(isinstance(m, Holders) for m in told[:first]), "it does not know the numbers"

@@ -8,13 +8,13 @@ from test_a_stray import stray_ack
 from test_k_repair import settle
 
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, Left, WillQueue
+from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, Left, SetAck, WillQueue
 from tuque.core.node.slots import say, set_reachable
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import repair_left
 from tuque.core.replication.ack import on_ackjob, on_deljob
 from tuque.core.replication.holders import tell_holders
-from tuque.core.replication.rereplicate import live_holders, send_repairs
+from tuque.core.replication.rereplicate import examine, live_holders, send_repairs
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:
@@ -72,6 +72,30 @@ def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
     assert on_ackjob(lab.nodes[2], id)
     lab.run()
     assert lab.states_of(id)[1] in (ACKED, -1)
+
+
+def test_a_copy_of_an_acked_job_is_collected_at_once() -> None:
+    """R3.1 If it was not a holder, another node gave it the copy: K5.6 applies. If the job is acked
+    here, A2 follows.
+    """
+    lab = Lab(3)
+    lab.isolate(2)
+    id = lab.add(0, replicate=2)
+    lab.isolate(1)
+    assert on_ackjob(lab.nodes[0], id)
+    lab.link(1, 2)
+    lab.nodes[1].jobs[id].repl = 3
+    examine(lab.nodes[1], lab.nodes[1].jobs[id])
+    lab.pass_ms(5_000)
+    assert id in lab.nodes[2].jobs, "1 gave it a copy"
+    lab.link(0, 2)
+    lab.run()
+    lab.log.clear()
+    lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
+    say(lab.nodes[2], lab.slot(2, 0), GotJob([id]))
+    lab.run()
+    assert [(a, b) for a, b, m in lab.log if isinstance(m, SetAck)][:1] == [(0, 2)]
+    assert lab.states_of(id)[2] in (ACKED, -1)
 
 
 @pytest.mark.parametrize("word", ["lack", "left", "later"])

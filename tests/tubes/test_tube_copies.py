@@ -12,7 +12,7 @@ from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.grants import CALL, user_key
 from tuque.tubes.replication.leadership import lag_of, synced
 from tuque.tubes.replication.receive import on_copy
-from tuque.tubes.replication.send import TRAIL_MAX, WALK
+from tuque.tubes.replication.send import BEGINS, TRAIL_MAX, WALK, WALK_TASKS
 from tuque.tubes.tasks import admin, ops
 
 
@@ -127,6 +127,30 @@ def test_a_walk_after_too_many_changes() -> None:
     assert lab.picture(1) == lab.picture(0) and len(lab.picture(1)) == 8_995
     lab.die(1)
     assert lab.picture(1) == lab.picture(0)
+
+
+@pytest.mark.parametrize("ahead", [-1, 0, 1])
+def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
+    """T18.3 Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes the
+    tasks that it was not sent. Until the scan ends the replica is incomplete
+    """
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.die(1)
+    for _ in range(WALK_TASKS + 10):
+        lab.put(0)
+    lab.log.clear()
+    lab.link(0, 1)
+    follower = None
+    while follower is None or follower.walk is None or follower.walk.pos == 0:
+        assert lab.step()
+        follower = lab.tube(0).followers.get(lab.slot(0, 1))
+    assert 0 < follower.walk.pos <= WALK_TASKS  # numbers count from 0
+    ops.bury(lab.nodes[0], lab.t(0), lab.tube(0), follower.walk.pos + ahead)
+    lab.run()
+    copies = [m for _, _, m in lab.log if isinstance(m, TubeCopy)]
+    assert sum(m.flags & BEGINS != 0 for m in copies) == 1, "no scan was lost"
+    assert lab.tube(1).is_complete and lab.picture(1) == lab.picture(0)
 
 
 def test_sync_copies() -> None:

@@ -13,8 +13,11 @@ from tuque.core.jobs.transitions import check
 from tuque.core.msgs.bus import TubeCopy
 from tuque.server.replies.words import text_of
 from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.model.options import PutSpec
+from tuque.tubes.replication.catalog import at_of
 from tuque.tubes.replication.receive import changes_in, on_copy
 from tuque.tubes.replication.send import BEGINS
+from tuque.tubes.tasks import ops
 
 
 def test_every_node_knows_of_every_tube() -> None:
@@ -26,6 +29,40 @@ def test_every_node_knows_of_every_tube() -> None:
         assert (tube.type, tube.ttr_ms, tube.pri) == (b"fifottl", 1234, 7)
         assert (tube.home, tube.epoch) == (lab.nodes[0].node_id, 1)
     assert lab.states() == ["RUNNING", "INIT", "INIT"]
+
+
+def test_a_new_leader_knows_all_options() -> None:
+    """T17.2 Every node knows the name, type, options, leader and epoch of every tube."""
+    lab = HomesLab(3)
+    lab.make(0, b"limfifottl", capacity=2, ttl_ms=50_000, ttr_ms=1234, pri=7, sync=2)
+    lab.put(0)
+    lab.run()
+    first = at_of(lab.nodes[0], lab.tube(0))
+    for i in (1, 2):
+        at = at_of(lab.nodes[i], lab.tube(i))
+        for option in ("words", "ttl_ms", "ttr_ms", "pri", "capacity", "sync", "maker", "made_ns"):
+            assert getattr(at, option) == getattr(first, option), option
+    lab.move(0, 1)
+    lab.run()
+    assert lab.put(1).number == 1
+    n, t = lab.nodes[1], lab.t(1)
+    assert ops.put(n, t, lab.tube(1), b"body", 0, PutSpec(), 1, 1) is None, "it is full"
+
+
+def test_a_node_that_forgot_a_tube_hears_of_it_again() -> None:
+    """T17.5 The claim then ends, and the CREATE runs again as if the tube were known: with
+    IFNOTEXISTS the reply is then `-TUBEHOME`.
+    """
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.t(1).flush(lab.nodes[1])  # DEBUG FLUSHALL: others keep theirs
+    assert b"t" not in lab.t(1).by_name
+    with pytest.raises(AssertionError, match="Space 't' already exists"):
+        lab.make(1)
+    assert lab.tube(1).home == lab.nodes[0].node_id
+    assert lab.picture(1) == lab.picture(0)
 
 
 def test_elsewhere_a_command_names_the_home() -> None:

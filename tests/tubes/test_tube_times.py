@@ -149,3 +149,11 @@ def test_tasks_go_back_in_the_order_of_tube_and_number(home: Home) -> None:
     sessions.on_client_gone(home.n, home.t, 1)
     told = [(one.tube, int(one.change.number)) for one in home.t.told]
     assert told == [(b"z", 0), (b"z", 1), (b"z", 2), (b"a", 0), (b"a", 1), (b"a", 2)]
+
+
+@pytest.mark.parametrize(("ms", "seconds"), [(1, 1), (59_999, 60), (60_000, 60), (60_001, 61)])
+def test_whole_seconds_of_a_task(home: Home, ms: int, seconds: int) -> None:
+    """W1.6 SHOW shows whole seconds, rounded up."""
+    tube = home.make("fifottl")
+    task = home.put(tube, ttr_ms=ms, delay_ms=ms)
+    assert (task.retry_s, task.delay_s) == (seconds, seconds)

@@ -210,7 +210,7 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
             else:
                 learn_holder(n, job, slot)  # R3.1
             if job.state == ACKED:
-                collect(n, job)
+                collect(n, job)  # R3.1
                 continue
         if job.state != WAIT_REPL:  # R3.3
             continue
