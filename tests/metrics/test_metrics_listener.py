@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -22,17 +23,25 @@ class Shelf:
         self.shot: bytes | None = None
         self.asked = threading.Event()
         self.count = 0
+        self.holds, self.go = threading.Event(), threading.Event()
 
     def page(self, path: str, accept: str) -> Page | None:
         if path == "/later":
             self.count += 1
             self.asked.set()
             return None
+        if path == "/held":
+            self.holds.set()
+            assert self.go.wait(20)
+        if path == "/broken":
+            raise ValueError("a bug")
         if path == "/large":
             return Page(200, TEXT_TYPE, LARGE)
         return Page(200, TEXT_TYPE, accept.encode()) if path == "/now" else fault(404)
 
     def take(self, path: str, accept: str) -> Page | None:
+        if self.shot == b"broken":
+            raise ValueError("a bug")
         return None if self.shot is None else Page(200, TEXT_TYPE, self.shot)
 
     def done(self) -> None:
@@ -101,19 +110,36 @@ def test_a_request_has_a_bound(served: Listener) -> None:
     assert head.split(b" ")[1] == b"431"
 
 
-def test_connections_have_a_bound(served: Listener) -> None:
-    """O1.2 At most 32 connections"""
+def test_connections_have_a_bound(served: Listener, shelf: Shelf) -> None:
+    """O1.2 At most 32 connections: a further one takes the place of the oldest that has sent no
+    whole request, else it is closed.
+    """
     held = [connect(served) for _ in range(module.CONNECTIONS_MAX)]
     for sock in held:
-        sock.sendall(b"GET /n")
+        sock.sendall(b"GET /l")
+    for _ in range(3):  # who only holds a place does not keep others out
+        assert b"200 OK" in ask(served, b"GET /now HTTP/1.1\r\n\r\n")[0]
+    assert held[0].recv(1) == b""
+    assert len(served.visits) <= module.CONNECTIONS_MAX
+    held[31].sendall(b"ater HTTP/1.1\r\n\r\n")
+    while shelf.count < 1:
+        time.sleep(0.01)
+    for sock in held:
+        sock.close()
+
+
+def test_those_who_wait_for_their_page_keep_their_places(served: Listener, shelf: Shelf) -> None:
+    """O1.2 else it is closed."""
+    held = [connect(served) for _ in range(module.CONNECTIONS_MAX)]
+    for sock in held:
+        sock.sendall(b"GET /later HTTP/1.1\r\n\r\n")
+    while shelf.count < module.CONNECTIONS_MAX:
+        time.sleep(0.01)
     with connect(served) as beyond:
         assert beyond.recv(1) == b""
-    held[0].sendall(b"ow HTTP/1.1\r\n\r\n")
-    assert b"200 OK" in all_of(held[0])
-    held[0].close()
-    while len(served.visits) == module.CONNECTIONS_MAX:
-        ask(served, b"")  # refused until the listener has seen the end
-    assert b"200 OK" in ask(served, b"GET /now HTTP/1.1\r\n\r\n")[0], "its place is free"
+    shelf.shot = b"the page"
+    served.ring()
+    assert all(b"the page" in all_of(sock) for sock in held)
     for sock in held:
         sock.close()
 
@@ -153,3 +179,50 @@ def test_a_page_that_does_not_come_is_503(
 ) -> None:
     monkeypatch.setattr(module, "DEADLINE_S", 0.3)
     assert b" 503 " in ask(served, b"GET /later HTTP/1.1\r\n\r\n")[0]
+
+
+def test_those_who_leave_before_their_page_harm_nobody(served: Listener, shelf: Shelf) -> None:
+    """O1.3 Clients reset their connections while the page is handed over, in the same turn."""
+    waiting = [connect(served) for _ in range(8)]
+    for sock in waiting:
+        sock.sendall(b"GET /later HTTP/1.1\r\n\r\n")
+    while shelf.count < 8:
+        time.sleep(0.01)
+    with connect(served) as held:
+        held.sendall(b"GET /held HTTP/1.1\r\n\r\n")
+        assert shelf.holds.wait(20)  # the listener stands in there
+        shelf.shot = b"the page"
+        served.ring()
+        for sock in waiting:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+        shelf.go.set()
+        assert b"404" in all_of(held)
+    assert b"200 OK" in ask(served, b"GET /now HTTP/1.1\r\n\r\n")[0]
+
+
+def test_a_page_that_cannot_be_made_is_500(
+    served: Listener, shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """O1.2 A page that fails is a 500."""
+    assert b" 500 " in ask(served, b"GET /broken HTTP/1.1\r\n\r\n")[0]
+    with connect(served) as sock:
+        sock.sendall(b"GET /later HTTP/1.1\r\n\r\n")
+        assert shelf.asked.wait(20)
+        shelf.shot = b"broken"
+        served.ring()
+        assert b" 500 " in all_of(sock)
+    assert b"200 OK" in ask(served, b"GET /now HTTP/1.1\r\n\r\n")[0]
+    assert "no page for /broken" in caplog.text
+
+
+def test_who_sends_without_end_is_closed(served: Listener) -> None:
+    """O1.2 8 KiB of a request; what comes after it is not read for long."""
+    with connect(served) as sock:
+        sock.sendall(b"GET /now HTTP/1.1\r\n\r\n")
+        sent = 0
+        with pytest.raises(OSError):
+            while sent < 512 << 20:
+                sent += sock.send(b"x" * 65_536)
+                time.sleep(0)
+    assert sent < 64 << 20  # what the sockets of the system hold

@@ -8,6 +8,7 @@ who ask for it meanwhile get the same one.
 from __future__ import annotations
 
 import errno
+import logging
 import selectors
 import socket
 import ssl
@@ -16,10 +17,14 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from tuque.logtext import facts
 from tuque.tlsstream import TlsStream
+
+log: Final = logging.getLogger("tuque.metrics")
 
 CONNECTIONS_MAX: Final = 32
 REQUEST_BYTES: Final = 8_192
+SPARE_BYTES: Final = 65_536  # read and thrown away after a request
 DEADLINE_S: Final = 10.0  # for all of a request and its reply
 PAGE_S: Final = 8.0  # until a page must be there
 RETRY_S: Final = 0.5  # without a free descriptor
@@ -30,6 +35,7 @@ TEXTS: Final = {
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
     503: "Service Unavailable",
 }
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
@@ -59,7 +65,10 @@ class Source(Protocol):
 class Visit:
     """One connection, and how far it is."""
 
-    __slots__ = ("accept", "came", "is_head", "is_over", "left", "path", "shakes", "since", "sock")
+    __slots__ = (
+        *("accept", "came", "is_head", "is_over", "left", "path"),
+        *("shakes", "since", "sock", "spare"),
+    )
 
     def __init__(self, sock: socket.socket | TlsStream, since: float) -> None:
         self.sock = sock
@@ -67,6 +76,7 @@ class Visit:
         self.came = b""  # of the request
         self.left = memoryview(b"")  # of the reply
         self.path = ""  # asked for; empty: not known yet
+        self.spare = 0  # bytes that came after the request
         self.accept = ""
         self.shakes = isinstance(sock, TlsStream)  # the handshake is not over
         self.is_head = False
@@ -132,7 +142,9 @@ class Listener:
                 elif sock in self.sockets:
                     self._accept(key.fileobj)  # type: ignore[arg-type]  # it is a socket
                 else:
-                    self._on_ready(self.visits[key.fd])
+                    visit = self.visits.get(key.fd)
+                    if visit is not None and visit.sock is sock:  # it did not end in this turn
+                        self._on_ready(visit)
             self._drop_late()
         for visit in list(self.visits.values()):
             self._end(visit)
@@ -154,13 +166,21 @@ class Listener:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 time.sleep(RETRY_S)
             return
-        if len(self.visits) >= CONNECTIONS_MAX:
+        if len(self.visits) >= CONNECTIONS_MAX and not self._make_room():
             sock.close()
             return
         sock.setblocking(False)
         stream = sock if self._context is None else TlsStream(sock, self._context())
         self.visits[sock.fileno()] = Visit(stream, time.monotonic())
         self._poll.register(stream, selectors.EVENT_READ)
+
+    def _make_room(self) -> bool:
+        """[O1] End the oldest connection that has sent no whole request (O1.2)."""
+        for visit in self.visits.values():
+            if not visit.path:
+                self._end(visit)
+                return True
+        return False
 
     def _on_ready(self, visit: Visit) -> None:
         try:
@@ -169,7 +189,9 @@ class Listener:
             elif visit.left:
                 self._send(visit)
             elif visit.path:
-                if not visit.sock.recv(REQUEST_BYTES):  # it waits for its page, or has it
+                came = len(visit.sock.recv(REQUEST_BYTES))  # it waits for its page, or has it
+                visit.spare += came
+                if not came or visit.spare > SPARE_BYTES:
                     self._end(visit)
             else:
                 self._read(visit)
@@ -203,7 +225,7 @@ class Listener:
                 self._reply(visit, fault(431))
             return
         refused = parse(visit, head)
-        page = refused or self.source.page(visit.path, visit.accept)
+        page = refused or made(self.source.page, visit)
         if page is not None:
             self._reply(visit, page)
 
@@ -215,7 +237,7 @@ class Listener:
             pass
         for visit in list(self.visits.values()):
             if visit.path and not visit.left and not visit.is_over:
-                page = self.source.take(visit.path, visit.accept)
+                page = made(self.source.take, visit)
                 if page is not None:
                     self._reply(visit, page)
         self.source.done()
@@ -278,6 +300,15 @@ def parse(visit: Visit, head: bytes) -> Page | None:
         if name.lower() == "accept":
             visit.accept = value.strip()
     return None
+
+
+def made(make: Callable[[str, str], Page | None], visit: Visit) -> Page | None:
+    """What the source makes; 500 if it fails, since the listener must go on."""
+    try:
+        return make(visit.path, visit.accept)
+    except Exception:
+        log.exception("no page for %(path)s", facts("page_failed", path=visit.path))
+        return fault(500)
 
 
 def fault(status: int, text: str = "") -> Page:
