@@ -182,3 +182,45 @@ def test_pushed_changes_do_not_confuse_it(server: RealServer) -> None:
         for number in range(3):
             assert one.execute_command("TUBE", "PUT", "pushed", "x")[0] == number
         assert one.execute_command("TUBE", "UNSUBSCRIBE") == 0
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_users(server: RealServer, protocol: int) -> None:
+    """N3.1: the methods of redis-py for users, and errors of its own classes."""
+    root = redis.Redis(port=server.port, protocol=protocol, decode_responses=True)
+    assert root.acl_whoami() == "default"
+    assert root.acl_log_reset()
+    name = f"bob{protocol}"  # failed log-ins slow down later ones
+    assert root.acl_setuser(
+        name, enabled=True, passwords=["+secret"], categories=["+@produce"], keys=["orders.*"]
+    )
+    found = root.acl_getuser(name)
+    assert found is not None
+    assert "on" in found["flags"]
+    assert found["keys"] in ("~orders.*", ["~orders.*"])
+    assert found["passwords"][0].startswith("scrypt:")
+    assert root.acl_users() == ["default", name]
+    assert "produce" in root.acl_cat()
+    assert "addjob" in root.acl_cat("produce")
+    assert len(root.acl_genpass(128)) == 32
+    assert root.acl_dryrun(name, "addjob", "orders.a", "x", 0) in ("OK", b"OK", True)
+    bob = redis.Redis(
+        port=server.port,
+        protocol=protocol,
+        username=name,
+        password="secret",
+        decode_responses=True,
+    )
+    assert bob.execute_command("ADDJOB", "orders.a", "x", 0).startswith("D-")
+    for words in (("ADDJOB", "payments", "x", 0), ("GETJOB", "FROM", "orders.a")):
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            bob.execute_command(*words)
+    log = root.acl_log()
+    assert [entry["reason"] for entry in log][:2] == ["command", "key"]
+    assert root.acl_log_reset()
+    wrong = redis.Redis(port=server.port, protocol=protocol, username=name, password="wrong")
+    with pytest.raises(redis.exceptions.AuthenticationError):
+        wrong.ping()
+    assert root.acl_deluser(name) == 1
+    for client in (root, bob, wrong):
+        client.close()

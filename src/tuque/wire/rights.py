@@ -265,6 +265,8 @@ class Unit:
 
     def queues(self, args: list[bytes]) -> list[bytes]:
         """The queues and tubes that the command names."""
+        if len(self.queues_after) > 0:
+            return self.queues_behind(args)
         found: list[bytes] = []
         size: i64 = len(args)
         for at in self.queue_at:
@@ -272,16 +274,18 @@ class Unit:
                 found.append(args[at])
         if self.queues_from > 0:
             found += args[self.queues_from :]
-        if len(self.queues_after) > 0:
-            i: i64 = 1
-            while i < size:
-                if args[i].upper() == self.queues_after:
-                    found += args[i + 1 :]
-                    break
-                i += 1
         if self.options_from > 0 and self.options_from < size:
             self.add_options(args, found)
         return found
+
+    def queues_behind(self, args: list[bytes]) -> list[bytes]:
+        """All words after the first one that says FROM, or QUEUES."""
+        i: i64 = 1
+        for word in args:
+            if len(word) == len(self.queues_after) and word.upper() == self.queues_after:
+                return args[i:]
+            i += 1
+        return []
 
     def add_options(self, args: list[bytes], found: list[bytes]) -> None:
         """Add the values of the option that names a queue."""

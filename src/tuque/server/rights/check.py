@@ -35,6 +35,14 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         return deny_unit(s, c, account, unit)
     if account.sees_all or len(unit.places) == 0:
         return None
+    seen = account.seen  # most answers are known; the calls below cost more
+    if len(args) <= unit.simple_words and len(args) > unit.queue_at[0]:
+        if seen.get(args[unit.queue_at[0]], False):
+            return None
+    elif unit.jobs_from == 1 and len(args) == 2:
+        job = s.n.jobs.get(args[1])
+        if job is not None and seen.get(job.queue, False):
+            return None
     queue = denied_queue(s, account, unit, args)
     return None if queue is None else deny_queue(s, c, account, queue)
 
@@ -46,8 +54,9 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
         if at >= len(args) or account.may_see(args[at]):
             return None
         return args[at]
+    seen = account.seen
     for queue in unit.queues(args):
-        if not account.may_see(queue):
+        if not seen.get(queue, False) and not account.may_see(queue):
             return queue
     if unit.jobs_from > 0 and len(args) <= IDS_MAX:
         i = unit.jobs_from
