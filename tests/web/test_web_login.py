@@ -89,7 +89,7 @@ def test_an_address_waits_after_wrong_passwords() -> None:
     sessions = Sessions(b"k" * 32)
     for second in range(TRIES):
         assert sessions.must_wait_s("10.0.0.9", second) == 0
-        sessions.was_wrong("10.0.0.9", second)
+        sessions.try_one("10.0.0.9", second)
     assert sessions.must_wait_s("10.0.0.9", TRIES) > 50
     assert sessions.must_wait_s("10.0.0.8", TRIES) == 0
     assert sessions.must_wait_s("10.0.0.9", 100) == 0

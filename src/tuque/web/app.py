@@ -11,11 +11,13 @@ import contextlib
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -80,7 +82,11 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 FORM_MAX: Final = 2 << 20  # bytes of a form
+FIELDS_MAX: Final = 20_000
+LOGIN_MAX: Final = 8_192  # bytes of the form to sign in, which anybody may send
 STREAMS_MAX: Final = 200
+STREAMS_OF_ONE: Final = 24  # session
+CHECKS_MAX: Final = 2  # passwords that are looked at side by side: each takes 16 MB
 FIRST_LOOK_S: Final = 3.0
 BEAT_S: Final = 15.0  # a stream says something at least that often
 RAW: Final = ("body",)  # words of forms that are taken as they are
@@ -110,7 +116,8 @@ class Web:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.streams = 0
+        self.streams: Counter[str] = Counter()  # by session
+        self.checks = asyncio.Semaphore(CHECKS_MAX)
         self.is_ending = False
 
     @contextlib.asynccontextmanager
@@ -150,13 +157,15 @@ class Web:
             response.headers.setdefault(name, value)
         return response
 
-    async def form(self, request: Request) -> list[tuple[str, str]]:
-        """The fields of a form; too long ones are cut off with an error."""
+    async def form(self, request: Request, most: int = FORM_MAX) -> list[tuple[str, str]]:
+        """The fields of a form. HTTPException 413 if it is too long."""
         body = bytearray()
         async for part in request.stream():
             body += part
-            if len(body) > FORM_MAX:
-                return []
+            if len(body) > most:
+                raise HTTPException(413, f"A form has at most {most} bytes.")
+        if body.count(b"&") >= FIELDS_MAX:
+            raise HTTPException(413, f"A form has at most {FIELDS_MAX} fields.")
         text = body.decode("utf-8", "surrogateescape")
         return parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
 
@@ -239,7 +248,8 @@ class Web:
         """Pieces of a page whenever they change, as server-sent events."""
         words = dict(words_of(request.url.query))
         split = urlsplit(words.get("path", "/"))
-        if split.path not in PAGES or self.streams >= STREAMS_MAX:
+        is_full = self.streams.total() >= STREAMS_MAX
+        if split.path not in PAGES or is_full or self.streams[session.id] >= STREAMS_OF_ONE:
             return PlainTextResponse("no such page, or too many streams", 503)
         ask = ask_of(self.site, split.path, session, words_of(split.query))
         return StreamingResponse(
@@ -251,7 +261,7 @@ class Web:
     ) -> AsyncIterator[str]:
         """The events of one stream; the first has all pieces."""
         watch = self.site.watch
-        self.streams += 1
+        self.streams[ask.session.id] += 1
         watch.lookers += 1
         watch.hurry()
         last: list[str] = []
@@ -281,7 +291,8 @@ class Web:
                     async with asyncio.timeout(BEAT_S), watch.turned:
                         await watch.turned.wait()
         finally:
-            self.streams -= 1
+            self.streams[ask.session.id] -= 1
+            self.streams += Counter()  # without those that have none
             watch.lookers -= 1
 
     # Signing in
@@ -291,18 +302,20 @@ class Web:
         goto = dict(words_of(request.url.query)).get("to", "/")
         if request.method == "GET":
             return self.login_page(goto)
-        words = dict(await self.form(request))
+        words = dict(await self.form(request, LOGIN_MAX))
         address = request.client.host if request.client else ""
         now_s = time.time()
         wait_s = self.site.sessions.must_wait_s(address, now_s)
         if wait_s > 0:
             return self.login_page(goto, f"Too many tries. Wait {wait_s:.0f} s.", 429)
         name, password = words.get("name", ""), words.get("password", "")
-        user = await asyncio.to_thread(checked, self.site.users, name, password)
+        self.site.sessions.try_one(address, now_s)
+        async with self.checks:
+            user = await asyncio.to_thread(checked, self.site.users, name, password)
         if user is None:
-            self.site.sessions.was_wrong(address, now_s)
             self.site.log.add(Deed(now_s, name, "Sign in", address, None, "refused"))
             return self.login_page(goto, "Name or password is wrong.", 401)
+        self.site.sessions.was_right(address, now_s)
         session, cookie = self.site.sessions.begin(user.name, user.role, now_s)
         self.site.log.add(Deed(now_s, session.name, "Sign in", address, None, "done"))
         to = goto if goto.startswith("/") and not goto.startswith(("//", "/\\")) else "/"

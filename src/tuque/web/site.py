@@ -60,7 +60,7 @@ class Ask(msgspec.Struct):
     def number(self, name: str, otherwise: int, least: int = 0, most: int = 1 << 31) -> int:
         """A word as a number within bounds."""
         found = self.words.get(name, "")
-        value = int(found) if found.isascii() and found.isdigit() else otherwise
+        value = int(found) if found.isascii() and found.isdigit() and len(found) < 20 else otherwise
         return max(least, min(most, value))
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import secrets
 from typing import Final
@@ -71,19 +72,46 @@ class Sessions:
 
     def is_token(self, session: Session, token: str) -> bool:
         """Whether a form is of this session."""
-        return hmac.compare_digest(self.token(session).encode(), token.encode())
+        given = token.encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(self.token(session).encode(), given)
 
     def must_wait_s(self, address: str, now_s: float) -> float:
         """How long an address must wait before it may try a password again."""
-        recent = [at_s for at_s in self._wrong.get(address, []) if now_s - at_s < TRIES_S]
+        tried = self._wrong.get(house_of(address), [])
+        recent = [at_s for at_s in tried if now_s - at_s < TRIES_S]
         return TRIES_S - (now_s - recent[0]) if len(recent) >= TRIES else 0.0
 
-    def was_wrong(self, address: str, now_s: float) -> None:
-        """Counts a wrong password."""
-        recent = [at_s for at_s in self._wrong.pop(address, []) if now_s - at_s < TRIES_S]
-        self._wrong[address] = [*recent, now_s][-TRIES:]
+    def try_one(self, address: str, now_s: float) -> None:
+        """Counts a password as wrong before it is looked at: others may come meanwhile."""
+        house = house_of(address)
+        recent = [at_s for at_s in self._wrong.pop(house, []) if now_s - at_s < TRIES_S]
+        self._wrong[house] = [*recent, now_s][-TRIES:]
         while len(self._wrong) > ADDRESSES_MAX:
             del self._wrong[next(iter(self._wrong))]
 
+    def was_right(self, address: str, tried_s: float) -> None:
+        """The password tried at that instant was right: it does not count."""
+        house = house_of(address)
+        left = list(self._wrong.get(house, []))
+        if tried_s in left:
+            left.remove(tried_s)
+        if left:
+            self._wrong[house] = left
+        else:
+            self._wrong.pop(house, None)
+
     def _signed(self, what: str, text: str) -> str:
         return hmac.new(self._secret, f"{what} {text}".encode(), hashlib.sha256).hexdigest()
+
+
+def house_of(address: str) -> str:
+    """What counts as one address: of IPv6 the network of 64 bits that a customer has."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))

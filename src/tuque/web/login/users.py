@@ -53,7 +53,7 @@ def made(name: str, role: Role, password: str) -> User:
 
 def key_of(password: str, salt: bytes) -> bytes:
     """What is kept of a password."""
-    return hashlib.scrypt(password.encode(), salt=salt, dklen=32, **COST)
+    return hashlib.scrypt(password.encode("utf-8", "surrogateescape"), salt=salt, dklen=32, **COST)
 
 
 def line_of(user: User) -> str:

@@ -108,7 +108,7 @@ def unkey(text: str) -> str:
     return unquote(text.removeprefix(CODED), errors="surrogateescape")
 
 
-def link(page: str, **words: Any) -> str:
+def link(page: str, /, **words: Any) -> str:
     """The address of a page."""
     given = {name: value for name, value in words.items() if value not in (None, "")}
     asked = "&".join(f"{name}={quote(key(str(value)), safe='')}" for name, value in given.items())

@@ -1,0 +1,133 @@
+"""The console before people who mean ill: floods, long names, words that are no text."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from web_console import Console, console_of, until
+
+from tuque import Client
+from tuque.testing import TestCluster
+from tuque.web.app import STREAMS_OF_ONE
+from tuque.web.login.sessions import TRIES, Sessions, house_of
+
+SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
+
+
+@pytest.fixture
+def fresh(cluster: TestCluster, tmp_path: Path) -> Iterator[Console]:
+    """A console that nobody has tried yet."""
+    with console_of(cluster.url, tmp_path / "deeds.jsonl") as one:
+        yield one
+
+
+def test_tries_at_the_same_time_count_together(fresh: Console) -> None:
+    """5 wrong passwords of an address in a minute, also if they come side by side."""
+    seen: Counter[int] = Counter()
+
+    def guess() -> None:
+        reply = httpx.post(fresh.base + "/login", data={"name": "admin", "password": "guess"})
+        seen[reply.status_code] += 1
+
+    threads = [threading.Thread(target=guess) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {401: TRIES, 429: 24 - TRIES}
+
+
+def test_the_right_password_is_no_try(fresh: Console) -> None:
+    for _ in range(2 * TRIES):
+        fresh.client("admin")
+
+
+def test_addresses_of_one_house_count_together() -> None:
+    """Who has one IPv6 address has 2^64 of them."""
+    assert house_of("2001:db8:1:2::7") == house_of("2001:db8:1:2:ffff::1")
+    assert house_of("2001:db8:1:2::7") != house_of("2001:db8:1:3::7")
+    assert house_of("10.0.0.1") != house_of("10.0.0.2")
+    assert house_of("::ffff:10.0.0.1") == house_of("10.0.0.1")
+    assert house_of("") == "" and house_of("a.sock") == "a.sock"
+    sessions = Sessions(b"k" * 32)
+    for n in range(TRIES):
+        sessions.try_one(f"2001:db8::{n}", 1.0)
+    assert sessions.must_wait_s("2001:db8::ffff", 2.0) > 0
+
+
+def test_a_form_of_strangers_is_short(fresh: Console) -> None:
+    """Nobody who has not signed in makes the console parse a million fields."""
+    reply = httpx.post(fresh.base + "/login", content="a&" * 500_000)
+    assert reply.status_code == 413
+    admin = fresh.client()
+    reply = admin.http.post("/do/add", content="a=1&" * 50_000)
+    assert reply.status_code == 413
+    assert admin.get("/queues").status_code == 200
+
+
+QUERIES = "queue name id match page sort at task reason cause".split()
+PAGES = "queues queue job dead tubes workers cluster leases log".split()
+
+
+def test_words_that_are_no_text(fresh: Console) -> None:
+    http = fresh.client().http
+    for word in ("%ff", "%ed%a0%80", "%00", "%%ff", "%F0%9F%92%A9"):
+        reply = httpx.post(fresh.base + "/login", content=f"name={word}&password={word}")
+        assert reply.status_code == 401
+        assert http.post("/do/add", content=f"csrf={word}&queue=q").status_code == 403
+        assert http.post("/logout", content=f"csrf={word}").status_code == 403
+        for path in PAGES:
+            reply = http.get(f"/{path}?" + "&".join(f"{name}={word}" for name in QUERIES))
+            assert reply.status_code in (200, 404, 502), (path, word)
+
+
+def test_words_that_pages_do_not_have(fresh: Console) -> None:
+    """A word of an address is no argument of a function."""
+    http = fresh.client().http
+    for path in PAGES:
+        assert http.get(f"/{path}?page=1&self=1&value=1&kind=1").status_code in (200, 404), path
+
+
+def test_numbers_without_end(fresh: Console) -> None:
+    http = fresh.client().http
+    assert http.get("/queues", params={"page": "9" * 5_000}).status_code == 200
+
+
+def test_streams_of_one_session_have_a_bound(fresh: Console) -> None:
+    """One reader does not take the live pages from the others."""
+    reader, admin = fresh.client("reader"), fresh.client("admin")
+    held: list[httpx.Response] = []
+    try:
+        for _ in range(STREAMS_OF_ONE):
+            held.append(reader.http.send(reader.http.build_request("GET", "/live"), stream=True))
+        assert {reply.status_code for reply in held} == {200}
+        assert reader.get("/live").status_code == 503
+        with admin.http.stream("GET", "/live") as live:
+            assert live.status_code == 200
+            assert next(live.iter_text())
+    finally:
+        for reply in held:
+            reply.close()
+    until(lambda: not fresh.site.watch.lookers, "the streams end")
+
+
+def test_hostile_names_are_only_text(cluster: TestCluster, fresh: Console) -> None:
+    """Nobody runs a script by the name of a queue, and a large body is shown in part."""
+    with Client(cluster.url) as client:
+        for name in (SCRIPT, "\x1b[31m", "../../etc", "%2e%2e"):
+            client.addjob(name, SCRIPT)
+        big = client.addjob("big", b"<b>" * 3_500_000)
+    admin = fresh.client()
+    until(lambda: "&lt;script&gt;" in admin.get("/queues").text, "the names are known")
+    for path in ("/", "/queues", "/cluster", "/workers", "/dead", "/tubes"):
+        text = admin.get(path).text
+        assert "<script>alert" not in text and "49" not in text.partition("alert(1)")[2][:60], path
+    page = admin.get("/queue", name=SCRIPT).text
+    assert "<script>alert" not in page and "&lt;script&gt;" in page
+    page = admin.get("/job", id=big).text
+    assert len(page) < 500_000 and "<b><b>" not in page
