@@ -321,6 +321,25 @@ def test_a_link_without_room_is_asked_again_soon() -> None:
     assert lab.holders_of(id) == []
 
 
+def test_a_question_that_could_not_be_sent_is_no_try() -> None:
+    """A6.3 For an ack of an unknown job (A3.4) the question then starts again"""
+    lab = Lab(3)
+    id = lab.add(0, replicate=1, retry_s=100)
+    peer = lab.nodes[2].peers[lab.slot(2, 0)]
+    peer.has_room = False
+    stray_ack(lab, 2, id)
+    lab.pass_ms(10_000)
+    peer.has_room = True
+    lab.hold(0, 2)  # its reply does not come
+    lab.log.clear()
+    lab.pass_ms(6_000)
+    asked = [m for a, b, m in lab.log if (a, b) == (2, 0) and isinstance(m, SetAck)]
+    assert len(asked) >= 2, "tries become rare with those that were sent"
+    lab.release(0, 2)
+    lab.pass_ms(10_000)
+    assert lab.holders_of(id) == []
+
+
 def test_a_link_without_room_is_waited_for() -> None:
     """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room."""
     lab = Lab(2)

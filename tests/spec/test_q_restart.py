@@ -9,7 +9,7 @@ from test_q_cluster import job_at, sent, tell
 from tuque.core.jobs.deliver import wait
 from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
 from tuque.core.jobs.transitions import REQUEUE_RETRY, requeue
-from tuque.core.model.job import ACTIVE, HELD, QUEUED
+from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED
 from tuque.core.msgs.bus import Ask, Moved, Queued, WillQueue, Working
 from tuque.core.node.slots import set_reachable
 from tuque.core.repair.settle import on_away
@@ -304,6 +304,16 @@ def test_a_question_without_stands_moves_no_job() -> None:
     tell(lab, 0, 1, Ask(1, [id], False, b""))
     assert sent(lab, Queued) == [] and sent(lab, Working) == []
     assert lab.states_of(id) == [QUEUED, ACTIVE]
+
+
+def test_a_question_moves_no_job_that_is_served_once() -> None:
+    """Q12.1 It also goes for each ALO job that the node may have"""
+    lab = Lab(2)
+    id = lab.add(0, replicate=1, retry_s=0)
+    lab.log.clear()
+    tell(lab, 1, 0, Ask(1, [id], False, bytes([STAND_QUEUED])))
+    assert sent(lab, Queued) == [] and sent(lab, Working) == []
+    assert lab.states_of(id) == [QUEUED, -1], "it goes to nobody but by custody"
 
 
 def test_a_node_where_the_worker_said_working_answers() -> None:

@@ -133,6 +133,10 @@ def test_columns(box: Box) -> None:
     rest = g("FETCH", 1, 0, "FROM", 2, "COLUMNS")
     assert first[4] + rest[4] == ids
     assert g("FETCH", 1, 0, "FROM", 7, "COLUMNS")[2:6] == [0, 0, b"", []]
+    box.add("")
+    other = Lessee(box, "", name="other")
+    other.next(1, 1, PARTS=1)
+    assert other("FETCH", 1, 0, "COLUMNS")[5:7] == [[b""], bytes(4)]
 
 
 def test_reading_changes_nothing(box: Box) -> None:

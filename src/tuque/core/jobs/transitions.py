@@ -185,7 +185,6 @@ def tell_producer(n: Node, adding: Adding, error: Refusal | None) -> None:
     if adding.client >= 0:
         n.added.append(Added(adding.client, adding.serial, adding.job.id, error))
         adding.client = -1
-        adding.until_ms = 0
 
 
 def producer_done(n: Node, job: Job) -> None:

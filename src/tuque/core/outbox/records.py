@@ -364,14 +364,12 @@ class Records:
         self.pair(GAP, record_count, byte_count)
 
     def pair(self, kind: i64, first: i64, second: i64) -> None:
-        """A record of two numbers."""
+        """A record of two numbers, alone in a frame of its own: it is not counted."""
         w = self.writer
         write_i32_le(w, 17)
         w.append(kind)
         write_i64_le(w, first)
         write_i64_le(w, second)
-        self.count += 1
-        self.binding_count += 1
 
     def close(self) -> None:
         """The server stopped cleanly."""

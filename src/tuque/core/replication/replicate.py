@@ -465,7 +465,7 @@ def on_add_step(n: Node, adding: Adding) -> None:
             heappush(n.add_ends, (adding.until_ms, job.id))
     n.add_steps.append((now_ms + STEP_MS, job.id))
     is_due = now_ms - adding.sent_ms >= adding.step_ms
-    if is_due and adding.step_ms < STEP_MAX_MS:
+    if is_due:
         adding.step_ms = min(adding.step_ms * 2, STEP_MAX_MS)
     if adding.server_slot > 0:
         if is_due:
