@@ -11,6 +11,7 @@ from tuque.core.jobs.life_copies import settle
 from tuque.core.model.life import DONE, Outcome
 from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.node.slots import slot_for
+from tuque.server.figures.watch import oldest_ms
 from tuque.server.loop.keeping import keep_house
 from tuque.tubes.policy import tubes_of
 
@@ -221,6 +222,24 @@ def test_updatejob(box: Box) -> None:
     assert box.run("UPDATEJOB", queued, "DELAY", 5) == "OK"
     assert box.run("QLEN", "u") == 0
     box.run("DEBUG", "CHECK")
+
+
+@pytest.mark.parametrize(("delay", "then_s"), [(0, 0), (100, 100), ("0.5", 1)])
+def test_figures_go_by_the_new_delay(box: Box, delay: int | str, then_s: int) -> None:
+    """W10.4 DELAY of a job that nobody got also changes the delay that SHOW and O3.3 go by, which
+    counts from the creation: it ends with the new one.
+    """
+    id = box.add(DELAY=3_600)
+    box.pass_ms(600_000)
+    assert box.run("UPDATEJOB", id, "DELAY", delay) == "OK"
+    assert box.show(id)["delay"] == 600 + then_s
+    box.pass_ms(then_s * 1_000 + 5_000)
+    assert oldest_ms(box.n, box.n.queues[b"q"]) == 5_000
+    assert box.get() == [id]
+    assert box.n.book.total.wait_ms == 5_000
+    box.run("FAIL", id, start(box, id), "DELAY", 50)
+    assert box.run("UPDATEJOB", id, "DELAY", 70) == "OK"
+    assert box.show(id)["delay"] == 600 + then_s, "it was the first one"
 
 
 def test_meta(box: Box) -> None:

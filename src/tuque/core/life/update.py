@@ -28,6 +28,7 @@ from tuque.core.node.node import Node
 from tuque.core.replication.replicate import begin
 
 EDIT_BITS: Final = 31
+DELAY_MAX_S: Final = 0x7FFFFFFF
 
 
 def why_not_updated(n: Node, id: bytes, update: Update) -> Refusal | None:
@@ -101,15 +102,27 @@ def put_off(n: Node, job: Job, delay_ms: i64) -> None:
         job.state = ACTIVE
         n.queues[job.queue].left()
     job.flags &= 0xFF ^ ONCE_QUEUED
-    job.delay_s = i32((delay_ms + 999) // 1000)
+    delay_s = job.delay_s if job.flags & DELIVERED else delay_from_creation(n, job, delay_ms)
     if job.flags & DELIVERED or life_of(n, job.id) is not None:
         make_life(n, job.id).is_resting = delay_ms > 0  # W2.3
     if delay_ms > 0:
+        job.delay_s = delay_s
         set_due(n, job, n.now_ms + delay_ms)
     else:
         job.qtime_ms = 0
         job.delay_s = 0
         begin(n, job)
+        job.delay_s = delay_s
+
+
+def delay_from_creation(n: Node, job: Job, delay_ms: i64) -> i32:
+    """The job's first delay in seconds, if it ends `delay_ms` from now (W10.4).
+
+    Rounded up as ADDJOB does it; rounded down if it is over.
+    """
+    passed_ms = max(n.now_ms - job.ctime_ns // 1_000_000, 0)
+    rounding: i64 = 999 if delay_ms > 0 else 0
+    return i32(min((passed_ms + delay_ms + rounding) // 1000, DELAY_MAX_S))
 
 
 def with_attempts(terms: Terms, attempts: i64) -> Terms:
