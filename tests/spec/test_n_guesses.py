@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import Err, Wire, encode, plain
 
+from tuque.server.rights.login import host_of
+from tuque.server.sockets.connection import Connection
 from tuque.server.users.denials import AUTH, COMMAND, Denials
 from tuque.server.users.guesses import FORGET_MS, Guesses
 
@@ -71,8 +74,8 @@ def test_turns() -> None:
 
 
 def test_turns_of_address_and_user() -> None:
-    """N6.2 Turns are taken for the address and for the user. A user that has logged in from an
-    address before takes turns only for failures of that user from there.
+    """N6.2 Turns are taken for the address (of IPv6 its first 64 bits) and for the user. A user
+    that has logged in from an address before takes turns only for failures of that user from there.
     """
     guesses = Guesses()
     guesses.proved(A, b"eve")
@@ -85,6 +88,25 @@ def test_turns_of_address_and_user() -> None:
     assert guesses.turn_ms(B, b"new", now_ms) == now_ms
     later = now_ms + sum(delays(guesses, A, b"eve", 5, now_ms))
     assert guesses.turn_ms(A, b"eve", later) > later
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1:5000", b"10.0.0.1"),
+        ("unix:/run/t", b"unix"),
+        ("::ffff:10.0.0.1:5000", b"10.0.0.1"),
+        ("2001:db8:0:1:2:3:4:5:5000", b"2001:0db8:0000:0001"),
+        ("2001:db8:0:1::9:5000", b"2001:0db8:0000:0001"),
+        ("fe80::1%eth0:5000", b"fe80:0000:0000:0000"),
+    ],
+)
+def test_the_address_that_counts(address: str, host: bytes) -> None:
+    """[N6] Who has a network of IPv6 has 2^64 addresses."""
+    here, there = socket.socketpair()
+    assert host_of(Connection(1, here, address, 0)) == host
+    here.close()
+    there.close()
 
 
 def test_a_guess_is_proved_in_its_turn(box: PumpBox) -> None:
@@ -171,10 +193,10 @@ def test_the_digest(box: PumpBox) -> None:
     """
     root = box.connect()
     ask(box, root, "ACL", "SETUSER", "bob", "on", ">one", "~q")
-    before = box.server.acl.digest
+    before = box.server.acl.digest()
     ask(box, root, "ACL", "SETUSER", "bob", ">two")
-    assert box.server.acl.digest == before
+    assert box.server.acl.digest() == before
     for word in ("+qlen", "~r", "off"):
         ask(box, root, "ACL", "SETUSER", "bob", word)
-        assert box.server.acl.digest != before
-        before = box.server.acl.digest
+        assert box.server.acl.digest() != before
+        before = box.server.acl.digest()

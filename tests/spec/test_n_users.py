@@ -134,7 +134,8 @@ def test_ids_are_of_queues(box: PumpBox) -> None:
 
 def test_lists_show_what_one_may_see(box: PumpBox) -> None:
     """N2.5 JSCAN, QSCAN, QLIST, HISTORY QUEUES, LEASE LIST, TUBE LIST, STATISTICS and GRANTS and
-    WORKER LIST leave out what no pattern matches. INFO leaves out names of tubes.
+    WORKER LIST leave out what no pattern matches. INFO leaves out names of tubes. DEAD REPLAY
+    without QUEUE leaves out letters of such queues.
     """
     root, wire = box.connect(), box.connect()
     ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
@@ -162,6 +163,25 @@ def test_lists_show_what_one_may_see(box: PumpBox) -> None:
     assert "mine2" in workers
     assert "b'theirs'" not in workers
     assert "other" not in workers
+
+
+def test_letters_go_back_where_one_may_see_them(box: PumpBox) -> None:
+    """[N2] Letters of two queues in one (N2.5)."""
+    root, wire = box.connect(), box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
+    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
+    for queue in ("mine", "theirs"):
+        id = ask(box, root, "ADDJOB", queue, "x", 0, "ATTEMPTS", 1, "DEAD", "mine.dead")
+        assert isinstance(id, bytes)
+        ask(box, root, "GETJOB", "NOHANG", "FROM", queue)
+        started = ask(box, root, "START", id)
+        assert isinstance(started, list)
+        said = ask(box, root, "FAIL", id, started[0][0], "FINAL")
+        assert said == [b"dead", b"mine.dead"], (said, started)
+    assert ask(box, root, "QLEN", "mine.dead") == 2
+    assert ask(box, wire, "DEAD", "REPLAY", "mine.dead", "ALL") == [b"0", 1, 2]
+    assert [ask(box, root, "QLEN", name) for name in ("mine", "theirs")] == [1, 0]
+    assert ask(box, wire, "DEAD", "REPLAY", "mine.dead", "QUEUE", "mine", "ALL") == [b"0", 1, 1]
 
 
 def test_long_names_match_nothing_but_all() -> None:

@@ -72,7 +72,7 @@ def users(s: Server) -> Fields:
     acl = s.acl
     return {
         "users": len(acl.by_name),
-        "users_digest": acl.digest,
+        "users_digest": acl.digest(),
         "login_required": int(acl.newcomer is None),
         "failed_logins": int(acl.denials.logins),
         "late_logins": int(acl.denials.late),

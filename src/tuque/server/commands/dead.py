@@ -292,6 +292,8 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
         chosen.seen = len(chosen.ids)
     else:
         letters = selected(n, args[2], chosen)
+    if is_replay and len(chosen.to) == 0 and not c.sees_all():
+        letters = [one for one in letters if c.sees(one.life.origin)]  # N2.5
     if chosen.rate > 0:
         if not is_replay:
             raise ArgError(SYNTAX)

@@ -1,6 +1,7 @@
 """Log-ins: each waits for its turn and for the proof of its password, never the loop (SPEC N4)."""
 
 from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -32,8 +33,17 @@ Then = Callable[[Server, Client, list[bytes]], None]
 
 
 def host_of(c: Connection) -> bytes:
-    """The address without its port."""
-    return c.address.rpartition(":")[0].encode() or b"unix"
+    """[N6] The address without its port; of IPv6 the network of 64 bits (N6.2)."""
+    host = c.address.rpartition(":")[0]
+    if ":" not in host:
+        return host.encode() or b"unix"
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host.encode()
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped).encode()
+    return found.packed[:8].hex(":", 2).encode()
 
 
 @final
@@ -179,7 +189,7 @@ def log_in(
     """[N4] Log the client in, then go on with the command; or raise ArgError (N4.1)."""
     if name == DEFAULT and s.acl.newcomer is not None:
         raise ArgError(NO_PASSWORD)
-    if s.acl.waiting >= WAITING_MAX:
+    if s.acl.waiting >= WAITING_MAX and not s.acl.guesses.is_trusted(host_of(c), name):
         raise ArgError(CROWDED)
     begin(s, c, LogIn(s, c, name, password, then, args))
 

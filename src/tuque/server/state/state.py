@@ -223,7 +223,7 @@ class Server:
     def trust(self, w: Wired, user: User) -> None:
         """[I5] Give the connection to the user; a stranger's frames are small (I2.3)."""
         w.user = user
-        is_known = user.may_all() or user.name != GUEST
+        is_known = user.is_admin or user.account is not None or user.name != GUEST
         w.reader.limit_bytes = self.max_bulk + FRAME_SLACK if is_known else STRANGER_BYTES
 
     def is_nobody(self, c: Client) -> bool:

@@ -13,6 +13,7 @@ DEFAULT: Final = b"default"
 SEEN_MAX: Final = 10_000  # queues whose answer is remembered
 NAME_MAX: Final = 1_024  # bytes of a queue's name that patterns are compared with (N2.6)
 ALL: Final = b"*"
+MEANT: Final[dict[str, list[Unit]]] = {}  # of the names that there are
 
 
 @final
@@ -73,6 +74,12 @@ class Account:
         self.seen[queue] = found
         return found
 
+    def is_same(self, other: "Account") -> bool:
+        """Whether the other one has the same rights and secrets."""
+        if self.is_on != other.is_on or self.rules != other.rules:
+            return False
+        return self.patterns == other.patterns and self.secrets.is_same(other.secrets)
+
     def copy(self) -> "Account":
         """The same user once more, for a change that may fail."""
         other = Account(self.name)
@@ -119,13 +126,19 @@ def meant(name: str) -> list[Unit]:
     """The units that a word after + or - means; none: it is unknown."""
     if name == "@all":
         return UNITS
+    found = MEANT.get(name)
+    if found is not None:
+        return found
     if name.startswith("@"):
         if name[1:] not in CATEGORIES:
             return []
-        return [unit for unit in UNITS if name[1:] in unit.categories]
-    if name not in BY_NAME:
+        found = [unit for unit in UNITS if name[1:] in unit.categories]
+    elif name not in BY_NAME:
         return []
-    return [unit for unit in UNITS if unit.name == name or unit.name.startswith(name + "|")]
+    else:
+        found = [unit for unit in UNITS if unit.name == name or unit.name.startswith(name + "|")]
+    MEANT[name] = found
+    return found
 
 
 def everything(name: bytes) -> Account:

@@ -10,6 +10,7 @@ from tuque.server.users.guesses import Guesses
 from tuque.server.users.hasher import Hasher, Work
 
 DIGEST_BYTES: Final = 8
+DIGESTS: Final = 1 << 64
 
 
 @final
@@ -28,9 +29,11 @@ class Acl:
         self.stamp = (0, 0, 0)  # of the file as read or written last
         self.look_ms = 0  # when to look at it again
         self.reading: Work | None = None  # of the changed file
-        self.digest = ""
+        self.marks: dict[bytes, int] = {}  # of each user, summed up in the digest
+        self.total = 0
         self.is_guarded = False
         self.newcomer: Account | None = self.default
+        self.mark(DEFAULT)
         self.settle()
 
     def settle(self) -> None:
@@ -38,10 +41,21 @@ class Acl:
         free = self.default.is_on and self.default.secrets.needs_none()
         self.newcomer = self.default if free else None
         self.is_guarded = len(self.by_name) > 1 or not free or not self.default.is_full
-        seen = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        for name in sorted(self.by_name):
-            seen.update(digest_text(self.by_name[name]))
-        self.digest = seen.hexdigest()
+
+    def mark(self, name: bytes) -> None:
+        """The user was made, changed or deleted: count it in the digest."""
+        account = self.by_name.get(name)
+        value = 0
+        if account is not None:
+            text = digest_text(account)
+            value = int.from_bytes(hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest())
+        self.total = (self.total - self.marks.pop(name, 0) + value) % DIGESTS
+        if account is not None:
+            self.marks[name] = value
+
+    def digest(self) -> str:
+        """[N7] The same for the same users and rights, whatever their passwords (N7.4)."""
+        return f"{self.total:016x}"
 
     def set_password(self, password: bytes) -> None:
         """[N1] `requirepass`: a password of `default` (N1.3)."""
@@ -53,9 +67,11 @@ class Acl:
         known = self.by_name.get(account.name)
         if known is None:
             self.by_name[account.name] = account
+            self.mark(account.name)
             self.settle()
             return False
         is_less = known.become(account)
+        self.mark(account.name)
         self.settle()
         return is_less
 
@@ -64,6 +80,7 @@ class Acl:
         account = self.by_name.pop(name, None)
         if account is not None:
             account.is_gone = True
+            self.mark(name)
             self.settle()
         return account
 
@@ -78,12 +95,16 @@ class Acl:
             if name not in wanted:
                 account = self.by_name.pop(name)
                 account.is_gone = True
+                self.mark(name)
                 less.append(account)
         for name, account in wanted.items():
             known = self.by_name.get(name)
             if known is None:
                 self.by_name[name] = account
+            elif known.is_same(account):
+                continue
             elif known.become(account):
                 less.append(known)
+            self.mark(name)
         self.settle()
         return less

@@ -56,6 +56,10 @@ class Guesses:
                 guess.next_ms = max(now_ms, guess.next_ms) + delay_ms
         return at_ms
 
+    def is_trusted(self, host: bytes, user: bytes) -> bool:
+        """Whether the user has logged in from that address."""
+        return host + b"\0" + user in self.trusted
+
     def keys_of(self, host: bytes, user: bytes) -> list[bytes]:
         """What slows this log-in down (N6.2)."""
         pair = host + b"\0" + user

@@ -35,6 +35,14 @@ class Secrets:
         self.wired: list[bytes] = []  # SHA-1 of SHA-1, of the passwords given while it was
         self.proved: dict[bytes, None] = {}  # keyed digests of passwords that fitted
 
+    def is_same(self, other: "Secrets") -> bool:
+        """Whether the other ones are the same, but for what was proved."""
+        if self.is_free != other.is_free or self.is_wired != other.is_wired:
+            return False
+        if self.plain != other.plain:
+            return False
+        return self.hashes == other.hashes and self.wired == other.wired
+
     def copy(self) -> "Secrets":
         """The same once more."""
         other = Secrets()
