@@ -120,6 +120,10 @@ def test_lost_workers_leave(box: Box) -> None:
         (("x" * 256,), "ERR WORKER takes a name of 1 to 255 bytes"),
         (("w", "HOST", "x" * 256), "ERR HOST and VERSION take at most 255 bytes"),
         (("w", "QUEUES", *"q" * 101), "ERR a worker names at most 100 queues"),
+        (
+            ("w", "QUEUES", *["q" * 4_000] * 3),
+            "ERR the queues of a worker have at most 8192 bytes",
+        ),
         (("w", "PID", "x"), "ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"),
         (("w", "BUSY", -1), "ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"),
         (("w", "NICE", 1), "ERR syntax error"),

@@ -13,6 +13,7 @@ from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
+from tuque.worker.broker.herald import fitting
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +87,13 @@ def test_a_worker_obeys_orders(
     worker.ends(0)
     assert worker.text.count("an operator asks this worker: quiet") == 1
     assert list(client.workers()) == []
+
+
+def test_a_worker_of_many_long_queues_names_those_that_fit(client: Client) -> None:
+    """O11.6 names of over 8192 bytes together"""
+    assert fitting(("a", "b")) == ("a", "b") and len(fitting(("q",) * 101)) == 100
+    long = ("ü" * 2_000, "b" * 4_192, "c")
+    assert fitting(long) == long[:2]
+    assert client.worker_here("w", queues=fitting(long)) == "none"
+    (found,) = client.workers()
+    assert list(found.queues) == list(long[:2])

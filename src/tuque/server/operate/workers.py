@@ -29,10 +29,12 @@ from tuque.wire.args import NOT_INT, SYNTAX, ArgError, at_least, ranged, worker_
 from tuque.wire.resp import bulk_head, put_bulk, put_value
 
 QUEUES_MAX: Final = 100
+QUEUES_BYTES: Final = 8_192  # of their names together
 TEXT_MAX: Final = 255  # bytes of HOST and VERSION
 COUNT_MAX: Final = 1_000
 RUNS_SHOWN: Final = 100  # of one worker
 NUMBER_MAX: Final = 1 << 53
+LONG_QUEUES: Final = b"ERR the queues of a worker have at most %d bytes" % QUEUES_BYTES
 LONG_TEXT: Final = b"ERR HOST and VERSION take at most 255 bytes"
 MANY_QUEUES: Final = b"ERR a worker names at most 100 queues"
 MANY_WORKERS: Final = b"ERR too many workers: at most %d" % WORKERS_MAX
@@ -100,6 +102,8 @@ def what_it_says(args: list[bytes]) -> Said:
             said.queues = args[i + 1 :]
             if len(said.queues) > QUEUES_MAX:
                 raise ArgError(MANY_QUEUES)
+            if len(b"".join(said.queues)) > QUEUES_BYTES:
+                raise ArgError(LONG_QUEUES)
             return said
         if word == b"HOST" or word == b"VERSION":
             if len(value) > TEXT_MAX:

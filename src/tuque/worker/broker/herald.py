@@ -22,7 +22,8 @@ log: Final = logging.getLogger("tuque.worker")
 
 EVERY_S: Final = 3.0
 BYE_S: Final = 2.0
-QUEUES_MAX: Final = 100
+QUEUES_MAX: Final = 100  # that a node takes (O11.6)
+QUEUES_BYTES: Final = 8_192  # of their names
 
 
 class Herald:
@@ -39,7 +40,7 @@ class Herald:
         """`figures` are the arguments of `worker_here` that change; `orders` do what is asked."""
         self._client = client
         self._name = name
-        self._queues = queues[:QUEUES_MAX]
+        self._queues = fitting(queues)
         self._figures = figures
         self._orders = orders
         self._is_known = True  # the node knows the command
@@ -88,3 +89,15 @@ class Herald:
                 if self._is_known:
                     await self._client.worker_bye(self._name)
                 self._is_known = False  # the loop says no more
+
+
+def fitting(queues: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the queues, the first ones, that a node takes (O11.6)."""
+    found: list[str] = []
+    left = QUEUES_BYTES
+    for name in queues[:QUEUES_MAX]:
+        left -= len(name.encode("utf-8", "surrogateescape"))
+        if left < 0:
+            break
+        found.append(name)
+    return tuple(found)
