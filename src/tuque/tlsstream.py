@@ -141,6 +141,8 @@ class TlsStream:
                 part = b""
             if not part:
                 self._ended = True
+                with contextlib.suppress(OSError):
+                    self.sock.shutdown(socket.SHUT_RD)  # a poller sees the end of the stream now
                 break
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)

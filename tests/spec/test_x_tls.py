@@ -151,28 +151,72 @@ def test_no_older_version_is_spoken(place: Place) -> None:
             assert link.recv(100) == b"+PONG\r\n"
 
 
+class Talk:
+    """A connection whose records this end makes by hand."""
+
+    def __init__(self, place: Place) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = place.context().wrap_bio(
+            self.incoming, self.outgoing, server_hostname="localhost"
+        )
+        self.sock = socket.create_connection(("127.0.0.1", place.port), timeout=30)
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.sock.sendall(self.outgoing.read())
+                self.incoming.write(self.sock.recv(65_536))
+            else:
+                return
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+
+    def read_to_end(self) -> bytes:
+        """All that comes until the node closes."""
+        while data := self.sock.recv(65_536):
+            self.incoming.write(data)
+        found = b""
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            while part := self.tls.read(65_536):
+                found += part
+        return found
+
+
+def test_replies_come_after_the_goodbye_and_the_node_closes(place: Place) -> None:
+    """X1.3 A connection with TLS is a client like any other: all rules of C and I hold."""
+    with Talk(place) as talk:
+        talk.tls.write(b"PING\r\n")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            talk.tls.unwrap()
+        talk.sock.sendall(talk.outgoing.read())  # the command and the goodbye, in one packet
+        assert talk.read_to_end() == b"+PONG\r\n"
+
+
+def test_a_broken_record_ends_its_connection_only(place: Place) -> None:
+    """X1.3 A connection with TLS is a client like any other: all rules of C and I hold."""
+    with Talk(place) as talk, Talk(place) as other:
+        talk.tls.write(b"PING\r\n")
+        sent = bytearray(talk.outgoing.read())
+        sent[-1] ^= 1
+        talk.sock.sendall(sent)
+        assert talk.read_to_end() == b""
+        other.tls.write(b"QUIT\r\n")
+        other.sock.sendall(other.outgoing.read())
+        assert other.read_to_end() == b"+OK\r\n"
+
+
 def test_a_command_that_comes_with_the_handshake_is_answered(place: Place) -> None:
     """X4.4 A thread of its own shakes hands: the loop gets a connection when its handshake is
     over.
     """
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = place.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with socket.create_connection(("127.0.0.1", place.port), timeout=30) as sock:
-        while True:
-            try:
-                tls.do_handshake()
-            except ssl.SSLWantReadError:
-                sock.sendall(outgoing.read())
-                incoming.write(sock.recv(65_536))
-            else:
-                break
-        tls.write(b"PING\r\n")
-        sock.sendall(outgoing.read())  # the end of the handshake and the command, in one packet
-        while True:
-            incoming.write(sock.recv(65_536))
-            with contextlib.suppress(ssl.SSLWantReadError):
-                assert tls.read(100) == b"+PONG\r\n"
-                return
+    with Talk(place) as talk:
+        talk.tls.write(b"PING\r\nQUIT\r\n")
+        talk.sock.sendall(talk.outgoing.read())  # with the end of the handshake, in one packet
+        assert talk.read_to_end() == b"+PONG\r\n+OK\r\n"
 
 
 def test_broken_handshakes_end_their_connection_only(place: Place) -> None:
