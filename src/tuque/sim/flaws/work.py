@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs import life_copies
 from tuque.core.jobs.letters import go_dead
-from tuque.core.life import base, begin, update
+from tuque.core.life import base, begin, outcomes, update
 from tuque.core.model.add_spec import Update
 from tuque.core.model.job import Job
 from tuque.core.model.life import NO_TERMS, Failure, Life, run_of
@@ -111,6 +111,36 @@ def refused_edits_stand() -> list[Patch]:
     return everywhere(sound, why_not)
 
 
+def ends_are_not_named() -> list[Patch]:
+    """W9.2: WAITJOB does not name jobs whose outcome is kept."""
+    sound = outcomes.outcome_of
+
+    def outcome_of(n: Node, id: bytes) -> bytes:
+        return b"" if n.life.known(id) is not None else sound(n, id)
+
+    return everywhere(sound, outcome_of)
+
+
+def all_ends_are_done() -> list[Patch]:
+    """W9.2: WAITJOB calls each outcome `done`."""
+    sound = outcomes.outcome_of
+
+    def outcome_of(n: Node, id: bytes) -> bytes:
+        return b"done" if sound(n, id) else b""
+
+    return everywhere(sound, outcome_of)
+
+
+def bodies_are_cut() -> list[Patch]:
+    """W10.1: UPDATEJOB gives the job another body than it was told."""
+    sound = life_copies.set_body
+
+    def set_body(n: Node, job: Job, body: bytes) -> None:
+        sound(n, job, body + b"9")
+
+    return everywhere(sound, set_body)
+
+
 def rate_is_ignored() -> list[Patch]:
     """W12.7: DEAD REPLAY with RATE queues all letters at once."""
     sound = dead.Replay.step
@@ -165,6 +195,11 @@ def failing(seed: int) -> Plan:
     return at_work(seed, p_fail=0.95, p_silent=0.0, p_final=0.0)
 
 
+def ending(seed: int) -> Plan:
+    """People who wait for jobs, and people who cancel them."""
+    return at_work(seed, p_wait=0.6, p_cancel=0.3, p_fail=0.2, work_ms=500)
+
+
 def replaying(seed: int) -> Plan:
     """Jobs that fail soon, and people who replay them slowly."""
     plan = at_work(seed, p_fail=0.95, p_final=0.9, p_silent=0.0, work_ms=5)
@@ -195,11 +230,15 @@ WORK_FLAWS: Final = [
     Flaw("w17", "dead letters lose an attempt", letters_forget_an_attempt, 5, failing),
     Flaw("w18", "refused edits are made", refused_edits_stand, 10, editing),
     Flaw("w19", "RATE is ignored", rate_is_ignored, 5, replaying),
+    Flaw("w20", "WAITJOB does not name what ended", ends_are_not_named, 5, ending),
+    Flaw("w21", "WAITJOB says done of all", all_ends_are_done, 5, ending),
+    Flaw("w22", "UPDATEJOB changes the body otherwise", bodies_are_cut, 5, editing),
     Flaw("t24", "UPDATEJOB PRI does nothing", pri_is_not_set, 5, repricing),
     Flaw("t25", "a new pri does not move the task", place_is_not_changed, 5, repricing),
 ]
 WORK_RULES: Final = {
     "w12": "life-count", "w13": "life-two", "w14": "life-result", "w15": "life-reason",
     "w16": "life-count", "w17": "life-count", "w18": "life-edit", "w19": "life-rate",
+    "w20": "life-wait", "w21": "life-wait", "w22": "life-edit",
     "t24": "tube-pri", "t25": "tube-order",
 }  # fmt: skip
