@@ -8,6 +8,8 @@ import pytest
 from node_by_hand import NULL, Box
 from test_w_work import TRIES, fields, start, state
 
+from tuque.core.model.life import LIVE
+
 SHAPES: list[tuple[list[str], list[str]]] = [
     ([], ["run"]),
     (["WITHCOUNTERS"], ["run", "nacks", "additional-deliveries"]),
@@ -94,6 +96,14 @@ def test_what_may_not_begin_has_no_run(box: Box) -> None:
     ((queue, id, _, _, run),) = begin(box)
     assert (queue, id, run) == (b"q.dead", dead, None)
     assert box.run("START", dead)[0].startswith("DEAD")
+    busy = box.add(**TRIES)
+    (job,) = begin(box)
+    assert box.run("RELEASE", busy, job[4]) == 1
+    life = box.n.life.by_id[busy]
+    life.run_state, life.worker = LIVE, b"elsewhere"  # as another holder tells it
+    box.n.life.weigh(life)
+    ((_, id, _, _, run),) = begin(box)
+    assert (id, run, life.worker) == (busy, None, b"elsewhere")
 
 
 def test_a_cancelled_job_ends(box: Box) -> None:
