@@ -266,7 +266,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "TUBE DRIVERS": lambda f: ["TUBE", "DRIVERS"],
     "TUBE REGISTERDRIVER": lambda f: ["TUBE", "REGISTERDRIVER", "nosuch"],
     "TUBE HELP": lambda f: ["TUBE", "HELP"],
-    "WORKER HERE": lambda f: ["WORKER", "HERE", "w", "QUEUES", *["q" * 200] * 100],
+    "WORKER HERE": lambda f: ["WORKER", "HERE", "w", "QUEUES", *["q" * 80] * 100],
     "WORKER LIST": lambda f: [announce_all(f), "WORKER", "LIST", "COUNT", 1_000][1:],
     "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],
