@@ -29,6 +29,7 @@ def test_without_a_field_all_come() -> None:
         (b"2s", b"ERR syntax error"),
         (b"QUEUES all", b"ERR syntax error"),
         (b"5s QUEUE", b"ERR syntax error"),
+        (b"5s added acked ADDED", b"ERR syntax error"),
         (b"5s COUNT -1", b"ERR FROM and COUNT must be numbers from 0 up"),
         (b"5s FROM soon", b"ERR FROM and COUNT must be numbers from 0 up"),
         (b"5s added nothing", b"ERR no field 'nothing': see HISTORY in docs/commands.md"),
@@ -37,7 +38,9 @@ def test_without_a_field_all_come() -> None:
     ],
 )
 def test_errors(words: bytes, text: bytes) -> None:
-    """O3.6 Errors: another first word, or an option without its value, `-ERR syntax error`"""
+    """O3.6 Errors: another first word, an option without its value, QUEUE or fields with TIMES, or
+    a field named twice, `-ERR syntax error`
+    """
     with pytest.raises(ArgError) as refused:
         history_args([b"HISTORY", *words.split()])
     assert refused.value.text == text

@@ -81,7 +81,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "QSTAT": Bound(0, TURN_WORK, SMALL, ONE, True),
     "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, CUT, True),
     "QSCAN": _LISTS,
-    "HISTORY": Bound(FEW_WORDS, 1_500, 524_288, ONE),
+    "HISTORY": Bound(FEW_WORDS, 3_000, 524_288, ONE),
     "QLIST": Bound(1_024, 2 * TURN_WORK, REPLY_BYTES, SLICED, True),
     "PAUSE": _OPTIONS,
     "STAGE": _OPTIONS,

@@ -87,7 +87,10 @@ def history_args(args: list[bytes]) -> HistoryArgs:
     for word in args[at:]:
         if word.lower() not in known:
             raise ArgError(NO_FIELD % word[:64])
-        wanted.fields.append(known.index(word.lower()))
+        field = known.index(word.lower())
+        if field in wanted.fields:
+            raise ArgError(SYNTAX)
+        wanted.fields.append(field)
     if len(wanted.fields) == 0:
         wanted.fields = list(range(len(known)))
     return wanted
