@@ -130,7 +130,7 @@ def test_first_words(box: Box) -> None:
     known = set(
         "ERR BADID NOREPL MAXLEN PAUSED NOJOB ACKED NOTDELIVERED TOOLATE LEAVING NOAUTH OOM "
         "MISCONF LOADING NOPROTO DENIED CONFLICT FENCED NOGROUP NOBATCH NOSTAGE NOWORKER "
-        "NOTUBE NOTASK NOTTAKEN WRONGTUBE STALE ATWORK CANCELLED DEAD".split()
+        "NOTUBE NOTASK NOTTAKEN WRONGTUBE STALE ATWORK CANCELLED DEAD NOPERM WRONGPASS".split()
     )
     import re
     from pathlib import Path
@@ -143,7 +143,7 @@ def test_first_words(box: Box) -> None:
             words |= set(re.findall(r'b"([A-Z]{3,})\b (?=[A-Za-z])', path.read_text("utf-8")))
     assert {"ERR", "BADID", "NOJOB"} <= words
     replies = words & known
-    assert words - replies <= {"HELLO", "SYNC", "HEADERS", "DEAD"}, (
+    assert words - replies <= {"HELLO", "SYNC", "HEADERS", "DEAD", "PRIVATE"}, (
         words - known
     )  # an ERR goes before these
 

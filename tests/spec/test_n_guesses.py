@@ -12,10 +12,12 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import Err, Wire, encode, plain
 
+from tuque.server.rights.change import on_bell
 from tuque.server.rights.login import host_of
 from tuque.server.sockets.connection import Connection
 from tuque.server.users.denials import AUTH, COMMAND, Denials
 from tuque.server.users.guesses import FORGET_MS, Guesses
+from tuque.server.users.hasher import Hasher
 
 A, B = b"10.0.0.1", b"10.0.0.2"
 
@@ -128,6 +130,28 @@ def test_a_guess_is_proved_in_its_turn(box: PumpBox) -> None:
     assert isinstance(rows, list)
     entry = dict(zip(rows[0][::2], rows[0][1::2], strict=True))
     assert (entry[b"reason"], entry[b"count"], entry[b"username"]) == (b"auth", 5, b"bob")
+
+
+def test_log_ins_while_the_node_loads(box: PumpBox) -> None:
+    """N4.6 Log-ins also go on while the node reads its journal."""
+    root, wire = box.connect(), box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", ">right", "+info", "+qlen", "~*")
+    hasher = box.server.acl.hasher = Hasher()
+    box.pump.watch_bell(hasher.bell.fd, lambda: on_bell(box.server))
+    box.server.is_loading = True
+    wire.sock.setblocking(False)
+    wire.sock.sendall(encode("AUTH", "bob", "right") + encode("QLEN", "q") + encode("INFO"))
+    heard, until = b"", time.monotonic() + 60
+    while b"users_digest" not in heard and time.monotonic() < until:
+        box.pump.turn(5)
+        try:
+            heard += wire.sock.recv(1 << 20)
+        except BlockingIOError:
+            continue
+    assert heard.startswith(b"+OK\r\n-LOADING ")
+    assert b"users_digest" in heard
+    box.server.is_loading = False
+    hasher.close()
 
 
 def test_a_stranger_has_some_seconds(box: PumpBox) -> None:

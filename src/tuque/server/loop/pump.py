@@ -207,7 +207,10 @@ class Pump:
         """Timers, waiting clients, deferred commands."""
         s = self.s
         n = s.n
-        if s.is_loading or s.stop_requested:
+        if s.stop_requested:
+            return
+        if s.is_loading:
+            self.let_in()
             return
         if s.bus is not None:
             producers.look_at_bus(s, s.bus)
@@ -231,21 +234,34 @@ class Pump:
                 if c.may_run():
                     s.resumed.append(c)
         if len(s.resumed) > 0:
-            resumed = s.resumed
-            s.resumed = []
-            self.share.begin()
-            for i, c in enumerate(resumed):
-                if self.share.is_used():
-                    s.resumed = resumed[i:] + s.resumed  # L2.8
-                    break
-                if not c.is_closed:
-                    self.go_on(c)
-            if len(n.added) > 0:
-                producers.tell_added(s)
+            self.go_on_all()
         self.iproto.run_stalled()
         end_turn(s)
         self.doors.on_time()
         self.keep_up()
+
+    def let_in(self) -> None:
+        """[N4] Log-ins go on while the node loads: its clients may ask how far it is (N4.6)."""
+        s = self.s
+        if len(s.chores) > 0 or len(s.resting) > 0:
+            run_chores(s)
+        if len(s.resumed) > 0:
+            self.go_on_all()
+
+    def go_on_all(self) -> None:
+        """Clients whose wait is over run what they have sent meanwhile."""
+        s = self.s
+        resumed = s.resumed
+        s.resumed = []
+        self.share.begin()
+        for i, c in enumerate(resumed):
+            if self.share.is_used():
+                s.resumed = resumed[i:] + s.resumed  # L2.8
+                break
+            if not c.is_closed:
+                self.go_on(c)
+        if len(s.n.added) > 0:
+            producers.tell_added(s)
 
     def keep_up(self) -> None:
         """Points of the past, and housekeeping."""
