@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 from cluster_lab import Lab
-from test_w_cluster import add, at, start
+from test_w_cluster import add, at, cancel, fail, life, start, states
 
 from tuque.core.federation.transfer import on_yourjobs
 from tuque.core.jobs.endings import check_lives
 from tuque.core.jobs.life_copies import adopt_life, packed_life
 from tuque.core.life.asking import LOOK, ask, may_ask
+from tuque.core.life.change import FLAGGED
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import lives_tick, on_done, outcome_of, result_fields, watch
 from tuque.core.life.runs import DIED, end_cancelled, on_fail
@@ -327,3 +328,30 @@ def test_a_cancelled_job_is_not_done_after_a_restart() -> None:
         lab.revive(i)
         assert at(lab, i).life.kept == {}
         check_lives(at(lab, i))
+
+
+@pytest.mark.parametrize("by", [0, 1, 2])
+def test_a_letter_that_was_cancelled_elsewhere_runs_again(by: int) -> None:
+    """W12.4 REPLAY queues the selected jobs in the queue they came from, or in `to`, as new
+
+    W14.2 a cancel flag and death stay.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    run = start(lab, 0, id)
+    lab.pass_ms(200)
+    lab.isolate(1)
+    assert cancel(lab, 1, id) == FLAGGED
+    assert fail(lab, 0, id, run, is_final=True) == DIED
+    lab.heal()
+    lab.pass_ms(3_000)
+    assert states(lab, id) == ["dead"] * 3
+    assert all(life(lab, i, id).is_cancelled for i in range(3))
+    letter = letter_of(at(lab, by), id)
+    assert letter is not None and replay(at(lab, by), letter, b"")
+    lab.pass_ms(1_000)
+    assert states(lab, id) == ["waiting"] * 3
+    assert lab.get(by) == [id]
+    start(lab, by, id)
+    assert states(lab, id)[by] == "running", "the new life is not cancelled"
