@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from node_by_hand import NULL, Box, Err, parse
 
 TRIES = {"ATTEMPTS": 2, "RETRY": 10}
@@ -378,7 +379,8 @@ def test_silence(box: Box) -> None:
     assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"crashed", 2, b"silent for 10 s")
 
 
-def test_deliveries_that_nobody_begins(box: Box) -> None:
+@pytest.mark.parametrize("how", [["NACK"], ["RELEASE", "-"], ["RELEASE", "run"]])
+def test_deliveries_that_nobody_begins(box: Box, how: list[str]) -> None:
     """W6.4 After `unstarted-max` deliveries in a row that ended without START, RELEASE or NACK, a
     job with ATTEMPTS is dead with the cause `unstarted`. 0 switches this off.
     """
@@ -387,10 +389,12 @@ def test_deliveries_that_nobody_begins(box: Box) -> None:
     for lap in range(6):
         if lap == 1:
             assert box.get() == [id]
-            box.run("NACK", id)  # the count begins anew
+            words = [start(box, id) if word == "run" else word for word in how[1:]]
+            assert box.run(how[0], id, *words) == 1  # the count begins anew
         box.get()
         box.get("p")
         box.pass_ms(10_100)
+        assert (state(box, id) == "dead") == (lap >= 3)
     assert fields(box.run("DEAD", "SHOW", id))["cause"] == b"unstarted"
     assert fields(box.run("DEAD", "SHOW", id))["attempts"] == 0
     assert box.state(plain) == "queued"

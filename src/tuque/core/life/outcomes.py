@@ -57,7 +57,7 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
     if job.state == ACKED:
         return False
     life = life_of(n, job.id)
-    if life is not None and life.run_state == LIVE and client == life.client:
+    if life is not None and client == life.client:
         life.run_state = RELEASED  # its worker knows
     n.book.ack(job, n.now_ms)
     if n.events is not None:
