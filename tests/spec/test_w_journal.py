@@ -138,6 +138,31 @@ def test_a_restart_in_each_phase(kept: Kept, how: str) -> None:
     assert box.n.life.by_id.get(plain) is None
 
 
+@pytest.mark.parametrize("was_out", [False, True])
+@pytest.mark.parametrize("how", CAUSES)
+def test_a_back_off_that_is_over_does_not_come_back(kept: Kept, how: str, was_out: bool) -> None:
+    """W2.3 In its first delay or in a back-off, at any holder that has heard of it:
+    `-NOTDELIVERED`.
+
+    After a restart that is over, too: the job was queued, or even delivered since.
+    """
+    box = kept.box
+    id = add(box)
+    box.run("FAIL", id, start(box, id))
+    (refused,) = box.run("START", id)
+    assert str(refused).startswith("NOTDELIVERED")
+    box.pass_ms(5_100)
+    if was_out:
+        assert box.get() == [id]
+    kept.turn()
+    again(kept, how)
+    box = kept.box
+    assert state(box, id) == (b"delivered" if was_out else b"waiting")
+    if not was_out:
+        assert box.get() == [id]
+    assert start(box, id).startswith(b"2.2.")
+
+
 @pytest.mark.parametrize("how", CAUSES)
 def test_a_flagged_run_stays_flagged(kept: Kept, how: str) -> None:
     """Also after a restart WORKING says so (W8.2)."""
