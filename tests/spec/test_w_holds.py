@@ -432,3 +432,25 @@ def test_an_earlier_edit_ends_no_hold() -> None:
     assert hold(at(lab, 0), lab.nodes[0].jobs[id], lab.slot(0, 1), True) == AGREED
     on_hold(at(lab, 0), lab.slot(0, 1), missed)
     assert lab.nodes[0].jobs[id].body == b"new" and id in lab.nodes[0].life.held
+
+
+def test_a_slow_holder_has_the_whole_time_for_the_change() -> None:
+    """W10.3 OK comes when all holders in reach have the change.
+
+    W16.4 A holder that does not answer within 0.8 s counts as one that refused
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.hold(1, 0)
+    change = begin(lab, 0, id)
+    lab.pass_ms(700)
+    lab.hold(0, 1)
+    lab.release(1, 0)
+    lab.run()
+    assert change.is_made and not change.is_over, "the change is on its way"
+    lab.pass_ms(500)
+    assert not change.is_over
+    lab.release(0, 1)
+    lab.run()
+    assert change.is_over and change.refused is None
+    assert bodies(lab, id) == [b"new"] * 3
