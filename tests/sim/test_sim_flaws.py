@@ -15,6 +15,7 @@ IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 QUICK = {
     "f3": 1, "f4": 1, "f6": 1, "f7": 1, "f8": 3, "f9": 1, "f10": 1, "f13": 1, "f14": 1, "f15": 6,
     "q1": 1, "q2": 1, "q3": 2, "r3": 1, "p1": 1, "p2": 1, "p3": 2,
+    "b1": 1, "b2": 1,
 }  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("f4", "f6", "f13", "p1", "p2", "p3"),
+        *("f4", "f6", "f13", "p1", "p2", "p3", "b1"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_PLANS),
     ],
 )

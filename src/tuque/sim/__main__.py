@@ -63,10 +63,8 @@ def main(
     score = Score()
     if past is not None:
         for seed, words in past_seeds(Path(past).read_text()):
-            tubes, lives, edits, rest = (
-                kind in words for kind in ("tubes", "lives", "edits", "words")
-            )
-            note(score, run_seed(seed, mutation, False, tubes, "", lives, edits, rest))
+            tubes, *more = (kind in words for kind in ("tubes", "lives", "edits", "words", "seals"))
+            note(score, run_seed(seed, mutation, False, tubes, "", *more))
     is_past_broken = bool(score.failed)
     for one in run_many(first, seeds, jobs, minutes, mutation):
         note(score, one)
@@ -117,7 +115,7 @@ def show(seed: int, mutation: str) -> int:
 
 def make_small(seed: int) -> int:
     """Print the smallest test that still fails as the seed does."""
-    plan = draw(seed, with_lives=True, with_edits=True, with_words=True)
+    plan = draw(seed, with_lives=True, with_edits=True, with_words=True, with_seals=True)
     rules = run_plan(plan).rules()
     if not rules:
         print(f"seed {seed} breaks no promise")

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
+from tuque.sim.engine.meddler import Meddler
 from tuque.sim.engine.world import World
 
 FLIGHT_MAX: Final = 1 << 20  # bytes in flight above which a sender must wait
@@ -72,10 +73,19 @@ class Pipe:
         self.not_before_us = 0  # nothing arrives before
         self.is_broken = False  # bytes sent from now on never arrive
         self.on_room: Callable[[], None] | None = None  # called when there is room again
+        self.meddler: Meddler | None = None
         line.pipes.append(self)
 
     def put(self, data: bytes) -> None:
         """Send bytes, maybe in pieces."""
+        if self.meddler is not None and data:
+            data = self.meddler.pass_on(data)
+            if not data:
+                return
+        self.send(data)
+
+    def send(self, data: bytes) -> None:
+        """Let them be on their way."""
         if self.is_broken:
             return
         line = self.line
@@ -200,6 +210,7 @@ class Network:
         self.listeners: dict[str, Listener] = {}
         self.conns: list[tuple[End, End]] = []
         self.chance = world.stream("net")
+        self.has_meddlers = False  # between nodes that have a secret
 
     def line(self, a: str, b: str) -> Line:
         """The line between two places, in this direction."""
@@ -237,6 +248,9 @@ class Network:
                 # nothing arrives before the reply
                 far.out.last_us = far.out.not_before_us = self.world.now_us + back_us + 1
                 self.conns.append((near, far))
+                if self.has_meddlers and port == "bus":
+                    near.out.meddler = Meddler(near.out)
+                    far.out.meddler = Meddler(far.out)
                 self.world.after(back_us, partial(self._tell, near, told))
                 return
             near.drop()

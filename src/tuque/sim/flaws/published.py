@@ -25,6 +25,7 @@ from tuque.sim.flaws.leases import ONCE_FLAWS
 from tuque.sim.flaws.lives import LIFE_FLAWS
 from tuque.sim.flaws.restarts import RESTART_FLAWS
 from tuque.sim.flaws.rules import RULE_FLAWS, slow_answers
+from tuque.sim.flaws.sealed import SEALED_FLAWS
 from tuque.sim.flaws.switches import Flaw, Patch, bent, everywhere
 from tuque.sim.flaws.tubes import TUBE_FLAWS
 from tuque.sim.flaws.turns import TURN_FLAWS
@@ -434,6 +435,6 @@ FLAWS: Final = [
 ]  # fmt: skip
 ALL_FLAWS: Final = [
     *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *RESTART_FLAWS, *TURN_FLAWS,
-    *LIFE_FLAWS, *WORK_FLAWS,
+    *LIFE_FLAWS, *WORK_FLAWS, *SEALED_FLAWS,
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in ALL_FLAWS}

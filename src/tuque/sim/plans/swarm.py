@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from tuque.sim.engine.meddler import KINDS as MEDDLES
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.plans.leased import draw_once
 from tuque.sim.plans.life_swarm import draw_edits, draw_lives, draw_words
@@ -57,10 +58,12 @@ def draw(
     with_lives: bool = False,
     with_edits: bool = False,
     with_words: bool = False,
+    with_seals: bool = False,
 ) -> Plan:
     """The plan of a seed; with or without clients of leases, of writes, of tubes and of work.
 
     Later kinds of clients are drawn apart, so that a seed found before them stays what it was.
+    `with_seals`: in some plans the nodes have a secret, and somebody meddles with their frames.
     """
     d = Drawing(seed)
     c, plan = d.c, d.plan
@@ -93,6 +96,8 @@ def draw(
     if with_words:
         draw_words(plan, Random(f"swarm words {seed}"))
         draw_pris(plan, Random(f"swarm pris {seed}"))
+    if with_seals:
+        draw_seals(plan, Random(f"swarm seals {seed}"))
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
 
@@ -112,6 +117,17 @@ def draw_faults(d: Drawing) -> None:
     plan.policy = c.choice(["off", "off", "off", "always", "always", "everysec", "no"])
     if {"disk", "power", "rewrite"} & set(plan.faults) and plan.policy == "off":
         plan.policy = c.choice(["always", "everysec", "off"])
+
+
+def draw_seals(plan: Plan, c: Random) -> None:
+    """A secret in one plan of three; there, where there are faults, somebody on the way."""
+    plan.sealed = c.random() < 1 / 3
+    if not plan.sealed or plan.is_faultless or c.random() < 0.3:
+        return
+    plan.faults.append("meddle")
+    for _ in range(c.randint(1, 6)):
+        args = {"node": c.randrange(plan.nodes), "what": c.choice(MEDDLES)}
+        plan.ops.append(Op(c.randrange(plan.chaos_ms), "meddle", args))
 
 
 # ---- clients

@@ -47,7 +47,7 @@ DRAIN_MS: Final = 25_000
 REST_MS: Final = 12_000
 NARROW_BYTES: Final = 1 << 16  # a link with a smaller limit sometimes has no room for a job
 # what is sent may arrive that much later; the time to live of a copy counts from its arrival
-TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
+TRAVEL: Final = {"slow", "cut", "one_way", "pause", "meddle"}
 TRAVEL_US: Final = 20_000_000
 LATE_FRAME: Final = 20  # times the usual delay: one frame that was late, and some hops besides
 QUICK_LOAD_US: Final = 5_000  # after the heal: a slow load of a long journal outlasts HEAL_MS
@@ -86,6 +86,7 @@ class Cluster:
         if "disk" in plan.faults:
             self.history.travel_slack_us += SLOW_DISK_US
         self.net = Network(self.world, plan.split_rate, plan.delay_us)
+        self.net.has_meddlers = plan.sealed
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}
         self.watcher = Watcher(self)

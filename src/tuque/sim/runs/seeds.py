@@ -129,10 +129,11 @@ def run_seed(
     with_lives: bool = False,
     with_edits: bool = False,
     with_words: bool = False,
+    with_seals: bool = False,
 ) -> Outcome:
     """Run a seed's plan, optionally with a known flaw enabled, or as far as `until`."""
     if not mutation:
-        plan = draw(seed, True, with_tubes, with_lives, with_edits, with_words)
+        plan = draw(seed, True, with_tubes, with_lives, with_edits, with_words, with_seals)
         return run_plan(plan, trace, until=until)
     flaw = MUTATIONS[mutation]
     with flaw.on():
@@ -141,7 +142,9 @@ def run_seed(
 
 def run_fresh(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
     """Run a seed that was never run before: with all kinds of clients."""
-    return run_seed(seed, mutation, trace, with_lives=True, with_edits=True, with_words=True)
+    return run_seed(
+        seed, mutation, trace, with_lives=True, with_edits=True, with_words=True, with_seals=True
+    )
 
 
 def run_many(

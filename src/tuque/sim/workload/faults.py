@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tuque.sim.engine.meddler import PATIENCE_US, Meddler
 from tuque.sim.engine.plan import Op
+from tuque.sim.machines.shell import Shell
 
 if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine
@@ -145,6 +147,46 @@ def memory(cluster: Cluster, args: Args) -> None:
         m.shell.n.limits.memory_bytes = args["bytes"]
 
 
+def meddle(cluster: Cluster, args: Args) -> None:
+    """Somebody changes what a node says to another; that must end the link (B2.7)."""
+    m = machine_of(cluster, args)
+    pipes = [end.out for pair in cluster.net.conns for end in pair if end.is_open]
+    found = [pipe for pipe in pipes if pipe is not None and pipe.meddler is not None]
+    mine = [pipe for pipe in found if pipe.to.label.endswith(m.name) and not pipe.is_broken]
+    if not mine:
+        return
+    cluster.watcher.on_fault("a meddler", [m])
+    pipe = cluster.net.chance.choice(mine)
+    meddler = pipe.meddler
+    assert meddler is not None
+    if not meddler.wish and not meddler.is_due:
+        meddler.wish = args["what"]
+        cluster.world.after(PATIENCE_US, partial(judge_meddler, cluster, meddler))
+
+
+def judge_meddler(cluster: Cluster, meddler: Meddler) -> None:
+    """The node that has the wrong frame must have closed the link, and not have heard it."""
+    to = meddler.pipe.to
+    owner = to.owner
+    if not to.is_open or owner is None:
+        if meddler.is_due:
+            cluster.world.sometimes("a link ends with a wrong frame")
+        return
+    assert isinstance(owner.process, Shell)
+    if owner.process.is_dead:
+        return
+    is_still = owner.process.is_paused
+    if meddler.is_overdue() and not is_still:
+        if meddler.overdue_us == 0:
+            meddler.overdue_us = cluster.world.now_us
+        elif cluster.world.now_us - meddler.overdue_us >= PATIENCE_US:
+            cluster.history.find(
+                "sealed", f"{to.label} goes on after a frame that is not in its place"
+            )
+            return
+    cluster.world.after(PATIENCE_US, partial(judge_meddler, cluster, meddler))
+
+
 BACKS: Final = {"empty": "crash with the disk lost", "old": "crash and an old disk"}
 FAULTS: Final[dict[str, Callable[[Cluster, Args], None]]] = {
     "crash": crash,
@@ -157,4 +199,5 @@ FAULTS: Final[dict[str, Callable[[Cluster, Args], None]]] = {
     "rewrite": rewrite,
     "memory": memory,
     "backup": backup,
+    "meddle": meddle,
 }
