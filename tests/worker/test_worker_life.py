@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import e2e_tasks as tasks
 import pytest
 from lab import RealServer
 from quick import is_quick
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
-from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
+from tuque.errors import JobCancelled, JobFailed, NoJob, NoNode, NoResult, ResultTimeout
 from tuque.worker import App, Handle
 
 
@@ -91,6 +93,76 @@ def test_progress_is_seen_while_a_task_runs(pool: str, start_worker: StartWorker
     start_worker("--pool", pool)
     wait_until(lambda: handle.progress() == {"done": 1}, "the progress")
     assert handle.result(30) == "told"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_wait_for_a_result_outlasts_an_outage(
+    is_async: bool, node: RealServer, start_worker: StartWorker
+) -> None:
+    """U1.6 A wait for a result, with a limit, goes on while the broker is away"""
+    done = tasks.adds.enqueue(1, 2)
+    start_worker()
+    assert done.result(30) == 3
+    node.kill()
+    app = App(f"{node.url}/?timeout=0.2")
+    handle: Handle[int] = app.handle(done.id, int)
+
+    async def waited(limit_s: float | None) -> int:
+        try:
+            return await handle.result_async(limit_s)
+        finally:
+            await app.aclose()
+
+    def wait(limit_s: float | None) -> int:
+        return asyncio.run(waited(limit_s)) if is_async else handle.result(limit_s)
+
+    for limit_s in (1.0, None):
+        with pytest.raises(NoNode):
+            wait(limit_s)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait, 60.0)
+        with pytest.raises(TimeoutError):
+            waiting.result(1.5)  # it does not give up
+        node.start()
+        assert waiting.result(60) == 3
+    app.close()
+
+
+def test_what_is_not_known_is_named(node: RealServer) -> None:
+    handle: Handle[int] = tasks.app.handle("D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1", int)
+    for asks in (handle.status, handle.progress):
+        with pytest.raises(NoJob, match=r"job D-dcb833cf.* is not known: nothing of it is kept"):
+            asks()
+
+
+def test_one_line_says_that_progress_is_not_told(
+    node: RealServer, start_worker: StartWorker, did: Did
+) -> None:
+    handle = tasks.tells_much.enqueue()
+    worker = start_worker("--url", f"{node.url}/?timeout=0.2")
+    untold, back = "was not told", "broker is back"
+    for outages in (1, 2):
+        wait_until(lambda: handle.progress() is not None, "progress")
+        node.kill()
+        wait_until(partial(worker_says, worker, untold, outages), "it says so")
+        many = len(did()) + 30
+        wait_until(partial(has_done, did, many), "much is told")
+        assert worker.text.count(untold) == outages
+        node.start()
+        wait_until(partial(worker_says, worker, back, outages), "it is back")
+        wait_until(partial(has_moved, handle, handle.progress()), "progress again")
+
+
+def worker_says(worker: Program, words: str, times: int) -> bool:
+    return worker.text.count(words) >= times
+
+
+def has_done(did: Did, lines: int) -> bool:
+    return len(did()) >= lines
+
+
+def has_moved(handle: Handle[None], since: object) -> bool:
+    return bool(handle.progress() != since)
 
 
 def test_asking_for_later_costs_no_attempt(start_worker: StartWorker, did: Did) -> None:

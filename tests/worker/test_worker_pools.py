@@ -153,6 +153,15 @@ def test_a_job_over_its_time_limit_is_ended(kind: str) -> None:
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.parametrize(
+    ("value", "error"), [(float("nan"), "no nan"), ("x" * 4096, "at most 4096"), (..., "ellipsis")]
+)
+def test_progress_that_cannot_be_written_is_an_error(value: object, error: str) -> None:
+    """U2.9"""
+    with pytest.raises((ValueError, TypeError), match=error):
+        call("fine").attempt.progress(value)
+
+
 def test_a_timeout_of_the_task_itself_is_its_own_failure() -> None:
     (outcome,) = run_calls(MAKERS["async"], call("times_out", time_limit_s=60))
     assert (outcome.kind, outcome.text) == ("failed", "TimeoutError: mine")
@@ -170,6 +179,29 @@ def test_a_thread_over_its_time_limit_is_reported(caplog: pytest.LogCaptureFixtu
             return await running
 
     assert asyncio.run(main()).kind == "done"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "is_reported"),
+    [("sleeps_async", [60], False), ("blocks_its_loop", [], True)],
+)
+def test_a_coroutine_in_a_thread_is_reported_only_if_it_does_not_end(
+    name: str, arguments: list[object], is_reported: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U2.10"""
+
+    async def main() -> Outcome:
+        pool_tasks.gate.clear()
+        async with started(MAKERS["thread"]) as pool:
+            running = asyncio.create_task(pool.run(call(name, *arguments, time_limit_s=0.05)))
+            async with asyncio.timeout(10):
+                while is_reported and "a thread cannot be ended" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            pool_tasks.gate.set()
+            return await running
+
+    asyncio.run(main())
+    assert ("a thread cannot be ended" in caplog.text) == is_reported
 
 
 def test_a_task_that_blocks_does_not_block_the_worker() -> None:

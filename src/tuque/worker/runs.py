@@ -81,6 +81,7 @@ class Runs:
         """`name` is the worker's; a later process under the same name may go on with its runs."""
         self.teller = Teller(client, link, name, self._on_started, self._on_told)
         self._client = client
+        self._is_progress_told = True
         self._hands = hands
         self._story = story
         self._rng = rng
@@ -175,9 +176,13 @@ class Runs:
         """Sends the broker how far a run is."""
         try:
             await self._client.progress(held.job.id, held.run, data)
+            self._is_progress_told = True
         except OVER as err:
             self.over(held.job.id, held.run, err)
         except Error as err:
+            if not self._is_progress_told:
+                return  # one line says it until one is told again
+            self._is_progress_told = False
             log.info(
                 "%(run)s: its progress was not told: %(reason)s",
                 facts("progress_untold", run=held, reason=err),

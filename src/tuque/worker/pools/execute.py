@@ -23,7 +23,7 @@ from tuque.errors import Cancelled
 from tuque.logtext import facts
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack, pack_result
+from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack_result
 from tuque.worker.tasks.hooks import Failure
 from tuque.worker.tasks.policy import DONE, FAILED_KINDS, Outcome, OutcomeKind, encodable, one_line
 from tuque.worker.tasks.task import Reject, RetryLater, Task
@@ -119,8 +119,8 @@ class Job(msgspec.Struct, dict=True):
         self._control().check()
 
     def progress(self, value: Any) -> None:
-        """Reports how far the job is: plain data, of at most 4096 bytes encoded."""
-        data = pack(value, self.codec)
+        """Reports how far the job is: plain data, of at most 4096 bytes encoded (U2.9)."""
+        data = pack_result(value, self.codec)
         if len(data) > PROGRESS_BYTES:
             raise ValueError(f"progress has {len(data)} bytes: at most {PROGRESS_BYTES}")
         tell = self._control().tell

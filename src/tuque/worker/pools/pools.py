@@ -24,6 +24,8 @@ log: Final = logging.getLogger("tuque.worker")
 
 Tasks = dict[str, Task[..., Any]]
 
+CANCEL_S: Final = 1.0  # a coroutine has this long to end after its limit (U2.10)
+
 
 class Pool(Protocol):
     """The worker's view of a pool. `run` is called for at most `places` jobs at a time."""
@@ -75,7 +77,9 @@ class ThreadPool:
         done: asyncio.Future[Outcome] = loop.create_future()
         alarm: asyncio.TimerHandle | None = None
         if call.time_limit_s is not None:
-            alarm = loop.call_later(call.time_limit_s, _report_long_run, call)
+            is_async = self._tasks[call.envelope.task].is_async
+            late_s = call.time_limit_s + (CANCEL_S if is_async else 0.0)
+            alarm = loop.call_later(late_s, _report_long_run, call)
         self._busy += 1
         done.add_done_callback(self._on_done)
         self._calls.put((call, done))

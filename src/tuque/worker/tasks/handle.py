@@ -5,12 +5,14 @@ Knows the app as a source of clients, and the type that the task returns.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from tuque.client.commands.life import Cancelling, Result
 from tuque.errors import (
+    Error,
     JobCancelled,
     JobFailed,
     NoJob,
@@ -27,6 +29,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 WAIT_MS: Final = 3_600_000  # of one call, when there is no limit
+AGAIN_S: Final = 0.1  # after a wait that an outage ended
 NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
 
 
@@ -79,9 +82,11 @@ class Handle(str, Generic[R]):
         return self._is_new
 
     def result(self, timeout: float | None = None) -> R:
-        """What the task returned; waits for it, `timeout` seconds at most.
+        """What the task returned; waits for it, `timeout` seconds at most, also while the broker
+        is away (U1.6).
 
-        Raises `JobFailed`, `JobCancelled`, `ResultTimeout` or `NoResult`.
+        Raises `JobFailed`, `JobCancelled`, `ResultTimeout` or `NoResult`; what the client raises
+        if the broker is away when the time is over, or without a `timeout`.
         """
         self._check_kept()
         client = self._of().client
@@ -91,6 +96,11 @@ class Handle(str, Generic[R]):
                 found = client.result(self.id, wait_ms=_wait_ms(ends_at))
             except NoJob:
                 raise self._unknown() from None
+            except Error as err:
+                if not _may_ask_again(err, ends_at):
+                    raise
+                time.sleep(AGAIN_S)
+                continue
             if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
                 return self._read(found, timeout)
 
@@ -104,6 +114,11 @@ class Handle(str, Generic[R]):
                 found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
             except NoJob:
                 raise self._unknown() from None
+            except Error as err:
+                if not _may_ask_again(err, ends_at):
+                    raise
+                await asyncio.sleep(AGAIN_S)
+                continue
             if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
                 return self._read(found, timeout)
 
@@ -111,12 +126,18 @@ class Handle(str, Generic[R]):
         return self.result_async().__await__()
 
     def status(self) -> Result:
-        """Where the job stands; NoJob if it ended and nothing of it was kept."""
-        return self._of().client.result(self.id)
+        """Where the job stands; NoJob if it ended and nothing of it is kept."""
+        try:
+            return self._of().client.result(self.id)
+        except NoJob:
+            raise NoJob(self._not_known(), job_id=self.id) from None
 
     async def status_async(self) -> Result:
         """Like `status`, for asyncio programs."""
-        return await self._of().aio_client.result(self.id)
+        try:
+            return await self._of().aio_client.result(self.id)
+        except NoJob:
+            raise NoJob(self._not_known(), job_id=self.id) from None
 
     @overload
     def progress(self) -> Any: ...
@@ -158,7 +179,10 @@ class Handle(str, Generic[R]):
             raise NoResult(f"task {self._task} {NOT_KEPT}", job_id=self.id)
 
     def _unknown(self) -> NoResult:
-        return NoResult(f"job {self.id} is not known: nothing of it is kept", job_id=self.id)
+        return NoResult(self._not_known(), job_id=self.id)
+
+    def _not_known(self) -> str:
+        return f"job {self.id} is not known: nothing of it is kept"
 
     def _read(self, found: Result, timeout: float | None) -> R:
         """The result, or why there is none."""
@@ -189,6 +213,11 @@ def _wait_ms(ends_at: float | None) -> int:
     if ends_at is None:
         return WAIT_MS
     return min(WAIT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
+
+
+def _may_ask_again(err: Error, ends_at: float | None) -> bool:
+    """[U1] Whether a wait goes on after an outage of the broker (U1.6)."""
+    return err.retryable and ends_at is not None and time.monotonic() + AGAIN_S < ends_at
 
 
 def _told(found: Result, as_: Any) -> Any:
