@@ -83,6 +83,7 @@ def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -
     apply_settings(s)
     try:
         s.identity.save(s.members)  # K1.1
+        s.members.is_changed = False  # or the first node met would be stored a second later
     except OSError as error:
         path = s.identity.path
         raise IdentityError(f"cluster-config-file {path}: {error.strerror}") from None
