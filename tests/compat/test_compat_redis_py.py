@@ -218,7 +218,13 @@ def test_users(server: RealServer, protocol: int) -> None:
     log = root.acl_log()
     assert [entry["reason"] for entry in log][:2] == ["command", "key"]
     assert root.acl_log_reset()
-    wrong = redis.Redis(port=server.port, protocol=protocol, username=name, password="wrong")
+    wrong = redis.Redis(
+        port=server.port,
+        protocol=protocol,
+        username=name,
+        password="wrong",
+        socket_timeout=60,  # redis-py gives up and tries again sooner, and each try counts
+    )
     with pytest.raises(redis.exceptions.AuthenticationError):
         wrong.ping()
     assert root.acl_deluser(name) == 1
