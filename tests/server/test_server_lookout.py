@@ -25,7 +25,7 @@ def box(tmp_path: Path) -> Iterator[PumpBox]:
     from tuque.server.bus.peers import Bus
 
     box = PumpBox(tmp_path)
-    box.server.bus = Bus(box.n, box.server.members, box.pump.poller, b"", box.server.system)
+    box.server.bus = Bus(box.n, box.server.members, box.pump.poller, [], box.server.system)
     yield box
     box.server.bus.resolver.close()
     box.listener.close()
