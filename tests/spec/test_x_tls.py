@@ -137,7 +137,7 @@ def test_metrics_are_served_over_https_only(place: Place) -> None:
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 def test_no_older_version_is_spoken(place: Place) -> None:
-    """X1.4 TLS 1.2 and later is spoken"""
+    """X1.4 A node speaks TLS 1.2 and later"""
     for version, works in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
         context = place.context()
         context.set_ciphers("ALL:@SECLEVEL=0")
@@ -210,8 +210,7 @@ def test_a_broken_record_ends_its_connection_only(place: Place) -> None:
 
 
 def test_a_command_that_comes_with_the_handshake_is_answered(place: Place) -> None:
-    """X4.4 A thread of its own shakes hands: the loop gets a connection when its handshake is
-    over.
+    """X4.4 A thread does the handshakes. The loop gets a connection when its handshake is over.
     """
     with Talk(place) as talk:
         talk.tls.write(b"PING\r\nQUIT\r\n")
@@ -257,7 +256,7 @@ def test_a_new_certificate_is_taken_without_a_restart(tmp_path: Path) -> None:
     ones stay.
 
     X2.2 If the new files cannot be used, the old certificate stays in use: the log says why, once
-    for each change, and INFO shows it until the files are mended.
+    for each change, and INFO shows the reason until the files are correct.
 
     """
     place = Place(tmp_path)
@@ -350,7 +349,8 @@ def test_the_common_name_is_the_user(tmp_path: Path) -> None:
 
 
 def test_a_node_without_a_clear_port(tmp_path: Path) -> None:
-    """X1.5 With `port 0` and a `tls-port` clients have no port without TLS, and the bus listens
+    """X1.5 With `port 0` and a `tls-port` it has no clear-text port for clients, and the bus
+    listens
     on `tls-port` + 10000
     """
     place = Place(tmp_path)

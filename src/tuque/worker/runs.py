@@ -181,7 +181,7 @@ class Runs:
             self.over(held.job.id, held.run, err)
         except Error as err:
             if not self._is_progress_told:
-                return  # one line says it until one is told again
+                return  # logged already, and no progress was told since
             self._is_progress_told = False
             log.info(
                 "%(run)s: its progress was not told: %(reason)s",

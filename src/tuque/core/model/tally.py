@@ -201,7 +201,7 @@ class Book:
     def __init__(self, id_head: bytes = b"") -> None:
         self.id_head = id_head  # what ids of jobs made here begin with
         self.tallies: dict[bytes, Tally] = {}
-        # the one that was looked for last; all jobs of a queue share one name object
+        # found last time; all jobs of a queue share one name object
         self.near_name: bytes | None = None
         self.near = NO_TALLY
         self.total = Tally()

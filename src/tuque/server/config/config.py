@@ -252,7 +252,7 @@ def cluster_secrets(cfg: Config) -> list[bytes]:
 
 
 def announced_port(cfg: Config) -> int:
-    """[X1] The port that other nodes and clients are told (X1.5)."""
+    """[X1] The port that the node announces to other nodes and clients (X1.5)."""
     return cfg.cluster_announce_port or cfg.port or cfg.tls_port
 
 

@@ -1,6 +1,6 @@
 """Glob patterns as in Redis: `*`, `?`, `[a-z]`, `[^a]` and `\\` before any of these.
 
-A pattern is cut at its stars into pieces, which are looked for from left to right, each at the
+A pattern is cut at its stars into pieces. They are searched from left to right, each at the
 first place where it fits: that takes at most len(pattern) * len(name) steps. They are counted, so
 that a command with a costly pattern pays for it (SPEC L2).
 """

@@ -1,4 +1,4 @@
-"""Where TLS connections arrive: a thread accepts them and shakes hands (SPEC X4).
+"""Where TLS connections arrive: a thread accepts them and does their handshakes (SPEC X4).
 
 The loop gets a connection when its handshake is over. What a stranger may use up is bounded:
 connections in all and of one address, and time.
@@ -40,7 +40,7 @@ class Arrival(NamedTuple):
 
 
 class Visitor:
-    """A connection that shakes hands."""
+    """A connection in its handshake."""
 
     __slots__ = ("address", "host", "is_iproto", "since", "stream", "watches")
 

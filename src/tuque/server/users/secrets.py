@@ -100,7 +100,7 @@ def fits(password: bytes, text: str) -> bool:
 
 
 def parts_of(text: str) -> tuple[int, int, int, bytes, bytes]:
-    """The fields of a hash. Raises ValueError for a text that is none."""
+    """The fields of a hash. Raises ValueError if the text is not a hash."""
     kind, log_n, blocks, lanes, salt, key = text.split(":")
     n, r, p = int(log_n), int(blocks), int(lanes)
     if kind != "scrypt" or not 10 <= n <= LOG_N_MAX or r != BLOCKS or p != LANES:

@@ -30,7 +30,7 @@ class Meddler:
         self.passed = 0  # bytes
         self.wish = ""  # what to do with the next frame
         self.kept = b""  # held back, to come after the next one
-        self.is_due = False  # the next frame on its way is a wrong one
+        self.is_due = False  # change the next frame
         self.overdue_us = 0  # since when the other end has it
         self.wrong_at = 0  # where that one ends; 0: none yet
 

@@ -82,7 +82,7 @@ class Sessions:
         return TRIES_S - (now_s - recent[0]) if len(recent) >= TRIES else 0.0
 
     def try_one(self, address: str, now_s: float) -> None:
-        """Counts a password as wrong before it is looked at: others may come meanwhile."""
+        """Counts a password as wrong before it is checked: others may come meanwhile."""
         house = house_of(address)
         recent = [at_s for at_s in self._wrong.pop(house, []) if now_s - at_s < TRIES_S]
         self._wrong[house] = [*recent, now_s][-TRIES:]

@@ -155,7 +155,7 @@ async def asked(ask: Ask, kind: str, wanted: str, sort: str, is_down: bool) -> S
 
 
 def wish_of(kind: str, wanted: str, sort: str, is_down: bool) -> Wish:
-    """A filter as QLIST takes it: one glob and one type; the rest is looked at here."""
+    """The part of a filter that QLIST takes: one glob and one type; the page applies the rest."""
     words = wanted.split()
     names = [word for word in words if ":" not in word]
     types = [word.partition(":")[2] for word in words if word.startswith("type:")]
