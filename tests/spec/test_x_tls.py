@@ -210,8 +210,7 @@ def test_a_broken_record_ends_its_connection_only(place: Place) -> None:
 
 
 def test_a_command_that_comes_with_the_handshake_is_answered(place: Place) -> None:
-    """X4.4 A thread does the handshakes. The loop gets a connection when its handshake is over.
-    """
+    """X4.4 A thread does the handshakes. The loop gets a connection when its handshake is over."""
     with Talk(place) as talk:
         talk.tls.write(b"PING\r\nQUIT\r\n")
         talk.sock.sendall(talk.outgoing.read())  # with the end of the handshake, in one packet
