@@ -11,6 +11,9 @@ from web_console import Console, Reader, figures, until
 
 from tuque.client.commands.life import Run
 from tuque.testing import TestCluster
+from tuque.web.read.history import Points
+
+WAITS = (None, "wait")
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +216,18 @@ def test_dead_letters_are_deleted_after_their_dialog(
     until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
     assert console.site.log.latest[0].jobs == 3
     assert "No dead letters" in admin.get("/dead").text
+
+
+def test_a_look_that_fails_is_not_the_last(
+    admin: Reader, console: Console, still: TestCluster
+) -> None:
+    """Whatever a node says: pages go on, and say so when it is down."""
+    watch = console.site.watch
+    until(lambda: len(watch.rings.kept.get(WAITS, {})) == 3, "hear what was")
+    torn = Points([1.0, 2.0], {"1": [0.0]})
+    for id in watch.rings.kept[WAITS]:
+        watch.rings.kept[WAITS][id] = torn
+    until(lambda: torn not in watch.rings.kept[WAITS].values(), "fail")
+    with still[0].client() as client:
+        client.addjob("news", "x")
+    until(lambda: "news" in watch.view().queues, "look again")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuque.client.commands.dead import DeadLetter
-from tuque.web.read.history import Points, merged, points_of
+from tuque.web.read.history import Points, longer, merged, points_of
 from tuque.web.read.letters import Letter, general, grouped
 from tuque.web.show.text import age, forms, key, link, num, rate, signed, size, span, unkey
 
@@ -86,6 +86,17 @@ def test_percentiles_come_from_the_sums_of_all_nodes() -> None:
     assert both.percentiles_s(0.99)[0] == 0.05  # beyond the last bound
     assert one.percentiles_s(0.99, over=1) == [pytest.approx(0.0199), None]
     assert points_of(None).percentiles_s(0.5) == []
+
+
+def test_points_stay_whole_when_a_node_has_nothing_new() -> None:
+    def asked(rows: list[list[int]]) -> Points:
+        return points_of([5000, [1, 2], rows])
+
+    whole = longer(longer(asked([[5_000, 1, 2, 3]]), asked([])), asked([[10_000, 4, 5, 6]]))
+    assert (whole.at_s, list(whole.values.values())) == ([5.0, 10.0], [[1, 4], [2, 5], [3, 6]])
+    assert merged([whole, asked([[10_000, 1, 1, 1]])]).level("beyond") == [3, 7]
+    newer = longer(points_of([5000, [b"added"], [[5_000, 1]]]), asked([[10_000, 4, 5, 6]]))
+    assert newer.level("beyond") == [0, 6]  # of a node that is a newer version now
 
 
 def test_since_when_a_level_is_above_a_limit() -> None:

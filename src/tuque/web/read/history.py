@@ -130,7 +130,7 @@ def points_of(reply: Any) -> Points:
         return Points()
     step_ms, fields, rows = reply
     names = [to_text(name) if isinstance(name, bytes) else str(name) for name in fields]
-    if names and rows and len(rows[0]) == len(names) + 2:
+    if fields and isinstance(fields[0], int):
         names.append(BEYOND)  # of buckets, the last one has no bound
     at_s = [row[0] / 1000 for row in rows]
     columns = {name: [float(row[i]) for row in rows] for i, name in enumerate(names, 1)}
@@ -145,7 +145,7 @@ class Rings:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._kept: dict[Past, dict[str, Points]] = {}  # by what was asked for; by node
+        self.kept: dict[Past, dict[str, Points]] = {}  # by what was asked for; by node
         self._whole_s: dict[Past, float] = {}
         self._asked_s: dict[Past, float] = {}
 
@@ -156,7 +156,7 @@ class Rings:
         """
         past = (queue, times)
         now_s = self._asked_s[past] = time.monotonic()
-        kept = self._kept.get(past, {})
+        kept = self.kept.get(past, {})
         if now_s - self._whole_s.get(past, -WHOLE_S) >= WHOLE_S:
             kept = {}
             self._whole_s[past] = now_s
@@ -173,7 +173,7 @@ class Rings:
                 found[id] = longer(before, points)
 
         await asyncio.gather(*map(ask, list(self._nodes.known.values())))
-        self._kept[past] = found
+        self.kept[past] = found
         return found
 
     def forget(self) -> None:
@@ -181,7 +181,7 @@ class Rings:
         since_s = time.monotonic() - LOOKED_S
         for past in [one for one, asked_s in self._asked_s.items() if asked_s < since_s]:
             del self._asked_s[past]
-            self._kept.pop(past, None)
+            self.kept.pop(past, None)
             self._whole_s.pop(past, None)
 
 
@@ -195,11 +195,13 @@ async def points_after(client: Client, past: Past, after_ms: int) -> Points:
 
 
 def longer(before: Points, after: Points) -> Points:
-    """Both, the last HOUR of them."""
-    if not before.at_s or not after.values:
+    """Both, the last HOUR of them; 0 where one of them has not a field of the other."""
+    if not before.at_s or not after.at_s:
         return after if after.at_s else before
     at_s = (before.at_s + after.at_s)[-HOUR:]
+    none = [0.0] * len(before)
     values = {
-        field: (before.level(field) + column)[-HOUR:] for field, column in after.values.items()
+        field: (before.values.get(field, none) + column)[-HOUR:]
+        for field, column in after.values.items()
     }
     return Points(at_s, values, after.step_s)

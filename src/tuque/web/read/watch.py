@@ -17,7 +17,6 @@ from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.commands.operate import QueuePage
 from tuque.client.url import Settings
-from tuque.errors import Error
 from tuque.web.read.figures import NodeFacts, QueueHere, View, merged, queue_here
 from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
@@ -59,7 +58,7 @@ class Watch:
             begun_s = time.monotonic()
             try:
                 await self.turn()
-            except Error:
+            except Exception:  # whatever it was: without looks all pages would stand still
                 log.exception("a look at the nodes failed")
             self.took_s = time.monotonic() - begun_s
             wait_s = (LOOKED_AT_S if self.lookers else STEP_S) - self.took_s
@@ -77,7 +76,14 @@ class Watch:
         return self.view()
 
     async def turn(self) -> None:
-        """One look at all nodes."""
+        """One look at all nodes; pages are made again after it, also if it failed."""
+        try:
+            await self._ask_all()
+        finally:
+            async with self.turned:
+                self.turned.notify_all()
+
+    async def _ask_all(self) -> None:
         await self.nodes.look()
         found = await self.nodes.ask(words_of, is_beat=True)
         now_s = time.time()
@@ -87,12 +93,11 @@ class Watch:
             await self._list()
         for id, words in found.items():
             count, queues = self._queues.get(id, (0, {}))
-            place = self.nodes.known[id].place
-            self.facts[id] = NodeFacts(id, place, now_s, *words, queues, count)
+            node = self.nodes.known.get(id)  # None: forgotten meanwhile
+            if node is not None:
+                self.facts[id] = NodeFacts(id, node.place, now_s, *words, queues, count)
         await self._forget({one.id for words in found.values() for one in words[2]})
         await self._look_back()
-        async with self.turned:
-            self.turned.notify_all()
 
     async def _list(self) -> None:
         """Asks for the queues: all of a few, else those most behind, and those of dead letters."""
