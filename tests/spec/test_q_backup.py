@@ -28,15 +28,17 @@ class Replaced:
 
     Nodes 0 and 1 were drained. `start` starts node 0 with the journal of the time when it had the
     jobs; node 1 is `forgotten`, `silent` since, or `denies` that it has the jobs. A repair, which
-    introduces holders to each other, may come later.
+    introduces holders to each other, may come later. `is_taken`: a worker of node 0 had taken them.
     """
 
-    def __init__(self, fate: str) -> None:
+    def __init__(self, fate: str, is_taken: bool = False) -> None:
         self.fate = fate
         self.lab = lab = Lab(6, has_journal=True)
         for i in OTHERS:
             lab.isolate(i)
         self.ids = [lab.add(0, replicate=2, retry_s=RETRY_S) for _ in range(JOBS)]
+        if is_taken:
+            assert self.take(0) == JOBS
         self.old = copy.deepcopy(lab.journals[0].disk)
         lab.heal()
         lab.run()
@@ -124,7 +126,7 @@ def test_a_holder_that_joins_later_is_asked() -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_others_have_now_are_queued_once(fate: str) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    during the hold (K5.3), all reachable nodes are asked before the hold ends: the journal may be
+    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
     an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8). A node
     that has it becomes a holder (K5.6).
     """
@@ -143,7 +145,7 @@ def test_jobs_that_others_have_now_are_queued_once(fate: str) -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_workers_have_now_are_not_queued(fate: str) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    during the hold (K5.3), all reachable nodes are asked before the hold ends: the journal may be
+    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
     an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
     """
     old = Replaced(fate)
@@ -152,6 +154,20 @@ def test_jobs_that_workers_have_now_are_not_queued(fate: str) -> None:
     assert old.queued() == [0] * JOBS
     old.lab.pass_ms((RETRY_S - 15) * 1_000)
     assert old.queued() == [0] * JOBS
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_jobs_that_were_at_work_in_the_backup_come_once(fate: str) -> None:
+    """Q11.9 That goes for a job whose due time comes later, too, also when no holder can be reached
+    then.
+    """
+    old = Replaced(fate, is_taken=True)
+    old.start()
+    seen = [0] * JOBS
+    for _ in range(2 * RETRY_S):
+        old.lab.pass_ms(1_000)
+        seen = [max(a, b) for a, b in zip(seen, old.queued(), strict=True)]
+    assert seen == [1] * JOBS
 
 
 def test_the_only_node_that_has_a_job_becomes_a_holder() -> None:
@@ -193,7 +209,7 @@ def test_a_node_is_asked_once_about_a_held_job() -> None:
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_whose_outcome_is_kept_end(fate: str) -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    during the hold (K5.3), all reachable nodes are asked before the hold ends: the journal may be
+    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
     an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
     """
     old = Replaced(fate)
@@ -219,7 +235,7 @@ def test_jobs_that_nobody_remembers_come_back(fate: str) -> None:
 
 def test_other_nodes_are_not_asked_when_a_holder_has_the_job() -> None:
     """Q11.9 If no other holder has replied that it has the job, or only one that got it from here
-    during the hold (K5.3), all reachable nodes are asked before the hold ends: the journal may be
+    since the start (K5.3), all reachable nodes are asked before the hold ends: the journal may be
     an old one, from a backup, and other nodes may have the job now, or its outcome (W14.8).
     """
     lab = Lab(4, has_journal=True)

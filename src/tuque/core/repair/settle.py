@@ -108,6 +108,8 @@ def hold_due(n: Node, job: Job) -> bool:
     job.confirmed = 0
     nodes = missing(n, job)
     if nodes == 0:
+        nodes = widen(n, job)
+    if nodes == 0:
         job.marks = 0
         return False
     keep(n, job)

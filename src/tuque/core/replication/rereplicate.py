@@ -12,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.job import ACTIVE, ASKED_ALL, DELIVERED, HELD, ONCE_QUEUED, QUEUED, Job
+from tuque.core.model.job import ACTIVE, ASKED_ALL, DELIVERED, HELD, ONCE_QUEUED, QUEUED, STALE, Job
 from tuque.core.msgs.bus import REPAIR, ReplJob
 from tuque.core.node.node import Node
 from tuque.core.node.slots import count_of, introduce, rank, say, slots_of
@@ -195,7 +195,7 @@ def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
     for slot in slots:
         job.holders |= 1 << i64(slot)
         spare(n, job.id, 1 << i64(slot))
-    if job.state == ACTIVE and job.marks & HELD:
+    if job.state == ACTIVE and job.marks & (HELD | STALE):
         job.marks |= ASKED_ALL  # Q11.9: what has just got the job knows nothing of it
     if n.records is not None:
         n.records.holders(job)
