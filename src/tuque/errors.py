@@ -163,7 +163,7 @@ class NotDelivered(ReplyError):
 
 
 class TooLate(ReplyError):
-    """The job is past half of its time to live: it cannot be postponed any more."""
+    """Half of the job's time to live, or the run's time limit, is over: it cannot be postponed."""
 
     code = "TOOLATE"
 

@@ -64,6 +64,8 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
      f"FAIL {ID} 1.1.0 DELAY 2 REASON r DETAIL d FINAL", [b"dead", b"q.dead"],
      Failed("dead", queue="q.dead")),
     (life.fail(ID, "1.1.0"), f"FAIL {ID} 1.1.0", [b"cancelled", None], Failed("cancelled")),
+    (life.fail(ID, "1.1.0", cause="timeout"), f"FAIL {ID} 1.1.0 CAUSE timeout",
+     [b"expired", None], Failed("expired")),
     (life.done(ID, "1.1.0", result="42"), f"DONE {ID} 1.1.0 RESULT 42", 1, 1),
     (life.done_many((ID, "1.1.0"), (ID, "-")), f"DONE {ID} 1.1.0 {ID} -", 2, 2),
     (life.cancel(ID, reason="user"), f"CANCEL REASON user {ID}", [b"flagged"], ["flagged"]),

@@ -65,7 +65,7 @@ def test_events_of_runs(box: Box) -> None:
         ("run-started", 2, "w1"),
         ("run-crashed", 2, "silent for 10 s"),
         ("run-started", 3, "w1"),
-        ("run-timed-out", 3, "over its time limit"),
+        ("run-timed-out", 3, "ran longer than its time limit of 15 s"),
         ("run-started", 4, "w1"),
         ("run-failed", 4, "enough"),
         ("replayed", 4, "failed"),

@@ -241,21 +241,6 @@ def test_silence_past_the_expiry(box: Box) -> None:
     assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"expired", 1, b"silent for 10 s")
 
 
-def test_time_limit(box: Box) -> None:
-    """W3.3 A run that lasts longer than TIMELIMIT gets `-TOOLATE The run is over its TIMELIMIT of
-    <n> s`. At that time it fails with the cause `timeout`.
-    """
-    id = box.add(RETRY=2, TIMELIMIT=5, ATTEMPTS=1)
-    box.get()
-    run = start(box, id)
-    for _ in range(4):
-        box.pass_ms(1_000)
-        assert box.run("WORKING", id, run) == 2
-    box.pass_ms(1_100)
-    assert fields(box.run("DEAD", "SHOW", id))["cause"] == b"timeout"
-    assert str(box.run("WORKING", id, run)).startswith("DEAD")
-
-
 def test_progress(box: Box) -> None:
     """W3.4 PROGRESS keeps the latest bytes, at most 4096, for RESULT. The reply is OK."""
     id = box.add(RETRY=2)

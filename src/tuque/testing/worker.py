@@ -121,6 +121,9 @@ class HandRuns(Runs):
     def wall_s(self) -> float:
         return self.desk.broker.now_ms / 1000
 
+    def now_s(self) -> float:
+        return self.desk.broker.now_ms / 1000
+
     def teller_of(self, held: Held) -> Callable[[bytes], None]:
         def tell(data: bytes) -> None:
             by_hand(self.tell_progress(held, data))
@@ -145,6 +148,7 @@ class HandWorker(Holder):
         self.client = client
         assert isinstance(self._runs_told, HandRuns)
         self._runs_told.desk = desk
+        self._runs_told.ask = lambda job_id: False  # its clock is the broker's: it knows
         self._rng.seed(seed)
         self.current: Held | None = None  # the job whose task runs
 
@@ -152,7 +156,7 @@ class HandWorker(Holder):
         return f"test/{self._number}"
 
     def _on_cancel(self, job_id: str, run: str) -> None:
-        self._runs_told.over(job_id, run)
+        self._runs_told.pushed(job_id, run)
 
     def _start_waiting(self) -> None:
         """Asks for the run of the job that was fetched."""

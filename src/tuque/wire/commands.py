@@ -155,7 +155,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -3,
         _W,
         "jobs",
-        "id run [DELAY sec] [REASON text] [DETAIL bytes] [FINAL]",
+        "id run [DELAY sec] [REASON text] [DETAIL bytes] [CAUSE failed|crashed|timeout] [FINAL]",
         "An attempt failed: the job waits for the next one, or becomes a dead letter.",
     ),
     (

@@ -114,6 +114,7 @@ class Holder(ABC):
         self._heart = Heart(
             *(client, self._link, self._on_gone, self._run_of, self._runs_told.over)
         )
+        self._runs_told.ask = self._heart.ask
         self._starting = 0
         self._held: dict[str, Held] = {}
         self._waiting: list[tuple[int, int, Held]] = []

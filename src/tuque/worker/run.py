@@ -80,7 +80,7 @@ class Worker(Holder):
 
     def cancel(self, job_id: str, run: str) -> None:
         """Cancels a run, as the broker asks."""
-        self._runs_told.over(job_id, run)
+        self._runs_told.pushed(job_id, run)
 
     def ordered(self, name: str, order: str) -> None:
         """Does what an operator asks, over the broker."""

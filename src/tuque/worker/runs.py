@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 
 from tuque import aio
 from tuque.client.commands.life import Failed, Run
-from tuque.errors import Acked, Cancelled, Error, NoJob, ReplyError, Stale
-from tuque.errors import Dead as IsDead
+from tuque.errors import Error, NoJob, ReplyError, Stale, TooLate
 from tuque.logtext import facts
+from tuque.worker.broker.beat import OVER
 from tuque.worker.broker.link import Link
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
@@ -42,7 +42,7 @@ from tuque.worker.tasks.policy import (
 log: Final = logging.getLogger("tuque.worker")
 
 UNKNOWN_KEPT: Final = 10_000
-OVER: Final = (Stale, Cancelled, Acked, IsDead)
+ROUNDING_S: Final = 0.005  # the broker counts in whole ms
 
 
 class Hands(Protocol):
@@ -90,13 +90,14 @@ class Runs:
         self._unknown: OrderedDict[str, int] = OrderedDict()  # how often a job was given back
         self._warned: set[str] = set()
         self._told: set[asyncio.Task[None]] = set()
+        self.ask: Callable[[str], bool] = lambda job_id: False  # see Heart.ask
 
     # Begin
 
     def start(self, held: Held) -> None:
         """Asks for a run; `run_now` is called when it is there."""
         held.state = STARTING
-        held.asked_at = time.monotonic()
+        held.asked_at = self.now_s()
         self.teller.start(held.job.id)
 
     def _on_started(self, job_id: str, found: Run | ReplyError) -> None:
@@ -156,6 +157,10 @@ class Runs:
         """The time in unix seconds."""
         return time.time()
 
+    def now_s(self) -> float:
+        """The time in seconds, for differences."""
+        return time.monotonic()
+
     # Work
 
     def teller_of(self, held: Held) -> Callable[[bytes], None]:
@@ -188,36 +193,42 @@ class Runs:
                 facts("progress_untold", run=held, reason=err),
             )
 
-    def over(self, job_id: str, run: str | None, err: Error | None = None) -> None:
+    def pushed(self, job_id: str, run: str) -> None:
+        """The broker says that a run is over; it does not say why."""
+        held = self._hands.held_of(job_id)
+        is_limit = held is not None and run == held.run and self._is_limit_over(held)
+        if not is_limit or not self.ask(job_id):
+            self.over(job_id, run)
+
+    def _is_limit_over(self, held: Held) -> bool:
+        """Whether the broker may have ended the run at its time limit: it knows since when."""
+        limit_s = None if held.call is None else held.call.time_limit_s
+        return limit_s is not None and self.now_s() - held.asked_at >= limit_s - ROUNDING_S
+
+    def over(self, job_id: str, run: str, err: Error | None = None) -> None:
         """The broker replied that a run is over, or that its job was cancelled (U2.3)."""
         held = self._hands.held_of(job_id)
-        if held is None or held.state != RUNNING_HERE or held.call is None:
-            return
-        if run is not None and run != held.run:
+        if held is None or held.state != RUNNING_HERE or held.call is None or run != held.run:
             return
         why = str(err) if err is not None else "CANCELLED the job was cancelled, or the run is over"
-        limit_s = held.call.time_limit_s
-        if limit_s is not None and time.monotonic() - held.asked_at >= limit_s:
-            why = over_limit_text(limit_s)
-            held.call.control.is_late = True
-        if not held.call.control.is_cancelled:
+        is_late = isinstance(err, TooLate)
+        if err is None or isinstance(err, Stale):  # another run may have begun since
+            is_late = self._is_limit_over(held)
+        if is_late:
+            why = over_limit_text(held.call.time_limit_s)
+        if held.call.control.cancel(why, is_late):
             log.warning(
                 "%(run)s is cancelled here: %(reason)s",
                 facts("job_cancelled", run=held, reason=why),
                 extra=of_job(held.about),
             )
-        held.call.control.cancel(why)
 
     # End
 
     def ended(self, held: Held, outcome: Outcome) -> None:
         """A run has ended with this outcome."""
-        control = None if held.call is None else held.call.control
-        if control is not None and control.is_cancelled and outcome.kind in ("failed", "cancelled"):
-            if control.is_late:  # the broker was faster than this worker's own limit
-                outcome = Outcome("timeout", control.why, outcome.trace, is_told=outcome.is_told)
-            else:
-                outcome = Outcome("cancelled", outcome.text)
+        if held.call is not None:
+            outcome = held.call.control.judge(outcome)
         held.outcome = outcome
         self._aside.ended(held.about, held.call, outcome)
         settlement: Settlement = conclude(held.job.id, held.run, outcome, held.limits, self._rng)
@@ -240,8 +251,10 @@ class Runs:
                 self._comes_again(held, held.outcome, answer.wait_s)
             elif isinstance(answer, Failed) and answer.became == "dead":
                 self._is_dead(held, held.outcome, answer.queue, ended.reason)
-            elif isinstance(answer, OVER) and held.outcome.kind == "timeout":
-                self.in_background(self._learn(held, held.outcome, ended.reason))
+            elif isinstance(answer, TooLate) or (
+                isinstance(answer, OVER) and held.outcome.kind == "timeout"
+            ):
+                self.in_background(self._learn(held, held.outcome))
             else:
                 log.info(
                     "%(run)s had ended otherwise: %(reason)s",
@@ -275,13 +288,16 @@ class Runs:
         )
         self._aside.buried(held.about, outcome, queue)
 
-    async def _learn(self, held: Held, outcome: Outcome, reason: str) -> None:
+    async def _learn(self, held: Held, outcome: Outcome) -> None:
         """The broker has ended the run at its time limit by itself: asks what follows."""
+        if outcome.kind != "timeout":
+            reason = over_limit_text(held.call.time_limit_s if held.call else None)
+            outcome = Outcome("timeout", reason, outcome.trace)
         try:
             found = await self._client.result(held.job.id)
             if found.state == "dead":
                 letter = await self._client.dead_show(held.job.id)
-                self._is_dead(held, outcome, letter.queue, reason)
+                self._is_dead(held, outcome, letter.queue, outcome.text)
             elif not found.is_over:
                 self._comes_again(held, outcome, None)
         except Error as err:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque import __version__
 from tuque.client.url import settings
 from tuque.errors import ConfigError
-from tuque.worker.pools.execute import Job, describe, guarded, outcome_of, trace_of
+from tuque.worker.pools.execute import Job, describe, guarded, judged, outcome_of, trace_of
 from tuque.worker.tasks.adding import TASK_HEADER
 from tuque.worker.tasks.hooks import Failure, Hooks, Outgoing
 from tuque.worker.tasks.policy import encodable, one_line
@@ -248,13 +248,13 @@ def named(operation: str, kind: str, queue: str | None) -> Attributes:
 
 def mark_end(span: Span, job: Job, err: BaseException, task: Any) -> None:
     """[U7] What the end of a run by an exception means (U7.4)."""
-    kind = outcome_of(err, task).kind
-    if isinstance(err, asyncio.CancelledError):
-        is_late = job.time_left is not None and job.time_left <= 0
-        kind = "timeout" if is_late else "cancelled"
+    came_to = judged(job, outcome_of(err, task))
+    kind = came_to.kind
+    if kind == "failed" and isinstance(err, asyncio.CancelledError):
+        kind = "cancelled"  # the worker stops
     span.set_attribute(OUTCOME, kind)
     if kind == "timeout":
-        mark_failed(span, kind, "ran longer than its time limit")
+        mark_failed(span, kind, came_to.text)  # U2.11
     if kind not in ("failed", "rejected"):
         return
     span.add_event(

@@ -39,14 +39,17 @@ class Run(msgspec.Struct, frozen=True):
     time_limit_s: float | None
 
 
+FailCause: TypeAlias = Literal["failed", "crashed", "timeout"]
+
+
 class Failed(msgspec.Struct, frozen=True):
     """What became of a job after FAIL.
 
     `retry`: the next attempt comes after `wait_s`. `dead`: the job is in `queue`. `cancelled`: it
-    has ended.
+    has ended. `expired`: so it has, its time was over.
     """
 
-    became: Literal["retry", "dead", "cancelled"]
+    became: Literal["retry", "dead", "cancelled", "expired"]
     wait_s: float = 0.0
     queue: str = ""
 
@@ -146,13 +149,15 @@ def fail(
     delay: float | None = None,
     reason: Text | None = None,
     detail: Text | None = None,
+    cause: FailCause | None = None,
     final: bool = False,
     timeout: float | None = None,
 ) -> Call[Failed]:
     """Ends a run that failed; the job waits for its next attempt, or becomes a dead letter.
 
     `delay` replaces the job's back-off; with `final` there is no next attempt. `reason` has at
-    most 2048 bytes; `detail` is cut after 65536.
+    most 2048 bytes; `detail` is cut after 65536. Raises `TooLate` if the broker has ended the run
+    at its time limit.
     """
     args: list[Arg] = ["FAIL", id_bytes(id), to_bytes(run)]
     if delay is not None:
@@ -161,6 +166,8 @@ def fail(
         args += ("REASON", to_bytes(reason))
     if detail is not None:
         args += ("DETAIL", to_bytes(detail))
+    if cause is not None:
+        args += ("CAUSE", cause)
     if final:
         args.append("FINAL")
     return Call(args=tuple(args), parse=_failed, repeat=True, timeout_s=timeout, job_id=id_text(id))
@@ -321,6 +328,8 @@ def _failed(reply: Reply) -> Failed:
         return Failed("dead", queue=to_text(more))
     if became == b"cancelled":
         return Failed("cancelled")
+    if became == b"expired":
+        return Failed("expired")
     raise ValueError(became)
 
 

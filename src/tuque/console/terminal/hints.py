@@ -32,7 +32,7 @@ ADVICE = {
     "LEAVING": "this node is leaving its cluster: use another one",
     "LOADING": "the node is reading its journal: try again in a moment",
     "MISCONF": "the node cannot write its journal: look at its log and its disk",
-    "TOOLATE": "half of the job's life is over: WORKING cannot hold it back any more",
+    "TOOLATE": "half of the job's life is over, or the run's time limit: stop the work",
     "NOTUBE": "`TUBE LIST` shows the tubes of this node, `TUBE CREATE` makes one",
     "NOTASK": "the task is done, deleted or expired: numbers are never given twice",
     "NOTTAKEN": "this session does not hold the task: another one does, its ttr is over, or it was "

@@ -31,6 +31,7 @@ from tuque.core.model.refusal import (
     NOJOB,
     NOTDELIVERED,
     OVER_RUN,
+    OVER_TIME,
     STALE_RUN,
     TASK_WORK,
     Refusal,
@@ -103,6 +104,8 @@ def learn_run(n: Node, job: Job, life: Life, run: i64) -> None:
 
 def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
     """[W3] Whether the run is the one at work; a `-STALE` if not (W3.1)."""
+    if life is not None and run == life.run and has_timed_out(life):
+        return Refusal(OVER_TIME, (seconds_text(life.terms.limit_ms),))  # W3.3
     if life is not None and life.is_dead:
         return Refusal(DEAD_LETTER, (job.queue,))
     if life is None or life.run == 0:
@@ -112,6 +115,20 @@ def check_run(job: Job, life: Life | None, run: i64) -> Refusal | None:
     if run == life.run:
         return Refusal(FAILED_RUN if life.run_state == FAILED else OVER_RUN, (run_text(run),))
     return Refusal(STALE_RUN, (run_text(run), run_text(life.run)))
+
+
+def has_timed_out(life: Life) -> bool:
+    """Whether the latest run failed because its TIMELIMIT was over."""
+    last = life.last
+    if last is None or life.run_state != FAILED or life.terms.limit_ms == 0:
+        return False
+    return last.cause == TIMED_OUT and last.attempt == attempt_of(life.run)
+
+
+def seconds_text(ms: i64) -> bytes:
+    """Seconds with as many decimals as it takes."""
+    text = b"%d.%03d" % (int(ms // 1000), int(ms % 1000))
+    return text.rstrip(b"0").rstrip(b".")
 
 
 def is_held(n: Node, id: bytes) -> bool:

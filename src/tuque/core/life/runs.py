@@ -23,6 +23,7 @@ from tuque.core.life.base import (
     make_life,
     open_job,
     outlive,
+    seconds_text,
     tell_failure,
     tell_run,
 )
@@ -112,9 +113,9 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     if life.is_cancelled:
         life.client = client
         return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
-    limit_ms = life.terms.limit_ms
-    if limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms:
-        return Refusal(OVER_TIME, (int(limit_ms // 1000),))  # W3.3
+    if is_over_time(n, life):
+        limit_ms = life.terms.limit_ms
+        return Refusal(OVER_TIME, (seconds_text(limit_ms),))  # W3.3
     life.client = client
     extend(n, job, life)
     if n.records is not None:
@@ -142,6 +143,17 @@ def tell_progress(n: Node, id: bytes, life: Life) -> None:
     if life.told_ms + PROGRESS_MS <= n.now_ms:
         life.told_ms = n.now_ms
         tell_life(n, n.jobs[id])
+
+
+def is_over_time(n: Node, life: Life) -> bool:
+    """Whether the live run has lasted longer than its TIMELIMIT (W3.3)."""
+    limit_ms = life.terms.limit_ms
+    return limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms
+
+
+def limit_text(life: Life) -> bytes:
+    """The reason of a run over its TIMELIMIT: the words of the worker, too (W3.3)."""
+    return b"ran longer than its time limit of %s s" % seconds_text(life.terms.limit_ms)
 
 
 def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
@@ -234,8 +246,12 @@ def on_fail(
     detail: bytes,
     is_final: bool,
     client: i64 = -1,
+    cause: bytes = FAILED_BY_WORKER,
 ) -> tuple[i64, i64, Refusal | None]:
-    """[W5] ON COMMAND FAIL: what became of the job, and the wait in ms; or a refusal (W5.1)."""
+    """[W5] ON COMMAND FAIL: what became of the job, and the wait in ms; or a refusal (W5.1).
+
+    `cause` is one that a worker may name (W5.6).
+    """
     job, refused = open_job(n, id)
     if job is None:
         return 0, 0, refused
@@ -251,7 +267,10 @@ def on_fail(
     if life.is_cancelled:
         end_cancelled(n, job, life)
         return ENDED, 0, None
-    became = fail(n, job, life, FAILED_BY_WORKER, reason, detail, delay_ms, is_final)
+    if is_over_time(n, life):
+        cause = TIMED_OUT
+        reason = limit_text(life)
+    became = fail(n, job, life, cause, reason, detail, delay_ms, is_final)
     is_waiting = became == BACK and life.is_resting
     return became, max(0, job.qtime_ms - n.now_ms) if is_waiting else 0, None
 
@@ -324,8 +343,7 @@ def on_late(n: Node, job: Job) -> bool:
             outlive(job, life, due_ms)
             set_due(n, job, due_ms, OUT_HERE)
             return True
-        limit_ms = life.terms.limit_ms
-        is_slow = limit_ms > 0 and life.since_ms + limit_ms <= n.now_ms
+        is_slow = is_over_time(n, life)
         if job.retry_s == 0 and not is_slow:
             return False
         if not is_slow:
@@ -338,7 +356,7 @@ def on_late(n: Node, job: Job) -> bool:
             n.life.crashes += 1
         if life.client >= 0:
             n.life.calls.append((int(life.client), job.id, int(life.run)))
-        reason = b"over its time limit" if is_slow else b"silent for %d s" % int(job.retry_s)
+        reason = limit_text(life) if is_slow else b"silent for %d s" % int(job.retry_s)
         fail(n, job, life, TIMED_OUT if is_slow else CRASHED, reason, b"", -1, False)
         return True
     if life.is_resting:

@@ -19,7 +19,14 @@ from tuque.core.life.runs import (
     on_work,
 )
 from tuque.core.model.add_spec import Update
-from tuque.core.model.life import ATTEMPTS_MAX, NEVER_S, run_text
+from tuque.core.model.life import (
+    ATTEMPTS_MAX,
+    CRASHED,
+    FAILED_BY_WORKER,
+    NEVER_S,
+    TIMED_OUT,
+    run_text,
+)
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.outcomes import wait_for_update
 from tuque.server.replies.core_words import core_words
@@ -43,6 +50,9 @@ BAD_RUN: Final = b"ERR invalid run token"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
 LONG_PROGRESS: Final = b"ERR PROGRESS takes at most 4096 bytes"
 BAD_TTL: Final = b"ERR TTL must be a number of seconds, 0: it never expires"
+
+BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed or timeout"
+FAIL_CAUSES: Final = (FAILED_BY_WORKER, CRASHED, TIMED_OUT)  # W5.6
 
 REASON_MAX: Final = 2_048
 DETAIL_MAX: Final = 65_536  # longer ones are cut
@@ -163,13 +173,14 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
-    """[W5] FAIL id run [DELAY s] [REASON text] [DETAIL bytes] [FINAL] (W5.5)."""
+    """[W5] FAIL id run [DELAY s] [REASON text] [DETAIL bytes] [CAUSE word] [FINAL] (W5.5)."""
     words = args[:2]
     check_ids(s, words, 1)
     run = run_in(s, args[2])
     delay_ms: i64 = -1
     reason = b""
     detail = b""
+    cause = FAILED_BY_WORKER
     is_final = False
     i: i64 = 3
     while i < len(args):
@@ -189,11 +200,15 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
             reason = value
         elif word == b"DETAIL":
             detail = value[:DETAIL_MAX]
+        elif word == b"CAUSE":
+            if value not in FAIL_CAUSES:
+                raise ArgError(BAD_CAUSE)
+            cause = value
         else:
             raise ArgError(SYNTAX)
         i += 2
     became, wait_ms, refused = on_fail(
-        s.n, words[1], run, delay_ms, reason, detail, is_final, c.number
+        s.n, words[1], run, delay_ms, reason, detail, is_final, c.number, cause
     )
     if refused is not None:
         c.error(core_words(refused))

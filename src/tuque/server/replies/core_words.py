@@ -113,7 +113,7 @@ WORDS: Final[dict[int, bytes]] = {
         b"ERR '%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues"
     ),
     why.MANY_STARTS: b"ERR Job was started 16777215 times: FAIL it with FINAL, or DELJOB it",
-    why.OVER_TIME: b"TOOLATE The run is over its TIMELIMIT of %d s",
+    why.OVER_TIME: b"TOOLATE The run is over its TIMELIMIT of %s s",
     why.TUBE_LETTERS: b"ERR '%s' is a tube: dead letters go to a queue",
     why.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
 }

@@ -14,7 +14,17 @@ from collections.abc import Callable
 from typing import Final
 
 from tuque import aio
-from tuque.errors import Acked, Cancelled, ConnectionError, Error, NoJob, Stale, TooLate
+from tuque.errors import (
+    Acked,
+    Cancelled,
+    ConnectionError,
+    Dead,
+    Error,
+    NoJob,
+    ReplyError,
+    Stale,
+    TooLate,
+)
 from tuque.logtext import facts
 from tuque.worker.broker.away import is_about_home
 from tuque.worker.broker.link import Link, pause
@@ -23,6 +33,7 @@ from tuque.worker.tasks.policy import BEAT_FRACTION, beat_after_s, is_at_most_on
 log: Final = logging.getLogger("tuque.worker")
 
 BEATS_PER_CALL: Final = 200
+OVER: Final = (Stale, Cancelled, Acked, Dead, TooLate)  # U2.3
 
 
 class Heart:
@@ -34,7 +45,7 @@ class Heart:
         link: Link,
         on_gone: Callable[[str], None],
         run_of: Callable[[str], str] = lambda job_id: "",
-        on_over: Callable[[str, str | None, Error], None] = lambda job_id, run, err: None,
+        on_over: Callable[[str, str, Error], None] = lambda job_id, run, err: None,
     ) -> None:
         """`run_of` returns a job's run, "" for none; `on_over` is called when one is over."""
         self._run_of = run_of
@@ -44,6 +55,7 @@ class Heart:
         self._on_gone = on_gone
         self._due: list[tuple[float, str]] = []
         self._due_of: dict[str, float] = {}
+        self._asked: set[str] = set()
         self._wake = asyncio.Event()
         link.on_back.append(self.beat_all)
 
@@ -66,6 +78,17 @@ class Heart:
         if job_id in self._due_of:
             self._plan(job_id, time.monotonic())
 
+    def ask(self, job_id: str) -> bool:
+        """Asks at once why the job's run is over, which is certain; False if it has no heartbeats.
+
+        `on_over` is called also if the broker does not know the job any more.
+        """
+        if job_id not in self._due_of:
+            return False
+        self._asked.add(job_id)
+        self.beat_now(job_id)
+        return True
+
     def beat_all(self) -> None:
         """After an outage: all retry times are running, so send every heartbeat now."""
         for job_id in list(self._due_of):
@@ -74,6 +97,7 @@ class Heart:
     def release(self, job_id: str) -> None:
         """Ends the heartbeats of a job."""
         self._due_of.pop(job_id, None)
+        self._asked.discard(job_id)
 
     def _plan(self, job_id: str, due_at: float) -> None:
         self._due_of[job_id] = due_at
@@ -127,15 +151,17 @@ class Heart:
                 self._on_answer(job_id, answer)
 
     def _on_answer(self, job_id: str, answer: object) -> None:
+        run = self._run_of(job_id)
         if isinstance(answer, int):
+            self._asked.discard(job_id)
             after_s = beat_after_s(answer)
             if after_s is None:
                 self.release(job_id)
             else:
                 self._plan(job_id, time.monotonic() + after_s)
-        elif isinstance(answer, Stale | Cancelled | Acked) and self._run_of(job_id):
+        elif run and isinstance(answer, ReplyError) and self._is_over(job_id, answer):
             self.release(job_id)
-            self._on_over(job_id, self._run_of(job_id), answer)
+            self._on_over(job_id, run, answer)
         elif isinstance(answer, NoJob):
             self.release(job_id)
             self._on_gone(job_id)
@@ -152,3 +178,7 @@ class Heart:
                     facts("working_refused", job=job_id, reason=answer),
                 )
             self._plan(job_id, time.monotonic() + 1.0)
+
+    def _is_over(self, job_id: str, answer: ReplyError) -> bool:
+        """[U2] Whether the reply ends the run (U2.3)."""
+        return isinstance(answer, OVER) or (isinstance(answer, NoJob) and job_id in self._asked)

@@ -172,6 +172,7 @@ def _queue(pipeline: Any, one: Done | Fail) -> None:
         one.run,
         reason=one.reason,
         detail=one.detail or None,
+        cause=None if one.cause == "failed" else one.cause,
         final=one.is_final,
     )
 

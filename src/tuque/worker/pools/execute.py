@@ -47,15 +47,27 @@ class Control:
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
-    def cancel(self, why: str) -> None:
-        """Cancels the run, in any thread."""
+    def cancel(self, why: str, is_late: bool = False) -> bool:
+        """Cancels the run, in any thread; False if it was cancelled before.
+
+        `is_late`: because its time limit is over.
+        """
         with self._lock:
             if self.is_cancelled:
-                return
-            self.is_cancelled, self.why = True, why
+                return False
+            self.is_cancelled, self.is_late, self.why = True, is_late, why
             stop = self._stop
         if stop is not None:
             stop()
+        return True
+
+    def judge(self, outcome: Outcome) -> Outcome:
+        """[U2] What a run that was cancelled came to, if it did not end well (U2.11)."""
+        if not self.is_cancelled or outcome.kind not in ("failed", "cancelled"):
+            return outcome
+        if self.is_late:
+            return Outcome("timeout", self.why, outcome.trace, is_told=outcome.is_told)
+        return Outcome("cancelled", outcome.text)
 
     def on_cancel(self, stop: Callable[[], object] | None) -> None:
         """Sets what ends the run; called at once if that is cancelled already."""
@@ -188,6 +200,11 @@ def of_pipe(payload: bytes) -> Call:
     return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
 
 
+def judged(job: Job, outcome: Outcome) -> Outcome:
+    """What a run came to, if it may have been cancelled."""
+    return job._control().judge(outcome)
+
+
 NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.job() in tests"
 _current: ContextVar[Job] = ContextVar("tuque_current_job")
 
@@ -230,7 +247,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
             call.control.check()
             result = run_inside(task.app, job, lambda: _body(task, call))
         except BaseException as err:
-            outcome = outcome_of(err, task)
+            outcome = judged(job, outcome_of(err, task))
             if is_failure(outcome, call):
                 outcome.is_told = True
                 tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
@@ -254,7 +271,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
         except asyncio.CancelledError:
             raise  # the pool cancelled it and knows why
         except BaseException as err:
-            outcome = outcome_of(err, task)
+            outcome = judged(job, outcome_of(err, task))
             if is_failure(outcome, call):
                 outcome.is_told = True
                 await tell_async(task.app.on_failure, job, failure_of(outcome, err))
@@ -303,10 +320,6 @@ def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
         return DONE
 
 
-class TimeLimit(Exception):
-    """A job ran longer than its task allows."""
-
-
 async def _on_own_loop(task: Task[..., Any], call: Call) -> Outcome:
     try:
         return await await_call(task, call)
@@ -315,27 +328,38 @@ async def _on_own_loop(task: Task[..., Any], call: Call) -> Outcome:
 
 
 async def _with_limit(running: Coroutine[Any, Any, Any], call: Call) -> Any:
+    """Awaits the task; the broker, or its time limit, cancels it, and both in the same way."""
     this = asyncio.current_task()
     assert this is not None
-    loop, cancel, control = asyncio.get_running_loop(), this.cancel, call.control
-    control.on_cancel(lambda: loop.call_soon_threadsafe(cancel))
+    loop, control, limit_s = asyncio.get_running_loop(), call.control, call.time_limit_s
+    is_running = True
+
+    def stop() -> None:
+        if is_running:  # else its hooks are next, or another job's task
+            this.cancel()
+
+    control.on_cancel(lambda: loop.call_soon_threadsafe(stop))
+    alarm: asyncio.TimerHandle | None = None
+    if limit_s is not None:
+        alarm = loop.call_later(limit_s, control.cancel, over_limit_text(limit_s), True)
     try:
-        async with asyncio.timeout(call.time_limit_s) as scope:
-            return await running
+        return await running
     except asyncio.CancelledError:
         if control.is_cancelled:
+            this.uncancel()
             raise Cancelled(control.why) from None
         raise
-    except TimeoutError:
-        if scope.expired():
-            raise TimeLimit(over_limit_text(call.time_limit_s)) from None
-        raise
     finally:
+        is_running = False
         control.on_cancel(None)
+        if alarm is not None:
+            alarm.cancel()
 
 
 def over_limit_text(limit_s: float | None) -> str:
-    return f"ran longer than its time limit of {limit_s} s"
+    """The reason of a run over its time limit, as the broker says it (W3.3)."""
+    seconds = f"{limit_s or 0:.3f}".rstrip("0").rstrip(".")
+    return f"ran longer than its time limit of {seconds} s"
 
 
 def outcome_of(err: BaseException, task: Task[..., Any] | None = None) -> Outcome:
@@ -348,8 +372,6 @@ def outcome_of(err: BaseException, task: Task[..., Any] | None = None) -> Outcom
         return Outcome("rejected", one_line(guarded(str, err)) or "Reject")
     if isinstance(err, BadArguments):
         return Outcome("rejected", one_line(f"bad arguments: {guarded(str, err)}"))
-    if isinstance(err, TimeLimit):
-        return Outcome("timeout", str(err))
     gives_up = task is not None and isinstance(err, task.defaults.give_up_on)
     kind: OutcomeKind = "rejected" if gives_up else "failed"
     return Outcome(kind, describe(err), encodable(guarded(trace_of, err)))

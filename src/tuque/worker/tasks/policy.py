@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tuque.client.commands.life import UNBEGUN
+from tuque.client.commands.life import UNBEGUN, FailCause
 
 MAX_FETCH: Final = 1000  # jobs per GETJOB
 REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
@@ -134,6 +134,7 @@ class Fail:
     reason: str
     detail: str = ""
     is_final: bool = False
+    cause: FailCause = "failed"
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def conclude(
     if outcome.kind == "rejected":
         return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
     text = f"crashed: {outcome.text}" if outcome.kind == "crashed" else outcome.text
-    return Fail(job_id, run, one_line(text), outcome.trace)
+    cause: FailCause = "timeout" if outcome.kind == "timeout" else "failed"  # U2.11
+    return Fail(job_id, run, one_line(text), outcome.trace, cause=cause)
 
 
 def unknown_delay_s(times: int) -> float:
