@@ -21,7 +21,7 @@ MOST = (1 << 31) - 1
         (["RETRY", "1.5"], "ERR RETRY time must be a non negative number"),
         (["RETRY", str(1 << 32)], "ERR RETRY time must be a non negative number"),
         (["DELAY", "-1"], "ERR DELAY time must be a non negative number"),
-        (["DELAY", str(1 << 40)], "ERR DELAY time must be a non negative number"),
+        (["DELAY", str(1 << 40)], "ERR DELAY time must be at most 2147483647 seconds"),
         (["MAXLEN", "0"], "ERR MAXLEN must be a positive number"),
         (["TTL"], "ERR syntax error"),
         (["NOW"], "ERR syntax error"),

@@ -67,7 +67,9 @@ def test_rate(box: Box) -> None:
     assert replayed_in(box, 1_000) > 500 and told(session)[:2] == [b"0", len(fast) + 2]
     for rate in (0, 1_000_001, "x"):
         assert "RATE" in box.run("DEAD", "REPLAY", "q.dead", "RATE", rate, "ALL")
-    assert box.run("DEAD", "PURGE", "q.dead", "RATE", 1, "ALL") == "ERR syntax error"
+    assert box.run("DEAD", "PURGE", "q.dead", "RATE", 1, "ALL") == (
+        "ERR syntax error: RATE is an option of DEAD REPLAY"
+    )
 
 
 def test_repeated_calls_keep_the_rate(box: Box) -> None:

@@ -30,8 +30,9 @@ NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
 BAD_ATTEMPTS: Final = b"ERR ATTEMPTS must be a number from 1 to 65535"
 BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
 BAD_DEAD: Final = b"ERR DEAD must name a queue"
-BAD_KEEP: Final = b"ERR KEEP must be a non negative number of seconds"
-BAD_TIMELIMIT: Final = b"ERR TIMELIMIT must be a number of seconds above 0"
+BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 0 to 2147483647"
+BAD_TIMELIMIT: Final = b"ERR TIMELIMIT must be a number of seconds above 0, at most 2147483647"
+LONG_DELAY: Final = b"ERR DELAY time must be at most 2147483647 seconds"
 BAD_HEADERS: Final = b"ERR HEADERS takes a number of pairs from 0 to 32, and the pairs"
 FEW_HEADERS: Final = b"ERR HEADERS: %d pairs announced, %d given"
 BAD_HEADER: Final = (
@@ -62,6 +63,18 @@ class ArgError(Exception):
     def __init__(self, text: bytes) -> None:
         super().__init__(text)
         self.text = text
+
+
+def wrong(text: bytes) -> ArgError:
+    """[W1] A syntax error that says what is wrong (W1.7)."""
+    return ArgError(b"%s: %s" % (SYNTAX, text))
+
+
+def wrong_option(command: bytes, word: bytes, options: tuple[bytes, ...]) -> ArgError:
+    """[W1] A word that is no option of the command, or an option without its value (W1.7)."""
+    if word.upper() in options:
+        return wrong(b"%s needs a value" % word.upper())
+    return wrong(b"%s has no option '%s'" % (command, word[:HEADER_MAX]))
 
 
 def timeout_ms(word: bytes) -> i64:
@@ -466,7 +479,9 @@ def seconds_ms(word: bytes) -> i64:
     """A time in seconds, decimals allowed, as ms (Q6.2)."""
     text = word.decode("ascii", "replace").removeprefix("+")
     whole, _, part = text.partition(".")
-    is_number = (whole + part).isdigit() and len(whole) <= 10 and text.isascii()
-    if not is_number or int(whole or "0") > SECONDS_MAX:
+    is_number = (whole + part).isdigit() and text.isascii()
+    if not is_number:
         raise ArgError(b"ERR DELAY time must be a non negative number")
+    if len(whole) > 10 or int(whole or "0") > SECONDS_MAX:
+        raise ArgError(LONG_DELAY)
     return int(whole or "0") * 1000 + int((part + "000")[:3])

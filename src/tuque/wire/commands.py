@@ -188,7 +188,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         _R,
         "jobs",
         "ms id [id ...] [COUNT n]",
-        "Wait until jobs have ended.",
+        "Wait until jobs, or COUNT of them, have ended, for ms at most; 0: as long as it takes.",
     ),
     (
         "UPDATEJOB",

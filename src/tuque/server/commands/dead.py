@@ -23,7 +23,7 @@ from tuque.server.replies.chores import begin
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import SYNTAX, ArgError, header_pairs, ranged
+from tuque.wire.args import ArgError, header_pairs, ranged, wrong, wrong_option
 
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
 NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
@@ -33,6 +33,15 @@ BAD_SINCE: Final = b"ERR SINCE must be an instant in ms"
 NO_QUEUE: Final = b"ERR QUEUE must name a queue"
 BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed, timeout, expired or unstarted"
 CAUSES: Final = (b"failed", b"crashed", b"timeout", b"expired", b"unstarted")
+FILTERS: Final = (b"COUNT", b"REASON", b"TASK", b"CAUSE", b"SINCE")
+CHANGE_OPTIONS: Final = (*FILTERS, b"CURSOR", b"QUEUE", b"RATE")
+DEAD_WORDS: Final[dict[bytes, bytes]] = {
+    b"LIST": b"a queue",
+    b"SHOW": b"one id",
+    b"STAT": b"one queue",
+    b"REPLAY": b"a queue, and ALL, IDS or a filter",
+    b"PURGE": b"a queue, and ALL, IDS or a filter",
+}
 BOTH: Final = b"ERR ALL and IDS exclude each other"
 TASK_HEADER: Final = b"tuque-task"
 LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
@@ -116,34 +125,35 @@ def selection(s: Server, args: list[bytes], first: i64, is_change: bool) -> Sele
             check_ids(s, chosen.ids, 0)
             chosen.is_said = True
             if len(chosen.ids) == 0:
-                raise ArgError(SYNTAX)
+                raise wrong(b"IDS needs an id")
             return chosen
         if not is_change and i == first and word.isdigit():
             chosen.cursor = ranged(word, 0, BIG, BAD_CURSOR)
             i += 1
             continue
-        if i + 1 == len(args):
-            raise ArgError(SYNTAX)
-        choose(chosen, word, args[i + 1], is_change)
+        options = CHANGE_OPTIONS if is_change else FILTERS
+        if word not in options or i + 1 == len(args):
+            raise wrong_option(b"DEAD " + args[1].upper(), args[i], options)
+        choose(chosen, word, args[i + 1])
         i += 2
     if is_change and not chosen.is_said:
-        raise ArgError(SYNTAX)
+        raise wrong(b"DEAD %s needs ALL, IDS or a filter" % args[1].upper())
     return chosen
 
 
-def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> None:
-    """One filter."""
+def choose(chosen: Selection, word: bytes, value: bytes) -> None:
+    """One filter or option."""
     if word == b"COUNT":
         chosen.count = ranged(value, 1, LOOK_MAX, BAD_COUNT)
-    elif word == b"CURSOR" and is_change:
+    elif word == b"CURSOR":
         chosen.cursor = ranged(value, 0, BIG, BAD_CURSOR)
-    elif word == b"QUEUE" and is_change:
+    elif word == b"QUEUE":
         if len(value) == 0:
             raise ArgError(NO_QUEUE)  # W12.8
         chosen.to = value
-    elif word == b"RATE" and is_change:
+    elif word == b"RATE":
         chosen.rate = ranged(value, 1, RATE_MAX, BAD_RATE)
-    elif word in (b"REASON", b"TASK", b"CAUSE", b"SINCE"):
+    else:
         chosen.is_said = True
         if word == b"REASON":
             chosen.reason = glob_of(value)
@@ -155,8 +165,6 @@ def choose(chosen: Selection, word: bytes, value: bytes, is_change: bool) -> Non
             chosen.cause = value
         else:
             chosen.since_ms = ranged(value, 0, BIG, BAD_SINCE)
-    else:
-        raise ArgError(SYNTAX)
 
 
 def glob_of(value: bytes) -> Glob:
@@ -178,8 +186,10 @@ def cmd_dead(s: Server, c: Client, args: list[bytes]) -> None:
         dead_stat(s, c, args[2])
     elif word in (b"REPLAY", b"PURGE") and len(args) > 3:
         dead_change(s, c, args, word == b"REPLAY")
+    elif word in DEAD_WORDS:
+        raise wrong(b"DEAD %s takes %s" % (word, DEAD_WORDS[word]))
     else:
-        raise ArgError(SYNTAX)
+        raise wrong(b"DEAD takes LIST, SHOW, STAT, REPLAY or PURGE")
 
 
 def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
@@ -296,7 +306,7 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
         letters = [one for one in letters if c.sees(one.life.origin)]  # N2.5
     if chosen.rate > 0:
         if not is_replay:
-            raise ArgError(SYNTAX)
+            raise wrong(b"RATE is an option of DEAD REPLAY")
         n.work += chosen.seen
         begin(s, c, Replay(s, c, args[2], chosen, letters))
         return

@@ -37,12 +37,13 @@ from tuque.wire.args import (
     BAD_PRI,
     PRI_MAX,
     SECONDS_MAX,
-    SYNTAX,
     ArgError,
     headers,
     ranged,
     seconds_ms,
     worker_name,
+    wrong,
+    wrong_option,
 )
 from tuque.wire.resp import array_head, error_reply, int_reply, put_bulk
 
@@ -57,6 +58,9 @@ FAIL_CAUSES: Final = (FAILED_BY_WORKER, CRASHED, TIMED_OUT)  # W5.6
 REASON_MAX: Final = 2_048
 DETAIL_MAX: Final = 65_536  # longer ones are cut
 PROGRESS_MAX: Final = 4_096
+DONE_OPTIONS: Final = (b"RESULT",)
+FAIL_OPTIONS: Final = (b"DELAY", b"REASON", b"DETAIL", b"CAUSE")
+UPDATE_OPTIONS: Final = (b"BODY", b"DELAY", b"TTL", b"ATTEMPTS", b"PRI", b"HEADERS")
 IDS_MAX: Final = 500  # ids of one START, RELEASE, DONE or CANCEL
 
 
@@ -82,7 +86,7 @@ def check_pairs(s: Server, args: list[bytes], first: i64) -> bool:
     """
     size: i64 = len(args)
     if (size - first) % 2 != 0 or size == first:
-        raise ArgError(SYNTAX)
+        raise wrong(b"%s takes an id and a run in turn" % args[0].upper())
     check_ids(s, args, first, 2)
     run = run_in(s, args[first + 1])
     is_same = True
@@ -100,7 +104,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     worker = b""
     if len(args[1]) == 6 and args[1].upper() == b"WORKER":
         if len(args) < 4:
-            raise ArgError(SYNTAX)
+            raise wrong(b"START WORKER needs a name, and an id")
         worker = worker_name(args[2])
         first = 3
     else:
@@ -189,8 +193,8 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
             is_final = True
             i += 1
             continue
-        if i + 1 == len(args):
-            raise ArgError(SYNTAX)
+        if word not in FAIL_OPTIONS or i + 1 == len(args):
+            raise wrong_option(b"FAIL", args[i], FAIL_OPTIONS)
         value = args[i + 1]
         if word == b"DELAY":
             delay_ms = seconds_ms(value)
@@ -200,12 +204,10 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
             reason = value
         elif word == b"DETAIL":
             detail = value[:DETAIL_MAX]
-        elif word == b"CAUSE":
+        else:
             if value not in FAIL_CAUSES:
                 raise ArgError(BAD_CAUSE)
             cause = value
-        else:
-            raise ArgError(SYNTAX)
         i += 2
     became, wait_ms, refused = on_fail(
         s.n, words[1], run, delay_ms, reason, detail, is_final, c.number, cause
@@ -229,6 +231,8 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args) == 5 and args[3].upper() == b"RESULT":
         result = args[4]
         words = args[:3]
+    elif args[len(args) - 1].upper() == b"RESULT":
+        raise wrong_option(b"DONE", args[len(args) - 1], DONE_OPTIONS)
     is_same = check_pairs(s, words, 1)
     size: i64 = len(words)
     s.n.work += size // 2 - 1
@@ -252,8 +256,8 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
     i: i64 = 2
     while i < len(args):
         word = args[i].upper()
-        if i + 1 == len(args):
-            raise ArgError(SYNTAX)
+        if word not in UPDATE_OPTIONS or i + 1 == len(args):
+            raise wrong_option(b"UPDATEJOB", args[i], UPDATE_OPTIONS)
         value = args[i + 1]
         i += 2
         if word == b"BODY":
@@ -268,10 +272,8 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
             update.attempts = ranged(value, 1, ATTEMPTS_MAX, BAD_ATTEMPTS)
         elif word == b"PRI":
             update.pri = ranged(value, 0, PRI_MAX, BAD_PRI)
-        elif word == b"HEADERS":
-            update.headers, i = headers(args, i - 1)
         else:
-            raise ArgError(SYNTAX)
+            update.headers, i = headers(args, i - 1)
     refused, change = on_update(s.n, words[1], update)
     if refused is not None:
         c.error(core_words(refused))

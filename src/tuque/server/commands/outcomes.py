@@ -15,11 +15,12 @@ from tuque.server.commands.views import flat
 from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client, Wanted
 from tuque.server.state.state import Server
-from tuque.wire.args import SYNTAX, ArgError, ranged, timeout_ms
+from tuque.wire.args import ArgError, ranged, timeout_ms, wrong, wrong_option
 
 BAD_NEEDED: Final = b"ERR COUNT must be a number from 1 to the number of ids"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
 REASON_MAX: Final = 2_048
+RESULT_OPTIONS: Final = (b"WAIT",)
 ASK_MS: Final = 1_000  # other nodes answer within it
 BECAME: Final[list[object]] = [None, b"ended", b"flagged", b"over"]
 
@@ -31,7 +32,7 @@ def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
     wait_ms: i64 = -1
     if len(args) > 2:
         if len(args) != 4 or args[2].upper() != b"WAIT":
-            raise ArgError(SYNTAX)
+            raise wrong_option(b"RESULT", args[2], RESULT_OPTIONS)
         wait_ms = timeout_ms(args[3])
     id = words[1]
     if may_ask(s.n, id):
@@ -104,7 +105,7 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
     reason = b""
     if args[1].upper() == b"REASON":
         if len(args) < 4:
-            raise ArgError(SYNTAX)
+            raise wrong(b"CANCEL REASON needs a text, and an id")
         reason = args[2]
         if len(reason) > REASON_MAX:
             raise ArgError(LONG_REASON)
