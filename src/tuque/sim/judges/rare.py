@@ -55,6 +55,7 @@ JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each check
 # detected in place, with `world.sometimes` and one of these names
 ON_THE_SPOT: Final = (
     "a home stood still",
+    "a link ends with a wrong frame",
     "a link has no room",
     "a link is closed for what waits",
     "a link is overtaken by a later one",
