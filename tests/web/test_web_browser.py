@@ -17,7 +17,8 @@ from tuque import Client
 from tuque.client.commands.life import Run
 from tuque.testing import TestCluster
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
+BROWSER = next(filter(None, map(shutil.which, PROGRAMS)), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 
 AXE = files("axe_playwright_python") / "axe.min.js"
