@@ -6,7 +6,9 @@ import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -55,6 +57,26 @@ def give_up(client: Client, queue: str, reason: str, count: int) -> None:
                 pipe.fail(job, run.run, reason=text, detail="Traceback: …")
                 left -= 1
             pipe.execute()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """Three real nodes that write what happens to jobs, if something can read it."""
+    events = ("--events", "yes", "--events-roll-seconds", "1") if find_spec("pyarrow") else ()
+    with TestCluster(tmp_path_factory.mktemp("nodes"), 3, *events) as nodes:
+        yield nodes
+
+
+def counted(cluster: TestCluster, event: str, queue: str) -> dict[str, int]:
+    """How many events of a queue the nodes have written, by reason."""
+    found: dict[str, int] = {}
+    for node in cluster.nodes:
+        for path in node.directory.rglob("events-*.parquet"):
+            rows = import_module("pyarrow.parquet").read_table(path).to_pylist()
+            for row in rows:
+                if row["event"] == event and row["queue"] == queue:
+                    found[row["reason"]] = found.get(row["reason"], 0) + 1
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +191,7 @@ def test_no_page_has_errors_or_hurdles(
 def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
     tab: Tab, console: Console, cluster: TestCluster
 ) -> None:
-    """A thousand of three reasons; the page, the nodes and the log agree on each count."""
+    """A thousand of three reasons; the page, INFO, the events and the log agree on each count."""
     tab.open("/dead")
     total = '[data-metric="dead"]'
     assert tab.number(total) == sum(DEAD) == 1000
@@ -193,8 +215,28 @@ def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
     assert dead == 650 and replayed >= DEAD[1]
     with cluster[0].client() as client:
         until(lambda: queued(cluster, "webhooks") == DEAD[1], "come back")
+    tab.open("/queues")
+    ready, dead = (tab.number(f'.sum[data-metric="{name}"]') for name in ("ready", "dead"))
+    assert dead == 650 and ready + dead == informed(cluster, "queued_jobs")
+    tab.open("/dead")
+    assert tab.number('[data-metric="dead_copies"]') == informed(cluster, "dead")
+    if find_spec("pyarrow"):
+        until(lambda: sum(counted(cluster, "dead", "webhooks").values()) == 1000, "be written")
+        died = counted(cluster, "dead", "webhooks")
+        assert sum(n for reason, n in died.items() if "ReadTimeout" in reason) == DEAD[1]
+        until(lambda: counted(cluster, "replayed", "webhooks"), "write what was retried")
+        assert sum(counted(cluster, "replayed", "webhooks").values()) == DEAD[1]
     deed = console.site.log.latest[0]
     assert (deed.who, deed.what, deed.jobs) == ("admin", "Retrying", 350)
+
+
+def informed(cluster: TestCluster, name: str) -> int:
+    """A figure of INFO over all nodes."""
+    total = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            total += int(client.info("jobs")[name])
+    return total
 
 
 def queued(cluster: TestCluster, queue: str) -> int:

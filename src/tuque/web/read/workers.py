@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import to_text
-from tuque.client.commands.calls import pairs
+from tuque.client.commands.operate import WorkerInfo, WorkerRun
+from tuque.console.live.board import merged_worker
 from tuque.web.read.nodes import Nodes
 
 PAGE: Final = 1_000
 KINDS: Final = {"lost": "gone", "alive": "ok", "quiet": "pause"}  # states and their shapes
 ORDER: Final = list(KINDS)
-
-
-class RunRow(msgspec.Struct, frozen=True):
-    """A job of a worker; `due_ms` until it is due again, None: never, or it is queued."""
-
-    id: str
-    queue: str
-    task: str
-    attempt: int
-    since_ms: int
-    state: str
-    due_ms: int | None
 
 
 class WorkerRow(msgspec.Struct):
@@ -44,13 +32,13 @@ class WorkerRow(msgspec.Struct):
     heard_ms: int
     state: str
     order: str
-    runs: list[RunRow]
+    runs: list[WorkerRun]
     node: str = ""
 
     @property
-    def longest(self) -> RunRow | None:
+    def longest(self) -> WorkerRun | None:
         """The run that began first."""
-        return max(self.runs, key=lambda one: one.since_ms, default=None)
+        return max(self.runs, key=lambda one: one.for_ms, default=None)
 
     @property
     def failing(self) -> float:
@@ -62,55 +50,35 @@ class WorkerRow(msgspec.Struct):
 async def workers_of(nodes: Nodes) -> list[WorkerRow]:
     """All workers, those that need somebody first."""
 
-    async def question(client: Client) -> list[WorkerRow]:
-        found: list[WorkerRow] = []
-        cursor = b"0"
-        while True:
-            cursor, rows = await client.execute("WORKER", "LIST", cursor, "COUNT", PAGE)
-            cursor = cursor if isinstance(cursor, bytes) else str(cursor).encode()
-            found += [row_of(row) for row in rows]
-            if cursor == b"0":
-                return found
+    async def question(client: Client) -> list[WorkerInfo]:
+        return [one async for one in client.workers(count=PAGE)]
 
-    merged: dict[str, WorkerRow] = {}
-    for id, rows in (await nodes.ask(question)).items():
-        for row in rows:
-            row.node = id
-            other = merged.get(row.name)
-            if other is None:
-                merged[row.name] = row
-                continue
-            newer, older = (row, other) if row.heard_ms < other.heard_ms else (other, row)
-            known = {run.id for run in newer.runs}
-            newer.runs += [run for run in older.runs if run.id not in known]  # O12.4
-            merged[row.name] = newer
-    return sorted(merged.values(), key=lambda one: (ORDER.index(one.state), one.name))
+    heard: dict[str, list[tuple[str, WorkerInfo]]] = {}
+    for id, infos in (await nodes.ask(question)).items():
+        for one in infos:
+            heard.setdefault(one.name, []).append((id, one))
+    rows = [row_of(some) for some in heard.values()]
+    return sorted(rows, key=lambda one: (ORDER.index(one.state), one.name))
 
 
-def row_of(reply: Any) -> WorkerRow:
-    """One worker out of its names and values."""
-    fields = pairs(reply)
+def row_of(heard: list[tuple[str, WorkerInfo]]) -> WorkerRow:
+    """One worker out of what the nodes that heard it say (SPEC O12.4)."""
+    node, _ = min(heard, key=lambda one: one[1].heard_ms)
+    info = merged_worker([one for _, one in heard])
     return WorkerRow(
-        name=to_text(fields["name"]),
-        host=to_text(fields["host"]),
-        pid=fields["pid"],
-        version=to_text(fields["version"]),
-        queues=[to_text(one) for one in fields["queues"]],
-        slots=fields["slots"],
-        busy=fields["busy"],
-        done=fields["done"],
-        failed=fields["failed"],
-        since_ms=fields["since-ms"],
-        heard_ms=fields["heard-ms"],
-        state=to_text(fields["state"]),
-        order=to_text(fields["order"]),
-        runs=[run_of(one) for one in fields["runs"]],
-    )
-
-
-def run_of(reply: Any) -> RunRow:
-    """One run."""
-    id, queue, task, attempt, since_ms, state, due_ms = reply
-    return RunRow(
-        to_text(id), to_text(queue), to_text(task), attempt, since_ms, to_text(state), due_ms
+        name=info.name,
+        host=info.host,
+        pid=info.pid,
+        version=info.version,
+        queues=list(info.queues),
+        slots=info.slots,
+        busy=info.busy,
+        done=info.done,
+        failed=info.failed,
+        since_ms=info.since_ms,
+        heard_ms=info.heard_ms,
+        state=info.state,
+        order=info.order,
+        runs=list(info.runs),
+        node=node,
     )

@@ -1,0 +1,89 @@
+"""Workers on the pages: one that was killed at work, and one that went to another node."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import signal
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import forked
+import pytest
+from slow_tasks import app, export
+from web_console import Console, Reader, until
+
+import tuque
+from tuque.client.commands.life import Run
+from tuque.testing import TestCluster
+
+HERE = Path(__file__).parent
+SOURCE = Path(tuque.__file__).parents[1]
+LOST_S = 10.0
+
+
+@pytest.fixture
+def admin(console: Console, cluster: TestCluster) -> Reader:
+    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+    return console.client()
+
+
+def page(reader: Reader, path: str, **words: str) -> str:
+    """The words of a page."""
+    return " ".join(re.sub("<[^>]*>", " ", reader.get(path, **words).text).split())
+
+
+def test_a_worker_killed_at_work_is_lost_within_10_s(
+    admin: Reader, cluster: TestCluster, tmp_path: Path
+) -> None:
+    """The page says so, and shows its job as waiting, with the time of its return."""
+    app.use(cluster.url)
+    job = export.enqueue(600)
+    with (tmp_path / "log").open("wb") as log:
+        arguments = ["worker", "slow_tasks:app", "--app-dir", str(HERE), "-c", "1"]
+        words = [*arguments, "--url", cluster.url]
+        worker = forked.start(words, log, tmp_path, PYTHONPATH=str(SOURCE))
+        try:
+            until(lambda: "At work" in page(admin, "/workers"), "show the worker")
+            until(lambda: quote(job.id, safe="") in admin.get("/workers").text, "show its job")
+        finally:
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+    killed_s = time.monotonic()
+    until(lambda: "is lost." in page(admin, "/workers"), "show it as lost")
+    assert time.monotonic() - killed_s < LOST_S
+    html = admin.get("/workers").text
+    found = re.search(r'is waiting and comes back at <b><time datetime="([^"]+)"', html)
+    assert found is not None and job.id[:15] in html
+    left_s = (dt.datetime.fromisoformat(found[1]) - dt.datetime.now(dt.UTC)).total_seconds()
+    assert 270 < left_s < 300, "it was heard of 300 s before"
+    assert "comes back" in page(admin, "/job", id=job.id).lower()
+    assert "is lost" in page(admin, "/")
+
+
+def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: TestCluster) -> None:
+    """O12.4 of several rows of one name that with the least heard-ms stands, and the runs of all of
+    them together.
+    """
+    ids = []
+    for busy, node in enumerate(cluster.nodes[:2], 1):
+        with node.client() as client:
+            ids.append(client.addjob("moves", "x", retry=300, replicate=1))
+            (run,) = client.start(ids[-1], worker="mover")
+            assert isinstance(run, Run)
+            client.worker_here("mover", slots=4, busy=busy, queues=["moves"])
+    with cluster[1].client() as client, cluster[0].client() as first:
+
+        def is_one() -> bool:
+            client.worker_here("mover", slots=4, busy=2, queues=["moves"])
+            return "lost" in {one.state for one in first.workers(match="mover")}
+
+        until(is_one, "be lost at the first node")
+        html = admin.get("/workers", match="mover").text
+    assert html.count('<b class="name">mover</b>') == 1
+    assert 'data-metric="worker_busy" data-labels="worker=mover" data-value="2"' in html
+    assert "mover is lost" not in html
+    for node in cluster.nodes[:2]:
+        with node.client() as client:
+            client.worker_bye("mover")
