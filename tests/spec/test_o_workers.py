@@ -9,7 +9,7 @@ from node_by_hand import START_MS, Box, Err, Session, Status
 
 from tuque.server.config.patterns import Glob
 from tuque.server.operate import workers
-from tuque.server.state.workers import SPARE_IDS, WORKERS_MAX
+from tuque.server.state.workers import EARLY_MAX, SPARE_IDS, WORKERS_MAX, Crew
 
 KEYS = "name host pid version queues slots busy done failed since-ms heard-ms state order runs"
 HERE = ("WORKER", "HERE", "w1", "HOST", "h", "PID", 7, "VERSION", "1.0", "SLOTS", 4, "BUSY", 1)
@@ -181,10 +181,44 @@ def test_runs_of_a_lost_worker(box: Box) -> None:
 def test_a_restarted_node_hears_of_runs_again(box: Box) -> None:
     """O11.5 known again with their next HERE, and a run with its next WORKING"""
     id, run = begin(box)
+    box.server.crew = Crew()  # all that was in memory
     box.run(*HERE)
-    assert listed(box)[0]["runs"] == [], "the worker began it before this node knew the worker"
+    assert listed(box)[0]["runs"] == []
     box.run("WORKING", id, run)
     assert run_of(box)[0] == id
+
+
+def test_runs_from_before_the_first_here(box: Box) -> None:
+    """O12.5 these runs count if the HERE comes within 8 s of the last of them"""
+    id, _ = begin(box)
+    box.pass_ms(7_999)
+    assert listed(box) == [], "it has not said that it is there"
+    box.run(*HERE)
+    assert run_of(box)[0] == id
+    late, _ = begin(box, "w2")
+    box.pass_ms(8_000)
+    box.run("WORKER", "HERE", "w2")
+    assert listed(box, "MATCH", "w2")[0]["runs"] == []
+    new, _ = begin(box, "w2")
+    assert run_of(box, "w2")[0] == new != late
+
+
+def test_those_who_never_say_here_leave(box: Box) -> None:
+    """O12.5 The node keeps them for the last 1,000 names that begin jobs so."""
+    id = box.add(RETRY=600)
+    box.get()
+    crew = box.server.crew
+    box.run("START", id)
+    assert (len(crew.early), crew.bytes) == (0, 0), "a client without a name is no worker"
+    for i in range(EARLY_MAX + 1):
+        crew.note(box.n, b"early-%d" % i, [id])
+    assert len(crew.early) == EARLY_MAX and b"early-0" not in crew.early
+    box.run("WORKER", "HERE", "early-1")
+    assert len(crew.early) == EARLY_MAX - 1
+    box.pass_ms(8_000)
+    crew.drop_lost(box.n.now_ms)
+    box.run("WORKER", "BYE", "early-1")
+    assert (len(crew.early), crew.bytes) == (0, 0)
 
 
 def test_ended_runs_cost_nothing(box: Box) -> None:

@@ -113,6 +113,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     n = s.n
     n.work += 2 * (len(args) - first) - 1
     c.out.append(array_head(len(args) - first))
+    begun: list[bytes] = []
     i = first
     while i < len(args):
         job, refused = open_job(n, args[i])
@@ -120,11 +121,12 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         if job is not None:
             life, refused = start(n, job, worker, c.number)
             if life is not None:
-                if len(s.crew.by_name) > 0:
-                    s.crew.note(n, worker, job.id)
+                begun.append(job.id)
                 c.out.append(s.tokens.start_reply(life, i64(job.retry_s)))
         if refused is not None:
             c.out.append(error_reply(core_words(refused)))
+    if first == 3 and len(begun) > 0:  # the worker has a name of its own
+        s.crew.note(n, worker, begun)
 
 
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
@@ -138,8 +140,8 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
         return
     if len(s.crew.by_name) > 0:
         life = life_of(s.n, words[1])
-        if life is not None:
-            s.crew.note(s.n, life.worker, words[1])
+        if life is not None and life.worker in s.crew.by_name:
+            s.crew.note(s.n, life.worker, [words[1]])
     c.out.append(int_reply(i64(s.n.jobs[words[1]].retry_s)))
 
 

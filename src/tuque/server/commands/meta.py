@@ -56,8 +56,8 @@ def put_run(s: Server, c: Client, job: Job) -> None:
     if life is None:
         c.out.append(b"\r\n$3\r\nrun\r\n_\r\n" if c.resp3 else b"\r\n$3\r\nrun\r\n$-1\r\n")
         return
-    if len(s.crew.by_name) > 0:
-        s.crew.note(s.n, c.begins_as, job.id)
+    if c.begins_as != c.worker:  # it has a name of its own
+        s.crew.note(s.n, c.begins_as, [job.id])
     c.out.append(s.tokens.token(life.run).field)
 
 

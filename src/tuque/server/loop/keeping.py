@@ -43,7 +43,7 @@ def keep_house(s: Server) -> None:
     buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
     buffers += s.survey.bytes + s.wired_survey.bytes
     buffers += s.slowlog.bytes + s.crew.bytes + s.watch.bytes_used()
-    if s.crew.look_ms <= now_ms and len(s.crew.by_name) > 0:
+    if s.crew.look_ms <= now_ms and len(s.crew.by_name) + len(s.crew.early) > 0:
         s.crew.drop_lost(now_ms)
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES

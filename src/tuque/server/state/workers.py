@@ -14,6 +14,7 @@ from tuque.core.node.node import Node
 WORKERS_MAX: Final = 10_000
 LOST_MAX: Final = 1_000
 LOST_MS: Final = 8_000  # without a word for so long it is lost
+EARLY_MAX: Final = 1_000  # that begin jobs and have not said HERE
 LOST_KEPT_MS: Final = 3_600_000
 LOOK_MS: Final = 10_000
 ENTRY_BYTES: Final = 900  # of one worker, without its words
@@ -93,6 +94,7 @@ class Crew:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, Hand] = {}
+        self.early: dict[bytes, Hand] = {}  # that have not said HERE, but begin jobs (O12.5)
         self.serial: i64 = 0
         self.bytes: i64 = 0
         self.look_ms: i64 = 0  # when to look for those lost long ago
@@ -103,24 +105,41 @@ class Crew:
         self.bytes += size - hand.bytes
         hand.bytes = size
 
-    def note(self, n: Node, worker: bytes, id: bytes) -> None:
-        """[O12] The worker has begun a job here, or is at work on it (O12.2)."""
+    def note(self, n: Node, worker: bytes, ids: list[bytes]) -> None:
+        """[O12] The worker has begun these jobs here, or is at work on them (O12.2)."""
         hand = self.by_name.get(worker)
-        if hand is None or id in hand.ids:
-            return
-        hand.ids[id] = None
+        if hand is None:
+            hand = self.expect(worker, n.now_ms)
+        for id in ids:
+            hand.ids[id] = None
         if len(hand.ids) >= hand.tidy_at:
             hand.drop_ended(n)
         self.weigh(hand)
 
+    def expect(self, name: bytes, now_ms: i64) -> Hand:
+        """[O12] One that begins jobs and has not said HERE: it may be about to (O12.5)."""
+        hand = self.early.get(name)
+        if hand is None or hand.is_lost(now_ms):
+            if hand is not None:
+                self.drop(hand)
+            elif len(self.early) >= EARLY_MAX:
+                self.drop(self.early[next(iter(self.early))])
+            hand = Hand(name, 0, now_ms)
+            self.early[name] = hand
+        hand.heard_ms = now_ms
+        return hand
+
     def drop(self, hand: Hand) -> None:
         """Forget a worker."""
-        del self.by_name[hand.name]
+        del (self.by_name if hand.serial > 0 else self.early)[hand.name]
         self.bytes -= hand.bytes
 
     def drop_lost(self, now_ms: i64) -> None:
         """[O11] Forget workers that were lost long ago, and the first above the bound (O11.4)."""
         self.look_ms = now_ms + LOOK_MS
+        for hand in list(self.early.values()):
+            if hand.is_lost(now_ms):
+                self.drop(hand)
         lost: list[tuple[int, bytes]] = []
         for hand in list(self.by_name.values()):
             if not hand.is_lost(now_ms):
@@ -145,6 +164,11 @@ class Crew:
                 return None
         self.serial += 1
         hand = Hand(name, self.serial, now_ms)
+        early = self.early.get(name)
+        if early is not None:
+            self.drop(early)
+            if not early.is_lost(now_ms):
+                hand.ids, hand.tidy_at = early.ids, early.tidy_at  # O12.5
         self.by_name[name] = hand
         self.weigh(hand)
         return hand
