@@ -7,7 +7,8 @@ from mypy_extensions import i64
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
 from tuque.core.life.change import on_cancel
 from tuque.core.life.outcomes import is_settled, outcome_of, result_fields, watch
-from tuque.core.model.refusal import NOJOB
+from tuque.core.model.refusal import NOJOB, TASK_WORK, Refusal
+from tuque.core.model.task import Task
 from tuque.core.node.node import JOB_ENDED, Wake
 from tuque.core.state.lives import Change
 from tuque.server.commands.by_id import check_ids, check_room
@@ -37,7 +38,7 @@ def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
     id = words[1]
     if may_ask(s.n, id):
         is_now = wait_ms < 0
-        block(s, c, Wanted([id], 0, is_now), ASK_MS if is_now else wait_ms)
+        wait_for(s, c, Wanted([id], 0, is_now), ASK_MS if is_now else wait_ms)
         ask_for(s, c, LOOK)  # W15.1
     elif id not in s.n.jobs or is_settled(s.n, id):
         put_result(s, c, id)
@@ -45,9 +46,9 @@ def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
         if s.n.life.known(id) is None:
             put_result(s, c, id)
         else:
-            block(s, c, Wanted([id], 0), ASK_MS)  # W14.13
+            wait_for(s, c, Wanted([id], 0), ASK_MS)  # W14.13
     else:
-        block(s, c, Wanted([id], 0), wait_ms)
+        wait_for(s, c, Wanted([id], 0), wait_ms)
 
 
 def cmd_waitjob(s: Server, c: Client, args: list[bytes]) -> None:
@@ -64,15 +65,20 @@ def cmd_waitjob(s: Server, c: Client, args: list[bytes]) -> None:
     if count_ended(s, wanted) >= needed:
         put_ended(s, c, wanted)
         return
-    block(s, c, wanted, wait_ms)
+    wait_for(s, c, wanted, wait_ms)
     ask_for(s, c, LOOK)
 
 
+def wait_for(s: Server, c: Client, wanted: Wanted, wait_ms: i64) -> None:
+    """The client waits for jobs, if there is memory for that."""
+    check_room(s.n, [])
+    block(s, c, wanted, wait_ms)
+
+
 def block(s: Server, c: Client, wanted: Wanted, wait_ms: i64) -> None:
-    """The client waits."""
+    """The client waits; it is not refused, since what it waits for has begun (W8.6)."""
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
         return
-    check_room(s.n, [])
     c.is_blocked = True
     s.blocked += 1
     c.wanted = wanted
@@ -113,6 +119,7 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
     check_ids(s, args, first)
     wanted = Wanted(args[first:], 0, True)
     s.n.work += len(wanted.ids) - 1
+    refuse_tasks(s, wanted.ids)
     rows: list[object] = []
     is_asking = False
     for id in wanted.ids:
@@ -133,6 +140,14 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
     wanted.rows = rows
     block(s, c, wanted, ASK_MS)
     ask_for(s, c, CANCEL, reason)
+
+
+def refuse_tasks(s: Server, ids: list[bytes]) -> None:
+    """[W8] Raise if one of the ids is of a task, before anything is cancelled (W8.6)."""
+    for id in ids:
+        task = s.n.jobs.get(id)
+        if isinstance(task, Task):
+            raise ArgError(core_words(Refusal(TASK_WORK, (task.queue,))))
 
 
 def wait_for_update(s: Server, c: Client, id: bytes, change: Change) -> None:
