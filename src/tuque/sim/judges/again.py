@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from tuque.core.model.job import ACTIVE, OUT_HERE, OUT_THERE, QUEUED, Job
+from tuque.core.model.job import ACTIVE, OUT_HERE, OUT_THERE, QUEUED, WILL_MS, Job
 from tuque.core.model.task import Task
 from tuque.sim.engine.history import OK, OLD_DISK, Add, Delivery
 
@@ -22,6 +22,7 @@ RESTARTS: Final = {"kill", "power", "reformat", "rolling", "rewrite", "queue_pau
 SETTLED_MS: Final = 2_000  # a link of that age has settled the jobs of its ends
 LOOKS_MS: Final = 2_500  # between two checks of queues: a job may be in two for a moment
 SLACK_MS: Final = 100
+SLOWEST: Final = 17  # times the delay of a line, if one frame of the two is late (network.py)
 TOLD_US: Final = 600_000  # after a delivery, until linked holders have received DELIVERED
 ASKED: Final = ("NACK", "ENQUEUE", "DEQUEUE")
 CAUSES: Final = (
@@ -69,8 +70,11 @@ class Again:
         is_odd = plan.rates_ppm or plan.memory_bytes or plan.bus_limit_bytes < 1 << 20
         if now.made_us - before.made_us < 5_000 + 4 * plan.delay_us:
             return "at the same moment"
-        if not set(plan.faults) <= RESTARTS or is_odd:
+        is_slow = SLOWEST * plan.delay_us > WILL_MS * 1000  # a question and its answer
+        if not set(plan.faults) <= RESTARTS or is_odd or is_slow:
             return "cut off or slow"
+        if add.is_once and add.once_excuse:
+            return "asked for"  # it was written twice, and became two jobs
         self.history.count("early redeliveries looked at")
         giver = self.machine(now.node)
         if giver is None or giver.shell is None:
