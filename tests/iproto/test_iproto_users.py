@@ -103,3 +103,13 @@ def test_a_user_of_two_tables(box: IprotoBox) -> None:
     """N8.3: what was granted counts beside the units."""
     root = as_user(box, "root")
     assert root.call("queue.tube.payments:grant", "alice", {"call": True}) is not None
+
+
+def test_a_stranger_has_few_requests(box: IprotoBox) -> None:
+    """N6.6: the next one closes the connection; who has logged in may send more."""
+    stranger, known = box.conn(), as_user(box, "alice")
+    assert [stranger.hear(stranger.ask(64)).code for _ in range(20)] == [0] * 20
+    stranger.ask(64)
+    assert not stranger.is_open()
+    assert box.server.figures.strangers_closed == 1
+    assert [known.hear(known.ask(64)).code for _ in range(30)] == [0] * 30

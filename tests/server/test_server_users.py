@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lab import free_port
 from live import Live, ask
 from live import make_live as make_live
 from raw_resp import wait_for
@@ -78,4 +79,31 @@ def test_few_strangers_of_an_address(make_live: Callable[..., Live]) -> None:
     late = live.connect()
     assert ask(late, "AUTH secret") == b"+OK\r\n"
     for sock in (*socks, refused, late):
+        sock.close()
+
+
+def test_few_iproto_strangers_of_an_address(make_live: Callable[..., Live]) -> None:
+    """N6.5 An IPROTO connection counts among them while it is a guest without any right, and is
+    closed without an error.
+    """
+    port = str(free_port())
+    flags = ("--requirepass", "secret", "--login-connections", "3", "--iproto-port", port)
+    live = make_live(*flags)
+    where = ("127.0.0.1", int(port))
+    socks = [live.connect()]
+    assert ask(socks[0], "PING").startswith(b"-NOAUTH")
+    for _ in range(2):
+        socks.append(socket.create_connection(where, timeout=60))
+        assert socks[-1].recv(9) == b"Tarantool"
+    refused = socket.create_connection(where, timeout=60)
+    assert refused.recv(9) == b""
+    socks[1].close()
+
+    def is_let_in() -> bool:
+        sock = socket.create_connection(where, timeout=60)
+        socks.append(sock)
+        return sock.recv(9) == b"Tarantool"
+
+    wait_for(is_let_in)
+    for sock in [*socks, refused]:
         sock.close()

@@ -26,6 +26,7 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, ops
 
 PING = b"PING\r\n"
+PASSWORD = "a password of some length"
 
 
 def fill(wired: Wired, count: int, queue: bytes = b"q", body: bytes = b"body") -> list[bytes]:
@@ -342,20 +343,19 @@ def test_before_the_log_in() -> None:
     closed if more than 64 KiB of its replies are unread or more than 1 MiB of its commands have not
     run.
     """
-    wired = Wired(
-        requirepass="a password of some length", client_output_buffer_limit="normal 0 0 0"
-    )
+    wired = Wired(requirepass=PASSWORD, client_output_buffer_limit="normal 0 0 0")
     server = wired.box.server
     line = wired.line()
-    line.sock.setblocking(False)
-    for _ in range(10_000):
-        try:
-            line.sock.send(b"HELLO 3\r\n" * 1_000)
-        except BlockingIOError:
-            pass
-        except (ConnectionResetError, BrokenPipeError):
-            break
-        wired.pump.turn(0)
+    assert line.ask(encode("AUTH", PASSWORD)) == b"+OK\r\n"
+    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    (c,) = server.clients.values()
+    while c.wire_bytes <= 65_536:
+        rest = encode("ECHO", "x" * 10_000)
+        while rest:
+            rest = rest[line.sock.send(rest) :]
+            wired.turns()
+    assert server.figures.strangers_closed == 0
+    line.send(encode("AUTH", "wrong"))
     assert server.figures.strangers_closed == 1
     assert wired.line().ask(PING) == b"-NOAUTH Authentication required.\r\n"
     wired.close()
@@ -380,7 +380,7 @@ def test_a_monitor_that_does_not_read(wired: Wired) -> None:
 
 def test_commands_before_the_log_in() -> None:
     """C2.9 INFO counts both in `closed_before_login`."""
-    wired = Wired(requirepass="a password of some length")
+    wired = Wired(requirepass=PASSWORD)
     server = wired.box.server
     line = wired.line()
     server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does
@@ -430,3 +430,18 @@ def test_a_large_batch_is_taken_in_pieces(wired: Wired) -> None:
     value(wired, other, b"LEASE NEXT g %d 1 COUNT 100000 TTL 60000\r\n" % newer)
     reply, works, _ = value(wired, other, b"LEASE COMMIT g %d 1\r\n" % newer)
     assert reply == 12_000 and max(works) <= TURN_WORK and not n.jobs
+
+
+def test_refused_connections_that_are_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """Connections refused by C1.7 fill no log: they are counted."""
+    caplog.set_level("INFO")
+    wired = Wired(maxclients="1")
+    wired.line()
+    for _ in range(50):
+        sock = socket.create_connection(wired.address)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+    wired.turns()
+    assert wired.box.server.figures.rejected == 50
+    assert caplog.messages == []
+    wired.close()

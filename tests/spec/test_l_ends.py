@@ -193,6 +193,18 @@ def test_a_turn_reads_only_so_much(wired: Wired) -> None:
     assert heard == set(range(12))
 
 
+def test_refused_commands_count(wired: Wired) -> None:
+    """L2.8 A command that is refused counts like one that runs."""
+    lines = [wired.line() for _ in range(12)]
+    figures = wired.box.server.figures
+    for line in lines:
+        line.sock.send(b"QLEN\r\n" * 10_000)
+    before = figures.turned_down
+    wired.pump.turn(0)
+    wired.pump.turn(0)
+    assert 0 < figures.turned_down - before <= 3 * TURN_READ // (COMMAND_COST + 6)
+
+
 def test_many_that_send_much_leave_time_for_one(wired: Wired) -> None:
     """L2.8 When more than eight connections have sent something, a read takes at most half of an
     equal share of the 512 KiB from each, and at least 1 KiB.

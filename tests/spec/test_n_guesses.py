@@ -173,6 +173,30 @@ def test_a_stranger_has_some_seconds(box: PumpBox) -> None:
     assert box.server.figures.strangers_closed == 1
 
 
+@pytest.mark.parametrize("command", [("PING",), ("HELLO", 3), ("NONSENSE",), ("QLEN",), ("RESET",)])
+def test_a_stranger_has_few_commands(box: PumpBox, command: tuple[str | int, ...]) -> None:
+    """N6.6 Before its log-in a connection may send 20 commands, or IPROTO requests: the next one
+    closes it, after `-NOAUTH too many commands before the log-in`. It counts in
+    `closed_before_login`.
+    """
+    root = box.connect()
+    ask(box, root, "CONFIG", "SET", "requirepass", "secret")
+    assert ask(box, root, "AUTH", "secret") == b"OK"
+    stranger, known = box.connect(), box.connect()
+    for _ in range(19):
+        ask(box, known, *command)
+    assert ask(box, known, "AUTH", "secret") == b"OK"
+    for _ in range(100):
+        assert ask(box, known, "PING") == b"PONG"
+    before = box.server.figures.commands + box.server.figures.turned_down
+    heard = box.say(stranger, encode(*command) * 1_000)
+    assert heard.count(b"\r\n") == 21
+    assert heard.endswith(b"-NOAUTH too many commands before the log-in\r\n")
+    assert not box.is_open(stranger)
+    assert box.server.figures.commands + box.server.figures.turned_down - before <= 20
+    assert box.server.figures.strangers_closed == 1
+
+
 def test_denials() -> None:
     """N7.1 ACL LOG shows the latest `acllog-max-len` (128) denials, newest first: reason `command`,
     `key` or `auth`, what was denied, the user, the client, how often. The same within a minute

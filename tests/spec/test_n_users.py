@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,17 +120,18 @@ def test_ids_are_of_queues(box: PumpBox) -> None:
     assert isinstance(id, bytes)
     url = b"D_" + id[2:].replace(b"-", b"_").replace(b"+", b"-").replace(b"/", b"_")
     for words in (("SHOW", id), ("ACKJOB", id), ("ACKJOB", url), ("NACK", "DELAY", 1, id)):
-        assert "'theirs'" in str(ask(box, wire, *words)), words
+        said = str(ask(box, wire, *words))
+        assert f"the queue of '{words[-1].decode()}'" in said and "theirs" not in said, said
     many = [id[:11] + b"%04d" % i + id[15:] for i in range(2_000)]
-    assert "'theirs'" in str(ask(box, wire, "ACKJOB", *many, id))
+    assert f"the queue of '{id.decode()}'" in str(ask(box, wire, "ACKJOB", *many, id))
     assert ask(box, wire, "ACKJOB", *many) == 0
     assert ask(box, root, "QLEN", "theirs") == 1
     assert ask(box, root, "STAGE", "t", "a", 60_000, "mine", "x") == 1
     assert ask(box, root, "STAGE", "t", "a", 60_000, "theirs", "x") == 2
-    assert "'theirs'" in str(ask(box, wire, "PUBLISH", "app", 1, "t", "a"))
+    assert "the queue of 't'" in str(ask(box, wire, "PUBLISH", "app", 1, "t", "a"))
     assert isinstance(ask(box, root, "LEASE", "OPEN", "g", "me", "mine", "theirs"), (int, list))
-    assert "'theirs'" in str(ask(box, wire, "LEASE", "TOUCH", "g", 1))
-    assert "'theirs'" in str(ask(box, wire, "LEASE", "OPEN", "g", "me", "mine"))
+    assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "TOUCH", "g", 1))
+    assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "OPEN", "g", "me", "mine"))
 
 
 def test_lists_show_what_one_may_see(box: PumpBox) -> None:
@@ -305,6 +307,8 @@ def test_passwords_are_nowhere(box: PumpBox) -> None:
     ask(box, root, "ACL", "DRYRUN", "bob", "AUTH", "sesame")
     ask(box, root, "AUTH", "bob", "sesame")
     ask(box, root, "AUTH", "bob", "sesame2")
+    ask(box, root, "HELLO", "AUTH", "bob", "sesame")
+    ask(box, root, "CONFIG", "SET", "requirepas", "sesame")
     seen = box.hear(monitor)
     assert b'"ACL" "SETUSER" "bob" "on" "(redacted)"' in seen
     assert b'"~q" "+qlen"' in seen
@@ -344,6 +348,32 @@ def test_the_users_file(box: PumpBox, tmp_path: Path) -> None:
     assert "iproto:" not in str(ask(box, root, "ACL", "LIST"))
     assert ask(box, root, "ACL", "LOAD") == b"OK"
     assert ask(box, box.connect(), "AUTH", "bob", "pw") == b"OK"
+
+
+def test_a_file_that_is_cut(box: PumpBox, tmp_path: Path) -> None:
+    """N5.5 A file may be read while it is written. So a last line without its end is a fault, and
+    while `default` must log in, a file that is read later must have a line for `default`: an
+    emptied file opens no node.
+    """
+    path, root = tmp_path / "users", box.connect()
+    box.server.acl.path = str(path)
+    good = "user default off\nuser root on nopass ~* +@all\n"
+    path.write_text(good)
+    ask(box, root, "ACL", "SETUSER", "root", "on", "nopass", "~*", "+@all")
+    assert ask(box, root, "AUTH", "root", "") == b"OK"
+    assert ask(box, root, "ACL", "LOAD") == b"OK"
+    stranger = box.connect()
+    cuts = [good[:size] for size in range(len(good))]
+    cuts.remove("user default off\n")
+    for cut in cuts:
+        path.write_text(cut)
+        assert isinstance(ask(box, root, "ACL", "LOAD"), Err), cut
+        assert ask(box, root, "ACL", "USERS") == [b"default", b"root"]
+    assert str(ask(box, stranger, "PING")).startswith("NOAUTH")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UsersFileError, match="not a regular file"):
+        read_users(str(path))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tuque.server.admin.acl_chores import LoadUsers, SaveUsers, SetUser
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.rights.change import end_sessions
-from tuque.server.rights.check import NO_QUEUE, NO_UNIT, denied_queue, words_of
+from tuque.server.rights.check import NO_UNIT, denied_queue, words_of
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.users.account import DEFAULT, Account
@@ -187,8 +187,8 @@ def dry_run(s: Server, c: Client, name: bytes, words: list[bytes]) -> None:
         categories = b" or @".join(words_of(unit))
         c.reply(NO_UNIT % (name, unit.row.encode(), unit.name.encode(), categories))
         return
-    queue = None if account.sees_all else denied_queue(s, account, unit, words)
-    c.reply(Status("OK") if queue is None else NO_QUEUE % (name, queue[:128]))
+    denied = None if account.sees_all else denied_queue(s, account, unit, words)
+    c.reply(Status("OK") if denied is None else denied.error(name))
 
 
 def make_password(c: Client, words: list[bytes]) -> None:

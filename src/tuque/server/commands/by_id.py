@@ -91,7 +91,7 @@ def check_queues(s: Server, c: Client, ids: list[bytes]) -> None:
     for id in ids:
         job = s.n.jobs.get(id)
         if job is not None and c.user is not None and not c.sees(job.queue):
-            raise ArgError(deny_queue(s, c, c.user, job.queue))
+            raise ArgError(deny_queue(s, c, c.user, job.queue, id))
 
 
 @final

@@ -45,6 +45,7 @@ from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
 from tuque.server.replies.words import LEAVING
 from tuque.server.rights.check import denial
+from tuque.server.rights.login import is_one_too_many
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
@@ -86,16 +87,20 @@ HTTP_WORDS: Final = [b"POST", b"HOST:"]
 
 def execute(s: Server, c: Client, args: list[bytes]) -> None:
     """[C3] Run one command of a client that is neither blocked (C3.9) nor closing."""
+    if c.user is None and s.acl.is_guarded and is_one_too_many(s, c):
+        return
     command = s.by_name.get(args[0])
     if command is None:
         command = lookup(s, args[0])
         if command is None:
+            s.figures.turned_down += 1
             unknown(s, c, args[0])
             return
     start_ns: i64 = CLOCK_NS()
     written: i64 = len(c.out)
     refused = refuse(s, c, command, args)
     if refused is not None:
+        s.figures.turned_down += 1
         c.error(refused)
     else:
         if len(s.monitors) > 0:

@@ -109,7 +109,7 @@ def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
     Monitors on RESP3 are Redis clients: they expect a database before the address.
     """
     seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
-    words = " ".join([quoted(word) for word in shown_words(without_secrets(args))])
+    words = " ".join([quoted(word) for word in shown_words(without_secrets(s, args))])
     stamp = f"+{seconds}.{rest_ns // 1000:06d}"
     for monitor in s.monitors:
         if not monitor.is_closed:
@@ -121,7 +121,7 @@ def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
 def note_slow(s: Server, args: list[bytes], spent_ns: int) -> None:
     """Add a command to the slow log."""
     most = s.cfg.slowlog_max_len
-    s.slowlog.note(int(time()), spent_ns // 1000, without_secrets(args), most)
+    s.slowlog.note(int(time()), spent_ns // 1000, without_secrets(s, args), most)
 
 
 def note_latency(s: Server, event: str, spent_ns: int) -> None:
@@ -131,20 +131,23 @@ def note_latency(s: Server, event: str, spent_ns: int) -> None:
         s.latency.note(event, int(time()), spent_ms)
 
 
-def without_secrets(args: list[bytes]) -> list[bytes]:
+def without_secrets(s: Server, args: list[bytes]) -> list[bytes]:
     """The words without passwords: those of AUTH, HELLO AUTH, CONFIG SET of a secret."""
     name = args[0].upper()
     if name == b"AUTH":
         return [args[0]] + [REDACTED] * (len(args) - 1)
     if name == b"HELLO":
         words = list(args)
-        for i in range(2, len(words) - 1):
-            if words[i].upper() == b"AUTH":
-                words[i + 1 : i + 3] = [REDACTED] * len(words[i + 1 : i + 3])
+        for i in range(1, len(words)):
+            if words[i].upper() == b"AUTH":  # also where it does not belong
+                words[i + 1 :] = [REDACTED] * len(words[i + 1 :])
                 break
         return words
-    if name == b"CONFIG" and len(args) > 3 and args[2].lower().replace(b"_", b"-") in HIDDEN:
-        return [*args[:3], *[REDACTED] * (len(args) - 3)]
+    if name == b"CONFIG" and len(args) > 3:
+        option = args[2].lower().replace(b"_", b"-")
+        name_here = option.replace(b"-", b"_").decode("latin-1")
+        if option in HIDDEN or not hasattr(s.cfg, name_here):
+            return [*args[:3], *[REDACTED] * (len(args) - 3)]
     if name == b"ACL":
         return without_words_of_users(args)
     return args

@@ -6,7 +6,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.logtext import facts
+from tuque.server.log.notes import say_once
+from tuque.server.loop.keeping import is_stranger
 from tuque.server.rights.login import host_of
+from tuque.server.sockets.connection import Connection
 from tuque.server.sockets.listen import name_peer
 from tuque.server.sockets.poller import IN, Poller
 from tuque.server.state.client import Client
@@ -81,18 +84,17 @@ class Doors:
         self, sock: socket.socket, address: object, is_iproto: bool, user: bytes = b""
     ) -> bool:
         """Make a client of an accepted connection, `user` if it proved that; False: impossible."""
+        s = self.s
         try:
             if is_iproto:
                 self.greet(sock, address)
             else:
                 self.admit(sock, address, user)
         except OSError as error:
-            log.warning(
-                "cannot accept a connection: %(reason)s", facts("accept_failed", reason=error)
-            )
+            told = facts("accept_failed", reason=error)
+            say_once(s.n.now_ms, "cannot accept a connection: %(reason)s", told)
             sock.close()
-            return False
-        return True
+        return sock.fileno() >= 0
 
     def admit(self, sock: socket.socket, address: object, user: bytes) -> None:
         """[C1] Make a client of a new connection, or refuse it (C1.1)."""
@@ -117,10 +119,10 @@ class Doors:
         s.by_number[c.number] = c
         s.figures.connections += 1
 
-    def has_many(self, c: Client) -> bool:
+    def has_many(self, c: Connection) -> bool:
         """[N6] Whether too many of its address have not logged in; counts it if not (N6.5)."""
         s = self.s
-        if s.cfg.login_connections == 0 or c.is_unix:
+        if s.cfg.login_connections == 0 or c.address.startswith("unix:"):
             return False
         host = host_of(c)
         if len(self.strangers) >= HOSTS_MAX:
@@ -140,6 +142,9 @@ class Doors:
             c = self.s.by_number.get(number)
             if c is not None and c.user is None:
                 found[number] = None
+            w = self.s.wired_by_number.get(number)
+            if w is not None and is_stranger(self.s, w):
+                found[number] = None
         return found
 
     def refuse(self, sock: socket.socket, why: bytes) -> None:
@@ -147,11 +152,15 @@ class Doors:
 
         If closed with input unread, the socket would discard the error just sent.
         """
-        sock.send(why)
-        if len(self.refused) >= REFUSED_MAX:
+        try:
+            sock.send(why)
+            if len(self.refused) >= REFUSED_MAX:
+                sock.close()
+                return
+            sock.shutdown(socket.SHUT_WR)
+        except OSError:  # it is gone already
             sock.close()
             return
-        sock.shutdown(socket.SHUT_WR)
         self.refused[sock.fileno()] = Refused(sock, self.s.n.now_ms + REFUSED_MS)
         self.poller.add(sock.fileno())
 
@@ -188,6 +197,9 @@ class Doors:
         w = Wired(s.next_number, sock, name_peer(s.cfg, sock, address), salt, guest, s.n.now_ms)
         s.trust(w, guest)
         w.stranger_ms = s.n.now_ms
+        if is_stranger(s, w) and self.has_many(w):
+            sock.close()  # N6.5
+            return
         self.poller.add(w.fd)
         s.next_number += 1
         s.wired[w.fd] = w

@@ -9,8 +9,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.server.iproto.calls import answer
-from tuque.server.loop.keeping import STRANGER_BYTES, is_stranger, note_unrun
+from tuque.server.loop.keeping import STRANGER_BYTES, is_stranger, note_many, note_unrun
 from tuque.server.loop.outlet import Outlet
+from tuque.server.rights.login import STRANGE_MAX
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
@@ -82,6 +83,10 @@ class IprotoDoor:
             if request is None:
                 break
             w.requests += 1
+            if w.requests > STRANGE_MAX and is_stranger(s, w):
+                note_many(s, w, STRANGE_MAX)
+                w.is_closing = True
+                break
             answer(s, w, request)
         if w.reader.held_bytes == 0:
             w.half_since_ms = 0

@@ -132,6 +132,12 @@ def note_unrun(s: Server, c: Connection, most: int) -> None:
         s.figures.strangers_closed += 1
 
 
+def note_many(s: Server, c: Connection, most: int) -> None:
+    """[N6.6] Log that the client is closed: it has sent more commands than that."""
+    warn_once(s.n.now_ms, c.address, f"more than {most} commands before its log-in")
+    s.figures.strangers_closed += 1
+
+
 def unread_limit(s: Server, c: Client) -> int:
     """Bytes of pending commands that a client may have (C2.9)."""
     if s.is_nobody(c):

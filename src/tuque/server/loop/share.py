@@ -26,7 +26,8 @@ class Share:
     def cost(self) -> i64:
         """Bytes read and commands run, since the start."""
         figures = self.s.figures
-        return figures.in_bytes + COMMAND_COST * figures.commands + self.joined
+        commands = figures.commands + figures.turned_down
+        return figures.in_bytes + COMMAND_COST * commands + self.joined
 
     def begin(self) -> None:
         """Start a turn with a full share."""

@@ -15,6 +15,10 @@ from tuque.server.users.hasher import Work
 OPEN_DOOR: Final = (
     "this node is open to other machines: 'default' needs a password, or protected-mode no"
 )
+NO_DEFAULT: Final = (
+    "no line for `default`, which must log in now: a file may be read while it is written, "
+    "so say `user default ...`"
+)
 LOOK_MS: Final = 1_000  # between two looks at the file
 
 
@@ -95,6 +99,8 @@ def take_users(s: Server, reading: Reading, caller: Client | None = None) -> Non
     """[N5] Take the users of the file, all or none, and log it (N5.2)."""
     s.acl.stamp = reading.stamp
     default = [one for one in reading.accounts if one.name == DEFAULT]
+    if not reading.error and not default and s.acl.newcomer is None:
+        reading.error = f"{reading.path}: {NO_DEFAULT}"
     if not reading.error and opens_door(s, default[0] if default else None):
         reading.error = f"{reading.path}: {OPEN_DOOR}"
     if reading.error:

@@ -1,6 +1,6 @@
 """Whether a user may run a command, by its unit and the queues that it names (SPEC N2)."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -16,6 +16,7 @@ from tuque.wire.rights import Unit, unit_of
 NOAUTH: Final = b"NOAUTH Authentication required."
 NO_UNIT: Final = b"NOPERM user '%s' may not use %s: it lacks +%s, or @%s"
 NO_QUEUE: Final = b"NOPERM user '%s' has no right to the queue '%s': no pattern of it fits"
+NO_QUEUE_OF: Final = b"NOPERM user '%s' has no right to the queue of '%s': no pattern of it fits"
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 SHOWN: Final = 128  # bytes of a name in an error
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
@@ -43,27 +44,46 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         job = s.n.jobs.get(args[1])
         if job is not None and seen.get(job.queue, False):
             return None
-    queue = denied_queue(s, account, unit, args)
-    return None if queue is None else deny_queue(s, c, account, queue)
+    denied = denied_queue(s, account, unit, args)
+    if denied is None:
+        return None
+    note(s, c, account, QUEUE, denied.queue)
+    return denied.error(account.name)
 
 
-def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> bytes | None:
+@final
+class Denied:
+    """A queue that the user may not see, and what names it to the user."""
+
+    def __init__(self, queue: bytes, of: bytes | None = None) -> None:
+        self.queue = queue
+        self.of = of  # a job, a group, a transaction; none: the command names the queue
+
+    def error(self, user: bytes) -> bytes:
+        """[N2] The reply: it names a queue only if the command did (N2.7)."""
+        shown = self.queue if self.of is None else self.of
+        if len(shown) > SHOWN:
+            shown = shown[:SHOWN] + b"..."
+        return (NO_QUEUE if self.of is None else NO_QUEUE_OF) % (user, shown)
+
+
+def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> Denied | None:
     """The first queue that the command names and the user may not see; None: there is none."""
     if len(args) <= unit.simple_words:
         at = unit.queue_at[0]
         if at >= len(args) or account.may_see(args[at]):
             return None
-        return args[at]
+        return Denied(args[at])
     seen = account.seen
     for queue in unit.queues(args):
         if not seen.get(queue, False) and not account.may_see(queue):
-            return queue
+            return Denied(queue)
     if unit.jobs_from > 0 and len(args) <= IDS_MAX:
         i = unit.jobs_from
         while i < len(args):
             of = queue_of(s, args[i])
             if of is not None and not account.may_see(of):
-                return of
+                return Denied(of, args[i])
             i += 1
     if unit.group_at > 0 and unit.group_at < len(args):
         return denied_in_group(s, account, args[unit.group_at])
@@ -80,24 +100,24 @@ def queue_of(s: Server, id: bytes) -> bytes | None:
     return None if job is None else job.queue
 
 
-def denied_in_group(s: Server, account: Account, name: bytes) -> bytes | None:
+def denied_in_group(s: Server, account: Account, name: bytes) -> Denied | None:
     """A queue of the group that the user may not see."""
     group = s.n.leases.groups.get(name)
     if group is not None:
         for queue in group.queues:
             if not account.may_see(queue):
-                return queue
+                return Denied(queue, name)
     return None
 
 
-def denied_stage(s: Server, account: Account, args: list[bytes]) -> bytes | None:
+def denied_stage(s: Server, account: Account, args: list[bytes]) -> Denied | None:
     """A queue of the transaction, or of the batch that PUBLISH acks, that the user may not see."""
     at: i64 = 3
     if len(args) > 7 and args[3].upper() == b"ACK":
         at = 7
-        queue = denied_in_group(s, account, args[4])
-        if queue is not None:
-            return queue
+        denied = denied_in_group(s, account, args[4])
+        if denied is not None:
+            return denied
     if at >= len(args):
         return None
     attempts = s.n.staging.txns.get(args[at])
@@ -105,7 +125,7 @@ def denied_stage(s: Server, account: Account, args: list[bytes]) -> bytes | None
         for attempt in attempts.values():
             for name in attempt.queues:
                 if not account.may_see(name):
-                    return name
+                    return Denied(name, args[at])
     return None
 
 
@@ -122,11 +142,12 @@ def words_of(unit: Unit) -> list[bytes]:
     return [word.encode() for word in unit.categories]
 
 
-def deny_queue(s: Server, c: Connection, account: Account, queue: bytes) -> bytes:
+def deny_queue(
+    s: Server, c: Connection, account: Account, queue: bytes, of: bytes | None = None
+) -> bytes:
     """Note the denial; its error (N2.7)."""
     note(s, c, account, QUEUE, queue)
-    shown = queue if len(queue) <= SHOWN else queue[:SHOWN] + b"..."
-    return NO_QUEUE % (account.name, shown)
+    return Denied(queue, of).error(account.name)
 
 
 def note(s: Server, c: Connection, account: Account, reason: str, what: bytes) -> None:

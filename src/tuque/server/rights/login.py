@@ -8,7 +8,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.jobs.transitions import FAR
 from tuque.logtext import facts
-from tuque.server.log.notes import say_once
+from tuque.server.log.notes import say_once, warn_once
 from tuque.server.replies.chores import begin
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
@@ -25,6 +25,8 @@ NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
 BAD_PASSWORD: Final = b"ERR invalid password"
 WRONGPASS: Final = b"WRONGPASS no such user, not its password, or the user is off"
 CROWDED: Final = b"ERR too many log-ins wait for their turn: try again later"
+TOO_STRANGE: Final = b"NOAUTH too many commands before the log-in"
+STRANGE_MAX: Final = 20  # commands of a connection before its log-in, AUTH among them
 WAITING_MAX: Final = 1_000  # log-ins at once
 # proved against for a name that is unknown: it takes as long
 NOBODY: Final = "scrypt:14:8:1:" + 16 * "00" + ":" + 32 * "00"
@@ -159,6 +161,7 @@ class LogIn(Slow):
                 forget_user(s, c)
             c.user = account
         c.stranger_ms = 0
+        c.strange = 0
 
     def failed(self) -> ArgError:
         """[C5] The session is not logged in; its error (C5.3)."""
@@ -175,6 +178,19 @@ class LogIn(Slow):
     def tell(self) -> None:
         """Go on with the command."""
         self.then(self.s, self.client, self.args)
+
+
+def is_one_too_many(s: Server, c: Client) -> bool:
+    """[N6] Count a command of a client that must log in; after too many it is closed (N6.6)."""
+    c.strange += 1
+    if c.strange <= STRANGE_MAX:
+        return False
+    warn_once(s.n.now_ms, c.address, f"more than {STRANGE_MAX} commands before its log-in")
+    s.figures.strangers_closed += 1
+    c.error(TOO_STRANGE)
+    c.is_closing = True
+    s.touch(c)
+    return True
 
 
 def known_user(s: Server, name: bytes) -> Account | None:

@@ -27,8 +27,9 @@ def prepare_iproto(pump: Pump) -> None:
     if not cfg.iproto_port:
         return
     log.info("IPROTO listens on port %(port)d", facts("iproto_listening", port=cfg.iproto_port))
-    if not s.users.is_from_file and not s.users.guest.is_admin:
+    has_users = s.users.is_from_file or cfg.users_file != ""
+    if not has_users and not s.users.guest.is_admin:
         log.warning(
-            "requirepass is set and there is no iproto-users-file: nobody can use IPROTO",
+            "requirepass is set and there is no users file: nobody can use IPROTO",
             extra=facts("iproto_unusable"),
         )

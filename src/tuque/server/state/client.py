@@ -63,6 +63,7 @@ class Client(Connection):
         self.is_homing = False  # blocked in a claim, move or failover of a tube
         self.watched: dict[bytes, None] = {}  # tubes it subscribes to
         self.user: Account | None = None  # none: it must log in
+        self.strange: i64 = 0  # commands that ran before the log-in
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False
         self.name = b""

@@ -58,6 +58,7 @@ class Figures:
         self.connections: i64 = 0
         self.rejected: i64 = 0
         self.commands: i64 = 0
+        self.turned_down: i64 = 0  # commands that were refused: they cost time, too
         self.in_bytes: i64 = 0
         self.out_bytes: i64 = 0
         self.turns: i64 = 0

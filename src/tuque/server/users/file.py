@@ -1,7 +1,7 @@
 """The users file: one user a line, in the words of SETUSER, with hashes (SPEC N5)."""
 
 import os
-from pathlib import Path
+import stat
 from time import sleep
 from typing import Final
 
@@ -13,6 +13,7 @@ FILE_BYTES: Final = 16 << 20
 TURN_LINES: Final = 16
 USER: Final = b"user"
 PLAIN: Final = "a users file has hashes, not passwords: ACL SETUSER, then ACL SAVE writes them"
+CUT: Final = "its last line has no end: was it cut while it was written?"
 
 
 class UsersFileError(ValueError):
@@ -21,13 +22,7 @@ class UsersFileError(ValueError):
 
 def read_users(path: str) -> list[Account]:
     """[N5] The users of the file (N5.1). Raises UsersFileError."""
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(FILE_BYTES + 1)
-    except OSError as error:
-        raise UsersFileError(f"{path}: {error.strerror}") from None
-    if len(text) > FILE_BYTES:
-        raise UsersFileError(f"{path}: more than {FILE_BYTES} bytes")
+    text = text_of(path)
     found: dict[bytes, Account] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if number % TURN_LINES == 0:
@@ -43,7 +38,33 @@ def read_users(path: str) -> list[Account]:
         found[account.name] = account
         if len(found) > USERS_MAX:
             raise UsersFileError(f"{where}: more than {USERS_MAX} users")
+    if len(text) > 0 and not text.endswith(b"\n"):
+        raise UsersFileError(f"{path}: {CUT}")
     return list(found.values())
+
+
+def text_of(path: str) -> bytes:
+    """What the file has. Raises UsersFileError."""
+    try:  # a pipe in its place would be waited for
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise UsersFileError(f"{path}: not a regular file")
+            parts: list[bytes] = []
+            left = FILE_BYTES + 1
+            while left > 0:
+                part = os.read(file, left)
+                if len(part) == 0:
+                    break
+                parts.append(part)
+                left -= len(part)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise UsersFileError(f"{path}: {error.strerror}") from None
+    if left == 0:
+        raise UsersFileError(f"{path}: more than {FILE_BYTES} bytes")
+    return b"".join(parts)
 
 
 def user_in(words: list[bytes], where: str) -> Account:
