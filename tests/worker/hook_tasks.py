@@ -64,6 +64,8 @@ async def starts(job: Job) -> None:
 @app.on_success
 def succeeds(job: Job, result: object) -> None:
     note(f"success {short(job)} {result}")
+    if short(job) == "hook_blocks":
+        time.sleep(3600)
     raise OSError("a hook that fails")
 
 
@@ -129,6 +131,11 @@ def at_most_once(text: str) -> str:
     if text == "fail":
         raise ValueError(text)
     return f"{text} {current_job().headers['trace']}"
+
+
+@app.task(queue="q", keep_s=60)
+def hook_blocks(text: str) -> None:
+    pass
 
 
 @app.task(queue="tube")

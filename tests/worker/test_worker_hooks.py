@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import hook_tasks as tasks
 import pytest
 from lab import RealServer
@@ -93,6 +95,20 @@ def test_a_failure_is_told_once_and_then_what_follows(
     assert did().count("saw oh") == 2
     assert "retry once_more retry 1" in did()
     assert "failure once_more" not in "".join(did())
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_hook_that_blocks_does_not_outlast_the_grace(
+    pool: str, start_worker: StartWorker, did: Did
+) -> None:
+    """The job is not done before its hook has returned, so it is given back."""
+    handle = tasks.hook_blocks.enqueue("x")
+    worker = start_worker("--pool", pool, "-c", "1", "--grace", "1", app="hook_tasks:app")
+    wait_until(lambda: "success hook_blocks None" in did(), "its hook runs")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0, limit_s=30)
+    worker.says("is cut off")
+    assert (handle.status().state, handle.status().attempt) == ("waiting", 1)
 
 
 @pytest.mark.parametrize("pool", POOLS)

@@ -19,6 +19,7 @@ from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.worker.main import worker
+from tuque.worker.pools.memory import has_room
 from tuque.worker.process import health
 
 
@@ -71,6 +72,26 @@ def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     worker.ends(0)
     for word in ("failed", "crashed", "given back,"):
         assert word not in worker.text
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_limit_below_the_idle_size_is_refused_at_the_start(
+    pool: str, start_worker: StartWorker
+) -> None:
+    """U4.6 If the first process has more than `--max-memory` before its first job, the start
+    fails.
+    """
+    worker = start_worker("--max-memory", "5", "--pool", pool, "-c", "1")
+    worker.ends(1)
+    assert "--max-memory 5: the process has" in worker.text
+    assert "set more" in worker.text
+
+
+def test_a_later_process_over_the_limit_is_not_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    """U4.6 If a later one does, the log says so and it is not replaced."""
+    assert has_room(None, False) and has_room(1 << 20, False) and not caplog.text
+    assert not has_room(1, False)
+    assert "before its first job, --max-memory is 1: it is not replaced" in caplog.text
 
 
 @pytest.mark.skipif(

@@ -25,7 +25,7 @@ from tuque.worker.broker.story import FAILED
 from tuque.worker.hold import Holder, WorkerSettings
 from tuque.worker.pools.execute import describe
 from tuque.worker.pools.jsonlog import of_job
-from tuque.worker.pools.memory import is_over
+from tuque.worker.pools.memory import has_room, is_over
 from tuque.worker.process import health
 from tuque.worker.process.adopt import inherited, jobs_of
 from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Entry
@@ -111,6 +111,8 @@ class Worker(Holder):
     async def run(self) -> bool:
         """Works until stopped. False if threads with unfinished jobs are left behind."""
         await self._pool.start()
+        if self._box is not None:  # else children have the limit
+            self._has_room = has_room(self._settings.max_memory_mb, self._box.is_first)
         if self._box is not None:
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
@@ -320,7 +322,7 @@ class Worker(Holder):
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
         del self._runs[run]
-        if not self.is_retired and self._box is not None and is_over(self._settings.max_memory_mb):
+        if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
             self._retire()
         self._start_waiting()
         self._room.set()
@@ -359,6 +361,7 @@ class Worker(Holder):
             facts("worker_too_big", max_mb=self._settings.max_memory_mb, jobs=len(self._held)),
         )
         self._is_quiet = self.is_retired = True
+        self._has_room = False  # once
 
     async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
         """Requeues jobs that have not started, waits for running ones, requeues the rest."""

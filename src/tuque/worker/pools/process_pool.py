@@ -23,7 +23,7 @@ from tuque.errors import ConfigError
 from tuque.logtext import facts
 from tuque.worker.pools.child import HEADER, frame
 from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
-from tuque.worker.pools.memory import is_over
+from tuque.worker.pools.memory import has_room, is_over
 from tuque.worker.tasks.policy import Backoff, Outcome
 
 log: Final = logging.getLogger("tuque.worker")
@@ -52,6 +52,7 @@ class Child:
         self.process = process
         self.reader = reader
         self.writer = writer
+        self.has_room = True  # below --max-memory, when it had had no job
 
     @property
     def pid(self) -> int:
@@ -103,6 +104,7 @@ class ProcessPool:
         self._leaving: set[asyncio.Task[int]] = set()
         self._rng = random.Random()
         self._stopping = False
+        self._is_first = True  # no child has had a job
         self.on_ready: Callable[[], None] = lambda: None
 
     @property
@@ -120,6 +122,7 @@ class ProcessPool:
         for child in spawned:
             if isinstance(child, Child):
                 self._idle.put_nowait(child)
+        self._is_first = False
         for failure in spawned:
             if isinstance(failure, BaseException):
                 await self.stop()
@@ -129,6 +132,7 @@ class ProcessPool:
 
     def start_later(self) -> None:
         """Starts the children in the background, retrying for ever; see `on_ready`."""
+        self._is_first = False
         for _ in range(self._concurrency):
             self._start_another()
 
@@ -168,7 +172,7 @@ class ProcessPool:
         call.control.on_cancel(None)
         if call.control.is_cancelled:  # it was killed, with or behind its last word
             await self._replace(child)
-        elif is_over(self._max_memory_mb, child.pid):  # U4.2
+        elif child.has_room and is_over(self._max_memory_mb, child.pid):  # U4.2
             self._retire(child)
         else:
             self._idle.put_nowait(child)
@@ -230,6 +234,7 @@ class ProcessPool:
         if ready.kind != "done":
             await self._discard(child)
             raise ConfigError(f"a child process could not load the app: {ready.text}")
+        child.has_room = has_room(self._max_memory_mb, self._is_first, child.pid)
         self._able.add(child)
         return child
 

@@ -46,8 +46,11 @@ class Entry(NamedTuple):
 class Box:
     """The table, in a file descriptor that both processes have."""
 
-    def __init__(self, fd: int, ended: str = "", is_last: bool = False) -> None:
+    def __init__(
+        self, fd: int, ended: str = "", is_last: bool = False, is_first: bool = True
+    ) -> None:
         self.fd = fd
+        self.is_first = is_first  # no process was there before
         self.is_last = is_last  # the process runs nothing: it requeues the jobs in the table
         self.ended = ended  # how the previous process ended, as a predicate
         self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
@@ -65,16 +68,17 @@ class Box:
     @classmethod
     def opened(cls, given: str) -> Box:
         """The parent's table, from its `passed`; from now on this process dies with the parent."""
-        fd, parent, is_last, ended = given.split(":", 3)
+        fd, parent, which, ended = given.split(":", 3)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != int(parent):
             os._exit(1)  # the parent was gone before
         os.set_inheritable(int(fd), False)
-        return cls(int(fd), ended, is_last == "last")
+        return cls(int(fd), ended, which == "last", which == "first")
 
     def passed(self) -> str:
         """The argument for a child process; see `opened`."""
-        return f"{self.fd}:{os.getpid()}:{'last' if self.is_last else ''}:{self.ended}"
+        which = "last" if self.is_last else "first" if self.is_first else ""
+        return f"{self.fd}:{os.getpid()}:{which}:{self.ended}"
 
     @property
     def phase(self) -> int:

@@ -96,6 +96,7 @@ class Supervisor:
             pass_fds=(self._box.fd,),
             process_group=0,  # a terminal's signals reach it through this process, once
         )
+        self._box.is_first = False
         return self._process.wait()
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
-from tuque.worker.tasks.codec import Codec, Envelope, from_data, to_data
-from tuque.worker.tasks.models import Adapted, converted_by, resolved, restored
+from tuque.worker.tasks.codec import Codec, Envelope, from_data, lost_in_json, to_data
+from tuque.worker.tasks.models import Adapted, converted_by, resolved, restored, same_models
 
 VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 UNTYPED: Final = object()  # no annotation, Any, or a type unknown to msgspec
 EXACT: Final = (str, int, bool, type(None))  # values of these are mostly encoded unchanged
+NO_NUMBER: Final = 'JSON has no such number; codec="msgpack" has'
 SHOWN_CHARS: Final = 60
 INT64_MAX: Final = 2**63 - 1
 
@@ -82,6 +83,8 @@ class Arguments:
         except BadArguments as err:
             if data is None and isinstance(value, float):
                 arrived = None  # JSON has no nan and no infinities
+            elif codec == "json" and (lost := lost_in_json(value)) is not None:
+                raise TypeError(f"{where} has {lost}: {NO_NUMBER}") from None
             else:
                 raise TypeError(f"{where} would not be taken by the worker: {err}") from None
         try:
@@ -215,7 +218,9 @@ def is_same(sent: Any, got: Any) -> bool:
     if not isinstance(sent, type(got)) or isinstance(sent, bool) is not isinstance(got, bool):
         return False
     try:
-        return bool(sent == got) or (sent != sent and got != got)  # nan
+        if sent == got or (sent != sent and got != got):  # nan
+            return True
+        return same_models(sent, got, is_same)
     except Exception:  # a user's class may do anything: not known to be equal
         return False
 
@@ -300,7 +305,7 @@ def _shown(value: Any) -> str:
 def _advice(value: Any, hint: Any, codec: Codec) -> str:
     """Advice about a value that would arrive as another one."""
     if codec == "json" and isinstance(value, float):
-        return 'JSON has no such number; codec="msgpack" has'
+        return NO_NUMBER
     if hint is UNTYPED:
         return (
             "give the argument a type that the worker can make of JSON or msgpack, "

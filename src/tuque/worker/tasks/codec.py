@@ -105,10 +105,15 @@ def pack_result(value: Any, codec: Codec) -> bytes:
     """[U2] A result; TypeError if it is not plain data, ValueError for nan in JSON (U2.8)."""
     data = pack(value, codec)
     if codec == "json" and b"null" in data:  # as nan and the infinities are written
-        lost = _not_finite(msgspec.to_builtins(value, enc_hook=plain))
+        lost = lost_in_json(value)
         if lost is not None:
             raise ValueError(f'JSON has no {lost}; codec="msgpack" has')
     return data
+
+
+def lost_in_json(value: Any) -> float | None:
+    """A nan or an infinity in a value that can be written; JSON has none."""
+    return _not_finite(msgspec.to_builtins(value, enc_hook=plain))
 
 
 def _not_finite(value: Any) -> float | None:
