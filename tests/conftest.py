@@ -34,6 +34,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """What all processes need is made before they start."""
+    from warm import warm
+
+    if not any(Path(word).suffix == ".py" or "::" in word for word in config.args):
+        warm(ROOT)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Which process runs which test."""
     from shares import Shares

@@ -121,6 +121,7 @@ def test_the_writer_does_without_numpy_and_pandas(tmp_path: Path) -> None:
     assert "pandas" not in mapped and "numpy" not in mapped
 
 
+@pytest.mark.slow
 def test_a_killed_server_leaves_no_writer_and_no_lie(tmp_path: Path) -> None:
     """E3.1, E3.2: after a kill the stream tells of no ack that the journal does not have."""
     before: list[dict[str, object]] = []

@@ -179,6 +179,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plan", "what"), WORDS)
 def test_clients_of_later_words_break_no_promise(plan: Callable[[int], Plan], what: str) -> None:
     outcome = run_plan(plan(1))

@@ -53,6 +53,7 @@ def test_what_other_threads_log_is_no_part_of_a_seed() -> None:
         other.join()
 
 
+@pytest.mark.slow
 def test_the_order_of_hashes_changes_nothing() -> None:
     printed = []
     for hash_seed in ("0", "4711"):

@@ -59,6 +59,7 @@ def test_without_a_flaw_nothing_is_found_and_much_is_looked_at(
             assert outcome.counts.get(CHECKED[rule], 0) > 0, rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plan", "moves", "what"),
     [
@@ -94,7 +95,8 @@ def stood_still(seed: int) -> Plan:
     return order(plan)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.slow), 6])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 6])
 def test_a_disk_may_end_before_the_home_went_on(seed: int) -> None:
     """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
     outcome = run_plan(stood_still(seed))
@@ -312,7 +314,8 @@ def hasty(seed: int) -> Plan:
     return order(plan)
 
 
-@pytest.mark.parametrize("seed", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 4])
 def test_a_tube_may_be_paused_and_given_away_in_one_turn(seed: int) -> None:
     """T17.7: "A pause (P) of a tube is the home's and moves with the tube"."""
     assert run_plan(hasty(seed)).findings == []

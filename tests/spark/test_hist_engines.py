@@ -23,12 +23,10 @@ from tuque.spark.history.duck import DuckEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # all tables by both engines
 
 
-@pytest.fixture(
-    scope="module", params=["one node", pytest.param("cluster", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=["one node", "cluster"])
 def both(
     spark: SparkSession,
     history: Path,

@@ -103,6 +103,7 @@ def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["silver", pytest.param("gold", marks=pytest.mark.slow)])
 def test_a_restart_midway_gives_the_table_of_a_run_at_once(
     spark: SparkSession, segments: list[Path], tmp_path: Path, table: str

@@ -89,6 +89,7 @@ def test_compact_takes_its_directory_in_both_ways(tmp_path: Path) -> None:
         assert (found.exit_code, "once" in found.output) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_named_query_and_views(
     spark: SparkSession, broker: RealServer, client: Client, tmp_path: Path

@@ -122,6 +122,7 @@ def test_a_batch_takes_longer_than_the_lease(
     assert_once(bodies(spark, tmp_path), 200)
 
 
+@pytest.mark.slow
 def test_a_lease_ends_in_a_running_query(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_lease_ends_in_a_running_query(
     assert_once(bodies(spark, tmp_path), 300)
 
 
+@pytest.mark.slow
 def test_another_query_takes_the_group_over(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from tuque.spark.session import told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # all tables by Spark first
 
 T0 = datetime(2026, 1, 1)
 

@@ -62,7 +62,8 @@ def test_every_cut_of_the_last_records_loads_what_was_whole() -> None:
         assert again.state() == expected, size
 
 
-@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [1, 2])
 def test_power_cut_at_every_operation_of_a_long_script(first: int) -> None:
     """What was durable before the command is there; the command itself wholly or not at all."""
     total = operations_of_the_script(0)[1]

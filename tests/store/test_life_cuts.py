@@ -22,7 +22,7 @@ def restarted(disk: MemoryDisk, now_ms: int, seed: int = 1) -> LifeLab:
     return lab
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 3))])
 def test_every_cut_of_the_last_commands_loads_the_state_before_or_after(seed: int) -> None:
     """W13.1 They are absolute and binding."""
     lab = LifeLab()
