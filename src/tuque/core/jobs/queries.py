@@ -112,7 +112,7 @@ def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
 
 def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i64) -> bool:
     """[S4] Whether QSCAN's filters match; -1: no filter."""
-    if min_len >= 0 and q.length < min_len:
+    if q.length < min_len:
         return False
     if 0 <= max_len < q.length:
         return False
