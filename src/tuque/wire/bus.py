@@ -24,6 +24,7 @@ from tuque.core.msgs.bus import (
     Enqueue,
     Gossip,
     GotAck,
+    GotJob,
     Heartbeat,
     Hold,
     HoldTold,
@@ -58,6 +59,8 @@ SLACK_BYTES: Final = 1 << 20  # a frame with one large body may exceed its limit
 ID_BYTES: Final = 40
 SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
+SET_LAST: Final = (1 << 62) - 1  # compiled code compares with these without making an object
+NUMBER_LAST: Final = (1 << 62) - 1
 INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so its stamps
 TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
 COUNT_MAX: Final = (
@@ -201,14 +204,14 @@ def are_ids(ids: list[bytes]) -> bool:
 def in_range(*numbers: int) -> bool:
     """Whether all are possible instants, spans or counts."""
     for number in numbers:  # noqa: SIM110  as above
-        if number < 0 or number >= NUMBER_MAX:
+        if number < 0 or number > NUMBER_LAST:
             return False
     return True
 
 
 def is_instant(ns: int) -> bool:
     """Whether it can be an instant in ns since 1970."""
-    return 0 <= ns < INSTANT_MAX_NS
+    return 0 <= ns <= NUMBER_LAST or NUMBER_LAST < ns < INSTANT_MAX_NS
 
 
 def is_port(number: int) -> bool:
@@ -236,10 +239,9 @@ def is_sane_gossip(m: Gossip) -> bool:
 def is_sane_job(m: ReplJob) -> bool:
     """Whether the fields of a copy are in range."""
     return (
-        len(m.id) == ID_BYTES
-        and 0 <= m.holders < SET_MAX
-        and 0 < m.left_ms < NUMBER_MAX
-        and 0 <= m.due_ms < NUMBER_MAX
+        is_sane_set(m.id, m.holders)
+        and 0 < m.left_ms <= NUMBER_LAST
+        and 0 <= m.due_ms <= NUMBER_LAST
         and is_instant(m.ctime_ns)
         and 0 <= m.retry_s < 1 << 31
         and 0 <= m.delay_s < 1 << 31
@@ -271,47 +273,52 @@ def is_sane_answer(m: HoldTold) -> bool:
     )
 
 
+def is_sane_set(id: bytes, holders: int) -> bool:
+    """Whether these can be a job and its holders."""
+    return len(id) == ID_BYTES and 0 <= holders <= SET_LAST
+
+
 def is_sane(m: AnyMessage) -> bool:
     """Whether the fields of a message are in range; the core relies on it (B2.1)."""
-    if isinstance(m, ReplJob):
+    if type(m) is ReplJob:  # isinstance would ask the metaclass of each class
         return is_sane_job(m)
-    if isinstance(m, (SetAck, DelJob)):
-        return is_id(m.id) and 0 <= m.holders < SET_MAX and in_range(m.left_ms)
-    if isinstance(m, GotAck):
-        return is_id(m.id) and 0 <= m.holders < SET_MAX
-    if isinstance(m, Moved):
-        return is_id(m.id) and 0 <= m.holders < SET_MAX and in_range(m.left_ms)
-    if isinstance(m, (Delivered, Working)):
+    if type(m) is SetAck or type(m) is DelJob or type(m) is Moved:
+        return is_sane_set(m.id, m.holders) and 0 <= m.left_ms <= NUMBER_LAST
+    if type(m) is GotAck:
+        return is_sane_set(m.id, m.holders)
+    if type(m) is GotJob:
+        return are_ids(m.ids)
+    if type(m) is Delivered or type(m) is Working:
         return is_id(m.id) and in_range(m.left_ms)
-    if isinstance(m, LifeAt):
+    if type(m) is LifeAt:
         return is_id(m.id) and 0 < m.left_ms < NUMBER_MAX and in_range(m.due_ms)
-    if isinstance(m, JobAsk):
+    if type(m) is JobAsk:
         return is_id(m.id) and 0 < m.what <= 2 and len(m.reason) <= REASON_MAX
-    if isinstance(m, JobTold):
+    if type(m) is JobTold:
         return is_id(m.id) and 0 <= m.became < 4 and are_fields(m.fields)
-    if isinstance(m, Hold):
+    if type(m) is Hold:
         return is_sane_hold(m)
-    if isinstance(m, HoldTold):
+    if type(m) is HoldTold:
         return is_sane_answer(m)
-    if isinstance(m, Queued):
+    if type(m) is Queued:
         return is_id(m.id) and 0 <= m.how < 256
-    if isinstance(m, Enqueue):
+    if type(m) is Enqueue:
         return is_id(m.id) and in_range(m.delay_ms)
-    if isinstance(m, YourJobs):
+    if type(m) is YourJobs:
         for job in m.jobs:  # noqa: SIM110  as above
             if not is_sane_job(job):
                 return False
         return True
-    if isinstance(m, NeedJobs):
+    if type(m) is NeedJobs:
         return in_range(m.count)
-    if isinstance(m, Pause):
+    if type(m) is Pause:
         return 0 <= m.bits < 4 and is_instant(m.stamp_ns)
-    if isinstance(m, Slots):
+    if type(m) is Slots:
         for number, node_id, life in m.nodes:
             if number < 0 or number >= 62 or len(node_id) != ID_BYTES or not in_range(life):
                 return False
         return True
-    if isinstance(m, Heartbeat):
+    if type(m) is Heartbeat:
         for told in m.nodes:
             if not is_sane_gossip(told):
                 return False
