@@ -8,6 +8,8 @@ import pytest
 from cluster_lab import Lab
 from refusals import words_of
 
+from tuque.core.dispatch.messages import on_message
+from tuque.core.jobs.requeue import on_enqueue
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
 from tuque.core.model.job_id import is_genuine
 from tuque.core.model.ledger import ADD_FAILED
@@ -403,6 +405,26 @@ def test_delay_is_passed_on() -> None:
     assert lab.get(1) == []
     lab.pass_ms(120)
     assert lab.get(1) == [id]
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3_000])
+def test_a_late_enqueue_does_not_queue_a_job_twice(delay_ms: int) -> None:
+    """R8.1 Nothing changes for an ALO job that another holder has queued or handed out: ENQUEUE
+    came late, and the due time stays.
+    """
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=20, delay_s=5)
+    assert on_enqueue(lab.nodes[1], id)
+    lab.run()
+    assert lab.states_of(id) == [ACTIVE, QUEUED]
+    due_ms = lab.nodes[0].jobs[id].qtime_ms
+    for state in (QUEUED, ACTIVE):
+        on_message(lab.nodes[0], lab.slot(0, 1), Enqueue(id, delay_ms))
+        lab.run()
+        assert lab.states_of(id) == [ACTIVE, state]
+        if state == QUEUED:
+            assert lab.nodes[0].jobs[id].qtime_ms == due_ms
+            assert lab.get(1) == [id]
 
 
 def test_paused_queue_does_not_refuse_custody() -> None:

@@ -4,7 +4,15 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import enqueue, unregister
 from tuque.core.model import ledger
-from tuque.core.model.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, Job
+from tuque.core.model.job import (
+    ACTIVE,
+    DELIVERED,
+    IN_TRANSIT,
+    ONCE_QUEUED,
+    OUT_THERE,
+    QUEUED_THERE,
+    Job,
+)
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import Enqueue, Enqueued, Holders, Left
 from tuque.core.node.announce import set_due
@@ -83,7 +91,8 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
         elif not n.is_loading:
             say(n, slot, Left([m.id]))  # R8.4
         return
-    if job.state == ACTIVE and not job.flags & DELIVERED:
+    is_served = job.retry_s > 0 and job.marks & (QUEUED_THERE | OUT_THERE) != 0
+    if job.state == ACTIVE and not job.flags & DELIVERED and not is_served:
         had_custody = job.retry_s > 0 or not job.flags & IN_TRANSIT
         if had_custody and job.retry_s == 0:
             say_enqueued(n, slot, m.id)  # it has custody already and waits for the delay
