@@ -122,9 +122,9 @@ def worries(verdict: Verdict) -> dict[str, int]:
     return {name: worry.count for name, worry in verdict.worries.items() if worry.count}
 
 
-def test_a_sound_history(world: World, engine: Engine) -> None:
+def test_a_sound_history(world: World, each_engine: Engine) -> None:
     """H5.1: nothing is broken, and coming twice is allowed."""
-    verdict = world.judge(engine)
+    verdict = world.judge(each_engine)
     assert worries(verdict) == {}
     assert not verdict.is_broken
     assert (verdict.jobs, verdict.known, verdict.done, verdict.redelivered) == (JOBS, JOBS, JOBS, 1)
@@ -227,7 +227,7 @@ def test_what_stands_twice(world: World, each_engine: Engine, tmp_path: Path) ->
     assert "seq gaps" not in found
 
 
-def test_what_is_no_fault(world: World, engine: Engine) -> None:
+def test_what_is_no_fault(world: World, each_engine: Engine) -> None:
     """H5.3: the answer of ADDJOB lost; an ack without an answer; a job left; one that died."""
     unanswered = world.add("unanswered", 1000, is_answered=False)
     world.get(unanswered, 1010, "unanswered")
@@ -237,7 +237,7 @@ def test_what_is_no_fault(world: World, engine: Engine) -> None:
     world.said(1300, "left", job_id=world.add("left", 1200).id.decode())
     world.events.dead(START_MS + 1400, world.add("dead", 1300), b"no")
     world.add("once", 1500, retry_s=0)  # may be lost: that is what RETRY 0 asks for
-    assert worries(world.judge(engine)) == {}
+    assert worries(world.judge(each_engine)) == {}
 
 
 def test_an_unanswered_add_is_known_by_its_mark(tmp_path: Path, each_engine: Engine) -> None:
@@ -274,7 +274,7 @@ def test_grace_for_clocks(world: World, each_engine: Engine) -> None:
     assert worries(world.judge(each_engine, grace_us=10_000)) == {}
 
 
-def test_parquet_and_lines_together(world: World, engine: Engine, tmp_path: Path) -> None:
+def test_parquet_and_lines_together(world: World, each_engine: Engine, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -286,7 +286,7 @@ def test_parquet_and_lines_together(world: World, engine: Engine, tmp_path: Path
     rest.write_text("".join(json.dumps(line) + "\n" for line in world.lines[len(half) :]))
     world.log.close(world.events, START_MS + 60_000)
     segments = [str(p) for p in tmp_path.rglob("events-*.parquet")]
-    verdict = verify(engine, [str(tmp_path / "half.parquet"), str(rest)], segments)
+    verdict = verify(each_engine, [str(tmp_path / "half.parquet"), str(rest)], segments)
     assert (verdict.done, worries(verdict)) == (JOBS, {})
 
 

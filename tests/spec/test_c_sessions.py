@@ -237,11 +237,14 @@ def test_authentication_comes_third() -> None:
     box = Box(requirepass="secret")
     assert box.run("FROB") == "ERR unknown command 'FROB'"
     assert box.run("SHOW").startswith("ERR wrong number")
-    for name, arity, *_ in ROWS:
-        if name not in ("AUTH", "HELLO", "QUIT", "RESET"):
+    box.close()
+    closed = [row for row in ROWS if row[0] not in ("AUTH", "HELLO", "QUIT", "RESET")]
+    for first in range(0, len(closed), 20):  # N6.6: so many before a log-in
+        box = Box(requirepass="secret")
+        for name, arity, *_ in closed[first : first + 20]:
             words = ["x"] * (max(1, abs(arity)) - 1)
             assert box.run(name, *words) == "NOAUTH Authentication required.", name
-    box.close()
+        box.close()
 
 
 def test_out_of_memory_comes_fourth(box: Box) -> None:

@@ -163,7 +163,8 @@ def tab(browser: Any, console: Console, load: None) -> Iterator[Tab]:
     assert one.wrong == []
 
 
-@pytest.mark.parametrize("width", ["wide", pytest.param("phone", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
 def test_no_page_has_errors_or_hurdles(
     browser: Any, console: Console, load: None, width: str
 ) -> None:
