@@ -1,9 +1,9 @@
 """What the web console costs a node with many queues, and how long its pages take.
 
-`python bench/console_cost.py [--queues N] [--jobs N] [--seconds S]` fills a node, opens the live
-streams of the overview and of the list of queues, and prints the CPU that the node takes with
-and without them, in percent of the time: of one core, which is what its loop has. Then it prints
-how long each page takes, the slowest of some tries. The console runs in a process of its own.
+`python bench/console_cost.py [--queues N] [--jobs N] [--dead N] [--seconds S]` fills a node, opens
+the live streams of the overview and of the list of queues, and prints the CPU that the node takes
+with and without them, in percent of the time: of one core, which is what its loop has. Then it
+prints how long each page takes, the slowest of some tries. The console has a process of its own.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ PAGES = (
     "/queue?name=queue-7",
     "/queue?name=queue-7&tab=active",
     "/dead",
+    "/dead?text=ReadTimeout",
     "/cluster",
     "/workers",
     "/tubes",
@@ -51,6 +52,26 @@ def fill(url: str, jobs: int, queues: int) -> None:
                 for i in range(at, min(at + BATCH, jobs)):
                     delay = 3600 if i % 1000 == 999 else None
                     pipe.addjob(f"queue-{i % queues}", "x" * 50, ttl=86_400, delay=delay)
+                pipe.execute()
+
+
+def give_up(url: str, letters: int) -> None:
+    """Makes dead letters of three reasons, all of which have a number in them."""
+    reasons = (
+        "HTTPError: 503 for https://hooks.example/%d",
+        "ReadTimeout: order %d",
+        "KeyError: %d",
+    )
+    with Client(url) as client:
+        for at in range(0, letters, BATCH):
+            with client.pipeline() as pipe:
+                for _ in range(BATCH):
+                    pipe.addjob("webhooks", "x", retry=600, attempts=1, headers={"tuque-task": "t"})
+                pipe.execute()
+            jobs = client.getjob("webhooks", count=BATCH, start=True, worker="w")
+            with client.pipeline() as pipe:
+                for i, job in enumerate(jobs, at):
+                    pipe.fail(job, job.run or "", reason=reasons[i % 3] % i)
                 pipe.execute()
 
 
@@ -119,14 +140,17 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--queues", type=int, default=100_000)
     words.add_argument("--jobs", type=int, default=1_000_000)
+    words.add_argument("--dead", type=int, default=0)
     words.add_argument("--seconds", type=float, default=30)
     words.add_argument("--path", default="", help="where the console's modules are, if elsewhere")
     given = words.parse_args()
     with tuque() as node:
         url = f"tuque://127.0.0.1:{node.port}"
         fill(url, given.jobs, given.queues)
+        give_up(url, given.dead)
         print(f"{given.jobs:,} jobs in {given.queues:,} queues, {node.rss() >> 20:,} MiB")
         time.sleep(6)
+        print(f"{given.dead:,} dead letters")
         alone = share(node, given.seconds)
         with console(url, given.path) as http:
             over = threading.Event()

@@ -12,6 +12,7 @@ import pytest
 from web_console import Console, console_of, until
 
 from tuque import Client
+from tuque.client.commands.life import Run
 from tuque.testing import TestCluster
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login.sessions import TRIES, Sessions, house_of
@@ -131,3 +132,24 @@ def test_hostile_names_are_only_text(cluster: TestCluster, fresh: Console) -> No
     assert "<script>alert" not in page and "&lt;script&gt;" in page
     page = admin.get("/job", id=big).text
     assert len(page) < 500_000 and "<b><b>" not in page
+
+
+def test_long_names_make_no_long_pages(cluster: TestCluster, fresh: Console) -> None:
+    """What a page shows of a name has a bound; one of 2,000 characters still has its page."""
+    long = "long" + "x" * 1_900
+    with Client(cluster.url) as client:
+        for number in range(30):
+            client.addjob(f"{number:02}" + "n" * 50_000, "x")
+            id = client.addjob(f"{number:02}" + "d" * 20_000, "x", attempts=1)
+            (run,) = client.start(*client.getjob(f"{number:02}" + "d" * 20_000), worker="w")
+            assert isinstance(run, Run)
+            client.fail(id, run.run, reason=f"KeyError: '{'e' * 1_000}'", final=True)
+        client.addjob(long, "x")
+        client.worker_here("many", queues=[long, "x" * 3_000])
+    admin = fresh.client()
+    until(lambda: "29nnn" in admin.get("/queues", match="nnn", sort="name").text, "know them")
+    until(lambda: "dddd" in admin.get("/dead").text, "read the dead letters")
+    for path in ("/", "/queues", "/queues?kind=dead", "/dead", "/workers", "/tubes", "/cluster"):
+        assert len(admin.get(path).text) < 300_000, path
+    assert admin.get("/queue", name=long).status_code == 200
+    assert f'href="/queue?name={long}"' in admin.get("/queues", match="long").text

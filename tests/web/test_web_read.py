@@ -7,7 +7,21 @@ import pytest
 from tuque.client.commands.dead import DeadLetter
 from tuque.web.read.history import Points, longer, merged, points_of
 from tuque.web.read.letters import Letter, general, grouped
-from tuque.web.show.text import age, forms, key, link, num, rate, signed, size, span, unkey
+from tuque.web.show.text import (
+    age,
+    brief,
+    fits,
+    forms,
+    key,
+    link,
+    mark,
+    num,
+    rate,
+    signed,
+    size,
+    span,
+    unkey,
+)
 
 
 @pytest.mark.parametrize(
@@ -133,3 +147,11 @@ def test_bodies_are_shown_in_the_forms_that_they_have() -> None:
     (shown,) = (one.text for one in forms(b"\x81\xa1a\x01") if one.name == "Hex")
     assert shown.startswith("0000  81 a1 61 01") and shown.endswith("..a.")
     assert "more" in forms(b"\xff" * 70_000)[-1].text
+
+
+def test_long_names_are_shown_in_part_and_told_apart() -> None:
+    one, other = "a" * 500 + "1" + "b" * 30, "a" * 500 + "2" + "b" * 30
+    assert brief(one) == brief(other) == "a" * 120 + "…" + "b" * 24
+    assert mark(one) != mark(other) and len(mark(one)) < 200
+    assert brief("mail") == mark("mail") == "mail"
+    assert fits("a" * 2_000) and not fits("a" * 2_001) and not fits("ü" * 400)

@@ -131,6 +131,7 @@ class Web:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self.site.running.close()
+            await self.site.graves.close()
             await self.site.watch.close()
 
     # Who asks

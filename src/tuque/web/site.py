@@ -13,12 +13,12 @@ from tuque.web.deeds.log import DeedLog
 from tuque.web.deeds.running import Running
 from tuque.web.login.sessions import Session, Sessions
 from tuque.web.login.users import User
+from tuque.web.read.graves import Graves
 from tuque.web.read.watch import Watch
 
 if TYPE_CHECKING:
     from tuque.web.read.figures import View
     from tuque.web.read.jobs import Found
-    from tuque.web.read.letters import Letter
 
 
 class Site:
@@ -40,7 +40,7 @@ class Site:
         self.name = name
         self.is_secure = is_secure
         self.running = Running(log)
-        self.letters: tuple[float, list[Letter]] | None = None  # until when they serve
+        self.graves = Graves(self.watch.nodes)
         self.scans: dict[str, tuple[float, Found]] = {}  # by queue: until when they serve
         self.notes: dict[str, list[str]] = {}  # to say on the next page of a session
 

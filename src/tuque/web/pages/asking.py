@@ -74,7 +74,7 @@ async def done(ask: Ask, name: str) -> Page | Outcome:
     if not outcome.is_long:
         noted(ask, asked, outcome.jobs, "done")
     ask.site.notes.setdefault(ask.session.id, []).append(outcome.note)
-    ask.site.letters = None
+    ask.site.graves.expire()
     ask.site.watch.hurry()
     return outcome
 

@@ -10,7 +10,7 @@ from tuque.web.read.figures import NodeFacts
 from tuque.web.read.history import Points
 from tuque.web.read.tubes import leases_of, tubes_of
 from tuque.web.show.charts import Chart, Line, made
-from tuque.web.show.text import span
+from tuque.web.show.text import plural, span
 from tuque.web.site import Ask, Page, shared
 
 NET: Final = (210.0, 130.0, 140.0, 92.0)  # middle, half widths
@@ -113,7 +113,7 @@ def net(ask: Ask, leads: dict[str, int]) -> tuple[list[dict[str, Any]], list[dic
                 "y": places[node.id][1],
                 "name": node.short,
                 "away": node.id in ask.view.old,
-                "words": f"{clients} clients, {leads.get(node.id, 0)} tubes",
+                "words": f"{plural(clients, 'client')}, {plural(leads.get(node.id, 0), 'tube')}",
             }
         )
     lines = []

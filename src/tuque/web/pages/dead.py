@@ -10,12 +10,14 @@ import msgspec
 from tuque.web.deeds import dead as deeds
 from tuque.web.deeds.proposal import Outcome, Proposal, Refused
 from tuque.web.read.figures import DEAD
-from tuque.web.read.letters import Group, Letter, Wanted, grouped, letters_of
+from tuque.web.read.graves import Sorted, is_meant
+from tuque.web.read.letters import Group, Letter, Wanted, letters_of
 from tuque.web.show.charts import spark
 from tuque.web.show.text import link, plural, span
 from tuque.web.site import Ask, Page, shared
 
 GROUPS_MAX: Final = 100
+CHIPS: Final = 8
 SHOWN: Final = 10
 ALL_SHOWN: Final = 200
 RECENT_S: Final = 120.0
@@ -54,22 +56,23 @@ def graves(ask: Ask) -> list[str]:
 async def dead(ask: Ask) -> Page:
     """What was given up, why, and may it be tried again?"""
     wanted = msgspec.structs.replace(wanted_of(ask), groups=(), ids=())
-    every = await every_letter(ask)
-    found = [one for one in every if is_meant(one, wanted)]
-    groups = grouped(found)
+    reading = await ask.site.graves.of(graves(ask))
+    found = Sorted([], 0) if reading is None else reading.meant(wanted)
+    groups = found.groups
     opened = ask.word("group")
     open_group = next((one for one in groups if one.key == opened), None)
-    tasks = tally(one.row.task for one in every)
     return Page(
         "dead",
         {
             **shared(ask, "dead"),
             "rows": [row_of(one) for one in groups[:GROUPS_MAX]],
             "group_count": len(groups),
-            "count": len(found),
-            "every": len(every),
-            "tasks": tasks[:8],
-            "queues": tally(one.queue for one in every),
+            "count": found.count,
+            "every": ask.view.dead if reading is None else len(reading.letters),
+            "read": ask.site.graves.seen if reading is None else None,
+            "tasks": reading.tasks[:CHIPS] if reading else [],
+            "queues": reading.queues[:CHIPS] if reading else [],
+            "queue_count": len(reading.queues) if reading else len(ask.view.graves),
             "wanted": wanted,
             "open_group": open_group,
             "shown": open_group.newest(ALL_SHOWN if ask.word("all") else SHOWN)
@@ -79,31 +82,6 @@ async def dead(ask: Ask) -> Page:
             "filter": filter_words(wanted),
         },
     )
-
-
-async def every_letter(ask: Ask) -> list[Letter]:
-    """All dead letters, read again when the last time is ten times as long ago as it took."""
-    kept = ask.site.letters
-    begun_s = time.monotonic()
-    if kept is not None and begun_s < kept[0]:
-        return kept[1]
-    letters = await letters_of(ask.site.watch.nodes, graves(ask), Wanted())
-    now_s = time.monotonic()
-    ask.site.letters = (now_s + 10 * (now_s - begun_s), letters)
-    return letters
-
-
-def is_meant(one: Letter, wanted: Wanted) -> bool:
-    """Whether a letter is in the queue of a filter, and fits it."""
-    return (not wanted.queue or one.queue == wanted.queue) and wanted.takes(one)
-
-
-def tally(words: Any) -> list[tuple[str, int]]:
-    """How often each word is there, the most frequent first."""
-    counts: dict[str, int] = {}
-    for word in words:
-        counts[word] = counts.get(word, 0) + 1
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def filter_words(wanted: Wanted) -> list[tuple[str, str]]:

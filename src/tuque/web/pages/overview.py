@@ -9,7 +9,7 @@ from tuque.web.read.history import Points
 from tuque.web.read.rows import in_order
 from tuque.web.read.workers import WorkerRow, workers_of
 from tuque.web.show.charts import Chart, Line, made
-from tuque.web.show.text import link, num, plural, rate, span
+from tuque.web.show.text import brief, link, num, plural, rate, span
 from tuque.web.show.verdict import Notice, needed, notices
 from tuque.web.site import Ask, Page, shared
 
@@ -130,12 +130,12 @@ def backlog(ask: Ask, history: Points) -> Chart:
         )
         values = [found.get(at_s, 0.0) for at_s in history.at_s]
         rest = [max(0.0, a - b) for a, b in zip(rest, values, strict=True)]
-        lines.append(Line(name, colour, "stack", list(values)))
+        lines.append(Line(brief(name), colour, "stack", list(values)))
     lines.append(Line("others, dead letters", "s6", "stack", list(rest)))
     answer = "No job waits."
     if view.ready and longest:
         top = longest[0]
-        answer = f"{top.name}: {num(top.ready)} of {num(view.ready)} ready jobs."
+        answer = f"{brief(top.name)}: {num(top.ready)} of {num(view.ready)} ready jobs."
     return made("Where is the backlog?", "ready jobs", "num", history.at_s, lines, answer)
 
 

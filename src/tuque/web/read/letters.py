@@ -5,8 +5,9 @@ Decides what of a reason differs from job to job, and is left out to group it.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -18,6 +19,8 @@ from tuque.web.read.nodes import Node, Nodes
 
 MOST: Final = 100_000  # letters of a queue that are read
 PAGE: Final = 1_000
+SLICE: Final = 500  # letters that are read in one go
+EMPTY: Final[Mapping[str, Letter]] = {}
 SAID: Final = 200  # characters of a reason that name its group
 
 DIFFERS: Final = (
@@ -52,24 +55,20 @@ class Group(msgspec.Struct):
     task: str
     cause: str
     reason: str
-    letters: list[Letter]
+    letters: list[Letter] = []
+    origins: list[str] = []  # the queues that they came from
+    first_s: float = 0.0
+    latest_s: float = 0.0
 
     @property
     def count(self) -> int:
         return len(self.letters)
 
-    @property
-    def first_s(self) -> float:
-        return min(one.row.last_failure_ms for one in self.letters) / 1000
-
-    @property
-    def latest_s(self) -> float:
-        return max(one.row.last_failure_ms for one in self.letters) / 1000
-
-    @property
-    def origins(self) -> list[str]:
-        """The queues that they came from."""
-        return sorted({one.row.origin for one in self.letters})
+    def end(self) -> None:
+        """All its letters are there."""
+        died = [one.row.last_failure_ms for one in self.letters]
+        self.first_s, self.latest_s = min(died) / 1000, max(died) / 1000
+        self.origins = sorted({one.row.origin for one in self.letters})
 
     def newest(self, count: int) -> list[Letter]:
         """Those that died last."""
@@ -111,8 +110,17 @@ def general(reason: str) -> str:
     return text
 
 
-async def letters_of(nodes: Nodes, queues: Iterable[str], wanted: Wanted) -> list[Letter]:
-    """The letters that are meant, each once, from the nodes that answer."""
+async def letters_of(
+    nodes: Nodes,
+    queues: Iterable[str],
+    wanted: Wanted,
+    known: Mapping[str, Letter] = EMPTY,
+    count: Callable[[int], object] = bool,
+) -> list[Letter]:
+    """The letters that are meant, each once, from the nodes that answer.
+
+    `known` are those of an earlier time, by id, and `count` hears of each part that was read.
+    """
     found: dict[str, Letter] = {}
     kept: dict[str, str] = {}
     for queue in queues:
@@ -123,15 +131,20 @@ async def letters_of(nodes: Nodes, queues: Iterable[str], wanted: Wanted) -> lis
             rows: list[DeadLetter] = []
             async for row in client.dead_letters(queue, count=PAGE):
                 rows.append(row)
+                if len(rows) % PAGE == 0:
+                    count(PAGE)
                 if len(rows) >= MOST:
                     break
             return rows
 
         for node, rows in (await nodes.ask(question)).items():
-            for row in rows:
+            for at, row in enumerate(rows):
+                if at % SLICE == 0:
+                    await asyncio.sleep(0)  # others have their turn
                 if row.id in found:
                     continue
-                reason = kept.get(row.reason)
+                old = known.get(row.id)
+                reason = old.reason if old and old.row == row else kept.get(row.reason)
                 if reason is None:
                     reason = kept[row.reason] = general(row.reason)
                 one = Letter(row, queue, node, reason)
@@ -142,14 +155,16 @@ async def letters_of(nodes: Nodes, queues: Iterable[str], wanted: Wanted) -> lis
 
 def grouped(letters: Iterable[Letter]) -> list[Group]:
     """The groups of letters, the greatest first."""
-    groups: dict[str, Group] = {}
+    groups: dict[tuple[str, str, str, str], Group] = {}
     for one in letters:
-        group = groups.get(one.group)
+        row = one.row
+        words = one.queue, row.task, row.cause, one.reason
+        group = groups.get(words)
         if group is None:
-            row = one.row
-            group = Group(one.group, one.queue, row.task, row.cause, one.reason, [])
-            groups[one.group] = group
+            group = groups[words] = Group(one.group, *words)
         group.letters.append(one)
+    for group in groups.values():
+        group.end()
     return sorted(groups.values(), key=lambda one: (-one.count, one.key))
 
 

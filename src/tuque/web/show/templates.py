@@ -33,6 +33,8 @@ def environment() -> Environment:
             "at": text.at,
             "asset": asset,
             "key": text.key,
+            "mark": text.mark,
+            "fits": text.fits,
             "link": text.link,
             "plural": text.plural,
             "version": __version__,
@@ -50,6 +52,7 @@ def environment() -> Environment:
             "size": text.size,
             "short_id": text.short_id,
             "raw": text.raw,
+            "brief": text.brief,
         }
     )
     return env

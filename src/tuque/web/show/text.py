@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -14,6 +15,8 @@ from tuque.logtext import HIDDEN, visible, visible_lines
 
 MINUS: Final = "\u2212"
 HEX_ROWS: Final = 64
+NAME_MAX: Final = 160  # characters of a name that a page shows
+ADDRESS_MAX: Final = 2_000  # characters of a name in an address
 CODED: Final = "%%"  # how names begin that forms cannot carry as they are
 BODY_MAX: Final = 64 * 1024  # a longer body is shown in part
 
@@ -99,6 +102,24 @@ def key(name: str) -> str:
     if HIDDEN.search(name) or name.startswith(CODED):
         return CODED + quote(name.encode("utf-8", "surrogateescape"), safe="")
     return name
+
+
+def brief(name: str) -> str:
+    """A name as a page shows it: of a long one the beginning and the end."""
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 40]}…{name[-24:]}"
+
+
+def mark(name: str) -> str:
+    """What tells a name apart on a page: its key, for a long one with a digest."""
+    if len(name) <= NAME_MAX:
+        return key(name)
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return key(f"{name[: NAME_MAX - 40]}…{digest}")
+
+
+def fits(name: str) -> bool:
+    """Whether a name fits into an address."""
+    return len(name) <= ADDRESS_MAX and len(quote(key(name), safe="")) <= ADDRESS_MAX
 
 
 def unkey(text: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from tuque.web.read.figures import NodeFacts, Queue, View
 from tuque.web.read.history import MINUTE, Points
-from tuque.web.show.text import link, num, plural, rate, span
+from tuque.web.show.text import brief, fits, link, num, plural, rate, span
 
 Kind: TypeAlias = Literal["bad", "gone", "warn", "pause", "ok", "idle"]
 
@@ -174,26 +174,25 @@ def full_in_s(points: Points | None, most: int) -> float | None:
 def of_queue(queue: Queue, points: Points) -> list[Notice]:
     """What is wrong with a queue: one notice of its delay, one of its dead."""
     found = []
-    page = link("queue", name=queue.name)
+    page = link("queue", name=queue.name) if fits(queue.name) else link("queues")
+    name = brief(queue.name)
     waits = f"{num(queue.ready)} wait"
     if queue.pause != "none" and queue.ready:
         which = "" if queue.pause == "all" else f", {queue.pause}"
         much = f"{waits}, oldest {span(queue.oldest_s)}"
-        notice = Notice("pause", 5, queue.name, f"is paused{which}", much, "", [], page, "Open")
+        notice = Notice("pause", 5, name, f"is paused{which}", much, "", [], page, "Open")
         notice.because = "somebody paused it; it stays so until it is resumed"
         found.append(notice)
     elif queue.ready and is_left(queue, points):
         much = f"{waits}, oldest {span(queue.oldest_s)}"
         because = "no client waits for its jobs, and none was delivered in the last minute"
-        notice = Notice(
-            "gone", 2, queue.name, "is taken by nobody", much, because, [], page, "Open"
-        )
-        notice.do = [f"Start a worker for {queue.name}"]
+        notice = Notice("gone", 2, name, "is taken by nobody", much, because, [], page, "Open")
+        notice.do = [f"Start a worker for {name}"]
         notice.since_s = time.time() - queue.oldest_s
         found.append(notice)
     elif queue.oldest_s > BEHIND_S:
         much = f"{waits}"
-        notice = Notice("bad", 1, queue.name, "is behind", much, cause(points), [], page, "Open")
+        notice = Notice("bad", 1, name, "is behind", much, cause(points), [], page, "Open")
         notice.do = remedies(queue, points)
         since_s = points.above_since_s("oldest-ms", BEHIND_S * 1000)
         notice.since_s = since_s if since_s is not None else time.time() - queue.oldest_s
@@ -202,11 +201,9 @@ def of_queue(queue: Queue, points: Points) -> list[Notice]:
     if died:
         much = f"{plural(int(died), 'job')} in a minute"
         because = f"{rate(points.rate('failed'))}/s of its attempts fail"
-        go = link("dead", queue=queue.name)
+        go = link("dead", queue=queue.name) if fits(queue.name) else link("dead")
         do = ["See the reasons among its dead letters"]
-        notice = Notice(
-            "bad", 3, queue.name, "gives up jobs", much, because, do, go, "Dead letters"
-        )
+        notice = Notice("bad", 3, name, "gives up jobs", much, because, do, go, "Dead letters")
         found.append(notice)
     for one in found:
         one.queue = queue.name
