@@ -19,11 +19,18 @@ from __future__ import annotations
 import builtins
 import typing
 
+_HARMLESS = "\n\t\xa0\u3000\u200c\u200d"  # not printable to Python: spaces, joiners of letters
 MAY_BE_DONE = "no answer came: it may have been done"
 
 # [T17.3] The address of a tube's leader, and the tube: nodes write it, `TubeHome` parses it.
 TUBE_HOME = "TUBEHOME %s Tube '%s' has its home there"
 _BEFORE_HOME, _BEFORE_TUBE, _BEHIND_TUBE = TUBE_HOME.split("%s")
+
+
+def _visible(char: str) -> str:
+    if char.isprintable() or char in _HARMLESS:
+        return char
+    return char.encode("unicode_escape").decode()
 
 
 class Error(Exception):
@@ -58,7 +65,9 @@ class Error(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        return f"{self.message} ({MAY_BE_DONE})" if self.may_be_done else self.message
+        """The message; what in it could command a terminal is escaped, since jobs give reasons."""
+        text = f"{self.message} ({MAY_BE_DONE})" if self.may_be_done else self.message
+        return text if text.isprintable() else "".join([_visible(char) for char in text])
 
 
 class ConnectionError(Error, builtins.ConnectionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 import pytest
@@ -467,6 +467,8 @@ def test_an_answer_of_another_shape_is_a_protocol_error(call: Call[Any], reply: 
 
 
 def test_calls_that_cannot_mean_anything_are_refused() -> None:
+    with pytest.raises(TypeError, match="a header and its value are text, not 'a': 1"):
+        calls.addjob("q", "b", headers=cast("Any", {"a": 1}))
     with pytest.raises(ValueError, match="at least one queue"):
         calls.getjob()
     with pytest.raises(ValueError, match="None to wait for ever"):

@@ -86,3 +86,15 @@ def test_every_error_has_one_root_and_survives_pickling() -> None:
             "D-x",
             True,
         )
+
+
+def test_the_text_of_an_error_commands_no_terminal() -> None:
+    """Jobs, whoever added them, have a part in the texts of errors; `message` has it unchanged."""
+    told = "CANCELLED Job was cancelled: \x1b[2J\x9b31m\u202e\udcff \u00e9\u3000\n\tdone"
+    error = errors.reply_error(told)
+    assert error.message == told
+    assert str(error) == (
+        "CANCELLED Job was cancelled: \\x1b[2J\\x9b31m\\u202e\\udcff \u00e9\u3000\n\tdone"
+    )
+    error.may_be_done = True
+    assert str(error).endswith(f"\tdone ({errors.MAY_BE_DONE})")

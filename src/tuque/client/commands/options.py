@@ -56,11 +56,13 @@ def work_options(
 
 
 def add_headers(args: list[Arg], headers: Mapping[str, Text] | None) -> None:
-    """Appends the words of the headers of a job."""
+    """Appends the words of the headers of a job. TypeError for what is no text."""
     if headers is None:
         return
     args += ("HEADERS", len(headers))
     for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str | bytes):
+            raise TypeError(f"a header and its value are text, not {name!r}: {value!r}")
         args += (name, to_bytes(value))
 
 
