@@ -29,6 +29,21 @@ def state(box: Box, id: bytes) -> str:
     return word.decode()
 
 
+def test_plain_clients_leave_no_life(box: Box) -> None:
+    """Clients that use only GETJOB, ACKJOB and NACK see none of this chapter."""
+    ids = [box.add() for _ in range(50)]
+    box.get(count=50)
+    box.run("NACK", *ids[:20])
+    for id in ids[20:30]:
+        box.run("WORKING", id)
+    assert len(box.get(count=50)) == 20
+    box.run("ACKJOB", *ids[:40])
+    box.run("DEADLETTER", ids[40], "q.dead")
+    life = box.n.life
+    assert not box.n.has_lives
+    assert not (life.by_id or life.kept or life.letters or life.watchers or life.held)
+
+
 def test_options_about_work(box: Box) -> None:
     """W1.1 The job carries these options from its first copy on. Seconds are decimals here, rounded
     up to 1 ms.
