@@ -37,6 +37,7 @@ SUBCOMMANDS: Final = {
     "dead": Entry("tuque.console.jobs", "dead", "", "List, replay and purge dead letters."),
     "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
     "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),
+    "audit": Entry("tuque.console.audit", "audit", "", "What administrators did."),
     "console": Entry(
         "tuque.web.main", "console", "console", "Show and change a cluster in the browser."
     ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from iproto_raw import Conn, IprotoBox
 
+from tuque.server.log.audit import Audit
 from tuque.server.users.account import Account
 from tuque.server.users.words import apply_words
 from tuque.wire.rights import BY_ROW, OF_TUBES
@@ -113,3 +115,37 @@ def test_a_stranger_has_few_requests(box: IprotoBox) -> None:
     assert not stranger.is_open()
     assert box.server.figures.strangers_closed == 1
     assert [known.hear(known.ask(64)).code for _ in range(30)] == [0] * 30
+
+
+def test_acts_over_this_door(box: IprotoBox, tmp_path: Path) -> None:
+    """N9.1, N9.2: calls that administrators make, and those that are denied."""
+    box.server.audit = Audit(str(tmp_path / "audit"), "ab", 1 << 20)
+    root, alice, stranger = as_user(box, "root"), as_user(box, "alice"), box.conn()
+    assert code_of(root, "queue.tube.orders:put", "x") == 0
+    assert code_of(root, "queue.tube.orders:kick", 1) == 0
+    assert code_of(root, "queue.tube.orders:drop", 1) == 0
+    assert code_of(alice, "queue.tube.orders:drop") == 42
+    assert code_of(stranger, "queue.tube.payments:drop") == 42
+    box.server.audit.close()
+    (path,) = (tmp_path / "audit").iterdir()
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    told = [(row["user"], row["door"], row["act"], row["outcome"]) for row in found]
+    assert told == [
+        ("root", "iproto", "tube|kick", "ok"),
+        ("root", "iproto", "tube|drop", found[1]["outcome"]),
+        ("alice", "iproto", "tube|drop", "error 42"),
+    ]
+    assert found[0]["words"] == ["queue.tube.orders:kick"]
+
+
+def test_a_denied_call_of_a_user_of_this_door(guarded: IprotoBox, tmp_path: Path) -> None:
+    """N9.1: also if they are denied."""
+    guarded.server.audit = Audit(str(tmp_path / "audit"), "ab", 1 << 20)
+    conn = guarded.conn()
+    assert conn.log_in("bob", "b").code == 0
+    assert code_of(conn, "queue.tube.orders:drop") == 42
+    assert code_of(conn, "queue.tube.orders:take", 0) == 42
+    guarded.server.audit.close()
+    (path,) = (tmp_path / "audit").iterdir()
+    (row,) = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (row["user"], row["act"], row["outcome"]) == ("bob", "tube|drop", "error 42")

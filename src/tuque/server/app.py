@@ -39,7 +39,7 @@ from tuque.server.startup.joining import open_bus, prepare_bus, take_identity
 from tuque.server.startup.journaling import close_journal, load_journal, open_journal
 from tuque.server.startup.notify import Notifier
 from tuque.server.startup.tls_start import open_keys, open_porch
-from tuque.server.startup.users_start import prepare_users
+from tuque.server.startup.users_start import prepare_audit, prepare_users
 from tuque.server.state.state import Server, apply_settings, log
 from tuque.server.tls.porch import Porch
 from tuque.server.tubes.plugins import load_plugins
@@ -163,6 +163,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
         facts("clients_listening", addresses=", ".join([name_of(sock) for sock in listeners])),
     )
     prepare_users(pump)
+    prepare_audit(s)
     prepare_iproto(pump)
     prepare_bus(pump)
     prepare_tubes(s)
@@ -287,6 +288,8 @@ def finish(pump: Pump) -> int:
     pump.close_all()
     if s.acl.hasher is not None:
         s.acl.hasher.close()
+    if s.audit is not None:
+        s.audit.close()
     log.info("stopped", extra=facts("server_stopped"))
     return status
 

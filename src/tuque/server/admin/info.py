@@ -78,6 +78,18 @@ def users(s: Server) -> Fields:
         "late_logins": int(acl.denials.late),
         "denied_commands": int(acl.denials.commands),
         "denied_queues": int(acl.denials.queues),
+        **audit_of(s),
+    }
+
+
+def audit_of(s: Server) -> Fields:
+    """[N9] How the audit is (N9.5)."""
+    audit = s.audit
+    return {
+        "audit_enabled": int(audit is not None),
+        "audit_lines": 0 if audit is None else audit.written,
+        "audit_dropped": 0 if audit is None else audit.dropped + audit.lost,
+        "audit_error": "" if audit is None else audit.error,
     }
 
 

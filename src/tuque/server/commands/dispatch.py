@@ -44,6 +44,7 @@ from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
 from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
 from tuque.server.replies.words import LEAVING
+from tuque.server.rights.acts import note_act
 from tuque.server.rights.check import denial
 from tuque.server.rights.login import is_one_too_many
 from tuque.server.sockets.connection import LARGE_BYTES
@@ -98,6 +99,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             return
     start_ns: i64 = CLOCK_NS()
     written: i64 = len(c.out)
+    account = c.user  # as it was: the command may log out
     refused = refuse(s, c, command, args)
     if refused is not None:
         s.figures.turned_down += 1
@@ -119,10 +121,9 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         command.calls += 1
         command.usec_ns += spent_ns
         s.figures.commands += 1
-        if 0 <= s.slow_ns <= spent_ns:
-            note_slow(s, args, spent_ns)
-        if s.latency_ms > 0 and spent_ns >= s.latency_ms * 1_000_000:
-            note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
+        note_time(s, command, args, spent_ns)
+    if s.audit is not None and account is not None:
+        note_act(s, c, account, command, args, written)
     if c.reply_mode != REPLY_ON:
         quiet(c, written)
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
@@ -135,6 +136,14 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         serve_ready(s.n)
     if len(s.n.wakes) > 0 or len(s.n.life.calls) > 0:
         tell_wakes(s)
+
+
+def note_time(s: Server, command: Command, args: list[bytes], spent_ns: i64) -> None:
+    """Keep a command that took long for SLOWLOG and LATENCY."""
+    if 0 <= s.slow_ns <= spent_ns:
+        note_slow(s, args, spent_ns)
+    if s.latency_ms > 0 and spent_ns >= s.latency_ms * 1_000_000:
+        note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
 
 
 def unknown(s: Server, c: Client, word: bytes) -> None:

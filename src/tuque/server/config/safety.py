@@ -24,7 +24,7 @@ def check_places(cfg: Config) -> None:
     """
     if not cfg.protected_mode:
         return
-    for name in ("dir", "appenddirname", "events_dir"):
+    for name in ("dir", "appenddirname", "events_dir", "audit_dir"):
         path = cfg.dir if name == "dir" else in_dir(cfg, getattr(cfg, name))
         try:
             mode = os.stat(path).st_mode

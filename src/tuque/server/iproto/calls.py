@@ -15,6 +15,7 @@ from tuque.server.replies.faults import look_into
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tube_sync import hold_back_wired
 from tuque.server.replies.words import iproto_words
+from tuque.server.rights.acts import BEGUN, OK, note_call
 from tuque.server.rights.login import host_of, note_failure
 from tuque.server.rights.wired import may_call
 from tuque.server.state.chore import Chore
@@ -62,6 +63,7 @@ from tuque.wire.tubes.table import FUNCTIONS, METHODS, Procedure
 
 SCRAMBLE_BYTES: Final = 20
 ARGS_MAX: Final = 8  # further ones are ignored
+FAILED: Final = "error %d"
 TUBES: Final = b"queue.tube."
 NAME_KEPT: Final = 200
 NAMES_MAX: Final = 10_000
@@ -79,19 +81,27 @@ def answer(s: Server, w: Wired, request: Request) -> None:
     s.figures.commands += 1
     written = len(w.out)
     start_ns: i64 = perf_counter_ns()
+    outcome = OK
     try:
         if len(request.error) > 0:
             raise IprotoError(E_MSGPACK, request.error)  # I2.5
         run(s, w, request)
     except IprotoError as error:
         w.out.append(error_reply(request.sync, error.code, error.text))
+        outcome = FAILED % error.code
     except TubeError as refused:
         told = iproto_refusal(s, tubes_of(s.n), refused)
         w.out.append(error_reply(request.sync, told.code, told.text))
+        outcome = FAILED % told.code
     except Exception as fault:
+        outcome = FAILED % E_PROC
         look_into(s, f"in a request of {w.address}", fault)  # C3.12
         del w.out[written:]
         w.out.append(error_reply(request.sync, E_PROC, INTERNAL))
+    if s.audit is not None and w.act is not None:
+        is_begun = outcome == OK and len(w.out) == written
+        note_call(s, w, w.act, w.command, BEGUN if is_begun else outcome)
+    w.act = None
     spent_ns: i64 = perf_counter_ns() - start_ns
     if 0 <= s.slow_ns <= spent_ns or 0 < s.latency_ms * 1_000_000 <= spent_ns:
         note_spent(s, request, spent_ns)
@@ -249,11 +259,14 @@ def call(s: Server, w: Wired, request: Request) -> None:
     if not w.user.may_all():
         is_granted = t.rights.may(w.user.holders, word)
         if not is_granted and account is None:
+            note_denied(s, w, word)
             raise denied(w, word)
     name = NAMES.get(word)
     if name is None:
         name = look_up(word, is_granted)
     p = name.p
+    if p is not None:
+        w.act = OF_TUBES[p.code]
     if account is not None and not is_granted and not account.is_full:
         if p is None or not may_call(s, w, account, OF_TUBES[p.code], name.tube):
             raise denied(w, word)
@@ -272,6 +285,14 @@ def call(s: Server, w: Wired, request: Request) -> None:
         run_function(one, args)
     else:
         run_method(one, args, tube)
+
+
+def note_denied(s: Server, w: Wired, word: bytes) -> None:
+    """[N9] Remember for the audit what was called; of strangers nothing is (N9.1)."""
+    if s.audit is not None and w.user.name != GUEST:
+        p = look_up(word, True).p  # not kept among the known names
+        if p is not None:
+            w.act = OF_TUBES[p.code]
 
 
 def denied(w: Wired, word: bytes) -> IprotoError:
@@ -340,4 +361,5 @@ def eval_text(s: Server, w: Wired, request: Request) -> None:
         p = LIST
     else:
         raise IprotoError(E_PROC, NO_LUA)
+    w.act = OF_TUBES[p.code]
     run_function(IprotoCall(s, p, w, request.sync, False), request.arguments(ARGS_MAX))

@@ -8,7 +8,7 @@ from tuque.core.jobs.transitions import on_memory_level
 from tuque.logtext import facts
 from tuque.server.journal.thread import Note
 from tuque.server.log.monitoring import look
-from tuque.server.log.notes import warn_once
+from tuque.server.log.notes import say_once, warn_once
 from tuque.server.rights.change import watch_users
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import Client
@@ -55,6 +55,8 @@ def keep_house(s: Server) -> None:
     on_memory_level(s.n)
     tell_conflicts(s)
     watch_users(s)
+    if s.audit is not None and s.audit.error:
+        say_once(now_ms, "audit: %(reason)s", facts("audit_failed", reason=s.audit.error))
     s.figures.sample(now_ms)
     look(s)
     live = len(s.n.jobs)

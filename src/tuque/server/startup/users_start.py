@@ -7,11 +7,24 @@ from functools import partial
 from tuque.logtext import facts
 from tuque.server.config.config import in_dir
 from tuque.server.config.faults import ConfigError
+from tuque.server.log.audit import Audit
 from tuque.server.loop.pump import Pump
 from tuque.server.rights.change import OPEN_DOOR, on_bell, opens_door
-from tuque.server.state.state import log
+from tuque.server.state.state import Server, log
 from tuque.server.users.file import UsersFileError, read_users, stamp_of
 from tuque.server.users.hasher import Hasher
+
+
+def prepare_audit(s: Server) -> None:
+    """[N9] Open the audit, if it is wanted. Raises ConfigError."""
+    if not s.cfg.audit:
+        return
+    path = in_dir(s.cfg, s.cfg.audit_dir)
+    try:
+        s.audit = Audit(path, s.n.node_id.decode(), s.cfg.audit_keep_bytes)
+    except OSError as error:
+        allowed = f"a directory that the server can write ({error.strerror})"
+        raise ConfigError("audit-dir", s.cfg.audit_dir, allowed) from None
 
 
 def prepare_users(pump: Pump) -> None:

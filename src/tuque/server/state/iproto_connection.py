@@ -12,6 +12,7 @@ from tuque.server.sockets.connection import Connection
 from tuque.server.users.account import Account
 from tuque.tubes.model.grants import role_key, user_key
 from tuque.wire.iproto import FrameReader
+from tuque.wire.rights import Unit
 
 GUEST: Final = b"guest"
 PUBLIC: Final = b"public"  # the role of every user
@@ -79,6 +80,7 @@ class Wired(Connection):
         self.next_serial: i64 = 1
         self.is_stalled = False  # has more input than one turn runs, or clients are paused
         self.requests: i64 = 0
+        self.act: Unit | None = None  # what the call is, for the audit
         self.command = b"NULL"  # the last request
 
     def is_waiting(self) -> bool:

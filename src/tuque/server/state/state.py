@@ -28,6 +28,7 @@ from tuque.server.events.eventlog import EventLog
 from tuque.server.figures.handshakes import Handshakes
 from tuque.server.figures.watch import Watch
 from tuque.server.journal.committer import Committer
+from tuque.server.log.audit import Audit
 from tuque.server.log.monitoring import Latency, SlowLog
 from tuque.server.log.notes import Bugs, log
 from tuque.server.sockets.connection import Connection
@@ -128,6 +129,7 @@ class Server:
         self.committer: Committer | None = None
         self.journal_error = ""  # why writes are refused; empty when they are not (J6)
         self.eventlog: EventLog | None = None
+        self.audit: Audit | None = None
         self.bus: Bus | None = None  # none: the node stays alone
         self.conflict = ""  # why this node must not serve: another one has its id (K1.3)
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options

@@ -4,7 +4,7 @@
 from typing import Annotated
 
 from tuque.server.config.groups.tls import TlsOptions
-from tuque.server.config.kinds import Int, Opt, Text
+from tuque.server.config.kinds import Bool, Int, Memory, Opt, Text
 
 
 class AccessOptions(TlsOptions, kw_only=True):
@@ -20,6 +20,13 @@ class AccessOptions(TlsOptions, kw_only=True):
     acllog_max_len: Annotated[int, Opt(Int(0, 10_000), "entries kept by ACL LOG", runtime=True)] = (
         128
     )
+    audit: Annotated[
+        bool, Opt(Bool(), "keep what administrators do, one line of JSON for each act")
+    ] = False
+    audit_dir: Annotated[str, Opt(Text(), "directory of the audit")] = "audit"
+    audit_keep_bytes: Annotated[
+        int, Opt(Memory(1 << 20, 1 << 40), "audit kept; the oldest files go first")
+    ] = 100 << 20
     login_timeout: Annotated[
         int,
         Opt(

@@ -1,0 +1,154 @@
+"""N9: what administrators do is kept, in files of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pump_box import PumpBox
+from raw_resp import encode, wait_for
+
+from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
+
+NODE = "ab" * 20
+KEEP = 8 * ROLL_LEAST
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[PumpBox]:
+    made = PumpBox(tmp_path)
+    made.server.audit = Audit(str(tmp_path / "audit"), NODE, KEEP)
+    yield made
+    made.server.audit.close()
+    made.close()
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    """All lines, after the thread has written them."""
+    found = []
+    for path in files_of(str(directory), NODE):
+        assert path.stat().st_mode & 0o777 == 0o600
+        found += [json.loads(line) for line in path.read_text().splitlines()]
+    return found
+
+
+def test_acts(box: PumpBox, tmp_path: Path) -> None:
+    """N9.1 With `audit yes` each act is one line in the files of `audit-dir`. Acts are commands and
+    IPROTO calls whose unit is of the category admin or dangerous (N2.1), also if they are denied or
+    fail. Before a log-in there are no acts.
+
+    N9.2 A line is an object of JSON: seq, ts_ms, node, user, from, door (`resp` or `iproto`), act,
+    words, outcome. `act` is the unit, such as `acl|setuser`. `words` are at most 32 words of at
+    most 128 bytes, without passwords (C7.5) and bodies; of an IPROTO call the name that was called.
+    `outcome` is `ok`, the first word or the code of the error, or `begun` for what takes more than
+    one turn.
+    """
+    root, eve, stranger = box.connect(), box.connect(), box.connect()
+    audit = box.server.audit
+    assert audit is not None
+    box.say(root, encode("ADDJOB", "q", "a body", 0) + encode("GETJOB", "FROM", "q"))
+    box.say(root, encode("ACL", "SETUSER", "eve", "on", "nopass", "+@produce", "~q*"))
+    box.say(root, encode("ACL", "SETUSER", "root", "on", ">sesame", "+@all", "~*"))
+    box.say(root, encode("PAUSE", "q" * 300, "in") + encode("LOADJOB", "a body"))
+    box.say(root, encode("TUBE", "DROP", "none") + encode("CLIENT", "REPLY", "SKIP"))
+    box.say(root, encode("CONFIG", "SET", "hz", "11"))
+    box.say(eve, encode("AUTH", "eve", "") + encode("SHUTDOWN") + encode("PING"))
+    box.say(root, encode("CONFIG", "SET", "requirepass", "sesame"))
+    box.say(stranger, encode("SHUTDOWN"))
+    audit.close()
+    found = rows(tmp_path / "audit")
+    assert [row["seq"] for row in found] == list(range(1, len(found) + 1))
+    assert {row["node"] for row in found} == {NODE} and {row["door"] for row in found} == {"resp"}
+    assert all(abs(row["ts_ms"] - box.n.now_ms) < 600_000 and row["from"] for row in found)
+    told = [(row["user"], row["act"], row["outcome"], row["words"][2:]) for row in found]
+    cut = "q" * 128 + "... (172 more bytes)"
+    assert told == [
+        ("default", "acl|setuser", "ok", ["eve", "on", "nopass", "+@produce", "~q*"]),
+        ("default", "acl|setuser", told[1][2], ["root", "on", "(redacted)", "+@all", "~*"]),
+        ("default", "pause", "ok", ["in"]),
+        ("default", "loadjob", "ERR", []),
+        ("default", "tube|drop", "NOTUBE", ["none"]),
+        ("default", "config|set", "ok", ["hz", "11"]),
+        ("eve", "shutdown", "NOPERM", []),
+        ("default", "config|set", "ok", ["requirepass", "(redacted)"]),
+    ]
+    assert told[1][2] in ("ok", "begun")
+    assert found[2]["words"][1] == cut
+    assert "sesame" not in str(found) and "a body" not in str(found)
+
+
+def test_numbers_go_on(tmp_path: Path) -> None:
+    """N9.3 `seq` grows by one, also over restarts."""
+    directory = str(tmp_path)
+    for start in range(3):
+        audit = Audit(directory, NODE, KEEP)
+        assert audit.seq == 2 * start
+        audit.note(1, {"act": "one"})
+        audit.note(2, {"act": "two"})
+        audit.close()
+    assert [row["seq"] for row in rows(tmp_path)] == [1, 2, 3, 4, 5, 6]
+    with files_of(directory, NODE)[-1].open("ab") as file:
+        file.write(b'{"seq": 7, "ts')
+    assert last_seq(directory, NODE) == 6
+    (tmp_path / f"audit-{NODE}-{9:020d}.jsonl").touch()
+    (tmp_path / f"audit-{'cd' * 20}-{99:020d}.jsonl").write_text('{"seq": 99}\n')
+    assert last_seq(directory, NODE) == 6
+
+
+def test_lines_that_nobody_writes(tmp_path: Path) -> None:
+    """N9.3 If more than 10,000 lines wait, or the disk takes none, lines are dropped: the reader
+    sees the gap in `seq`, and the log says why.
+    """
+    audit = Audit(str(tmp_path / "a"), NODE, KEEP)
+    audit.thread = threading.current_thread()  # it writes nothing
+    for _ in range(LINES_MAX + 5):
+        audit.note(1, {})
+    assert audit.dropped == 5 and audit.line.qsize() == LINES_MAX
+    audit.thread = None
+    full = Audit(str(tmp_path / "b"), NODE, KEEP)
+    os.rmdir(tmp_path / "b")
+    full.note(1, {})
+    wait_for(lambda: full.lost == 1)
+    assert "No such file" in full.error
+    os.mkdir(tmp_path / "b")
+    full.note(2, {})
+    full.close()
+    assert full.error == "" and [row["seq"] for row in rows(tmp_path / "b")] == [2]
+
+
+def test_the_log_says_why(box: PumpBox, caplog: pytest.LogCaptureFixture) -> None:
+    """N9.5 INFO has, in the section users: audit_enabled, audit_lines, audit_dropped,
+    audit_error.
+    """
+    audit = box.server.audit
+    assert audit is not None
+    caplog.set_level("INFO")
+    audit.written, audit.dropped, audit.lost, audit.error = 3, 1, 1, "the disk is full"
+    told = box.say(box.connect(), encode("INFO", "users")).decode()
+    for field in ("enabled:1", "lines:3", "dropped:2", "error:the disk is full"):
+        assert f"audit_{field}\r\n" in told
+    box.pump.house_ms = 0
+    box.pump.turn(0)
+    wait_for(lambda: box.pump.turn(0) or "audit: the disk is full" in caplog.text)
+
+
+def test_files_are_bounded(tmp_path: Path) -> None:
+    """N9.4 A file is `audit-NODE-SEQ.jsonl`, with the number of its first line and mode 0600. A new
+    one begins at each start, and after an eighth of `audit-keep-bytes` (at most 16 MiB). The oldest
+    go, so that all have at most `audit-keep-bytes`.
+    """
+    audit = Audit(str(tmp_path), NODE, KEEP)
+    for number in range(3_000):
+        audit.note(number, {"words": ["x" * 400]})
+    audit.close()
+    files = files_of(str(tmp_path), NODE)
+    sizes = [path.stat().st_size for path in files]
+    assert 6 <= len(files) <= 8 and max(sizes) <= KEEP // 8 and sum(sizes) <= KEEP
+    for path in files:
+        assert json.loads(path.read_text().splitlines()[0])["seq"] == int(path.stem[-20:])
+    assert rows(tmp_path)[-1]["seq"] == 3_000
