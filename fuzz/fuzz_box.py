@@ -55,7 +55,7 @@ class FuzzBox(PumpBox):
         self.iproto_listener.setblocking(False)
         self.pump.doors.listen_iproto(self.iproto_listener)
         self.n.events = Events(4096, 1)
-        self.longest_s = 0.0  # of a turn
+        self.longest_s = 0.0  # CPU time of a turn; it proves passwords itself, 50 ms each
         self.where = ""  # what was said before it
         self.now = ""
         self.is_watched = False  # look at all tables after each turn: find what broke them
@@ -63,9 +63,9 @@ class FuzzBox(PumpBox):
     def turns(self, count: int = 3) -> None:
         """Let the node read and answer."""
         for _ in range(count):
-            begin = time.perf_counter()
+            begin = time.thread_time()
             self.pump.turn(0)
-            spent = time.perf_counter() - begin
+            spent = time.thread_time() - begin
             if spent > self.longest_s:
                 self.longest_s, self.where = spent, self.now
         assert self.server.bugs.count == 0, "an internal error"

@@ -37,7 +37,7 @@ HANG_S = 120
 
 
 def talk(seed: int, place: Path, is_watched: bool) -> tuple[int, float, str]:
-    """One talk; its inputs, its longest turn (s) and what was said before that.
+    """One talk; its inputs, its longest turn (s of CPU) and what was said before that.
 
     Raises what the node raises. `is_watched`: look at all tables after each turn.
     """
@@ -139,7 +139,7 @@ def main() -> int:
         seed += 1
     talks = seed - first + 1
     print(f"{done} inputs in {talks} talks from seed {first}, {spent:.0f} s, {failed} failed")
-    print(f"longest turn {slowest[0] * 1000:.0f} ms, seed {slowest[1]}: {slowest[2][:300]}")
+    print(f"longest turn {slowest[0] * 1000:.0f} ms of CPU, seed {slowest[1]}: {slowest[2][:300]}")
     return 1 if failed else 0
 
 
