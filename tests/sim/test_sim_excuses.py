@@ -168,6 +168,21 @@ def test_a_copy_that_came_again_is_younger_than_its_job() -> None:
     assert second.lost_by == {m.name}
 
 
+def test_nothing_is_synced_while_a_process_stands_still() -> None:
+    """Under `everysec` "at most the last second" is lost, of the time in which the node ran."""
+    plan = Plan(seed="still", nodes=2, chaos_ms=4_000, policy="everysec", faults=["power"])
+    plan.ops = [Op(400, "add", ADD)]
+    cluster = stopped(order(plan), SETUP_MS / 1000 + 3)
+    (add,), m = cluster.history.adds.values(), cluster.machines[0]
+    assert m.shell is not None and add.outcome == OK
+    m.shell.is_paused = True
+    for paused_us, found in ((add.done_us, []), (cluster.world.now_us, ["window"])):
+        m.shell.paused_us = paused_us
+        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk")
+        assert rules(cluster) == found
+        add.lost_by.clear()
+
+
 def test_a_job_was_not_given_away_by_a_node_that_ends_before_its_answer_is_heard() -> None:
     """What the node had when it gave its answer counts, not what it has when that arrives."""
     plan = Plan(seed="late answer", nodes=2, chaos_ms=3_000, policy="always", delay_us=50_000)

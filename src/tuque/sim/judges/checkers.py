@@ -13,7 +13,6 @@ from tuque.core.jobs.transitions import memory_level
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.model.tombstones import OVER
 from tuque.core.repair.node_loss import repair_left
-from tuque.sim.engine.disk import WINDOW_US
 from tuque.sim.engine.history import OK, OLD_DISK, Add
 from tuque.sim.judges.rare import look_at_death, look_at_node
 
@@ -210,7 +209,7 @@ class Watcher:
         elif machine.settings.policy == "everysec":
             self.history.count("everysec losses")
             self.history.note_most("everysec loss", age_us - thread.stall_us)
-            if age_us > WINDOW_US + thread.stall_us:
+            if age_us > thread.window_us():
                 self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
 
     def lose_ack(self, machine: Machine, add: Add, back: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from tuque.sim.engine.disk import WINDOW_US
 from tuque.sim.engine.history import OK, Add, Ask
 
 if TYPE_CHECKING:
@@ -341,7 +340,7 @@ class Leasing:
         if is_kept:
             window_us = -1
             if m.settings.policy == "everysec" and shell.thread is not None:
-                window_us = WINDOW_US + shell.thread.stall_us
+                window_us = shell.thread.window_us()
             self.lose_unsynced(m, window_us)
             return
         for lease, held in self.held.items():

@@ -20,6 +20,7 @@ from tuque.server.journal.thread import (
     Item,
     JournalThread,
 )
+from tuque.sim.engine.disk import WINDOW_US
 from tuque.sim.machines.kernel import SimBell
 from tuque.store.writer import Journal
 
@@ -49,6 +50,12 @@ class SimThread(JournalThread):
         self.is_well = True
         self.records = 0  # of this turn
         self.began_s = 0.0  # the fsync
+
+    def window_us(self) -> int:
+        """What may be lost now under everysec: nothing is synced while the process stands still."""
+        shell = self.shell
+        still_us = self.world.now_us - shell.paused_us if shell.is_paused else 0
+        return WINDOW_US + self.stall_us + still_us
 
     def start(self) -> None:
         """Start working on the inbox."""

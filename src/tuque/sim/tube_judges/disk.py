@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tuque.core.model.task import DONE, READY, TAKEN
 from tuque.server.journal.thread import ALWAYS, EVERYSEC
-from tuque.sim.engine.disk import WINDOW_US
 from tuque.sim.tube_judges.facts import Facts, Line, State
 from tuque.tubes.model.registry import Tubes
 
@@ -59,7 +58,7 @@ def must_have(machine: Machine, shell: Shell, mirror: Mirror) -> int:
     if policy == ALWAYS:
         until_us = machine.world.now_us
     elif policy == EVERYSEC and shell.thread is not None:
-        until_us = machine.world.now_us - WINDOW_US - shell.thread.stall_us
+        until_us = machine.world.now_us - shell.thread.window_us()
     return max((at + 1 for told_us, at in mirror.told if told_us <= until_us), default=0)
 
 
