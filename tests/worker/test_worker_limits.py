@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from worker_lab import StartWorker
 
+from tuque.core.model.life import run_text
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, Failure, Job, current_job
@@ -135,6 +136,28 @@ def test_a_cancel_within_the_limit_is_no_timeout(tuque_app: TestApp) -> None:
     handle = slow.enqueue()
     tuque_app.run_until_idle()
     assert handle.status().state == "cancelled" and not told
+
+
+def test_a_job_that_died_elsewhere_ends_here(tuque_app: TestApp) -> None:
+    """U2.3 `-STALE`, `-CANCELLED`, `-ACKED`, `-DEAD` and `-TOOLATE` end the run here."""
+    app = App()
+    went_on: list[str] = []
+
+    @app.task(queue="q", name="dies", keep_s=60)
+    async def dies() -> None:
+        unheard(tuque_app)
+        job = tuque_app.broker.node.life.by_id[current_job().id.encode()]
+        run = run_text(job.run).decode()
+        tuque_app.client.fail(current_job().id, run, reason="by hand", final=True)
+        tuque_app.advance(30)
+        await asyncio.sleep(0)
+        went_on.append("it went on")
+
+    dies.enqueue()
+    tuque_app.run_until_idle()
+    assert not went_on
+    (letter,) = tuque_app.dead()
+    assert (letter.cause, letter.reason) == ("failed", "by hand")
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
