@@ -242,5 +242,6 @@ def remedies(queue: Queue, points: Points) -> list[str]:
         found.append(f"Add about {plural(more, 'slot')} ({round(slots)} in all) to stop the growth")
     came, done = points.rate("added"), points.rate("acked")
     if came is not None and done and done - came > 0.1:
-        found.append(f"Or wait: it is up to date in about {span(queue.ready / (done - came))}")
+        wait = "Or wait" if found else "Wait"
+        found.append(f"{wait}: it is up to date in about {span(queue.ready / (done - came))}")
     return found or ["Add workers, or find out why jobs take long"]
