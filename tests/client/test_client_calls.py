@@ -322,6 +322,12 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (operate.worker_quiet("w"), "WORKER QUIET w", b"OK", "OK"),
     (operate.worker_stop("w"), "WORKER STOP w", b"OK", "OK"),
     (
+        operate.worker_deploys(),
+        "WORKER DEPLOYS",
+        [[5000, b"42", [b"a", b"b"]]],
+        [operate.Deploy(5000, "42", ("a", "b"))],
+    ),
+    (
         operate.worker_list_page("0", match="h*", count=5),
         "WORKER LIST 0 COUNT 5 MATCH h*",
         [b"17", [WORKER]],

@@ -142,7 +142,14 @@ def announce_all(full: Full) -> None:
     for i in range(40):
         for id in full.ids[80_000 + 600 * i : 80_600 + 600 * i]:
             if id in n.jobs and on_start(n, id, b"w%d" % i, 1) is None:
-                crew.note(n, b"w%d" % i, id)
+                crew.note(n, b"w%d" % i, [id])
+
+
+def deploy_all(full: Full) -> None:
+    """As many deploys as a node keeps, of many queues."""
+    for i in range(200):
+        name = str(i % 7) * 75
+        full.run("WORKER", "HERE", f"d{i}", "APP", f"{i}", "QUEUES", *[name] * 100)
 
 
 def many_queues(full: Full) -> None:
@@ -268,6 +275,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "TUBE HELP": lambda f: ["TUBE", "HELP"],
     "WORKER HERE": lambda f: ["WORKER", "HERE", "w", "QUEUES", *["q" * 80] * 100],
     "WORKER LIST": lambda f: [announce_all(f), "WORKER", "LIST", "COUNT", 1_000][1:],
+    "WORKER DEPLOYS": lambda f: [deploy_all(f), "WORKER", "DEPLOYS"][1:],
     "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],
     "PING": lambda f: ["PING", "x" * 100_000],

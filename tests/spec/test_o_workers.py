@@ -9,9 +9,16 @@ from node_by_hand import START_MS, Box, Err, Session, Status
 
 from tuque.server.config.patterns import Glob
 from tuque.server.operate import workers
-from tuque.server.state.workers import EARLY_MAX, SPARE_IDS, WORKERS_MAX, Crew
+from tuque.server.state.workers import (
+    DEPLOYS_BYTES,
+    DEPLOYS_MAX,
+    EARLY_MAX,
+    SPARE_IDS,
+    WORKERS_MAX,
+    Crew,
+)
 
-KEYS = "name host pid version queues slots busy done failed since-ms heard-ms state order runs"
+KEYS = "name host pid version app queues slots busy done failed since-ms heard-ms state order runs"
 HERE = ("WORKER", "HERE", "w1", "HOST", "h", "PID", 7, "VERSION", "1.0", "SLOTS", 4, "BUSY", 1)
 
 
@@ -48,6 +55,7 @@ def test_a_worker_is_listed_as_it_says(box: Box) -> None:
         "host": b"h",
         "pid": 7,
         "version": b"1.0",
+        "app": b"",
         "queues": [b"a", b"b"],
         "slots": 4,
         "busy": 1,
@@ -118,7 +126,8 @@ def test_lost_workers_leave(box: Box) -> None:
     [
         (("",), "ERR WORKER takes a name of 1 to 255 bytes"),
         (("x" * 256,), "ERR WORKER takes a name of 1 to 255 bytes"),
-        (("w", "HOST", "x" * 256), "ERR HOST and VERSION take at most 255 bytes"),
+        (("w", "HOST", "x" * 256), "ERR HOST, VERSION and APP take at most 255 bytes"),
+        (("w", "APP", "x" * 256), "ERR HOST, VERSION and APP take at most 255 bytes"),
         (("w", "QUEUES", *"q" * 101), "ERR a worker names at most 100 queues"),
         (
             ("w", "QUEUES", *["q" * 4_000] * 3),
@@ -244,6 +253,43 @@ def test_pages_of_workers(box: Box) -> None:
     assert [row["name"] for row in listed(box, "MATCH", "*[13]")] == [b"w1", b"w3"]
     bad = Err("ERR COUNT must be a number from 1 to 1000")
     assert box.run("WORKER", "LIST", "COUNT", 0) == box.run("WORKER", "LIST", "COUNT", 1001) == bad
+
+
+def deploys(box: Box) -> list[list[Any]]:
+    return list(box.run("WORKER", "DEPLOYS"))
+
+
+def test_deploys(box: Box) -> None:
+    """O12.6 for each its instant in ms, the new APP, and queues"""
+    box.run("WORKER", "HERE", "w1", "APP", "41", "QUEUES", "a", "b")
+    box.run("WORKER", "HERE", "other", "QUEUES", "a", "b")  # says none
+    first = [START_MS, b"41", [b"a", b"b"]]
+    assert deploys(box) == [first]
+    assert listed(box, "MATCH", "w1")[0]["app"] == b"41"
+    box.pass_ms(1_000)
+    box.run("WORKER", "HERE", "w2", "APP", "42", "QUEUES", "a", "b")
+    box.run("WORKER", "HERE", "w1", "APP", "41", "QUEUES", "a", "b")
+    box.run("WORKER", "HERE", "w3", "APP", "42", "QUEUES", "a", "b")
+    second = [START_MS + 1_000, b"42", [b"a", b"b"]]
+    assert deploys(box) == [first, second], "w1 goes on, w3 is one more"
+    box.run("WORKER", "HERE", "w1", "APP", "42", "QUEUES", "a", "b")
+    assert deploys(box) == [first, second]
+    box.pass_ms(1_000)
+    box.run("WORKER", "HERE", "w4", "APP", "41", "QUEUES", "a", "b")
+    assert deploys(box)[2:] == [[START_MS + 2_000, b"41", [b"a", b"b"]]], "back to the one before"
+
+
+def test_few_deploys_are_kept(box: Box) -> None:
+    """O12.6 The latest 100 are kept, in memory only, as long as their words have at most 65,536
+    bytes.
+    """
+    for i in range(DEPLOYS_MAX + 5):
+        box.run("WORKER", "HERE", f"w{i}", "APP", i, "QUEUES", "q")
+    assert [row[1] for row in deploys(box)] == [b"%d" % i for i in range(5, 105)]
+    before = box.server.crew.deploy_bytes
+    for i in range(20):
+        box.run("WORKER", "HERE", f"l{i}", "APP", i, "QUEUES", *["q" * 80] * 100)
+    assert len(deploys(box)) < 10 and before < box.server.crew.deploy_bytes <= DEPLOYS_BYTES
 
 
 def test_orders(box: Box) -> None:

@@ -13,6 +13,7 @@ from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
+from tuque.worker import App
 from tuque.worker.broker.herald import fitting
 
 
@@ -50,6 +51,16 @@ def test_a_worker_is_listed_with_what_it_runs(
     worker.signal(signal.SIGTERM)
     worker.ends(0)
     assert list(client.workers()) == [], "it said that it ended"
+
+
+def test_a_worker_says_the_version_of_its_app(client: Client, start_worker: StartWorker) -> None:
+    """U6.3 APP is the version of the App (`App(version=...)`), or `--app-version`"""
+    start_worker("-c", "1", "--app-version", "shop 42")
+    wait_until(lambda: list(client.workers()), "it has announced itself")
+    assert only(client).app == "shop 42"
+    (deploy,) = client.worker_deploys()
+    assert (deploy.app, deploy.queues) == ("shop 42", only(client).queues)
+    assert App(version="41").version == "41"
 
 
 def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: StartWorker) -> None:

@@ -123,6 +123,7 @@ class Queued:
     worker_bye = _queued(operate.worker_bye)
     worker_quiet = _queued(operate.worker_quiet)
     worker_stop = _queued(operate.worker_stop)
+    worker_deploys = _queued(operate.worker_deploys)
     stage = _queued(writes.stage)
     publish = _queued(writes.publish)
     tube_list = _queued(tubes.tube_list)

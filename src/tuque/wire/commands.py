@@ -315,9 +315,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "readonly",
         "server",
-        "HERE name [HOST text] [PID n] [VERSION text] [SLOTS n] [BUSY n] [DONE n] [FAILED n] "
-        "[QUIET] [QUEUES queue [queue ...]] | BYE name | LIST [cursor] [COUNT n] [MATCH glob] | "
-        "QUIET name | STOP name",
+        "HERE name [HOST text] [PID n] [VERSION text] [APP text] [SLOTS n] [BUSY n] [DONE n] "
+        "[FAILED n] [QUIET] [QUEUES queue [queue ...]] | BYE name | "
+        "LIST [cursor] [COUNT n] [MATCH glob] | DEPLOYS | QUIET name | STOP name",
         "Workers: announce one, list them with what they run, and have one stop.",
     ),
     (

@@ -73,6 +73,7 @@ class WorkerSettings:
     max_memory_mb: int | None = None
     health_file: str | None = None
     metrics_port: int | None = None
+    app_version: str = ""
 
 
 class Holder(ABC):

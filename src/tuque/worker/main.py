@@ -123,6 +123,7 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
     type=click.IntRange(1, 65535),
     help="Serve /metrics and /healthz there, on loopback.",
 )
+@click.option("--app-version", default="", help="What is deployed.  [default: the app's version]")
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many jobs.")
 @click.option(
     "--app-dir",
@@ -164,6 +165,7 @@ def worker(
     reload: bool,
     health_file: str | None,
     metrics_port: int | None,
+    app_version: str,
     max_jobs: int | None,
     app_dir: str,
     url: str | None,
@@ -192,6 +194,7 @@ def worker(
         max_memory_mb=max_memory,
         health_file=health_file,
         metrics_port=metrics_port,
+        app_version=app_version,
     )
     if pool != "process" and box is None:  # whose children end one by one
         places = concurrency + settings.prefetch + SPARE_PLACES
@@ -224,7 +227,8 @@ def run_here(
     try:
         app = loaded(children.target, children.app_dir)
         use_broker(app, *broker)
-        settings = replace(settings, queues=_queue_names(queues, app))
+        version = settings.app_version or app.version
+        settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
         children = replace(children, url=app.url)
         chosen = make_pool(pool, app, children, settings.concurrency)
         apart = None if table is None else children.pool(1)

@@ -55,6 +55,7 @@ class Worker(Holder):
             self._client,
             self.name,
             self._settings.queues,
+            self._settings.app_version,
             self._figures,
             {"quiet": self.quiet, "stop": self.stop},
         )

@@ -178,6 +178,7 @@ class Client(Scans):
     worker_bye = _method(operate.worker_bye)
     worker_quiet = _method(operate.worker_quiet)
     worker_stop = _method(operate.worker_stop)
+    worker_deploys = _method(operate.worker_deploys)
     stage = _method(writes.stage)
     publish = _method(writes.publish)
     tube_list = _method(tubes.tube_list)

@@ -88,6 +88,15 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     state: WorkerState
     order: Order
     runs: tuple[WorkerRun, ...]
+    app: str = ""
+
+
+class Deploy(msgspec.Struct, frozen=True):
+    """Workers of some queues began to say this version of their app; unix ms."""
+
+    at_ms: int
+    app: str
+    queues: tuple[str, ...]
 
 
 def qlist(
@@ -124,6 +133,7 @@ def worker_here(
     host: Text = "",
     pid: int = 0,
     version: Text = "",
+    app: Text = "",
     slots: int = 0,
     busy: int = 0,
     done: int = 0,
@@ -134,13 +144,16 @@ def worker_here(
 ) -> Call[Order]:
     """Announces a worker, or says that it lives; returns what it is asked to do.
 
-    Workers say it every 3 s. At most 100 queues.
+    Workers say it every 3 s. At most 100 queues. `version` is that of the worker, `app` that of
+    its tasks.
     """
     args: list[Arg] = ["WORKER", "HERE", to_bytes(name)]
     if host:
         args += ("HOST", to_bytes(host))
     if version:
         args += ("VERSION", to_bytes(version))
+    if app:
+        args += ("APP", to_bytes(app))
     args += ("PID", pid, "SLOTS", slots, "BUSY", busy, "DONE", done, "FAILED", failed)
     if quiet:
         args.append("QUIET")
@@ -169,6 +182,12 @@ def worker_stop(name: Text, *, timeout: float | None = None) -> Call[str]:
     """Asks a worker to end, as SIGTERM does; raises as `worker_quiet` does."""
     args = ("WORKER", "STOP", to_bytes(name))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def worker_deploys(*, timeout: float | None = None) -> Call[list[Deploy]]:
+    """The changes of apps' versions that this node heard of from workers, oldest first."""
+    args = ("WORKER", "DEPLOYS")
+    return Call(args=args, parse=_deploys, repeat=True, timeout_s=timeout)
 
 
 def worker_list_page(
@@ -213,9 +232,14 @@ def _workers(reply: Reply) -> tuple[str, list[WorkerInfo]]:
     return to_text(cursor), [_worker(row) for row in rows]
 
 
+def _deploys(reply: Reply) -> list[Deploy]:
+    return [Deploy(at_ms, to_text(app), tuple(map(to_text, names))) for at_ms, app, names in reply]
+
+
 def _worker(row: Reply) -> WorkerInfo:
     fields = {name.replace("-", "_"): value for name, value in pairs(row).items()}
-    for name in ("name", "host", "version", "state", "order"):
+    fields.setdefault("app", b"")  # of an older node
+    for name in ("name", "host", "version", "app", "state", "order"):
         fields[name] = to_text(fields[name])
     fields["queues"] = tuple(map(to_text, fields["queues"]))
     fields["runs"] = [_run(run) for run in fields["runs"]]

@@ -30,12 +30,12 @@ from tuque.wire.resp import bulk_head, put_bulk, put_value
 
 QUEUES_MAX: Final = 100
 QUEUES_BYTES: Final = 8_192  # of their names together
-TEXT_MAX: Final = 255  # bytes of HOST and VERSION
+TEXT_MAX: Final = 255  # bytes of HOST, VERSION and APP
 COUNT_MAX: Final = 1_000
 RUNS_SHOWN: Final = 100  # of one worker
 NUMBER_MAX: Final = 1 << 53
 LONG_QUEUES: Final = b"ERR the queues of a worker have at most %d bytes" % QUEUES_BYTES
-LONG_TEXT: Final = b"ERR HOST and VERSION take at most 255 bytes"
+LONG_TEXT: Final = b"ERR HOST, VERSION and APP take at most 255 bytes"
 MANY_QUEUES: Final = b"ERR a worker names at most 100 queues"
 MANY_WORKERS: Final = b"ERR too many workers: at most %d" % WORKERS_MAX
 BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"
@@ -45,7 +45,7 @@ NOWORKER: Final = b"NOWORKER no worker of that name is heard here"
 
 
 def cmd_worker(s: Server, c: Client, args: list[bytes]) -> None:
-    """[O11] WORKER HERE|BYE|LIST|QUIET|STOP ..."""
+    """[O11] WORKER HERE|BYE|LIST|DEPLOYS|QUIET|STOP ..."""
     word = args[1].upper()
     count = len(args)
     if word == b"HERE" and count > 2:
@@ -57,6 +57,8 @@ def cmd_worker(s: Server, c: Client, args: list[bytes]) -> None:
         c.ok()
     elif word == b"LIST":
         worker_list(s, c, args)
+    elif word == b"DEPLOYS" and count == 2:
+        worker_deploys(s, c)
     elif word in (b"QUIET", b"STOP") and count == 3:
         worker_order(s, c, args[2], QUIET if word == b"QUIET" else STOP)
     elif word == b"HELP" and count == 2:
@@ -78,6 +80,9 @@ def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
     if hand.is_lost(n.now_ms):
         hand.since_ms = n.now_ms
         hand.order = NO_ORDER  # another process, under the same name
+    if len(said.app) > 0 and said.app != hand.said.app:  # O12.6
+        n.work += 1 + len(s.crew.deploys)
+        s.crew.deployed(said, n.now_ms)
     hand.said = said
     hand.heard_ms = n.now_ms
     hand.client = c.number
@@ -105,13 +110,15 @@ def what_it_says(args: list[bytes]) -> Said:
             if len(b"".join(said.queues)) > QUEUES_BYTES:
                 raise ArgError(LONG_QUEUES)
             return said
-        if word == b"HOST" or word == b"VERSION":
+        if word == b"HOST" or word == b"VERSION" or word == b"APP":
             if len(value) > TEXT_MAX:
                 raise ArgError(LONG_TEXT)
             if word == b"HOST":
                 said.host = value
-            else:
+            elif word == b"VERSION":
                 said.version = value
+            else:
+                said.app = value
         else:
             take_number(said, word, value)
         i += 2
@@ -257,6 +264,8 @@ def fields_of(c: Client, hand: Hand, now_ms: i64, is_lost: bool) -> list[object]
         int(said.pid),
         b"version",
         said.version,
+        b"app",
+        said.app,
         b"queues",
         queues,
         b"slots",
@@ -303,6 +312,20 @@ def worker_list(s: Server, c: Client, args: list[bytes]) -> None:
         i += 2
     s.n.work += len(s.crew.by_name) // 10
     begin(s, c, Roll(s, c, hands_after(s.crew, cursor), most, glob))
+
+
+def worker_deploys(s: Server, c: Client) -> None:
+    """[O12] WORKER DEPLOYS (O12.6); of queues that the client's user may see."""
+    rows: list[object] = []
+    for one in s.crew.deploys:
+        s.n.work += 1
+        queues: list[object] = []
+        for queue in one.queues:
+            if c.sees(queue):
+                queues.append(queue)
+        if len(queues) > 0 or len(one.queues) == 0:
+            rows.append([int(one.at_ms), one.app, queues])
+    put_value(c.out, rows, c.resp3)
 
 
 def hands_after(crew: Crew, serial: i64) -> list[Hand]:

@@ -14,6 +14,8 @@ from tuque.core.node.node import Node
 WORKERS_MAX: Final = 10_000
 LOST_MAX: Final = 1_000
 LOST_MS: Final = 8_000  # without a word for so long it is lost
+DEPLOYS_MAX: Final = 100
+DEPLOYS_BYTES: Final = 65_536  # of their words
 EARLY_MAX: Final = 1_000  # that begin jobs and have not said HERE
 LOST_KEPT_MS: Final = 3_600_000
 LOOK_MS: Final = 10_000
@@ -35,6 +37,7 @@ class Said:
     def __init__(self) -> None:
         self.host = b""
         self.version = b""
+        self.app = b""
         self.pid: i64 = 0
         self.slots: i64 = 0
         self.busy: i64 = 0
@@ -45,7 +48,7 @@ class Said:
 
     def size(self) -> i64:
         """Bytes of its words."""
-        size: i64 = len(self.host) + len(self.version)
+        size: i64 = len(self.host) + len(self.version) + len(self.app)
         for queue in self.queues:
             size += 80 + len(queue)
         return size
@@ -89,12 +92,25 @@ class Hand:
 
 
 @final
+class Deploy:
+    """The first word of an app's version by workers of some queues (O12.6)."""
+
+    def __init__(self, at_ms: i64, said: Said) -> None:
+        self.at_ms = at_ms
+        self.app = said.app
+        self.queues = said.queues
+        self.bytes = said.size()
+
+
+@final
 class Crew:
     """All workers that this node knows."""
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, Hand] = {}
         self.early: dict[bytes, Hand] = {}  # that have not said HERE, but begin jobs (O12.5)
+        self.deploys: list[Deploy] = []  # oldest first
+        self.deploy_bytes: i64 = 0
         self.serial: i64 = 0
         self.bytes: i64 = 0
         self.look_ms: i64 = 0  # when to look for those lost long ago
@@ -115,6 +131,22 @@ class Crew:
         if len(hand.ids) >= hand.tidy_at:
             hand.drop_ended(n)
         self.weigh(hand)
+
+    def deployed(self, said: Said, now_ms: i64) -> None:
+        """[O12] A new worker says the version of its app, or one says another (O12.6)."""
+        for one in reversed(self.deploys):
+            if one.queues == said.queues:
+                if one.app == said.app:
+                    return
+                break
+        new = Deploy(now_ms, said)
+        self.deploys.append(new)
+        self.deploy_bytes += new.bytes
+        self.bytes += new.bytes
+        while len(self.deploys) > DEPLOYS_MAX or self.deploy_bytes > DEPLOYS_BYTES:
+            old = self.deploys.pop(0)
+            self.deploy_bytes -= old.bytes
+            self.bytes -= old.bytes
 
     def expect(self, name: bytes, now_ms: i64) -> Hand:
         """[O12] One that begins jobs and has not said HERE: it may be about to (O12.5)."""

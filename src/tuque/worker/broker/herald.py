@@ -23,6 +23,7 @@ log: Final = logging.getLogger("tuque.worker")
 EVERY_S: Final = 3.0
 BYE_S: Final = 2.0
 QUEUES_MAX: Final = 100  # that a node takes (O11.6)
+TEXT_BYTES: Final = 255  # of the version that a node takes
 QUEUES_BYTES: Final = 8_192  # of their names
 
 
@@ -34,13 +35,18 @@ class Herald:
         client: aio.Client,
         name: str,
         queues: tuple[str, ...],
+        app: str,
         figures: Callable[[], dict[str, Any]],
         orders: dict[str, Callable[[], None]],
     ) -> None:
-        """`figures` are the arguments of `worker_here` that change; `orders` do what is asked."""
+        """`app` is the version of the tasks, or empty.
+
+        `figures` are the arguments of `worker_here` that change; `orders` do what is asked.
+        """
         self._client = client
         self._name = name
         self._queues = fitting(queues)
+        self._app = app.encode("utf-8", "surrogateescape")[:TEXT_BYTES]
         self._figures = figures
         self._orders = orders
         self._is_known = True  # the node knows the command
@@ -58,7 +64,7 @@ class Herald:
             self._has_news.clear()
 
     async def announce(self) -> None:
-        """Announces it once."""
+        """[U6] Announces it once, with the version of the app (U6.3)."""
         host, _, pid = self._name.rpartition("/")
         try:
             order: Order = await self._client.worker_here(
@@ -66,12 +72,15 @@ class Herald:
                 host=host or socket.gethostname(),
                 pid=int(pid) if pid.isdigit() else 0,
                 version=__version__,
+                app=self._app,
                 queues=self._queues,
                 timeout=EVERY_S,
                 **self._figures(),
             )
         except ReplyError as err:
             self._is_known = "unknown command" not in err.message
+            if "syntax error" in err.message:
+                self._app = b""  # an older node: the next word is without it
             return
         self.ordered(self._name, order)
 

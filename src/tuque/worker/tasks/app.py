@@ -59,7 +59,8 @@ class App(Hooks):
 
     `broker` is a URL, or a client that the caller keeps; None means TUQUE_URL, else the default
     node of this machine. Nothing connects before the first job. `telemetry` follows its jobs, as
-    `tuque.worker.telemetry.Telemetry` does.
+    `tuque.worker.telemetry.Telemetry` does. `version` is what workers say of the tasks: a change of
+    it is a deploy, which the console marks.
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
@@ -71,6 +72,7 @@ class App(Hooks):
         broker: str | Client | None = None,
         *,
         queue: str = "default",
+        version: str = "",
         telemetry: Following | None = None,
     ) -> None:
         super().__init__()
@@ -88,6 +90,7 @@ class App(Hooks):
         else:
             raise TypeError(f"App takes a URL or a tuque.Client, not {broker!r}")
         self.queue = queue
+        self.version = version
         self.tasks: dict[str, Task[..., Any]] = {}
         self.tubes: set[str] = set()  # queues known to be tubes
         App.made[next(App._numbers)] = self
