@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,9 @@ settings.load_profile("tuque")
 # What a shell starts in the background ignores SIGINT, and so would the programs of the tests.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A JVM of the tests lives for seconds: what its second compiler makes faster, it never earns back.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # These take longest: they begin, so that none of them is waited for alone at the end.
 FIRST = ("spark", "e2e", "sim", "worker", "client", "console")
