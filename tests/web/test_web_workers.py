@@ -15,8 +15,11 @@ from slow_tasks import app, export
 from web_console import Console, Reader, until
 
 import tuque
+from tuque import Client
 from tuque.client.commands.life import Run
+from tuque.client.commands.operate import Deploy
 from tuque.testing import TestCluster
+from tuque.web.read.workers import changes
 
 HERE = Path(__file__).parent
 SOURCE = Path(tuque.__file__).parents[1]
@@ -60,6 +63,47 @@ def test_a_worker_killed_at_work_is_lost_within_10_s(
     assert 270 < left_s < 300, "it was heard of 300 s before"
     assert "comes back" in page(admin, "/job", id=job.id).lower()
     assert "is lost" in page(admin, "/")
+
+
+def test_a_deploy_is_marked_in_the_charts(admin: Reader, cluster: TestCluster) -> None:
+    """Of the queues whose workers say another version, on all nodes."""
+
+    def marks(path: str, **words: str) -> set[str]:
+        return set(re.findall('data-mark="([^"]*)"', admin.get(path, **words).text))
+
+    with cluster[0].client() as client, cluster[1].client() as other:
+        client.addjob("shop", "x")
+        client.addjob("mail", "x")
+        client.worker_here("s1", app="shop 41", queues=["shop", "mail"])
+        until(lambda: len(history(client)) >= 2, "have points")
+        other.worker_here("s2", app="shop 42", queues=["shop"])
+        until(lambda: "shop 42" in marks("/"), "mark the deploy")
+        assert marks("/") == {"shop 42"}, "the first version of a queue is no change"
+        until(lambda: marks("/queue", name="shop") == {"shop 42"}, "mark it there")
+        assert marks("/queue", name="mail") == set()
+        for name in ("s1", "s2"):
+            for one in (client, other):
+                one.worker_bye(name)
+
+
+def history(client: Client) -> list[object]:
+    found = client.history("5s", queue="shop")
+    return [] if found is None else list(found.points)
+
+
+def test_changes_of_versions_are_those_of_queues() -> None:
+    """O12.6 Who asks several nodes knows a change by the one before it, of any node."""
+    one, other = ("a",), ("a", "b")
+    heard = [
+        *(Deploy(1_000, "41", one), Deploy(2_000, "41", other)),  # the first of a, of b
+        *(Deploy(10_000, "42", one), Deploy(40_000, "42", other)),  # b later: one deploy
+        *(Deploy(500_000, "42", one), Deploy(600_000, "41", one)),  # a node anew; and back
+    ]
+    found = changes(reversed(heard))
+    assert [(mark.at_s, mark.text, mark.queues) for mark in found] == [
+        (10.0, "42", {"a", "b"}),
+        (600.0, "41", {"a"}),
+    ]
 
 
 def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: TestCluster) -> None:

@@ -7,14 +7,15 @@ from typing import Final
 from tuque.web.pages.queues import rows_of
 from tuque.web.read.history import Points
 from tuque.web.read.rows import in_order
-from tuque.web.read.workers import WorkerRow, workers_of
-from tuque.web.show.charts import Chart, Line, made
+from tuque.web.read.workers import Mark, WorkerRow, workers_of
+from tuque.web.show.charts import Chart, Line, made, marked
 from tuque.web.show.text import brief, link, num, plural, rate, span
 from tuque.web.show.verdict import Notice, needed, notices
 from tuque.web.site import Ask, Page, shared
 
 NOTICES_MAX: Final = 6
 ROWS: Final = 8
+SUSPECT_S: Final = 600.0  # a deploy so long before may be the cause
 STACKED: Final = 3  # queues with a colour of their own
 
 
@@ -26,6 +27,8 @@ async def overview(ask: Ask) -> Page:
     found = notices(view, watch.queue_points, watch.points, away)
     found += [lost(ask, one) for one in await workers_of(watch.nodes) if one.state == "lost"]
     found.sort(key=lambda one: one.rank)
+    for one in found:
+        name_deploy(one, watch.marks)
     first = found[0] if found else None
     history = watch.history
     rows = in_order(rows_of(ask, view.work), "oldest", True)[:ROWS]
@@ -43,7 +46,7 @@ async def overview(ask: Ask) -> Page:
             "history": history,
             "delayed": int(history.level("delayed")[-1]) if history else None,
             "at_work": int(history.level("at-work")[-1]) if history else None,
-            "charts": charts(ask, history),
+            "charts": marked(charts(ask, history), [(one.at_s, one.text) for one in watch.marks]),
             "rows": rows,
             "totals": None,
             "may_choose": False,
@@ -52,6 +55,15 @@ async def overview(ask: Ask) -> Page:
             "ask": Ask(ask.site, "/queues", {}, ask.session),
         },
     )
+
+
+def name_deploy(notice: Notice, marks: list[Mark]) -> None:
+    """Adds the deploy of the queue shortly before, if there was one: the first suspect."""
+    for mark in reversed(marks):
+        before_s = notice.since_s - mark.at_s
+        if notice.queue in mark.queues and 0 <= before_s <= SUSPECT_S:
+            notice.because += f"; {brief(mark.text)} was deployed {span(before_s)} before"
+            return
 
 
 def headline(ask: Ask, first: Notice) -> tuple[str, str, str]:
@@ -85,9 +97,14 @@ def late(ask: Ask, first: Notice) -> Chart | None:
         return None
     ages = [value / 1000 for value in points.level("oldest-ms")]
     line = Line("oldest ready", "s4", "area", list(ages))
-    return made(
-        f"How late is {first.subject}?", "age of oldest ready job", "span", points.at_s, [line]
-    )
+    question = f"How late is {first.subject}?"
+    chart = made(question, "age of oldest ready job", "span", points.at_s, [line])
+    return marked([chart], marks_for(ask, first.queue))[0]
+
+
+def marks_for(ask: Ask, queue: str) -> list[tuple[float, str]]:
+    """The deploys of workers of a queue."""
+    return [(one.at_s, one.text) for one in ask.site.watch.marks if queue in one.queues]
 
 
 def charts(ask: Ask, history: Points) -> list[Chart]:

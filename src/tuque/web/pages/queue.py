@@ -9,13 +9,13 @@ from typing import Any, Final
 from tuque.aio import Client
 from tuque.client.api import Job
 from tuque.errors import ReplyError
-from tuque.web.pages.overview import slow
+from tuque.web.pages.overview import marks_for, slow
 from tuque.web.pages.queues import rows_of
 from tuque.web.read.figures import DEAD, Queue
 from tuque.web.read.history import Points
 from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
 from tuque.web.read.lists import SHARE
-from tuque.web.show.charts import Chart, Line, made
+from tuque.web.show.charts import Chart, Line, made, marked
 from tuque.web.show.text import num, rate, span
 from tuque.web.show.verdict import of_queue
 from tuque.web.site import Ask, Page, shared
@@ -46,7 +46,7 @@ async def queue(ask: Ask) -> Page:
             "points": points,
             "first": notices[0] if notices else None,
             "imports": await imports(ask, name) if found else {},
-            "charts": charts(points),
+            "charts": marked(charts(points), marks_for(ask, name)),
             "by_node": by_node(ask, here),
             "dead": here.dead,
             "dead_name": name + DEAD,

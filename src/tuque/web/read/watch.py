@@ -22,6 +22,7 @@ from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
 from tuque.web.read.lists import FEW, FIRST, Lists, Rows, Wish, filled, page_of
 from tuque.web.read.nodes import Nodes
+from tuque.web.read.workers import Mark, marks_of
 
 log: Final = logging.getLogger("tuque.web")
 
@@ -44,6 +45,7 @@ class Watch:
         self.queue_points: dict[str, Points] = {}  # of the cluster, of the busiest queues
         self.waits = Points()  # buckets of how long jobs of the cluster waited, and ran
         self.works = Points()
+        self.marks: list[Mark] = []  # deploys
         self.facts: dict[str, NodeFacts] = {}
         self.lookers = 0
         self.took_s = 0.0
@@ -131,6 +133,7 @@ class Watch:
         self._looked_back_s = now_s
         busy = sorted(self.view().work, key=lambda one: (-one.oldest_s, -one.ready))
         names = [one.name for one in busy[:CHARTED]]
+        self.marks = await marks_of(self.nodes)
         self.points = await self.rings.of(None)
         self.waits = summed((await self.rings.of(None, "wait")).values())
         self.works = summed((await self.rings.of(None, "work")).values())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.commands.operate import WorkerInfo, WorkerRun
+from tuque.client.commands.operate import Deploy, WorkerInfo, WorkerRun
 from tuque.console.live.board import merged_worker
 from tuque.web.read.nodes import Nodes
 
 PAGE: Final = 1_000
+ROLL_S: Final = 300.0
 KINDS: Final = {"lost": "gone", "alive": "ok", "quiet": "pause"}  # states and their shapes
 ORDER: Final = list(KINDS)
 
@@ -45,6 +47,44 @@ class WorkerRow(msgspec.Struct):
         """The share of its attempts that failed, in percent."""
         tried = self.done + self.failed
         return 100.0 * self.failed / tried if tried else 0.0
+
+
+class Mark(msgspec.Struct):
+    """A deploy: workers of these queues began to run another version (unix s)."""
+
+    at_s: float
+    text: str
+    queues: set[str]
+
+
+async def marks_of(nodes: Nodes) -> list[Mark]:
+    """The deploys that the nodes heard of (SPEC O12.6), oldest first."""
+
+    async def question(client: Client) -> list[Deploy]:
+        return await client.worker_deploys()
+
+    heard = await nodes.ask(question)
+    return changes(one for some in heard.values() for one in some)
+
+
+def changes(heard: Iterable[Deploy]) -> list[Mark]:
+    """What of that changed the version of a queue, which another node may have known before.
+
+    Nodes and workers of other queues that say the same within ROLL_S are one deploy.
+    """
+    marks: list[Mark] = []
+    known: dict[str, str] = {}
+    for one in sorted(heard, key=lambda one: one.at_ms):
+        new = {queue for queue in one.queues if known.get(queue, one.app) != one.app}
+        known.update(dict.fromkeys(one.queues, one.app))
+        if not new:
+            continue
+        last = next((mark for mark in reversed(marks) if mark.text == one.app), None)
+        if last is not None and one.at_ms / 1000 - last.at_s < ROLL_S:
+            last.queues |= new
+        else:
+            marks.append(Mark(one.at_ms / 1000, one.app, new))
+    return marks
 
 
 async def workers_of(nodes: Nodes) -> list[WorkerRow]:

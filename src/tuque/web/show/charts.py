@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -13,6 +13,8 @@ Unit: TypeAlias = Literal["num", "rate", "signed", "span", "pct"]
 Kind: TypeAlias = Literal["line", "area", "bar", "stack"]
 
 POINTS_MAX: Final = 180  # more are no use at the width of a chart
+MARKS_MAX: Final = 12
+MARK_MAX: Final = 24  # characters beside a line
 WIDTH: Final = 96
 HEIGHT: Final = 20
 
@@ -38,6 +40,7 @@ class Chart(msgspec.Struct, frozen=True):
     log: bool = False
     limit: float | None = None
     limit_name: str = ""
+    marks: list[tuple[float, str]] = []  # instants in unix s, and what happened
 
     @property
     def is_empty(self) -> bool:
@@ -73,6 +76,17 @@ def made(
     return Chart(question, answer, unit, form, ends, thin, log, limit, limit_name)
 
 
+def marked(charts: Iterable[Chart], marks: Iterable[tuple[float, str]]) -> list[Chart]:
+    """The charts with vertical lines at those of the instants that they reach, the latest ones."""
+    some = [(at_s, text[:MARK_MAX]) for at_s, text in marks][-MARKS_MAX:]
+    return [
+        msgspec.structs.replace(
+            one, marks=[mark for mark in some if one.at_s and one.at_s[0] <= mark[0]]
+        )
+        for one in charts
+    ]
+
+
 def greatest(values: Sequence[float | None]) -> float | None:
     """The greatest of the values that are known."""
     return max((value for value in values if value is not None), default=None)
@@ -87,6 +101,7 @@ def as_json(chart: Chart) -> str:
             "log": chart.log,
             "limit": chart.limit,
             "limitName": chart.limit_name,
+            "marks": [[round(at_s, 1), text] for at_s, text in chart.marks],
             "lines": [
                 {
                     "name": one.name,

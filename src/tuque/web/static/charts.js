@@ -90,7 +90,7 @@ const charts = (() => {
       series: [{}, ...series],
       hooks: {
         setCursor: [(u) => say(chart, legend, u.cursor.idx)],
-        draw: chart.limit !== null && chart.limit <= high ? [(u) => limit(u, chart)] : [],
+        draw: [(u) => marks(u, chart), ...(chart.limit !== null && chart.limit <= high ? [(u) => limit(u, chart)] : [])],
       },
     };
     const u = new uPlot(options, [chart.at, ...order.map((i) => values[i])], plot);
@@ -112,6 +112,28 @@ const charts = (() => {
     ctx.font = `${11 * devicePixelRatio}px sans-serif`;
     ctx.textAlign = "left";
     ctx.fillText(chart.limitName, u.bbox.left + 4, y - 5);
+    ctx.restore();
+  }
+
+  function marks(u, chart) { // deploys: a line from top to bottom, its text beside it
+    const ctx = u.ctx, { left, top, width, height } = u.bbox;
+    ctx.save();
+    ctx.strokeStyle = colour("q3");
+    ctx.fillStyle = colour("q2");
+    ctx.setLineDash([2, 3]);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.font = `${10 * devicePixelRatio}px sans-serif`;
+    for (const [at, text] of chart.marks) {
+      const x = u.valToPos(at, "x", true);
+      if (x < left || x > left + width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, top);
+      ctx.lineTo(x, top + height);
+      ctx.stroke();
+      const isRight = x > left + width * 0.75;
+      ctx.textAlign = isRight ? "right" : "left";
+      ctx.fillText(text, x + (isRight ? -4 : 4), top + 9 * devicePixelRatio);
+    }
     ctx.restore();
   }
 
