@@ -87,6 +87,7 @@ def test_a_worker_obeys_orders(
     """U6.2 The order `quiet` works as the signal TSTP, `stop` as TERM; each once."""
     worker = start_worker("--pool", pool)
     wait_until(lambda: list(client.workers()), "it has announced itself")
+    wait_until(lambda: fetches(client), "its first GETJOB waits, and is not on its way")
     name = only(client).name
     client.worker_quiet(name)
     worker.says("an operator asks this worker: quiet")
