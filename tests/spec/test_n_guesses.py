@@ -197,6 +197,21 @@ def test_a_stranger_has_few_commands(box: PumpBox, command: tuple[str | int, ...
     assert box.server.figures.strangers_closed == 1
 
 
+def test_little_is_read_of_a_stranger(box: PumpBox) -> None:
+    """N6.6 A read of a connection before its log-in takes at most 512 bytes, without TLS."""
+    root = box.connect()
+    ask(box, root, "CONFIG", "SET", "requirepass", "secret")
+    wire, flood, figures = box.connect(), box.connect(), box.server.figures
+    before = figures.in_bytes
+    flood.sock.sendall(b"PING\r\n" * 10_000)
+    while box.is_open(flood) and box.hear(flood) == b"":
+        pass
+    assert 0 < figures.in_bytes - before <= 2_048
+    long = "secret" + "x" * 10_000
+    assert ask(box, wire, "AUTH", long) == Err("ERR invalid password")
+    assert ask(box, wire, "AUTH", "secret") == b"OK"
+
+
 def test_denials() -> None:
     """N7.1 ACL LOG shows the latest `acllog-max-len` (128) denials, newest first: reason `command`,
     `key` or `auth`, what was denied, the user, the client, how often. The same within a minute

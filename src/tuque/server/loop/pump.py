@@ -322,7 +322,7 @@ class Pump:
         """[C2] Read input and run the whole commands in it."""
         s = self.s
         try:
-            data = c.receive(self.share.each)
+            data = c.receive(self.share.most(s.is_nobody(c)))
         except BlockingIOError:
             return
         except OSError:

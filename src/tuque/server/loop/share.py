@@ -9,6 +9,7 @@ from tuque.server.state.state import Server
 
 TURN_READ: Final = 512 << 10  # bytes
 LEAST_READ: Final = 1_024  # that each connection may have read per turn
+STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
 COMMAND_COST: Final = 50  # a command counts as so many bytes
 
 
@@ -36,6 +37,10 @@ class Share:
     def is_used(self) -> bool:
         """Whether the share is used up."""
         return self.cost() >= self.end
+
+    def most(self, is_nobody: bool) -> i64:
+        """How much to read of a client; `is_nobody`: it has not logged in."""
+        return min(self.each, STRANGER_READ) if is_nobody else self.each
 
     def note_body(self, size: i64) -> None:
         """The first part of a body, of this size, was buffered until the rest came."""
