@@ -45,7 +45,7 @@ demo: setup-spark ## run three nodes, workers and crashes over the standard libr
 	@$(PY) -m tuque.demo $(ARGS)
 
 check: lint types ## style, types, layers, golden traces and the rules of the core
-	@$(SOURCES) $(PY) $(PYTEST) -m "not slow" tests/golden tests/house tests/core tests/spec $(ARGS)
+	@$(SOURCES) $(PY) $(PYTEST) -m "not slow and not long" tests/golden tests/house tests/core tests/spec $(ARGS)
 
 test: setup-dev ## run the tests on the sources (interpreted), but for the slow ones
 	@$(SOURCES) $(PY) $(PYTEST) -m "not slow" $(ARGS)

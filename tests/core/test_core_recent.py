@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tuque.core.state.recent import Recent
 
 
@@ -50,6 +52,7 @@ def test_nodes_are_taken_out() -> None:
     assert recent.nodes_of(b"a", 0) == 5 and recent.count() == 1
 
 
+@pytest.mark.long
 def test_a_note_takes_no_longer_when_many_have_left() -> None:
     """A dict finds its oldest entry after a step for each one that was removed before it."""
     recent = Recent(100_000)

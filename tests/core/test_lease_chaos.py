@@ -153,6 +153,7 @@ class Story:
         self.lab.run()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 100))]
 )

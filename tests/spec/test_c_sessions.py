@@ -180,6 +180,7 @@ def test_idle_clients() -> None:
     wired.close()
 
 
+@pytest.mark.long
 def test_a_client_that_does_not_read() -> None:
     """C2.6 A client that does not read its replies is closed when they exceed the hard limit, or
     exceed the soft limit for the configured number of seconds (`client-output-buffer-limit`).

@@ -222,6 +222,7 @@ def test_a_new_link_is_asked_anew() -> None:
     assert len(lab.served[0][7]) == 1
 
 
+@pytest.mark.long
 def test_steps_between_asks_are_capped() -> None:
     """F1.6 Between two requests for a queue there are 0, 25, 50, ... at most 1600 ms. Jobs that
     arrive and links that come up reset the steps. Exponents are capped."""
@@ -376,6 +377,7 @@ def test_two_importing_nodes_do_not_starve_each_other() -> None:
     assert len(lab.served[0].get(10, [])) + len(lab.served[1].get(11, [])) == 2
 
 
+@pytest.mark.long
 def test_idle_clients_cost_little() -> None:
     """A thousand clients that wait for a thousand empty queues cost a few messages a second."""
     lab = Lab(3)
@@ -426,6 +428,7 @@ def lease(lab: Lab, i: int, seq: int, count: int) -> int:
     return taken
 
 
+@pytest.mark.long
 def test_a_lease_looks_for_what_it_lacks() -> None:
     """F1.1 A LEASE NEXT that took fewer jobs than it may counts as a look for the missing ones."""
     lab = Lab(3)
@@ -455,6 +458,7 @@ def test_how_long_a_lease_lacks() -> None:
     assert lease(lab, 0, 3, 60) >= 10, "what it lacked, at least"
 
 
+@pytest.mark.long
 def test_a_lease_goes_on_as_jobs_come() -> None:
     """A lease empties a queue that imports as clients do (F1.1), and gets more as fast."""
     lab = Lab(2)

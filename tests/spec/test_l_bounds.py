@@ -120,6 +120,7 @@ def test_a_client_that_goes(wired: Wired) -> None:
         assert n.queues[b"q"].pause == 0
 
 
+@pytest.mark.long
 def test_a_turn_has_its_share_for_long_commands_together(wired: Wired) -> None:
     """L2.3 When a turn has done 5,000 units, a long command that then arrives waits for the next
     turn. Short ones, of at most 100 units, never wait.
@@ -397,6 +398,7 @@ def test_commands_before_the_log_in() -> None:
     wired.close()
 
 
+@pytest.mark.long
 def test_a_large_batch_is_taken_in_pieces(wired: Wired) -> None:
     """Y2.7 A large batch is taken over several turns (L2.2), and becomes the group's batch when it
     has all its jobs. A NEXT of another connection waits for that. If the lease ends first, its jobs

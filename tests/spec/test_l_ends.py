@@ -164,6 +164,7 @@ def test_expired_jobs_at_the_head(wired: Wired, command: bytes) -> None:
     assert set(n.jobs) == {live}
 
 
+@pytest.mark.long
 def test_a_turn_reads_only_so_much(wired: Wired) -> None:
     """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of 64
     KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
@@ -205,6 +206,7 @@ def test_refused_commands_count(wired: Wired) -> None:
     assert 0 < figures.turned_down - before <= 3 * TURN_READ // (COMMAND_COST + 6)
 
 
+@pytest.mark.long
 def test_many_that_send_much_leave_time_for_one(wired: Wired) -> None:
     """L2.8 When more than eight connections have sent something, a read takes at most half of an
     equal share of the 512 KiB from each, and at least 1 KiB.

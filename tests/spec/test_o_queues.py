@@ -216,6 +216,7 @@ def crowd() -> Box:
     return box
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [

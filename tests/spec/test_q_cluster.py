@@ -78,6 +78,7 @@ def test_holders_are_asked_before() -> None:
     assert all(len(times) == 1 for times in asked.values()), asked
 
 
+@pytest.mark.long
 def test_questions_travel_together() -> None:
     """The ids of one turn share one WILLQUEUE."""
     lab = Lab(2)

@@ -121,6 +121,7 @@ def test_many_held_jobs_are_released_in_many_short_turns(have: list[int]) -> Non
     assert max(loaded.calls) < CALLS_OF_A_TURN
 
 
+@pytest.mark.long
 def test_many_held_jobs_of_a_node_that_stays_alone() -> None:
     """Q11.2 For a holder without a link it waits until `cluster-node-timeout` after the load,
     unless a linked node reports that holder as suspected or failed."""

@@ -214,6 +214,7 @@ def test_commands_end_a_hold(command: str) -> None:
     assert queued_at(lab, id) == ([] if command == "working" else [0])
 
 
+@pytest.mark.long
 def test_links_settle_who_serves_a_job() -> None:
     """Q12.3 If none of these is sent, the sender serves the job: this node dequeues it, and its due
     time becomes the later of its old value and now + retry + J.
@@ -253,6 +254,7 @@ def test_what_was_known_before_is_not_asked_again() -> None:
     assert asked == [new] and old != new
 
 
+@pytest.mark.long
 def test_a_link_that_ends_again_is_settled_by_the_next() -> None:
     """Q12.1 ASK goes to the node for each held job that the node may have. It also goes for each
     ALO job that the node may have and that was queued here later than 2 x `cluster-node-timeout`

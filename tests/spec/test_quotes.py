@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("spec", "tubes", "worker")
 NUMBER = re.compile(r"^([A-Z]\d+\.\d+):? ")
@@ -46,6 +48,7 @@ def steps_of_spec() -> dict[str, str]:
     return steps
 
 
+@pytest.mark.long
 def test_quotes_stand_in_spec() -> None:
     steps = steps_of_spec()
     found = quotes()

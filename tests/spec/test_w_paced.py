@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from node_by_hand import Box, Err, Session
 from test_w_work import start
 
@@ -118,6 +119,7 @@ def test_a_letter_that_goes_meanwhile(box: Box) -> None:
     assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [ids[2]]
 
 
+@pytest.mark.long
 def test_costly_globs_end_a_page_early(box: Box) -> None:
     """W12.9 LIST, REPLAY and PURGE look at fewer letters than COUNT when comparing with the globs
     has taken the work of a turn (L2.2); the cursor then stands after the last one seen.

@@ -250,6 +250,7 @@ def test_half_open_handshakes_make_nobody_wait(place: Place) -> None:
     wait_for(lambda: int(place.told()["tls_handshakes_open"]) == 0)
 
 
+@pytest.mark.long
 def test_a_new_certificate_is_taken_without_a_restart(tmp_path: Path) -> None:
     """X2.1 If one has changed, this connection and later ones get the new certificate; earlier
     ones stay.
@@ -279,6 +280,7 @@ def test_a_new_certificate_is_taken_without_a_restart(tmp_path: Path) -> None:
         assert early.recv(100) == b"+PONG\r\n"
 
 
+@pytest.mark.long
 def test_what_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
     """X1.2 Files that are missing or cannot be used stop the start: the error names the option
     and the reason.

@@ -216,6 +216,7 @@ def test_sixteen_batches(box: Box) -> None:
     assert g.next(17, 1) == 1
 
 
+@pytest.mark.long
 def test_batches_have_a_size(box: Box) -> None:
     """Y2.5 A batch has at most 100,000 jobs, and bodies of at most b bytes together, but at least
     one job.

@@ -79,6 +79,7 @@ def test_records(kept: Kept) -> None:
     assert told() == ["app"]
 
 
+@pytest.mark.long
 def test_publish_is_one_record(kept: Kept) -> None:
     """Z6.2 A PUBLISH is one record, which stands for all its jobs: a load makes them again from the
     staged ones. A truncated journal has all of it or nothing. The record of the group is in the

@@ -57,6 +57,7 @@ def finish(n: Node, x: Publish, room: int = 100) -> int:
     return int(x.value)
 
 
+@pytest.mark.long
 def test_many_turns(wired: Wired) -> None:
     """Z2.11 A PUBLISH of many jobs takes several turns (L2.2), in three phases: It checks each job
     (Z2.5, Z2.6) and changes nothing. The command stops if its connection closes. One turn publishes
@@ -77,6 +78,7 @@ def test_many_turns(wired: Wired) -> None:
     check(n)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["looking", "making"])
 def test_client_goes(wired: Wired, when: str) -> None:
     """Z2.11 It checks each job (Z2.5, Z2.6) and changes nothing. The command stops if its
