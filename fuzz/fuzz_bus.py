@@ -1,4 +1,4 @@
-"""Nodes on the bus that know the secret and say what they like; strangers; evil addresses."""
+"""Nodes on the bus that know the secret and say what they like; evil addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIELDS = {kind: [one.name for one in msgspec.structs.fields(kind)] for kind in K
 
 
 class Peer:
-    """One other node, or a stranger, that dials this one or is dialled by it."""
+    """One other node that dials this one or is dialled by it."""
 
     def __init__(self, box: FuzzBox, rng: Random, number: int) -> None:
         self.box = box
@@ -87,7 +87,7 @@ class Peer:
             self.be_dialled(card)
         else:
             self.sock = socket.create_connection(("127.0.0.1", int(self.box.server.bus.port)))
-            self.conn = Conn(True, card, [SECRET.encode()], rng.randbytes(32), 1 << 24)
+            self.conn = self.conn_of(True, card)
         if self.sock is not None:
             self.sock.setblocking(False)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -106,7 +106,11 @@ class Peer:
                 self.sock, _ = door.accept()
             except TimeoutError:  # many nodes are met, or it has a link with that port
                 return
-        self.conn = Conn(False, card, [SECRET.encode()], self.rng.randbytes(32), 1 << 24)
+        self.conn = self.conn_of(False, card)
+
+    def conn_of(self, is_dialer: bool, card: Card) -> Conn:
+        """This end of the handshake."""
+        return Conn(is_dialer, card, [SECRET.encode()], self.rng.randbytes(32), 1 << 24)
 
     def card(self) -> Card:
         """Who this one says that it is; mostly what can be."""

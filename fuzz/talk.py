@@ -4,10 +4,11 @@
     python fuzz/talk.py --seconds 60            for so long; the seed of each talk is new
     python fuzz/talk.py --only 4711             one talk again
 
-A talk is 400 inputs from one seed: clients of RESP and IPROTO and other nodes, which know the
-secret, in turns and with time going by. What they say is what the command table, the procedures
-of tubes and the classes of messages describe, with values that are wrong in form or in content
-(fuzz_values.py). What must never happen is told in fuzz_box.py. Needs no package.
+A talk is 400 inputs from one seed: clients of RESP and IPROTO, other nodes, which know the secret,
+and a stranger, who does not (fuzz_stranger.py), in turns and with time going by. What they say is
+what the command table, the procedures of tubes and the classes of messages describe, with values
+that are wrong in form or in content (fuzz_values.py). What must never happen is told in
+fuzz_box.py. Needs no package.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fuzz_box import FuzzBox  # noqa: E402  the path is set above
 from fuzz_bus import Peer  # noqa: E402  as above
 from fuzz_iproto import Iproto  # noqa: E402  as above
 from fuzz_resp import Resp  # noqa: E402  as above
+from fuzz_stranger import Heard, Stranger, Tape  # noqa: E402  as above
 
 TALK_INPUTS = 400
 HANG_S = 120
@@ -53,9 +55,11 @@ def talk(seed: int, place: Path, is_watched: bool) -> tuple[int, float, str]:
 
 def said(box: FuzzBox, rng: Random) -> int:
     """Let all actors say something in turn; how much they said."""
+    tape = Tape()
     actors = [
         *(Resp(box, rng), Resp(box, rng), Iproto(box, rng)),
-        *(Peer(box, rng, i) for i in range(3)),
+        *(Heard(box, rng, i, tape) for i in range(3)),
+        Stranger(box, rng, tape),
     ]
     weights = [rng.choice((1, 1, 4)) for _ in actors]
     inputs = 0
