@@ -17,7 +17,7 @@ import msgspec
 
 from tuque.aio import Client
 from tuque.client.commands.life import Run
-from tuque.errors import ConnectionError, Error
+from tuque.errors import ConnectionError, Error, NoReplica
 
 STORY_S = 300.0
 SLOW = 0.35  # of the story, before the deploy
@@ -130,7 +130,7 @@ class Shop:
             number += 1
             body = f'{{"order": {number}, "size": 640}}'
             backoff = (2.0, 10.0, 0.2)
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, NoReplica):
                 await client.addjob(
                     kind.queue, body, retry=120, attempts=2, backoff=backoff, headers=headers
                 )
