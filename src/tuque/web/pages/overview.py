@@ -9,7 +9,7 @@ from tuque.web.read.history import Points
 from tuque.web.read.rows import in_order
 from tuque.web.read.workers import Mark, WorkerRow, workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
-from tuque.web.show.text import brief, link, num, plural, rate, span
+from tuque.web.show.text import brief, link, num, rate, span
 from tuque.web.show.verdict import Notice, needed, notices
 from tuque.web.site import Ask, Page, shared
 
@@ -79,8 +79,10 @@ def lost(ask: Ask, worker: WorkerRow) -> Notice:
     because = "it said nothing any more, and had no job"
     due_ms = min((run.due_ms for run in worker.runs if run.due_ms is not None), default=None)
     if worker.runs:
-        because = f"{plural(len(worker.runs), 'job')} of it wait"
-        because += "" if due_ms is None else f"; the first comes back in {span(due_ms / 1000)}"
+        one = len(worker.runs) == 1
+        because = "its job waits" if one else f"its {len(worker.runs)} jobs wait"
+        back = "it comes back" if one else "the first comes back"
+        because += "" if due_ms is None else f"; {back} in {span(due_ms / 1000)}"
     heard = f"last sign {span(worker.heard_ms / 1000)} ago"
     do = [f"Start it again, or another worker for {', '.join(worker.queues) or 'its queues'}"]
     notice = Notice(

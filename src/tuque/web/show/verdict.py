@@ -200,7 +200,7 @@ def of_queue(queue: Queue, points: Points) -> list[Notice]:
     died = points.counted("dead")
     if died:
         much = f"{plural(int(died), 'job')} in a minute"
-        because = f"{rate(points.rate('failed'))}/s of its attempts fail"
+        because = f"{rate(points.rate('failed'))} of its attempts fail each second"
         go = link("dead", queue=queue.name) if fits(queue.name) else link("dead")
         do = ["See the reasons among its dead letters"]
         notice = Notice("bad", 3, name, "gives up jobs", much, because, do, go, "Dead letters")
