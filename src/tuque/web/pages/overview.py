@@ -170,7 +170,9 @@ def workers(ask: Ask) -> Chart:
     slots = needed(history)
     answer = ""
     if slots is not None and busy:
-        answer = f"About {slots:.1f} jobs must be at work at a time; {num(busy[-1])} are."
+        leased = ask.view.sum("lease_jobs")
+        answer = f"About {slots:.1f} jobs must be at work at a time; {num(busy[-1])} are"
+        answer += f", {num(leased)} of them leased." if leased else "."
     lines = [
         Line("needed: added/s × work time", "s1", "line", need),
         Line("at work", "s3", "line", list(busy)),
