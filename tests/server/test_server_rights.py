@@ -93,6 +93,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PumpBox]:
         "TUBE CREATE payments.t fifo",
         "LEASE OPEN mine me orders.a",
         "LEASE OPEN theirs me payments",
+        "WORKER HERE mine QUEUES orders.a",
+        "WORKER HERE theirs QUEUES payments",
         "STAGE mine a 60000 orders.a x",
         "STAGE theirs a 60000 payments x",
     ):
@@ -107,6 +109,7 @@ def words_for(unit: Unit, queue: bytes, box: PumpBox) -> list[bytes]:
     words = unit.row.encode().split(b" ")
     arity = abs(table()[words[0]].arity)
     places = [*unit.queue_at, unit.queues_from, unit.jobs_from, unit.group_at, unit.stage_at]
+    places.append(unit.worker_at)
     words += [b"1"] * (max(arity, max(places) + 1) - len(words))
     for at in unit.queue_at:
         words[at] = queue
@@ -118,6 +121,8 @@ def words_for(unit: Unit, queue: bytes, box: PumpBox) -> list[bytes]:
     if unit.options_from:
         words += [b"1"] * (unit.options_from - len(words))
         words[unit.options_from :] = [unit.option, queue]
+    if unit.worker_at:
+        words[unit.worker_at] = b"mine" if own else b"theirs"
     if unit.group_at:
         words[unit.group_at] = b"mine" if own else b"theirs"
     if unit.stage_at:

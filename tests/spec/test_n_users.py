@@ -11,6 +11,7 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import Err, Wire, encode, plain
 
+from tuque.server.state.workers import LOST_MS
 from tuque.server.users.account import Account
 from tuque.server.users.file import UsersFileError, read_users, write_users
 from tuque.server.users.words import WordError, apply_words, line_of
@@ -132,6 +133,23 @@ def test_ids_are_of_queues(box: PumpBox) -> None:
     assert isinstance(ask(box, root, "LEASE", "OPEN", "g", "me", "mine", "theirs"), (int, list))
     assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "TOUCH", "g", 1))
     assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "OPEN", "g", "me", "mine"))
+
+
+def test_workers_of_others(box: PumpBox) -> None:
+    """N2.4 WORKER HERE, BYE, QUIET and STOP name the queues that the worker of that name has said,
+    unless it is lost.
+    """
+    root, wire = box.connect(), box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
+    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
+    ask(box, root, "WORKER", "HERE", "w", "QUEUES", "mine", "theirs")
+    for words in (("HERE", "w"), ("HERE", "w", "QUEUES", "mine"), ("BYE", "w"), ("STOP", "w")):
+        said = str(ask(box, wire, "WORKER", *words))
+        assert "no right to the queue of 'w'" in said and "theirs" not in said, said
+    assert ask(box, wire, "WORKER", "HERE", "w2", "QUEUES", "mine") == b"none"
+    assert ask(box, wire, "WORKER", "QUIET", "w2") == b"OK"
+    box.server.crew.by_name[b"w"].heard_ms -= LOST_MS
+    assert ask(box, wire, "WORKER", "HERE", "w", "QUEUES", "mine") == b"none"
 
 
 def test_lists_show_what_one_may_see(box: PumpBox) -> None:

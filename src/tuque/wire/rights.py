@@ -10,6 +10,7 @@ unit's categories and its *places*, which say where a command names queues, tube
     1 jobs           this word and those after it may be ids of jobs, whose queues count
     2 group          a group of leases: all its queues count
     3 stage          a transaction: the queues of its staged jobs count
+    2 worker         a worker that is known here: the queues that it said count
     shown            shows only what the user may see
 
 A command that names nothing of this kind has no places. A command that has subcommands has a row
@@ -125,11 +126,12 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("TUBE ON_TASK_CHANGE", "admin", "2 queue"),
     ("WORKER", "dangerous", ""),
     ("WORKER HELP", "connection", ""),
-    ("WORKER HERE", "consume", "QUEUES queues"),
-    ("WORKER BYE", "consume", ""),
+    ("WORKER HERE", "consume", "QUEUES queues, 2 worker"),
+    ("WORKER BYE", "consume", "2 worker"),
     ("WORKER LIST", "inspect", "shown"),
-    ("WORKER QUIET", "admin", ""),
-    ("WORKER STOP", "admin", ""),
+    ("WORKER DEPLOYS", "inspect", "shown"),
+    ("WORKER QUIET", "admin", "2 worker"),
+    ("WORKER STOP", "admin", "2 worker"),
     ("HELLO", "connection", ""),
     ("PING", "connection", ""),
     ("ECHO", "connection", ""),
@@ -223,6 +225,7 @@ class Unit:
         self.option = b""  # whose value is a queue
         self.jobs_from: i64 = 0
         self.group_at: i64 = 0
+        self.worker_at: i64 = 0
         self.stage_at: i64 = 0
         self.is_shown = False
         for place in places.split(", "):
@@ -232,6 +235,7 @@ class Unit:
     def count_simple(self) -> i64:
         """Up to how many words the command names one queue, and nothing else."""
         is_more = self.jobs_from > 0 or self.group_at > 0 or self.stage_at > 0
+        is_more = is_more or self.worker_at > 0
         if is_more or len(self.queues_after) > 0 or self.queues_from > 0:
             return 0
         if len(self.queue_at) != 1:
@@ -259,6 +263,8 @@ class Unit:
                 self.jobs_from = at
             elif words[1] == "group":
                 self.group_at = at
+            elif words[1] == "worker":
+                self.worker_at = at
             else:
                 assert words[1] == "stage"
                 self.stage_at = at

@@ -85,6 +85,8 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
             if of is not None and not account.may_see(of):
                 return Denied(of, args[i])
             i += 1
+    if unit.worker_at > 0 and unit.worker_at < len(args):
+        return denied_of_worker(s, account, args[unit.worker_at])
     if unit.group_at > 0 and unit.group_at < len(args):
         return denied_in_group(s, account, args[unit.group_at])
     if unit.stage_at > 0:
@@ -98,6 +100,16 @@ def queue_of(s: Server, id: bytes) -> bytes | None:
     if job is None and len(id) > 0 and not is_job_id(id):
         job = s.n.jobs.get(of_url(id))
     return None if job is None else job.queue
+
+
+def denied_of_worker(s: Server, account: Account, name: bytes) -> Denied | None:
+    """A queue of the worker that the user may not see; a lost one's name is free (O11.2)."""
+    hand = s.crew.by_name.get(name)
+    if hand is not None and not hand.is_lost(s.n.now_ms):
+        for queue in hand.said.queues:
+            if not account.may_see(queue):
+                return Denied(queue, name)
+    return None
 
 
 def denied_in_group(s: Server, account: Account, name: bytes) -> Denied | None:
