@@ -19,7 +19,7 @@ from tuque.web.read.nodes import Nodes
 
 FEW: Final = 1_000  # queues that are all read each time: the most rows of a QLIST
 FIRST: Final = 200  # read of more
-SHARE: Final = 0.005  # of a node's time that lists of many queues may take
+SHARE: Final = 0.004  # of a node's time that lists of many queues may take
 LOOKED_S: Final = 6.0  # a list is read again while a page asked for it in that time
 LISTS_MAX: Final = 50  # kept
 Rows: TypeAlias = dict[str, QueueRow]
