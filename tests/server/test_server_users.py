@@ -39,6 +39,7 @@ def test_the_file_at_the_start_and_later(make_live: Callable[..., Live], tmp_pat
     path = tmp_path / "users.acl"
     path.write_text("")
     live = make_live("--users-file", "users.acl")
+    assert "leaves `default` open" not in live.log(), "it has no users yet"
     root = live.connect()
     assert ask(root, "ACL SETUSER bob on >sesame +@produce ~q*") == b"+OK\r\n"
     assert ask(root, "ACL SETUSER root on >sesam2 +@all ~*") == b"+OK\r\n"
@@ -48,6 +49,7 @@ def test_the_file_at_the_start_and_later(make_live: Callable[..., Live], tmp_pat
     assert ask(wire, "ACL SAVE") == b"+OK\r\n"
     live.end()
     live.start()
+    assert "leaves `default` open" not in live.log()
     wire = live.connect()
     assert ask(wire, "QLEN q").startswith(b"-NOAUTH")
     assert ask(wire, "AUTH bob wrong").startswith(b"-WRONGPASS")
@@ -62,6 +64,10 @@ def test_the_file_at_the_start_and_later(make_live: Callable[..., Live], tmp_pat
     wait_for(lambda: ask(wire, "QLEN q") == b":1\r\n")
     assert "sesam" not in live.log()
     assert "log-ins of user bob from 127.0.0.1 fail" in live.log()
+    live.end()
+    path.write_text("user bob off\n")
+    live.start()
+    assert "leaves `default` open" in live.log()
 
 
 def test_few_strangers_of_an_address(make_live: Callable[..., Live]) -> None:

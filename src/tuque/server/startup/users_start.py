@@ -49,3 +49,8 @@ def prepare_users(pump: Pump) -> None:
         "users-file %(path)s: %(count)d users",
         facts("users_loaded", path=path, count=len(s.acl.by_name)),
     )
+    if s.acl.newcomer is not None and len(s.acl.by_name) > 1:
+        log.warning(
+            "users-file %(path)s leaves `default` open: who does not log in is that user",
+            facts("users_default_open", path=path),
+        )
