@@ -68,7 +68,8 @@ def test_what_the_interpreter_reads_at_its_start(tmp_path: Path) -> None:
     with (tmp_path / "said").open("wb") as out:
         words = ["server", "--port", "0", "--dir", str(tmp_path)]
         program = forked.start(words, out, PYTHONHASHSEED="7")
-    variables = Path(f"/proc/{program.pid}/environ").read_bytes()
+    place = Path(f"/proc/{program.pid}/environ")  # empty while a process begins
+    variables = wait_for(place.read_bytes, "it has no variables")
     program.kill()
     assert program.wait(60) == -signal.SIGKILL
     assert b"PYTHONHASHSEED=7" in variables.split(b"\0")
