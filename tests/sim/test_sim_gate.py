@@ -6,6 +6,7 @@ import pytest
 
 from tuque.sim.__main__ import is_too_much, past_seeds
 from tuque.sim.runs.score import TEXTS, Score
+from tuque.sim.runs.seeds import run_past, run_seed
 
 
 def score_of(seeds: int, *findings: str) -> Score:
@@ -32,3 +33,11 @@ def test_other_findings_may_be_rare() -> None:
 
 def test_seeds_that_failed_before_there_were_tubes_are_drawn_without() -> None:
     assert past_seeds("# why\n12\n\n34 tubes\n") == [(12, []), (34, ["tubes"])]
+
+
+@pytest.mark.slow
+def test_old_seeds_are_run_as_they_were_by_any_number_of_processes() -> None:
+    past = [(5002, []), (5003, ["tubes"]), (5004, ["tubes", "lives"])]
+    alone = [(one.seed, one.digest) for one in run_past(past, 1)]
+    assert alone == [(one.seed, one.digest) for one in run_past(past, 2)]
+    assert alone[2][1] == run_seed(5004, with_lives=True).digest

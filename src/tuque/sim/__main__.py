@@ -13,7 +13,7 @@ from tuque.sim.flaws.published import MUTATIONS
 from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.canary import canary
 from tuque.sim.runs.score import Score
-from tuque.sim.runs.seeds import Outcome, run_fresh, run_many, run_plan, run_seed
+from tuque.sim.runs.seeds import Outcome, run_fresh, run_many, run_past, run_plan
 from tuque.sim.runs.shrink import Shrinker, as_test
 
 # kinds of which one finding suffices: the code itself reports a fault, or nothing was checked
@@ -62,9 +62,8 @@ def main(
     began = time.monotonic()
     score = Score()
     if past is not None:
-        for seed, words in past_seeds(Path(past).read_text()):
-            tubes, *more = (kind in words for kind in ("tubes", "lives", "edits", "words", "seals"))
-            note(score, run_seed(seed, mutation, False, tubes, "", *more))
+        for one in run_past(past_seeds(Path(past).read_text()), jobs, mutation):
+            note(score, one)
     is_past_broken = bool(score.failed)
     for one in run_many(first, seeds, jobs, minutes, mutation):
         note(score, one)

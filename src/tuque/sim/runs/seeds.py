@@ -147,6 +147,25 @@ def run_fresh(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
     )
 
 
+KINDS = ("tubes", "lives", "edits", "words", "seals")  # clients that came one after the other
+
+
+def run_old(seed: int, words: list[str], mutation: str = "") -> Outcome:
+    """Run a seed with those kinds of clients only that there were when it failed."""
+    tubes, *more = (kind in words for kind in KINDS)
+    return run_seed(seed, mutation, False, tubes, "", *more)
+
+
+def run_past(past: list[tuple[int, list[str]]], jobs: int, mutation: str = "") -> Iterator[Outcome]:
+    """Run old seeds, in their order."""
+    if jobs == 1:
+        yield from (run_old(seed, words, mutation) for seed, words in past)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
+        running = [pool.submit(run_old, seed, words, mutation) for seed, words in past]
+        yield from (one.result() for one in running)
+
+
 def run_many(
     first: int, count: int, jobs: int, minutes: float, mutation: str = ""
 ) -> Iterator[Outcome]:
