@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-dev check demo test test-slow test-compiled test-all models sim chaos \
+.PHONY: help setup setup-spark setup-dev packages check demo test test-slow test-compiled test-all models sim chaos \
 	fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
@@ -31,15 +31,17 @@ COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec gol
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup setup-spark setup-dev:
+setup setup-spark setup-dev packages:
 	@python="$$($(FIND_PYTHON))"; \
 	if [ -z "$$python" ]; then \
 		echo "error: no Python 3.11 or later found. On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; fi; \
-	"$$python" tools/setup_env.py --venv "$(VENV)" --for $(if $(filter setup,$@),run,$(@:setup-%=%))
+	"$$python" tools/setup_env.py --venv "$(VENV)" $(if $(filter packages,$@),--for dev --keep-build,--for $(if $(filter setup,$@),run,$(@:setup-%=%)))
 
 setup: ## make .venv: server, client, worker, reports; compiled if there is a C compiler
 setup-spark: ## make .venv with PySpark, too
 setup-dev: ## make .venv with all that tests, lint and benches need
+# What reads the sources alone does not wait until those that were changed are compiled again.
+packages:
 
 demo: setup-spark ## run three nodes, workers and crashes over the standard library, then the Spark report
 	@$(PY) -m tuque.demo $(ARGS)
@@ -80,13 +82,13 @@ fuzz-frames: setup-dev ## feed the reader of IPROTO with nonsense (needs atheris
 bench: setup-dev ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)
 
-lint: setup-dev ## check style, sizes, names and the layers
+lint: packages ## check style, sizes, names and the layers
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(PY) tools/tidy.py
 	@$(SOURCES) $(VENV)/bin/lint-imports
 
-types: setup-dev ## check types, strictly
+types: packages ## check types, strictly
 	@$(VENV)/bin/mypy
 
 docs: setup-dev ## write what is made (pages from the tables, the client for threads), and build the site

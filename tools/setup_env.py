@@ -198,13 +198,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", default=".venv", help="where to make it")
     parser.add_argument("--for", dest="level", default="run", choices=EXTRAS, help="what it is for")
+    parser.add_argument(
+        "--keep-build", action="store_true", help="build no sources that were changed since"
+    )
     args = parser.parse_args()
     venv = (ROOT / args.venv).absolute()
     began = time.monotonic()
     python = make_venv(venv)
     log = venv / "setup.log"
     install_packages(python, venv, log, args.level)
-    install_tuque(python, venv, log)
+    if not (args.keep_build and (venv / ".stamp-tuque").is_file()):
+        install_tuque(python, venv, log)
     took = time.monotonic() - began
     if took > 5:
         say(f"ready after {took:.0f} s")
