@@ -158,8 +158,8 @@ def test_jobs_that_workers_have_now_are_not_queued(fate: str) -> None:
 
 @pytest.mark.parametrize("fate", FATES)
 def test_jobs_that_were_at_work_in_the_backup_come_once(fate: str) -> None:
-    """Q11.9 That goes for a job whose due time comes later, too, also when no holder can be reached
-    then.
+    """Q11.9 A job that is due later is asked about in the same way before it is due, even if none
+    of its holders can be reached.
     """
     old = Replaced(fate, is_taken=True)
     old.start()

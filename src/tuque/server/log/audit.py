@@ -16,7 +16,7 @@ LINES_MAX: Final = 10_000  # that wait for the thread; more are dropped
 ROLL_LEAST: Final = 1 << 16
 ROLL_MOST: Final = 16 << 20
 PARTS: Final = 8  # files that share audit-keep-bytes, at least
-TAIL_BYTES: Final = 1 << 16  # where the last whole line of a file is looked for
+TAIL_BYTES: Final = 1 << 16  # read from the end of a file to find its last whole line
 NAME: Final = re.compile(r"audit-([0-9A-Za-z.]+)-(\d{20})\.jsonl")
 NOT_DONE: Final = "a line could not be written: "
 
