@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-dev packages check demo test test-slow test-compiled test-all models sim chaos \
+.PHONY: help setup setup-spark setup-dev packages check demo test test-slow test-interpreted test-all models sim chaos \
 	fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
@@ -19,14 +19,15 @@ FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 p
 KEEPING = -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
 SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
 INSTALLED = env $(KEEPING) -u PYTHONPATH
-# Two processes for each core, since tests wait more than they compute; tests/support/shares.py shares out.
-PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
-# The slow tests compute more: with two for each core Spark runs into its own timeouts on a busy machine.
+# Three processes for each core, since tests wait more than they compute; tests/support/shares.py shares out.
+PYTEST = -m pytest -q -n $$((3 * $(JOBS)))
+# The slow tests, and those on the sources, compute more: with two for each core Spark runs into timeouts.
 SLOW_PYTEST = -m pytest -q -n $$(($(JOBS) + 1))
-# What the compiler touches, and who talks to it; the users' side is Python in both runs.
-COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat \
-	e2e sim/test_sim_seeds.py console/test_build.py testing/test_testing_app.py \
-	testing/test_testing_time.py)
+# What the compiler touches; the users' side is Python in both runs, and real nodes run the same code.
+INTERPRETED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat sim/test_sim_seeds.py)
+# Tests that replace functions need the sources, which have them as Python.
+SOURCES_TESTS = $(if $(ARGS),$(ARGS),$(shell grep -rl --include='test_*.py' 'mark\.sources' tests))
+WHY_SOURCES = $(PY) tools/setup_env.py --venv "$(VENV)" --why-sources
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,16 +50,26 @@ demo: setup-spark ## run three nodes, workers and crashes over the standard libr
 check: lint types ## style, types, layers, golden traces and the rules of the core
 	@$(SOURCES) $(PY) $(PYTEST) -m "not slow and not long" tests/golden tests/house tests/core tests/spec $(ARGS)
 
-test: setup-dev ## run the tests on the sources (interpreted), but for the slow ones
-	@$(SOURCES) $(PY) $(PYTEST) -m "not slow" $(ARGS)
+# Modules that were changed since they were compiled are tested on the sources, without a wait for the compiler.
+test: packages ## run the tests, but for the slow ones: on the compiled modules, after an edit of these on the sources
+	@why="$$($(WHY_SOURCES))"; \
+	if [ -n "$$why" ]; then \
+		echo "== on the sources: $$why"; exec $(SOURCES) $(PY) $(PYTEST) -m "not slow" $(ARGS); fi; \
+	failed=0; \
+	$(INSTALLED) TUQUE_EXPECT_COMPILED=1 $(PY) -P $(PYTEST) -m "not slow and not sources" $(ARGS) || \
+		[ $$? = $(if $(ARGS),5,none) ] || failed=1; \
+	$(SOURCES) $(PY) $(SLOW_PYTEST) -m "not slow and sources" $(SOURCES_TESTS) || \
+		[ $$? = $(if $(ARGS),5,none) ] || failed=1; \
+	exit $$failed
 
 test-slow: setup-dev ## run the slow tests: long seeds, chaos, Spark's clusters and kills, the demo
-	@$(INSTALLED) $(PY) -P $(SLOW_PYTEST) -m slow $(ARGS)
+	@$(INSTALLED) $(PY) -P $(SLOW_PYTEST) -m "slow and not sources" $(ARGS)
+	@$(SOURCES) $(PY) $(SLOW_PYTEST) -m "slow and sources" tests/sim
 
-test-compiled: setup-dev ## run the tests of what is compiled again, on the installed modules
-	@$(INSTALLED) TUQUE_EXPECT_COMPILED=1 $(PY) -P $(PYTEST) -m "not slow" $(COMPILED_TESTS) $(ARGS)
+test-interpreted: packages ## run the tests of what is compiled again, on the sources
+	@$(SOURCES) $(PY) $(PYTEST) -m "not slow and not sources" $(INTERPRETED_TESTS) $(ARGS)
 
-test-all: test test-slow test-compiled ## run all tests
+test-all: test test-slow test-interpreted ## run all tests
 
 models: setup-dev ## ask the tubes 200,000 things that plain models of them answer, too
 	@$(SOURCES) TUQUE_TUBE_OPS=40000 $(PY) -m pytest -q tests/tubes/test_tube_models.py $(ARGS)

@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import servers
@@ -42,20 +41,6 @@ def rate(port: int, cert: Path | None, count: int) -> float:
     words += ["ADDJOB", "q", "x" * 100, "0"]
     out = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return float(out.splitlines()[-1].split(",")[1].strip('"'))
-
-
-def waits(port: int, seconds: float) -> list[float]:
-    """Milliseconds of PINGs on one connection, one after the other."""
-    found: list[float] = []
-    with socket.create_connection(("127.0.0.1", port), 30) as sock:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            began = time.perf_counter()
-            sock.sendall(b"PING\r\n")
-            sock.recv(64)
-            found.append((time.perf_counter() - began) * 1000)
-            time.sleep(0.001)
-    return sorted(found)
 
 
 def told(name: str, found: list[float]) -> None:
@@ -93,7 +78,7 @@ def main() -> None:
             ratios.append(secure / clear)
             print(f"ADDJOB 16 x 16: clear {clear:9.0f}/s  TLS {secure:9.0f}/s  {ratios[-1]:.3f}")
         print(f"TLS / clear text: {statistics.median(ratios):.3f}", flush=True)
-        told("PING, nothing beside it", waits(node.port, 3))
+        told("PING, nothing beside it", servers.waits(node.port, 3))
         with contextlib.ExitStack() as stack:
             for number in range(HALF_OPEN):
                 # from 4 addresses of this machine: one address may have 256 of them
@@ -102,11 +87,11 @@ def main() -> None:
                 one.connect(("127.0.0.1", tls_port))
                 stack.enter_context(one)
                 one.sendall(b"\x16\x03\x01\x02")
-            told(f"PING beside {HALF_OPEN} half-open handshakes", waits(node.port, 3))
+            told(f"PING beside {HALF_OPEN} half-open handshakes", servers.waits(node.port, 3))
         stop, done = threading.Event(), [0]
         thread = threading.Thread(target=shake, args=(tls_port, stop, done))
         thread.start()
-        told("PING beside whole handshakes", waits(node.port, 3))
+        told("PING beside whole handshakes", servers.waits(node.port, 3))
         stop.set()
         thread.join()
         print(f"{done[0] / 3:.0f} handshakes a second")

@@ -224,7 +224,7 @@ def categories_table() -> str:
 # the Python call, and Tarantool's where its queue module has none
 IN_PYTHON = {
     "CREATE": "`client.tube(name).create(type, if_not_exists=, temporary=, ttl=, ttr=, pri=, "
-    "capacity=, on_change=, sync=)`",
+    "capacity=, on_change=, sync=, failover=)`",
     "PUT": "`tube.put(data, pri=, ttl=, ttr=, delay=, utube=, wait=)`",
     "TAKE": "`tube.take()`, `tube.take(timeout)`",
     "ACK": "`tube.ack(task)`",

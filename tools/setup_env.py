@@ -28,6 +28,8 @@ EXTRAS = {
 SHOWN = re.compile(
     r" *(compiled \d+ of \d+ C files|(?:Collecting|Downloading|Installing|Building) .*)"
 )
+# No compiled module imports these (pyproject.toml has the layers): an edit needs no compiler.
+USERS_SIDE = ("client", "worker", "spark", "console", "web", "testing", "sim", "demo")
 NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
 
 
@@ -161,27 +163,78 @@ def requirements(extras: list[str]) -> list[str]:
     return found
 
 
-def install_tuque(python: Path, venv: Path, log: Path) -> None:
-    """Build and install the sources, compiled if possible."""
-    sources = [path for path in (ROOT / "src").rglob("*") if is_source(path)]
-    sources += [ROOT / "setup.py", ROOT / "pyproject.toml"]
-    reason = subprocess.run(
-        [str(python), "setup.py", "why"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    want = digest(sources, sys.version, reason)
+def install_tuque(python: Path, venv: Path, log: Path, may_build: bool) -> None:
+    """Build and install the sources, compiled if possible.
+
+    After edits of the users' side alone nothing is compiled: its files take the place of the old.
+    """
+    reason = why_not_compiled(python)
+    want = digests(reason)
     stamp = venv / ".stamp-tuque"
-    if is_current(stamp, want):
+    is_of = stamp.read_text().split() if stamp.is_file() else []
+    if is_of == want or (is_of and is_of[0] != want[0] and not may_build):
         return
-    if reason:
-        say(f"{reason}: Tuque runs interpreted")
+    place = package_place(python)
+    if is_of and is_of[0] == want[0]:
+        say("the users' side of Tuque was changed: copied, nothing to compile")
+        copy_users_side(place)
     else:
-        say("building Tuque, compiled with mypyc (about two minutes on two cores)")
-    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
-    for stale in (ROOT / "build").glob("lib.*"):
-        shutil.rmtree(stale)
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-v"]
-    run([*pip, "--no-deps", "--no-build-isolation", "--force-reinstall", "."], log)
-    stamp.write_text(want)
+        if reason:
+            say(f"{reason}: Tuque runs interpreted")
+        else:
+            say("building Tuque, compiled with mypyc (about two minutes on two cores)")
+        shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
+        for stale in (ROOT / "build").glob("lib.*"):
+            shutil.rmtree(stale)
+        shutil.rmtree(place, ignore_errors=True)  # also what was copied and pip does not know
+        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-v"]
+        run([*pip, "--no-deps", "--no-build-isolation", "--force-reinstall", "."], log)
+    stamp.write_text("\n".join(want))
+
+
+def why_not_compiled(python: Path) -> str:
+    """Return what stands in the way of compiling, or nothing."""
+    asked = [str(python), "setup.py", "why"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def digests(reason: str) -> list[str]:
+    """Fingerprint what is compiled with all that it may import, and the users' side."""
+    sources = [path for path in (ROOT / "src").rglob("*") if is_source(path)]
+    users = [path for path in sources if is_users_side(path)]
+    node = [path for path in sources if not is_users_side(path)]
+    node += [ROOT / "setup.py", ROOT / "pyproject.toml"]
+    return [digest(node, sys.version, reason), digest(users)]
+
+
+def is_users_side(path: Path) -> bool:
+    package, *rooms = path.relative_to(ROOT / "src").parts
+    return package == "tuque" and rooms[0] in USERS_SIDE
+
+
+def package_place(python: Path) -> Path:
+    """Where the environment keeps the installed package."""
+    asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()) / "tuque"
+
+
+def copy_users_side(place: Path) -> None:
+    """Let the installed users' side be what the sources are now."""
+    for room in USERS_SIDE:
+        shutil.rmtree(place / room, ignore_errors=True)
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "src" / "tuque" / room, place / room, ignore=left_out)
+
+
+def why_sources(python: Path, venv: Path) -> str:
+    """Return why tests cannot run on the compiled modules, or nothing."""
+    reason = why_not_compiled(python)
+    stamp = venv / ".stamp-tuque"
+    if not reason and (not stamp.is_file() or stamp.read_text().split() != digests(reason)):
+        reason = "changed since they were compiled (`make setup-dev` compiles again)"
+    return reason
 
 
 def is_source(path: Path) -> bool:
@@ -201,14 +254,21 @@ def main() -> None:
     parser.add_argument(
         "--keep-build", action="store_true", help="build no sources that were changed since"
     )
+    parser.add_argument(
+        "--why-sources",
+        action="store_true",
+        help="only say why tests run on the sources; nothing: the compiled modules are of these",
+    )
     args = parser.parse_args()
     venv = (ROOT / args.venv).absolute()
+    if args.why_sources:
+        print(why_sources(venv / "bin" / "python", venv))
+        return
     began = time.monotonic()
     python = make_venv(venv)
     log = venv / "setup.log"
     install_packages(python, venv, log, args.level)
-    if not (args.keep_build and (venv / ".stamp-tuque").is_file()):
-        install_tuque(python, venv, log)
+    install_tuque(python, venv, log, may_build=not args.keep_build)
     took = time.monotonic() - began
     if took > 5:
         say(f"ready after {took:.0f} s")

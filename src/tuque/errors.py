@@ -107,6 +107,16 @@ class NoJob(ReplyError):
     code = "NOJOB"
 
 
+class NotInReach(ReplyError):
+    """No node that answered knows the job, or has its result, and a node that did not answer may.
+
+    `may_be_done`, of a CANCEL: that node has got it, and may still do it.
+    """
+
+    code = "NOREACH"
+    retryable = True
+
+
 class NoWorker(ReplyError):
     """No worker of that name is alive and announced itself to this node."""
 
@@ -159,6 +169,12 @@ class NoPerm(ReplyError):
     code = "NOPERM"
 
 
+class Quota(ReplyError):
+    """The user's tenant may have no more of it now."""
+
+    code = "QUOTA"
+
+
 class Acked(ReplyError):
     """The job is acknowledged already, or the batch committed."""
 
@@ -193,6 +209,12 @@ class Cancelled(ReplyError):
     """The job was cancelled; `current_job().check()` raises it inside a task."""
 
     code = "CANCELLED"
+
+
+class Duplicate(ReplyError):
+    """Another job has the UNIQUE key, and ON reject was asked for; its id is in the text."""
+
+    code = "DUPLICATE"
 
 
 class Dead(ReplyError):
@@ -265,6 +287,12 @@ class NoTask(ReplyError):
     """The tube has no task of that number (any more)."""
 
     code = "NOTASK"
+
+
+class NoSchedule(ReplyError):
+    """The tube has no schedule of that name (any more)."""
+
+    code = "NOSCHEDULE"
 
 
 class NotTaken(ReplyError):
@@ -349,6 +377,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
     for kind in (
         NoReplica,
         NoJob,
+        NotInReach,
         NoWorker,
         BadId,
         Paused,
@@ -357,6 +386,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         MaxLen,
         NoAuth,
         NoPerm,
+        Quota,
         Acked,
         NotDelivered,
         TooLate,
@@ -372,8 +402,10 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         NoBatch,
         NoStage,
         NoTube,
+        Duplicate,
         NoTask,
         NotTaken,
+        NoSchedule,
         TubeHome,
         NoQuorum,
         ReadOnly,

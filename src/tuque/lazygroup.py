@@ -155,8 +155,15 @@ class LazyGroup(OptionsAnywhere):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands from the table: `--help` imports none of them."""
-        with formatter.section(self._heading() or "Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
+        rows = [(name, entry.line) for name, entry in self.table.items()]
+        heading = self._heading()
+        if heading:  # without an empty line above: the screen is full
+            formatter.write_heading(heading)
+            with formatter.indentation():
+                formatter.write_dl(rows)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

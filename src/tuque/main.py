@@ -35,6 +35,9 @@ SUBCOMMANDS: Final = {
     "workers": Entry("tuque.console.live.commands", "workers", "", "List workers, have one stop."),
     "top": Entry("tuque.console.live.commands", "top", "top", "Queues, workers and nodes, live."),
     "dead": Entry("tuque.console.jobs", "dead", "", "List, replay and purge dead letters."),
+    "schedule": Entry(
+        "tuque.console.jobs", "schedule", "", "Jobs at times of day: list, add, run."
+    ),
     "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
     "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),
     "audit": Entry("tuque.console.audit", "audit", "", "What administrators did."),

@@ -19,19 +19,21 @@ NAME: Final = "commonName"
 
 
 class TlsStream:
-    """The server's end; `recv` and `send` raise BlockingIOError and OSErrors as a socket does.
+    """One end, mostly the server's; `recv` and `send` raise what those of a socket raise.
 
     `recv` may return more than was asked for; it keeps back nothing that is decrypted.
     """
 
     __slots__ = ("_ended", "_in", "_left", "_long", "_out", "_stuck", "_tls", "family", "sock")
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, is_dialer: bool = False
+    ) -> None:
         self.sock = sock
         self.family = sock.family
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._tls = context.wrap_bio(self._in, self._out, server_side=not is_dialer)
         self._left = memoryview(b"")  # encrypted, but the socket had no room
         self._stuck = 0  # bytes of the caller's that `_left` ends with
         self._ended = False  # the other end has said that it sends no more
@@ -108,7 +110,12 @@ class TlsStream:
     # ---- as a socket
 
     def recv(self, most: int, flags: int = 0) -> bytes:
-        """What has come; empty at the end of the stream."""
+        """What has come; empty at the end of the stream.
+
+        With MSG_PEEK the encrypted bytes: they tell only that there are some.
+        """
+        if flags & socket.MSG_PEEK:
+            return self.sock.recv(most, flags)
         asked = READ_BYTES if self._long or most > READ_BYTES else SHORT_BYTES
         try:
             data = self.sock.recv(asked)

@@ -258,10 +258,15 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (
         leases.lease_gone("g", 7, 1, 2),
         "LEASE GONE g 7 1 2",
-        [b"elsewhere", 1, b"nacked", 2, b"expired", 3, b"dead", 4, b"ended", 5],
-        LeaseGone(elsewhere=1, nacked=2, expired=3, dead=4, ended=5),
+        [b"elsewhere", 1, b"nacked", 2, b"expired", 3, b"dead", 4, b"ended", 5, b"cancelled", 6],
+        LeaseGone(elsewhere=1, nacked=2, expired=3, dead=4, ended=5, cancelled=6),
     ),
-    (leases.lease_begin("g", 7, 1), "LEASE BEGIN g 7 1", [2, 9, 4, 1], LeaseBegun(2, 9, 4, 1)),
+    (
+        leases.lease_begin("g", 7, 1),
+        "LEASE BEGIN g 7 1",
+        [2, 9, 4, 1, 9],
+        LeaseBegun(2, 9, 4, 1, 9),
+    ),
     (leases.lease_split("g", 7, 1, 5, begun=2), "LEASE SPLIT g 7 1 5 BEGUN 2", 5, 5),
     (leases.lease_defer("g", 7, 1), "LEASE DEFER g 7 1 COUNT 0", 3, 3),
     (

@@ -12,6 +12,7 @@ from tuque import errors
 CODES = {
     "NOREPL Timeout reached before replicating to the requested number of nodes": errors.NoReplica,
     "NOJOB Job not known in the context of this node.": errors.NoJob,
+    "NOREACH Job is not known here, and may be at a node that did not answer: x": errors.NotInReach,
     "NOWORKER no worker of that name is heard here": errors.NoWorker,
     "BADID Invalid Job ID format.": errors.BadId,
     "PAUSED Queue paused in input, try later": errors.Paused,
@@ -23,6 +24,7 @@ CODES = {
     "ERR invalid password": errors.NoAuth,
     "DENIED not open to the world": errors.NoPerm,
     "ERR max number of clients reached": errors.MaxClients,
+    "QUOTA tenant 'a' adds 2 jobs a second at most: try again in 9 ms": errors.Quota,
     "NOPERM this user has no permissions to run the 'x' command": errors.NoPerm,
     "ACKED the job is done": errors.Acked,
     "NOTDELIVERED Job was not delivered yet, ...": errors.NotDelivered,
@@ -38,6 +40,7 @@ CODES = {
     "NOGROUP there is none": errors.NoGroup,
     "NOBATCH there is none": errors.NoBatch,
     "NOSTAGE there is none": errors.NoStage,
+    "NOSCHEDULE tube 't' has no schedule 'n'": errors.NoSchedule,
     "TUBEHOME h:1 Tube 't' has its home there": errors.TubeHome,
     "NOQUORUM Tube 't': this node reaches 1 of 3 nodes": errors.NoQuorum,
     "READONLY This node is read-only: ...": errors.ReadOnly,

@@ -29,6 +29,7 @@ from tuque.errors import (
     NotDelivered,
     ProtocolError,
     Stale,
+    reply_error,
 )
 
 ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
@@ -117,6 +118,16 @@ def test_words_and_answers(row: tuple[Call[Any], str, Any, Any]) -> None:
 def test_an_answer_of_another_shape_is_a_protocol_error(call: Call[Any], reply: Any) -> None:
     with pytest.raises(ProtocolError, match="unexpected answer to"):
         call.read(reply)
+
+
+def test_a_cancel_that_a_node_may_still_do() -> None:
+    """W15.8 The reply says so then: `-NOREACH Job is not known here, and may be at a node that did
+    not answer: <id>; CANCEL may still take effect there`.
+    """
+    away = "NOREACH Job is not known here, and may be at a node that did not answer: x"
+    texts = (f"{away}; CANCEL may still take effect there", away)
+    found = life.cancel(ID, ID, ID).read([*map(reply_error, texts), b"ended"])
+    assert [getattr(one, "may_be_done", one) for one in found] == [True, False, "ended"]
 
 
 def test_calls_that_cannot_mean_anything_are_refused() -> None:

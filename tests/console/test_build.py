@@ -16,6 +16,8 @@ from sysconfig import get_path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+SETUP_ENV = runpy.run_path(str(ROOT / "tools" / "setup_env.py"), run_name="setup_env")
+NODE_SIDE = ("core", "cluster", "tubes", "wire", "store", "server")
 SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
 PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+")
 
@@ -60,13 +62,46 @@ def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPa
     assert "src/tuque/store/files/disk.py" not in files and "src/tuque/server/app.py" not in files
 
 
-@pytest.mark.skipif("TUQUE_EXPECT_COMPILED" not in os.environ, reason="make test-compiled asks")
+@pytest.mark.skipif(
+    "TUQUE_EXPECT_COMPILED" not in os.environ, reason="make test asks on compiled modules"
+)
 def test_the_compiled_modules_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for file in SETUP["compiled_files"]():
         name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
         loaded = importlib.import_module(name).__file__ or ""
         assert loaded.endswith(".so"), f"{name} runs interpreted from {loaded}"
+
+
+def test_nothing_that_is_compiled_imports_the_users_side() -> None:
+    """So that an edit there needs no compiler."""
+    users = "|".join(SETUP_ENV["USERS_SIDE"])
+    imports = re.compile(rf"^\s*(from|import) tuque(\.| import )({users})\b", re.M)
+    for room in NODE_SIDE:
+        for path in (ROOT / "src" / "tuque" / room).rglob("*.py"):
+            assert not imports.search(path.read_text()), path
+
+
+def test_an_edit_of_the_users_side_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was compiled stays; an edit of the node is told."""
+    monkeypatch.setitem(SETUP_ENV["digests"].__globals__, "ROOT", tmp_path)
+    source, place = tmp_path / "src" / "tuque", tmp_path / "installed" / "tuque"
+    for room in ("core", *SETUP_ENV["USERS_SIDE"]):
+        (source / room).mkdir(parents=True)
+    for path in ("setup.py", "pyproject.toml", "src/tuque/core/job.py", "src/tuque/client/new.py"):
+        (tmp_path / path).write_text("1")
+    (place / "client").mkdir(parents=True)
+    (place / "client" / "gone.py").touch()
+    built, users = SETUP_ENV["digests"]("")
+    (source / "client" / "new.py").write_text("2")
+    assert SETUP_ENV["digests"]("")[0] == built
+    assert SETUP_ENV["digests"]("")[1] != users
+    SETUP_ENV["copy_users_side"](place)
+    assert [path.name for path in (place / "client").iterdir()] == ["new.py"]
+    (source / "core" / "job.py").write_text("2")
+    assert SETUP_ENV["digests"]("")[0] != built
 
 
 def test_without_a_compiler_it_says_so_and_builds_pure() -> None:

@@ -108,7 +108,7 @@ def test_password_socket_url_and_shutdown(tuque: Run, tmp_path: Path) -> None:
             done = tuque("cli", *map(str, options), "QLEN", "q", **env)
             assert (done.returncode, done.stdout) == (0, b"0\n"), done.stderr
         assert tuque("cli", "-p", port, "-a", "hush", "SHUTDOWN").returncode == 0
-        assert node.wait(10) == 0
+        assert node.wait() == 0
 
 
 def test_lines_from_a_pipe_run_in_order(tuque: Run, port: int) -> None:

@@ -358,7 +358,7 @@ class TestMeetAndForget:
         assert done.returncode == 1
         assert b"no node of this cluster has an id that begins with zzz" in done.stderr
         done = tuque("cluster", "forget", "-p", dev.ports()[0], "")
-        assert b"NODE_ID is empty: give a node's id, or how it begins" in done.stderr
+        assert b"NODE_ID is empty: give a node's id, or its first characters" in done.stderr
 
 
 class TestDrainAndRepair:
@@ -441,7 +441,7 @@ class TestDrainAndRepair:
                 link.close()
             for node in cluster.nodes:
                 node.start()  # again
-                done = tuque("cluster", "repair", "-p", node.port, "--wait", "--timeout", "25")
+                done = tuque("cluster", "repair", "-p", node.port, "--wait", "--timeout", "60")
                 assert done.returncode == 0, done.stdout + done.stderr
             link = Link(Target(port=ports[0]), DEADLINE_S)
             taken = set()

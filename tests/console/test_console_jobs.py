@@ -109,3 +109,31 @@ def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
         )
         for client in clients:
             client.close()
+
+
+def test_schedules(port: int, tuque: Run) -> None:
+    """`tuque schedule` at a real node (SPEC T46)."""
+    name = "clean \x1b up"
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.tube("nightly").create("tasks", ttr=30)
+        words = ("-p", port, "nightly", name)
+        added = tuque("schedule", "add", *words, "body", "--every", "3600", "--missed", "all")
+        assert (added.returncode, added.stdout) == (0, b"added\n")
+        assert tuque("schedule", "add", *words, "body", "--every", "60").stdout == b"replaced\n"
+        wrong = tuque("schedule", "add", *words, "body")
+        assert wrong.returncode == 1 and b"CRON or EVERY" in wrong.stderr
+        (line,) = tuque("schedule", "list", "-p", port).stdout.decode().splitlines()
+        assert line.startswith("nightly  clean ") and "every 60 s  next " in line
+        assert "\x1b" not in line
+        listed = tuque("schedule", "list", "-p", port, "nightly", "--json")
+        assert json.loads(listed.stdout)["every_s"] == 60.0
+        assert "every s: 60.0" in tuque("schedule", "show", *words).stdout.decode()
+        assert json.loads(tuque("schedule", "show", *words, "--json").stdout)["body"] == "body"
+        assert tuque("schedule", "pause", *words).stdout == b"paused\n"
+        assert tuque("schedule", "pause", *words).stdout == b"nothing to change\n"
+        assert "  paused  " in tuque("schedule", "list", "-p", port).stdout.decode()
+        assert tuque("schedule", "resume", *words).stdout == b"goes on\n"
+        id = tuque("schedule", "run", *words).stdout.decode().strip()
+        assert [job.id for job in client.getjob("nightly", count=9)] == [id]
+        assert tuque("schedule", "drop", *words).stdout == b"dropped\n"
+        assert tuque("schedule", "drop", *words).returncode == 1

@@ -17,6 +17,7 @@ from lab import RealCluster
 from tuque import Client
 from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
 from tuque.console.live import board, commands, shown
+from tuque.console.terminal import look
 
 LOST = WorkerInfo(
     *("h/7", "h", 7, "1", ("q",), 4, 1, 12, 3, 9, 2000, "lost", "none"),
@@ -90,6 +91,9 @@ def test_workers_are_listed_and_get_orders(port: int, tuque: Run) -> None:
         client.worker_here("h/7", slots=4, busy=1, queues=["mail"])
         shown = tuque("workers", "-p", port).stdout.decode().splitlines()
         assert shown[1].split()[:3] == ["h/7", "alive", "mail"]
+        client.worker_here("h/7", slots=4, busy=1, queues=["mail"], app="shop-42")
+        shown = tuque("workers", "-p", port).stdout.decode().splitlines()
+        assert shown[0].split()[3] == "APP" and shown[1].split()[3] == "shop-42"
         stopped = tuque("workers", "stop", "-p", port, "h/7", "h/8")
         assert (stopped.returncode, stopped.stdout) == (1, b"h/7 is asked: stop\n")
         assert stopped.stderr == b"h/8 is not alive\n"
@@ -106,6 +110,28 @@ def test_top_without_a_screen(port: int, tuque: Run) -> None:
         assert text.startswith(f"{ready} ready, ")
         assert f"127.0.0.1:{port}" in text
         assert tuque("top", "--json", "-p", port).returncode == 2
+        piped = tuque("top", "-p", port)
+        assert (piped.returncode, b"needs a terminal; --once" in piped.stderr) == (2, True)
+
+
+def test_a_long_name_leaves_room_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut in the middle, further on a narrow terminal; JSON has all of it."""
+    long = QueueRow("a" * 10_000 + "z", "queue", 1, 0, 0, 0, 5, 0.0, 0.0, 0, "none")
+    head, row = shown.queue_table([long]).splitlines()
+    assert row.startswith("aaa") and "…" in row and max(len(head), len(row)) < 160
+    assert row.split()[0].endswith("az") and len(row.split()[0]) == look.NAME_MAX
+    monkeypatch.setattr(look, "width", lambda: 80)
+    head, row, *_ = shown.queue_table([long]).splitlines()
+    assert len(row) <= 80 and {"OLDEST", "READY"} <= set(head.split())
+    assert look.NAME_LEAST <= len(row.split()[0]) < look.NAME_MAX
+    worker = msgspec.structs.replace(LOST, name="w" * 255, app="v" * 255, queues=("q" * 8_000,))
+    assert max(map(len, shown.worker_table([worker]).splitlines()[:2])) <= 160
+
+
+def test_the_summary_says_what_it_leaves_out() -> None:
+    one = QueueRow("q", "queue", 7, 0, 0, 0, 5, 0.0, 0.0, 0, "none")
+    assert shown.summary([one], [], 1).startswith("7 ready")
+    assert shown.summary([one], [], 1_001).startswith("of 1 of 1,001 queues, 7 ready")
 
 
 def test_a_worker_that_went_to_another_node_is_not_lost() -> None:
@@ -118,6 +144,8 @@ def test_a_worker_that_went_to_another_node_is_not_lost() -> None:
     found = board.merged_worker([LOST, here])
     assert (found.state, found.heard_ms) == ("alive", 100)
     assert [(run.id, run.state) for run in found.runs] == [("D-1", "running"), ("D-2", "running")]
+    told = msgspec.structs.replace(here, heard_ms=2_000, order="stop")
+    assert board.merged_worker([here, told]).order == "stop", "by a node that it used before"
     gone = msgspec.structs.replace(LOST, heard_ms=20_000)
     assert board.merged_worker([gone, LOST]) == LOST
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from both_ways import NO_BYTECODE
 from console_node import DEADLINE_S, Run
 
 import tuque
@@ -175,7 +176,7 @@ def test_output_that_is_taken_in_part_is_told(
     done = subprocess.run(
         ["bash", "-c", command],
         capture_output=True, check=False, timeout=DEADLINE_S,
-        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered} | NO_BYTECODE,
     )  # fmt: skip
     told = b"Error: the output could not be written: File too large\n"
     assert (done.returncode, done.stderr) == (1, told)

@@ -111,7 +111,7 @@ class Terminal:
                     os.read(self.master, 4096)
                 except OSError:
                     break
-        self.process.wait(5)
+        self.process.wait(60)
         os.close(self.master)
         return self.process.returncode
 

@@ -17,7 +17,9 @@ from tuque.nodeoptions import NodeOptions
 
 pytest.importorskip("textual", reason="needs the extra top: pip install 'tuque[top]'")
 
-from tuque.console.live.top import Grid, Question, Top
+from textual.widgets import TabbedContent
+
+from tuque.console.live.top import SHOWN, Grid, Question, Top
 
 WIDE = (120, 40)
 NARROW = (60, 24)
@@ -63,12 +65,17 @@ def play(node: RealServer, script: Play, size: tuple[int, int] = WIDE) -> None:
     asyncio.run(run())
 
 
-async def until(condition: Callable[[], object], pilot: Any, limit_s: float = 30.0) -> None:
+async def until(condition: Callable[[], object], pilot: Any, limit_s: float = 60.0) -> None:
     """Returns when the condition holds."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline
         await pilot.pause(0.05)
+
+
+def is_asked(app: Top) -> bool:
+    """Whether the dialog is there, with its buttons."""
+    return isinstance(app.screen, Question) and app.screen.focused is not None
 
 
 def rows(app: Top, name: str = "queues") -> list[list[str]]:
@@ -113,6 +120,23 @@ def test_queues_are_shown_sorted_and_filtered(node: RealServer, client: Client) 
     play(node, script)
 
 
+def test_sums_are_those_of_all_queues(node: RealServer, client: Client) -> None:
+    """Also of those that have no row, whatever the order."""
+    for number in range(SHOWN):
+        client.addjob(f"q{number}", "x")
+
+    async def script(app: Top, pilot: Any) -> None:
+        for order in ("oldest", "ready", "at-work", "dead"):
+            await until(lambda order=order: f"by {order}" in said(app, "status"), pilot)
+            assert f"{6 + SHOWN} ready" in said(app, "summary")
+            assert len(names(app)) == SHOWN
+            await pilot.press("s")
+        tabs = app.query_one("#tabs", TabbedContent)
+        assert str(tabs.get_tab("queues").label) == f"Queues {SHOWN} of {3 + SHOWN}"
+
+    play(node, script)
+
+
 def test_a_narrow_screen_leaves_columns_out(node: RealServer, client: Client) -> None:
     async def script(app: Top, pilot: Any) -> None:
         assert heads(app)[0] == "QUEUE"
@@ -143,7 +167,7 @@ def test_a_queue_is_paused_and_resumed(node: RealServer, client: Client) -> None
     async def script(app: Top, pilot: Any) -> None:
         choose(app, "images")
         await pilot.press("p")
-        await until(lambda: isinstance(app.screen, Question), pilot)
+        await until(lambda: is_asked(app), pilot)
         assert "images on all nodes: nobody gets its jobs (2 ready)" in str(
             app.screen.query_one("#question").render()
         )
@@ -151,12 +175,12 @@ def test_a_queue_is_paused_and_resumed(node: RealServer, client: Client) -> None
         await until(lambda: not isinstance(app.screen, Question), pilot)
         assert client.pause("images") == "none", "Cancel has the focus"
         await pilot.press("p")
-        await until(lambda: isinstance(app.screen, Question), pilot)
+        await until(lambda: is_asked(app), pilot)
         await pilot.click("#deed")
         await until(lambda: client.pause("images") == "out", pilot)
         await until(lambda: ["images", "out"] in [[row[0], row[-1]] for row in rows(app)], pilot)
         await pilot.press("p")
-        await until(lambda: isinstance(app.screen, Question), pilot)
+        await until(lambda: is_asked(app), pilot)
         await pilot.click("#deed")
         await until(lambda: client.pause("images") == "none", pilot)
 
@@ -168,7 +192,7 @@ def test_dead_letters_are_retried(node: RealServer, client: Client) -> None:
 
     async def script(app: Top, pilot: Any) -> None:
         await pilot.press("x")
-        await until(lambda: isinstance(app.screen, Question), pilot)
+        await until(lambda: is_asked(app), pilot)
         assert "the 3 dead letters in mail.dead" in str(app.screen.query_one("#question").render())
         await pilot.click("#deed")
         await until(lambda: client.qlen("mail.dead") == 0, pilot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from both_ways import thorough
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -81,7 +82,7 @@ class QueueAgainstList(RuleBasedStateMachine):
 
 
 QueueAgainstList.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None
+    max_examples=thorough(60), stateful_step_count=60, deadline=None
 )
 TestQueue = QueueAgainstList.TestCase
 

@@ -27,9 +27,8 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)]
 
 from chaos_outages import run_outages
-from lab import RealServer
+from proxied import ProxiedNodes
 from raw_resp import NULL, Err, Wire, wait_for
-from tcp_proxy import BusProxy
 
 from tuque.sim.engine.history import OK, Add, History
 from tuque.spark.recorder import Recorder, now_us
@@ -61,7 +60,7 @@ class RealWorld:
         self.notes.append(f"{self.now_us / 1e6:9.3f} {text}")
 
 
-class Chaos:
+class Chaos(ProxiedNodes):
     """One run: nodes behind proxies, clients, faults, verdicts."""
 
     def __init__(self, directory: Path, count: int, seed: int, *flags: str) -> None:
@@ -69,10 +68,6 @@ class Chaos:
         self.world = RealWorld()
         self.history = History(self.world)  # type: ignore[arg-type]  # a World in what it needs
         self.lock = threading.Lock()
-        self.proxy = BusProxy()
-        self.nodes: list[RealServer] = []
-        self.openers: list[Any] = []
-        self.ids: list[str] = []
         self.down: set[int] = set()
         self.is_over = False
         self.is_adding = True
@@ -87,14 +82,7 @@ class Chaos:
         if HAS_EVENTS:
             told = ("--events-dir", str(directory / "events"), "--events-roll-seconds", "5")
             flags = (*flags, "--events", "yes", *told)
-        for number in range(count):
-            place = directory / f"node{number}"
-            place.mkdir(parents=True)
-            port, opener = self.proxy.listen()
-            announce = ("--cluster-announce-bus-port", str(port))
-            timing = ("--cluster-node-timeout", "1000")
-            self.nodes.append(RealServer(place, *announce, *timing, *flags))
-            self.openers.append((port, opener))
+        super().__init__(directory, count, *flags)
         self.threads = [
             threading.Thread(target=self.live, args=(work, number), daemon=True)
             for number, work in enumerate([self.produce] * 3 + [self.consume] * 4)
@@ -104,14 +92,7 @@ class Chaos:
 
     def start(self) -> None:
         """Start all nodes and let them meet through the proxies."""
-        for node, (_, opener) in zip(self.nodes, self.openers, strict=True):
-            node.start()
-            wire = node.wire()
-            self.ids.append(wire("CLUSTER", "MYID").decode())
-            opener(self.ids[-1], node.bus_port)
-        first = self.nodes[0].wire()
-        for node, (port, _) in list(zip(self.nodes, self.openers, strict=True))[1:]:
-            assert first("CLUSTER", "MEET", "127.0.0.1", node.port, port) == b"OK"
+        self.meet()
         self.wait_whole()
         for thread in self.threads:
             thread.start()
@@ -356,12 +337,7 @@ class Chaos:
     def end(self) -> None:
         """End every process and thread."""
         self.is_over = True
-        for node in self.nodes:
-            with contextlib.suppress(OSError, AssertionError):
-                node.signal(signal.SIGCONT)
-        for node in self.nodes:
-            node.end()
-        self.proxy.end()
+        self.end_nodes()
 
     def verify(self) -> None:
         """The clients' log by the events of all nodes, which have ended (SPEC H5)."""

@@ -15,7 +15,7 @@ from tuque.client.commands.homes import HomeInfo
 from tuque.errors import Error
 
 TIMEOUT_MS = 1500
-JOURNAL = ("--appendonly", "yes")
+JOURNAL = ("--appendonly", "yes", "--tube-failover", "no")  # leaders change by command
 MakeCluster = Callable[..., RealCluster]
 
 

@@ -79,7 +79,7 @@ def test_expiry_while_the_server_was_down(make_server: MakeServer) -> None:
     wire = server.wire()
     ids = [wire("ADDJOB", "q", "body", 0) for _ in range(3)]
     epoch = wire("LEASE", "OPEN", "g", "me", "q")
-    assert wire("LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 1000) == 3
+    assert wire("LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 4000) == 3
     server.kill()
     server.start()
     wire = server.wire()

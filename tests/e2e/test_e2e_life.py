@@ -5,11 +5,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lab import RealCluster, RealServer, info
 from raw_resp import NULL, Wire
+
+from tuque.errors import NotInReach
+from tuque.worker import App
 
 MakeServer = Callable[..., RealServer]
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -73,23 +78,23 @@ def test_runs_outlast_a_standstill_of_their_node(make_server: MakeServer) -> Non
     server = make_server("--appendonly", "yes")
     wire = server.wire()
     for _ in range(50):
-        wire("ADDJOB", "q", "body", 0, "ATTEMPTS", 3, "RETRY", 1)
+        wire("ADDJOB", "q", "body", 0, "ATTEMPTS", 3, "RETRY", 4)
     ids = [job[1] for job in wire("GETJOB", "COUNT", 50, "FROM", "q")]
     runs = {id: row[0] for id, row in zip(ids, wire("START", "WORKER", "w", *ids), strict=True)}
 
     def go_on() -> None:
         """Every run is still the one at work."""
         for id, run in runs.items():
-            assert wire("WORKING", id, run) == 1
+            assert wire("WORKING", id, run) == 4  # RETRY
         assert info(wire, "jobs")["crashes"] == "0"
 
     server.signal(signal.SIGSTOP)
-    time.sleep(3)  # the time is what is tested: three times RETRY
+    time.sleep(5)  # the time is what is tested: more than RETRY
     server.signal(signal.SIGCONT)
     go_on()
     server.kill()
     wire.close()
-    time.sleep(2)
+    time.sleep(5)
     server.start()
     wire = server.wire()
     go_on()
@@ -108,7 +113,7 @@ def test_cancel_and_update_at_every_node(tmp_path: Path) -> None:
         for i, wire in enumerate(wires):
             other = wires[(i + 1) % 3]
             waiting, changed, running = [
-                wires[0]("ADDJOB", f"q{i}", "old", 1_000, "REPLICATE", 3, "KEEP", 60, "TTL", 600)
+                wires[0]("ADDJOB", f"q{i}", "old", 20_000, "REPLICATE", 3, "KEEP", 60, "TTL", 600)
                 for _ in range(3)
             ]
             assert wire("CANCEL", "REASON", "why", waiting) == [b"ended"]
@@ -140,7 +145,7 @@ def test_a_change_that_has_begun_is_not_refused(tmp_path: Path) -> None:
     try:
         cluster.start()
         wire = cluster.nodes[0].wire()
-        changed = wire("ADDJOB", "q", "old", 1_000, "REPLICATE", 2, "DELAY", 60)
+        changed = wire("ADDJOB", "q", "old", 20_000, "REPLICATE", 2, "DELAY", 60)
         body = b"new" * 100_000
         used = int(info(wire, "memory")["used_memory"])
         for room in range(0, 2 * len(body), 16_384):  # in one of these rooms it ends on the way
@@ -161,7 +166,7 @@ def test_a_result_outlives_the_node_of_its_job(tmp_path: Path) -> None:
     """
     with RealCluster(tmp_path, 3) as cluster:
         first, second, third = (cluster.wire(i) for i in range(3))
-        id = first("ADDJOB", "q", "body", 1_000, "REPLICATE", 3, "KEEP", 600)
+        id = first("ADDJOB", "q", "body", 20_000, "REPLICATE", 3, "KEEP", 600)
         first("GETJOB", "FROM", "q")
         run = first("START", "WORKER", "w", id)[0][0]
         assert first("DONE", id, run, "RESULT", "42") == 1
@@ -173,3 +178,56 @@ def test_a_result_outlives_the_node_of_its_job(tmp_path: Path) -> None:
                 assert (found["state"], found["result"], found["worker"]) == (b"done", b"42", b"w")
         for wire in (first, second, third):
             wire.close()
+
+
+def test_a_job_of_a_node_that_is_down_goes_on(tmp_path: Path) -> None:
+    """W15.5 If no node in reach knows the job, but the id names a member (G6.1) that is not in
+    reach or does not answer, and nothing here says that the job has ended, it is not `gone`: it may
+    go on there.
+    """
+    with RealCluster(tmp_path, 2, *ALWAYS) as cluster:
+        first, second = cluster.wire(0), cluster.wire(1)
+        id = first("ADDJOB", "q", "body", 1_000, "REPLICATE", 1, *TERMS).decode()
+        first("GETJOB", "FROM", "q")
+        run = first("START", "WORKER", "w", id)[0][0]
+        first.close()
+        cluster.nodes[0].kill()
+        with closing(App(cluster.nodes[1].url)) as app:
+            handle = app.handle(id, str)
+            with pytest.raises(NotInReach):
+                handle.cancel()
+            with pytest.raises(NotInReach):
+                handle.result(timeout=0.5)
+            cluster.nodes[0].start()
+            first = cluster.wire(0)
+            assert first("DONE", id, run, "RESULT", '"text"') == 1
+            assert handle.result(timeout=20) == "text"
+        first.close()
+        second.close()
+
+
+def test_a_result_that_was_dropped_here_waits_for_the_node_that_has_it(tmp_path: Path) -> None:
+    """W15.10 RESULT replies `-NOREACH Job is done, but its result is not here, and may be at a node
+    that did not answer: <id>[, <id>]`, and with WAIT it waits for that node until the timeout.
+
+    W15.4 So do RESULT with WAIT and WAITJOB whose timeout is shorter
+    """
+    with RealCluster(tmp_path, 3, *ALWAYS) as cluster:
+        first, second = cluster.wire(0), cluster.wire(1)
+        second("CONFIG", "SET", "results-max-bytes", 1_000)
+        id = first("ADDJOB", "q", "body", 20_000, "REPLICATE", 3, "KEEP", 600).decode()
+        first("GETJOB", "FROM", "q")
+        text = "x" * 5_000
+        assert first("DONE", id, "-", "RESULT", f'"{text}"') == 1
+        with closing(App(cluster.nodes[1].url)) as app:
+            handle = app.handle(id, str)
+            assert handle.result(timeout=0) == text
+            for i in (0, 2):
+                cluster.nodes[i].kill()
+            with pytest.raises(NotInReach, match="its result is not here"):
+                handle.result(timeout=0.5)
+            assert second("WAITJOB", 1_000, id) == [[id.encode(), b"done"]]
+            cluster.nodes[2].start()
+            assert handle.result(timeout=60) == text
+        first.close()
+        second.close()

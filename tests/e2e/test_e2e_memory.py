@@ -42,9 +42,9 @@ def test_levels_and_recovery(make_server: Callable[..., RealServer]) -> None:
     assert wire("CONFIG", "SET", "maxmemory", int(used_bytes(wire) * 0.9)) == b"OK"
     assert wire("ADDJOB", "full", "b", 0) == OOM
     job_id = wire.get("full")[0]
-    assert wire("NACK", job_id) == OOM
     assert wire("ENQUEUE", job_id) == OOM
     assert wire("WORKING", job_id) == 300
+    assert wire("NACK", job_id) == 1
     assert wire("ACKJOB", job_id) == 1
     assert wire("DELJOB", *ids[1:50]) == 49
     assert wire("FASTACK", *ids[50:100]) == 50
@@ -110,3 +110,22 @@ def test_a_restart_counts_nothing_twice(make_server: Callable[..., RealServer]) 
     after = used_bytes(wire) - empty
     assert 0.7 * before < after < 1.5 * before, (empty, before, after)
     wire.close()
+
+
+def test_a_limit_below_the_process_is_told(make_server: Callable[..., RealServer]) -> None:
+    """M1.4 If the process alone uses more than 75 % of `maxmemory` when it starts, the log says
+    that no job will be taken.
+    """
+    words = "bytes of maxmemory: no job will be taken, raise maxmemory"
+    assert words in make_server("--set", "maxmemory=10mb").log()
+    assert words not in make_server("--set", "maxmemory=1gb").log()
+
+
+def test_too_much_that_is_kept_is_told(make_server: Callable[..., RealServer]) -> None:
+    """M1.5 If the process, `results-max-bytes` and `dead-max-bytes` together are more than 75 % of
+    `maxmemory` when it starts, the log says so.
+    """
+    words = "bytes are more than 75 % of maxmemory"
+    assert words in make_server("--set", "maxmemory=400mb").log()
+    assert words not in make_server("--set", "maxmemory=0").log()
+    assert words not in make_server("--set", "maxmemory=1gb").log()

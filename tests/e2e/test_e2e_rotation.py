@@ -28,17 +28,22 @@ class Node:
     """A server with TLS, and the files that it reads again."""
 
     def __init__(self, directory: Path, authority: Authority, secret: str) -> None:
+        """Without a secret the links speak TLS."""
         directory.mkdir()
         self.authority = authority
-        self.secret_file = directory / "secret"
+        self.secret_file, self.cafile = directory / "secret", directory / "ca.pem"
         self.write(secret)
+        self.trust(authority)
+        guard: tuple[object, ...] = ("--cluster-secret-file", self.secret_file)
+        if not secret:
+            guard = ("--tls-cluster", "yes", "--tls-cluster-ca-cert-file", self.cafile)
         self.cert, self.key = directory / "node.pem", directory / "node.key"
         self.certify("first")
         self.tls_port = free_port()
         self.server = RealServer(
             directory,
             *("--tls-port", self.tls_port, "--tls-cert-file", self.cert),
-            *("--tls-key-file", self.key, "--cluster-secret-file", self.secret_file),
+            *("--tls-key-file", self.key, *map(str, guard)),
             *("--requirepass", PASSWORD),
             *("--cluster-port", free_port()),
             port=free_port(),
@@ -65,6 +70,12 @@ class Node:
         for new, place in zip(self.authority.sign(name), (self.cert, self.key), strict=True):
             shutil.copy(new, beside := place.with_suffix(".new"))
             os.replace(beside, place)
+
+    def trust(self, *authorities: Authority) -> None:
+        """Other authorities of nodes in the place of the old ones."""
+        beside = self.cafile.with_suffix(".new")
+        beside.write_text("".join(one.cafile.read_text() for one in authorities))
+        beside.replace(self.cafile)
 
     def info(self) -> dict[str, str]:
         """INFO by name."""
@@ -109,8 +120,10 @@ class Load:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[list[Node]]:
-    authority, secret = Authority(tmp_path), secrets.token_hex(32)
+def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[Node]]:
+    """Three nodes with links; with the parameter "tls" they have no secret."""
+    is_tls = getattr(request, "param", "") == "tls"
+    authority, secret = Authority(tmp_path), "" if is_tls else secrets.token_hex(32)
     made: list[Node] = []
     try:
         for i in range(3):
@@ -178,6 +191,29 @@ def test_secret_and_certificates_change_under_load(nodes: list[Node]) -> None:
     assert all(node.info()["tls_certificate_fault"] == "" for node in nodes)
     nodes[2].read_again(old)  # what was taken away opens nothing
     wait_for(lambda: nodes[0].info()["bus_links"] == "1")
+
+
+@pytest.mark.parametrize("nodes", ["tls"], indirect=True)
+def test_the_authority_of_nodes_changes_under_load(nodes: list[Node], tmp_path: Path) -> None:
+    """B1.8: new certificates of a new authority, node after node; no command of a client fails."""
+    old, new = nodes[0].authority, Authority(tmp_path, "new")
+    load = Load()
+    with contextlib.ExitStack() as stack:
+        start_load(load, nodes, stack)
+        old.cafile.write_text(old.cafile.read_text() + new.cafile.read_text())  # of the clients
+        for step in ("both", "certificate", "new"):
+            for node in nodes:
+                before, loads = load.done, int(node.info()["tls_certificate_loads"])
+                if step == "certificate":
+                    node.authority = new
+                    node.certify("second")
+                else:
+                    node.trust(*((old, new) if step == "both" else (new,)))
+                wait_for(lambda node=node, loads=loads: new_certificate(node, loads))
+                wait_for(lambda: all(has_links(one) for one in nodes))
+                wait_for(lambda before=before: load.done > before + 10 or bool(load.failed))
+    assert load.failed == []
+    assert all(one.info()["bus_links_tls"] == "2" for one in nodes)
 
 
 def secrets_of(node: Node) -> str:

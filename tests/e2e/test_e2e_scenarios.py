@@ -106,7 +106,7 @@ def test_3_working_does_not_end_a_delay(make_cluster: MakeCluster) -> None:
 def test_4_a_rolling_restart_loses_no_copy(make_cluster: MakeCluster) -> None:
     """Flaw 3: three nodes without disk restart one by one; every job keeps three copies."""
     cluster = make_cluster(3)
-    ids = [cluster.wire(0)("ADDJOB", "q", "x", 2000, "REPLICATE", 3) for _ in range(20)]
+    ids = [cluster.wire(0)("ADDJOB", "q", "x", 20_000, "REPLICATE", 3) for _ in range(20)]
     assert all(isinstance(job_id, bytes) for job_id in ids)
     for number in range(3):
         wait_for(lambda: repaired(cluster))
@@ -176,7 +176,7 @@ def test_8_a_planned_restart_keeps_at_most_once_jobs(make_cluster: MakeCluster) 
 def test_9_an_ack_survives_restarts(make_cluster: MakeCluster) -> None:
     """Flaw 4: with C down a job is acked, A and B restart, C comes back: it is not delivered."""
     cluster = make_cluster(3, "--appendonly", "yes", "--appendfsync", "always")
-    job_id = cluster.wire(0)("ADDJOB", "q", "x", 2000, "REPLICATE", 3, "RETRY", 2)
+    job_id = cluster.wire(0)("ADDJOB", "q", "x", 20_000, "REPLICATE", 3, "RETRY", 2)
     assert isinstance(job_id, bytes)
     cluster.nodes[2].kill()
     assert getjob(cluster.wire(0)) == [job_id]
@@ -194,7 +194,7 @@ def test_9_an_ack_survives_restarts(make_cluster: MakeCluster) -> None:
 def test_10_a_forgotten_node_holds_nothing_up(make_cluster: MakeCluster) -> None:
     """Flaw 11: C dies and is forgotten; the ack of a job that it had is collected all the same."""
     cluster = make_cluster(3)
-    job_id = cluster.wire(0)("ADDJOB", "q", "x", 2000, "REPLICATE", 3, "RETRY", 30)
+    job_id = cluster.wire(0)("ADDJOB", "q", "x", 20_000, "REPLICATE", 3, "RETRY", 30)
     dead_id = cluster.wire(2)("CLUSTER", "MYID")
     cluster.nodes[2].kill()
     for number in (0, 1):
@@ -209,7 +209,7 @@ def test_11_an_ack_waits_for_a_holder_that_is_away(make_cluster: MakeCluster) ->
     cluster = make_cluster(3)
     a, b = cluster.wire(0), cluster.wire(1)
     while True:
-        job_id = a("ADDJOB", "q", "x", 2000, "REPLICATE", 2, "RETRY", 2)
+        job_id = a("ADDJOB", "q", "x", 20_000, "REPLICATE", 2, "RETRY", 2)
         if show(cluster.wire(2), job_id):
             break
         assert a("FASTACK", job_id) == 1

@@ -9,6 +9,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from both_ways import NO_BYTECODE
+
+import tuque
 
 pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")
@@ -18,7 +21,7 @@ from tuque.spark.history.followers import announce  # noqa: E402 - needs pyarrow
 from tuque.spark.history.pipeline import whole  # noqa: E402 - needs pyarrow
 
 DAY = "2026-01-01"
-SRC = str(Path(__file__).parents[2] / "src")
+SRC = str(Path(tuque.__file__).parents[1])  # the programs run what the tests run
 
 
 def segment(directory: Path, node: str, first: int, last: int, day: str = DAY) -> Path:
@@ -99,7 +102,8 @@ def test_a_merged_segment_that_cannot_be_written_is_named(tmp_path: Path) -> Non
     command = f"ulimit -f 4; exec {sys.executable} -m tuque compact --events {tmp_path} 2>&1"
     done = subprocess.run(
         ["bash", "-c", command],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": SRC},
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": SRC} | NO_BYTECODE,
     )  # fmt: skip
     made = f"{tmp_path}/date={DAY}/compact-n-1-{0:020d}-{39:020d}.parquet"
     assert done.returncode == 1

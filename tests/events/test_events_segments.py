@@ -98,6 +98,7 @@ def test_rows_of_runs(tmp_path: Path) -> None:
     events.nacked(NOW_MS + 2, job, b"put back")
     events.run(NOW_MS + 3, job, ev.RUN_CRASHED, 2, b"silent for 30 s")
     events.run(NOW_MS + 4, job, ev.REPLAYED, 70_000, b"")
+    events.home_changed(NOW_MS + 4, b"mail", 1 << 40, b"its leader was silent")
     log.close(events, NOW_MS + 5)
     found = [(r["event"], r["delivery"], r["reason"], r["consumer"]) for r in rows(tmp_path)[1:-1]]
     assert found == [
@@ -106,8 +107,10 @@ def test_rows_of_runs(tmp_path: Path) -> None:
         ("nacked", 7, "put back", None),
         ("run-crashed", 2, "silent for 30 s", None),
         ("replayed", 70_000, "", None),
+        ("home-changed", (1 << 31) - 1, "its leader was silent", None),
     ]
-    assert {r["job_id"] for r in rows(tmp_path)[1:-1]} == {job.id.decode()}
+    assert [r["job_id"] for r in rows(tmp_path)] == ["", *5 * [job.id.decode()], "", ""]
+    assert rows(tmp_path)[-2]["queue"] == "mail"
 
 
 def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:

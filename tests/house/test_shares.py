@@ -15,6 +15,7 @@ from shares import Shares
 def pytest_xdist_make_scheduler(config, log):
     return Shares(config, log)
 """
+ALONE = {"PYTEST_ADDOPTS": "-p no:cacheprovider", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 TESTS = """
 import os
 import pathlib
@@ -34,8 +35,8 @@ def test_one_process_runs_a_file(tmp_path: Path) -> None:
         (tmp_path / f"test_{name}.py").write_text(TESTS)
     support = str(Path(shares.__file__).parent)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": support, "PYTEST_ADDOPTS": ""},
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", "2", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": support, **ALONE},
         capture_output=True,
         text=True,
         check=False,

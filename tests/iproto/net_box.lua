@@ -51,7 +51,7 @@ check(other:eval('local name = ...; return queue.tube[name] ~= nil', {'box'}) ==
 
 local stranger = net_box.connect('admin:wrong@127.0.0.1:' .. arg[1])
 check(stranger.state == 'error', 'wrong password')
-check(stranger.error == "Incorrect password supplied for user 'admin'", tostring(stranger.error))
+check(stranger.error == 'User not found or supplied credentials are invalid', tostring(stranger.error))
 
 print('all right')
 os.exit(0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from both_ways import thorough
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iproto_raw import Conn, IprotoBox
@@ -44,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("nonsense")
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=thorough(150), suppress_health_check=list(HealthCheck))
 @given(type=st.sampled_from(TYPES), calls=CALLS)
 def test_any_call_is_answered(
     place: Path, caplog: pytest.LogCaptureFixture, type: str, calls: list[Any]

@@ -30,7 +30,7 @@ from tuque.wire.bound import WHOLE
 from tuque.wire.bounds import BOUNDS, LIGHT_WORK
 from tuque.wire.commands import ROWS
 
-JOBS = 100_000
+JOBS = 30_000  # many times what a turn may do; lines of Python are counted slowly
 STAGED = 20_000  # jobs; PUBLISH needs some twenty turns for them
 TASKS = 10_000
 LINES_PER_UNIT = 160  # of Python; the longest unit is an ack of a job
@@ -124,7 +124,7 @@ def pairs(ids: list[bytes]) -> Words:
 def bury(full: Full) -> bytes:
     """Some thousand dead letters in `q.dead`; the id of one."""
     n = full.box.n
-    for id in full.ids[70_000:73_000]:
+    for id in full.ids[17_500:20_500]:
         if id in n.jobs and on_start(n, id, b"w", 1) is None:
             run = n.life.by_id[id].run
             on_fail(n, id, run, -1, b"%d" % (run % 2_000), b"", True)
@@ -139,8 +139,8 @@ def announce_all(full: Full) -> None:
     for i in range(3_000):
         hand = crew.enter(b"w%d" % i, n.now_ms)
         assert hand is not None
-    for i in range(40):
-        for id in full.ids[80_000 + 600 * i : 80_600 + 600 * i]:
+    for i in range(15):
+        for id in full.ids[20_500 + 600 * i : 21_100 + 600 * i]:
             if id in n.jobs and on_start(n, id, b"w%d" % i, 1) is None:
                 crew.note(n, b"w%d" % i, [id])
 
@@ -152,10 +152,18 @@ def deploy_all(full: Full) -> None:
         full.run("WORKER", "HERE", f"d{i}", "APP", f"{i}", "QUEUES", *[name] * 100)
 
 
+def schedule_all(full: Full) -> None:
+    """200 schedules with long names."""
+    full.run("TUBE", "CREATE", "k", "tasks")
+    for i in range(200):
+        full.run("SCHEDULE", "ADD", "k", f"n{i}" * 20, "EVERY", 9, "UNIQUE", "x" * 255, "body")
+    full.run("SCHEDULE", "ADD", "k", "n0", "EVERY", 9, "body")
+
+
 def many_queues(full: Full) -> None:
-    """100,000 of them, in no order."""
-    for i in range(100_000):
-        get_queue(full.box.n, b"many-%d" % (i * 7_919 % 100_000))
+    """20,000 of them, in no order."""
+    for i in range(20_000):
+        get_queue(full.box.n, b"many-%d" % (i * 7_919 % 20_000))
 
 
 LARGEST: dict[str, Callable[[Full], Words]] = {
@@ -172,20 +180,20 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     ],
     "NACK": lambda f: ["NACK", *f.ids],
     "ENQUEUE": lambda f: ["ENQUEUE", *f.ids],
-    "DEQUEUE": lambda f: ["DEQUEUE", *f.ids[:20_000]],
-    "ACKJOB": lambda f: ["ACKJOB", *f.ids[:20_000]],
-    "FASTACK": lambda f: ["FASTACK", *f.ids[20_000:30_000]],
-    "DELJOB": lambda f: ["DELJOB", *f.ids[30_000:40_000]],
+    "DEQUEUE": lambda f: ["DEQUEUE", *f.ids[:5_000]],
+    "ACKJOB": lambda f: ["ACKJOB", *f.ids[:5_000]],
+    "FASTACK": lambda f: ["FASTACK", *f.ids[5_000:7_500]],
+    "DELJOB": lambda f: ["DELJOB", *f.ids[7_500:10_000]],
     "WORKING": lambda f: ["WORKING", f.ids[-1]],
-    "START": lambda f: ["START", "WORKER", "w" * 255, *f.ids[60_000:61_000]],
-    "PROGRESS": lambda f: ["PROGRESS", f.ids[60_000], "1.1.000000", "x" * 4096],
-    "RELEASE": lambda f: ["RELEASE", "DELAY", 1, *pairs(f.ids[60_000:60_500])],
+    "START": lambda f: ["START", "WORKER", "w" * 255, *f.ids[15_000:16_000]],
+    "PROGRESS": lambda f: ["PROGRESS", f.ids[15_000], "1.1.000000", "x" * 4096],
+    "RELEASE": lambda f: ["RELEASE", "DELAY", 1, *pairs(f.ids[15_000:15_500])],
     "FAIL": lambda f: [
-        *("FAIL", f.ids[60_000], "1.1.000000", "REASON", "x" * 2048, "DETAIL", "x" * 70_000)
+        *("FAIL", f.ids[15_000], "1.1.000000", "REASON", "x" * 2048, "DETAIL", "x" * 70_000)
     ],
-    "DONE": lambda f: ["DONE", *pairs(f.ids[61_000:61_501])],
-    "CANCEL": lambda f: ["CANCEL", "REASON", "x" * 2048, *f.ids[60_500:61_500]],
-    "RESULT": lambda f: ["RESULT", f.ids[62_000]],
+    "DONE": lambda f: ["DONE", *pairs(f.ids[16_000:16_501])],
+    "CANCEL": lambda f: ["CANCEL", "REASON", "x" * 2048, *f.ids[15_500:16_500]],
+    "RESULT": lambda f: ["RESULT", f.ids[17_000]],
     "WAITJOB": lambda f: [
         "WAITJOB",
         1,
@@ -193,11 +201,11 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
         "COUNT",
         499,
     ],
-    "UPDATEJOB": lambda f: ["UPDATEJOB", f.ids[62_000], "BODY", "x" * 100_000, *["TTL", 9] * 78],
+    "UPDATEJOB": lambda f: ["UPDATEJOB", f.ids[17_000], "BODY", "x" * 100_000, *["TTL", 9] * 78],
     "DEAD LIST": lambda f: [bury(f), "DEAD", "LIST", "q.dead", 0, "COUNT", 1_000][1:],
     "DEAD SHOW": lambda f: ["DEAD", "SHOW", bury(f)],
     "DEAD STAT": lambda f: ["DEAD", "STAT", "q.dead"],
-    "DEAD REPLAY": lambda f: ["DEAD", "REPLAY", "q.dead", "IDS", *f.ids[70_000:71_000]],
+    "DEAD REPLAY": lambda f: ["DEAD", "REPLAY", "q.dead", "IDS", *f.ids[17_500:18_500]],
     "DEAD PURGE": lambda f: ["DEAD", "PURGE", "q.dead", "ALL"],
     "DEADLETTER": lambda f: ["DEADLETTER", f.ids[-1], "dead", "REASON", "x" * 2048],
     "SHOW": lambda f: ["SHOW", f.ids[-2]],
@@ -233,7 +241,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
         2**31,
     ],
     "LEASE TOUCH": lambda f: ["LEASE", "TOUCH", "g", f.epoch, "TTL", 70_000],
-    "LEASE NACK": lambda f: ["LEASE", "NACK", "g", f.epoch, 1, *f.ids[50_000:60_000]],
+    "LEASE NACK": lambda f: ["LEASE", "NACK", "g", f.epoch, 1, *f.ids[12_500:15_000]],
     "LEASE INFO": lambda f: ["LEASE", "INFO", "g"],
     "LEASE LIST": lambda f: ["LEASE", "LIST"],
     "LEASE HELP": lambda f: ["LEASE", "HELP"],
@@ -275,6 +283,13 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "TUBE HELP": lambda f: ["TUBE", "HELP"],
     "WORKER HERE": lambda f: ["WORKER", "HERE", "w", "QUEUES", *["q" * 80] * 100],
     "WORKER LIST": lambda f: [announce_all(f), "WORKER", "LIST", "COUNT", 1_000][1:],
+    "SCHEDULE ADD": lambda f: [
+        f.run("TUBE", "CREATE", "k", "tasks"),
+        *("SCHEDULE", "ADD", "k", "n" * 100, "EVERY", 9, *["PRI", 1] * 76, "x" * 100_000),
+    ][1:],
+    "SCHEDULE LIST": lambda f: [schedule_all(f), "SCHEDULE", "LIST", "k"][1:],
+    "SCHEDULE SHOW": lambda f: ["SCHEDULE", "SHOW", "k", "n0"],
+    "SCHEDULE": lambda f: ["SCHEDULE", "RUN", "k", "n0"],
     "WORKER DEPLOYS": lambda f: [deploy_all(f), "WORKER", "DEPLOYS"][1:],
     "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],
@@ -295,6 +310,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "CLIENT KILL": lambda f: ["CLIENT", "KILL", *["TYPE", "normal"] * 31],
     "CLIENT": lambda f: ["CLIENT", "SETINFO", "LIB-NAME", "x" * 10_000],
     "CLUSTER NODES": lambda f: ["CLUSTER", "NODES"],
+    "CLUSTER VOTERS": lambda f: ["CLUSTER", "VOTERS"],
     "CLUSTER": lambda f: ["CLUSTER", "INFO"],
     "INFO": lambda f: ["INFO"],
     "TIME": lambda f: ["TIME"],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,20 @@ import pytest
 from pump_box import PumpBox, digest
 from raw_resp import encode
 
-from tuque.core.msgs.bus import Heartbeat, Pause, Refusal
-from tuque.server.bus.peers import HANDSHAKE_MS, YOUNG_MAX, Bus
+from tuque.core.msgs.bus import GotJob, Heartbeat, Pause, Refusal, ReplJob
+from tuque.core.node.slots import say
+from tuque.core.replication.replicate import copy_of
+from tuque.server.bus.peers import HANDSHAKE_MS, Bus
+from tuque.server.bus.young import COME_MAX, COME_MS, YOUNG_MAX
+from tuque.server.log import notes
+from tuque.server.log.notes import Notes
 from tuque.server.startup.joining import open_bus, prepare_bus
 from tuque.wire.bus import BusError
 from tuque.wire.handshake import Conn
 from tuque.wire.msgs.cards import Card
+from tuque.wire.seal.steps import STEP_BYTES
 
+ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 OTHER = b"0123456789" * 4
 SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"
 ANOTHER = "Zp0aX9sLw8dKe7fJr6gHt5yGu4iFo3pDq2zSx1cVb_M"
@@ -53,9 +61,13 @@ class Node:
 class Stranger:
     """The other end of a connection to the bus."""
 
-    def __init__(self, node: Node, secret: str = SECRET, **card: Any) -> None:
+    def __init__(
+        self, node: Node, secret: str = SECRET, came: str = "127.0.0.1", **card: Any
+    ) -> None:
         self.node = node
-        self.sock = socket.create_connection(("127.0.0.1", int(node.bus.port)))
+        self.sock = socket.create_connection(
+            ("127.0.0.1", int(node.bus.port)), source_address=(came, 0)
+        )
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.refusal = ""
@@ -146,12 +158,111 @@ def test_silence_ends_the_connection(node: Node) -> None:
     assert not stranger.is_open()
 
 
+def test_each_has_its_own_time(node: Node) -> None:
+    """B1.1 the connection lives 2 s."""
+    node.later(60_000)  # now the time stands still
+    first = Stranger(node)
+    node.later(HANDSHAKE_MS // 2)
+    second = Stranger(node)
+    assert node.bus.young.late_ms() == node.box.n.now_ms + HANDSHAKE_MS // 2
+    node.later(HANDSHAKE_MS // 2)
+    assert (first.is_open(), second.is_open()) == (False, True)
+    node.later(HANDSHAKE_MS // 2)
+    assert not second.is_open() and node.bus.young.late_ms() == -1
+
+
+def flooded(node: Node, count: int, came: str = "127.0.0.1") -> list[Stranger]:
+    """Strangers of an address, as often as it may come (B1.9)."""
+    found = []
+    for i in range(count):
+        if i % COME_MAX == 0:
+            node.later(COME_MS)
+        found.append(Stranger(node, came=came))
+    return found
+
+
+def raw(node: Node, came: str) -> socket.socket:
+    """A connection to the bus, which the node has not looked at yet."""
+    address = ("127.0.0.1", int(node.bus.port))
+    sock = socket.create_connection(address, source_address=(came, 0))
+    sock.setblocking(False)
+    return sock
+
+
+def is_ended(sock: socket.socket) -> bool:
+    """Whether the node has closed the connection, without a word."""
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def until(node: Node, is_so: Callable[[], bool]) -> None:
+    """Turn until it is so."""
+    for _ in range(15_000):
+        if is_so():
+            return
+        node.turns(1)
+    raise AssertionError("never")
+
+
 def test_so_many_handshakes_at_once(node: Node) -> None:
-    strangers = [Stranger(node) for _ in range(YOUNG_MAX + 3)]
+    strangers = flooded(node, YOUNG_MAX + 3)
     assert [one.is_open() for one in strangers[:4]] == [False, False, False, True]
     assert all(one.is_open() for one in strangers[4:])
     for one in strangers:
         one.sock.close()
+
+
+def test_a_flood_from_one_address_closes_its_own(node: Node) -> None:
+    """L1: the oldest accepted one is closed, of the address that has most of them; those of
+    members' addresses last"""
+    friend = Stranger(node)
+    few = [Stranger(node, came="127.0.0.5") for _ in range(3)]
+    other = Stranger(node, came="127.0.0.3")
+    flood = flooded(node, YOUNG_MAX, "127.0.0.2")
+    assert [one.is_open() for one in flood[:6]] == [False] * 5 + [True]
+    assert all(one.is_open() for one in (*few, other))
+    assert friend.join(), "a node is kept out"
+    node.bus.young.meet("127.0.0.2")  # where a member is, as this node knows
+    more = [Stranger(node, came="127.0.0.4") for _ in range(4)]
+    assert [one.is_open() for one in (*few, other)] == [False, False, True, True]
+    assert [one.is_open() for one in more] == [False, True, True, True]
+    assert all(one.is_open() for one in flood[5:])
+    for one in (friend, *few, other, *flood, *more):
+        one.sock.close()
+    node.turns()
+    assert len(node.bus.young) == 0 and node.bus.young.accepted == {}
+
+
+def test_a_stranger_comes_so_often(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B1.9 Of an address where it knows no member a node takes 50 connections to its bus in 100 ms.
+    It closes further ones at once, before anything else is done for them"""
+    monkeypatch.setattr(notes, "_notes", Notes())
+    caplog.set_level(logging.INFO, "tuque.server")
+    node.later(60_000)  # now the time stands still
+    flood = [raw(node, "127.0.0.9") for _ in range(COME_MAX + 5)]
+    others = [raw(node, came) for came in ("127.0.0.8", "127.0.0.1") for _ in range(3)]
+    until(node, lambda: node.bus.figures.accepted + node.bus.figures.refused == len(flood) + 6)
+    assert (node.bus.figures.accepted, node.bus.figures.refused) == (COME_MAX + 6, 5)
+    assert [is_ended(one) for one in flood] == [False] * COME_MAX + [True] * 5
+    assert not any(is_ended(one) for one in others)
+    assert "no link with 127.0.0.9: too many connections" in caplog.text
+    node.bus.young.meet("127.0.0.9")  # a member is there
+    more = [raw(node, "127.0.0.9") for _ in range(COME_MAX + 5)]
+    until(node, lambda: node.bus.figures.accepted == 2 * COME_MAX + 11)
+    node.bus.young.met.clear()
+    last = [raw(node, "127.0.0.9")]
+    until(node, lambda: node.bus.figures.refused == 6)
+    node.later(COME_MS)
+    last.append(raw(node, "127.0.0.9"))
+    until(node, lambda: node.bus.figures.accepted == 2 * COME_MAX + 12)
+    for one in (*flood, *others, *more, *last):
+        one.close()
 
 
 def test_a_wrong_secret(node: Node) -> None:
@@ -236,6 +347,64 @@ def test_a_node_that_reads_nothing(node: Node) -> None:
     node.turns()
     assert node.bus.crowded == 0 and not node.server.is_crowded
     assert node.box.n.reachable_count == 0
+
+
+def test_a_large_copy_goes_in_steps(node: Node) -> None:
+    """B2.8 The code of a frame of 1 MiB or more is made in steps of 512 KiB, one in a turn for each
+    link; what is sent later waits behind it."""
+    node.bus.limit_bytes = 1 << 20  # one frame may have any size (B2.4)
+    stranger = Stranger(node)
+    assert stranger.join()
+    body = bytes(range(256)) * (20 << 10)
+    node.say("ADDJOB", "q", "small", 0, "REPLICATE", 2, "ASYNC")
+    node.say("ADDJOB", "q", body, 0, "REPLICATE", 2, "ASYNC")
+    node.say("ADDJOB", "q", "later", 0, "REPLICATE", 2, "ASYNC")
+    link = next(iter(node.bus.by_slot.values()))
+    reader = stranger.conn
+    said: list[Any] = []
+    for _ in range(3_000):
+        began = [(head, head.index, head.at) for head in link.heads]
+        node.box.pump.turn(2)
+        for head, index, at in began:
+            assert head.index > 1 or head.index + head.at - index - at <= 1 + STEP_BYTES
+        said += reader.feed(stranger.read() or b"")
+        if len([one for one in said if isinstance(one, ReplJob)]) == 3:
+            break
+    assert [one.body for one in said if isinstance(one, ReplJob)] == [b"small", body, b"later"]
+    assert not link.is_closed and link.waiting_bytes == 0 and not link.heads
+    for job in node.box.n.jobs.values():
+        copy_of(node.box.n, int(link.slot), job, 0)
+        assert node.box.n.has_large == (job.body == body), "its frame is its own"
+        node.box.n.has_large = False
+
+
+@pytest.mark.parametrize("seq", [-1, 7])
+def test_a_large_frame_waits_in_its_place(node: Node, seq: int) -> None:
+    """B2.8 what is sent later waits behind it; C8.2: also behind the journal"""
+    stranger = Stranger(node)
+    assert stranger.join()
+    slot, link = next(iter(node.bus.by_slot.items()))
+    large = ReplJob(ID, b"q", bytes(3 << 20), 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)
+    ids = [GotJob([ID] * 40_000)]  # more than 1 MiB, too
+    node.box.n.has_large = True
+    for message in (Pause(b"q", 0, 1), large, Pause(b"q", 0, 2), *ids):
+        say(node.box.n, slot, message)
+    node.bus.settle(seq)
+    assert len(link.heads) == 2 and (link.wire == []) == (seq == 7)
+    assert link.excess_bytes() < 2 << 20, "a large frame counts as the first"
+    node.bus.release(6)
+    assert (link.wire == []) == (seq == 7)
+    node.bus.release(7)
+    said: list[Any] = []
+    for _ in range(3_000):
+        node.turns(1)
+        said += stranger.conn.feed(stranger.read() or b"")
+        if ids[0] in said:
+            break
+    said = [one for one in said if isinstance(one, Pause | ReplJob | GotJob)]
+    sent = [Pause(b"q", 0, 1), large, Pause(b"q", 0, 2), *ids]
+    assert len(said) == len(sent) and all(a == b for a, b in zip(said, sent, strict=True))
+    assert link.waiting_bytes == 0
 
 
 def test_a_heartbeat_says_that_it_is_there(node: Node) -> None:

@@ -217,3 +217,32 @@ def nodes(wire: Wire) -> list[str]:
     """The lines of CLUSTER NODES."""
     lines: list[str] = wire("CLUSTER", "NODES").decode().splitlines()
     return lines
+
+
+def as_user(cluster: RealCluster, number: int, user: str) -> Wire:
+    wire = cluster.wire(number)
+    wire("ACL", "SETUSER", user, "on", "nopass", "+@all", "~*", f"tenant:{user}s")
+    assert wire("AUTH", user, "x") == b"OK"
+    return wire
+
+
+def test_ids_of_a_tenant_at_nodes_without_the_job(three: RealCluster) -> None:
+    """N10.3 So is an id that this node does not know, unless it was made for a job of that tenant
+    (G6.7).
+    """
+    anns = [as_user(three, number, "ann") for number in range(3)]
+    bobs = [as_user(three, number, "bob") for number in range(3)]
+    ids = [anns[0].add("q", "of ann", "REPLICATE", 1, "RETRY", 60) for _ in range(2)]
+    unknown = Err("NOJOB Job not known in the context of this node.")
+    for bob in bobs:
+        assert bob("RESULT", ids[0]) == unknown
+        assert bob("CANCEL", *ids) == [NULL, NULL]
+        assert [bob(word, ids[0]) for word in ("ACKJOB", "FASTACK", "DELJOB")] == [0, 0, 0]
+        assert bob.get("q") == []
+    assert anns[0]("QLEN", "q") == 2
+    assert anns[2]("RESULT", ids[0])[:2] == [b"state", b"waiting"]
+    assert anns[1]("CANCEL", ids[0]) == [b"ended"]
+    assert anns[2]("ACKJOB", ids[1]) == 0  # not known here: the others are told (A3.4)
+    wait_for(lambda: anns[0]("QLEN", "q") == 0)
+    later = anns[0].add("q", "of ann", "REPLICATE", 1, "RETRY", 60)
+    wait_for(lambda: anns[1].get("q") == [later])  # from the other node (F1)

@@ -15,7 +15,6 @@ from pump_box import digest
 from raw_resp import encode
 from test_server_bus import OTHER, SECRET, Node, Stranger
 
-import tuque.core.model.job
 from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import shift_jobs
 from tuque.core.model.job import LAST_NS, Job
@@ -54,7 +53,6 @@ from tuque.wire.bus import BusError, head_of
 from tuque.wire.handshake import MAGIC, Conn
 from tuque.wire.msgs.cards import Card, Hello
 
-IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))
 NO_TEXT = HELLO.replace(b"\xa4here", b"\xa4h\xffre")  # a host that is not UTF-8
@@ -146,7 +144,7 @@ def broken_invariant(*_: object) -> None:
     raise AssertionError("an arrow that is not in the table")
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.sources
 def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +159,7 @@ def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
     assert node.server.bugs.count == 1
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.sources
 def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from both_ways import NO_BYTECODE
 
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.server.config.config import load
@@ -60,7 +61,9 @@ def test_a_file_that_cannot_be_written_whole_is_not_replaced(tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         capture_output=True, check=False,
-        env=os.environ | {"PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])},
+        env=os.environ
+        | {"PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])}
+        | NO_BYTECODE,
     )  # fmt: skip
     assert done.returncode == 1 and b"File too large" in done.stderr, done.stderr
     assert (tmp_path / "nodes.conf").read_bytes() == before

@@ -228,3 +228,27 @@ def test_a_taken_port_ends_the_start(tmp_path: Path) -> None:
         with pytest.raises(ListenError, match="check metrics-port and metrics-bind"):
             open_metrics(box.pump)
         box.close()
+
+
+def test_tenants(tmp_path: Path) -> None:
+    """N11.6 The metrics have connections, queues, jobs, bytes and refused commands by the label
+    `tenant`, of the first `metrics-queues` (O1.4) tenants; all others are `(other)`. A node
+    without tenants has none of them.
+    """
+    node = Node(tmp_path, metrics_queues="1")
+    node.open()
+    wires = []
+    assert "tuque_tenant" not in node.get("/metrics").text
+    for name in ("shop", "bank", "club"):
+        words = ("on", "nopass", "+@all", "~*", f"tenant:{name}", "quota:jobs=2")
+        assert node.run("ACL", "SETUSER", name, *words) == b"+OK\r\n"
+        wires.append(node.box.connect())
+        for line in (("AUTH", name, "x"), *[("ADDJOB", "q", "abc", 0)] * 3):
+            node.box.say(wires[-1], encode(*line))
+    text = node.get("/metrics").text
+    held = ("connections", 1), ("queues", 1), ("jobs", 2), ("bytes", 6), ("refused_total", 1)
+    for what, count in held:
+        assert value(text, f'tuque_tenant_{what}{{tenant="shop"}}') == count
+        assert value(text, f'tuque_tenant_{what}{{tenant="(other)"}}') == 2 * count
+    assert 'tenant="bank"' not in text
+    node.close()

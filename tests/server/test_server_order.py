@@ -10,7 +10,7 @@ from pump_box import PumpBox
 from raw_resp import Wire, encode
 
 from tuque.core.dispatch.messages import on_link_up, on_message
-from tuque.core.msgs.bus import GotJob, ReplJob
+from tuque.core.msgs.bus import GotJob, ReplJob, ReplJobs
 from tuque.core.node.slots import slot_for
 from tuque.server.replies.producers import HOLES_MAX, STALL_MS
 from tuque.server.state.state import apply_settings
@@ -33,7 +33,12 @@ class Pair:
     def sent(self) -> list[bytes]:
         """Ids of the jobs that the peer was sent since the last look."""
         peer = self.n.peers[self.slot]
-        ids = [m.id for m in peer.outbox if isinstance(m, ReplJob)]
+        ids: list[bytes] = []
+        for m in peer.outbox:
+            if isinstance(m, ReplJob):
+                ids.append(m.id)
+            elif isinstance(m, ReplJobs):
+                ids += [m.first.id, *(id for id, _, _ in m.others)]
         peer.outbox.clear()
         peer.is_dirty = False
         self.n.dirty_peers.clear()
@@ -98,7 +103,7 @@ def test_errors_of_adds_keep_their_place(pair: Pair) -> None:
     first, norepl, syntax, arity = pair.hear()
     assert first == b"+" + one
     assert norepl.startswith(b"-NOREPL ")
-    assert syntax == b"-ERR syntax error"
+    assert syntax == b"-ERR syntax error: ADDJOB has no option 'WHAT'"
     assert arity == b"-ERR wrong number of arguments for 'addjob' command"
 
 

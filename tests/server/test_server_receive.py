@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
@@ -51,3 +52,20 @@ def test_the_end_is_told_after_what_came_before_it(pair: Pair) -> None:
     other.close()
     assert c.receive(READ_BYTES) == b"x" * SHORT_READ
     assert c.receive(READ_BYTES) == b""
+
+
+def test_a_closed_connection_leaves_its_number_to_others(pair: Pair) -> None:
+    c, _other = pair
+    later, peer = socket.socketpair()
+    c.is_closed = True
+    c.sock.close()
+    with later, peer:
+        os.dup2(later.fileno(), c.fd)
+        try:
+            peer.sendall(b"for another")
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                c.receive(READ_BYTES)
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                c.give(b"late")
+        finally:
+            os.close(c.fd)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from door import NODE_ID, Door
+from door import NODE_ID, Door, taken
 
 from tuque.server.tubes.turn import end_turn
 from tuque.tubes.failover.activation import lose_home
-from tuque.tubes.model.replica_state import WAITING
+from tuque.tubes.failover.switchover import become_home
+from tuque.tubes.model.replica_state import WAITING, Follower
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import set_read_only
@@ -82,6 +83,14 @@ def test_some_words_answer_everywhere(tube: Door) -> None:
     assert tube.value("TUBE GRANTS t") == []
     found = tube.info("tubes")
     assert (found["tubes_copies"], found["tubes_running"], found["tubes_tasks"]) == ("1", "0", "0")
+
+
+def test_tubes_that_are_not_copied_yet_are_counted_at_their_home(tube: Door) -> None:
+    """T11.5: tubes with their leader here of which a replica is not complete."""
+    tube("TUBE CREATE tmp fifottl TEMPORARY")  # never copied
+    assert tube.info("tubes")["tubes_incomplete"] == "1"
+    move_away(tube)
+    assert tube.info("tubes")["tubes_incomplete"] == "0"
 
 
 def test_where_a_tube_is_at_home(tube: Door) -> None:
@@ -203,3 +212,20 @@ def test_set_read_only_before_the_start(door: Door) -> None:
     t = tubes_of(door.n)
     set_read_only(door.n, t, True)
     assert door.value("TUBE STATE") == b"INIT"
+
+
+def test_a_reply_belongs_to_its_epoch(door: Door) -> None:
+    """T18.5 It is the same, at once, if the tube gets another epoch meanwhile: a later confirmation
+    may be of another change with that number."""
+    door("TUBE CREATE t fifo")
+    tube, t = named(door), tubes_of(door.n)
+    tube.sync, door.n.reachable_count = 2, 1
+    assert door("TUBE PUT t x") == b""  # it waits
+    follower = Follower(1)
+    follower.is_complete, follower.got = True, int(tube.seq)
+    tube.followers[1] = follower
+    lose_home(door.n, t, tube, OTHER, 2)
+    become_home(door.n, t, tube, 3, b"by hand")
+    tube.followers[1] = follower
+    end_turn(door.s)
+    assert taken(door.c) == b"-NOREPL done here, but not yet on 2 nodes\r\n"

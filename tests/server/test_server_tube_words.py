@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hiredis
+from both_ways import thorough
 from door import Door
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ waits = st.sampled_from([0, 1, 999, 1000, 3_000])
 steps = st.lists(st.tuples(st.one_of(likely, likely, wild), options, waits), max_size=40)
 
 
-@settings(max_examples=150)
+@settings(max_examples=thorough(150))
 @given(steps=steps, resp3=st.booleans())
 def test_any_words(steps: list[tuple[tuple[bytes, ...], list[bytes], int]], resp3: bool) -> None:
     door = Door()

@@ -438,4 +438,5 @@ def test_addjob_with_priority_and_sub_queue(tube: Door) -> None:
     refused = tube("ADDJOB q b 0 PRI 1")
     assert refused == b"-ERR 'q' is no tube: PRI and UTUBE mean nothing to a queue\r\n"
     assert tube("ADDJOB t b 0 PRI x").startswith(b"-ERR PRI must be")
-    assert tube("STAGE x a 1000 q b PRI 1") == SYNTAX
+    said = tube("STAGE x a 1000 q b PRI 1")
+    assert said == b"-ERR syntax error: STAGE has no option 'PRI'\r\n"

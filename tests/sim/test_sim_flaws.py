@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import tuque.core.model.job
 from tuque.sim.flaws.published import MUTATIONS
 from tuque.sim.runs.seeds import run_plan, run_seed
 
 SLOW_PLANS = ("f5", "f7", "f9", "f11", "f17", "q1", "q2", "r3")
-IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
+LONG = ("f8", "f9", "f14", "f15", "q2", "q3")  # the others are found sooner
 # The flaws that are found soon, and the first seed that finds each.
 # All of them: python -m tuque.sim --mutation all
 QUICK = {
@@ -19,15 +18,17 @@ QUICK = {
 }  # fmt: skip
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.sources
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in QUICK]
+)
 def test_a_flaw_is_found_within_its_budget(name: str) -> None:
     seeds = range(1, MUTATIONS[name].budget + 1)
     outcomes = (run_seed(seed, name, until="any") for seed in sorted(seeds, key=QUICK[name].__ne__))
     assert any(outcome.findings for outcome in outcomes)
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.sources
 def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
     before = run_plan(MUTATIONS["f11"].plan(1))
     assert run_seed(1, "f11", until="any").findings

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-import tuque.core.model.job
 from tuque.core.life.letters import letter_of, purge
 from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES, cancelling
+from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES
 from tuque.sim.flaws.work import WORK_FLAWS, WORK_RULES, beginning, replaying, repricing
 from tuque.sim.judges.life_rates import on_paced
 from tuque.sim.judges.life_waits import on_waited
@@ -21,7 +20,6 @@ from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.cluster import Cluster
 from tuque.sim.runs.seeds import run_plan, run_seed
 
-IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 PRODUCER: dict[str, Any] = {
     "attempts": [2, 3], "backoff": [0.1, 0.2, 0.5], "retry": [1], "keep": [90], "limit": [0],
     "ttl": [120, 0], "delay": [0], "idle_ms": 300,
@@ -114,7 +112,13 @@ SABOTAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "what"), SABOTAGE)
+@pytest.mark.parametrize(
+    ("rule", "what"),
+    [
+        pytest.param(rule, what, marks=pytest.mark.slow if what is lose else ())
+        for rule, what in SABOTAGE
+    ],
+)
 def test_a_broken_promise_is_seen(rule: str, what: Callable[[Node, Living], None]) -> None:
     def tweak(cluster: Cluster) -> None:
         def strike() -> None:
@@ -153,15 +157,25 @@ def test_a_wait_names_what_ended(reply: list[list[bytes]], text: str) -> None:
     assert any(text in one for one in texts) if text else texts == []
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
-@pytest.mark.parametrize("name", [*LIFE_RULES, *WORK_RULES])
+# Their judges find a quicker flaw, too.
+LONG = ("w6", "w14", "w17")
+
+
+@pytest.mark.sources
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
+        for name in [*LIFE_RULES, *WORK_RULES]
+    ],
+)
 def test_a_flaw_is_found_by_its_judge(name: str) -> None:
     rule = {**LIFE_RULES, **WORK_RULES}[name]
     assert rule in run_seed(1, name, until=rule).rules()
 
 
 PLANS = [
-    pytest.param(plan, marks=() if plan is cancelling else pytest.mark.slow)
+    pytest.param(plan, marks=pytest.mark.slow)
     for plan in dict.fromkeys(flaw.bend for flaw in [*LIFE_FLAWS, *WORK_FLAWS])
     if plan not in (beginning, replaying, repricing)
 ]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-import tuque.core.model.job
 from tuque.sim.engine.disk import WINDOW_US
 from tuque.sim.flaws.leases import ONCE_FLAWS, RULES, lessees, writers
 from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.cluster import Cluster
 from tuque.sim.runs.seeds import run_plan, run_seed
 
-IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 
-
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.sources
 @pytest.mark.parametrize("name", [flaw.name for flaw in ONCE_FLAWS])
 def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
     flaw = next(flaw for flaw in ONCE_FLAWS if flaw.name == name)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from stopped_seed import rules, stopped
 
-import tuque.core.model.job
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import (
     HOME_FLAWS,
@@ -34,11 +33,17 @@ from tuque.sim.tube_judges.homes import end_force, is_unknown
 
 FLAWS = TUBE_FLAWS + HOME_FLAWS
 FIRST = {"t9": 8}  # the seed that finds it, if seed 1 does not
-IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
+LONG = ("t12",)  # its judge finds a quicker flaw, too
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
-@pytest.mark.parametrize("name", [flaw.name for flaw in FLAWS])
+@pytest.mark.sources
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(flaw.name, marks=pytest.mark.slow if flaw.name in LONG else ())
+        for flaw in FLAWS
+    ],
+)
 def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
     flaw = next(flaw for flaw in FLAWS if flaw.name == name)
     rule, seeds = (TUBE_RULES | HOME_RULES)[name], range(1, flaw.budget + 1)
@@ -104,7 +109,7 @@ def test_a_disk_may_end_before_the_home_went_on(seed: int) -> None:
     assert outcome.counts.get("tubes on disks", 0) == 1
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.sources
 def test_a_hole_before_the_home_went_on_is_found() -> None:
     flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == "t8")
     with flaw.on():
@@ -112,7 +117,7 @@ def test_a_hole_before_the_home_went_on_is_found() -> None:
     assert any("with a hole" in text for text in findings)
 
 
-@pytest.mark.parametrize("policy", ["no", "everysec"])
+@pytest.mark.parametrize("policy", ["no", pytest.param("everysec", marks=pytest.mark.slow)])
 def test_power_that_fails_while_a_home_loads_takes_what_was_not_synced(policy: str) -> None:
     """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
     findings: list[str] = []
@@ -160,6 +165,7 @@ def test_a_tube_that_was_on_its_way_when_its_home_ended_does_not_begin_at_the_ne
     assert outcome.counts["failovers answered"] == 1
 
 
+@pytest.mark.slow
 def test_a_tube_that_was_on_its_way_is_helped_though_its_home_forgot_it() -> None:
     """T22.2: "answer -TUBEHOME until an operator decides": the rescuer must know of it."""
     plan = three_homes(1)
@@ -227,6 +233,7 @@ def unheard(seed: int) -> Plan:
     return order(plan)
 
 
+@pytest.mark.slow
 def test_an_older_home_runs_while_the_newest_is_not_linked() -> None:
     """T19.4: "the newest home is down or not linked meanwhile"; takes there are said apart."""
     outcome = run_plan(unheard(1))
@@ -256,6 +263,7 @@ def given_again(seed: int) -> Plan:
     return order(plan)
 
 
+@pytest.mark.slow
 def test_an_epoch_that_no_disk_knows_is_given_again() -> None:
     """T19.4: "a home by force has an epoch that there was before"."""
     seen: list[bool] = []

@@ -36,7 +36,7 @@ def broker(tmp_path: Path) -> Iterator[RealServer]:
 
 @pytest.fixture
 def client(broker: RealServer) -> Iterator[Client]:
-    with Client(f"tuque://127.0.0.1:{broker.port}") as made:
+    with Client(f"tuque://127.0.0.1:{broker.port}", timeout=60) as made:
         yield made
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from both_ways import NO_BYTECODE
 
 pytest.importorskip("duckdb")
 
@@ -159,7 +160,7 @@ def test_a_report_that_cannot_be_written_is_named(
     done = subprocess.run(
         ["bash", "-c", command, "", sys.executable, "-m", "tuque", *map(str, words)],
         capture_output=True, text=True, check=False, timeout=60,
-        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+        env=os.environ | {"PYTHONPATH": ":".join(sys.path)} | NO_BYTECODE,
     )  # fmt: skip
     assert done.returncode == 1
     told = done.stdout.splitlines()[-1]

@@ -117,3 +117,20 @@ def test_a_named_query_and_views(
     assert found == {"café", "\ufffd!"}
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE kept USING tuque OPTIONS (url '{url}', queue 'q')")
+
+
+def test_a_table_is_written_without_its_options() -> None:
+    """Spark keeps those of a table, and gives none to its writer: the error says so."""
+    body = StructType([StructField("body", StringType())])
+    with pytest.raises(SinkError, match="no queue: .* no options at all, as it does when a table"):
+        TuqueDataSource({}).writer(body, False)
+    with pytest.raises(SinkError, match="a column 'queue'$"):
+        TuqueDataSource({"port": "1"}).writer(body, False)
+
+
+def test_a_group_has_255_bytes() -> None:
+    """Y1.3 Group and owner are any 1 to 255 bytes;"""
+    given = {"queue": "q", "group": "g" * 253 + "ü"}
+    assert source.parse(given, True, 2).group == given["group"]
+    with pytest.raises(SourceError, match="option group has more than 255 bytes"):
+        source.parse({**given, "group": "g" * 254 + "ü"}, True, 2)

@@ -30,9 +30,9 @@ def server(tmp_path: Path, spark: SparkSession) -> Iterator[RealServer]:
 
 
 def test_every_row_is_a_job(spark: SparkSession, server: RealServer) -> None:
-    write = rows(spark, 5000, 3).write.format("tuque").mode("append")
+    write = rows(spark, 2000, 3).write.format("tuque").mode("append")
     write.option("port", server.port).option("queue", "q").option("pipeline", 300).save()
-    assert bodies(server) == once_each(5000)
+    assert bodies(server) == once_each(2000)
 
 
 def test_a_row_chooses_its_queue_and_times(spark: SparkSession, server: RealServer) -> None:
@@ -89,7 +89,7 @@ def test_the_refusal_of_the_broker_is_told(spark: SparkSession, server: RealServ
 def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, server: RealServer) -> None:
     # One task: of several, those beside the one that gave up would write to the restarted broker.
     write = rows(spark, 10).coalesce(1).write.format("tuque").mode("append")
-    write = write.option("port", server.port).option("queue", "q").option("retryTimeout", "1s")
+    write = write.option("port", server.port).option("queue", "q").option("retryTimeout", "3s")
     write.save()
     server.kill()
     with pytest.raises(PySparkException, match="did not take it within retryTimeout"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from lab import RealServer
 from query_by_hand import Query
 from raw_resp import wait_for
+from sink_lab import journaled
 
 from tuque import Client
 from tuque.spark.errors import SourceError
@@ -19,8 +23,13 @@ STARTS_MOST = 200
 class Downstream:
     """Starts a query again and again; some bodies make it fail, or all do while it is away."""
 
-    def __init__(self, broker: RealServer, most: int, attempts: int, *poison: int) -> None:
+    def __init__(
+        self, broker: RealServer, most: int, attempts: int, *poison: int, other: int = 0
+    ) -> None:
         self.given = {"port": str(broker.port), "queue": "q", "group": "g", "retryTimeout": "5s"}
+        if other:  # the port of a second node
+            del self.given["port"]
+            self.given["url"] = f"tuque://127.0.0.1:{broker.port},127.0.0.1:{other}"
         self.given["maxBatchAttempts"] = str(attempts)
         self.most = most
         self.poison = set(poison)
@@ -86,6 +95,106 @@ def test_only_the_poison_is_put_aside(
     assert set(below.query.seen.values()) == {1}
     assert below.starts < 20 * len(poison), "halves, not one by one"
     assert client.qlen("q") == 0
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[RealServer]:
+    """A second node; the two need not know each other."""
+    running = journaled(tmp_path / "other")
+    yield running
+    running.end()
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "poison", "is_limited"),
+    [
+        (range(100), range(100, 200), [20, 180], True),
+        (range(100), range(100, 200), [20, 180], False),
+        (range(1), range(1, 60), [0], True),
+        (range(59), range(59, 60), [59], False),
+        (range(5), range(5, 60), [0, 1, 2, 3, 4], True),
+        (range(1), range(1, 2), [0], True),
+        (range(1), range(1, 2), [1], True),
+    ],
+)
+def test_jobs_of_other_nodes_are_not_blamed(
+    broker: RealServer,
+    client: Client,
+    other: RealServer,
+    here: range,
+    there: range,
+    poison: list[int],
+    is_limited: bool,
+) -> None:
+    """A job is alone when no node has another one in the batch, whichever node has the poison."""
+    with Client(f"tuque://127.0.0.1:{other.port}") as second:
+        fill(client, len(here), first=here[0])
+        fill(second, len(there), first=there[0])
+        below = Downstream(broker, 1000, 2, *poison, other=other.port)
+        below.until_done(is_limited)
+        assert sorted(dead(client) + dead(second)) == poison
+        good = [n for n in (*here, *there) if n not in poison]
+        assert sorted(below.query.seen) == good
+        assert set(below.query.seen.values()) == {1}
+        assert below.starts < 30 * len(poison), "halves, not one by one"
+        assert (client.qlen("q"), second.qlen("q")) == (0, 0)
+
+
+def by_hand(client: Client, *numbers: int) -> None:
+    for job in client.jscan(full=True):
+        if job.queue == "q" and int(job.body) in numbers:
+            client.deadletter(job.id, "q.dead", reason="by hand")
+
+
+def test_a_job_that_was_not_alone_is_not_blamed(broker: RealServer, client: Client) -> None:
+    """The poison leaves by other ways, after any number of failures: the last one was with it."""
+    below = Downstream(broker, 1000, 1, *range(3, 36, 4))
+    for attempts in range(9):
+        fill(client, 4, first=4 * attempts)
+        for _ in range(attempts // 2 + 1):
+            below.attempt()
+        by_hand(client, 4 * attempts + 3)
+        below.until_done()
+    assert dead(client) == [*range(3, 36, 4)]
+    assert sorted(below.query.seen) == [n for n in range(36) if n % 4 != 3]
+
+
+def test_a_job_that_was_alone_on_its_node_is_not_blamed(
+    broker: RealServer, client: Client, other: RealServer
+) -> None:
+    """Another node had poison in the same batch when it failed last; that has left since."""
+    with Client(f"tuque://127.0.0.1:{other.port}") as second:
+        below = Downstream(broker, 1000, 1, 10, 11, other=other.port)
+        fill(client, 2)
+        fill(second, 1, first=10)
+        assert not below.attempt()
+        by_hand(second, 10)
+        fill(second, 1, first=11)
+        assert not below.attempt(), "0 came, then 1 with 11"
+        assert list(below.query.seen) == [0]
+        by_hand(second, 11)
+        below.until_done()
+        assert (dead(client), dead(second)) == ([], [10, 11])
+        assert sorted(below.query.seen) == [0, 1]
+
+
+def test_an_outage_over_two_nodes_buries_nothing(
+    broker: RealServer, client: Client, other: RealServer
+) -> None:
+    """However often it fails, and however many halves there are."""
+    with Client(f"tuque://127.0.0.1:{other.port}") as second:
+        fill(client, 100)
+        fill(second, 100, first=100)
+        below = Downstream(broker, 60, 1, 7, 150, other=other.port)
+        below.is_away = True
+        for _ in range(150):
+            assert not below.attempt()
+        assert dead(client) == dead(second) == []
+        below.is_away = False
+        below.until_done()
+        assert sorted(dead(client) + dead(second)) == [7, 150]
+        assert len(below.query.seen) == 198
+        assert set(below.query.seen.values()) == {1}
 
 
 def test_an_outage_buries_nothing(broker: RealServer, client: Client) -> None:

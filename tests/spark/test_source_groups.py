@@ -50,6 +50,46 @@ def test_another_list_of_queues(broker: RealServer, client: Client) -> None:
     assert (client.qlen("new"), client.qlen("old")) == (0, 3)
 
 
+def test_an_older_checkpoint(broker: RealServer, client: Client) -> None:
+    """A backup of it, or a copy: refused until the query is told that nothing newer is left."""
+    fill(client, "q", 0, 10)
+    newest = query(broker, 5)
+    newest.step()
+    old = restarted(broker, newest)
+    newest.step()
+    fill(client, "q", 10, 5)
+    newest.plan()
+    for again in (restarted(broker, old), restarted(broker, old, failOnDataLoss="false")):
+        with pytest.raises(SourceError, match="the checkpoint is older than what group 'g' has"):
+            again.plan()
+    taken = restarted(broker, old, takeover="true").plan()
+    again = restarted(broker, old, takeover="true")
+    assert again.plan() == taken, "the one before died before it logged this"
+    again.run(taken)
+    with pytest.raises(SourceError, match="FENCED"):
+        restarted(broker, newest).plan()
+    fill(client, "q", 15, 5)
+    after = restarted(broker, again)
+    after.until(20)
+    after.assert_once(20)
+
+
+def test_a_batch_that_a_newer_checkpoint_finished(broker: RealServer, client: Client) -> None:
+    """An older one that has it in its log reads it first: the error says what that means."""
+    fill(client, "q", 0, 10)
+    newest = query(broker, 5)
+    end = newest.plan()
+    old = restarted(broker, newest)
+    newest.run(end)
+    newest.step()
+    with pytest.raises(SourceError, match="takeover=true goes on with what was not acknowledged"):
+        old.run(end)
+    going = restarted(broker, old, failOnDataLoss="false", takeover="true")
+    assert going.run(end) == 0
+    fill(client, "q", 10, 5)
+    assert going.step() == 5
+
+
 def test_a_batch_of_the_old_queues_is_read_first(broker: RealServer, client: Client) -> None:
     """It stands in the checkpoint; then the group is opened anew, once, whoever dies when."""
     fill(client, "old", 0, 5)

@@ -438,3 +438,24 @@ def test_a_lease_that_ends_is_said(ground: Ground) -> None:
         client.deljob(first)
     with pytest.raises(SourceError, match="1 jobs of .* are gone"):
         query.run(end)
+
+
+def test_jobs_that_another_node_queued_are_not_lost(ground: Ground) -> None:
+    """After a lease has ended any node with a copy may queue a job: it comes in a later batch."""
+    here, there = ground.nodes[:2]
+    ground.fill(here, 0, 200)
+    end = ground.query(here).plan()  # its heartbeats come too late
+    with Client(url(here), discover=False) as client, Client(url(there), discover=False) as second:
+        client.lease_touch(ground.queue, end[node_id(here)][0], ttl_ms=1000)
+        wait_for(lambda: client.qlen(ground.queue) == 200, lambda: "the lease has not ended")
+        second.enqueue(*[job.id for job in client.jscan(queue=ground.queue, full=True)])
+
+        def queued() -> tuple[int, int]:
+            return client.qlen(ground.queue), second.qlen(ground.queue)
+
+        wait_for(lambda: sum(queued()) == 200 and min(queued()) > 0, lambda: f"{queued()}")
+        stays = client.qlen(ground.queue)
+        again = ground.query(here, there)
+        assert again.run(end) == stays
+        again.until(200)
+        again.assert_once(200)

@@ -176,13 +176,13 @@ def test_another_query_takes_the_group_over(
 def test_ids_of_a_node_without_leases(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:
-    fill(url(broker), 0, 250)
+    fill(url(broker), 0, 120)
     for number in range(2):
         rows = stream(spark, url(broker), mode="ids", group="")
         into_table(rows, tmp_path, now=True).awaitTermination()
         assert left(broker) == 0
-        fill(url(broker), 250, 50 * (1 - number))
-    assert_once(bodies(spark, tmp_path), 300)
+        fill(url(broker), 120, 50 * (1 - number))
+    assert_once(bodies(spark, tmp_path), 170)
 
 
 def test_a_look_at_several_nodes(spark: SparkSession, cluster: RealCluster) -> None:

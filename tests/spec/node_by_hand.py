@@ -110,7 +110,7 @@ class Box:
     def __init__(self, **options: str) -> None:
         self.cfg: Config = load(None, {}, options)
         self.n = Node(NODE_ID, b"seed of a test", START_MS)
-        self.n.records = Records()
+        self.n.records = Records(self.n.node_ids, self.n.lives)
         self.n.events = Events(1 << 16, 1)
         self.server = Server(self.cfg, self.n)
         apply_settings(self.server)

@@ -176,8 +176,9 @@ def test_open_ones_end_with_deljob() -> None:
 
 def test_order_of_eviction() -> None:
     """M3.1 (cluster) tombstones that all reachable holders know; (cluster) acked records without a
-    body; (cluster) the oldest acked jobs: these are counted, end as with FASTACK (A7.1), and leave
-    a tombstone;"""
+    body (A3.4), oldest first; (cluster) the oldest acked jobs: these end as with FASTACK (A7.1),
+    and leave a tombstone; both are counted
+    """
     lab = Lab(3)
     ids = [lab.add(0, replicate=3) for _ in range(4)]
     once = lab.add(0, replicate=1, retry_s=0)
@@ -204,7 +205,7 @@ def test_order_of_eviction() -> None:
                 del left[name]
     assert order == [["once"], ["tomb"], ["stray"], ["old"], ["new"], []]
     assert n.tombs.has(ids[1])
-    assert n.acks_evicted == 2
+    assert n.acks_evicted == 3
     assert n.ledger.evicted == 4
     assert list(n.jobs) == [ids[3]]  # what is owed stays
     assert memory_level(n) == 3

@@ -46,6 +46,10 @@ MEANINGS = {
     "TubeCopy.now_ms": "instant on the home's clock",
     "TubeGot.made_ns": "instant of creation",
     "TubeYours.made_ns": "instant of creation",
+    "TubePulse.timeout_ms": "option",
+    "StandAt.made_ns": "instant of creation",
+    "VoteAt.made_ns": "instant of creation",
+    "VotedAt.made_ns": "instant of creation",
 }
 
 
@@ -113,7 +117,8 @@ def test_a_copy_waits_for_the_delay_and_one_retry_time(
 ) -> None:
     """R2.5 The due time of an ALO job is now + the remaining delay + retry + J.
 
-    B2.6 REPLJOB: how long the receiver waits for others to queue the job before it does so itself.
+    B2.6 REPLJOB and REPLJOBS: how long the receiver waits for others to queue the job before it
+    does so itself.
     """
     lab = Lab(2)
     id = add(lab, replicate=2, retry_s=10, delay_s=delay_s, is_async=is_async)
@@ -145,8 +150,8 @@ def test_a_copy_of_a_dead_letter() -> None:
 
 
 def test_a_copy_that_is_sent_again() -> None:
-    """B2.6 REPLJOB: how long the receiver waits for others to queue the job before it does so
-    itself."""
+    """B2.6 REPLJOB and REPLJOBS: how long the receiver waits for others to queue the job before it
+    does so itself."""
     lab = Lab(2)
     lab.hold(0, 1)
     job, _ = lab.try_add(0, b"q", replicate=2, retry_s=10, delay_s=20)

@@ -130,7 +130,9 @@ def test_first_words(box: Box) -> None:
     known = set(
         "ERR BADID NOREPL MAXLEN PAUSED NOJOB ACKED NOTDELIVERED TOOLATE LEAVING NOAUTH OOM "
         "MISCONF LOADING NOPROTO DENIED CONFLICT FENCED NOGROUP NOBATCH NOSTAGE NOWORKER "
-        "NOTUBE NOTASK NOTTAKEN WRONGTUBE STALE ATWORK CANCELLED DEAD NOPERM WRONGPASS".split()
+        "NOREACH "
+        "NOTUBE NOTASK NOTTAKEN WRONGTUBE STALE ATWORK CANCELLED DEAD NOPERM WRONGPASS "
+        "QUOTA DUPLICATE NOSCHEDULE".split()
     )
     import re
     from pathlib import Path
@@ -144,7 +146,8 @@ def test_first_words(box: Box) -> None:
     assert {"ERR", "BADID", "NOJOB"} <= words
     replies = words & known
     assert words - replies <= set(
-        "HELLO SYNC HEADERS DEAD PRIVATE CANCEL IDS RATE START".split()
+        "HELLO SYNC HEADERS DEAD PRIVATE CANCEL IDS RATE START WORKER DONE GETJOB LEASE "
+        "SCHEDULE".split()
     ), words - known  # an ERR goes before these
 
 

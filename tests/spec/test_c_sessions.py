@@ -249,8 +249,8 @@ def test_authentication_comes_third() -> None:
 
 
 def test_out_of_memory_comes_fourth(box: Box) -> None:
-    """C3.5 If it is still above 100 % and the command is denied then (ADDJOB, ENQUEUE, NACK):
-    `-OOM command not allowed when used memory > 'maxmemory'.`
+    """C3.5 If it is still above 100 % and the command is denied then (ADDJOB, ENQUEUE, STAGE,
+    UPDATEJOB): `-OOM command not allowed when used memory > 'maxmemory'.`
     """
     box.add()
     box.n.limits.memory_bytes = 1

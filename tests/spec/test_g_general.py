@@ -280,11 +280,13 @@ def test_ttl_field(box: Box, ttl: int, retry: int, field: bytes) -> None:
 )
 def test_bad_id(box: Box, word: str) -> None:
     """G6.3 Otherwise the command fails with `-BADID Invalid Job ID format.` before it does
-    anything.
+    anything. Of several ids it names the first wrong one: `-BADID Invalid Job ID format:
+    '<word>'.`
     """
     good = box.add()
     for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
-        assert box.run(command, good, word) == "BADID Invalid Job ID format."
+        assert box.run(command, good, word) == f"BADID Invalid Job ID format: '{word[:64]}'."
+        assert box.run(command, word) == "BADID Invalid Job ID format."
     for command in ("SHOW", "WORKING"):
         assert box.run(command, word) == "BADID Invalid Job ID format."
     assert box.state(good) == "queued"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from node_by_hand import NULL, START_MS, Box
+from test_w_away import MAKER, linked, made_there
 
+from tuque.core.dispatch.messages import on_link_down
 from tuque.core.jobs.transitions import memory_level
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
@@ -84,15 +86,16 @@ def test_level_3_refuses(box: Box) -> None:
     box.get()
     fill(box, 101)
     assert box.run("ADDJOB", "q", "b", 0) == OOM
-    assert box.run("NACK", job_id) == OOM
     assert box.run("ENQUEUE", job_id) == OOM
+    assert box.run("UPDATEJOB", job_id, "TTL", 9) == OOM
     fill(box, 99)
-    assert box.run("NACK", job_id) == 1
+    assert box.run("ENQUEUE", job_id) == 1
 
 
 def test_always_accepted(box: Box) -> None:
-    """M2.4 ACKJOB, FASTACK, DELJOB, GETJOB, WORKING, DEADLETTER and all views are accepted at
-    every level.
+    """M2.4 What takes, does or ends work is accepted at every level, since it makes room: GETJOB,
+    START, WORKING, PROGRESS, DONE, FAIL, RELEASE, NACK, CANCEL, ACKJOB, FASTACK, DELJOB, DEQUEUE,
+    DEADLETTER and DEAD.
     """
     ids = [box.add() for _ in range(5)]
     fill(box, 150)
@@ -104,6 +107,31 @@ def test_always_accepted(box: Box) -> None:
     assert box.run("FASTACK", ids[1]) == 1
     assert box.run("DELJOB", ids[2]) == 1
     assert box.run("DEADLETTER", ids[3], "dead").startswith("D-")
+
+
+def test_work_goes_on_at_every_level(box: Box) -> None:
+    """M2.4 What takes, does or ends work is accepted at every level, since it makes room
+
+    So are all views, and RESULT and WAITJOB that wait.
+    """
+    ids = [box.add(ATTEMPTS=3, KEEP=60) for _ in range(5)]
+    plain = box.add("plain")
+    fill(box, 150)
+    assert sorted(box.get(count=5)) == sorted(ids) and box.get("plain") == [plain]
+    waiter, other = box.session(), box.session()
+    assert waiter("WAITJOB", 9_000, *ids[:2]) is None
+    assert other("RESULT", ids[0], "WAIT", 9_000) is None
+    runs = [row[0] for row in box.run("START", *ids)]
+    assert box.run("PROGRESS", ids[0], runs[0], "half") == "OK"
+    assert box.run("DONE", ids[0], runs[0], "RESULT", "r") == 1
+    assert box.run("FAIL", ids[1], runs[1], "FINAL") == [b"dead", b"q.dead"]
+    assert box.run("RELEASE", ids[2], runs[2]) == 1
+    assert box.run("CANCEL", ids[3]) == [b"flagged"]
+    assert box.run("CANCEL", ids[2]) == [b"ended"]
+    assert box.run("NACK", ids[4], plain) == 2
+    assert box.run("DEQUEUE", plain) == 1
+    assert box.run("DEAD", "PURGE", "q.dead", "ALL")[1] == 1
+    assert box.run("ADDJOB", "q", "b", 0) == OOM
 
 
 def test_noeviction() -> None:
@@ -187,3 +215,14 @@ def test_short_idle_time_when_memory_is_short(box: Box) -> None:
     assert b"empty" in box.n.queues
     box.pass_ms(300)
     assert b"empty" not in box.n.queues
+
+
+def test_acks_that_were_evicted_are_counted(box: Box) -> None:
+    """M3.1 both are counted (`cluster_acks_evicted` of INFO)"""
+    on_link_down(box.n, linked(box, MAKER))
+    for i in range(3):
+        assert box.run("ACKJOB", made_there(box.n, b"%d" % i)) == 0
+    assert b"cluster_acks_evicted:0\r" in box.run("INFO", "cluster")
+    box.n.limits.memory_bytes = 1
+    box.run("PING")
+    assert b"cluster_acks_evicted:3\r" in box.run("INFO", "cluster")

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import hiredis
 import pytest
-from pump_box import PumpBox
-from raw_resp import Err, Wire, encode, plain
+from pump_box import PumpBox, ask
+from raw_resp import Err, encode
 
 from tuque.server.state.workers import LOST_MS
 from tuque.server.users.account import Account
@@ -23,13 +22,6 @@ def box(tmp_path: Path) -> Iterator[PumpBox]:
     yield made
     made.check()
     made.close()
-
-
-def ask(box: PumpBox, wire: Wire, *words: str | bytes | int) -> object:
-    """One command and its reply."""
-    reader = hiredis.Reader()
-    reader.feed(box.say(wire, encode(*words)))
-    return plain(reader.gets())
 
 
 def user(*words: str) -> Account:
@@ -127,12 +119,35 @@ def test_ids_are_of_queues(box: PumpBox) -> None:
     assert f"the queue of '{id.decode()}'" in str(ask(box, wire, "ACKJOB", *many, id))
     assert ask(box, wire, "ACKJOB", *many) == 0
     assert ask(box, root, "QLEN", "theirs") == 1
-    assert ask(box, root, "STAGE", "t", "a", 60_000, "mine", "x") == 1
-    assert ask(box, root, "STAGE", "t", "a", 60_000, "theirs", "x") == 2
-    assert "the queue of 't'" in str(ask(box, wire, "PUBLISH", "app", 1, "t", "a"))
+    assert ask(box, root, "STAGE", "mine", "a", 60_000, "mine", "x") == 1
+    assert ask(box, root, "STAGE", "mine", "a", 60_000, "theirs", "x") == 2
+    assert "the queue of 'mine'" in str(ask(box, wire, "PUBLISH", "mine", 1, "mine", "a"))
     assert isinstance(ask(box, root, "LEASE", "OPEN", "g", "me", "mine", "theirs"), (int, list))
     assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "TOUCH", "g", 1))
     assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "OPEN", "g", "me", "mine"))
+
+
+def test_apps_and_transactions_of_others(box: PumpBox) -> None:
+    """N2.8 The app of PUBLISH, and the transaction of STAGE and PUBLISH, need a pattern as queues
+    do: who has `~orders.*` can neither publish under the app of others, nor stage in their
+    transactions.
+    """
+    root, wire = box.connect(), box.connect()
+    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@produce", "~orders.*")
+    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
+    assert ask(box, root, "STAGE", "pay", "a", 60_000, "pay", "x") == 1
+    no_name = "has no right to an app or a transaction of the name 'pay': no pattern of it fits"
+    for words in (
+        ("STAGE", "pay", "a", 60_000, "orders.x", "x"),
+        ("PUBLISH", "pay", 1 << 62, "orders.t"),
+        ("PUBLISH", "orders.app", 1, "pay"),
+        ("PUBLISH", "orders.app", 1, "ACK", "g", 1, 1, "pay"),
+    ):
+        assert no_name in str(ask(box, wire, *words)), words
+        assert "no pattern" in str(ask(box, root, "ACL", "DRYRUN", "bob", *words)), words
+    assert ask(box, root, "PUBLISH", "pay", 1, "pay", "a") == 1
+    assert ask(box, wire, "STAGE", "orders.t", "a", 60_000, "orders.x", "x") == 1
+    assert ask(box, wire, "PUBLISH", "orders.app", 1, "orders.t", "a") == 1
 
 
 def test_workers_of_others(box: PumpBox) -> None:
@@ -153,9 +168,9 @@ def test_workers_of_others(box: PumpBox) -> None:
 
 
 def test_lists_show_what_one_may_see(box: PumpBox) -> None:
-    """N2.5 JSCAN, QSCAN, QLIST, HISTORY QUEUES, LEASE LIST, TUBE LIST, STATISTICS and GRANTS and
-    WORKER LIST leave out what no pattern matches. INFO leaves out names of tubes. DEAD REPLAY
-    without QUEUE leaves out letters of such queues.
+    """N2.5 JSCAN, QSCAN, QLIST, HISTORY QUEUES, LEASE LIST, TUBE LIST, STATISTICS and GRANTS,
+    WORKER LIST and WORKER DEPLOYS leave out what no pattern matches. INFO leaves out names of
+    tubes. DEAD REPLAY without QUEUE leaves out letters of such queues.
     """
     root, wire = box.connect(), box.connect()
     ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
@@ -179,6 +194,12 @@ def test_lists_show_what_one_may_see(box: PumpBox) -> None:
         assert "theirs" not in some, words
         assert str(ids["theirs"]) not in some, words
         assert "mine" in some or str(ids["mine"]) in some or words[0] == "HISTORY", words
+    for name, queues in (("v1", ("mine", "theirs")), ("v2", ("theirs",)), ("v3", ())):
+        words = ("QUEUES", *queues) if queues else ()
+        ask(box, root, "WORKER", "HERE", f"a-{name}", "APP", name, *words)
+    deploys = ask(box, wire, "WORKER", "DEPLOYS")
+    assert isinstance(deploys, list)
+    assert [row[1:] for row in deploys] == [[b"v1", [b"mine"]], [b"v3", []]]
     workers = str(ask(box, wire, "WORKER", "LIST"))
     assert "mine2" in workers
     assert "b'theirs'" not in workers

@@ -133,8 +133,11 @@ def test_lost_workers_leave(box: Box) -> None:
             ("w", "QUEUES", *["q" * 4_000] * 3),
             "ERR the queues of a worker have at most 8192 bytes",
         ),
-        (("w", "PID", "x"), "ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"),
-        (("w", "BUSY", -1), "ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"),
+        (("w", "PID", "x"), "ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"),
+        (
+            ("w", "AGE", -1),
+            "ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up",
+        ),
         (("w", "NICE", 1), "ERR syntax error"),
         (("w", "HOST"), "ERR syntax error"),
     ],
@@ -277,6 +280,32 @@ def test_deploys(box: Box) -> None:
     box.pass_ms(1_000)
     box.run("WORKER", "HERE", "w4", "APP", "41", "QUEUES", "a", "b")
     assert deploys(box)[2:] == [[START_MS + 2_000, b"41", [b"a", b"b"]]], "back to the one before"
+
+
+def test_a_worker_from_another_node_is_no_deploy(box: Box) -> None:
+    """O12.6 Its instant is AGE ago by the clock of this node, not by that of the worker's machine
+
+    O12.6 So a worker that comes from another node changes nothing that was known, and a
+    restarted node hears the instants again.
+    """
+
+    def here(name: str, app: int, began_ms: int) -> None:
+        age_ms = START_MS + 100_000 - began_ms
+        box.run("WORKER", "HERE", name, "APP", app, "AGE", age_ms, "QUEUES", "q")
+
+    box.pass_ms(100_000)
+    here("new", 42, START_MS + 50_000)
+    here("old", 41, START_MS + 1_000)  # it worked at another node
+    here("older", 41, START_MS + 500)  # the earlier one stays alone
+    here("newer", 42, START_MS + 70_000)
+    assert deploys(box) == [[START_MS + 500, b"41", [b"q"]], [START_MS + 50_000, b"42", [b"q"]]]
+    here("unborn", 43, START_MS + 100_000)  # no age
+    assert deploys(box)[2:] == [[START_MS + 100_000, b"43", [b"q"]]]
+    here("back", 42, START_MS + 100_000)
+    assert deploys(box)[3:] == [[START_MS + 100_000, b"42", [b"q"]]]
+    crew = box.server.crew
+    assert crew.deploy_bytes == sum(one.bytes for one in crew.deploys)
+    assert crew.bytes == crew.deploy_bytes + sum(one.bytes for one in crew.by_name.values())
 
 
 def test_few_deploys_are_kept(box: Box) -> None:

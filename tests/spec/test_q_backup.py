@@ -217,7 +217,7 @@ def test_jobs_whose_outcome_is_kept_end(fate: str) -> None:
     n = old.lab.nodes[OTHERS[0]]
     n.has_lives = True
     for id in old.ids:
-        n.life.keep(Outcome(id, DONE, n.now_ms + 600_000, n.now_ms))
+        n.life.keep(Outcome(id, DONE, n.now_ms + 600_000, n.now_ms), 1 << 20)
     old.start()
     assert [copies(old.lab, id) for id in old.ids] == [[]] * JOBS
 

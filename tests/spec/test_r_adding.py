@@ -6,35 +6,44 @@ import pytest
 from node_by_hand import START_MS, Box
 
 MOST = (1 << 31) - 1
+SECONDS = "a number of seconds from 0 to 2147483647"
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["REPLICATE", "0"], "ERR REPLICATE must be between 1 and 65535"),
-        (["REPLICATE", "65536"], "ERR REPLICATE must be between 1 and 65535"),
-        (["REPLICATE", ""], "ERR REPLICATE must be between 1 and 65535"),
-        (["TTL", "-1"], "ERR TTL must be a number > 0"),
-        (["TTL", "x"], "ERR TTL must be a number > 0"),
-        (["TTL", str(MOST + 1)], "ERR TTL must be a number > 0"),
-        (["RETRY", "-1"], "ERR RETRY time must be a non negative number"),
-        (["RETRY", "1.5"], "ERR RETRY time must be a non negative number"),
-        (["RETRY", str(1 << 32)], "ERR RETRY time must be a non negative number"),
-        (["DELAY", "-1"], "ERR DELAY time must be a non negative number"),
-        (["DELAY", str(1 << 40)], "ERR DELAY time must be at most 2147483647 seconds"),
-        (["MAXLEN", "0"], "ERR MAXLEN must be a positive number"),
-        (["TTL"], "ERR syntax error"),
-        (["NOW"], "ERR syntax error"),
-        (["ASYNC", "1"], "ERR syntax error"),
-        (["TTL", "-1", "RETRY", "-1"], "ERR TTL must be a number > 0"),
-        (["RETRY", "-1", "TTL", "-1"], "ERR RETRY time must be a non negative number"),
+        (["REPLICATE", "0"], "REPLICATE must be a number from 1 to 65535, not '0'"),
+        (["REPLICATE", "65536"], "REPLICATE must be a number from 1 to 65535, not '65536'"),
+        (["REPLICATE", ""], "REPLICATE must be a number from 1 to 65535, not ''"),
+        (["TTL", "-1"], f"TTL must be {SECONDS}, not '-1'"),
+        (["TTL", "x"], f"TTL must be {SECONDS}, not 'x'"),
+        (["TTL", str(MOST + 1)], f"TTL must be {SECONDS}, not '2147483648'"),
+        (["RETRY", "-1"], f"RETRY must be {SECONDS}, not '-1'"),
+        (["RETRY", "1.5"], f"RETRY must be {SECONDS}, not '1.5'"),
+        (["RETRY", str(1 << 32)], f"RETRY must be {SECONDS}, not '4294967296'"),
+        (["RETRY", "9" * 99], f"RETRY must be {SECONDS}, not '{'9' * 64}'"),
+        (["DELAY", "-1"], f"DELAY must be {SECONDS}, not '-1'"),
+        (["DELAY", str(1 << 40)], f"DELAY must be {SECONDS}, not '1099511627776'"),
+        (["MAXLEN", "0"], "MAXLEN must be a number from 1 up, not '0'"),
+        (["PRI", "x"], "PRI must be a number from 0 to 4503599627370496, not 'x'"),
+        (["TTL"], "syntax error: TTL needs a value"),
+        (["NOW"], "syntax error: ADDJOB has no option 'NOW'"),
+        (["when", "x"], "syntax error: ADDJOB has no option 'when'"),
+        (["keep"], "syntax error: KEEP needs a value"),
+        (["ASYNC", "1"], "syntax error: ADDJOB has no option '1'"),
+        (["TTL", "-1", "RETRY", "-1"], f"TTL must be {SECONDS}, not '-1'"),
+        (["RETRY", "-1", "TTL", "-1"], f"RETRY must be {SECONDS}, not '-1'"),
     ],
 )
 def test_option_errors(box: Box, words: list[str], error: str) -> None:
-    """R1.1 Options are read from left to right; the first invalid one decides the error. An unknown
-    word, or a last word that needs a value: `-ERR syntax error`.
+    """R1.1 Options are read from left to right; the first invalid one decides the error; of one
+    that is there twice the last counts. An unknown word: `-ERR syntax error: ADDJOB has no option
+    '<word>'`. A last word that needs a value: `-ERR syntax error: <option> needs a value`.
+
+    R1.11 An option of ADDJOB, STAGE, UPDATEJOB, NACK, FAIL or RELEASE out of its range:
+    `-ERR <option> must be <range>, not '<value>'`, with the first 64 bytes of the value.
     """
-    assert box.run("ADDJOB", "q", "b", "0", *words) == error
+    assert box.run("ADDJOB", "q", "b", "0", *words) == f"ERR {error}"
     assert not box.n.jobs
 
 
@@ -81,7 +90,8 @@ def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
     `-ERR timeout is negative`. 0 means no limit.
     """
     assert box.run("ADDJOB", "q", "b", timeout) == error
-    assert box.run("ADDJOB", "q", "b", timeout, "TTL", "-1") == "ERR TTL must be a number > 0"
+    ttl = f"ERR TTL must be {SECONDS}, not '-1'"
+    assert box.run("ADDJOB", "q", "b", timeout, "TTL", "-1") == ttl
     assert not box.n.jobs
 
 
@@ -107,6 +117,16 @@ def test_delay_beyond_ttl(box: Box, delay: int) -> None:
         "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
     )
     assert box.add(TTL=10, DELAY=9)
+
+
+def test_delay_of_a_job_that_never_expires(box: Box) -> None:
+    """R1.4 If the job never expires (W1.5): `-ERR DELAY must be below 2147483647 seconds, the
+    longest TTL`.
+    """
+    refused = "ERR DELAY must be below 2147483647 seconds, the longest TTL"
+    assert box.run("ADDJOB", "q", "b", "0", "TTL", "0", "DELAY", MOST) == refused
+    job_id = box.add(TTL=0, DELAY=MOST - 1)
+    assert box.run("UPDATEJOB", job_id, "TTL", 0, "DELAY", MOST) == refused
 
 
 NOREPL = "NOREPL Not enough reachable nodes for the requested replication level"

@@ -7,23 +7,24 @@ from node_by_hand import NULL, START_MS, Box
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "error"),
     [
-        ["q"],
-        ["NOHANG"],
-        ["FROM"],
-        ["COUNT", "1", "FROM"],
-        ["NOHANG", "TIMEOUT"],
-        ["NOHANG", "COUNT"],
-        ["WHAT", "FROM", "q"],
+        (["q"], "GETJOB has no option 'q'"),
+        (["NOHANG"], "GETJOB needs FROM, and a queue"),
+        (["FROM"], "GETJOB needs FROM, and a queue"),
+        (["COUNT", "1", "FROM"], "GETJOB needs FROM, and a queue"),
+        (["NOHANG", "TIMEOUT"], "TIMEOUT needs a value"),
+        (["NOHANG", "count"], "COUNT needs a value"),
+        (["WHAT", "FROM", "q"], "GETJOB has no option 'WHAT'"),
     ],
 )
-def test_syntax(box: Box, words: list[str]) -> None:
-    """V1.1 An unknown word, no FROM, no queue, or a last word that needs a value: `-ERR syntax
-    error`.
+def test_syntax(box: Box, words: list[str], error: str) -> None:
+    """V1.1 An unknown word: `-ERR syntax error: GETJOB has no option '<word>'`. No FROM, or no
+    queue: `-ERR syntax error: GETJOB needs FROM, and a queue`. A last word that needs a value: as
+    in R1.1.
     """
     box.add()
-    assert box.run("GETJOB", *words) == "ERR syntax error"
+    assert box.run("GETJOB", *words) == f"ERR syntax error: {error}"
     assert box.qlen() == 1
 
 

@@ -152,7 +152,7 @@ def test_a_job_that_came_back_leaves_no_life() -> None:
     n = at(lab, 1)
     before = Outcome(id, DONE, n.now_ms + 60_000, n.now_ms)
     before.result = b"first"
-    n.life.keep(before)
+    n.life.keep(before, n.limits.results_bytes)
     assert on_done(at(lab, 0), id, 0, b"second")
     lab.run()
     assert id not in n.life.by_id
@@ -183,7 +183,7 @@ def test_a_kept_outcome_refuses_copies_of_its_job(teller: str, kind: int) -> Non
     outcome = Outcome(id, kind, n.now_ms + 60_000, n.now_ms)
     outcome.result = b"42"
     n.has_lives = True
-    n.life.keep(outcome)
+    n.life.keep(outcome, n.limits.results_bytes)
     copy = copy_of(old, old.slot_of[n.node_id], old.jobs[id], 0)
     TELLERS[teller](n, n.slot_of[old.node_id], copy)
     if kind == GONE:

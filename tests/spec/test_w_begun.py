@@ -48,12 +48,16 @@ def test_a_run_begins_with_the_delivery(box: Box) -> None:
 
 
 def test_the_words_of_start(box: Box) -> None:
-    """W17.1 WORKER without START: `-ERR syntax error`. More than 1000 jobs are not taken
-    at once.
+    """W17.1 WORKER without START: `-ERR syntax error: WORKER needs START`. More than 1000 jobs are
+    not taken at once.
     """
     box.add()
-    for words in (["WORKER", "w"], ["START", "WORKER"], ["START", "w"]):
-        assert box.run("GETJOB", "NOHANG", *words, "FROM", "q") == "ERR syntax error", words
+    for words, error in (
+        (["WORKER", "w"], "WORKER needs START"),
+        (["START", "WORKER"], "GETJOB has no option 'q'"),
+        (["START", "w"], "GETJOB has no option 'w'"),
+    ):
+        assert box.run("GETJOB", "NOHANG", *words, "FROM", "q") == f"ERR syntax error: {error}"
     for name in ("", "w" * 256):
         refused = box.run("GETJOB", "NOHANG", "START", "WORKER", name, "FROM", "q")
         assert refused == "ERR WORKER takes a name of 1 to 255 bytes"

@@ -393,6 +393,18 @@ def test_done_at_a_node_without_the_job() -> None:
         assert told is not None and told["result"] == b"42"
 
 
+def test_done_of_a_made_up_id() -> None:
+    """N11.7 A DONE of an id that no node of the cluster made (G6.5) keeps nothing."""
+    lab = Lab(2)
+    n = at(lab, 1)
+    made_up = b"D-c0ffee00-" + b"A" * 24 + b"-05a1"
+    on_done(n, made_up, 0, b"x" * 1_000, 9)
+    assert (len(n.life.kept), len(n.jobs)) == (0, 0)
+    genuine = n.ids.make(60, 1)
+    on_done(n, genuine, 0, b"42", 9)
+    assert list(n.life.kept) == [genuine]
+
+
 def test_merge_in_any_order() -> None:
     """W14.2 Two views of one life become one by rules that give the same in any order: more REPLAYs
     win whole; of `failed` and STARTs the greater; of two runs the higher token, and of one token

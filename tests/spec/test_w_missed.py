@@ -197,7 +197,7 @@ def test_questions_to_holders() -> None:
     watch(n, 6, [other], 0)
     ask(n, other, CANCEL, b"why")
     lab.run()
-    assert n.life.asking[other].became == ENDED
+    assert n.life.cancelling[other].became == ENDED
     assert "waiting" not in states(lab, other)
     gone = add(lab)
     for node in lab.nodes:

@@ -94,7 +94,8 @@ def test_bound_of_outcomes(box: Box) -> None:
 def test_cancel(box: Box) -> None:
     """W8.1 Nobody has the job: it ends with the outcome `cancelled`. So does a leased job.
 
-    W8.4 The reply is for each id `ended`, `flagged`, `over` (it had ended) or null (unknown).
+    W8.4 The reply is for each id `ended`, `flagged`, `over` (it had ended), null (unknown)
+    or `-NOREACH` (W15.5).
     """
     waiting, delayed, resting = box.add(KEEP=60), box.add(DELAY=9), box.add("r", **TRIES)
     dead, out = box.add("d", ATTEMPTS=1), box.add("o")
@@ -339,12 +340,16 @@ def test_the_list_ends_when_its_newest_letters_are_gone(box: Box) -> None:
         (["CAUSE", "bad"], "ERR CAUSE must be failed, crashed, timeout, expired or unstarted"),
         (["QUEUE", "", "ALL"], "ERR QUEUE must name a queue"),
         (["ALL", "IDS", "D-x"], "ERR ALL and IDS exclude each other"),
+        (["CAUSE", "failed", "CAUSE", "expired"], "ERR syntax error: CAUSE is there twice"),
+        (["ALL", "all"], "ERR syntax error: ALL is there twice"),
+        (["ALL", "COUNT", "1", "count", "2"], "ERR syntax error: COUNT is there twice"),
     ],
 )
 def test_a_replay_that_means_nothing_is_refused(words: list[str], error: str, box: Box) -> None:
     """
     W12.8 An empty `to`: `-ERR QUEUE must name a queue`. Both ALL and IDS: `-ERR ALL and IDS exclude
-    each other`.
+    each other`. An option or filter that is there twice: `-ERR syntax error: <word> is there
+    twice`.
     """
     bury(box, "a")
     assert box.run("DEAD", "REPLAY", "q.dead", *words) == error

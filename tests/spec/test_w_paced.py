@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
 from typing import Any
 
+import hiredis
 import pytest
 from node_by_hand import Box, Err, Session
+from pump_box import PumpBox
+from raw_resp import encode
 from test_w_work import start
 
 from tuque.server.replies.chores import next_chore_ms, run_chores
@@ -94,7 +99,9 @@ def test_repeated_calls_keep_the_rate(box: Box) -> None:
 
 
 def test_what_is_not_queued_yet_stays(box: Box) -> None:
-    """W12.7 If the client disconnects, what is not queued yet stays dead."""
+    """W12.7 If the client disconnects or stops sending (it may be half closed), what is not queued
+    yet stays dead.
+    """
     ids = bury(box, 5)
     session = replay(box, "RATE", 1, "IDS", *ids)
     assert replayed_in(box, 1_500) == 1
@@ -102,6 +109,32 @@ def test_what_is_not_queued_yet_stays(box: Box) -> None:
     session.c.is_closed = True
     assert replayed_in(box, 5_000) == 0
     assert box.qlen("q.dead") == 3 and not box.server.chores and not box.server.resting
+
+
+def test_a_client_that_stops_sending_stops_it(tmp_path: Path) -> None:
+    """W12.7 If the client disconnects or stops sending (it may be half closed), what is not queued
+    yet stays dead.
+    """
+    box = PumpBox(tmp_path)
+    wire = box.connect()
+    reader = hiredis.Reader()
+
+    def ask(*words: str | int | bytes) -> Any:
+        reader.feed(box.say(wire, encode(*words)))
+        return reader.gets()
+
+    for _ in range(3):
+        id = ask("ADDJOB", "q", "b", 0, "ATTEMPTS", 1)
+        assert ask("GETJOB", "FROM", "q")[0][1] == id
+        (run,) = ask("START", id)
+        assert ask("FAIL", id, run[0]) == [b"dead", b"q.dead"]
+    box.say(wire, encode("DEAD", "REPLAY", "q.dead", "RATE", 1, "ALL"))
+    assert len(box.server.resting) == 1
+    wire.sock.shutdown(socket.SHUT_WR)
+    box.hear(wire)
+    assert not box.is_open(wire) and not box.server.clients
+    assert box.n.life.replayed == 1
+    box.close()
 
 
 def test_a_letter_that_goes_meanwhile(box: Box) -> None:

@@ -134,10 +134,12 @@ def test_start_of_what_cannot_begin(box: Box) -> None:
 
     W2.3 In its first delay or in a back-off, at any holder that has heard of it: `-NOTDELIVERED`.
     """
+    waits = "NOTDELIVERED Job was not delivered yet: it waits for its delay or its copies"
     good, later, ended = box.add(), box.add("r", DELAY=5), box.add("s", KEEP=60)
     box.get()
-    assert box.run("START", good, "nonsense") == "BADID Invalid Job ID format."
+    assert box.run("START", good, "nonsense") == "BADID Invalid Job ID format: 'nonsense'."
     assert state(box, good) == "delivered"
+    assert str(box.run("START", later)[0]) == waits
     box.run("CANCEL", ended)
     box.run("TUBE", "CREATE", "tube", "fifo")
     task = box.add("tube")
@@ -181,7 +183,7 @@ def test_reply_of_start(box: Box) -> None:
 
 def test_only_the_run_at_work_may_speak(box: Box) -> None:
     """W3.1 The run is not the one at work: `-STALE`, with the reason. A run token that cannot be
-    read: `-ERR invalid run token`.
+    read: `-ERR invalid run token`, of several ids `-ERR invalid run token of <id>`.
 
     W5.1 Errors as in W2.2 and W3.1: a late FAIL never touches a newer run.
     """
@@ -201,6 +203,8 @@ def test_only_the_run_at_work_may_speak(box: Box) -> None:
     short = ("x", "1.2", "1.2.zzzzzz", "0.1.000000", "1.1.00000`")
     for bad in (*short, "1.1.0000001", "1.99999999.000000", "-1.1.000000", "1..000000", ""):
         assert box.run("WORKING", id, bad) == "ERR invalid run token"
+        assert box.run("DONE", id, new, id, bad) == f"ERR invalid run token of {id.decode()}"
+        assert box.run("DONE", id, bad, id, new) == f"ERR invalid run token of {id.decode()}"
     assert box.run("WORKING", id, new) == 10
     assert box.run("WORKING", id) == 10
 

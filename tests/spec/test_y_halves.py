@@ -8,7 +8,7 @@ import pytest
 from lease_by_hand import Lessee, word
 from node_by_hand import Box
 
-BEGUN = ("times", "jobs", "half", "proof")
+BEGUN = ("times", "jobs", "half", "proof", "before")
 
 
 def gone(g: Lessee, seq: int = 1, part: int = 0) -> dict[str, int]:
@@ -32,18 +32,20 @@ def batches(g: Lessee) -> list[int]:
 def test_how_jobs_left(box: Box) -> None:
     """Y3.8 `LEASE GONE group epoch seq part` replies with the number of jobs of a part that left
     the batch, by cause: `nacked` (Y5.2), `expired`, `dead` (DEADLETTER), `ended` (acked or deleted
-    by id), `elsewhere` (delivered to others after the lease ended, or unknown).
+    by id), `cancelled` (W8), `elsewhere` (delivered to others after the lease ended, or unknown).
     """
     ids = [box.add(TTL=60 if number < 5 else 2) for number in range(6)]
+    ids.append(box.add(TTL=60))
     g = Lessee(box)
-    assert g.next(1, ttl=86_400_000) == 6
+    assert g.next(1, ttl=86_400_000) == 7
     assert gone(g) == {}
     g("NACK", 1, ids[0])
     box.run("DEADLETTER", ids[1], "q.dead")
     box.run("ACKJOB", ids[2])
     box.run("DELJOB", ids[3])
+    box.run("CANCEL", ids[6])
     box.pass_ms(2500)
-    assert gone(g) == {"nacked": 1, "dead": 1, "ended": 2, "expired": 1}
+    assert gone(g) == {"nacked": 1, "dead": 1, "ended": 2, "expired": 1, "cancelled": 1}
     assert g.ids(1) == [ids[4]]
     assert word(g("GONE", 2, 0)) == word(g("GONE", 1, 1)) == "NOBATCH"
 
@@ -67,20 +69,21 @@ def test_how_jobs_left_an_expired_batch(box: Box) -> None:
 
 
 def test_work_begins(box: Box) -> None:
-    """Y11.1 BEGIN counts how often work on the batch began. The reply has four numbers: that count;
+    """Y11.1 BEGIN counts how often work on the batch began. The reply has five numbers: that count;
     the jobs that are still in the batch; the number of positions that contain the first half of
-    them (0 when there are fewer than two); and proof (Y11.2).
+    them (0 when there are fewer than two); proof (Y11.2); and the jobs that were in the batch when
+    it was begun before, 0 the first time.
     """
     ids = [box.add() for _ in range(5)]
     g = Lessee(box)
     g.next(1)
-    assert begin(g, 1) == {"times": 1, "jobs": 5, "half": 2, "proof": 0}
+    assert begin(g, 1) == {"times": 1, "jobs": 5, "half": 2, "proof": 0, "before": 0}
     g.ids(1)
     g("NACK", 1, ids[0])
-    assert begin(g, 1) == {"times": 2, "jobs": 4, "half": 3, "proof": 0}
+    assert begin(g, 1) == {"times": 2, "jobs": 4, "half": 3, "proof": 0, "before": 5}
     for id in ids[1:4]:
         g("NACK", 1, id)
-    assert begin(g, 1) == {"times": 3, "jobs": 1, "half": 0, "proof": 0}
+    assert begin(g, 1) == {"times": 3, "jobs": 1, "half": 0, "proof": 0, "before": 4}
     assert word(g("BEGIN", 2)) == "NOBATCH"
 
 
@@ -129,6 +132,8 @@ def test_a_batch_is_split(box: Box) -> None:
     with the number after the last one. The new batch counts as begun `times` times, and keeps the
     first begin time of the old one. The reply is the number of positions that the old batch has. If
     the batch has no more than `keep` positions, nothing changes.
+
+    Y11.1 SPLIT sets that number to the jobs that the batch keeps.
     """
     ids = [box.add() for _ in range(5)]
     g = Lessee(box)
@@ -136,13 +141,57 @@ def test_a_batch_is_split(box: Box) -> None:
     for _ in range(2):  # the second time its answer was lost
         assert g("SPLIT", 1, 2, "BEGUN", 7) == 2
     assert (g.ids(1), g.ids(2)) == (ids[:2], ids[2:])
-    assert begin(g, 2) == {"times": 8, "jobs": 3, "half": 1, "proof": 0}
+    assert begin(g, 1) == {"times": 1, "jobs": 2, "half": 1, "proof": 0, "before": 2}
+    assert begin(g, 2) == {"times": 8, "jobs": 3, "half": 1, "proof": 0, "before": 0}
     assert g.next(2) == 3, "NEXT finds it"
     assert [box.job(id).delivered_count for id in ids] == [1] * 5
     assert g("COMMIT", 1) == 2
     assert [box.state(id) for id in ids] == ["gone", "gone", "active", "active", "active"]
-    for words in ((0,), ("x",), (1, "BEGUN"), (1, "OFTEN", 3)):
+    for words in ((-1,), ("x",), (1, "BEGUN"), (1, "OFTEN", 3)):
         assert word(g("SPLIT", 2, *words)) == "ERR"
+
+
+def test_a_batch_without_positions(box: Box) -> None:
+    """Y11.3 With `keep` 0 the batch keeps its number and no position, for a client whose work
+    includes batches of other nodes. FETCH then has no rows.
+
+    Y11.2 A COMMIT of a batch that SPLIT left no position counts as well: its client has processed
+    jobs of other nodes with it.
+    """
+    ids = [box.add() for _ in range(2)]
+    g = Lessee(box)
+    g.next(1)
+    begin(g, 1)
+    for _ in range(2):  # the second time its answer was lost
+        assert g("SPLIT", 1, 0, "BEGUN", 3) == 0
+    assert (g.ids(1), g.ids(2)) == ([], ids)
+    assert begin(g, 1) == {"times": 2, "jobs": 0, "half": 0, "proof": 0, "before": 0}
+    assert begin(g, 2) == {"times": 4, "jobs": 2, "half": 1, "proof": 0, "before": 0}
+    assert g("COMMIT", 1) == 0
+    assert begin(g, 2)["proof"] == 1
+    assert [box.state(id) for id in ids] == ["active", "active"]
+    box.n.leases.check()
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_others_take_the_place_of_none(box: Box, is_fresh: bool) -> None:
+    """Y11.4 A batch without positions ends when others come before it: it gets no number, so that
+    NEXT never replies 0 for a batch that exists.
+    """
+    old = [box.add() for _ in range(2)]
+    g = Lessee(box)
+    g.next(1)
+    g("SPLIT", 1, 0)
+    g("SPLIT", 2, 1)
+    fresh = [box.add() for _ in range(2)] if is_fresh else []
+    assert g("DEFER", 1, "COUNT", 5) == len(fresh or old[:1])
+    assert [g.ids(seq) for seq in batches(g)] == [*([fresh] if fresh else []), old[:1], old[1:]]
+    last = g.info()["last-seq"]
+    assert batches(g) == list(range(1, last + 1))
+    more = box.add()
+    assert g.next(last + 1, 9) == 1
+    assert g.ids(last + 1) == [more]
+    box.n.leases.check()
 
 
 def test_halves_have_an_end(box: Box) -> None:

@@ -280,6 +280,29 @@ def test_halves_come_back(kept: Kept) -> None:
     assert g("COMMIT", 4) == 5
 
 
+@pytest.mark.parametrize("how", ["crash", "stop"])
+@pytest.mark.parametrize("has_others", [True, False])
+def test_a_batch_without_positions_comes_back(kept: Kept, how: str, has_others: bool) -> None:
+    """Y11.3 With `keep` 0 the batch keeps its number and no position.
+
+    Y9.8 SPLIT and DEFER write one frame with all batches as they are afterwards.
+    """
+    ids = [kept.box.add() for _ in range(3)]
+    g = Lessee(kept.box)
+    g.next(1, ttl=60_000)
+    g("SPLIT", 1, 0)
+    g("SPLIT", 2, 1)
+    if has_others:
+        g("DEFER", 1)
+    kept.restart(how)
+    g.box = kept.box
+    expected = [ids[:1], ids[1:]] if has_others else [[], ids[:1], ids[1:]]
+    assert [g.ids(seq) for seq in range(1, len(expected) + 1)] == expected
+    assert g.info()["last-seq"] == len(expected)
+    kept.box.n.leases.check()
+    assert g("COMMIT", len(expected)) == 3
+
+
 def test_a_new_ttl_comes_back(kept: Kept) -> None:
     """Y5.1 TOUCH restarts the time of the lease (Y7.1); with TTL it also sets a new one.
 

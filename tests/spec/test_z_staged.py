@@ -46,12 +46,13 @@ def test_names(box: Box) -> None:
 
 def test_options(box: Box) -> None:
     """Z1.2 Options, their errors, R1.3 and R1.4 are as in ADDJOB. DELAY and TTL count from PUBLISH
-    on. ASYNC is not an option of STAGE: `-ERR syntax error`.
+    on. ASYNC is not an option of STAGE: `-ERR syntax error: STAGE has no option 'ASYNC'`.
+
+    R1.11 The range of STAGE's TTL begins with 1.
     """
-    assert stage(box, "b", "a", "ASYNC") == "ERR syntax error"
+    assert stage(box, "b", "a", "ASYNC") == "ERR syntax error: STAGE has no option 'ASYNC'"
     for options in (
         ("REPLICATE", 0),
-        ("TTL", "x"),
         ("RETRY", -1),
         ("MAXLEN", 0),
         ("DELAY", 9, "TTL", 9),
@@ -60,6 +61,8 @@ def test_options(box: Box) -> None:
         ("DEDUPETTL", 5),
     ):
         assert stage(box, "b", "a", *options) == box.run("ADDJOB", "q", "b", 0, *options)
+    ttl = "ERR TTL must be a number of seconds from 1 to 2147483647, not '0'"  # R1.11
+    assert stage(box, "b", "a", "TTL", 0) == ttl
     assert stage(box, "b", "a", "DELAY", 5, "TTL", 20, "RETRY", 7) == 1
     box.pass_ms(30_000)
     assert box.run("PUBLISH", "app", 1, "t", "a") == 1
@@ -256,7 +259,7 @@ def test_apps_have_an_end(box: Box) -> None:
 def test_dedupe_words(box: Box) -> None:
     """Z4.1 key is 1 to 255 bytes, ms 1 to 31,536,000,000 (default 86,400,000).
     `-ERR DEDUPE key must be 1 to 255 bytes`,
-    `-ERR DEDUPETTL must be a number of ms from 1 to 31536000000`,
+    `-ERR DEDUPETTL must be a number of ms from 1 to 31536000000, not '<value>'`,
     `-ERR DEDUPETTL needs a DEDUPE key`.
     """
     bad_key = "ERR DEDUPE key must be 1 to 255 bytes"
@@ -264,7 +267,8 @@ def test_dedupe_words(box: Box) -> None:
     assert box.run("ADDJOB", "q", "b", 0, "DEDUPE", "") == bad_key
     assert box.run("ADDJOB", "q", "b", 0, "DEDUPE", "x" * 256) == bad_key
     for ms in (0, 31_536_000_001, "x"):
-        assert box.run("ADDJOB", "q", "b", 0, "DEDUPE", "k", "DEDUPETTL", ms) == bad_ttl
+        reply = box.run("ADDJOB", "q", "b", 0, "DEDUPE", "k", "DEDUPETTL", ms)
+        assert reply == f"{bad_ttl}, not '{ms}'"
     reply = box.run("ADDJOB", "q", "b", 0, "DEDUPETTL", 5)
     assert reply == "ERR DEDUPETTL needs a DEDUPE key"
     assert box.n.keys.kept == {}
@@ -315,7 +319,8 @@ def test_with_new(box: Box) -> None:
     assert box.qlen() == 3
     box.run("TUBE", "CREATE", "t", "fifo")
     assert [box.run("ADDJOB", "t", "b", 0, "DEDUPE", "k", "WITHNEW")[1] for _ in "ab"] == [1, 0]
-    assert box.run("STAGE", "t", "a", 9000, "q", "b", "WITHNEW") == "ERR syntax error"
+    refused = box.run("STAGE", "t", "a", 9000, "q", "b", "WITHNEW")
+    assert refused == "ERR syntax error: STAGE has no option 'WITHNEW'"
 
 
 def test_keys_have_an_end(box: Box) -> None:

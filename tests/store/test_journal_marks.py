@@ -56,8 +56,15 @@ def loaded(disk: MemoryDisk, boot_id: bytes) -> Lab:
     return lab
 
 
-@pytest.mark.parametrize("policy", ["everysec", "always"])
-@pytest.mark.parametrize("boot_id", [b"boot of the test", NEXT_BOOT])
+@pytest.mark.parametrize(
+    ("boot_id", "policy"),
+    [
+        (b"boot of the test", "always"),
+        (NEXT_BOOT, "everysec"),
+        pytest.param(b"boot of the test", "everysec", marks=pytest.mark.slow),
+        pytest.param(NEXT_BOOT, "always", marks=pytest.mark.slow),
+    ],
+)
 def test_every_flipped_byte_of_an_idle_journal_stops_the_start(policy: str, boot_id: bytes) -> None:
     """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
     command that repairs it. It is never skipped silently.

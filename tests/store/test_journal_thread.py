@@ -169,6 +169,37 @@ def test_frames_keep_their_order_whoever_writes_them(tmp_path: Path) -> None:
     other.close(START_MS)
 
 
+class ListeningDisk(Disk):
+    """A real disk that remembers what it was given to write."""
+
+    def __init__(self) -> None:
+        self.given: list[bytes | memoryview] = []
+
+    def write(self, handle: int, data: bytes | memoryview) -> int:
+        self.given.append(data)
+        return super().write(handle, data)
+
+
+def test_a_large_body_is_written_as_it_is(tmp_path: Path) -> None:
+    """A body of many MB is not copied: the loop would wait for the copy."""
+    disk = ListeningDisk()
+    n, committer = opened(tmp_path, "everysec", disk)
+    body = bytes(range(256)) * (12 << 10)
+    for text in (b"before", body, b"between", body[::-1], b"after"):
+        on_addjob(n, b"q", text, settle(n, PLAIN))
+    commit(n, committer)
+    add(n)
+    commit(n, committer)
+    assert committer.close(START_MS) == ""
+    assert len([data for data in disk.given if data is body]) == 1
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n) and len(again.jobs) == 6
+    assert sorted(job.body for job in again.jobs.values()) == sorted(
+        job.body for job in n.jobs.values()
+    )
+    other.close(START_MS)
+
+
 def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     n, committer = opened(tmp_path, "everysec")
     for _ in range(3000):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
@@ -142,7 +143,7 @@ def test_handing_out_a_batch_waits_for_the_disk() -> None:
     assert records.has_custody
 
 
-@settings(max_examples=300)
+@settings(max_examples=thorough(300))
 @given(groups(), st.lists(IDS, min_size=1, max_size=4), st.data())
 def test_bytes_that_are_no_record_are_refused(
     g: Group, ids: list[bytes], data: st.DataObject

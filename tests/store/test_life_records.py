@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
@@ -116,9 +117,10 @@ def test_lives_and_outcomes_come_back_whole(id: bytes, life: Life, outcome: Outc
 def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     """A field that is new in the model must not be forgotten in the record."""
     derived = {"terms", "first", "last", "bytes", "told_ms", "heard_ms", "ended_ms", "buried_as"}
-    assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived}
+    assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived, "fat_bytes"}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
-    assert names_of(Outcome(ID, DONE, 1, 1)) == {*(*OUTCOME_FIELDS, "is_claim", "is_disputed")}
+    derived = {"is_claim", "is_disputed", "fat_bytes", "tenant", "is_shared", "outlives"}
+    assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, *derived}
     assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
 
 
@@ -137,7 +139,7 @@ def test_a_large_result_is_not_copied_into_the_buffer() -> None:
     assert found.life.outcome is not None and found.life.outcome.result == outcome.result
 
 
-@settings(max_examples=300)
+@settings(max_examples=thorough(300))
 @given(lives(), outcomes(), st.data())
 def test_bytes_that_are_no_record_are_refused(
     life: Life, outcome: Outcome, data: st.DataObject

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
@@ -121,7 +122,7 @@ def test_small_records_come_back(
     assert close.kind == rec.CLOSE
 
 
-@settings(max_examples=300)
+@settings(max_examples=thorough(300))
 @given(jobs(), st.data())
 def test_bytes_that_are_no_record_are_refused(job: Job, data: st.DataObject) -> None:
     records = rec.Records([b"1" * 40, b"2" * 40])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,16 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import forked
+from both_ways import NO_BYTECODE
+from ports import free_port
 from raw_resp import DEADLINE_S, Wire, wait_for
 
 READY = re.compile(r"ready to accept connections on port (\d+)")
 BUS = re.compile(r"bus listens on port (\d+)")
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port of that address that nobody listens on now."""
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class RealServer:
@@ -31,7 +26,7 @@ class RealServer:
     def __init__(self, directory: Path, *flags: str | int, port: int = 0) -> None:
         self.directory = directory
         self.flags = [str(flag) for flag in flags]
-        self.port = port  # 0: a free one
+        self.port = port or free_port()  # the same at each start
         self.bus_port = 0  # 0: not started yet, or no bus
         self.log_path = directory / "server.log"
         self.process: forked.Process | None = None
@@ -77,7 +72,11 @@ class RealServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONFAULTHANDLER": "1"},  # SIGABRT shows where it stands
+                env={
+                    **os.environ,
+                    **NO_BYTECODE,
+                    "PYTHONFAULTHANDLER": "1",
+                },  # SIGABRT: a traceback
                 preexec_fn=before,
             )
 
@@ -220,11 +219,6 @@ def told(node: RealServer, wire: Wire) -> str:
 
 def run_server(directory: Path, *flags: str | int, deadline_s: float = 60.0) -> tuple[int, str]:
     """Start a server that must refuse; returns its exit status and output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tuque", "server", "--dir", str(directory), *map(str, flags)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=deadline_s,
-        check=False,
-    )
+    words = ["server", "--dir", str(directory), *map(str, flags)]
+    done = forked.run(words, b"", dict(os.environ), deadline_s)
     return done.returncode, (done.stdout + done.stderr).decode(errors="replace")

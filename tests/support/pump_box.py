@@ -6,7 +6,8 @@ import hashlib
 import socket
 from pathlib import Path
 
-from raw_resp import Wire
+import hiredis
+from raw_resp import Wire, encode, plain
 
 from tuque.core.jobs.transitions import check
 from tuque.core.node.node import Node
@@ -109,3 +110,17 @@ class PumpBox:
     def close(self) -> None:
         """Free the sockets."""
         self.pump.close_all()
+
+
+def ask(box: PumpBox, wire: Wire, *words: str | bytes | int) -> object:
+    """One command and its reply."""
+    reader = hiredis.Reader()
+    reader.feed(box.say(wire, encode(*words)))
+    return plain(reader.gets())
+
+
+def as_user(box: PumpBox, name: str) -> Wire:
+    """A new client that is logged in as a user of any password."""
+    wire = box.connect()
+    assert ask(box, wire, "AUTH", name, "x") == b"OK"
+    return wire

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from struct import iter_unpack
 
-from tuque.core.outbox.events import COLUMN_NAMES, ID_BYTES, STARTED, STOPPED, Chunk
+from tuque.core.outbox.events import (
+    COLUMN_NAMES,
+    HOME_CHANGED,
+    ID_BYTES,
+    STARTED,
+    STOPPED,
+    Chunk,
+)
 
 LONGS = {
     "ts_ms": "ts",
@@ -16,6 +23,7 @@ LONGS = {
     "first_ms": "first",
     "last_ms": "last",
 }
+WITHOUT_JOB = (STARTED, STOPPED, HOME_CHANGED)
 INTS = ("delivery", "size", "deliveries", "nacks", "timeouts")
 
 
@@ -31,10 +39,10 @@ class Told:
 
     @property
     def job_ids(self) -> list[bytes]:
-        """One per event, empty for events about the node."""
+        """One per event, empty for events about the node or a tube."""
         ids = self.raw["ids"]
         cut = iter([ids[i : i + ID_BYTES] for i in range(0, len(ids), ID_BYTES)])
-        return [b"" if kind in (STARTED, STOPPED) else next(cut) for kind in self.kinds]
+        return [b"" if kind in WITHOUT_JOB else next(cut) for kind in self.kinds]
 
     def __getattr__(self, name: str) -> list[int]:
         if name in LONGS:

@@ -257,13 +257,24 @@ class TestTrouble:
         assert letter.reason == "rejected: unknown task 'new'"
 
     def test_a_job_at_most_once(self, tuque_app: TestApp) -> None:
-        shop.once.enqueue("x")
+        handle = shop.once.enqueue("x")
         tuque_app.run_until_idle()
         assert tuque_app.jobs(shop.once)[0].state == "dead"
         (letter,) = tuque_app.dead("default")
         assert (letter.queue, letter.task) == ("default.dead", "shop.once")
         assert "OSError: x" in letter.reason
+        assert (letter.id, letter.attempt, letter.cause) == (handle.id, 1, "failed")
+        assert "OSError: x" in letter.detail
         assert tuque_app.run_until_idle() == 0, "dead letters are not run"
+        assert tuque_app.client.dead_replay("default.dead") == 1
+        assert tuque_app.run_until_idle() == 1
+
+    def test_a_body_that_is_no_call(self, tuque_app: TestApp) -> None:
+        id = tuque_app.client.addjob("default", b"no call")
+        tuque_app.run_until_idle()
+        (letter,) = tuque_app.dead()
+        assert (letter.id, letter.queue, letter.origin) == (id, "default.dead", "default")
+        assert tuque_app.client.qlen("default.dead.dead") == 0
 
 
 class TestCancel:

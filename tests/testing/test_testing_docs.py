@@ -13,7 +13,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 PROGRAM, *EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def test_examples(pytester: pytest.Pytester) -> None:
+def test_examples(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others take longer to load
     assert PROGRAM.startswith("# shop.py")
     pytester.makepyfile(shop=PROGRAM, test_page="\n".join(EXAMPLES))
     done = pytester.runpytest_subprocess("-p", "tuque.testing.plugin", "-W", "error")

@@ -51,6 +51,13 @@ def test_it_is_registered_by_its_module() -> None:
     assert import_module(PLUGIN).tuque_app
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other plugin of this environment is loaded: that takes longer than the tests."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+@pytest.mark.usefixtures("alone")
 def test_tests_of_a_project(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(PROJECT)
     done = pytester.runpytest_subprocess("-p", PLUGIN, "-W", "error")
@@ -63,7 +70,14 @@ def test_tests_of_a_project(pytester: pytest.Pytester) -> None:
     )
 
 
-@pytest.mark.parametrize("options", [(), ("-p", PLUGIN), ("-n", "2")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        pytest.param(("-p", PLUGIN), marks=pytest.mark.slow),
+        pytest.param(("-n", "2"), marks=pytest.mark.slow),
+    ],
+)
 def test_an_installed_one_is_found(
     options: tuple[str, ...], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +91,7 @@ def test_an_installed_one_is_found(
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
 
 
+@pytest.mark.usefixtures("alone")
 def test_the_seed_is_chosen_by_a_fixture(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

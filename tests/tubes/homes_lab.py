@@ -175,7 +175,7 @@ class HomesLab(Lab):
             n = self.nodes[i]
             if tube is None or i in self.still:
                 continue
-            if tube.state == RUNNING and self.now_ms <= self.t(i).lease_ms:
+            if tube.state == RUNNING and self.now_ms <= min(self.t(i).lease_ms, tube.lease_ms):
                 found.append(i)
                 check(n)
         assert len(found) < 2, f"{name!r} runs at {found}"

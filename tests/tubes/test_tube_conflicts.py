@@ -126,7 +126,7 @@ def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
     assert len(lab.t(1).aside) == 1
     n = lab.nodes[0]
     n.now_ms = lab.now_ms
-    become_home(n, lab.t(0), old, 2)
+    become_home(n, lab.t(0), old, 2, b"by hand")
     old.run_ms = -1  # as by force (T21.2)
     lab.link(0, 1)
     lab.live(500)

@@ -365,7 +365,9 @@ def test_a_drop_at_the_new_home_meanwhile() -> None:
         assert (t.by_name, n.jobs, t.copies_by_id, t.shifting) == ({}, {}, {}, [])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 20))]
+)
 def test_homes_change_all_the_time(seed: int) -> None:
     """T20.4 Two nodes are never RUNNING for one tube.
 

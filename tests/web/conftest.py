@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tuque.testing import TestCluster
-
 if TYPE_CHECKING:
     from web_console import Console
+
+    from tuque.testing import TestCluster
 
 NEEDED = ("starlette", "uvicorn", "jinja2", "httpx", "playwright")
 if not all(find_spec(name) for name in NEEDED):  # installed with the other needs of the tests
@@ -21,7 +21,9 @@ if not all(find_spec(name) for name in NEEDED):  # installed with the other need
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """Three real nodes."""
-    with TestCluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
+    from patient_nodes import patient_cluster
+
+    with patient_cluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
         yield nodes
 
 

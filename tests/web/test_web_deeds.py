@@ -145,9 +145,61 @@ def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluste
         assert found.work.headers == headers and found.work.attempts == 4
 
 
+def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: TestCluster) -> None:
+    """O14.12 The page of a job that ended has its outcome if any node keeps it. If none does and
+    the job was cancelled, moved or deleted in this console, it says that, by whom and when.
+    """
+    with cluster[0].client() as client:
+        alone = client.addjob("over", "x", retry=60, replicate=1)
+        kept = client.addjob("over", "x", retry=60, replicate=1, keep=600)
+        assert admin.do("cancel", id=alone).status_code == 303
+        client.cancel(kept, reason="ordered twice")
+        (done,) = client.getjob("over", timeout_ms=1) or [None]
+        assert done is None
+    page = admin.get("/job", id=alone)
+    assert page.status_code == 200 and "No node knows this job" not in page.text
+    assert "This job was cancelled" in page.text and "admin did it in this console" in page.text
+    page = admin.get("/job", id=kept)
+    assert page.status_code == 200 and "It was cancelled" in page.text
+    assert "ordered twice. Only its outcome is kept." in page.text
+
+
+def test_an_outcome_that_another_node_keeps(cluster: TestCluster, console: Console) -> None:
+    """O14.12 if any node keeps it"""
+    admin = console.client()
+    for node in cluster.nodes:
+        with node.client() as client:
+            id = client.addjob("over", "x", retry=60, replicate=1, keep=600)
+            client.cancel(id, reason="no need")
+        until(lambda id=id: "no need" in admin.get("/job", id=id).text, "show what became of it")
+
+
 def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
     with cluster[0].client() as client:
         id = client.addjob("soon", "x", delay=3_600)
         assert "waits for its first time" in admin.get("/ask/run", id=id).text
         assert admin.do("run", id=id).status_code == 303
         assert client.getjob("soon", timeout_ms=5_000)
+
+
+def test_a_schedule_is_no_plain_job(admin: Reader, cluster: TestCluster) -> None:
+    """O14.20 The page of a job that is a schedule (T45.8) says so, with its name, its times and the
+    command that changes it. Of the deeds it has only Delete
+    """
+    with cluster[0].client() as client:
+        client.tube("reports").create("tasks")
+        client.schedule_add("reports", "nightly", "x", every_s=7200)
+        id = client.schedule_show("reports", "nightly").id
+    until(lambda: "is the schedule nightly" in admin.get("/job", id=id).text, "say so")
+    text = admin.get("/job", id=id).text
+    assert ": every 2 h" in text and ", 0 jobs made so far" in text and "tuque schedule" in text
+    assert "Delete…" in text and "Move…" not in text and "Run now…" not in text
+    for name in ("run", "cancel", "move", "edit"):
+        assert "This is the schedule nightly" in admin.get(f"/ask/{name}", id=id).text
+    asked = admin.asked("delete", id=id).text
+    assert "Drop the schedule nightly?" in asked and "It makes no more of them" in asked
+    with cluster[0].client() as client:
+        assert client.schedule_show("reports", "nightly").name == "nightly", "it is still there"
+    admin.do("delete", id=id)
+    with cluster[0].client() as client:
+        assert not list(client.schedules("reports"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -99,6 +100,29 @@ def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: TestCluster
     assert shown("/leases")["leased", "group=table"] == summed(still, "leases", "lease_jobs") == 3
 
 
+def test_a_queue_shows_its_points_of_now(
+    admin: Reader, console: Console, still: TestCluster
+) -> None:
+    """O14.13 The figures of the last minute say until when it was"""
+    watch = console.site.watch
+    until(lambda: watch.queue_points.get("mail"), "have points")
+    watch._looked_back_s = time.time() + 1e6  # the watch asks for none
+    try:
+        kept = watch.queue_points["mail"].at_s[-1]
+
+        def shown() -> list[str]:
+            text = admin.get("/queue?name=mail").text
+            return re.findall(r'[0-9,]+ jobs? to <time datetime="([^"]+)"', text)
+
+        until(lambda: len(shown()) == 2, "say until when")
+        before = shown()
+        until(lambda: shown() > before, "have newer ones")
+        assert watch.queue_points["mail"].at_s[-1] > kept, "all pages show them"
+    finally:
+        watch._looked_back_s = 0.0
+    until(lambda: re.search(r"jobs? to <time", admin.get("/").text), "say so on the first page")
+
+
 def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
     with still[0].client() as client:
         id = client.addjob("pictures", '{"task": "thumb"}', replicate=2, retry=600)
@@ -150,13 +174,14 @@ def test_a_job_is_added_changed_and_deleted(admin: Reader, still: TestCluster) -
     assert "three" in admin.get("/job", id=id).text
     assert admin.do("delete", id=id).status_code == 303
     assert length(still, "by hand") == 0
-    assert admin.get("/job", id=id).status_code == 404
+    page = admin.get("/job", id=id)
+    assert page.status_code == 404 and "This job was deleted" in page.text
 
 
 def test_a_deed_whose_count_has_changed_asks_again(
     admin: Reader, console: Console, still: TestCluster
 ) -> None:
-    page = admin.get("/ask/retry-dead").text
+    page = admin.asked("retry-dead").text
     token = re.search(r'name="csrf" value="([^"]+)"', page)
     assert token is not None and "Retry 3 jobs?" in page
     reply = admin.http.post("/do/retry-dead", data={"csrf": token[1], "count": "2"})
@@ -203,8 +228,9 @@ def test_a_lost_worker_is_named_with_the_return_of_its_job(
     until(lambda: "batch-2 is lost." in admin.get("/workers").text, "be lost")
     page = admin.get("/workers").text
     assert "is waiting and comes back at <b><time" in page and id[:15] in page
-    assert "<b>batch-2</b> is lost" in admin.get("/").text or "batch-2 <em>is lost" in (
-        admin.get("/").text
+    until(
+        lambda: re.search("<b>batch-2</b> is lost|batch-2 <em>is lost", admin.get("/").text),
+        "be named on the first page",
     )
 
 

@@ -32,7 +32,9 @@ def test_tries_at_the_same_time_count_together(fresh: Console) -> None:
     seen: Counter[int] = Counter()
 
     def guess() -> None:
-        reply = httpx.post(fresh.base + "/login", data={"name": "admin", "password": "guess"})
+        reply = httpx.post(
+            fresh.base + "/login", data={"name": "admin", "password": "guess"}, timeout=60
+        )
         seen[reply.status_code] += 1
 
     threads = [threading.Thread(target=guess) for _ in range(24)]
@@ -63,7 +65,7 @@ def test_addresses_of_one_house_count_together() -> None:
 
 def test_a_form_of_strangers_is_short(fresh: Console) -> None:
     """Nobody who has not signed in makes the console parse a million fields."""
-    reply = httpx.post(fresh.base + "/login", content="a&" * 500_000)
+    reply = httpx.post(fresh.base + "/login", content="a&" * 500_000, timeout=60)
     assert reply.status_code == 413
     admin = fresh.client()
     reply = admin.http.post("/do/add", content="a=1&" * 50_000)
@@ -78,7 +80,9 @@ PAGES = "queues queue job dead tubes workers cluster leases log".split()
 def test_words_that_are_no_text(fresh: Console) -> None:
     http = fresh.client().http
     for word in ("%ff", "%ed%a0%80", "%00", "%%ff", "%F0%9F%92%A9"):
-        reply = httpx.post(fresh.base + "/login", content=f"name={word}&password={word}")
+        reply = httpx.post(
+            fresh.base + "/login", content=f"name={word}&password={word}", timeout=60
+        )
         assert reply.status_code == 401
         assert http.post("/do/add", content=f"csrf={word}&queue=q").status_code == 403
         assert http.post("/logout", content=f"csrf={word}").status_code == 403

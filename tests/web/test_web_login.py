@@ -1,22 +1,25 @@
-"""Who may look, and who may change things."""
+"""Who may look, and who may change things (SPEC O14)."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from web_console import PASSWORDS, Console
 
 from tuque.errors import ConfigError
 from tuque.testing import TestCluster
 from tuque.web.login import users
 from tuque.web.login.sessions import TRIES, Sessions
+from tuque.web.main import console as program
 
 
 def test_nobody_sees_a_page_without_signing_in(console: Console) -> None:
     for path in ("/", "/queues", "/dead", "/ask/add", "/find?q=x"):
-        reply = httpx.get(console.base + path)
+        reply = httpx.get(console.base + path, timeout=60)
         assert reply.status_code == 303, path
         assert reply.headers["location"].startswith("/login?to="), path
     assert httpx.get(console.base + "/live").status_code == 401
@@ -30,6 +33,21 @@ def test_every_reply_has_a_strict_policy(console: Console) -> None:
         assert "default-src 'none'" in policy and "unsafe" not in policy
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert "<script>" not in reply.text and "style=" not in reply.text
+
+
+def test_a_form_of_another_host_signs_nobody_in(console: Console) -> None:
+    """O14.5 A form is taken only from a page of the console."""
+    words = {"name": "admin", "password": PASSWORDS["admin"]}
+    for origin in ("https://evil.example", "null"):
+        reply = httpx.post(
+            console.base + "/login", data=words, headers={"origin": origin}, timeout=60
+        )
+        assert (reply.status_code, "set-cookie" in reply.headers) == (403, False), origin
+    reply = httpx.post(
+        console.base + "/login", data=words, headers={"origin": console.base}, timeout=60
+    )
+    assert reply.status_code == 303
+    assert console.client().get("/queue/").status_code == 404, "no way to another scheme"
 
 
 def test_a_reader_changes_nothing(console: Console, cluster: TestCluster) -> None:
@@ -60,8 +78,9 @@ def test_a_form_of_another_place_is_refused(console: Console) -> None:
     page = admin.get("/ask/add").text
     token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
     words = {"csrf": token, "queue": "q", "body": "x"}
-    reply = admin.http.post("/do/add", data=words, headers={"origin": "http://elsewhere.example"})
-    assert reply.status_code == 403
+    for origin in ("http://elsewhere.example", "null"):
+        reply = admin.http.post("/do/add", data=words, headers={"origin": origin})
+        assert reply.status_code == 403, origin
 
 
 def test_a_session_that_was_ended_is_over(console: Console) -> None:
@@ -70,7 +89,7 @@ def test_a_session_that_was_ended_is_over(console: Console) -> None:
     token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
     cookie = admin.http.cookies["tuque_console"]
     assert admin.http.post("/logout", data={"csrf": token}).status_code == 303
-    again = httpx.get(console.base + "/", cookies={"tuque_console": cookie})
+    again = httpx.get(console.base + "/", cookies={"tuque_console": cookie}, timeout=60)
     assert again.status_code == 303
 
 
@@ -98,7 +117,7 @@ def test_an_address_waits_after_wrong_passwords() -> None:
 def test_a_wrong_password_is_refused(console: Console) -> None:
     for name, password in (("admin", "wrong"), ("nobody", PASSWORDS["admin"]), ("", "")):
         words = {"name": name, "password": password}
-        reply = httpx.post(console.base + "/login", data=words)
+        reply = httpx.post(console.base + "/login", data=words, timeout=60)
         assert reply.status_code == 401
         assert "tuque_console" not in reply.cookies
 
@@ -106,9 +125,11 @@ def test_a_wrong_password_is_refused(console: Console) -> None:
 def test_signing_in_goes_on_only_here(console: Console) -> None:
     words = {"name": "admin", "password": PASSWORDS["admin"]}
     for to in ("//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example"):
-        reply = httpx.post(console.base + "/login", params={"to": to}, data=words)
+        reply = httpx.post(console.base + "/login", params={"to": to}, data=words, timeout=60)
         assert reply.headers["location"] == "/"
-    reply = httpx.post(console.base + "/login", params={"to": "/dead?queue=q"}, data=words)
+    reply = httpx.post(
+        console.base + "/login", params={"to": "/dead?queue=q"}, data=words, timeout=60
+    )
     assert reply.headers["location"] == "/dead?queue=q"
 
 
@@ -126,3 +147,11 @@ def test_a_file_of_users(tmp_path: Path) -> None:
             users.read(path)
     with pytest.raises(ConfigError, match="fewer than 8"):
         users.made("ann", "admin", "short")
+
+
+def test_a_busy_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ran = CliRunner().invoke(program, ["--web-port", str(port)])
+    assert ran.exit_code == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ran.output

@@ -1,27 +1,38 @@
-"""How figures of nodes become figures of the cluster, and reasons become groups."""
+"""How figures of nodes become figures of the cluster, and reasons become groups (SPEC O14)."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tuque.client.commands.dead import DeadLetter
-from tuque.web.read.history import Points, longer, merged, points_of
+from tuque.web.read.behind import Behind
+from tuque.web.read.figures import NodeFacts, Queue, QueueHere, View
+from tuque.web.read.figures import merged as view_of
+from tuque.web.read.history import Points, longer, merged, points_of, with_gaps
 from tuque.web.read.letters import Letter, general, grouped
+from tuque.web.read.watch import by_need
+from tuque.web.show.cause import cause
+from tuque.web.show.charts import spark
 from tuque.web.show.text import (
     age,
     brief,
+    clip,
+    ends,
     fits,
     forms,
     key,
     link,
     mark,
     num,
+    over,
     rate,
     signed,
     size,
     span,
     unkey,
 )
+from tuque.web.show.verdict import of_queue
 
 
 @pytest.mark.parametrize(
@@ -74,7 +85,8 @@ def test_points_of_nodes_meet_at_their_instants() -> None:
     fields = [b"added", b"ready", b"oldest-ms"]
     one = points_of([5000, fields, [[10_000, 5, 7, 100], [15_000, 10, 8, 300]]])
     other = points_of([5000, fields, [[15_000, 20, 1, 200], [20_000, 30, 0, 0]]])
-    both = merged([one, other])
+    more = points_of([5000, fields, [[20_000, 0, 0, 0]]])
+    both = merged([longer(one, more), other])
     assert both.at_s == [10.0, 15.0, 20.0]
     assert both.level("added") == [5, 30, 30]  # sums
     assert both.level("ready") == [7, 9, 0]
@@ -82,6 +94,30 @@ def test_points_of_nodes_meet_at_their_instants() -> None:
     assert both.per_s("added") == [1.0, 6.0, 6.0]
     assert both.rate("added") == pytest.approx(65 / 15)
     assert merged([points_of(None)]).rate("added") is None
+    assert merged([one, other]).level("added") == [5, 30]  # 20 s is not told by all
+    last = points_of([5000, fields, [[25_000, 1, 1, 1]]])
+    assert merged([one, longer(other, last)]).at_s[-1] == 25.0  # one of them is down
+
+
+def test_what_only_a_silent_or_restarted_node_knew_is_a_gap() -> None:
+    """O14.15 Charts of a queue have a gap where a node was silent, or has forgotten its points in a
+    restart, and the others have nothing but 0
+    """
+
+    def points(*ready: tuple[int, int]) -> Points:
+        return points_of([5000, [b"added", b"ready"], [[at_s * 1000, 0, n] for at_s, n in ready]])
+
+    one = points((10, 0), (15, 4), (20, 0), (25, 0))
+    parts = {"one": one, "other": points((20, 9), (25, 0))}
+    both = with_gaps(parts, {"one": one, "other": parts["other"]}, {"one", "other"})
+    assert both.drawn(both.level("ready")) == [None, 4, 9, 0]  # 15 s: one of them knew of jobs
+    assert both.is_known
+    hung = with_gaps({"one": one}, {"one": one, "other": points((10, 0), (15, 0))}, {"one"})
+    assert hung.drawn(hung.per_s("added")) == [0, 0, None, None] and not hung.is_known
+    due = with_gaps({"one": one}, {"one": one, "other": points((10, 0), (15, 0))}, {"one", "other"})
+    assert not due.gaps, "its points of 20 s and 25 s are read with the next ones"
+    ends = spark([1.0, None, 2.0])
+    assert ends.count("M") == 4 and "0.0 " in ends and "96.0 " in ends
 
 
 def test_means_are_of_the_jobs_of_the_last_minute() -> None:
@@ -94,7 +130,8 @@ def test_means_are_of_the_jobs_of_the_last_minute() -> None:
 def test_percentiles_come_from_the_sums_of_all_nodes() -> None:
     bounds = [1, 2, 5, 10, 20, 50]
     one = points_of([5000, bounds, [[5_000, 0, 0, 0, 0, 90, 0, 0], [10_000, 0, 0, 0, 0, 0, 0, 0]]])
-    other = points_of([5000, bounds, [[5_000, 0, 0, 0, 0, 0, 0, 10]]])
+    rows = [[5_000, 0, 0, 0, 0, 0, 0, 10], [10_000, 0, 0, 0, 0, 0, 0, 0]]
+    other = points_of([5000, bounds, rows])
     both = merged([one, other])
     assert both.percentiles_s(0.5) == pytest.approx([0.010 + 0.010 * 50 / 90] * 2)
     assert both.percentiles_s(0.99)[0] == 0.05  # beyond the last bound
@@ -155,3 +192,75 @@ def test_long_names_are_shown_in_part_and_told_apart() -> None:
     assert mark(one) != mark(other) and len(mark(one)) < 200
     assert brief("mail") == mark("mail") == "mail"
     assert fits("a" * 2_000) and not fits("a" * 2_001) and not fits("ü" * 400)
+
+
+def test_both_ends_of_a_long_name_stand_in_a_column() -> None:
+    """O14.4 Of a long name a column shows the beginning and the last 12 characters."""
+    one, other = (
+        "orders/europe-west-" + "x" * 60 + "-end1",
+        "orders/europe-west-" + "x" * 60 + "-e<d2",
+    )
+    assert str(ends(one)).endswith('<span class="z">xxxxxxx-end1</span>')
+    assert str(ends(other)).endswith('<span class="z">xxxxxxx-e&lt;d2</span>')
+    assert str(ends(one)).startswith('<span class="a">orders/europe-west-xxx')
+    assert (
+        clip(one) == "orders/europe-west-" + "x" * 16 + "…xxxxxxx-end1" and clip("mail") == "mail"
+    )
+    assert ends("mail\x1b") == "mail\\x1b" and ends("a" * 32) == "a" * 32
+
+
+def test_over_how_many_nodes_a_sum_is() -> None:
+    """O14.1 each page says over how many of how many, as `2 of 3 nodes`"""
+    assert [over(1, 0), over(3, 0), over(3, 1)] == ["1 node", "3 nodes", "2 of 3 nodes"]
+    assert over(3, 3) == "3 nodes, as of the last answer"
+
+
+def queue_of(name: str, oldest_s: float, came: float, done: float) -> Queue:
+    here = QueueHere(3, oldest_s, 0, 0, 0, came, done, 0, "none", "", False)
+    return Queue(name, {"n": here})
+
+
+def test_a_cause_without_points_is_that_of_the_row() -> None:
+    assert cause(queue_of("long", 700, 0.3, 0.2), Points()) == (
+        "workers finish 12.0 of the 18.0 jobs that come each minute"
+    )
+    assert "now it catches up" in cause(queue_of("long", 700, 0.2, 0.3), Points())
+
+
+def test_queues_that_live_are_charted_first() -> None:
+    some = [queue_of("left", 900, 0, 0), queue_of("long", 700, 0.3, 0.2), queue_of("a", 1, 9, 9)]
+    assert [one.name for one in sorted(some, key=by_need)] == ["long", "a", "left"]
+
+
+def view_with_letters() -> View:
+    """Two nodes with letters of `thumbs`, of which one knows `thumbs` itself."""
+    work = QueueHere(0, 0, 0, 0, 3, 0, 0, 0, "none", "", False)
+    letters = QueueHere(3, 600, 0, 0, 0, 0, 0, 0, "none", "", True)
+    more = msgspec.structs.replace(letters, ready=5)
+    one = NodeFacts("n1", "n1", 9.0, 9.0, {}, [], {"thumbs": work, "thumbs.dead": letters}, 2)
+    other = NodeFacts("n2", "n2", 9.0, 9.0, {}, [], {"thumbs.dead": more}, 1)
+    return view_of(9.0, [one, other], frozenset())
+
+
+def test_letters_of_a_queue_count_where_it_is_not_known() -> None:
+    """O14.17 The dead letters of a queue are those of its queue of dead letters at all nodes that
+    answer, also at those that do not know the queue itself.
+    """
+    view = view_with_letters()
+    assert view.letters(view.queues["thumbs"]) == view.dead == 8
+    del view.queues["thumbs.dead"]
+    assert view.letters(view.queues["thumbs"]) == 3, "what the nodes say, if it is not in view"
+
+
+def test_nobody_is_told_to_work_on_dead_letters() -> None:
+    """O14.18 No page tells anybody to start a worker for a queue of dead letters"""
+    view = view_with_letters()
+    letters = view.queues["thumbs.dead"]
+    assert not of_queue(view, letters, Points(), Behind())
+    (notice,) = of_queue(view, Queue("long", {"n1": left(letters)}), Points(), Behind())
+    assert notice.do == ["Start a worker for long"]
+
+
+def left(letters: Queue) -> QueueHere:
+    """The same jobs in a queue of work."""
+    return msgspec.structs.replace(letters.here["n1"], is_dead=False)

@@ -1,7 +1,8 @@
-"""Workers on the pages: one that was killed at work, and one that went to another node."""
+"""Workers on the pages: one killed at work, and one that went to another node (SPEC O12, O14)."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import re
 import signal
@@ -16,9 +17,11 @@ from web_console import Console, Reader, until
 import tuque
 from tuque import Client
 from tuque.client.commands.life import Run
-from tuque.client.commands.operate import Deploy
+from tuque.client.commands.operate import Deploy, WorkerRun
+from tuque.client.url import settings
 from tuque.testing import TestCluster
-from tuque.web.read.workers import changes
+from tuque.web.read.nodes import Nodes
+from tuque.web.read.workers import DEPLOYS_KEPT, Deploys, WorkerRow, changes, need
 
 HERE = Path(__file__).parent
 SOURCE = Path(tuque.__file__).parents[1]
@@ -73,8 +76,8 @@ def test_a_worker_killed_at_work_is_lost_within_10_s(
     assert found is not None and job.id[:15] in html
     left_s = (dt.datetime.fromisoformat(found[1]) - dt.datetime.now(dt.UTC)).total_seconds()
     assert 270 < left_s < 300, "it was heard of 300 s before"
-    assert "comes back" in page(admin, "/job", id=job.id).lower()
-    assert "is lost" in page(admin, "/")
+    until(lambda: "comes back" in page(admin, "/job", id=job.id).lower(), "say it on its page")
+    until(lambda: "is lost" in page(admin, "/"), "say so on the first page")
 
 
 def test_a_deploy_is_marked_in_the_charts(admin: Reader, cluster: TestCluster) -> None:
@@ -104,7 +107,9 @@ def history(client: Client) -> list[object]:
 
 
 def test_changes_of_versions_are_those_of_queues() -> None:
-    """O12.6 Who asks several nodes knows a change by the one before it, of any node."""
+    """O12.6 A reader of several nodes merges their rows by instant: a row is a change if its APP
+    differs from that of the row before it.
+    """
     one, other = ("a",), ("a", "b")
     heard = [
         *(Deploy(1_000, "41", one), Deploy(2_000, "41", other)),  # the first of a, of b
@@ -113,9 +118,61 @@ def test_changes_of_versions_are_those_of_queues() -> None:
     ]
     found = changes(reversed(heard))
     assert [(mark.at_s, mark.text, mark.queues) for mark in found] == [
-        (10.0, "42", {"a", "b"}),
-        (600.0, "41", {"a"}),
+        (10.0, "42", {"a": 10.0, "b": 40.0}),
+        (600.0, "41", {"a": 600.0}),
     ]
+
+
+def test_a_way_back_is_a_change() -> None:
+    """O12.6 the version before it again is a change, too."""
+    told = [Deploy(1_000 * at, app, ("a",)) for at, app in enumerate(("41", "42", "41", "42"), 1)]
+    assert [(mark.at_s, mark.text) for mark in changes(told)] == [
+        (2.0, "42"),
+        (3.0, "41"),
+        (4.0, "42"),
+    ]
+
+
+def test_a_node_that_is_away_takes_no_deploy_with_it() -> None:
+    """What was heard stays, also of a node that has begun anew."""
+    deploys = Deploys()
+    deploys.learn([Deploy(1_000, "41", ("a",)), Deploy(2_000, "42", ("a",))])
+    deploys.learn([Deploy(2_000, "42", ("a",))])
+    marks = asyncio.run(deploys.marks(Nodes(settings("tuque://127.0.0.1"))))
+    assert [(mark.at_s, mark.text) for mark in marks] == [(2.0, "42")]
+    deploys.learn(Deploy(at, str(at), ("b",)) for at in range(DEPLOYS_KEPT))
+    assert len(deploys._heard) == DEPLOYS_KEPT
+
+
+def test_lost_workers_with_jobs_come_first() -> None:
+    """O14.3 Lost workers that had jobs come before those that had none."""
+    run = WorkerRun("D-1", "q", "t", 1, 1_000, "waiting", 5_000)
+
+    def row(name: str, state: str, *runs: WorkerRun) -> WorkerRow:
+        return WorkerRow(
+            *(name, "h", 1, "1", "41", ["q"], 1, 0, 0, 0, 0, 0, state, "none", list(runs))
+        )
+
+    rows = [row("b", "alive", run), row("a", "alive"), row("k/1", "lost"), row("vm", "lost", run)]
+    assert [one.name for one in sorted(rows, key=need)] == ["vm", "k/1", "a", "b"]
+
+
+def test_all_lost_workers_are_counted(admin: Reader, cluster: TestCluster) -> None:
+    """O14.3 Five of them have a banner, with how many more there are."""
+    with cluster[0].client() as client:
+        names = [f"k/{number}" for number in range(7)]
+        id = client.addjob("held", "x", retry=300)
+        client.getjob("held")
+        for name in names:
+            client.worker_here(name, app="shop 9", queues=["held"])
+        client.start(id, worker=names[-1])
+        more = "And [23] more lost, 0 with jobs"  # one of the test before
+        until(lambda: re.search(more, page(admin, "/workers")), "be lost")
+        html = admin.get("/workers").text
+        assert html.index("k/6 is lost.") < html.index("k/0 is lost.")
+        assert '<div class="only-phone q2">shop 9' in html
+        for name in names:
+            client.worker_bye(name)
 
 
 def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: TestCluster) -> None:
@@ -132,14 +189,14 @@ def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: TestC
     with cluster[1].client() as client, cluster[0].client() as first:
 
         def is_one() -> bool:
-            client.worker_here("mover", slots=4, busy=2, queues=["moves"])
+            client.worker_here("mover", slots=4, busy=2, queues=["moves"], app="shop 7")
             return "lost" in {one.state for one in first.workers(match="mover")}
 
         until(is_one, "be lost at the first node")
         html = admin.get("/workers", match="mover").text
     assert html.count('<b class="name">mover</b>') == 1
     assert 'data-metric="worker_busy" data-labels="worker=mover" data-value="2"' in html
-    assert "mover is lost" not in html
+    assert "mover is lost" not in html and ">shop 7</td>" in html
     for node in cluster.nodes[:2]:
         with node.client() as client:
             client.worker_bye("mover")

@@ -68,9 +68,20 @@ class Reader:
         """The exact value of a figure on a page."""
         return figures(self.get(path).text)[metric, labels]
 
+    def asked(self, name: str, **words: str) -> Any:
+        """The dialog of a deed, when all that it is about has been read."""
+        found: list[Any] = []
+
+        def is_read() -> bool:
+            found[:] = [self.get(f"/ask/{name}", **words)]
+            return "data-again" not in found[0].text
+
+        until(is_read, f"read what {name} is about")
+        return found[0]
+
     def do(self, name: str, **words: str) -> Any:
         """Asks, and says yes."""
-        asked = self.get(f"/ask/{name}", **words)
+        asked = self.asked(name, **words)
         fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form_of(asked.text)))
         return self.http.post(f"/do/{name}", data={**fields, **words})
 

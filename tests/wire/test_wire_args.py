@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hiredis
 import pytest
+from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pump_box import PumpBox
 from streams import encode
 
-from tuque.wire.args import ArgError, addjob_options, getjob_options, scan_options, seconds_ms
+from tuque.wire.adding.options import addjob_options
+from tuque.wire.args import ArgError, getjob_options, scan_options, seconds_ms
 from tuque.wire.commands import ROWS
 from tuque.wire.resp import strict_int
 
@@ -61,7 +63,7 @@ def is_told_to_wait(words: list[bytes]) -> bool:
     return upper[:2] in ([b"CLIENT", b"PAUSE"], [b"CLIENT", b"REPLY"], [b"CLIENT", b"KILL"])
 
 
-@settings(max_examples=150)
+@settings(max_examples=thorough(150))
 @given(commands=COMMANDS)
 def test_any_words(tmp_path_factory: pytest.TempPathFactory, commands: list[object]) -> None:
     """One reply for each command; every table of the node agrees with the others."""

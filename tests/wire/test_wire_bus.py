@@ -20,23 +20,35 @@ from tuque.core.msgs.bus import (
     Pause,
     Queued,
     ReplJob,
+    ReplJobs,
     SetAck,
     Slots,
+    StandAt,
     TubeAt,
     TubeClaim,
     TubeClaimed,
     TubeCopy,
     TubeGot,
+    TubePulse,
+    TubeStands,
     TubesTold,
+    TubeVote,
+    TubeVoted,
     TubeYours,
+    VoteAt,
+    VotedAt,
+    VotersNext,
+    VotersTold,
     YourJobs,
 )
+from tuque.server.bus.sending import Packer
 from tuque.wire.bus import (
     COUNT_MAX,
     FRAME_BYTES,
     BusError,
     FrameReader,
     frames_of,
+    frames_with,
     head_of,
     messages_of,
 )
@@ -60,6 +72,11 @@ COPIES = st.builds(
     deliveries=st.integers(0, COUNT_MAX - 1),
     holders=MASKS,
     mode=st.integers(0, 7),
+)
+SHARED = st.builds(
+    ReplJobs,
+    first=COPIES,
+    others=st.lists(st.tuples(st.just(ID), st.binary(max_size=300), TIMES), max_size=4),
 )
 NODE = b"0a" * 20
 NAMES = st.binary(min_size=1, max_size=20)
@@ -124,9 +141,70 @@ OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(TubeGot, **WHICH, known=NUMBERS, seq=NUMBERS, flags=st.integers(0, 7)),
     st.builds(TubeYours, **WHICH, seq=NUMBERS, next_number=NUMBERS, token=NUMBERS),
 )
+ORIGIN_0 = b"o" * 16
+ORIGIN = st.just(ORIGIN_0)
+# of T23, T24, T25, T26 and T27
+OF_VOTES: st.SearchStrategy[AnyMessage] = st.one_of(
+    st.builds(
+        VotersTold,
+        number=TIMES,
+        origin=ORIGIN,
+        voters=st.lists(st.tuples(st.just(NODE), TIMES), min_size=1, max_size=3),
+        step=st.integers(0, 4),
+    ),
+    st.builds(
+        VotersNext,
+        number=TIMES,
+        origin=ORIGIN,
+        step=st.integers(1, 5),
+        attempt=NUMBERS,
+        node=st.just(NODE),
+        written_attempt=NUMBERS,
+        written_node=st.just(NODE),
+        voters=st.lists(st.tuples(st.just(NODE), TIMES), max_size=3),
+        tube=st.binary(max_size=9),
+    ),
+    st.builds(
+        TubePulse,
+        list_number=NUMBERS,
+        origin=ORIGIN,
+        round=NUMBERS,
+        echo=NUMBERS,
+        timeout_ms=TIMES,
+    ),
+    st.builds(
+        TubeStands,
+        stands=st.lists(
+            st.builds(StandAt, **WHICH, node=st.just(NODE), settled=NUMBERS), max_size=3
+        ),
+    ),
+    st.builds(
+        TubeVote,
+        list_number=NUMBERS,
+        origin=ORIGIN,
+        tubes=st.lists(st.builds(VoteAt, **WHICH, copy_epoch=NUMBERS, seq=NUMBERS), max_size=3),
+    ),
+    st.builds(
+        TubeVoted,
+        list_number=NUMBERS,
+        origin=ORIGIN,
+        tubes=st.lists(
+            st.builds(
+                VotedAt,
+                **WHICH,
+                answer=st.integers(0, 6),
+                stand_epoch=NUMBERS,
+                copy_epoch=NUMBERS,
+                seq=NUMBERS,
+            ),
+            max_size=3,
+        ),
+    ),
+)
 STANDS = st.sampled_from([b"", *(bytes([stand]) for stand in range(4))])
 MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
     COPIES,
+    SHARED,
     st.builds(GotJob, ids=IDS),
     st.builds(Ask, number=NUMBERS, ids=st.just([ID]), is_short=st.booleans(), stands=STANDS),
     st.builds(SetAck, id=st.just(ID), holders=MASKS, left_ms=TIMES),
@@ -135,6 +213,7 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(NeedJobs, queue=st.binary(max_size=9), count=TIMES, is_waiting=st.booleans()),
     st.builds(YourJobs, queue=st.binary(max_size=9), jobs=st.lists(COPIES, max_size=3)),
     OF_TUBES,
+    OF_VOTES,
     st.builds(
         Heartbeat, round=TIMES, echo=TIMES, flags=TIMES, port=st.just(7711), nodes=st.just([])
     ),
@@ -145,6 +224,11 @@ def tube_at(**fields: object) -> TubeAt:
     """A tube that can be, but for some fields."""
     at = TubeAt(b"n", NODE, 1, NODE, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, [b"fifo", b"", b"", b""])
     return msgspec.structs.replace(at, **fields)
+
+
+def copy_of(id: bytes) -> ReplJob:
+    """A copy that can be."""
+    return ReplJob(id, b"q", b"", 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)
 
 
 TURNS = st.lists(st.lists(MESSAGES, min_size=1, max_size=5), min_size=1, max_size=5)
@@ -167,11 +251,33 @@ def read(data: list[bytes], salt: int = 7) -> list[AnyMessage]:
 def test_every_split_gives_the_same_messages(
     turns: list[list[AnyMessage]], places: list[int]
 ) -> None:
-    """B2.1: a frame has a length, a checksum that begins with a salt, and a turn's messages."""
+    """B2.1: a frame has a length, a checksum with a salt, and a turn's messages."""
     data = b"".join(frames_of(turn, 7) for turn in turns)
     at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     pieces = [data[a:b] for a, b in pairwise(at)]
     assert read(pieces) == [message for turn in turns for message in turn]
+
+
+@given(TURNS)
+def test_what_is_packed_once_is_what_each_peer_gets(turns: list[list[AnyMessage]]) -> None:
+    """B2.1: the same messages for two peers are encoded once, others never taken for them."""
+    packer = Packer()
+    for turn in turns:
+        for messages in (turn, list(turn), turn[1:], turn[:-1], turn[::-1], turn):
+            payload = packer.pack(messages)
+            for salt, total in ((7, -1), (7, packer.checksum()), (1 << 31, packer.checksum())):
+                framed = frames_with(messages, payload, salt, None, total)
+                assert framed == frames_of(messages, salt)
+    payload = packer.pack(turns[0])
+    assert packer.pack(list(turns[0])) is payload
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=3), st.integers(0, 1 << 31))
+def test_a_frame_of_another_connection_is_refused(messages: list[AnyMessage], salt: int) -> None:
+    """B2.7 Without a secret the code is a CRC-32 combined by XOR with a salt of the connection: it
+    finds damage, not intent."""
+    with pytest.raises(BusError, match="checksum"):
+        read([frames_of(messages, salt)], salt + 1)
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=3), st.integers(0, 1 << 30))
@@ -266,6 +372,31 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [-1], []),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(1, b"short", b"")]),
         TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(0, b"u" * 16, b"")]),
+        VotersTold(0, ORIGIN_0, [(NODE, 1)], 1),
+        VotersTold(1, b"short", [(NODE, 1)], 1),
+        VotersTold(1, ORIGIN_0, [], 1),
+        VotersTold(1, ORIGIN_0, [(NODE, 0)], 1),
+        VotersTold(1, ORIGIN_0, [(b"h" * 40, 1)], 1),
+        VotersTold(1, ORIGIN_0, [(NODE, 1)] * 63, 1),
+        VotersNext(0, ORIGIN_0, 1, 1, NODE, 0, NODE, [], b""),
+        VotersNext(1, b"", 1, 1, NODE, 0, NODE, [], b""),
+        ReplJobs(ReplJob(ID, b"q", b"", 1, 0, 1, 0, 1, 0, 0, 0, 1, 0), []),
+        ReplJobs(copy_of(ID), [(ID, b"", 1), (ID[1:], b"", 1)]),
+        ReplJobs(copy_of(ID), [(ID, b"", 1), (ID, b"", -1)]),
+        VotersNext(1, ORIGIN_0, 1, 1, b"h" * 40, 0, NODE, [], b""),
+        VotersNext(1, ORIGIN_0, 1, 1, NODE, -1, NODE, [], b""),
+        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [(NODE, 0)], b""),
+        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [(NODE, 1)] * 63, b""),
+        VotersNext(1, ORIGIN_0, 1, 1, NODE, 0, NODE, [], b"n" * 513),
+        TubePulse(1, ORIGIN_0, 1, 1, True, True, 0),
+        TubePulse(1, b"", 1, 1, True, True, 1),
+        TubeStands(True, [StandAt(b"", NODE, 1, 1, NODE, True, 0)]),
+        TubeStands(True, [StandAt(b"n", NODE, 1, 1, b"h" * 40, True, 0)]),
+        TubeStands(True, [StandAt(b"n", NODE, 1, 1, NODE, True, -1)]),
+        TubeVote(1, ORIGIN_0, True, [VoteAt(b"n", NODE, 1, -1, 1, 1)]),
+        TubeVote(1, b"", True, []),
+        TubeVoted(1, ORIGIN_0, True, [VotedAt(b"n", NODE, 1, 1, 16, 1, 1, 1)]),
+        TubeVoted(1, ORIGIN_0, True, [VotedAt(b"n", NODE, 1, 1, 1, 1, 1, 1 << 62)]),
     ],
 )
 def test_fields_out_of_range_are_refused(message: AnyMessage) -> None:

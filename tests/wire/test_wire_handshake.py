@@ -134,7 +134,7 @@ def test_a_listener_can_try_secrets_and_so_they_have_128_bits() -> None:
     """B1.5: why a secret is judged. Who is dialled gets a proof, and can try secrets against it."""
     a = dialer([b"tuque"])
     greeting = a.take_out()[HEAD:]
-    fake = msgspec.msgpack.encode(Greeting(MAGIC, 2, 2, b"f" * 32))
+    fake = msgspec.msgpack.encode(Greeting(MAGIC, 4, 4, b"f" * 32))
     a.feed(head_of(fake, 0) + fake)
     proof = a.take_out()[HEAD:]
     code, told = proof[: keys.PROOF_BYTES], proof[keys.PROOF_BYTES :]
@@ -326,7 +326,7 @@ def test_a_card_that_cannot_be_is_refused(secrets: list[bytes], bad: dict[str, o
 @pytest.mark.parametrize("nonce", [b"", b"n" * 31, b"n" * 33])
 def test_a_challenge_that_is_too_short_is_refused(nonce: bytes) -> None:
     """B1.1: a challenge of 32 bytes"""
-    greeting = msgspec.msgpack.encode(Greeting(MAGIC, 2, 2, nonce))
+    greeting = msgspec.msgpack.encode(Greeting(MAGIC, 4, 4, nonce))
     conn = dialer()
     conn.take_out()
     with pytest.raises(BusError):
@@ -336,9 +336,9 @@ def test_a_challenge_that_is_too_short_is_refused(nonce: bytes) -> None:
 
 @BOTH
 def test_no_common_version(secrets: list[bytes]) -> None:
-    """B1.2 Each side names the versions of the bus that it speaks: 2 under a secret, 1 without one.
+    """B1.2 Each side names the versions of the bus that it speaks: 4 under a secret, 3 without one.
     Without a common version the link is closed with a logged reason."""
-    mine = 2 if secrets else 1
+    mine = 4 if secrets else 3
     for least, most in ((0, 0), (0, mine), (mine, 9), (mine + 1, 9), (0, 1 << 63)):
         conn = acceptor(secrets)
         hello: object = Hello(MAGIC, least, most, card(b"a"), b"n" * 32)

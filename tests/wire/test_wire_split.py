@@ -81,7 +81,7 @@ def test_long_lines_are_judged_alike_however_cut(start: bytes, size: int) -> Non
     assert whole[1].startswith("too big") == (size > 65_535)  # CR counts
 
 
-def test_what_hiredis_takes_and_we_do_not() -> None:
+def test_odd_types_are_no_requests() -> None:
     """The sizes of odd types can add up to those of plain ones; each place is looked at."""
     for data in (
         b"*2\r\n+ABCDEFGHIJ\r\n=7\r\ntxt:abc\r\n",

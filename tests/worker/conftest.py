@@ -22,7 +22,7 @@ def node(tmp_path: Path) -> Iterator[RealServer]:
 
 @pytest.fixture
 def client(node: RealServer) -> Iterator[Client]:
-    with Client(node.url) as client:
+    with Client(node.url, timeout=60) as client:  # a slow machine is no dead node
         yield client
 
 

@@ -51,6 +51,12 @@ async def passes_on(text: str) -> None:
     await record.enqueue_async(f"{text} passed on")
 
 
+@app.task(queue="q", retry_s=60, backoff=Backoff(first_s=0, max_s=0))
+def third_time_at_once(text: str) -> None:
+    """Of interest where nobody waits for a back-off."""
+    third_time_lucky(text)
+
+
 @app.task(queue="q", retry_s=60, backoff=SOON)
 def third_time_lucky(text: str) -> None:
     number = current_job().number
@@ -77,7 +83,7 @@ def rejected(text: str) -> None:
     raise Reject("no such thing")
 
 
-@app.task(queue="q", retry_s=2)
+@app.task(queue="q", retry_s=3)
 def longer_than_retry(text: str, seconds: float) -> None:
     note(f"begin {text}")
     time.sleep(seconds)
@@ -256,3 +262,20 @@ def only_once_result(number: int) -> int:
 @app.task(queue="q", retry_s=60, backoff=SOON)
 def long_text(size: int) -> str:
     return "x" * size
+
+
+@app.task(queue="q", retry_s=60, keep_s=60, backoff=Backoff(first_s=60, jitter=0))
+def ends_so(how: str, name: str) -> str:
+    """Ends as `how` says when the file is there; any other is the result."""
+    note(f"begin {how}")
+    wait_for_file(name)
+    if how == "fails":
+        raise ValueError("not this time")
+    if how == "later":
+        raise RetryLater(delay_s=60)
+    return how
+
+
+@app.task(queue="q", retry_s=0, keep_s=60, dead="graves")
+def ends_so_once(how: str, name: str) -> str:
+    return ends_so(how, name)

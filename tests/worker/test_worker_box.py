@@ -5,7 +5,16 @@ from __future__ import annotations
 import random
 
 from tuque.worker.process.adopt import inherited
-from tuque.worker.process.box import DONE, NOTES_BYTES, RUNNING, SUSPECT, WAITING, Box
+from tuque.worker.process.box import (
+    DONE,
+    ENDED,
+    NOTES_BYTES,
+    RUNNING,
+    SUSPECT,
+    TRACE_LOST,
+    WAITING,
+    Box,
+)
 from tuque.worker.process.supervise import RESTART, failed_starts
 from tuque.worker.process.trust import (
     AGAIN_S,
@@ -14,6 +23,8 @@ from tuque.worker.process.trust import (
     GOOD_RUNS_MAX,
     Trust,
 )
+from tuque.worker.tasks.policy import DONE as DONE_WELL
+from tuque.worker.tasks.policy import Outcome
 
 
 class TestBox:
@@ -49,6 +60,34 @@ class TestBox:
         box.drop(self.IDS[5])
         box.put(self.IDS[4], 2, RUNNING)
         assert {entry.job_id for entry in box.entries()} == {self.IDS[1], self.IDS[4]}
+
+    def test_it_has_how_jobs_ended(self) -> None:
+        """U2.14 How a run ended is kept outside of the worker's process until the broker knows
+        it.
+        """
+        box = Box.made(9)
+        ends = [
+            Outcome("done", result=b"r" * 512),
+            Outcome("done", result=b""),
+            Outcome("done"),
+            Outcome("done", result=b"r" * 513),
+            Outcome("retry", "later", delay_s=2.5),
+            Outcome("failed", "é" * 300, "Traceback"),
+        ]
+        for id, outcome in zip(self.IDS, ends, strict=True):
+            box.put(id, 1, RUNNING)
+            box.end(id, outcome)
+        box.end("D-none", DONE_WELL)
+        lost = [entry.job_id for entry in Box(box.fd).entries() if entry.is_result_lost]
+        assert lost == [self.IDS[3]]
+        for _ in range(2):
+            found = {entry.job_id: entry for entry in inherited(Box(box.fd))}
+            told = [found[id].outcome for id in self.IDS]
+            assert told[0] == Outcome("done", result=b"r" * 512, is_told=True)
+            assert told[1:4] == [Outcome("done", result=r, is_told=True) for r in (b"", None, None)]
+            assert told[4] == Outcome("retry", "later", TRACE_LOST, delay_s=2.5, is_told=True)
+            assert told[5] == Outcome("failed", "é" * 256, TRACE_LOST, is_told=True)
+        assert {found[id].state for id in self.IDS[4:]} == {ENDED}
 
     def test_what_stands_before_the_table_stays_when_it_is_emptied(self) -> None:
         box = Box.made(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import e2e_tasks as tasks
@@ -11,6 +12,7 @@ from quick import is_quick
 from worker_lab import HERE, Program, wait_until
 
 from tuque import Client
+from tuque.client.commands.operate import WorkerInfo
 from tuque.errors import JobCancelled
 from tuque.worker import Handle
 
@@ -60,3 +62,35 @@ def test_cancel_and_result_from_any_of_three_nodes(tmp_path: Path) -> None:
         for url in urls[1:]:
             with Client(url, discover=False) as client:
                 assert [client.result(handle.id).result for handle in results] == [b"1", b"2"]
+
+
+def test_a_worker_that_moved_leaves_all_nodes(tmp_path: Path) -> None:
+    """U6.1 It also tells both to nodes that it used before"""
+    with RealCluster(tmp_path, 3) as cluster:
+        clients = [Client(node.url, discover=False) for node in cluster.nodes]
+        first = clients[0]
+
+        def heard(name: str = "*") -> list[WorkerInfo]:
+            return [one for client in clients for one in client.workers(match=name)]
+
+        flags = ("--app-dir", str(HERE), "--url", cluster.nodes[0].url, "-c", "1")
+        worker = Program(tmp_path / "log", "worker", "e2e_tasks:app", *flags, OUT=str(tmp_path))
+        try:
+            wait_until(lambda: len(heard()) == 1, "it announced itself")
+            (name,) = {one.name for one in first.workers()}
+            first.cluster_leaving(True)
+            wait_until(lambda: len(heard(name)) == 2, "it announced itself to another node")
+            first.cluster_leaving(False)
+            tasks.app.use(cluster.nodes[1].url)
+            assert tasks.adds.options(keep_s=60).enqueue(1, 2).result(60) == 3
+            wait_until(lambda: [one.done for one in heard(name)] == [1, 1], "both hear of it")
+            assert {one.state for one in heard(name)} == {"alive"}
+            for client in clients:
+                client.worker_here(name)  # the third one of a process before this
+            worker.signal(signal.SIGTERM)
+            worker.ends(0)
+            wait_until(lambda: heard(name) == [], "all heard that it ended")
+        finally:
+            worker.kill()
+            for client in clients:
+                client.close()

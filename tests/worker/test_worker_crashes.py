@@ -14,6 +14,7 @@ from lab import RealServer
 from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
+from tuque.errors import JobFailed, NoResult
 from tuque.worker.tasks.codec import decode
 
 
@@ -63,7 +64,8 @@ def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     (dead,) = client.getjob("q.dead", timeout_ms=60_000)
     wait_until(lambda: is_empty(client), "all others are acked")
     shown = client.dead_show(dead)
-    assert (shown.attempts, shown.reason) == (2, "crashed: its process left with exit code 7")
+    assert (shown.attempts, shown.cause) == (2, "crashed"), "U2.13"
+    assert shown.reason == "its process left with exit code 7"
     begun = Counter(line.rsplit(" ", 1)[0] for line in did() if line.startswith("begin"))
     assert all(f"end {name}" in did() for name in neighbours + waiting)
     assert all(line.endswith(" 1") for line in did() if line.startswith("begin neighbour"))
@@ -196,21 +198,114 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def reasons(client: Client) -> dict[str, str]:
+    """Why each job died, by the first argument of its call."""
+    shown = [client.dead_show(row.id) for row in client.dead_letters("q.dead")]
+    return {decode(letter.body).args[0]: letter.reason for letter in shown}
+
+
+def test_a_body_that_is_no_call_is_a_dead_letter_under_its_id(
+    client: Client, start_worker: StartWorker
+) -> None:
+    """U2.6 A job of a queue that is given up, also one whose body is no call, is START and FAIL
+    FINAL likewise;
+    """
+    id = client.addjob("q", b"no call")
+    start_worker().says("is dead, in q.dead")
+    (row,) = client.dead_letters("q.dead")
+    letter = client.dead_show(row.id)
+    assert (row.id, letter.origin, letter.body, letter.cause) == (id, "q", b"no call", "failed")
+    assert letter.reason and client.result(id).state == "dead"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_next_process_says_how_runs_ended(
+    node: RealServer,
+    client: Client,
+    start_worker: StartWorker,
+    did: Did,
+    tmp_path: Path,
+    number: signal.Signals,
+) -> None:
+    """U2.14 How a run ended is kept outside of the worker's process until the broker knows it. If
+    the process ends before, the next one says it: done, failed with the reason, or put off. The
+    traceback is lost, and so is a result of more than 512 bytes; the log has a line of that.
+    """
+    large = "x" * 600
+    fails, later, small, lost = (
+        tasks.ends_so.enqueue(how, "go") for how in ("fails", "later", "small", large)
+    )
+    once, result = (tasks.ends_so_once.enqueue(how, "go") for how in ("fails", "small"))
+    worker = start_worker("-c", "6")
+    wait_until(lambda: len(did()) == 6, "all run")
+    node.kill()
+    (tmp_path / "go").touch()
+    wait_until(lambda: has_none_running(worker), "all have ended, and nobody was told")
+    (child,) = children_of(worker.process.pid)
+    if number == signal.SIGTERM:  # the one after it only says what is left
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        worker.signal(number)
+    os.kill(child, signal.SIGKILL)
+    node.start()
+    os.kill(worker.process.pid, signal.SIGCONT)
+    assert result.result(60) == small.result(60) == "small"
+    with pytest.raises(NoResult, match="is done and has no result"):
+        lost.result(60)
+    worker.says(f"the result of job {lost} (e2e_tasks.ends_so) is lost: its process was ended by")
+    wait_until(lambda: once.status().state == "dead", "it is a dead letter")
+    letter = client.dead_show(once)
+    told = (letter.queue, letter.cause, letter.reason)
+    assert told == ("graves", "failed", "the only try (retry_s=0): ValueError: not this time")
+    assert letter.detail == b"(lost with its process; the log of the worker may have it)"
+    wait_until(lambda: fails.status().state == later.status().state == "back-off", "both wait")
+    failed, put_off = client.result(fails), client.result(later)
+    assert (failed.cause, failed.reason) == ("failed", "ValueError: not this time")
+    assert (failed.attempt, put_off.reason) == (1, "")
+    if number == signal.SIGTERM:
+        worker.ends(0)
+
+
+def has_none_running(worker: Program) -> bool:
+    """Whether no task runs, as the worker itself says."""
+    worker.signal(signal.SIGUSR1)
+    time.sleep(0.05)  # the stacks of all threads are much to say
+    return "0 run, 0 wait" in worker.text
+
+
 class TestOnce:
     """A job with retry_s=0 is delivered once: what it may come to is a dead letter, not silence."""
 
     def test_a_failure_is_a_dead_letter_and_no_next_try_is_promised(
         self, client: Client, start_worker: StartWorker, did: Did
     ) -> None:
-        tasks.only_once.enqueue("x")
+        """U2.5 If it fails, START and FAIL FINAL follow at once: the dead letter has its id, the
+        cause and the traceback.
+        """
+        handle = tasks.only_once.enqueue("x")
         worker = start_worker()
         (dead,) = client.getjob("q.dead", timeout_ms=60_000)
-        died = decode(dead.body).died
-        assert died is not None
-        assert died.reason == "the only try (retry_s=0): ValueError: not this time"
+        assert dead.id == handle.id
+        letter = client.dead_show(dead.id)
+        assert letter.reason == "the only try (retry_s=0): ValueError: not this time"
+        assert (letter.cause, letter.attempts, letter.body) == ("failed", 1, dead.body)
+        assert b"ValueError: not this time" in letter.detail and b"Traceback" in letter.detail
+        with pytest.raises(JobFailed, match=r"after 1 attempts \(failed\): the only try"):
+            tasks.app.handle(handle.id).result(5)
         worker.says("no more tries, it goes to q.dead")
         assert "next try" not in worker.text
         assert did() == ["begin x"]
+
+    def test_the_letter_in_a_queue_of_its_own_has_its_id(
+        self, client: Client, start_worker: StartWorker
+    ) -> None:
+        """U2.5 If it fails, START and FAIL FINAL follow at once: the dead letter has its id, the
+        cause and the traceback.
+        """
+        handle = tasks.only_once.options(dead="graves").enqueue("x")
+        start_worker()
+        (dead,) = client.getjob("graves", timeout_ms=60_000)
+        letter = client.dead_show(dead.id)
+        assert (dead.id, letter.cause) == (handle.id, "failed") and b"Traceback" in letter.detail
 
     def test_what_a_stopping_worker_has_not_run_is_a_dead_letter(
         self, client: Client, start_worker: StartWorker, did: Did
@@ -221,9 +316,7 @@ class TestOnce:
         wait_until(lambda: did() and client.qlen("q") == 0, "one runs, the other is held")
         worker.signal(signal.SIGTERM)
         worker.ends(0)
-        dead = client.getjob("q.dead", count=2, timeout_ms=20_000)
-        reasons = {letter.args[0]: letter.died for letter in (decode(job.body) for job in dead)}
-        assert {name: died.reason for name, died in reasons.items() if died is not None} == {
+        assert reasons(client) == {
             "a": "the only try (retry_s=0): the worker stopped while it ran",
             "b": "the only try (retry_s=0): the worker stopped before it ran",
         }
@@ -243,24 +336,50 @@ class TestOnce:
         os.kill(worker.process.pid, signal.SIGCONT)
         worker.ends(0)
         assert client.qlen("q") == 1
-        dead = client.getjob("q.dead", count=2, timeout_ms=20_000)
-        reasons = {letter.args[0]: letter.died for letter in (decode(job.body) for job in dead)}
-        assert {name: died.reason for name, died in reasons.items() if died is not None} == {
+        assert reasons(client) == {
             "a": "the only try (retry_s=0): its process was ended by SIGKILL",
             "b": "the only try (retry_s=0): the worker stopped before it ran",
         }
         assert did() == ["begin a"]
 
+    def test_a_worker_told_to_stop_while_the_next_process_loads_leaves_nothing_unsaid(
+        self, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+    ) -> None:
+        """U2.14 A worker that is told to stop while its new process cannot hear signals yet starts
+        one last process. That one runs no task: it tells the broker how the runs ended, and gives
+        back the other jobs.
+        """
+        for name in "ab":
+            tasks.only_once_until_file.enqueue(name, "never")
+        tasks.until_file.enqueue("c", "never")
+        worker = start_worker("-c", "1", "--prefetch", "2", app="slow_start:app")
+        wait_until(lambda: did() and client.qlen("q") == 0, "one runs, two are held")
+        (tmp_path / "hold").touch()
+        (child,) = children_of(worker.process.pid)
+        os.kill(child, signal.SIGKILL)
+        wait_until((tmp_path / "loading").exists, "the next process loads the app")
+        (child,) = children_of(worker.process.pid)
+        worker.signal(signal.SIGTERM)
+        wait_until(lambda: child not in children_of(worker.process.pid), "it hears of no signal")
+        (tmp_path / "hold").unlink()
+        worker.ends(0)
+        assert client.qlen("q") == 1
+        assert reasons(client) == {
+            "a": "the only try (retry_s=0): its process was ended by SIGKILL",
+            "b": "the only try (retry_s=0): the worker stopped before it ran",
+        }
+
+    @pytest.mark.parametrize("pool", ["thread", "process"])
     def test_a_job_whose_process_died_is_a_dead_letter(
-        self, client: Client, start_worker: StartWorker, did: Did
+        self, pool: str, client: Client, start_worker: StartWorker, did: Did
     ) -> None:
         tasks.only_once_until_file.enqueue("x", "never")
-        worker = start_worker("-c", "1")
+        worker = start_worker("-c", "1", "--pool", pool)
         wait_until(did, "it runs")
         (child,) = children_of(worker.process.pid)
         os.kill(child, signal.SIGKILL)
         (dead,) = client.getjob("q.dead", timeout_ms=60_000)
-        died = decode(dead.body).died
-        assert died is not None
-        assert died.reason == "the only try (retry_s=0): its process was ended by SIGKILL"
+        letter = client.dead_show(dead.id)
+        assert letter.reason == "the only try (retry_s=0): its process was ended by SIGKILL"
+        assert letter.cause == "crashed", "U2.13"
         assert did() == ["begin x"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealCluster
+from lab import RealCluster, reachable
 from worker_lab import HERE, Did, Program, wait_until
 
 from tuque import Client
@@ -78,6 +78,7 @@ def test_a_burst_waits_for_a_home_that_is_down(tmp_path: Path, did: Did) -> None
             wait_until(lambda: first.tube_list() == ["there"], "it is known")
             tasks.record.options(queue="there").enqueue("there")
             cluster.nodes[1].kill()
+            wait_until(lambda: reachable(cluster.nodes[0].wire()) == 0, "it counts on one copy")
             tasks.record.options(queue="q").enqueue("q")
             worker = Program(
                 tmp_path / "worker.log",
@@ -113,7 +114,8 @@ def left(client: Client, name: str) -> int:
 
 def test_a_home_that_is_down_keeps_nothing_else_waiting(tmp_path: Path, did: Did) -> None:
     """Jobs of other queues are taken, and acked, while those of its tube wait for it."""
-    cluster = RealCluster(tmp_path / "cluster", 3, "--appendonly", "yes").start()
+    flags = ("--appendonly", "yes", "--tube-failover", "no")  # the leader stays away
+    cluster = RealCluster(tmp_path / "cluster", 3, *flags).start()
     urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
     tasks.app.use(urls[0])
     worker = Program(

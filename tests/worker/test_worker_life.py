@@ -27,7 +27,7 @@ def _app(node: RealServer) -> None:
 @pytest.mark.parametrize("pool", ["thread", "async", "process"])
 def test_a_result_is_read_twice_in_its_type(pool: str, start_worker: StartWorker) -> None:
     first, second = tasks.adds.enqueue(1, 2), tasks.adds_async.enqueue(3, 4)
-    start_worker("--pool", pool)
+    start_worker("--pool", pool, "-c", "2")
     for _ in range(2):
         assert first.result(30) == 3
         assert second.result(30) == tasks.Sum(7)
@@ -49,6 +49,9 @@ def test_why_there_is_no_result(start_worker: StartWorker, client: Client) -> No
     late = tasks.adds.options(delay_s=60).enqueue(1, 2)
     with pytest.raises(ResultTimeout, match=r"is still scheduled after 0\.1 s"):
         late.result(0.1)
+    for wrong in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="timeout is 0 seconds or more, or None for ever"):
+            late.result(wrong)
     assert late.cancel("user left") == "ended"
     with pytest.raises(JobCancelled, match="user left"):
         late.result(1)
@@ -90,7 +93,7 @@ def test_a_cancel_ends_the_work_within_two_seconds(
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_progress_is_seen_while_a_task_runs(pool: str, start_worker: StartWorker) -> None:
     handle = tasks.tells.enqueue()
-    start_worker("--pool", pool)
+    start_worker("--pool", pool, "-c", "2")
     wait_until(lambda: handle.progress() == {"done": 1}, "the progress")
     assert handle.result(30) == "told"
 
@@ -139,7 +142,7 @@ def test_one_line_says_that_progress_is_not_told(
     node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
     handle = tasks.tells_much.enqueue()
-    worker = start_worker("--url", f"{node.url}/?timeout=0.2")
+    worker = start_worker("--url", f"{node.url}/?timeout=2")
     untold, back = "was not told", "broker is back"
     for outages in (1, 2):
         wait_until(lambda: handle.progress() is not None, "progress")
@@ -155,6 +158,27 @@ def test_one_line_says_that_progress_is_not_told(
 
 def worker_says(worker: Program, words: str, times: int) -> bool:
     return worker.text.count(words) >= times
+
+
+def test_a_job_that_the_node_does_not_know_is_dropped(
+    start_worker: StartWorker, did: Did, client: Client
+) -> None:
+    """U2.15 `-NOJOB` to WORKING: the job is over, or at a node that is not in reach; the log says
+    both. If it waits here for a place it is dropped
+    """
+    running, waiting = [
+        tasks.for_ever.options(retry_s=3, keep_s=60).enqueue(name) for name in ("a", "b")
+    ]
+    worker = start_worker("--pool", "async", "-c", "1", "--prefetch", "1")
+    wait_until(lambda: did() == ["begin a 1"], "the first job runs")
+    wait_until(lambda: client.show(waiting).state == "active", "the second one is fetched")
+    assert client.deljob(waiting) == 1
+    words = "here, and the node in use does not know it: it is over, or at a node that is away"
+    wait_until(partial(worker_says, worker, f"is waiting {words}", 1), "it is logged", 20)
+    assert running.cancel() == "flagged"
+    with pytest.raises(JobCancelled):
+        running.result(20)
+    assert did() == ["begin a 1"]
 
 
 def has_done(did: Did, lines: int) -> bool:

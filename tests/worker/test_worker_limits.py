@@ -168,7 +168,7 @@ def test_a_function_that_looks_ends_as_timeout(
     first, with WORKING.
     """
     tasks.app.use(node.url)
-    worker = start_worker("--pool", pool)
+    worker = start_worker("--pool", pool, "-c", "1")
     handle = tasks.checks.options(time_limit_s=0.2, attempts=1, keep_s=60).enqueue("x")
     with pytest.raises(JobFailed, match=REASON) as found:
         handle.result(60)

@@ -92,7 +92,7 @@ def test_jobs_whose_replies_are_lost_may_have_been_added(node: RealServer) -> No
     """
     U1.3 The error of a job whose reply was lost says that it may have been added.
     """
-    app = App(f"{node.url}?timeout=0.3")
+    app = App(f"{node.url}?timeout=2")
     task = app.task(queue="q", name="o")(tasks.adds.function)
     task.enqueue(1, 1)
     words = r"2 of 2 jobs may or may not have been added \(calls 0, 1\): .* it may have been done"

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -28,7 +29,9 @@ def _app(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 
-@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+@pytest.mark.parametrize(
+    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+)
 def test_a_burst_ends_with_the_queues(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -38,7 +41,7 @@ def test_a_burst_ends_with_the_queues(
     not done since, else 0.
     """
     handles = tasks.adds.enqueue_many(tasks.adds.call(at, 1) for at in range(50))
-    tasks.third_time_lucky.enqueue("x")
+    tasks.third_time_at_once.enqueue("x")
     later = tasks.adds.options(delay_s=60).enqueue(1, 2)
     worker = start_worker("--burst", "--pool", pool, "-c", "4")
     worker.ends(0)
@@ -46,11 +49,13 @@ def test_a_burst_ends_with_the_queues(
     assert did() == ["x 1", "x 2", "x 3"]
     assert later.status().state == "scheduled"
     tasks.gives_up.enqueue("x")
-    start_worker("--burst", "--pool", pool).ends(3)
-    start_worker("--burst", "--pool", pool).ends(0)
+    start_worker("--burst", "--pool", pool, "-c", "1").ends(3)
+    start_worker("--burst", "--pool", pool, "-c", "1").ends(0)
 
 
-@pytest.mark.parametrize("pool", ["thread", "async", "process"])
+@pytest.mark.parametrize(
+    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+)
 def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     pool: str, start_worker: StartWorker, did: Did
 ) -> None:
@@ -72,6 +77,14 @@ def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     worker.ends(0)
     for word in ("failed", "crashed", "given back,"):
         assert word not in worker.text
+
+
+def test_a_taken_port_of_metrics_is_the_only_fault(start_worker: StartWorker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        worker = start_worker("--metrics-port", str(taken.getsockname()[1]))
+        worker.ends(1)
+    assert "choose another --metrics-port" in worker.text
+    assert "worker ready" not in worker.text and "broker lost" not in worker.text
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])

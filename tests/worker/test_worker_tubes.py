@@ -8,6 +8,7 @@ from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
+from tuque.worker import Limit
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,18 @@ def test_one_job_of_a_sub_queue_at_a_time(
         assert own == [[word, key, str(n)] for n in range(6) for word in ("begin", "end")]
 
 
+def test_a_limit_holds_for_all_jobs_of_a_key(start_worker: StartWorker, did: Did) -> None:
+    """U1.8 A task with `unique`, `limit`, `rate` or `group` has its jobs in a tube."""
+    limited = tasks.in_a_tube.options(limit=Limit(1, "key"))
+    for number in range(6):
+        for key in "ab":
+            limited.enqueue(str(number), key)
+    start_worker("-c", "4", "--queues", "tube", "--max-jobs", "12").ends(0)
+    for key in "ab":
+        own = [line.split() for line in did() if line.split()[1] == key]
+        assert own == [[word, key, str(n)] for n in range(6) for word in ("begin", "end")]
+
+
 def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -52,4 +65,4 @@ def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(
     assert client.tube("q").statistics()["calls"]["release"] == 2
     tasks.never.enqueue("y")
     wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
-    assert client.tube("q").info().taken == 0
+    wait_until(lambda: client.tube("q").info().taken == 0, "its task is acked")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
 
@@ -116,6 +116,16 @@ def parse(url: str) -> Settings:
         seeds=seeds, user=unquote(user), password=unquote(password), tls=scheme == "tuques"
     )
     return _checked(_with_query(base, query))
+
+
+def url_of(settings: Settings, host: str, port: int) -> str:
+    """The URL of another node, with the same login."""
+    scheme = "tuques" if settings.tls else "tuque"
+    login = f"{quote(settings.user, '')}:{quote(settings.password, '')}@"
+    files = {name: getattr(settings, name) for name in FILES if getattr(settings, name)}
+    query = f"?{urlencode(files)}" if files else ""
+    place = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{login if settings.password else ''}{place}:{port}{query}"
 
 
 def _unix_address(path: str) -> Address:

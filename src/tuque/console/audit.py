@@ -87,7 +87,7 @@ def fits(row: Row, user: str | None, act: str | None, since_ms: int) -> bool:
 
 @click.command(context_settings=HELP)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--user", help="Of users that match the glob.")
+@click.option("--user", help="Only of users that match the glob.")
 @click.option("--act", help="Acts that match the glob: 'acl|*', 'config|set', 'tube|drop'.")
 @click.option("--since", type=click.DateTime(), help="Since this local time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each act.")

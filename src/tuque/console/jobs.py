@@ -1,4 +1,4 @@
-"""`tuque dead`, `tuque cancel` and `tuque result`: dead letters, and single jobs.
+"""`tuque dead`, `schedule`, `cancel` and `result`: dead letters, schedules, and single jobs.
 
 Decides what a line shows; the node does the work.
 """
@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from tuque.client.commands.dead import DeadLetter
+from tuque.client.commands.writes import Schedule
 from tuque.client.sync import Client
 from tuque.completion import queue_names
 from tuque.console.letters import letters_of
@@ -28,11 +29,14 @@ BAR: Final = 24
 
 
 @contextmanager
-def client_of(node: NodeOptions) -> Iterator[Client]:
-    """A client of the node in the options; ClickException for what it refuses."""
+def client_of(node: NodeOptions, is_here: bool = True) -> Iterator[Client]:
+    """A client of the node in the options; ClickException for what it refuses.
+
+    With `is_here` false it goes to the leaders of tubes.
+    """
     node.settings()
     try:
-        with Client(node.full_url(), discover=False) as client:
+        with Client(node.full_url(), discover=not is_here) as client:
             yield client
     except Error as err:
         raise click.ClickException(printable(str(err))) from None
@@ -46,10 +50,12 @@ def one_node(command: Callable[..., Any]) -> Callable[..., Any]:
 def filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that select dead letters."""
     for option in (
-        click.option("--since", type=click.DateTime(), help="Dead since this local time."),
-        click.option("--task", help="Of tasks that match the glob."),
-        click.option("--cause", help="With this cause: failed, crashed, expired, ..."),
-        click.option("--reason", help="With a reason that matches the glob."),
+        click.option(
+            "--since", type=click.DateTime(), help="Only those that died since this local time."
+        ),
+        click.option("--task", help="Only of tasks that match the glob."),
+        click.option("--cause", help="Only with this cause: failed, crashed, expired, ..."),
+        click.option("--reason", help="Only with a reason that matches the glob."),
     ):
         command = option(command)
     return command
@@ -159,7 +165,7 @@ def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
     shell_complete=queue_names,
     help="Into this queue, not those they came from.",
 )
-@click.option("--rate", type=click.IntRange(1, 1_000_000), help="At most so many a second.")
+@click.option("--rate", type=click.IntRange(1, 1_000_000), help="At most that many a second.")
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("queue", shell_complete=queue_names)
@@ -248,31 +254,133 @@ class Bar:
 def cancel(node: NodeOptions, reason: str | None, as_json: bool, ids: tuple[str, ...]) -> None:
     """Cancel jobs: one that waits ends, one at work is flagged and its worker told.
 
-    Prints for each what became of it: ended, flagged, over (it had ended before) or unknown. Exit
-    status 1 if one is unknown.
+    Prints for each what became of it: ended, flagged, over (it had ended before), unknown, or
+    NOREACH (a node that may have it did not answer). Exit status 1 if one is not known.
     """
     with client_of(node) as client:
-        found = [one or "unknown" for one in client.cancel(*ids, reason=reason)]
+        found = [str(one or "unknown") for one in client.cancel(*ids, reason=reason)]
     if as_json:
         click.echo(json_line(dict(zip(ids, found, strict=True))))
     else:
         for id, became in zip(ids, found, strict=True):
             click.echo(printable(f"{id} {became}"))
-    sys.exit(1 if "unknown" in found else 0)
+    sys.exit(0 if {"ended", "flagged", "over"}.issuperset(found) else 1)
 
 
 @click.command(context_settings=HELP)
 @node_options
-@click.option("--wait", "wait_s", type=FiniteRange(over=True), help="Wait so many seconds for it.")
+@click.option(
+    "--wait", "wait_s", type=FiniteRange(over=True), help="Wait up to that many seconds for it."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("id")
 def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> None:
     """Show where a job stands: its state, progress, result, or last failure.
 
-    Exit status 1 unless the job is done.
+    Exit status 1 unless the job is done: also at the end of the wait, and if the job is not known
+    or its node is away.
     """
     wait_ms = None if wait_s is None else max(1, round(wait_s * 1000))
     with client_of(node) as client:
         found = client.result(id, wait_ms=wait_ms)
     click.echo(json_line(fields(found)) if as_json else told(found))
     sys.exit(0 if found.state == "done" else 1)
+
+
+@click.group(cls=OptionsAnywhere, context_settings=HELP)
+def schedule() -> None:
+    """Schedules: jobs that a queue gets at times of day, or at intervals.
+
+    The queue is a tube of type tasks, whose leader makes the jobs.
+    """
+
+
+@schedule.command("list", context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("queue", required=False, shell_complete=queue_names)
+def list_schedules(node: NodeOptions, as_json: bool, queue: str | None) -> None:
+    """List the schedules of QUEUE, else of all queues, one a line."""
+    with client_of(node, is_here=False) as client:
+        names = [queue] if queue is not None else timed_queues(client)
+        for name in names:
+            for one in client.schedules(name):
+                click.echo(json_line(fields(one)) if as_json else planned(one))
+
+
+def timed_queues(client: Client) -> list[str]:
+    """The tubes that may have schedules."""
+    return sorted(client.qscan(type="tasks"))
+
+
+def planned(one: Schedule) -> str:
+    """A schedule on one line: when it fires next, and when it did."""
+    when = f"{one.cron} ({one.tz})" if one.cron else f"every {one.every_s:g} s"
+    ahead = "paused" if one.paused else f"next {at(one.next_ms)}" if one.next_ms else "waits"
+    behind = f"last {at(one.last_ms)}" if one.last_ms else "none yet"
+    words = [one.queue, one.name, when, ahead, behind, f"{one.fired} jobs"]
+    if one.late:
+        words.append(f"late {one.late} times")
+    return printable("  ".join(words))
+
+
+@schedule.command("show", context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name")
+def show_schedule(node: NodeOptions, as_json: bool, queue: str, name: str) -> None:
+    """Show all of one schedule."""
+    with client_of(node, is_here=False) as client:
+        found = client.schedule_show(queue, name)
+    click.echo(json_line(fields(found)) if as_json else told(found))
+
+
+@schedule.command("add", context_settings=HELP)
+@node_options
+@click.option("--cron", metavar="TEXT", help="Minute, hour, day, month and day of the week.")
+@click.option("--tz", metavar="ZONE", help="Its time zone, as Europe/Berlin.  [default: UTC]")
+@click.option("--every", "every_s", type=FiniteRange(1), help="Seconds between two jobs.")
+@click.option(
+    "--missed",
+    type=click.Choice(["skip", "one", "all"]),
+    help="What becomes of times that nobody was there for.  [default: one]",
+)
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name")
+@click.argument("body")
+def add_schedule(node: NodeOptions, queue: str, name: str, body: str, **words: Any) -> None:
+    """Add the schedule NAME to QUEUE, whose jobs have BODY, or change what it says."""
+    with client_of(node, is_here=False) as client:
+        click.echo(client.schedule_add(queue, name, body, **words))
+
+
+def of_one(word: str, text: str) -> None:
+    """A subcommand that does something with one schedule."""
+
+    @schedule.command(word, context_settings=HELP, help=text)
+    @node_options
+    @click.argument("queue", shell_complete=queue_names)
+    @click.argument("name")
+    def command(node: NodeOptions, queue: str, name: str) -> None:
+        with client_of(node, is_here=False) as client:
+            done = getattr(client, f"schedule_{word}")(queue, name)
+        click.echo(said(word, done))
+        if word in ("run", "drop") and not done:
+            sys.exit(1)
+
+
+def said(word: str, done: str | bool | None) -> str:
+    """The outcome, for people; of `run` the id of the job."""
+    if word == "run":
+        return str(done or "not added: a job has its unique key")
+    if word == "drop":
+        return "dropped" if done else "there is no such schedule"
+    told_now = {"pause": "paused", "resume": "goes on"}[word]
+    return told_now if done else "nothing to change"
+
+
+of_one("pause", "Make no more jobs until `resume`.")
+of_one("resume", "Go on, without the times of the pause.")
+of_one("run", "Add a job now, beside the times; prints its id.")
+of_one("drop", "Remove the schedule; the jobs that it made stay.")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
-from urllib.parse import quote, urlencode
 
 import click
 
 from tuque.client.api import ClusterNode
 from tuque.client.sync import Client
-from tuque.client.url import FILES, Settings
+from tuque.client.url import url_of
 from tuque.console.terminal.format import printable
 from tuque.errors import Error
 from tuque.nodeoptions import NodeOptions
@@ -48,13 +47,3 @@ def every_node(node: NodeOptions, is_here: bool, what: str) -> Iterator[list[Cli
 def is_away(node: ClusterNode) -> bool:
     """Whether the node asked has no link to that one."""
     return not node.connected or any(flag in node.flags for flag in AWAY)
-
-
-def url_of(settings: Settings, host: str, port: int) -> str:
-    """The URL of another node, with the same login."""
-    scheme = "tuques" if settings.tls else "tuque"
-    login = f"{quote(settings.user, '')}:{quote(settings.password, '')}@"
-    files = {name: getattr(settings, name) for name in FILES if getattr(settings, name)}
-    query = f"?{urlencode(files)}" if files else ""
-    place = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{login if settings.password else ''}{place}:{port}{query}"

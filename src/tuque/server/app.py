@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuque import __version__
+from tuque.core.jobs.transitions import memory_level
 from tuque.core.node.node import Node
 from tuque.logtext import facts
 from tuque.server.admin.registry import register
@@ -77,6 +78,7 @@ def run(cfg: Config) -> int:
         watch_signals(pump)
         stop_collecting()
         s.n.base_bytes = rss_bytes()  # M1.1
+        warn_of_small_memory(s)
         load_journal(pump)
         if not s.stop_requested:
             ready(pump)
@@ -189,6 +191,7 @@ def prepare_tubes(s: Server) -> None:
     """[T17] What other nodes learn of this one before it has loaded (T17.4, T19.5)."""
     t = tubes_of(s.n)
     t.port = s.cfg.iproto_port
+    t.ballots.is_on = s.cfg.tube_failover and s.cfg.appendonly  # T23.2
     set_read_only(s.n, t, s.cfg.read_only)
 
 
@@ -238,6 +241,37 @@ def is_compiled() -> bool:
     import tuque.core.model.job
 
     return not (tuque.core.model.job.__file__ or "").endswith(".py")
+
+
+def warn_of_small_memory(s: Server) -> None:
+    """[M1] Log that the process alone leaves no memory for jobs (M1.4)."""
+    if memory_level(s.n) > 0:
+        log.warning(
+            "the process alone uses %(used)d of the %(limit)d bytes of maxmemory: "
+            "no job will be taken, raise maxmemory",
+            facts(
+                "memory_too_small", used=int(s.n.used_bytes()), limit=int(s.n.limits.memory_bytes)
+            ),
+        )
+    elif is_kept_too_much(s.n):
+        log.warning(
+            "results-max-bytes %(results)d, dead-max-bytes %(letters)d and the process, %(used)d "
+            "bytes are more than 75 %% of maxmemory %(limit)d: results will be dropped, "
+            "and dead letters can keep new jobs out; lower them or raise maxmemory",
+            facts(
+                "memory_kept_too_much",
+                results=int(s.n.limits.results_bytes),
+                letters=int(s.n.limits.dead_bytes),
+                used=int(s.n.used_bytes()),
+                limit=int(s.n.limits.memory_bytes),
+            ),
+        )
+
+
+def is_kept_too_much(n: Node) -> bool:
+    """[M1] Whether results and dead letters may take more than what jobs may (M1.5)."""
+    kept = n.limits.results_bytes + n.limits.dead_bytes
+    return n.limits.memory_bytes > 0 and (n.used_bytes() + kept) * 4 > n.limits.memory_bytes * 3
 
 
 def rss_bytes() -> int:

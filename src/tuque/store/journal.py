@@ -128,16 +128,20 @@ def frame_header(
     `synced_seq` is the last record known to be durable when the frame is written: records
     missing up to it are damage, those missing after it may be a torn tail.
     """
-    assert len(payload) <= FRAME_MAX_BYTES
-    fixed = _FRAME.pack(
-        MARKER,
-        len(payload),
-        first_seq,
-        count,
-        now_ms,
-        synced_seq,
-        zlib.crc32(payload, salt_crc),
-    )
+    return header_of([payload], first_seq, count, now_ms, synced_seq, salt_crc)
+
+
+def header_of(
+    parts: list[bytes], first_seq: i64, count: i64, now_ms: i64, synced_seq: i64, salt_crc: int
+) -> bytes:
+    """The same of a payload in parts."""
+    size: i64 = 0
+    crc = salt_crc
+    for part in parts:
+        size += len(part)
+        crc = zlib.crc32(part, crc)
+    assert size <= FRAME_MAX_BYTES
+    fixed = _FRAME.pack(MARKER, size, first_seq, count, now_ms, synced_seq, crc)
     return fixed + _CRC.pack(zlib.crc32(fixed, salt_crc))
 
 

@@ -42,6 +42,8 @@ from tuque.core.outbox.records import (
     TOMB,
     TUBE,
     TUBE_HOLDER,
+    VOTERS,
+    VOTERS_NEXT,
 )
 from tuque.core.transactions.restore import StageLog
 from tuque.store.files.disk import Disk
@@ -340,6 +342,8 @@ class Loader:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= TUBE_HOLDER:
             self.tubes.take(kind, r, self.jobs)
+        elif VOTERS <= kind <= VOTERS_NEXT:
+            self.tubes.homes.votes.apply(kind, r.vote)
         elif LIFE <= kind <= OUTCOME:
             self.life.apply(kind, r.life, self.jobs.get(r.id))
         elif kind == END:

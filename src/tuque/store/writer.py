@@ -32,6 +32,7 @@ from tuque.store.journal import (
     Manifest,
     SegmentHeader,
     frame_header,
+    header_of,
     number_of,
     segment_name,
     snapshot_name,
@@ -216,19 +217,28 @@ class Journal:
 
     def append(self, payload: bytes, count: i64, now_ms: i64) -> bool:
         """Write one frame of `count` records. False: not written, retry unchanged."""
+        return self.append_parts([payload], count, now_ms)
+
+    def append_parts(self, parts: list[bytes], count: i64, now_ms: i64) -> bool:
+        """The same of a payload in parts, which are joined only if they are small."""
         if self.is_broken and not self.is_rewriting:
             return False
-        head = frame_header(payload, self.seq + 1, count, now_ms, self.synced_seq, self.salt_crc)
+        head = header_of(parts, self.seq + 1, count, now_ms, self.synced_seq, self.salt_crc)
+        size: i64 = 0
+        for part in parts:
+            size += len(part)
         try:
-            if len(payload) <= JOIN_BYTES:
-                write_all(self.disk, self.handle, head + payload)
+            if size <= JOIN_BYTES:
+                write_all(self.disk, self.handle, b"".join([head, *parts]))
             else:
                 write_all(self.disk, self.handle, head)
-                write_all(self.disk, self.handle, payload)
+                for part in parts:
+                    if len(part) > 0:
+                        write_all(self.disk, self.handle, part)
         except OSError as e:
             self.on_write_error(e)
             return False
-        self.size += len(head) + len(payload)
+        self.size += len(head) + size
         self.seq += count
         self.marked_seq = self.synced_seq
         self.last_ms = now_ms

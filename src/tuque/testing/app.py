@@ -120,6 +120,7 @@ class TestApp:
     def _forget_tubes(self) -> None:
         for app in list(App.made.values()):
             app.tubes.clear()
+            app.keyed.clear()
 
     def _tasks(self) -> dict[str, Task[..., Any]]:
         """The tasks of all apps; of two with one name, that of the app that was used last."""

@@ -9,7 +9,15 @@ from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job, awake_ms
 from tuque.core.model.refusal import MAXLEN, PAUSED, Refusal
 from tuque.core.model.task import BURIED, BYTES, DELAYED, FAR, READY, TAKEN, Task, state_of
-from tuque.core.msgs.bus import TubeMessage
+from tuque.core.msgs.bus import (
+    TubeMessage,
+    TubePulse,
+    TubeStands,
+    TubeVote,
+    TubeVoted,
+    VotersNext,
+    VotersTold,
+)
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, Queue
 from tuque.tubes.failover.conflicts import forget_tube
@@ -44,6 +52,17 @@ from tuque.tubes.tasks import ops
 from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer, set_pri
+from tuque.tubes.tasks.unique import check_unique, keys_refusal, same_task, shown_keys
+from tuque.tubes.voting.changes import gives_vote_up
+from tuque.tubes.voting.door import (
+    check_votes,
+    on_vote_message,
+    votes_link_down,
+    votes_loaded,
+    votes_next_ms,
+    votes_tick,
+)
+from tuque.tubes.voting.voters import lose_right
 
 PLAIN: Final = PutSpec()  # no options
 
@@ -79,6 +98,11 @@ class TubePolicy(Tubes):
         if n.is_leaving:
             raise TubeError(LEAVING)
         ops.settle(n, self)
+        if len(spec.keys) > 0:
+            same = same_task(n, q, spec.keys)
+            refused = keys_refusal(q, spec, same)
+            if refused is not None or same is not None:
+                return refused
         if q.is_full() or 0 < spec.maxlen <= q.length:
             return Refusal(MAXLEN)
         return Refusal(PAUSED) if q.pause & PAUSE_IN or q.drops > 0 else None
@@ -86,8 +110,12 @@ class TubePolicy(Tubes):
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
         """[T1] ADDJOB puts a task (T1.1): its options are the task's, defaults the tube's."""
         assert isinstance(q, Tube)
+        same = same_task(n, q, spec.keys)
+        if same is not None:
+            spec.has_met = True
+            return same  # T44.4
         if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
-            if not spec.has_pri and not spec.has_utube:
+            if not spec.has_pri and not spec.has_utube and len(spec.keys) == 0:
                 return insert(n, self, q, body, BYTES, PLAIN)
         wanted = PutSpec()
         if spec.asked_ttl_s > 0:
@@ -100,12 +128,15 @@ class TubePolicy(Tubes):
             wanted.pri = spec.pri
         if spec.has_utube:
             wanted.utube = spec.utube
+        wanted.keys = spec.keys
         return insert(n, self, q, body, BYTES, wanted)
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
         """[T1] GETJOB, at once or after a wait, takes a task (T1.3)."""
         assert isinstance(q, Tube)
-        if q.state != RUNNING or n.now_ms > self.lease_ms or q.drops > 0:
+        if q.state != RUNNING or q.drops > 0:
+            return None  # T19.2, T2.8
+        if n.now_ms > self.lease_ms or n.now_ms > q.lease_ms:
             return None  # T19.2, T2.8
         ops.settle(n, self)
         owner: i64 = 0
@@ -161,6 +192,10 @@ class TubePolicy(Tubes):
             set_pri(n, self, tube, found, pri)
         return True
 
+    def keys_of(self, task: Task) -> dict[str, object] | None:
+        """[T40] The keys of the task, if its tube has keys (T40.7)."""
+        return shown_keys(self.tube_of(task), task)
+
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
@@ -192,8 +227,10 @@ class TubePolicy(Tubes):
 
     def tick(self, n: Node) -> None:
         """Handle overdue tasks, sessions without connections, puts without room."""
+        votes_tick(n, self)
         homes_tick(n, self)
         ops.settle(n, self)
+        ops.keys_tick(n, self)
         sessions_tick(n, self)
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
@@ -207,11 +244,13 @@ class TubePolicy(Tubes):
         """When `tick` has work next."""
         if len(self.overdue) > 0 or len(self.sessions_over) > 0:
             return n.now_ms
-        at_ms = homes_next_ms(n, self)
+        at_ms = min(homes_next_ms(n, self), votes_next_ms(n, self))
         if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:
             at_ms = self.session_ends[0][0]
         if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:
             at_ms = self.put_ends[0][0]
+        if len(self.alarms) > 0 and self.alarms[0][0] < at_ms:
+            at_ms = self.alarms[0][0]
         return at_ms
 
     def on_pause(self, n: Node, q: Queue) -> None:
@@ -229,11 +268,15 @@ class TubePolicy(Tubes):
             else:
                 forget_tube(n, self, tube)
         self.dropped = {}
+        lose_right(n, self)
 
     # the cluster
 
     def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
         """A node sent a message about tubes."""
+        if isinstance(m, VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted):
+            on_vote_message(n, self, slot, m)
+            return
         on_tube_message(n, self, slot, m)
 
     def on_link_up(self, n: Node, slot: i64) -> None:
@@ -242,6 +285,7 @@ class TubePolicy(Tubes):
 
     def on_link_down(self, n: Node, slot: i64) -> None:
         """A link was closed."""
+        votes_link_down(n, self, slot)
         homes_link_down(n, self, slot)
 
     def on_reach(self, n: Node) -> None:
@@ -259,6 +303,7 @@ class TubePolicy(Tubes):
 
     def after_load(self, n: Node) -> None:
         """The journal is loaded."""
+        votes_loaded(n, self)
         homes_loaded(n, self)
 
     def drain_left(self, n: Node) -> i64:
@@ -268,6 +313,8 @@ class TubePolicy(Tubes):
             for tube in self.by_name.values():
                 if tube.is_mine or tube.is_owed or tube.wish != 0:
                     count += 1
+            if gives_vote_up(n, self):
+                count += 1  # T28.4
         return count
 
     def is_counted(self, q: Queue) -> bool:
@@ -304,6 +351,7 @@ class TubePolicy(Tubes):
         assert held == 0, "taken tasks of sessions"
         used += SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
         used += check_homes(n, self)
+        check_votes(self)
         assert used == self.bytes_used, "bytes of tubes"
         grants = self.rights.listing(b"")
         assert len(grants) == self.rights.count, "grants"
@@ -351,6 +399,7 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
     assert counts[BURIED] == tube.buried == len(tube.graves.listing()), "BURIED tasks"
     assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
     tube.driver.check(taken)
+    check_unique(tube)
     calls = tube.calls
     gone = calls.done + calls.truncated + calls.moved
     assert calls.put + calls.loaded == len(tube.tasks) + gone, "conservation"

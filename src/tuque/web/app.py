@@ -108,7 +108,9 @@ def made(site: Site) -> Any:
         Route("/static/{name:path}", web.static, methods=["GET"]),
         Route("/healthz", web.healthz, methods=["GET"]),
     ]
-    return Starlette(routes=routes, lifespan=web.lifespan, exception_handlers={404: web.not_found})
+    made = Starlette(routes=routes, lifespan=web.lifespan, exception_handlers={404: web.not_found})
+    made.router.redirect_slashes = False  # it would name the host, and http behind a proxy
+    return made
 
 
 class Web:
@@ -190,7 +192,10 @@ class Web:
         """One of the pages."""
         await self.first_look()
         ask = self.asked(request, session)
-        return rendered(await shown(PAGES[request.url.path], ask))
+        page = await shown(PAGES[request.url.path], ask)
+        if page.context["is_blind"]:
+            page.status = 503
+        return rendered(page)
 
     async def first_look(self) -> None:
         """Waits a little for the nodes' first words."""
@@ -208,7 +213,9 @@ class Web:
     async def ask(self, request: Request, session: Session) -> Response:
         """The dialog before a deed."""
         name = request.path_params["name"]
-        if name not in asking.DEEDS or not session.may_act:
+        if name not in asking.DEEDS:
+            return PlainTextResponse("There is no such deed.", 404)
+        if not session.may_act:
             return PlainTextResponse("This needs the role admin.", 403)
         page = await asking.dialog(self.asked(request, session), name)
         return part_of(request, page)
@@ -218,9 +225,13 @@ class Web:
         pairs = await self.form(request)
         ask = self.asked(request, session, pairs)
         name = request.path_params["name"]
-        if not self.is_ours(request, ask) or name not in asking.DEEDS or not session.may_act:
-            self.site.log.add(Deed(time.time(), session.name, name, "", None, "not allowed"))
-            return PlainTextResponse("This needs the role admin, and a form of this console.", 403)
+        if name not in asking.DEEDS:
+            return PlainTextResponse("There is no such deed.", 404)
+        is_ours = self.is_ours(request, ask)
+        if not is_ours or not session.may_act:
+            asking.noted(ask, None, None, "not allowed")
+            why = "This needs the role admin." if is_ours else "This is no form of this console."
+            return PlainTextResponse(why, 403)
         done = await asking.done(ask, name)
         if isinstance(done, Outcome):
             return RedirectResponse(done.goto, 303)
@@ -238,8 +249,7 @@ class Web:
 
     def is_ours(self, request: Request, ask: Ask) -> bool:
         """Whether a form is of this console and this session."""
-        origin = request.headers.get("origin")
-        if origin not in (None, "null") and urlsplit(origin).netloc != request.headers.get("host"):
+        if is_foreign(request):
             return False
         return self.site.sessions.is_token(ask.session, ask.word("csrf"))
 
@@ -250,8 +260,11 @@ class Web:
         words = dict(words_of(request.url.query))
         split = urlsplit(words.get("path", "/"))
         is_full = self.streams.total() >= STREAMS_MAX
-        if split.path not in PAGES or is_full or self.streams[session.id] >= STREAMS_OF_ONE:
-            return PlainTextResponse("no such page, or too many streams", 503)
+        if split.path not in PAGES:
+            return PlainTextResponse("There is no such page.", 404)
+        if is_full or self.streams[session.id] >= STREAMS_OF_ONE:
+            why = f"{STREAMS_MAX} pages are open, or {STREAMS_OF_ONE} of this session: no more."
+            return PlainTextResponse(why, 503)
         ask = ask_of(self.site, split.path, session, words_of(split.query))
         return StreamingResponse(
             self.changes(request, ask, PAGES[split.path]), media_type="text/event-stream"
@@ -303,6 +316,8 @@ class Web:
         goto = dict(words_of(request.url.query)).get("to", "/")
         if request.method == "GET":
             return self.login_page(goto)
+        if is_foreign(request):
+            return self.login_page(goto, "This is no form of this console.", 403)
         words = dict(await self.form(request, LOGIN_MAX))
         address = request.client.host if request.client else ""
         now_s = time.time()
@@ -398,6 +413,12 @@ def part_of(request: Request, page: Page) -> Response:
     """The middle of a dialog for the scripts, the whole page for browsers without them."""
     name: str = "ask_form" if request.headers.get("x-part") else page.template
     return HTMLResponse(templates.page(name, page.context), page.status)
+
+
+def is_foreign(request: Request) -> bool:
+    """[O14] Whether a form came from a page of another host, or of none (O14.5)."""
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != request.headers.get("host")
 
 
 def came_from(request: Request) -> str:

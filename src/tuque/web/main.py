@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import ssl
 from pathlib import Path
 from typing import Final
@@ -34,7 +35,9 @@ LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 @click.option("--users", "users_file", type=click.Path(path_type=Path), help="File of users.")
 @click.option("--add-user", metavar="NAME", help="Asks for a password, and adds a user to --users.")
 @click.option("--role", default="reader", type=click.Choice(["reader", "admin"]), show_default=True)
-@click.option("--deeds", type=click.Path(path_type=Path), help="File of what was changed, by whom.")
+@click.option(
+    "--action-log", type=click.Path(path_type=Path), help="File of what was changed, by whom."
+)
 @click.option(
     "--secret-file",
     type=click.Path(path_type=Path, exists=True),
@@ -56,7 +59,7 @@ def console(
     users_file: Path | None,
     add_user: str | None,
     role: str,
-    deeds: Path | None,
+    action_log: Path | None,
     secret_file: Path | None,
     is_secure: bool,
     cert: Path | None,
@@ -74,7 +77,7 @@ def console(
             return
         users, password = users_of(users_file)
         secret = secret_of(secret_file)
-        log = DeedLog(deeds)
+        log = DeedLog(action_log)
         context = None if cert is None and key is None else context_of(cert, key)
     except (ConfigError, OSError) as err:
         raise click.ClickException(str(err)) from None
@@ -113,14 +116,31 @@ def serve(
     config.load()
     config.ssl = context
     server = uvicorn.Server(config)
-    socket = config.bind_socket()
-    port = socket.getsockname()[1]
     place = f"[{listen}]" if ":" in listen else listen
+    try:
+        listener = bound(listen, web_port)
+    except OSError as err:
+        reason = err.strerror or err
+        raise click.ClickException(f"cannot listen on {place}:{web_port}: {reason}") from None
+    port = listener.getsockname()[1]
     scheme = "http" if context is None else "https"
     click.echo(f"the console is at {scheme}://{place}:{port}")
     if password:
         click.echo(f"sign in as admin with the password {password}")
-    server.run(sockets=[socket])
+    server.run(sockets=[listener])
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket bound to the address; OSError if that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def context_of(cert: Path | None, key: Path | None) -> ssl.SSLContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -15,10 +16,14 @@ from tuque.web.login.sessions import Session, Sessions
 from tuque.web.login.users import User
 from tuque.web.read.graves import Graves
 from tuque.web.read.watch import Watch
+from tuque.web.show.text import key, over
 
 if TYPE_CHECKING:
     from tuque.web.read.figures import View
     from tuque.web.read.jobs import Found
+
+
+ASKED = ("/queue", "/job", "/dead", "/tubes", "/workers", "/leases")  # pages of what nodes say now
 
 
 class Site:
@@ -63,6 +68,16 @@ class Ask(msgspec.Struct):
         value = int(found) if found.isascii() and found.isdigit() and len(found) < 20 else otherwise
         return max(least, min(most, value))
 
+    def start(self, size: int) -> int:
+        """From which row on: the word `at`, or `page`, which counts pages from 1."""
+        return self.number("at", (self.number("page", 1, 1) - 1) * size)
+
+    @property
+    def address(self) -> str:
+        """Where the same is asked again."""
+        words = [(name, key(value)) for name, values in self.many.items() for value in values]
+        return f"{self.path}?{urlencode(words, errors='surrogateescape')}"
+
     @property
     def view(self) -> View:
         return self.site.watch.view()
@@ -92,10 +107,15 @@ def shared(ask: Ask, page: str) -> dict[str, Any]:
         "may_act": ask.session.may_act,
         "csrf": site.sessions.token(ask.session),
         "view": view,
+        "dead_count": view.dead,
         "nodes": nodes,
         "away": away,
+        "over": over(len(nodes), len(away)),
         "now_s": now_s,
-        "is_cut_off": bool(nodes or site.watch.nodes.tried_s) and len(away) == len(nodes),
+        "is_cut_off": site.watch.nodes.is_cut_off,
+        "is_blind": site.watch.nodes.is_cut_off and ask.path in ASKED,
+        "is_refused": site.watch.nodes.is_refused,
+        "why_cut_off": next((one.error for one in nodes if one.error), site.watch.nodes.refused),
         "heard_s": max((one.heard_s for one in nodes), default=0.0),
         "places": site.watch.nodes.places,
         "running": site.running.shown(ask.session.name),

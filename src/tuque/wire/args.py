@@ -7,11 +7,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import ATTEMPTS_MAX, NO_TERMS, Terms
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN
-from tuque.core.state.dedupe_keys import KEY_MAX
-from tuque.wire.resp import strict_int
+from tuque.wire.resp import one_line, strict_int
 
 SYNTAX: Final = b"ERR syntax error"
 NOT_INT: Final = b"ERR value is not an integer or out of range"
@@ -21,18 +18,7 @@ PLAIN_TYPE: Final = b"queue"
 BAD_WORKER: Final = b"ERR WORKER takes a name of 1 to 255 bytes"
 BAD_SCAN: Final = b"ERR invalid cursor or option name"
 
-BAD_PRI: Final = b"ERR PRI must be a number from 0 to 4503599627370496"
-BAD_UTUBE: Final = b"ERR UTUBE must be at most 512 bytes"
-BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
-BAD_KEY_TTL: Final = b"ERR DEDUPETTL must be a number of ms from 1 to 31536000000"
-NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
 
-BAD_ATTEMPTS: Final = b"ERR ATTEMPTS must be a number from 1 to 65535"
-BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
-BAD_DEAD: Final = b"ERR DEAD must name a queue"
-BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 0 to 2147483647"
-BAD_TIMELIMIT: Final = b"ERR TIMELIMIT must be a number of seconds above 0, at most 2147483647"
-LONG_DELAY: Final = b"ERR DELAY time must be at most 2147483647 seconds"
 BAD_HEADERS: Final = b"ERR HEADERS takes a number of pairs from 0 to 32, and the pairs"
 FEW_HEADERS: Final = b"ERR HEADERS: %d pairs announced, %d given"
 BAD_HEADER: Final = (
@@ -41,7 +27,12 @@ BAD_HEADER: Final = (
 LONG_HEADER: Final = b"ERR HEADERS: the value of '%s' is over 1024 bytes"
 MUCH_HEADERS: Final = b"ERR HEADERS: at most 4096 bytes in all"
 
-WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+NUMBER: Final = b"a number"
+OF_SECONDS: Final = b"a number of seconds"
+SECONDS: Final = b"a number of seconds from 0 to 2147483647"
+
+GET_WORDS: Final = (b"TIMEOUT", b"COUNT", b"WORKER")
+
 HEADER_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789._-"
 HEADERS_MAX: Final = 32
 HEADER_MAX: Final = 64
@@ -49,9 +40,7 @@ HEADER_VALUE_MAX: Final = 1_024
 HEADERS_BYTES: Final = 4_096
 PRI_MAX: Final = 1 << 52
 UTUBE_MAX: Final = 512  # bytes
-KEY_TTL_MAX: Final = 365 * 86_400_000
 SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far below 64 bits
-REPLICATE_MAX: Final = 65_535
 TIMEOUT_MAX: Final = 1 << 52  # ms
 WORKER_MAX: Final = 255  # bytes
 STARTS_AT_ONCE: Final = 1_000
@@ -70,11 +59,16 @@ def wrong(text: bytes) -> ArgError:
     return ArgError(b"%s: %s" % (SYNTAX, text))
 
 
+def twice(word: bytes) -> ArgError:
+    """[W1] An option that may be there once (W1.7)."""
+    return wrong(b"%s is there twice" % word)
+
+
 def wrong_option(command: bytes, word: bytes, options: tuple[bytes, ...]) -> ArgError:
     """[W1] A word that is no option of the command, or an option without its value (W1.7)."""
     if word.upper() in options:
         return wrong(b"%s needs a value" % word.upper())
-    return wrong(b"%s has no option '%s'" % (command, word[:HEADER_MAX]))
+    return wrong(b"%s has no option '%s'" % (command, one_line(word[:HEADER_MAX])))
 
 
 def timeout_ms(word: bytes) -> i64:
@@ -115,6 +109,22 @@ def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
     return value
 
 
+def refused(option: bytes, range: bytes, word: bytes) -> ArgError:
+    """[R1] An option whose value is out of its range (R1.11)."""
+    return ArgError(b"ERR %s must be %s, not '%s'" % (option, range, one_line(word[:HEADER_MAX])))
+
+
+def in_range(option: bytes, word: bytes, least: i64, most: i64, kind: bytes = NUMBER) -> i64:
+    """[R1] The integer of an option, within its range, or raise (R1.11)."""
+    value: i64 = plain_int(word)
+    if value >= 0 and least <= value <= most:
+        return value
+    parsed = strict_int(word)
+    if parsed is None or parsed < least or parsed > most:
+        raise refused(option, b"%s from %d to %d" % (kind, int(least), int(most)), word)
+    return parsed
+
+
 def at_least(word: bytes, least: i64, error: bytes) -> i64:
     """A 64-bit count from `least` up, or raise; SECONDS_MAX exceeds any real count."""
     value = strict_int(word)
@@ -123,159 +133,16 @@ def at_least(word: bytes, least: i64, error: bytes) -> i64:
     return min(value, SECONDS_MAX)
 
 
-def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
-    """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
-
-    STAGE has no ASYNC, WITHNEW, PRI and UTUBE. Of repeated options the last wins.
-    """
-    spec = AddSpec()
-    i = first
-    count: i64 = len(args)
-    has_key_ttl = False
-    work = WorkOptions()
-    while i < count:
-        word = args[i].upper()
-        if word == b"ASYNC" and first == 4:
-            spec.is_async = True
-            i += 1
-            continue
-        if word == b"WITHNEW" and first == 4:
-            spec.with_new = True  # Z4.7
-            i += 1
-            continue
-        if i + 1 == count:
-            raise ArgError(SYNTAX)
-        value = args[i + 1]
-        if basic_option(spec, word, value, 0 if first == 4 else 1):
-            pass
-        elif word == b"DEDUPE":
-            if not 1 <= len(value) <= KEY_MAX:
-                raise ArgError(BAD_KEY)
-            spec.key = value
-        elif word == b"DEDUPETTL":
-            spec.key_ttl_ms = ranged(value, 1, KEY_TTL_MAX, BAD_KEY_TTL)
-            has_key_ttl = True
-        elif first == 4 and word in WORK_WORDS:
-            i = work.take(word, args, i + 1)
-            continue
-        elif first == 4:
-            tube_option(spec, word, value)
-        else:
-            raise ArgError(SYNTAX)
-        i += 2
-    if has_key_ttl and len(spec.key) == 0:
-        raise ArgError(NO_KEY)
-    if work.is_given:
-        spec.terms = work.terms()
-    spec.headers = work.headers
-    return spec
-
-
-def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> bool:
-    """An option that ADDJOB and STAGE share; False: it is another one."""
-    if word == b"REPLICATE":
-        spec.replicate = ranged(
-            value, 1, REPLICATE_MAX, b"ERR REPLICATE must be between 1 and 65535"
-        )
-    elif word == b"TTL":
-        spec.ttl_s = ranged(value, least_ttl, SECONDS_MAX, b"ERR TTL must be a number > 0")
-    elif word == b"RETRY":
-        spec.retry_s = ranged(
-            value, 0, SECONDS_MAX, b"ERR RETRY time must be a non negative number"
-        )
-    elif word == b"DELAY":
-        spec.delay_ms = seconds_ms(value)  # W1.6
-        spec.delay_s = (spec.delay_ms + 999) // 1000
-    elif word == b"MAXLEN":
-        spec.maxlen = at_least(value, 1, b"ERR MAXLEN must be a positive number")
-    else:
-        return False
-    return True
-
-
-def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
-    """[T1] An option of ADDJOB that applies to tubes only (T1.1)."""
-    if word == b"PRI":
-        spec.pri = ranged(value, 0, PRI_MAX, BAD_PRI)
-        spec.has_pri = True
-    elif word == b"UTUBE":
-        if len(value) > UTUBE_MAX:
-            raise ArgError(BAD_UTUBE)
-        spec.utube = value
-        spec.has_utube = True
-    else:
-        raise ArgError(SYNTAX)
-
-
-@final
-class WorkOptions:
-    """[W1] The options of ADDJOB about its work (W1.1)."""
-
-    def __init__(self) -> None:
-        self.is_given = False
-        self.attempts: i64 = 0
-        self.first_ms: i64 = NO_TERMS.first_ms
-        self.max_ms: i64 = NO_TERMS.max_ms
-        self.jitter: i64 = NO_TERMS.jitter
-        self.dead = b""
-        self.keep_ms: i64 = 0
-        self.limit_ms: i64 = 0
-        self.headers = b""
-
-    def terms(self) -> Terms:
-        """What the options ask for."""
-        return Terms(
-            self.attempts,
-            self.first_ms,
-            self.max_ms,
-            self.jitter,
-            self.dead,
-            self.keep_ms,
-            self.limit_ms,
-        )
-
-    def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
-        """Read the option whose values begin at `at`; returns where the next option begins."""
-        if word == b"HEADERS":
-            self.headers, at = headers(args, at)
-            return at
-        self.is_given = True
-        if word == b"BACKOFF":
-            if at + 3 > len(args):
-                raise ArgError(BAD_BACKOFF)
-            self.first_ms = time_ms(args[at], 0, BAD_BACKOFF)
-            self.max_ms = time_ms(args[at + 1], 0, BAD_BACKOFF)
-            self.jitter = time_ms(args[at + 2], 0, BAD_BACKOFF)
-            if self.first_ms > self.max_ms or self.jitter > 1000:
-                raise ArgError(BAD_BACKOFF)
-            return at + 3
-        value = args[at]
-        if word == b"ATTEMPTS":
-            self.attempts = ranged(value, 1, ATTEMPTS_MAX, BAD_ATTEMPTS)
-        elif word == b"DEAD":
-            if len(value) == 0:
-                raise ArgError(BAD_DEAD)
-            self.dead = value
-        elif word == b"KEEP":
-            self.keep_ms = time_ms(value, 0, BAD_KEEP)
-        else:
-            self.limit_ms = time_ms(value, 1, BAD_TIMELIMIT)
-        return at + 1
-
-
-def time_ms(word: bytes, least_ms: i64, error: bytes) -> i64:
-    """Seconds, decimals allowed, rounded up to 1 ms; or raise."""
+def some_ms(word: bytes) -> i64:
+    """Seconds, decimals allowed, rounded up to 1 ms; -1 if it is no such time."""
     text = word.decode("ascii", "replace")
     whole, _, part = text.partition(".")
     if not (whole + part).isdigit() or not text.isascii() or len(whole) > 10 or len(part) > 9:
-        raise ArgError(error)
+        return -1
     if int(whole or "0") > SECONDS_MAX:
-        raise ArgError(error)
+        return -1
     us = int((part + "000000000")[:9])
-    value = int(whole or "0") * 1000 + (us + 999_999) // 1_000_000
-    if value < int(least_ms):
-        raise ArgError(error)
-    return value
+    return int(whole or "0") * 1000 + (us + 999_999) // 1_000_000
 
 
 def headers(args: list[bytes], at: i64) -> tuple[bytes, i64]:
@@ -382,14 +249,14 @@ def getjob_options(args: list[bytes]) -> GetSpec:
             i += 1
             spec.count = at_least(args[i], 1, b"ERR COUNT must be a number greater than zero")
         else:
-            raise ArgError(SYNTAX)
+            raise wrong_option(b"GETJOB", word, GET_WORDS)
         i += 1
     if len(spec.queues) == 0:
-        raise ArgError(SYNTAX)
+        raise wrong(b"GETJOB needs FROM, and a queue")
     if spec.extras & WITH_RUN:
         spec.count = min(spec.count, STARTS_AT_ONCE)  # W17.1
     elif len(spec.worker) > 0:
-        raise ArgError(SYNTAX)  # W17.1
+        raise wrong(b"WORKER needs START")  # W17.1
     return spec
 
 
@@ -476,12 +343,10 @@ def job_filter(spec: ScanSpec, word: bytes, value: bytes) -> None:
 
 
 def seconds_ms(word: bytes) -> i64:
-    """A time in seconds, decimals allowed, as ms (Q6.2)."""
+    """The seconds of a DELAY, decimals allowed, as ms (Q6.2)."""
     text = word.decode("ascii", "replace").removeprefix("+")
     whole, _, part = text.partition(".")
     is_number = (whole + part).isdigit() and text.isascii()
-    if not is_number:
-        raise ArgError(b"ERR DELAY time must be a non negative number")
-    if len(whole) > 10 or int(whole or "0") > SECONDS_MAX:
-        raise ArgError(LONG_DELAY)
+    if not is_number or len(whole) > 10 or int(whole or "0") > SECONDS_MAX:
+        raise refused(b"DELAY", SECONDS, word)
     return int(whole or "0") * 1000 + int((part + "000")[:3])

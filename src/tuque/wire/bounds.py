@@ -39,6 +39,7 @@ CONTAINERS: Final = [
     "DEAD",
     "LEASE",
     "TUBE",
+    "SCHEDULE",
     "WORKER",
     "CLIENT",
     "CLUSTER",
@@ -67,7 +68,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "DONE": _MANY,
     "CANCEL": _MANY,
     "RESULT": Bound(FEW_WORDS, 1, SMALL, ONE, True),
-    "WAITJOB": Bound(503, 500, 131_072, REFUSED),
+    "WAITJOB": Bound(504, 500, 131_072, REFUSED),
     "UPDATEJOB": Bound(160, 100, SMALL, REFUSED),
     "DEAD LIST": Bound(FEW_WORDS, TURN_WORK + 1_000, 4 * REPLY_BYTES, ONE),
     "DEAD SHOW": Bound(3, 1, 131_072, ONE, True),
@@ -124,6 +125,10 @@ BOUNDS: Final[dict[str, Bound]] = {
     "LEASE HELP": Bound(2, 64, SMALL, ONE),
     **TUBE_BOUNDS,
     "TUBE HELP": Bound(2, 64, SMALL, ONE),
+    "SCHEDULE ADD": Bound(160, 200, SMALL, REFUSED),
+    "SCHEDULE LIST": Bound(6, 2_000, 262_144, CUT),
+    "SCHEDULE SHOW": Bound(4, 10, SMALL, ONE, True),
+    "SCHEDULE": Bound(FEW_WORDS, 10, SMALL, ONE),
     "WORKER HERE": Bound(160, TURN_WORK, SMALL, REFUSED),
     "WORKER LIST": Bound(FEW_WORDS, TURN_WORK + 1_100, REPLY_BYTES + 65_536, CUT_SLICED, True),
     "WORKER DEPLOYS": Bound(2, 200, 262_144, ONE),
@@ -133,6 +138,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "CLIENT": _OPTIONS,
     "CLUSTER RESET": Bound(3, WHOLE, SMALL, STOPS),
     "CLUSTER NODES": Bound(2, 200, 65_536, ONE),
+    "CLUSTER VOTERS": Bound(FEW_WORDS, TURN_WORK, 65_536, ONE),
     "CLUSTER": Bound(FEW_WORDS, 200, SMALL, ONE),
     "CONFIG": Bound(34, TURN_WORK, 1_048_576, REFUSED),
     "SLOWLOG GET": Bound(3, TURN_WORK, REPLY_BYTES + 8_192, CUT),
@@ -166,6 +172,8 @@ def long_word(name: str, args: list[bytes]) -> i64:
     if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
         name = "TUBE PUT"
     body: i64 = BODIES.get(name, -1)
+    if name == "SCHEDULE":
+        body = len(args) - 1  # of ADD; no other one has a body
     for i in range(1, len(args)):
         if len(args[i]) > LONG_WORD and i != body:
             if name in BODY_OPTIONS and args[i - 1].upper() in (b"BODY", b"DETAIL"):

@@ -1,13 +1,14 @@
 """Frames of the bus: many messages, one length, one code (SPEC B2).
 
     length u32 | keyed code, 16 bytes | msgpack list of messages                   under a secret
-    length u32 | CRC-32 u32, begun with the connection's salt | the same         without a secret
+    length u32 | CRC-32 u32, mixed with the connection's salt | the same         without a secret
 
 Nothing is trusted before it is checked: the length against a bound, the code, the counts
 inside against the bytes present (msgspec does), and each message against the range of its
 fields. The core defines what a message means.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 from zlib import crc32
 
@@ -17,6 +18,7 @@ from mypy_extensions import i64
 from tuque.cluster.kept import is_node_id
 from tuque.core.life.holds import SAID_MAX, WHAT_MAX
 from tuque.core.msgs.bus import (
+    LARGE_BODY,
     AnyMessage,
     Ask,
     Delivered,
@@ -35,21 +37,30 @@ from tuque.core.msgs.bus import (
     NeedJobs,
     Pause,
     Queued,
+    ReplFields,
     ReplJob,
+    ReplJobs,
     SetAck,
     Slots,
-    TubeAt,
     TubeClaim,
     TubeClaimed,
     TubeCopy,
     TubeGot,
-    TubeMessage,
+    TubePulse,
+    TubeStands,
     TubesTold,
+    TubeVote,
+    TubeVoted,
     TubeYours,
+    VotersNext,
+    VotersTold,
     Working,
     YourJobs,
 )
 from tuque.wire.seal.seal import CODE_BYTES, Seal
+from tuque.wire.seal.steps import Arriving, Coder
+from tuque.wire.tubes.told import is_sane_tube
+from tuque.wire.tubes.votes import NUMBER_LAST, in_range, is_instant, is_port, is_sane_vote
 
 HEAD_BYTES: Final = 8
 SEALED_HEAD_BYTES: Final = 4 + CODE_BYTES
@@ -60,16 +71,11 @@ ID_BYTES: Final = 40
 SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
 SET_LAST: Final = (1 << 62) - 1  # compiled code compares with these without making an object
-NUMBER_LAST: Final = (1 << 62) - 1
-INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so its stamps
 TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
 COUNT_MAX: Final = (
     1 << 30
 )  # deliveries, nacks: they keep growing here in 32 bits; tubes/replication/receive.py
 QUEUE_MAX: Final = 536_870_912
-TUBE_MAX: Final = 512  # bytes of a tube's name
-WORD_MAX: Final = 255  # of a tube's other words
-UUID_BYTES: Final = 16
 
 REASON_MAX: Final = 2_048
 BYTES: Final = 0
@@ -77,8 +83,12 @@ INT: Final = 1
 MAYBE: Final = 2
 FIELD_KINDS: Final = [BYTES, INT, INT, BYTES, BYTES, MAYBE, BYTES, BYTES, BYTES, INT]
 
+NO_BODY: Final = b"\xc4\x00"  # as MessagePack writes it
+LONG: Final = b"\xc6"  # bytes with a length of 32 bits
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[AnyMessage])
+_FIELDS: Final[Callable[[ReplJob], ReplFields]] = msgspec.structs.astuple
 
 
 class BusError(Exception):
@@ -89,16 +99,43 @@ class SealError(BusError):
     """A frame was not made by the other end, or does not come in its turn (B2.7)."""
 
 
+def encoded(messages: list[AnyMessage]) -> bytes:
+    """The messages in order, as the payload of a frame."""
+    return _ENCODER.encode(messages)
+
+
 def frames_of(messages: list[AnyMessage], salt: i64, seal: Seal | None = None) -> bytes:
     """Encode the messages in order, as one frame unless they are large (B2.1)."""
-    payload = _ENCODER.encode(messages)
+    return frames_with(messages, encoded(messages), salt, seal)
+
+
+def frames_with(
+    messages: list[AnyMessage], payload: bytes, salt: i64, seal: Seal | None, total: i64 = -1
+) -> bytes:
+    """The same of messages that are encoded already; `total`: their checksum, -1 if not known."""
     if len(payload) > FRAME_BYTES and len(messages) > 1:
         half = len(messages) // 2
         first = frames_of(messages[:half], salt, seal)
         return first + frames_of(messages[half:], salt, seal)
     if seal is not None:
         return sealed(payload, seal)
-    return head_of(payload, salt) + payload
+    if total < 0:
+        total = crc32(payload)
+    return b"%s%s" % (head_with(len(payload), total ^ salt), payload)
+
+
+def is_large(message: AnyMessage) -> bool:
+    """Whether it has a frame of its own, without a copy of its body (B2.8)."""
+    return type(message) is ReplJob and len(message.body) >= LARGE_BODY
+
+
+def parts_of(message: ReplJob) -> list[bytes]:
+    """The payload of a frame with this message alone, its body as it is."""
+    body = message.body
+    text = _ENCODER.encode([msgspec.structs.replace(message, body=b"")])
+    at = 3 + len(_ENCODER.encode(message.id)) + len(_ENCODER.encode(message.queue))
+    assert text[at : at + 2] == NO_BODY  # behind two lengths and the tag
+    return [text[:at] + LONG + len(body).to_bytes(4, "big"), body, text[at + 2 :]]
 
 
 def sealed(payload: bytes, seal: Seal) -> bytes:
@@ -108,7 +145,13 @@ def sealed(payload: bytes, seal: Seal) -> bytes:
 
 def head_of(payload: bytes, salt: i64) -> bytes:
     """Length and checksum."""
-    return len(payload).to_bytes(4, "big") + crc32(payload, salt).to_bytes(4, "big")
+    return head_with(len(payload), crc32(payload) ^ salt)
+
+
+def head_with(size: i64, code: i64) -> bytes:
+    """The same of numbers."""
+    head: int = size << 32 | code
+    return head.to_bytes(HEAD_BYTES, "big")
 
 
 def messages_of(payload: bytes) -> list[AnyMessage]:
@@ -121,6 +164,15 @@ def messages_of(payload: bytes) -> list[AnyMessage]:
         if not is_sane(message):
             raise BusError(f"a {type(message).__name__} has fields out of range")  # R2.1
     return messages
+
+
+def u32(data: bytes, at: i64) -> i64:
+    """The number in four bytes, the highest first."""
+    a: i64 = data[at]
+    b: i64 = data[at + 1]
+    c: i64 = data[at + 2]
+    d: i64 = data[at + 3]
+    return a << 24 | b << 16 | c << 8 | d
 
 
 @final
@@ -136,9 +188,15 @@ class FrameReader:
         self.at: i64 = 0  # read position in the first part
         self.held_bytes: i64 = 0
         self.need_bytes: i64 = HEAD_BYTES  # held bytes from which decoding is worth trying
+        self.large: Arriving | None = None  # the next frame, if it is large and has come in part
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
+        if self.large is not None:
+            at = self.large.add(data, 0)
+            if at == len(data):
+                return
+            data = data[at:]
         self.parts.append(data)
         self.held_bytes += len(data)
 
@@ -150,6 +208,8 @@ class FrameReader:
 
     def next(self) -> bytes | None:
         """The payload of the next whole frame; None if it is incomplete. Raises BusError."""
+        if self.large is not None:
+            return self.next_large(self.large)
         if self.held_bytes < self.need_bytes:
             return None
         if len(self.parts) > 1:
@@ -158,14 +218,17 @@ class FrameReader:
             self.at = 0
         data = self.parts[0]
         at = self.at
-        size: i64 = int.from_bytes(data[at : at + 4], "big")
+        size = u32(data, at)
         head = self.head_bytes
         end = head + size
         if size > self.limit_bytes:
             text = f"a frame of {size} bytes, the limit is {self.limit_bytes}"
             raise BusError(text) if self.seal is None else SealError(text)
         if self.held_bytes < end:
-            self.need_bytes = end
+            if size >= FRAME_BYTES:
+                self.begin_large(data, at, size)
+            else:
+                self.need_bytes = end
             return None
         payload = data[at + head : at + end]
         self.check(data[at + 4 : at + head], payload)
@@ -178,14 +241,39 @@ class FrameReader:
         self.need_bytes = head
         return payload
 
+    def begin_large(self, data: bytes, at: i64, size: i64) -> None:
+        """[B2] The next frame is large: gather it, and go on with its code as it comes (B2.8)."""
+        body = at + self.head_bytes
+        self.large = Arriving(size, data[at + 4 : body], Coder(self.seal, self.salt))
+        self.large.add(data, body)
+        self.parts = []
+        self.at = 0
+        self.held_bytes = 0
+        self.need_bytes = self.head_bytes
+
+    def next_large(self, large: Arriving) -> bytes | None:
+        """The payload of a large frame, once it is whole. Raises BusError."""
+        if large.left > 0:
+            return None
+        self.large = None
+        if not large.fits():
+            raise self.wrong_code()
+        return large.payload()
+
     def check(self, code: bytes, payload: bytes) -> None:
         """Whether the other end made this frame, and in this place. Raises BusError."""
         seal = self.seal
         if seal is None:
-            if crc32(payload, self.salt) != int.from_bytes(code, "big"):
-                raise BusError("a frame has a wrong checksum")
+            if crc32(payload) ^ self.salt != u32(code, 0):
+                raise self.wrong_code()
         elif not seal.fits(code, payload):
-            raise SealError("a frame has a wrong code: it was changed, repeated, left out or moved")
+            raise self.wrong_code()
+
+    def wrong_code(self) -> BusError:
+        """The error of a frame that the other end did not make, or not in this place."""
+        if self.seal is None:
+            return BusError("a frame has a wrong checksum")
+        return SealError("a frame has a wrong code: it was changed, repeated, left out or moved")
 
 
 def is_id(id: bytes) -> bool:
@@ -199,24 +287,6 @@ def are_ids(ids: list[bytes]) -> bool:
         if len(id) != ID_BYTES:
             return False
     return True
-
-
-def in_range(*numbers: int) -> bool:
-    """Whether all are possible instants, spans or counts."""
-    for number in numbers:  # noqa: SIM110  as above
-        if number < 0 or number > NUMBER_LAST:
-            return False
-    return True
-
-
-def is_instant(ns: int) -> bool:
-    """Whether it can be an instant in ns since 1970."""
-    return 0 <= ns <= NUMBER_LAST or NUMBER_LAST < ns < INSTANT_MAX_NS
-
-
-def is_port(number: int) -> bool:
-    """Whether it can be a port, or 0 for none."""
-    return 0 <= number < 65_536
 
 
 def is_host(host: str) -> bool:
@@ -238,18 +308,37 @@ def is_sane_gossip(m: Gossip) -> bool:
 
 def is_sane_job(m: ReplJob) -> bool:
     """Whether the fields of a copy are in range."""
+    f = _FIELDS(m)  # in the order of ReplJob; as names that are not used they would be boxed
+    left_ms, due_ms, retry_s, delay_s, repl = f[4], f[5], f[6], f[7], f[8]
+    nacks, deliveries, mode = f[9], f[10], f[12]
     return (
-        is_sane_set(m.id, m.holders)
-        and 0 < m.left_ms <= NUMBER_LAST
-        and 0 <= m.due_ms <= NUMBER_LAST
-        and is_instant(m.ctime_ns)
-        and 0 <= m.retry_s < 1 << 31
-        and 0 <= m.delay_s < 1 << 31
-        and 0 < m.repl <= 65_535
-        and 0 <= m.nacks < COUNT_MAX
-        and 0 <= m.deliveries < COUNT_MAX
-        and 0 <= m.mode < 256
+        is_sane_set(f[0], f[11])
+        and 0 < left_ms <= NUMBER_LAST
+        and 0 <= due_ms <= NUMBER_LAST
+        and is_instant(f[3])
+        and 0 <= retry_s < 1 << 31
+        and 0 <= delay_s < 1 << 31
+        and 0 < repl <= 65_535
+        and 0 <= nacks < COUNT_MAX
+        and 0 <= deliveries < COUNT_MAX
+        and 0 <= mode < 256
     )
+
+
+def are_sane_jobs(m: ReplJobs) -> bool:
+    """Whether the fields of several copies are in range."""
+    for id, _, ctime_ns in m.others:
+        if len(id) != ID_BYTES or not is_instant(ctime_ns):
+            return False
+    return is_sane_job(m.first)
+
+
+def are_sane(jobs: list[ReplJob]) -> bool:
+    """The same of messages for one job each."""
+    for job in jobs:  # noqa: SIM110  as above
+        if not is_sane_job(job):
+            return False
+    return True
 
 
 def is_sane_hold(m: Hold) -> bool:
@@ -282,6 +371,8 @@ def is_sane(m: AnyMessage) -> bool:
     """Whether the fields of a message are in range; the core relies on it (B2.1)."""
     if type(m) is ReplJob:  # isinstance would ask the metaclass of each class
         return is_sane_job(m)
+    if type(m) is ReplJobs:
+        return are_sane_jobs(m)
     if type(m) is SetAck or type(m) is DelJob or type(m) is Moved:
         return is_sane_set(m.id, m.holders) and 0 <= m.left_ms <= NUMBER_LAST
     if type(m) is GotAck:
@@ -305,10 +396,7 @@ def is_sane(m: AnyMessage) -> bool:
     if type(m) is Enqueue:
         return is_id(m.id) and in_range(m.delay_ms)
     if type(m) is YourJobs:
-        for job in m.jobs:  # noqa: SIM110  as above
-            if not is_sane_job(job):
-                return False
-        return True
+        return are_sane(m.jobs)
     if type(m) is NeedJobs:
         return in_range(m.count)
     if type(m) is Pause:
@@ -325,6 +413,8 @@ def is_sane(m: AnyMessage) -> bool:
         return in_range(m.round, m.echo, m.flags) and is_port(m.port)
     if isinstance(m, TubeCopy | TubeGot | TubesTold | TubeYours | TubeClaim | TubeClaimed):
         return is_sane_tube(m)
+    if isinstance(m, VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted):
+        return is_sane_vote(m)
     return is_sane_other(m)
 
 
@@ -368,55 +458,4 @@ def is_sane_other(m: AnyMessage) -> bool:
         and 0 <= number < NUMBER_MAX
         and isinstance(holders, int)
         and 0 <= holders < SET_MAX
-    )
-
-
-def is_tube(name: bytes, maker: bytes, made_ns: int) -> bool:
-    """Whether it can name a tube."""
-    return 0 < len(name) <= TUBE_MAX and is_node_id(maker) and is_instant(made_ns)
-
-
-def is_sane_at(m: TubeAt) -> bool:
-    """Whether a tube's fields are in range."""
-    if not is_tube(m.name, m.maker, m.made_ns) or not is_node_id(m.home) or len(m.words) != 4:
-        return False
-    for word in m.words:
-        if len(word) > WORD_MAX:
-            return False
-    return in_range(
-        m.epoch, m.seq, m.begin_seq, m.ttl_ms, m.ttr_ms, m.pri, m.capacity, m.next_number, m.flags
-    ) and (0 < m.sync < 1 << 16)
-
-
-def is_sane_tube(m: TubeMessage) -> bool:
-    """Whether the fields of a message about tubes are in range. Its records are checked later."""
-    if isinstance(m, TubesTold):
-        for at in m.tubes:
-            if not is_sane_at(at):
-                return False
-        return in_range(m.flags) and is_port(m.port)
-    if isinstance(m, TubeClaim):
-        if len(m.maker) > 0 and not is_node_id(m.maker):
-            return False
-        if not is_instant(m.made_ns):
-            return False
-        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.epoch)
-    if isinstance(m, TubeClaimed):
-        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.answer, m.copy_epoch, m.seq)
-    if not is_tube(m.name, m.maker, m.made_ns) or not in_range(m.epoch):
-        return False
-    if isinstance(m, TubeGot):
-        return in_range(m.known, m.seq, m.flags)
-    if isinstance(m, TubeYours):
-        return in_range(m.seq, m.next_number, m.token)
-    for number, uuid, user in m.sessions:
-        if number <= 0 or not in_range(number) or len(uuid) != UUID_BYTES:
-            return False
-        if len(user) > WORD_MAX:
-            return False
-    for gone in m.gone:
-        if not in_range(gone):
-            return False
-    return in_range(m.from_seq, m.to_seq, m.now_ms, m.next_number, m.flags) and (
-        m.from_seq <= m.to_seq
     )

@@ -32,7 +32,7 @@ class Command:
         self.is_denyoom = "denyoom" in self.flags
         self.is_loading = "loading" in self.flags
         self.is_fast = "fast" in self.flags
-        self.words: i64 = most_words(name)  # more are refused (L2.4)
+        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/bounds.py
         # its right (N2); none: each subcommand has its own
         self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
         self.code: i64 = 0  # row number, set by `table`
@@ -46,17 +46,17 @@ class Command:
         return count >= -self.arity
 
 
-def most_words(name: str) -> i64:
-    """The most words of the command, or of any of its subcommands."""
-    most: i64 = 0
+def most_words() -> dict[str, int]:
+    """The most words of each command, or of any of its subcommands."""
+    most: dict[str, int] = {}
     for key, bound in BOUNDS.items():
-        if key == name or key.startswith(name + " "):
-            if bound.words == 0:
-                return ALL_WORDS  # its arity decides
-            if bound.words > most:
-                most = bound.words
-    assert most > 0, f"{name} has no bound: see wire/bounds.py"
+        name = key.split(" ")[0]
+        words = ALL_WORDS if bound.words == 0 else bound.words  # 0: its arity decides
+        most[name] = max(most.get(name, 0), int(words))
     return most
+
+
+MOST_WORDS: Final = most_words()
 
 
 _W: Final = "write fast"
@@ -71,6 +71,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "jobs",
         "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
         "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [WITHNEW] [PRI n] [UTUBE key] "
+        "[UNIQUE key [UNTIL done|start] [ON keep|reject]] [LIMIT key n] "
+        "[RATE key n/s|m|h [burst]] [GROUP key [WEIGHT n]] "
         "[ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] [KEEP sec] [TIMELIMIT sec] "
         "[HEADERS count name value ...]",
         "Add a job to a queue; the reply is its id, once enough nodes have a copy.",
@@ -97,7 +99,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     (
         "NACK",
         -1,
-        "write denyoom fast",
+        _W,
         "jobs",
         "[DELAY sec] [id ...]",
         "Put jobs back into their queues, at once or after the delay.",
@@ -129,7 +131,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     (
         "START",
         -2,
-        "write denyoom fast",
+        _W,
         "jobs",
         "[WORKER name] id [id ...]",
         "Begin to work on jobs; the reply has for each its run, attempt and limits, or an error.",
@@ -169,7 +171,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     (
         "CANCEL",
         -2,
-        "write denyoom fast",
+        _W,
         "jobs",
         "[REASON text] id [id ...]",
         "End jobs that wait; tell the workers of those at work.",
@@ -192,7 +194,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     ),
     (
         "UPDATEJOB",
-        -4,
+        -3,
         "write denyoom fast",
         "jobs",
         "id [BODY body] [DELAY sec] [TTL sec] [ATTEMPTS n] [PRI n] [HEADERS count name value ...]",
@@ -200,7 +202,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     ),
     (
         "DEAD",
-        -3,
+        -2,
         "write",
         "queues",
         "LIST queue [cursor] [COUNT n] [filter ...] | SHOW id | STAT queue | "
@@ -311,12 +313,23 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
     ),
     (
+        "SCHEDULE",
+        -2,
+        "write",
+        "queues",
+        "ADD queue name CRON text [TZ zone]|EVERY sec [MISSED skip|one|all] [RETRY sec] [TTL sec] "
+        "[PRI n] [UNIQUE key [UNTIL done|start]] [LIMIT key n] [RATE key n/s|m|h [burst]] "
+        "[GROUP key [WEIGHT n]] body | LIST queue [cursor] [COUNT n] | SHOW queue name | "
+        "PAUSE queue name | RESUME queue name | RUN queue name | DROP queue name",
+        "Schedules: jobs that a tube of type tasks gets at times of day, or at intervals.",
+    ),
+    (
         "WORKER",
         -2,
         "readonly",
         "server",
         "HERE name [HOST text] [PID n] [VERSION text] [APP text] [SLOTS n] [BUSY n] [DONE n] "
-        "[FAILED n] [QUIET] [QUEUES queue [queue ...]] | BYE name | "
+        "[FAILED n] [AGE ms] [QUIET] [QUEUES queue [queue ...]] | BYE name | "
         "LIST [cursor] [COUNT n] [MATCH glob] | DEPLOYS | QUIET name | STOP name",
         "Workers: announce one, list them with what they run, and have one stop.",
     ),
@@ -359,6 +372,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "readonly admin",
         "server",
         "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id | LEAVING [yes|no] | REPAIR | "
+        "VOTERS [ADD|REMOVE|FORCE node ...] | "
         "RESET [SOFT|HARD] | SAVECONFIG",
         "Show and change the cluster.",
     ),

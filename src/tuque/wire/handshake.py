@@ -18,7 +18,7 @@ from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
 from tuque.core.msgs.bus import AnyMessage
-from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_of
+from tuque.wire.bus import BusError, FrameReader, frames_of, frames_with, head_of, messages_of
 from tuque.wire.msgs.cards import (
     CARDS,
     GREETINGS,
@@ -30,10 +30,11 @@ from tuque.wire.msgs.cards import (
 )
 from tuque.wire.seal import keys
 from tuque.wire.seal.seal import Seal
+from tuque.wire.seal.steps import Coder, Head
 
 MAGIC: Final = b"tuque bus"
-VERSION: Final = 1  # of a link without a secret
-SEALED_VERSION: Final = 2  # of a link under one
+VERSION: Final = 3  # of a link without a secret
+SEALED_VERSION: Final = 4  # of a link under one
 BEFORE_BYTES: Final = 1024  # of a frame, before the other end has proved its identity
 NONCE_BYTES: Final = 32
 DIALER: Final = b"dialer"
@@ -43,6 +44,10 @@ NO_NODE: Final = "not a node of Tuque, or an incompatible one"
 WRONG_SECRET: Final = "wrong secret: cluster-secret must be the same on both nodes"
 IS_OPEN: Final = "it has no cluster-secret, or an older version of Tuque; this node has a secret"
 IS_SEALED: Final = "it has a cluster-secret, and this node has none"
+
+
+IS_TLS: Final = "it speaks TLS on its bus, this node does not; tls-cluster must be the same"
+TLS_BEGINS: Final = (b"\x15\x03", b"\x16\x03")  # no frame of a handshake has such a length
 
 
 @final
@@ -70,6 +75,7 @@ class Conn:
         self.secret = secrets[0] if len(secrets) > 0 else filler  # once proved: of this link
         self.limit_bytes = limit_bytes
         self.reader = FrameReader(BEFORE_BYTES)
+        self.has_begun = False  # the other end has sent something
         self.mine = self.first(nonce)
         self.theirs = b""
         self.heard_card: Card | None = None  # without a secret, before the proof
@@ -96,9 +102,23 @@ class Conn:
         assert self.peer is not None
         return frames_of(messages, self.salt, self.seal)
 
+    def wrap(self, messages: list[AnyMessage], payload: bytes, total: i64) -> bytes:
+        """As `encode`, of messages that are encoded already; `total`: of `frames_with`."""
+        assert self.peer is not None
+        return frames_with(messages, payload, self.salt, self.seal, total)
+
+    def head(self, parts: list[bytes]) -> Head:
+        """The head of the next frame, to be made in steps; these are the parts of its payload."""
+        assert self.peer is not None
+        return Head(parts, Coder(self.seal, self.salt))
+
     def feed(self, data: bytes) -> list[AnyMessage]:
         """Decode received bytes to messages. Raises BusError: then close the link."""
         reader = self.reader
+        if not self.has_begun:
+            self.has_begun = True
+            if data[:2] in TLS_BEGINS:
+                raise BusError(IS_TLS)
         reader.feed(data)
         found: list[AnyMessage] = []
         while True:

@@ -1,28 +1,23 @@
 """RESP2 and RESP3: requests in, replies out (SPEC C2-C5).
 
-Requests are read in one of three ways. `one_plain` splits a chunk that is one short, plainly
-encoded command, as a client sends it that waits for its reply. hiredis takes longer chunks of
-whole, plain commands. Anything else (a partial command, an inline command, odd or malformed
-encodings) goes to `StrictReader`, which is exact about limits and error texts
-(wire/strict_reader.py). The three agree on every stream (tests/wire).
+Requests are read in one of two ways. `read_plain` splits whole, plainly encoded commands, as all
+clients send them. Anything else (a partial command, an inline command, odd or malformed encodings)
+goes to `StrictReader`, which is exact about limits and error texts (wire/strict_reader.py). The two
+agree on every stream (tests/wire).
 """
 
-import re
 from typing import Final, final
 
-import hiredis
 from mypy_extensions import i64
 
-from tuque.wire.strict_reader import LONG_BULK, ProtocolError, StrictReader
+from tuque.wire.strict_reader import LONG_BULK, MAX_ARGS, ProtocolError, StrictReader
 
 MAX_BULK: Final = 536_870_912
 SMALL_ARGS: Final = 10  # before AUTH
 SMALL_BULK: Final = 16_384
 
-# hiredis allocates as many items as a header claims, so the claim must be small.
-_LONG_ARRAY: Final = re.compile(rb"\*[0-9]{3}")
-_SHORT: Final = 512  # bytes of a chunk that is faster to read here than in hiredis
-_MORE: Final = object()  # hiredis: not enough data
+_CR: Final = 13 - 48  # as a digit
+_LEAST_WORD: Final = 6  # bytes of `$0` with its ends of lines
 
 
 class Status:
@@ -45,7 +40,6 @@ class RequestReader:
 
     def __init__(self, max_bulk: i64) -> None:
         self.max_bulk = max_bulk
-        self.fast = hiredis.Reader(notEnoughData=_MORE)
         self.strict: StrictReader | None = None
         self.has_long = False  # there was a command with a long word
         self.error = ""  # the protocol error that follows the commands from `read`
@@ -54,73 +48,40 @@ class RequestReader:
         """The whole commands in the bytes so far; check `error` after them."""
         if self.error:
             return []  # nothing after the error can be told apart
-        if self.strict is None:
-            commands = self.read_fast(data)
-            if commands is not None:
-                return commands
-            self.strict = StrictReader(self.max_bulk)
+        commands: list[list[bytes]] = []
         strict = self.strict
-        strict.feed(data)
-        commands = []
+        if strict is None:
+            at = read_plain(data, 0, self.max_bulk, commands)
+            if at == len(data):
+                if at > LONG_BULK:
+                    self.look_for_long(commands)
+                return commands
+            strict = StrictReader(self.max_bulk)
+            self.strict = strict
+            strict.feed(data)
+            strict.pos = at
+        else:
+            strict.feed(data)
         try:
             while True:
                 command = strict.next()
                 if command is None:
                     break
                 commands.append(command)
+                strict.pos = read_plain(strict.buf, strict.pos, self.max_bulk, commands)
         except ProtocolError as error:
             self.error = str(error)
         self.has_long = self.has_long or strict.has_long
+        if len(data) > LONG_BULK:
+            self.look_for_long(commands)
         if strict.is_empty():
             self.strict = None
         return commands
 
-    def read_fast(self, data: bytes) -> list[list[bytes]] | None:
-        """All commands of a chunk of whole, plain commands only; else None.
-
-        `at` follows the expected plain encoding. hiredis accepts lengths in their one plain form
-        only, so a `*` and a `$` at each expected position prove the chunk.
-        """
-        if len(data) < 4 or data[0] != 42:
-            return None
-        if len(data) < _SHORT <= self.max_bulk:
-            one = one_plain(data)
-            if one is not None:
-                return [one]
-        if data.find(b"*", 1) >= 0 or (data[2] != 13 and data[3] != 13):  # one short command?
-            if _LONG_ARRAY.search(data) is not None:
-                return None
-        fast = self.fast
-        fast.feed(data)
-        commands: list[list[bytes]] = []
-        at: i64 = 0
-        size: i64 = len(data)
-        try:
-            while at < size:
-                value: object = fast.gets()
-                if not isinstance(value, list) or data[at] != 42:
-                    break
-                command: list[bytes] = value
-                count: i64 = len(command)
-                if count == 0:
-                    break
-                at += 3 + digits(count)
-                for arg in command:
-                    if data[at] != 36:
-                        raise TypeError
-                    length: i64 = len(arg)
-                    if length > self.max_bulk:
-                        raise TypeError
-                    at += 5 + digits(length) + length
-                commands.append(command)
-        except (hiredis.ProtocolError, TypeError):  # len(None) too
-            at = -1
-        if at != size:
-            self.fast = hiredis.Reader(notEnoughData=_MORE)
-            return None
-        if size > LONG_BULK and not self.has_long:
-            self.has_long = True in [len(arg) > LONG_BULK for one in commands for arg in one]
-        return commands
+    def look_for_long(self, commands: list[list[bytes]]) -> None:
+        """Note whether one of the commands has a long word."""
+        if not self.has_long:
+            self.has_long = True in [len(word) > LONG_BULK for one in commands for word in one]
 
     def check_small(self) -> None:
         """Refuse a partial command bigger than what a client may send before AUTH."""
@@ -141,37 +102,53 @@ class RequestReader:
         return 0 if self.strict is None else self.strict.parts_bytes
 
 
-def one_plain(data: bytes) -> list[bytes] | None:
-    """The command in a short chunk; None if it is not one whole, plain command."""
+def read_plain(data: bytes, at: i64, most: i64, commands: list[list[bytes]]) -> i64:
+    """Append the whole, plain commands from `at` on; returns where the first other thing begins.
+
+    `most`: bytes of a word.
+    """
     size: i64 = len(data)
-    count: i64 = data[1]
-    count -= 48
-    if count < 1 or count > 9 or data[2] != 13 or data[3] != 10:
-        return None
-    args: list[bytes] = []
-    at: i64 = 4
-    while count > 0:
-        if at + 4 > size or data[at] != 36:
-            return None
-        length: i64 = data[at + 1]
-        length -= 48
-        if length < 0 or length > 9:
-            return None
-        at += 2
-        digit: i64 = data[at]
+    while at + 4 <= size and data[at] == 42:
+        count: i64 = data[at + 1]
+        count -= 48
+        if count < 1 or count > 9:
+            return at
+        i: i64 = at + 2
+        digit: i64 = data[i]
         digit -= 48
-        while 0 < length < _SHORT and 0 <= digit <= 9 and at + 1 < size:  # no leading zero
-            length = length * 10 + digit
-            at += 1
-            digit = data[at]
+        while 0 <= digit <= 9 and count <= MAX_ARGS and i + 1 < size:
+            count = count * 10 + digit
+            i += 1
+            digit = data[i]
             digit -= 48
-        end = at + 2 + length
-        if data[at] != 13 or end + 2 > size or data[at + 1] != 10:
-            return None
-        args.append(data[at + 2 : end])
-        at = end + 2
-        count -= 1
-    return args if at == size else None
+        if digit != _CR or count > MAX_ARGS or i + 2 > size or data[i + 1] != 10:
+            return at
+        i += 2
+        args: list[bytes] = []
+        while count > 0:
+            if i + _LEAST_WORD > size or data[i] != 36:
+                return at
+            length: i64 = data[i + 1]
+            length -= 48
+            if length < 0 or length > 9:
+                return at
+            i += 2
+            digit = data[i]
+            digit -= 48
+            while 0 <= digit <= 9 and 0 < length <= most and i + 1 < size:  # no leading zero
+                length = length * 10 + digit
+                i += 1
+                digit = data[i]
+                digit -= 48
+            end = i + 2 + length
+            if digit != _CR or length > most or end + 2 > size or data[i + 1] != 10:
+                return at
+            args.append(data[i + 2 : end])
+            i = end + 2
+            count -= 1
+        commands.append(args)
+        at = i
+    return at
 
 
 def digits(number: i64) -> i64:

@@ -11,6 +11,10 @@ unit's categories and its *places*, which say where a command names queues, tube
     2 group          a group of leases: all its queues count
     3 stage          a transaction: the queues of its staged jobs count
     2 worker         a worker that is known here: the queues that it said count
+    1 own            a name that is no queue's, yet needs a pattern as queues do (N2.8)
+    1 name           a name that is no queue's, yet a tenant has its own (N10.2)
+    2 names          this word and all after it are, or queues that need no right
+    NAMES names      all words after the first NAMES are
     shown            shows only what the user may see
 
 A command that names nothing of this kind has no places. A command that has subcommands has a row
@@ -47,35 +51,35 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("NACK", "consume", "1 jobs"),
     ("ENQUEUE", "consume", "1 jobs"),
     ("DEQUEUE", "consume", "1 jobs"),
-    ("WORKING", "consume", "1 jobs"),
+    ("WORKING", "consume", "1 job"),
     ("START", "consume", "1 jobs"),
-    ("PROGRESS", "consume", "1 jobs"),
+    ("PROGRESS", "consume", "1 job"),
     ("RELEASE", "consume", "1 jobs"),
-    ("FAIL", "consume", "1 jobs"),
+    ("FAIL", "consume", "1 job"),
     ("DONE", "consume", "1 jobs"),
     ("CANCEL", "produce", "1 jobs"),
-    ("RESULT", "produce inspect", "1 jobs"),
+    ("RESULT", "produce inspect", "1 job"),
     ("WAITJOB", "produce inspect", "2 jobs"),
-    ("UPDATEJOB", "produce", "1 jobs"),
+    ("UPDATEJOB", "produce", "1 job"),
     ("DEAD", "dangerous", ""),
     ("DEAD HELP", "connection", ""),
     ("DEAD LIST", "inspect", "2 queue"),
-    ("DEAD SHOW", "inspect", "2 jobs"),
+    ("DEAD SHOW", "inspect", "2 job"),
     ("DEAD STAT", "inspect", "2 queue"),
     ("DEAD REPLAY", "admin", "2 queue, 3 options QUEUE, 3 jobs"),
     ("DEAD PURGE", "admin", "2 queue, 3 jobs"),
-    ("DEADLETTER", "consume", "1 jobs, 2 queue"),
-    ("SHOW", "inspect", "1 jobs"),
+    ("DEADLETTER", "consume", "1 job, 2 queue"),
+    ("SHOW", "inspect", "1 job"),
     ("JSCAN", "inspect", "1 options QUEUE, shown"),
     ("QLEN", "inspect", "1 queue"),
     ("QSTAT", "inspect", "1 queue"),
     ("QPEEK", "inspect", "1 queue"),
     ("QSCAN", "inspect", "shown"),
     ("HISTORY", "inspect", "2 options QUEUE, shown"),
-    ("QLIST", "inspect", "shown"),
+    ("QLIST", "inspect", "NAMES names, shown"),
     ("PAUSE", "admin", "1 queue"),
-    ("STAGE", "produce", "4 queue"),
-    ("PUBLISH", "produce", "3 stage"),
+    ("STAGE", "produce", "1 own, 4 queue"),
+    ("PUBLISH", "produce", "1 own, 3 stage"),
     ("LEASE", "dangerous", ""),
     ("LEASE HELP", "connection", ""),
     ("LEASE OPEN", "consume", "4 queues, 2 group"),
@@ -116,7 +120,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("TUBE IDENTIFY", "connection", ""),
     ("TUBE CHANGES", "inspect", "2 queue"),
     ("TUBE SUBSCRIBE", "inspect", "2 queues"),
-    ("TUBE UNSUBSCRIBE", "connection", ""),
+    ("TUBE UNSUBSCRIBE", "connection", "2 names"),
     ("TUBE GRANT", "dangerous", "2 queue"),
     ("TUBE REVOKE", "dangerous", "2 queue"),
     ("TUBE GRANTS", "admin", "2 queue, shown"),
@@ -124,6 +128,15 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("TUBE REGISTERDRIVER", "dangerous", ""),
     ("TUBE GRANT_ROLE", "dangerous", "2 queue"),
     ("TUBE ON_TASK_CHANGE", "admin", "2 queue"),
+    ("SCHEDULE", "dangerous", ""),
+    ("SCHEDULE HELP", "connection", ""),
+    ("SCHEDULE ADD", "produce", "2 queue"),
+    ("SCHEDULE LIST", "inspect", "2 queue"),
+    ("SCHEDULE SHOW", "inspect", "2 queue"),
+    ("SCHEDULE PAUSE", "admin", "2 queue"),
+    ("SCHEDULE RESUME", "admin", "2 queue"),
+    ("SCHEDULE RUN", "produce", "2 queue"),
+    ("SCHEDULE DROP", "produce", "2 queue"),
     ("WORKER", "dangerous", ""),
     ("WORKER HELP", "connection", ""),
     ("WORKER HERE", "consume", "QUEUES queues, 2 worker"),
@@ -165,6 +178,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("CLUSTER REPAIR", "admin", ""),
     ("CLUSTER RESET", "dangerous", ""),
     ("CLUSTER SAVECONFIG", "admin", ""),
+    ("CLUSTER VOTERS", "dangerous", ""),
     ("INFO", "inspect", ""),
     ("TIME", "connection", ""),
     ("COMMAND", "connection", ""),
@@ -203,6 +217,19 @@ ROWS: Final[list[tuple[str, str, str]]] = [
 # fmt: on
 # options of more words than a name and a value; those of one word
 WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4}
+# of commands with ids: the word after one of these is no id
+BEFORE_VALUES: Final = [
+    *(b"DELAY", b"WORKER", b"REASON", b"RESULT", b"COUNT", b"TASK", b"CAUSE", b"SINCE"),
+    *(b"CURSOR", b"QUEUE", b"RATE"),
+]
+# what names nothing that a tenant could have of its own, and yet is for its users (N10.4)
+FOR_TENANTS: Final = ["INFO", "CLUSTER NODES", "CLUSTER MYID"]
+# what names a tube, and is not
+NOT_FOR_TENANTS: Final = [
+    *("TUBE GRANT", "TUBE REVOKE", "TUBE GRANTS", "TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE"),
+]
+# counted by quotas (N11.2)
+ADDING: Final = ["ADDJOB", "STAGE", "PUBLISH", "TUBE PUT", "SCHEDULE ADD", "SCHEDULE RUN"]
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
 PAIRS: Final = b"HEADERS"  # a count, then names and values in turn
 
@@ -224,6 +251,11 @@ class Unit:
         self.options_from: i64 = 0
         self.option = b""  # whose value is a queue
         self.jobs_from: i64 = 0
+        self.is_one_job = False  # only the word there is an id
+        self.own_at: i64 = 0
+        self.names_at: i64 = 0
+        self.names_from: i64 = 0
+        self.names_after = b""  # empty: none
         self.group_at: i64 = 0
         self.worker_at: i64 = 0
         self.stage_at: i64 = 0
@@ -231,11 +263,17 @@ class Unit:
         for place in places.split(", "):
             self.read(place.split(" "))
         self.simple_words: i64 = self.count_simple()
+        # names are all in its words: what they name is not looked up
+        self.is_plain = self.group_at == 0 and self.stage_at == 0 and self.worker_at == 0
+        self.is_adding = name in ADDING
+        self.is_for_tenants = len(places) > 0 or self.is_open or name in FOR_TENANTS
+        if name in NOT_FOR_TENANTS:
+            self.is_for_tenants = False
 
     def count_simple(self) -> i64:
         """Up to how many words the command names one queue, and nothing else."""
         is_more = self.jobs_from > 0 or self.group_at > 0 or self.stage_at > 0
-        is_more = is_more or self.worker_at > 0
+        is_more = is_more or self.worker_at > 0 or self.own_at > 0
         if is_more or len(self.queues_after) > 0 or self.queues_from > 0:
             return 0
         if len(self.queue_at) != 1:
@@ -250,6 +288,8 @@ class Unit:
             assert words == [""]
         elif words[1] == "queues" and not words[0].isdigit():
             self.queues_after = words[0].encode()
+        elif words[1] == "names" and not words[0].isdigit():
+            self.names_after = words[0].encode()
         else:
             at = int(words[0])
             if words[1] == "queue":
@@ -259,8 +299,15 @@ class Unit:
             elif words[1] == "options":
                 self.options_from = at
                 self.option = words[2].encode()
-            elif words[1] == "jobs":
+            elif words[1] == "jobs" or words[1] == "job":
                 self.jobs_from = at
+                self.is_one_job = words[1] == "job"
+            elif words[1] == "own":
+                self.own_at = at
+            elif words[1] == "name":
+                self.names_at = at
+            elif words[1] == "names":
+                self.names_from = at
             elif words[1] == "group":
                 self.group_at = at
             elif words[1] == "worker":
@@ -281,26 +328,57 @@ class Unit:
         if self.queues_from > 0:
             found += args[self.queues_from :]
         if self.options_from > 0 and self.options_from < size:
-            self.add_options(args, found)
+            for at in self.option_places(args):
+                found.append(args[at])
+        return found
+
+    def put_prefix(self, prefix: bytes, args: list[bytes]) -> None:
+        """Put the prefix before each name in the words that a tenant has of its own (N10.2)."""
+        size: i64 = len(args)
+        for at in self.queue_at:
+            if at < size:
+                args[at] = prefix + args[at]
+        for place in (self.own_at, self.names_at, self.group_at, self.worker_at):
+            if 0 < place < size:
+                args[place] = prefix + args[place]
+        first: i64 = max(self.queues_from, self.names_from)
+        behind = self.queues_after if len(self.queues_after) > 0 else self.names_after
+        if len(behind) > 0:
+            first = place_behind(behind, args)
+        if first > 0:
+            for i in range(first, size):
+                args[i] = prefix + args[i]
+        if self.options_from > 0 and self.options_from < size:
+            for at in self.option_places(args):
+                args[at] = prefix + args[at]
+        if self.stage_at > 0:
+            for at in stage_places(args):
+                args[at] = prefix + args[at]
+
+    def own_names(self, args: list[bytes]) -> list[bytes]:
+        """[N2] The names of no queues that need a pattern (N2.8)."""
+        found: list[bytes] = []
+        if 0 < self.own_at < len(args):
+            found.append(args[self.own_at])
+        if self.stage_at > 0:
+            places = stage_places(args)
+            if len(places) > 0:
+                found.append(args[places[len(places) - 1]])
         return found
 
     def queues_behind(self, args: list[bytes]) -> list[bytes]:
         """All words after the first one that says FROM, or QUEUES."""
-        i: i64 = 1
-        for word in args:
-            if len(word) == len(self.queues_after) and word.upper() == self.queues_after:
-                return args[i:]
-            i += 1
-        return []
+        return args[place_behind(self.queues_after, args) :]
 
-    def add_options(self, args: list[bytes], found: list[bytes]) -> None:
-        """Add the values of the option that names a queue."""
+    def option_places(self, args: list[bytes]) -> list[int]:
+        """Where the values of the option that names a queue stand."""
+        found: list[int] = []
         i = self.options_from
         size: i64 = len(args)
         while i + 1 < size:
             word = args[i].upper()
             if word == self.option:
-                found.append(args[i + 1])
+                found.append(int(i + 1))
                 i += 2
             elif word == PAIRS:
                 count = strict_int(args[i + 1])
@@ -309,6 +387,24 @@ class Unit:
                 i += 1
             else:
                 i += WIDE.get(word, 2)
+        return found
+
+
+def place_behind(mark: bytes, args: list[bytes]) -> i64:
+    """Where the word after the first one that is the mark stands; the end: there is no mark."""
+    i: i64 = 1
+    for word in args:
+        if len(word) == len(mark) and (word == mark or word.upper() == mark):
+            return i
+        i += 1
+    return len(args)
+
+
+def stage_places(args: list[bytes]) -> list[int]:
+    """Where PUBLISH names its transaction, and a group."""
+    if len(args) > 7 and args[3].upper() == b"ACK":
+        return [4, 7]
+    return [3] if len(args) > 3 else []
 
 
 UNITS: Final = [Unit(code, row[0], row[1], row[2]) for code, row in enumerate(ROWS)]

@@ -17,11 +17,13 @@ Must not know: the server.
 from __future__ import annotations
 
 from tuque.worker.pools.execute import Attempt, Job, current_job
+from tuque.worker.seal.keys import Key, Keys
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.app import App, load_app
 from tuque.worker.tasks.codec import BadBody, Envelope
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import Failure, Outgoing
+from tuque.worker.tasks.keys import Fair, Limit, Rate, Unique
 from tuque.worker.tasks.options import Options, TaskOptions
 from tuque.worker.tasks.policy import Backoff
 from tuque.worker.tasks.task import AsyncTask, Reject, RetryLater, Task
@@ -35,14 +37,20 @@ __all__ = [
     "Call",
     "Envelope",
     "Failure",
+    "Fair",
     "Handle",
     "Job",
+    "Key",
+    "Keys",
+    "Limit",
     "Options",
     "Outgoing",
+    "Rate",
     "Reject",
     "RetryLater",
     "Task",
     "TaskOptions",
+    "Unique",
     "current_job",
     "load_app",
 ]

@@ -22,6 +22,7 @@ from tuque.worker.broker.beat import Heart
 from tuque.worker.broker.fetch import Fetcher
 from tuque.worker.broker.link import Link
 from tuque.worker.broker.obituary import obituary
+from tuque.worker.broker.sealed import sealed
 from tuque.worker.broker.settle import Settler
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.pools.aside import Aside
@@ -30,15 +31,15 @@ from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.pools.pools import Pool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.apart import Apart
-from tuque.worker.process.box import DONE, Box
 from tuque.worker.process.box import WAITING as WAITS
+from tuque.worker.process.box import Box
 from tuque.worker.process.held import SETTLING, WAITING, Held, about
 from tuque.worker.runs import Runs
-from tuque.worker.tasks.codec import BadBody, Envelope, decode
+from tuque.worker.tasks.adding import TASK_HEADER
+from tuque.worker.tasks.codec import BadBody, Envelope, decode, opened
 from tuque.worker.tasks.hooks import Hooks
 from tuque.worker.tasks.options import DEAD_SUFFIX
 from tuque.worker.tasks.policy import (
-    Ack,
     Backoff,
     Dead,
     Done,
@@ -49,6 +50,7 @@ from tuque.worker.tasks.policy import (
     Release,
     Settlement,
     given_back,
+    is_at_most_once,
     settle,
     spent,
 )
@@ -76,6 +78,13 @@ class WorkerSettings:
     app_version: str = ""
 
 
+def made_at(envelope: Envelope, job: Job) -> float:
+    """When the job was enqueued, in unix seconds; a schedule does not say (U9.2)."""
+    if envelope.enqueued_at or job.added_at is None:
+        return envelope.enqueued_at or time.time()
+    return job.added_at.timestamp()
+
+
 class Holder(ABC):
     """The part of a worker that has the jobs; `run.py` fetches them and has them run."""
 
@@ -94,6 +103,7 @@ class Holder(ABC):
     ) -> None:
         """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
         self._aside = self.aside_of(tasks, hooks)
+        self._keys = None if hooks is None else hooks.keys
         self._box = box
         self._tasks = tasks
         self._client = client
@@ -104,10 +114,9 @@ class Holder(ABC):
         self.story = Story()
         self._link = Link(self._rng)
         self._away = Away(self._rng)
-        self._settler = Settler(
-            client, self._link, self._away, self._on_settled, self._rng, self._queue_of
-        )
         self.name = self.name_of(box is not None)
+        ends = (self._on_settled, self._rng, self._queue_of)
+        self._settler = Settler(client, self._link, self._away, self.name, *ends)
         self._runs_told = self.runs_of(
             *(client, self._link, self.name, self),
             *(self.story, self._rng, self._on_settled, self._aside),
@@ -115,13 +124,12 @@ class Holder(ABC):
         self._heart = Heart(
             *(client, self._link, self._on_gone, self._run_of, self._runs_told.over)
         )
-        self._runs_told.ask = self._heart.ask
+        self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
         self._starting = 0
         self._held: dict[str, Held] = {}
         self._waiting: list[tuple[int, int, Held]] = []
         self._runs: dict[asyncio.Task[None], Held] = {}
-        self._taken = 0
-        self._lined_up = 0
+        self._taken = self._lined_up = 0
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
         self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
@@ -151,8 +159,9 @@ class Holder(ABC):
         held = self._held[job.id] = Held(job, None, Limits(1, job.queue + DEAD_SUFFIX, Backoff()))
         reason: str | None = None
         try:
-            envelope = decode(job.body)
-            held.about = about(job, envelope.task, envelope.enqueued_at)
+            body = opened(job.body, self._keys)
+            envelope = decode(body)
+            held.about = about(job, envelope.task, made_at(envelope, job), body)
             task = self._tasks.get(envelope.task)
             if task is not None:
                 held.limits = task.limits(envelope, job.queue)
@@ -207,10 +216,13 @@ class Holder(ABC):
 
     def settle(self, held: Held, settlement: Settlement) -> None:
         """Ends the job here, and sends that to the broker."""
+        had_place = held.has_place
         self._give_place(held)
         if held.is_apart:
             self._apart.forgo(held)
         self._settle(held, settlement)
+        if had_place:
+            self._start_waiting()
 
     def forget(self, held: Held) -> None:
         """Drops a job that did not begin."""
@@ -246,7 +258,8 @@ class Holder(ABC):
         self._aside.ended(held.about, held.call, outcome)
         if not held.job.headers:  # of a tube, or of another client: nothing is kept
             outcome.result = None
-        settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
+        told = sealed(outcome, held.job.id, self._keys)
+        settlement = settle(held.job.id, told, number, held.limits, self._rng)
         took_s = time.monotonic() - held.since
         self.story.ended(held.about, number, outcome, settlement, took_s)
         self._settle(held, settlement)
@@ -254,9 +267,11 @@ class Holder(ABC):
     def _settle(self, held: Held, settlement: Settlement) -> None:
         if isinstance(settlement, Dead):
             self.story.counts[DEAD] += 1
-            settlement = replace(settlement, body=obituary(held.job, settlement.reason))
-        if self._box is not None and isinstance(settlement, Ack | Done):
-            self._box.mark(held.job.id, DONE)
+            body = obituary(held.job, settlement.reason)
+            is_failed = is_letter_here(held.job, settlement.queue)
+            settlement = replace(settlement, body=body, is_failed=is_failed)
+        if self._box is not None and held.outcome is not None:
+            self._box.end(held.job.id, held.outcome)  # U2.14
         elif self._box is not None:
             self._box.drop(held.job.id)
         held.state = SETTLING
@@ -286,12 +301,13 @@ class Holder(ABC):
             self._aside.buried(held.about, outcome, settlement.queue)
 
     def _on_gone(self, job_id: str) -> None:
-        """The broker no longer knows a job: another client acked or deleted it, or it expired."""
+        """[U2] The node in use does not know the job: it is over, or its node is away (U2.15)."""
         held = self._held.get(job_id)
         if held is None:
             return
         log.warning(
-            "%(run)s is gone from the broker while it is %(state)s here",
+            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at a "
+            "node that is away",
             facts("job_gone", run=held, state=held.state),
             extra=of_job(held.about),
         )
@@ -318,6 +334,8 @@ class Holder(ABC):
         if isinstance(settlement, Nack):
             self.story.counts[GIVEN_BACK] += 1
         self._settle(held, settlement)
+        if self._box is not None and isinstance(settlement, Dead):
+            self._box.end(held.job.id, Outcome("failed", why))  # U2.14
 
     def _queue_of(self, job_id: str) -> str:
         """The queue that a job in hand came from."""
@@ -354,6 +372,12 @@ class Holder(ABC):
     @abstractmethod
     def _start_waiting(self) -> None:
         """Fills free places."""
+
+
+def is_letter_here(job: Job, queue: str) -> bool:
+    """[U2] Whether FAIL puts the dead letter into that queue (U2.5, U2.6)."""
+    knows = is_at_most_once(job.id) and TASK_HEADER in (job.headers or {})
+    return knows or queue == job.queue + DEAD_SUFFIX
 
 
 def worker_name(is_restarted: bool) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import os
+import random
 import signal
 import sys
 import traceback
@@ -23,6 +24,7 @@ from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
 from tuque.logtext import visible_lines
 from tuque.nodeoptions import HOST, PORT, NodeOptions
+from tuque.worker.broker.plans import send_plans
 from tuque.worker.pools.jsonlog import formatter
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
@@ -31,6 +33,7 @@ from tuque.worker.process.box import LEAVING, RETIRED, Box
 from tuque.worker.process.reload import Reloader
 from tuque.worker.process.supervise import Supervisor
 from tuque.worker.run import Worker, WorkerSettings
+from tuque.worker.seal.keys import Keys
 from tuque.worker.tasks import app as worker_app
 from tuque.worker.tasks.app import App, load_app
 
@@ -116,14 +119,15 @@ def check_health(context: click.Context, option: click.Parameter, path: str | No
     is_eager=True,
     expose_value=False,
     callback=check_health,
-    help="Check the health file of a worker: exit 0 or 1.",
+    help="Check such a file: exit 0 or 1.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     help="Serve /metrics and /healthz there, on loopback.",
 )
-@click.option("--app-version", default="", help="What is deployed.  [default: the app's version]")
+@click.option("--keys", metavar="FILE", help="Keys of bodies; else the app's own.")
+@click.option("--app-version", default="", help="What is deployed; else the app's own.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many jobs.")
 @click.option(
     "--app-dir",
@@ -165,6 +169,7 @@ def worker(
     reload: bool,
     health_file: str | None,
     metrics_port: int | None,
+    keys: str | None,
     app_version: str,
     max_jobs: int | None,
     app_dir: str,
@@ -197,9 +202,8 @@ def worker(
         app_version=app_version,
     )
     if pool != "process" and box is None:  # whose children end one by one
-        places = concurrency + settings.prefetch + SPARE_PLACES
-        sys.exit(Supervisor(arguments(), places).run())
-    children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind)
+        sys.exit(Supervisor(arguments(), concurrency + settings.prefetch + SPARE_PLACES).run())
+    children = Children(target, str(Path(app_dir).resolve()), None, max_memory, log_kind, keys)
     ended = run_here(children, pool, (url, host, port), queues, settings, box)
     _leave(ended.is_clean, SOME_FAILED if burst and ended.has_failed else 0)
 
@@ -227,6 +231,8 @@ def run_here(
     try:
         app = loaded(children.target, children.app_dir)
         use_broker(app, *broker)
+        if children.keys:
+            app.keys = Keys.read(children.keys)
         version = settings.app_version or app.version
         settings = replace(settings, queues=_queue_names(queues, app), app_version=version)
         children = replace(children, url=app.url)
@@ -295,11 +301,13 @@ class Children:
     url: str | None
     max_memory_mb: int | None
     log_kind: str
+    keys: str | None  # a file
 
     def pool(self, concurrency: int) -> ProcessPool:
         """A pool of them."""
         return ProcessPool(
-            self.target, self.app_dir, self.url, concurrency, self.max_memory_mb, self.log_kind
+            *(self.target, self.app_dir, self.url, concurrency),
+            *(self.max_memory_mb, self.log_kind, self.keys),
         )
 
 
@@ -355,10 +363,13 @@ async def work(
         loop.add_signal_handler(signal.SIGINT, running.stop)
         loop.add_signal_handler(signal.SIGTSTP, running.quiet)
         loop.add_signal_handler(signal.SIGUSR1, running.dump)
+        plans = asyncio.create_task(send_plans(app, client, random.Random()))  # U9.1
         try:
             is_clean = await running.run()
             return Ended(is_clean, running.is_retired, bool(running.story.unwell))
         finally:
+            plans.cancel()
+            await asyncio.gather(plans, return_exceptions=True)
             app.close()
             if settings.health_file is not None and not running.is_retired:
                 health.drop(settings.health_file)

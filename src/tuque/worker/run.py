@@ -28,7 +28,7 @@ from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.pools.memory import has_room, is_over
 from tuque.worker.process import health
 from tuque.worker.process.adopt import inherited, jobs_of
-from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Entry
+from tuque.worker.process.box import RUNNING, SUSPECT, WORKING, Entry
 from tuque.worker.process.box import WAITING as WAITS
 from tuque.worker.process.held import RUNNING_HERE, SETTLING, WAITING, Held
 from tuque.worker.process.meter import Meter, open_meter
@@ -111,10 +111,11 @@ class Worker(Holder):
 
     async def run(self) -> bool:
         """Works until stopped. False if threads with unfinished jobs are left behind."""
+        loops: set[asyncio.Task[None]] = set()
+        listener = self._open_meter(loops)  # first: the broker hears of no worker that can't
         await self._pool.start()
         if self._box is not None:  # else children have the limit
             self._has_room = has_room(self._settings.max_memory_mb, self._box.is_first)
-        if self._box is not None:
             self._box.phase = WORKING
             if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
@@ -131,14 +132,13 @@ class Worker(Holder):
             ),
         )
         fetching = asyncio.create_task(self._fetch_loop())
-        loops = {
+        loops |= {
             asyncio.create_task(self._settler.loop()),
             asyncio.create_task(self._runs_told.teller.loop()),
             asyncio.create_task(self._heart.loop()),
             asyncio.create_task(self.story.loop()),
             asyncio.create_task(self._herald.loop()),
         }
-        listener = self._open_meter(loops)
         if self._settings.health_file is not None:
             loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
         stopped = asyncio.create_task(self._stop.wait())
@@ -158,6 +158,7 @@ class Worker(Holder):
             for task in {fetching, stopped, *loops, *self._runs}:
                 task.cancel()
             await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
+            await self._herald.close()
 
     def _open_meter(self, loops: set[asyncio.Task[None]]) -> Listener | None:
         """Serves the metrics, if a port is set; adds a loop."""
@@ -207,7 +208,7 @@ class Worker(Holder):
         while not self._stop.is_set():
             try:
                 await self._client.ping()
-                jobs = await jobs_of(self._client, entries)
+                jobs = await jobs_of(self._client, entries, self.name)
             except Error as err:
                 await pause(self._link.failed("PING", err), self._stop)
                 continue
@@ -229,8 +230,15 @@ class Worker(Holder):
             held = self._received(job)
             if held.settlement is not None:
                 continue
-            if entry.state == DONE:
-                held.verdict = Outcome("done")
+            if entry.outcome is not None:  # U2.14
+                self._box.end(job.id, entry.outcome)
+                if entry.is_result_lost:
+                    log.error(
+                        "the result of %(run)s is lost: its process %(reason)s before it was told",
+                        facts("job_result_lost", run=held, reason=self._box.ended),
+                        extra=of_job(held.about),
+                    )
+                held.verdict = entry.outcome
                 self._conclude(held)
             elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
                 if entry.state == RUNNING:

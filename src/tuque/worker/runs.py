@@ -15,17 +15,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from tuque import aio
-from tuque.client.commands.life import Failed, Run
+from tuque.client.commands.life import UNBEGUN, Failed, Run
 from tuque.errors import Error, NoJob, ReplyError, Stale, TooLate
 from tuque.logtext import facts
 from tuque.worker.broker.beat import OVER
 from tuque.worker.broker.link import Link
+from tuque.worker.broker.sealed import sealed
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import over_limit_text
 from tuque.worker.pools.jsonlog import of_job
 from tuque.worker.process.held import RUNNING_HERE, STARTING, Held
+from tuque.worker.seal.keys import PROGRESS, Keys
 from tuque.worker.tasks.policy import (
     Dead,
     Done,
@@ -42,6 +44,7 @@ from tuque.worker.tasks.policy import (
 log: Final = logging.getLogger("tuque.worker")
 
 UNKNOWN_KEPT: Final = 10_000
+REFUSED_S: Final = 5.0  # until a job comes again whose START was refused
 ROUNDING_S: Final = 0.005  # the broker counts in whole ms
 
 
@@ -79,7 +82,7 @@ class Runs:
         aside: Aside,
     ) -> None:
         """`name` is the worker's; a later process under the same name may go on with its runs."""
-        self.teller = Teller(client, link, name, self._on_started, self._on_told)
+        self.teller = Teller(client, link, name, self._on_started, self._on_refused, self._on_told)
         self._client = client
         self._is_progress_told = True
         self._hands = hands
@@ -90,6 +93,7 @@ class Runs:
         self._unknown: OrderedDict[str, int] = OrderedDict()  # how often a job was given back
         self._warned: set[str] = set()
         self._told: set[asyncio.Task[None]] = set()
+        self.keys: Keys | None = None  # of the app (U8)
         self.ask: Callable[[str], bool] = lambda job_id: False  # see Heart.ask
 
     # Begin
@@ -126,6 +130,19 @@ class Runs:
             self._hands.settle(held, Release(job_id, held.run))
         else:
             self._hands.run_now(held)
+
+    def _on_refused(self, job_id: str, err: ReplyError) -> None:
+        """[U2] The broker takes no START now: the job is given back (U2.12)."""
+        held = self._hands.held_of(job_id)
+        if held is None or held.state != STARTING:
+            return
+        log.warning(
+            "%(run)s does not begin and is given back: %(reason)s",
+            facts("job_start_refused", run=held, reason=err),
+            extra=of_job(held.about),
+        )
+        self._story.counts[GIVEN_BACK] += 1
+        self._hands.settle(held, Release(job_id, UNBEGUN, REFUSED_S))
 
     def _end_unrun(self, held: Held, verdict: Outcome) -> None:
         """Ends the run of a job whose task does not run: the body is none, or its task unknown."""
@@ -179,6 +196,8 @@ class Runs:
 
     async def tell_progress(self, held: Held, data: bytes) -> None:
         """Sends the broker how far a run is."""
+        if self.keys is not None:
+            data = self.keys.seal(data, PROGRESS, held.job.id)  # U8.3
         try:
             await self._client.progress(held.job.id, held.run, data)
             self._is_progress_told = True
@@ -231,9 +250,10 @@ class Runs:
             outcome = held.call.control.judge(outcome)
         held.outcome = outcome
         self._aside.ended(held.about, held.call, outcome)
-        settlement: Settlement = conclude(held.job.id, held.run, outcome, held.limits, self._rng)
+        told = outcome if held.call is None else sealed(outcome, held.job.id, self.keys)
+        settlement: Settlement = conclude(held.job.id, held.run, told, held.limits, self._rng)
         if isinstance(settlement, Release) and is_at_most_once(held.job.id):
-            settlement = Fail(held.job.id, held.run, outcome.text)
+            settlement = Fail(held.job.id, held.run, told.text)
         took_s = time.monotonic() - held.since
         number = held.call.attempt.number if held.call is not None else 0
         if outcome.kind == "cancelled":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, Unpack
 
 import msgspec
 
@@ -30,7 +30,13 @@ from tuque.client.api import (
     to_text,
     work_of,
 )
-from tuque.client.commands.options import add_headers, job_options, work_options
+from tuque.client.commands.options import (
+    KeyWords,
+    add_headers,
+    job_options,
+    tube_options,
+    work_options,
+)
 from tuque.errors import ProtocolError
 
 T = TypeVar("T")
@@ -121,6 +127,7 @@ def addjob(
     time_limit: float | None = None,
     headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
+    **keys: Unpack[KeyWords],
 ) -> Call[str]:
     """Adds a job and returns its id; times are seconds. `retry=0`: at most once, `ttl=0`: no end.
 
@@ -129,13 +136,13 @@ def addjob(
     a lost call is not repeated; with one it is sent again to the same node. `dedupe_ttl` is how
     long the node keeps the key (a day). `pri` (lower first) and `utube` are for tubes, what
     follows for queues: after `attempts` failed runs the job becomes a dead letter in `dead`;
-    `backoff` is first wait, longest, and random share; `keep` is for the outcome.
+    `backoff` is first wait, longest, and random share; `keep` is for the outcome. Of tubes of type
+    tasks: `unique="order-7"`, `limit=("shop", 2)`, `rate=("shop", "10/s")`, `group="shop"`.
     """
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += ["ASYNC"] if asynchronous else []
-    args += [] if pri is None else ["PRI", pri]
-    args += [] if utube is None else ["UTUBE", to_bytes(utube)]
+    args += tube_options(pri, utube, **keys)
     args += work_options(attempts, backoff, dead, keep, time_limit)
     add_headers(args, headers)
     has_key = dedupe is not None

@@ -71,6 +71,7 @@ class LeaseGone(msgspec.Struct, frozen=True):
     expired: int
     dead: int  # DEADLETTER
     ended: int  # acknowledged or deleted by their ids
+    cancelled: int = 0  # by CANCEL; an older node counts them as ended
 
     @property
     def lost(self) -> int:
@@ -85,6 +86,7 @@ class LeaseBegun(msgspec.Struct, frozen=True):
     jobs: int
     half: int  # positions with the first half of the jobs; 0: fewer than two jobs
     proof: int  # 1: another batch was committed since the first time, 2: and before the time before
+    before: int  # jobs in the batch when work on it began before; 0: never
 
 
 class LeaseBatch(msgspec.Struct, frozen=True):
@@ -206,8 +208,8 @@ def lease_split(
     begun: int = 0,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Keeps the first `keep` positions of a batch; the rest becomes the newest batch, with `begun`
-    as its count of starts. Returns the number of positions left in the batch.
+    """Keeps the first `keep` positions of a batch, 0 for none; the rest becomes the newest batch,
+    with `begun` as its count of starts. Returns the number of positions left in the batch.
     """
     args = ("LEASE", "SPLIT", to_bytes(group), epoch, seq, keep, "BEGUN", begun)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)

@@ -22,6 +22,7 @@ State: TypeAlias = Literal[
     "scheduled", "waiting", "delivered", "running", "back-off", "dead", "done", "cancelled"
 ]
 Cancelling: TypeAlias = Literal["ended", "flagged", "over"]
+STILL: Final = "CANCEL may still take effect"
 SETTLED: Final = frozenset((b"done", b"cancelled", b"dead"))
 
 
@@ -193,11 +194,12 @@ def done_many(*runs: tuple[JobId, Text], timeout: float | None = None) -> Call[i
 
 def cancel(
     *ids: JobId, reason: Text | None = None, timeout: float | None = None
-) -> Call[list[Cancelling | None]]:
+) -> Call[list[Cancelling | ReplyError | None]]:
     """Cancels jobs: for each id what became of it, None if no such job is known.
 
     `ended`: it never begins. `flagged`: its worker gets notice, and may finish. `over`: it had
-    ended before.
+    ended before. `NotInReach`: no node that answered knows it, and another one may have it; if its
+    `may_be_done` is True, that one may still cancel it.
     """
     args: list[Arg] = ["CANCEL"]
     if reason is not None:
@@ -214,7 +216,9 @@ def cancel(
 def result(id: JobId, *, wait_ms: int | None = None, timeout: float | None = None) -> Call[Result]:
     """Where a job stands; waits up to `wait_ms` for its end.
 
-    Raises `NoJob` if it is not known, or ended and was not to be kept.
+    Raises `NoJob` if it is not known, or ended and was not to be kept; `NotInReach` if no node that
+    answered knows it, or has its result, and another one may. Other nodes have a second to answer,
+    also with a shorter wait.
     """
     _check_wait(wait_ms)
     words: tuple[Arg, ...] = () if wait_ms is None else ("WAIT", wait_ms)
@@ -333,9 +337,16 @@ def _failed(reply: Reply) -> Failed:
     raise ValueError(became)
 
 
-def _cancellings(reply: Reply) -> list[Cancelling | None]:
+def _cancellings(reply: Reply) -> list[Cancelling | ReplyError | None]:
     words: dict[bytes, Cancelling] = {b"ended": "ended", b"flagged": "flagged", b"over": "over"}
-    return [None if item is None else words[item] for item in reply]
+    found: list[Cancelling | ReplyError | None] = []
+    for item in reply:
+        if isinstance(item, ReplyError):
+            item.may_be_done = STILL in item.message
+            found.append(item)
+        else:
+            found.append(None if item is None else words[item])
+    return found
 
 
 def _result(reply: Reply) -> Result:

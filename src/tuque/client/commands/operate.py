@@ -92,7 +92,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
 
 
 class Deploy(msgspec.Struct, frozen=True):
-    """Workers of some queues began to say this version of their app; unix ms."""
+    """The first of some queues' workers began with this version of their app; unix ms."""
 
     at_ms: int
     app: str
@@ -138,6 +138,7 @@ def worker_here(
     busy: int = 0,
     done: int = 0,
     failed: int = 0,
+    age_ms: int = 0,
     quiet: bool = False,
     queues: Iterable[Text] = (),
     timeout: float | None = None,
@@ -145,7 +146,7 @@ def worker_here(
     """Announces a worker, or says that it lives; returns what it is asked to do.
 
     Workers say it every 3 s. At most 100 queues. `version` is that of the worker, `app` that of
-    its tasks.
+    its tasks. `age_ms` is how long ago its process began, in ms; 0: unknown.
     """
     args: list[Arg] = ["WORKER", "HERE", to_bytes(name)]
     if host:
@@ -155,6 +156,8 @@ def worker_here(
     if app:
         args += ("APP", to_bytes(app))
     args += ("PID", pid, "SLOTS", slots, "BUSY", busy, "DONE", done, "FAILED", failed)
+    if age_ms:
+        args += ("AGE", age_ms)
     if quiet:
         args.append("QUIET")
     names = [to_bytes(queue) for queue in queues]

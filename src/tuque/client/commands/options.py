@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, TypedDict
 
 from tuque.client.api import Arg, Text, to_bytes
 
@@ -52,6 +53,50 @@ def work_options(
         args += ("KEEP", seconds(keep))
     if time_limit is not None:
         args += ("TIMELIMIT", seconds(time_limit))
+    return args
+
+
+class KeyWords(TypedDict, total=False):
+    """The keys of a new job in a tube of type tasks."""
+
+    unique: Text | None
+    unique_until: Literal["done", "start"] | None
+    unique_on: Literal["keep", "reject"] | None
+    limit: tuple[Text, int] | None
+    rate: tuple[Text, str] | tuple[Text, str, int] | None
+    group: Text | tuple[Text, int] | None
+
+
+def tube_options(
+    pri: int | None,
+    utube: Text | None,
+    unique: Text | None = None,
+    unique_until: str | None = None,
+    unique_on: str | None = None,
+    limit: tuple[Text, int] | None = None,
+    rate: tuple[Text, str] | tuple[Text, str, int] | None = None,
+    group: Text | tuple[Text, int] | None = None,
+) -> list[Arg]:
+    """The words of what only tubes understand."""
+    args: list[Arg] = []
+    if pri is not None:
+        args += ("PRI", pri)
+    if utube is not None:
+        args += ("UTUBE", to_bytes(utube))
+    if unique is not None:
+        args += ("UNIQUE", to_bytes(unique))
+    if unique_until is not None:
+        args += ("UNTIL", unique_until)
+    if unique_on is not None:
+        args += ("ON", unique_on)
+    if limit is not None:
+        args += ("LIMIT", to_bytes(limit[0]), limit[1])
+    if rate is not None:
+        args += ("RATE", to_bytes(rate[0]), *rate[1:])
+    if isinstance(group, tuple):
+        args += ("GROUP", to_bytes(group[0]), "WEIGHT", group[1])
+    elif group is not None:
+        args += ("GROUP", to_bytes(group))
     return args
 
 

@@ -14,7 +14,7 @@ from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import Call, pairs
 from tuque.errors import TUBE_HOME, TubeHome
 
-TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl"] | str
+TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl", "tasks"] | str
 TaskState: TypeAlias = Literal["READY", "TAKEN", "DELAYED", "BURIED"]
 
 
@@ -94,6 +94,7 @@ class TubeInfo(msgspec.Struct, frozen=True):
     sync: int = 1
     conflict: str = ""
     stopped: str = ""
+    failover: bool = False
 
 
 class TubeSettings(msgspec.Struct, frozen=True):
@@ -122,18 +123,21 @@ def create(
     storage_mode: str | None = None,
     engine: str | None = None,
     on_change: Text | None = None,
-    sync: int | None = None,
+    sync: int | Literal["majority"] | None = None,
+    failover: bool | None = None,
     timeout: float | None = None,
 ) -> Call[None]:
     """Creates the tube. ReplyError if it exists; with `if_not_exists` only if of another type.
 
     `ttl`, `ttr` (seconds) and `pri` are defaults for its tasks, `capacity` is for limfifottl. The
-    reply to a change comes once `sync` nodes (1) have it.
+    reply to a change comes once `sync` nodes have it, or "majority". With `failover` votes choose a
+    new leader. The defaults: a majority and yes where nodes vote, else 1 and no.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
     options = {"TTL": _seconds(ttl), "TTR": _seconds(ttr), "PRI": pri, "CAPACITY": capacity}
     options["SYNC"] = sync
+    options["FAILOVER"] = None if failover is None else "yes" if failover else "no"
     names = {"STORAGEMODE": storage_mode, "ENGINE": engine, "ONCHANGE": on_change}
     args += _given({**options, **names})
     return Call(args=tuple(args), parse=_nothing, repeat=if_not_exists, timeout_s=timeout)
@@ -445,6 +449,7 @@ def _info(reply: Reply) -> TubeInfo:
         sync=told.get("sync", 1),
         conflict=to_text(told.get("conflict", b"")),
         stopped=to_text(told.get("stopped", b"")),
+        failover=bool(told.get("failover", 0)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The method table, exactly-once writes: jobs under a key, or staged and then published.
+"""The method table, exactly-once writes: jobs under a key, at instants, or staged and published.
 
 A transaction consists of attempts, one per writer; `publish` names those that count, and a version
 of the application, which is published once however often it is requested. No I/O here.
@@ -7,18 +7,54 @@ of the application, which is published once however often it is requested. No I/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
-from tuque.client.commands.calls import Call, addjob
-from tuque.client.commands.options import job_options
+from tuque.client.commands.calls import Call, addjob, pairs
+from tuque.client.commands.options import KeyWords, job_options, seconds, tube_options
 
 COPIES_S = 30.0  # for the copies of what was published
 
 
-class AddOptions(TypedDict, total=False):
+Missed = Literal["skip", "one", "all"]
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A schedule of a tube; unix ms, 0: there is none.
+
+    Either `cron`, in the time zone `tz`, or `every_s`. `fired` jobs were made at instants, the last
+    one at `last_ms`; `late` counts how often instants had passed and nobody was there. Only
+    `schedule_show` knows `body`.
+    """
+
+    name: str
+    queue: str
+    cron: str
+    tz: str
+    every_s: float
+    missed: str
+    paused: bool
+    next_ms: int
+    last_ms: int
+    fired: int
+    late: int
+    id: str
+    body: bytes | None = None
+
+
+class ScheduleKeys(TypedDict, total=False):
+    """The keys of the jobs of a schedule."""
+
+    unique: Text | None
+    unique_until: Literal["done", "start"] | None
+    limit: tuple[Text, int] | None
+    rate: tuple[Text, str] | tuple[Text, str, int] | None
+    group: Text | tuple[Text, int] | None
+
+
+class AddOptions(KeyWords, total=False):
     """The options of `addjob`."""
 
     timeout_ms: int
@@ -52,6 +88,80 @@ def addjob_new(queue: Text, body: Text, **options: Unpack[AddOptions]) -> Call[t
         call, args=(*call.args, "WITHNEW"), parse=_id_and_new, after_loss=_maybe_new
     )
     return found  # type: ignore[no-any-return]  # `replace` keeps the type of the old result
+
+
+def schedule_add(
+    queue: Text,
+    name: Text,
+    body: Text,
+    *,
+    cron: Text | None = None,
+    tz: Text | None = None,
+    every_s: float | None = None,
+    missed: Missed | None = None,
+    retry: int | None = None,
+    ttl: int | None = None,
+    pri: int | None = None,
+    timeout: float | None = None,
+    **keys: Unpack[ScheduleKeys],
+) -> Call[str]:
+    """Adds a job to a tube of type tasks at each instant of `cron`, or each `every_s` seconds.
+
+    Returns "added", "unchanged" if there is one of that name with the same words and body, or
+    "replaced". `missed` says what becomes of instants that the leader comes to more than 10 s late.
+    """
+    args: list[Arg] = ["SCHEDULE", "ADD", to_bytes(queue), to_bytes(name)]
+    if cron is not None:
+        args += ("CRON", to_bytes(cron))
+    if every_s is not None:
+        args += ("EVERY", seconds(every_s))
+    if tz is not None:
+        args += ("TZ", to_bytes(tz))
+    if missed is not None:
+        args += ("MISSED", missed)
+    args += job_options(None, None, retry, ttl, None, None, None)
+    args += tube_options(pri, None, **keys)
+    args.append(to_bytes(body))
+    return Call(args=tuple(args), parse=_lower, repeat=True, timeout_s=timeout)
+
+
+def schedule_page(
+    queue: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
+) -> Call[tuple[str, list[Schedule]]]:
+    """One step of a list of schedules: the next cursor, "0" at the end, and schedules."""
+    args: list[Arg] = ["SCHEDULE", "LIST", to_bytes(queue), cursor]
+    args += ("COUNT", 100 if count is None else count)
+    return Call(args=tuple(args), parse=_schedules, repeat=True, timeout_s=timeout)
+
+
+def schedule_show(queue: Text, name: Text, *, timeout: float | None = None) -> Call[Schedule]:
+    """A schedule with the body of its jobs; raises `NoSchedule`."""
+    args = ("SCHEDULE", "SHOW", to_bytes(queue), to_bytes(name))
+    return Call(args=args, parse=_schedule, repeat=True, timeout_s=timeout)
+
+
+def schedule_pause(queue: Text, name: Text, *, timeout: float | None = None) -> Call[bool]:
+    """Makes no more jobs until it goes on; False if it was paused already. `NoSchedule`."""
+    args = ("SCHEDULE", "PAUSE", to_bytes(queue), to_bytes(name))
+    return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
+
+
+def schedule_resume(queue: Text, name: Text, *, timeout: float | None = None) -> Call[bool]:
+    """Goes on, without the instants of the pause; False if it was not paused. `NoSchedule`."""
+    args = ("SCHEDULE", "RESUME", to_bytes(queue), to_bytes(name))
+    return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
+
+
+def schedule_run(queue: Text, name: Text, *, timeout: float | None = None) -> Call[str | None]:
+    """Adds a job of the schedule now and returns its id; None: a job has its unique key."""
+    args = ("SCHEDULE", "RUN", to_bytes(queue), to_bytes(name))
+    return Call(args=args, parse=_id_or_none, timeout_s=timeout)
+
+
+def schedule_drop(queue: Text, name: Text, *, timeout: float | None = None) -> Call[bool]:
+    """Removes the schedule; jobs that it has made stay. False: there was none of that name."""
+    args = ("SCHEDULE", "DROP", to_bytes(queue), to_bytes(name))
+    return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
 def stage(
@@ -100,6 +210,38 @@ def publish(
     args.append(to_bytes(txn))
     args += map(to_bytes, attempts)
     return Call(args=tuple(args), parse=int, repeat=True, wait_s=COPIES_S, timeout_s=timeout)
+
+
+def _lower(reply: Reply) -> str:
+    return to_text(reply).lower()
+
+
+def _id_or_none(reply: Reply) -> str | None:
+    return None if reply is None else to_text(reply)
+
+
+def _schedules(reply: Reply) -> tuple[str, list[Schedule]]:
+    cursor, rows = reply
+    return to_text(cursor), [_schedule(row) for row in rows]
+
+
+def _schedule(reply: Reply) -> Schedule:
+    told = pairs(reply)
+    return Schedule(
+        name=to_text(told["name"]),
+        queue=to_text(told["queue"]),
+        cron=to_text(told["cron"]),
+        tz=to_text(told["tz"]),
+        every_s=told["every-ms"] / 1000,
+        missed=to_text(told["missed"]),
+        paused=bool(told["paused"]),
+        next_ms=told["next-ms"],
+        last_ms=told["last-ms"],
+        fired=told["fired"],
+        late=told["late"],
+        id=to_text(told["id"]),
+        body=told.get("body"),
+    )
 
 
 def _id_and_new(reply: Reply) -> tuple[str, bool]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar, overload
 
 from tuque.client.api import JobId, JobInfo, JobState, Text
-from tuque.client.commands import calls, dead, operate
+from tuque.client.commands import calls, dead, operate, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
 from tuque.client.commands.operate import WorkerInfo
+from tuque.client.commands.writes import Schedule
 from tuque.client.sync.runner import Runner
 from tuque.errors import ReplyError
 
@@ -110,6 +111,14 @@ class Scans(Runner):
         filters = DeadFilters(reason, cause, task, since_ms)
         return self._scan(
             lambda cursor: dead.dead_page(queue, cursor, filters, count=count, timeout=timeout)
+        )
+
+    def schedules(
+        self, queue: Text, *, count: int | None = None, timeout: float | None = None
+    ) -> Iterator[Schedule]:
+        """The schedules of a tube of type tasks, in the order in which they were added."""
+        return self._scan(
+            lambda cursor: writes.schedule_page(queue, cursor, count=count, timeout=timeout)
         )
 
     def workers(

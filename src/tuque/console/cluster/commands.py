@@ -23,6 +23,7 @@ from tuque.console.cluster.view import (
     Known,
     as_fields,
     ask,
+    fails_over,
     homeless,
     info_of,
     known_nodes,
@@ -30,6 +31,8 @@ from tuque.console.cluster.view import (
     table,
     uneven,
     unwell,
+    votes_of,
+    voting,
 )
 from tuque.console.prompt.cli import target_of
 from tuque.console.terminal.link import Link, Target
@@ -80,11 +83,13 @@ def status(node: NodeOptions, as_json: bool) -> None:
     """
     with node_asked(node) as link:
         rows = rows_of(link)
+        lost = homeless(rows, fails_over(link, rows))
+    voters, can_vote = votes_of(rows)
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
-        click.echo("\n".join([table(rows), *homeless(rows), *uneven(rows)]))
-    sys.exit(0 if not unwell(rows) and not homeless(rows) and not uneven(rows) else 1)
+        click.echo("\n".join([table(rows), *voting(rows), *lost, *uneven(rows)]))
+    sys.exit(1 if unwell(rows) or lost or uneven(rows) or can_vote != voters else 0)
 
 
 @cluster.command()
@@ -138,7 +143,7 @@ def meet(
             time.sleep(POLL_S)
     raise click.ClickException(
         f"{there} did not join within {wait:g} s: {reason or 'no answer yet'}. "
-        "Is its bus port open, and has it the same cluster secret?"
+        "Is its bus port open, and does it have the same cluster secret?"
     )
 
 
@@ -193,7 +198,7 @@ def forget(node: NodeOptions, node_id: str) -> None:
     NODE_ID is its id or the start of it, as `status` shows it. Its jobs are copied again.
     """
     if not node_id:
-        raise click.ClickException("NODE_ID is empty: give a node's id, or how it begins")
+        raise click.ClickException("NODE_ID is empty: give a node's id, or its first characters")
     with node_asked(node) as link:
         nodes = [node for node in known_nodes(link) if not node.is_meeting]
         found = [node for node in nodes if node.id.startswith(node_id)]

@@ -44,7 +44,7 @@ def on_signal(number: int, frame: FrameType | None) -> None:
     "--port",
     type=click.IntRange(0, 55_520),
     default=0,
-    help="Of the first node, the others follow; 0: free ones.",
+    help="Port of the first node; the others take the next ones. 0: any free ports.",
 )
 @click.option(
     "--dir",
@@ -54,7 +54,9 @@ def on_signal(number: int, frame: FrameType | None) -> None:
     show_default=True,
     help="Where each node keeps its data and log.",
 )
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Option of all nodes.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Option for all nodes."
+)
 def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> None:
     """Start a cluster on this machine; Ctrl-C stops it.
 

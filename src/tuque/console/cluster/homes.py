@@ -111,8 +111,11 @@ def far_place(told: dict[str, Reply]) -> str:
 
 
 def lag_of(told: dict[str, Reply]) -> str:
-    """The largest lag of a replica; `-` if there is none, `+` marks incomplete replicas."""
-    copies = told.get("copies")
+    """The largest lag of a replica; `-` if there is none, `+` marks incomplete replicas.
+
+    Only the leader knows it: `-` if that does not answer.
+    """
+    copies = None if told.get("state") == NO_ANSWER else told.get("copies")
     if not isinstance(copies, list) or not copies:
         return "-"
     rows = [one for one in copies if isinstance(one, list)]

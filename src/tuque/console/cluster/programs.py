@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ STOP_LIMIT_S: Final = 30.0
 ANSWER_S: Final = 10.0
 LOG_TAIL_LINES: Final = 15
 BUS_OFFSET: Final = 10_000  # from the client port to the bus port
+LOW_PORT: Final = 10_240
+LOW_PORTS: Final = 12_000  # of them one is chosen
 
 
 class Programs:
@@ -130,15 +133,16 @@ def how(code: int) -> str:
 
 
 def free_port() -> int:
-    """A loopback TCP port that is free now, as is its bus port."""
+    """A loopback TCP port that is free now, as is its bus port.
+
+    Both are below those that systems give to connections (from 32768 on), which come and go.
+    """
     while True:
-        with socket.socket() as probe, socket.socket() as bus:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-            if port + BUS_OFFSET <= 65_535:
-                with contextlib.suppress(OSError):
-                    bus.bind(("127.0.0.1", port + BUS_OFFSET))
-                    return port
+        port = LOW_PORT + secrets.randbelow(LOW_PORTS)
+        with socket.socket() as probe, socket.socket() as bus, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + BUS_OFFSET))
+            return port
 
 
 def free_ports(count: int) -> list[int]:

@@ -82,7 +82,7 @@ def home(
     known of them.
     """
     if force and not leader:
-        raise click.UsageError("--force needs NODE, too: the node that takes over")
+        raise click.UsageError("--force needs NODE: the node that takes over")
     with node_asked(node) as link:
         if force:
             told = take_over(link, name, leader)

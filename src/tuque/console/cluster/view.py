@@ -72,8 +72,11 @@ class Row:
     memory: str = ""
     to_repair: int | None = None
     to_drain: int | None = None
+    voters: int = 0  # in force there
+    votes: bool = False  # it is one of them, and can vote
     users: str = ""  # digest of users and rights
     homeless: list[str] = field(default_factory=list)  # tubes whose leader it cannot reach
+    homeless_count: int = 0  # of all of them: it names at most 20
 
     @property
     def is_meeting(self) -> bool:
@@ -173,6 +176,9 @@ def fill(row: Row, link: Link) -> None:
     row.memory_bytes = int(info.get("used_memory", 0))
     row.to_repair = int(info.get("cluster_repair_left", 0))
     row.users = info.get("users_digest", "")
+    row.voters = int(info.get("tubes_voters", 0))
+    row.votes = info.get("tubes_votes") == "1"
+    row.homeless_count = int(info.get("tubes_homeless", 0))
     names = info.get("tubes_homeless_names", "")
     row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
     if info.get("cluster_leaving") == "yes":
@@ -203,14 +209,59 @@ def unwell(rows: list[Row]) -> list[str]:
     return said
 
 
-def homeless(rows: list[Row]) -> list[str]:
-    """Tubes that a node knows and whose leader it cannot reach, a sentence each."""
+def fails_over(link: Link, rows: list[Row]) -> dict[str, bool]:
+    """Of each tube whose leader a node cannot reach, as far as the node asked knows: T23.5."""
     names = sorted({name for row in rows for name in row.homeless})
-    return [
-        f"tube {printable(name)}: its home cannot be reached; if that is lost for good: "
-        f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
-        for name in names
-    ]
+    found: dict[str, bool] = {}
+    try:
+        told = link.calls([[b"TUBE", b"INFO", name.encode("utf-8", "replace")] for name in names])
+    except LinkError:
+        return found
+    for name, info in zip(names, told, strict=True):
+        if isinstance(info, list):
+            found[name] = dict(zip(info[::2], info[1::2], strict=True)).get(b"failover") == 1
+    return found
+
+
+def homeless(rows: list[Row], by_vote: dict[str, bool]) -> list[str]:
+    """[T11] Tubes whose leader a node cannot reach, a sentence each, and how many more (T11.5).
+
+    `by_vote` says which fail over by themselves, where that is known.
+    """
+    names = sorted({name for row in rows for name in row.homeless})
+    more = max((row.homeless_count for row in rows), default=0) - len(names)
+    what = "more" if names else "tubes whose home cannot be reached"
+    rest = [f"{'and ' if names else ''}{more:,} {what}: see `tuque tubes`"] if more > 0 else []
+    unknown = None if any(row.voters for row in rows) else False
+    return [lost_home(name, by_vote.get(name, unknown)) for name in names] + rest
+
+
+def lost_home(name: str, is_by_vote: bool | None) -> str:
+    """What to do about a tube whose leader cannot be reached; None: it may fail over by itself."""
+    said = f"tube {printable(name)}: its home cannot be reached"
+    if is_by_vote:
+        return f"{said}; a majority of the voters chooses another one: see CLUSTER VOTERS"
+    unless = "it does not fail over by itself and " if is_by_vote is None else ""
+    command = f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
+    return f"{said}; if {unless}that is lost for good: {command}"
+
+
+def voting(rows: list[Row]) -> list[str]:
+    """[T23] A line about the nodes that vote about leaders of tubes, if any do."""
+    voters, can_vote = votes_of(rows)
+    if voters == 0:
+        return []
+    if can_vote > voters:
+        return ["the nodes go by different lists of voters: see origin in CLUSTER VOTERS"]
+    line = f"{can_vote} of {voters} voters can vote"
+    if can_vote <= voters // 2:
+        return [f"{line}: tubes have no leader until a majority of them is back"]
+    return [line if can_vote == voters else f"{line}: see CLUSTER VOTERS"]
+
+
+def votes_of(rows: list[Row]) -> tuple[int, int]:
+    """The number of voters, and of the nodes that can vote: the same where all is well."""
+    return max((row.voters for row in rows), default=0), sum(row.votes for row in rows)
 
 
 def uneven(rows: list[Row]) -> list[str]:
@@ -284,5 +335,6 @@ def as_fields(row: Row) -> dict[str, object]:
         "to_repair": row.to_repair,
         "to_drain": row.to_drain,
         "homeless_tubes": row.homeless,
+        "homeless_count": row.homeless_count if row.answers else None,
         "users_digest": row.users or None,
     }

@@ -21,6 +21,7 @@ from tuque.core.model.task import MAX_MS, STATUS_NAMES
 from tuque.core.outbox import records as rec
 from tuque.core.outbox.placement_records import COMPLETE, GONE, MINE, HomeRecord
 from tuque.core.outbox.transaction_records import NO_ID
+from tuque.core.outbox.vote_records import IN_FORCE, VoteRecord
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 
 INDENT: Final = 8
@@ -74,12 +75,12 @@ def fields(r: Record) -> dict[str, Any]:
         row.update(staged_row(r.kind, r.stage))
     elif rec.TUBE <= r.kind <= rec.GRANT:
         row.update(tube_row(r.kind, r.task))
-    elif r.kind == rec.TUBE_HOME:
-        row.update(home_row(r.home))
-    elif r.kind == rec.TUBE_HOLDER:
-        row.update(tube=text(r.home.name), session=r.home.number, user=text(r.home.user))
+    elif rec.TUBE_HOME <= r.kind <= rec.TUBE_HOLDER:
+        row.update(home_row(r.kind, r.home))
     elif rec.LIFE <= r.kind <= rec.OUTCOME:
         row.update(life_row(r.kind, r.life))
+    elif rec.VOTERS <= r.kind <= rec.VOTERS_NEXT:
+        row.update(vote_row(r.kind, r.vote))
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
     return row
@@ -151,11 +152,27 @@ def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
     return row
 
 
-def home_row(r: HomeRecord) -> dict[str, Any]:
-    """The leader of a tube, and what this node has of it."""
+def home_row(kind: int, r: HomeRecord) -> dict[str, Any]:
+    """The leader of a tube, and what this node has of it; or a session that holds tasks there."""
+    if kind == rec.TUBE_HOLDER:
+        return {"tube": text(r.name), "session": r.number, "user": text(r.user)}
     row = {"tube": text(r.name), "epoch": r.epoch, "home": text(r.home[:8])}
     row.update(is_here=r.flags & MINE != 0, is_complete=r.flags & COMPLETE != 0, change=r.seq)
     return row | {"sync": r.sync, "is_dropped": r.flags & GONE != 0}
+
+
+def vote_row(kind: int, r: VoteRecord) -> dict[str, Any]:
+    """The list of voters, a step to the next one, or a vote of this node."""
+    if kind == rec.VOTERS:
+        row = {"list": r.number, "origin": r.origin.hex(), "is_in_force": r.step == IN_FORCE}
+        voters = [f"{text(node_id[:8])}:{right}" for node_id, right in r.voters]
+        return row | {"right": r.right, "voters": voters}
+    if kind == rec.VOTERS_NEXT:
+        row = {"list": r.number, "origin": r.origin.hex(), "attempt": r.attempt}
+        voters = [f"{text(node_id[:8])}:{right}" for node_id, right in r.voters]
+        return row | {"node": text(r.node[:8]), "written": r.written_attempt, "voters": voters}
+    row = {"tube": text(r.name), "epoch": r.epoch, "stands_with": text(r.node[:8])}
+    return row | {"whole_epoch": r.whole_epoch, "whole_change": r.whole_seq}
 
 
 def slots(nodes: int) -> list[int]:

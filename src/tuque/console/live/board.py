@@ -12,8 +12,8 @@ import msgspec
 
 from tuque.client.commands.operate import QueueOrder, QueueRow, WorkerInfo, WorkerRun
 from tuque.client.sync import Client
-from tuque.client.url import Settings
-from tuque.console.nodes import is_away, url_of
+from tuque.client.url import Settings, url_of
+from tuque.console.nodes import is_away
 from tuque.errors import Error
 from tuque.nodeoptions import NodeOptions
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 ANSWER_S: Final = 3.0
 PAGE: Final = 1_000
 MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
+ORDERS: Final = ("none", "quiet", "stop")  # a later one takes the place of one before
 MIXED: Final = "some"  # the nodes differ in a pause
 
 
@@ -49,6 +50,7 @@ class Board:
         self._first = Client(node.full_url(), discover=False, timeout=ANSWER_S)
         self._clients: dict[str, Client] = {}
         self.silent: dict[str, str] = {}  # nodes that did not answer, and why
+        self.count = 0  # queues that were meant last, at the node that has most
 
     def close(self) -> None:
         """Closes all connections."""
@@ -104,11 +106,11 @@ class Board:
     ) -> list[QueueRow]:
         """The first queues of the cluster in an order; figures are sums, ages the greatest."""
         wanted = min(PAGE, max(MORE * limit, 200))
-        pages = self._ask(
-            lambda client: (
-                client.qlist(match=match, type=type, sort=sort, desc=desc, count=wanted).rows
-            )
+        found = self._ask(
+            lambda client: client.qlist(match=match, type=type, sort=sort, desc=desc, count=wanted)
         )
+        self.count = max((page.total for _, page in found), default=0)
+        pages = [(client, page.rows) for client, page in found]
         rows: dict[str, list[QueueRow]] = {}
         for _, page in pages:
             for row in page:
@@ -116,6 +118,7 @@ class Board:
         if len(pages) > 1:
             self._add_missing(dict.fromkeys(rows), pages, rows)
         merged = [merged_queue(some) for some in rows.values()]
+        self.count = max(self.count, len(merged))
         return ordered(merged, sort, desc)[:limit]
 
     def _add_missing(
@@ -212,7 +215,10 @@ def ordered(rows: list[QueueRow], sort: QueueOrder, desc: bool) -> list[QueueRow
 
 
 def merged_worker(rows: list[WorkerInfo]) -> WorkerInfo:
-    """One worker that several nodes know: as the one says that heard it last (SPEC O12.4)."""
+    """One worker that several nodes know: as the one says that heard it last (SPEC O12.4).
+
+    Its order is that of any node where it is alive: each passes on its own.
+    """
     newest = min(rows, key=lambda one: one.heard_ms)
     if len(rows) == 1:
         return newest
@@ -222,4 +228,6 @@ def merged_worker(rows: list[WorkerInfo]) -> WorkerInfo:
             state = "running" if newest.state != "lost" and run.state == "waiting" else run.state
             if newest.state == "lost" or state == "running":
                 runs[run.id] = msgspec.structs.replace(run, state=state)
-    return msgspec.structs.replace(newest, runs=tuple(runs.values()))
+    orders = [one.order for one in rows if one.state != "lost"]
+    order = max(orders, key=ORDERS.index, default=newest.order)
+    return msgspec.structs.replace(newest, runs=tuple(runs.values()), order=order)

@@ -53,7 +53,7 @@ def glob_of(text: str | None) -> str | None:
 @click.option(
     "--sort", type=click.Choice(ORDERS), default="oldest", show_default=True, help="The order."
 )
-@click.option("--match", metavar="GLOB", help="Names that match, or have this in them.")
+@click.option("--match", metavar="GLOB", help="Only names that match, or contain this.")
 @click.option("--type", "kind", metavar="TYPE", help="queue, dead, or a type of tubes.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -64,7 +64,7 @@ def glob_of(text: str | None) -> str | None:
     is_flag=False,
     flag_value=2.0,
     metavar="[SECONDS]",
-    help="Again each 2 seconds, or so many.",
+    help="Repeat every 2 seconds, or every SECONDS.",
 )
 def queues(
     node: NodeOptions,
@@ -186,21 +186,24 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
         return
     with board_of(node) as board:
         queues, workers, nodes = board.queues(limit=1000), board.workers(), board.nodes()
+        count = board.count
     if as_json:
         click.echo(told(queues=queues, workers=workers, nodes=nodes))
         return
-    parts = [summary(queues, workers), node_table(nodes)]
+    parts = [summary(queues, workers, count), node_table(nodes)]
     parts += [queue_table(queues)] if queues else []
     parts += [worker_table(workers)] if workers else []
     click.echo("\n\n".join(parts))
 
 
 def watch(node: NodeOptions, every_s: float) -> None:
-    """The screen; ClickException without textual or a node."""
+    """The screen; ClickException without textual, a terminal or a node."""
     try:
         from tuque.console.live.top import Top
     except ModuleNotFoundError as err:
         raise missing_extra(err, "top") from None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("the screen needs a terminal; --once writes it once, without one")
     with board_of(node):
         pass  # a node that does not answer is an error here, not on the screen
     Top(node, every_s).run()

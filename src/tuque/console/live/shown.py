@@ -20,10 +20,11 @@ QUEUE_HEADS: Final = (
 )
 QUEUE_LEAST: Final = ("WAITING", "TYPE", "DELAYED", "OUT/S", "PAUSE")
 WORKER_HEADS: Final = (
-    *("WORKER", "STATE", "QUEUES", "LONGEST JOB", "FOR", "BUSY", "SLOTS", "DONE", "FAILED"),
+    *("WORKER", "STATE", "QUEUES", "APP", "LONGEST JOB", "FOR", "BUSY", "SLOTS", "DONE", "FAILED"),
     "HEARD",
 )
-WORKER_LEAST: Final = ("FAILED", "DONE", "QUEUES", "HEARD")
+WORKER_LEFT: Final = 5  # columns that are aligned so
+WORKER_LEAST: Final = ("FAILED", "DONE", "QUEUES", "HEARD", "APP")
 NODE_HEADS: Final = ("NODE", "STATE", "JOBS", "QUEUED", "CLIENTS", "WAITING", "MEMORY")
 NODE_LEAST: Final = ("WAITING", "CLIENTS")
 
@@ -61,10 +62,15 @@ def count(value: int) -> str:
     return look.number(value) if value else "-"
 
 
+def named(name: str) -> str:
+    """A name for people: escaped, and not too long; JSON has all."""
+    return look.brief(printable(name))
+
+
 def queue_cells(row: QueueRow) -> list[str]:
     """A queue under its heads."""
     return [
-        printable(row.name),
+        named(row.name),
         row.type,
         span(row.oldest_ms) if row.oldest_ms else "-",
         count(row.ready),
@@ -100,10 +106,11 @@ def worker_cells(one: WorkerInfo) -> list[str]:
     run = longest(one)
     state = one.state if one.order in ("none", one.state) else f"{one.state}, told to {one.order}"
     return [
-        printable(one.name),
+        named(one.name),
         state,
-        printable(",".join(one.queues)) or "-",
-        printable(run.task or run.id[:ID_SHOWN] + "…") if run else "-",
+        named(",".join(one.queues)) or "-",
+        named(one.app) or "-",
+        named(run.task or run.id[:ID_SHOWN] + "…") if run else "-",
         span(run.for_ms) if run else "-",
         str(one.busy if one.state != "lost" else 0),
         str(one.slots),
@@ -125,9 +132,9 @@ def lost_lines(one: WorkerInfo) -> list[str]:
     lines = []
     for run in one.runs:
         due = f"due again in {span(run.due_ms)}" if run.due_ms is not None else "not due again"
-        about = f"{run.task or 'a job'} of {run.queue}, {run.id}"
+        about = f"{named(run.task) or 'a job'} of {named(run.queue)}, {run.id}"
         lines.append(
-            printable(f"  {about}: {run.state}" + ("" if run.state == "queued" else f", {due}"))
+            f"  {about}: {printable(run.state)}" + ("" if run.state == "queued" else f", {due}")
         )
     return lines
 
@@ -161,7 +168,7 @@ def queue_table(rows: list[QueueRow]) -> str:
     def color(at: int, head: str, text: str) -> str:
         return look.paint(text, queue_color(rows[at])) if head in ("OLDEST", "PAUSE") else text
 
-    return look.table(QUEUE_HEADS, [queue_cells(row) for row in rows], 2, QUEUE_LEAST, color)
+    return look.table(QUEUE_HEADS, [queue_cells(row) for row in rows], 2, QUEUE_LEAST, color, True)
 
 
 def worker_table(rows: list[WorkerInfo]) -> str:
@@ -170,11 +177,12 @@ def worker_table(rows: list[WorkerInfo]) -> str:
     def color(at: int, head: str, text: str) -> str:
         return look.paint(text, worker_color(rows[at])) if head == "STATE" else text
 
-    table = look.table(WORKER_HEADS, [worker_cells(one) for one in rows], 4, WORKER_LEAST, color)
+    cells = [worker_cells(one) for one in rows]
+    table = look.table(WORKER_HEADS, cells, WORKER_LEFT, WORKER_LEAST, color, True)
     lines = [table]
     for one in rows:
         if one.state == "lost" and one.runs:
-            lines.append(printable(f"{one.name} is lost, it had:"))
+            lines.append(f"{named(one.name)} is lost, it had:")
             lines += lost_lines(one)
     return "\n".join(lines)
 
@@ -188,8 +196,8 @@ def node_table(rows: list[NodeRow]) -> str:
     return look.table(NODE_HEADS, [node_cells(row) for row in rows], 2, NODE_LEAST, color)
 
 
-def summary(queues: Iterable[QueueRow], workers: Iterable[WorkerInfo]) -> str:
-    """One line: what there is, and the worst."""
+def summary(queues: list[QueueRow], workers: Iterable[WorkerInfo], count: int = 0) -> str:
+    """One line: what there is, and the worst; `count` queues are there, if not all are given."""
     live = [row for row in queues if row.type != "dead"]
     states = [one.state for one in workers]
     said = [
@@ -203,7 +211,9 @@ def summary(queues: Iterable[QueueRow], workers: Iterable[WorkerInfo]) -> str:
         said.append(f"{states.count('lost')} lost")
     worst = max(live, key=lambda row: row.oldest_ms, default=None)
     if worst is not None and worst.oldest_ms > BEHIND_MS:
-        said.insert(0, f"{printable(worst.name)} is {span(worst.oldest_ms)} behind")
+        said.insert(0, f"{named(worst.name)} is {span(worst.oldest_ms)} behind")
+    if count > len(queues):
+        said.insert(0, f"of {look.number(len(queues))} of {look.number(count)} queues")
     return ", ".join(said)
 
 

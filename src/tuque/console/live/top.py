@@ -27,7 +27,8 @@ from tuque.errors import Error
 from tuque.nodeoptions import NodeOptions
 
 SORTS: Final[tuple[QueueOrder, ...]] = ("oldest", "ready", "at-work", "dead", "in", "out", "name")
-SHOWN: Final = 200  # queues; the filter finds the others
+READ: Final = 1_000  # queues, for the sums
+SHOWN: Final = 200  # of them; the filter finds the others
 PADDING: Final = 2  # of a cell
 DEAD: Final = ".dead"
 
@@ -36,9 +37,14 @@ class Picture:
     """All that is shown, read at one time."""
 
     def __init__(
-        self, queues: list[QueueRow], workers: list[WorkerInfo], nodes: list[NodeRow]
+        self,
+        queues: list[QueueRow],
+        count: int,
+        workers: list[WorkerInfo],
+        nodes: list[NodeRow],
     ) -> None:
         self.queues = queues
+        self.count = count  # of queues that are there
         self.workers = workers
         self.nodes = nodes
         self.at = time.strftime("%H:%M:%S")
@@ -56,6 +62,7 @@ class Question(ModalScreen[bool]):
     Question Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
     Question Button { margin-left: 2; }
     """
+    AUTO_FOCUS = "#cancel"  # the harmless one
     BINDINGS: ClassVar = [Binding("escape", "cancel", "Cancel")]
 
     def __init__(self, text: str, deed: str) -> None:
@@ -70,10 +77,6 @@ class Question(ModalScreen[bool]):
             with Horizontal():
                 yield Button("Cancel", id="cancel")
                 yield Button(self._deed, id="deed", variant="warning")
-
-    def on_mount(self) -> None:
-        """The harmless one is chosen."""
-        self.query_one("#cancel", Button).focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """The answer."""
@@ -102,6 +105,8 @@ class Grid(DataTable[Any]):
         ]
         at = list(range(len(self._heads)))
         room = self.app.size.width - 2  # a scroll bar
+        widths[0] = look.name_room(widths, room)
+        cells = [[look.brief(row[0], widths[0]), *row[1:]] for row in cells]
         for head in self._least:
             if sum(widths[i] + PADDING for i in at) <= room:
                 break
@@ -180,7 +185,7 @@ class Top(App[None]):
             with TabPane("Queues", id="queues"):
                 yield Grid(shown.QUEUE_HEADS, shown.QUEUE_LEAST, 2, "queue-rows")
             with TabPane("Workers", id="workers"):
-                yield Grid(shown.WORKER_HEADS, shown.WORKER_LEAST, 4, "worker-rows")
+                yield Grid(shown.WORKER_HEADS, shown.WORKER_LEAST, shown.WORKER_LEFT, "worker-rows")
                 yield Static("", id="lost")
             with TabPane("Nodes", id="nodes"):
                 yield Grid(shown.NODE_HEADS, shown.NODE_LEAST, 2, "node-rows")
@@ -212,8 +217,9 @@ class Top(App[None]):
             self._board.look()
             sort = SORTS[self._sort]
             match = glob_of(self._filter) if self._filter else None
-            queues = self._board.queues(sort, sort != "name", match, None, SHOWN)
-            picture = Picture(queues, self._board.workers(), self._board.nodes())
+            queues = self._board.queues(sort, sort != "name", match, None, READ)
+            count = self._board.count
+            picture = Picture(queues, count, self._board.workers(), self._board.nodes())
         except Error as err:
             self.call_from_thread(self.fail, str(err))
             return
@@ -246,7 +252,7 @@ class Top(App[None]):
         if self._is_held and self.picture is not None and picture is not self.picture:
             return
         self.picture = picture
-        queues, workers, nodes = picture.queues, picture.workers, picture.nodes
+        queues, workers, nodes = picture.queues[:SHOWN], picture.workers, picture.nodes
         self._grid("queue-rows").show(
             [row.name for row in queues],
             [shown.queue_cells(row) for row in queues],
@@ -266,17 +272,22 @@ class Top(App[None]):
         lines = [
             line
             for one in lost
-            for line in (f"{one.name} is lost, it had:", *shown.lost_lines(one))
+            for line in (f"{shown.named(one.name)} is lost, it had:", *shown.lost_lines(one))
         ]
         self._base.query_one("#lost", Static).update(Text("\n".join(lines)))
-        self._base.query_one("#summary", Static).update(Text(shown.summary(queues, workers)))
+        text = shown.summary(picture.queues, workers, picture.count)
+        self._base.query_one("#summary", Static).update(Text(text))
         self._tell_status(picture)
 
     def _tell_status(self, picture: Picture) -> None:
         tabs = self._base.query_one("#tabs", TabbedContent)
         lost = sum(one.state == "lost" for one in picture.workers)
         silent = sum(bool(row.error) for row in picture.nodes)
-        tabs.get_tab("queues").label = f"Queues {len(picture.queues)}"
+        tabs.get_tab("queues").label = (
+            f"Queues {SHOWN} of {picture.count}"
+            if picture.count > SHOWN
+            else f"Queues {picture.count}"
+        )
         tabs.get_tab("workers").label = f"Workers {len(picture.workers)}" + (
             f", {lost} lost" if lost else ""
         )
@@ -373,7 +384,7 @@ class Top(App[None]):
         if not count:
             self.notify(f"{row.name} has no dead letters", markup=False)
             return
-        text = f"Retry the {count:,} dead letters in {name}: each begins anew in its queue."
+        text = f"Retry the {count:,} dead letters in {name}: each starts again in its queue."
         self._ask(text, f"Retry {count:,}", lambda: self._retry(name))
 
     def _retry(self, name: str) -> str:

@@ -125,7 +125,7 @@ def run_times(
 @click.option("-x", "stdin_last", is_flag=True, help="The last argument is standard input.")
 @click.option("-d", "delimiter", default="\\n", help="Between array elements without types.")
 @click.option(
-    "--raw", "mode", flag_value="raw", help="Bytes as they are, also those that a terminal obeys."
+    "--raw", "mode", flag_value="raw", help="Bytes as they are, control characters included."
 )
 @click.option("--no-raw", "mode", flag_value="tty", help="With types (default on terminals).")
 @click.option("--csv", "mode", flag_value="csv", help="Comma separated values.")

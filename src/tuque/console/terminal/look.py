@@ -18,6 +18,8 @@ GOOD: Final = "green"
 WARNING: Final = "yellow"
 BAD: Final = "red"
 GAP: Final = "  "
+NAME_MAX: Final = 60  # columns of a name in a table
+NAME_LEAST: Final = 24  # on a narrow terminal
 Paint = Callable[[int, str, str], str]  # row, head and padded text of a cell -> the text to print
 
 
@@ -41,22 +43,40 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
+def brief(text: str, most: int = NAME_MAX) -> str:
+    """A long name as its beginning and its end."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def name_room(widths: Sequence[int], most: int) -> int:
+    """What is left of `most` columns for the first one, a name: not less than NAME_LEAST."""
+    gaps = len(GAP) * (len(widths) - 1)
+    return min(widths[0], max(NAME_LEAST, most - gaps - sum(widths[1:])))
+
+
 def table(
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
     left: int = 1,
     least: Sequence[str] = (),
     color: Paint | None = None,
+    has_names: bool = False,
 ) -> str:
     """A heading and a line per row; the first `left` columns are left-aligned, the others right.
 
-    On a narrow terminal columns in `least` are left out, the first ones first; a last line names
-    them.
+    On a narrow terminal the first column is cut, if it `has_names`, and columns in `least` are
+    left out, the first ones first; a last line names them.
     """
     shown = list(range(len(heads)))
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     dropped = []
     most = width()
+    if has_names and most:
+        widths[0] = name_room(widths, most)
+        rows = [[brief(row[0], widths[0]), *row[1:]] for row in rows]
     for head in least:
         if not most or sum(widths[i] for i in shown) + len(GAP) * (len(shown) - 1) <= most:
             break

@@ -45,7 +45,10 @@ from tuque.core.outbox.records import (
     TUBE,
     TUBE_HOLDER,
     TUBE_HOME,
+    VOTERS,
+    VOTERS_NEXT,
 )
+from tuque.core.outbox.vote_records import VoteRecord, decode_vote
 
 
 class BadRecord(Exception):
@@ -84,6 +87,7 @@ class Record:
         self.task = TaskRecord()
         self.home = HomeRecord()
         self.life = LifeRecord()
+        self.vote = VoteRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -180,6 +184,10 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if TUBE_HOME <= kind <= TUBE_HOLDER:
         if not decode_home(kind, data, at, end, r.home):
             raise BadRecord("home of a tube out of range")
+        return end
+    if VOTERS <= kind <= VOTERS_NEXT:
+        if not decode_vote(kind, data, at, end, r.vote):
+            raise BadRecord("vote about a tube out of range")
         return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")

@@ -32,14 +32,21 @@ from tuque.core.msgs.bus import (
     Queued,
     Release,
     ReplJob,
+    ReplJobs,
     SetAck,
     Slots,
     TubeClaim,
     TubeClaimed,
     TubeCopy,
     TubeGot,
+    TubePulse,
+    TubeStands,
     TubesTold,
+    TubeVote,
+    TubeVoted,
     TubeYours,
+    VotersNext,
+    VotersTold,
     WillQueue,
     Working,
     YourJobs,
@@ -59,6 +66,7 @@ from tuque.core.replication.replicate import (
     on_release,
     on_repljob,
 )
+from tuque.core.replication.repljobs import on_repljobs
 from tuque.core.replication.requeue_messages import (
     on_delivered,
     on_queued,
@@ -74,6 +82,8 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
     """
     if type(m) is ReplJob:
         on_repljob(n, slot, m)
+    elif type(m) is ReplJobs:
+        on_repljobs(n, slot, m)
     elif type(m) is GotJob:
         on_gotjob(n, slot, m)
         on_copies(n, slot, m.ids)
@@ -127,7 +137,19 @@ def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
     elif n.policy is not None and isinstance(
-        m, TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
+        m,
+        TubesTold
+        | TubeClaim
+        | TubeClaimed
+        | TubeCopy
+        | TubeGot
+        | TubeYours
+        | VotersTold
+        | VotersNext
+        | TubePulse
+        | TubeStands
+        | TubeVote
+        | TubeVoted,
     ):
         n.policy.on_message(n, slot, m)
 

@@ -43,7 +43,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.slots import introduce, say, slots_of, translate
 from tuque.core.replication.holders import hear_holders, spare
-from tuque.core.replication.replicate import as_message, end_earlier, job_of
+from tuque.core.replication.replicate import FIELDS, as_message, end_earlier, job_of
 from tuque.core.replication.requeue_messages import is_awaited, keeps_worker, known_job, put_off
 
 AGAIN_MAX: Final = 100  # jobs in one repeated YOURJOBS
@@ -140,7 +140,7 @@ def put_off_once(n: Node, slot: i64, m: YourJobs) -> YourJobs:
 
 def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     """Register and queue a job that is unknown here (F3.2, F3.3)."""
-    job = job_of(n, m, queue)
+    job = job_of(n, FIELDS(m), queue)
     job.qtime_ms = 0
     job.flags = 0
     if job.retry_s == 0:

@@ -1,11 +1,16 @@
 """How the life of a job ends: keeps its outcome, wakes waiting clients (SPEC W7, W9)."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.model import ledger
-from tuque.core.model.job import ACKED, Job
+from tuque.core.model.job import ACKED, CANCELLED_OUT, LEASED, Job
 from tuque.core.model.life import CANCELLED, DONE, GONE, LIVE, Life, Outcome
+from tuque.core.model.tally import set_why, tenant_of, why_of
 from tuque.core.node.node import JOB_ENDED, Node, Wake
+
+ELSEWHERE_MS: Final = 60_000  # what DONE said of a job that is not here is kept
 
 
 def life_of(n: Node, id: bytes) -> Life | None:
@@ -37,6 +42,7 @@ def conclude_life(
     """The same of a job whose life has left the tables."""
     if kind == CANCELLED:
         n.life.cancelled += 1
+        leave_as_cancelled(job)
     keep_ms: i64 = 0 if life is None or kind == GONE else life.terms.keep_ms
     is_watched = len(n.life.watchers) > 0 and job.id in n.life.watchers
     is_shared = life is not None and job.holders != 1  # the others need it (W14.4)
@@ -46,15 +52,43 @@ def conclude_life(
         outcome.run = run
         outcome.result = result
         outcome.reason = reason
+        outcome.tenant = tenant_of(job.queue)
+        outcome.is_shared = job.holders != 1
         if life is not None:
             outcome.of = life.terms.attempts
             outcome.worker = life.worker if run == life.run else b""
             outcome.progress = life.progress
-        n.life.keep(outcome)
+        if is_shared:
+            keep_here(n, outcome)
+        else:
+            n.life.keep(outcome, n.limits.results_bytes)
+        if keep_ms > 0 and result is not None and outcome.result is None:
+            note_large(n, job.id)
         n.life.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
         record_outcome(n, outcome, keep_ms)
     if is_watched:
         tell_watchers(n, job.id)
+
+
+def note_large(n: Node, id: bytes) -> None:
+    """[W7] A result that is to be kept is too large for this node: DONE replies an error (W7.4)."""
+    n.life.results_large += 1
+    n.life.large_id = id
+
+
+def leave_as_cancelled(job: Job) -> None:
+    """[Y3] A leased job leaves its batch for that cause (Y3.8)."""
+    if job.flags & LEASED and why_of(job) == 0:
+        set_why(job, CANCELLED_OUT)
+
+
+def keep_here(n: Node, outcome: Outcome) -> None:
+    """[W7] Keep the outcome of a job that other nodes have as well. A result that is larger than
+    the bound here goes to them with the ack of this turn: theirs may be higher (W7.5).
+    """
+    if outcome.result is not None and outcome.size() > n.limits.results_bytes:
+        n.life.in_hand = outcome.copy()
+    n.life.keep(outcome, n.limits.results_bytes)
 
 
 def keep_until_agreed(job: Job, outcome: Outcome, keep_ms: i64) -> None:
@@ -80,13 +114,61 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     keep_ms: i64 = 0 if life is None or outcome.kind == GONE else life.terms.keep_ms
     outcome.until_ms = n.now_ms + max(keep_ms, 1)
     keep_until_agreed(job, outcome, keep_ms)
+    outcome.tenant = tenant_of(job.queue)
+    if outcome.kind == CANCELLED:
+        leave_as_cancelled(job)
     if outcome.is_claim:
         outcome.is_claim = False
         outcome.ended_ms = n.now_ms
-    n.life.keep(outcome)
+    n.life.keep(outcome, n.limits.results_bytes)
     record_outcome(n, outcome, keep_ms)
     if job.id in n.life.watchers:
         tell_watchers(n, job.id)
+
+
+def keep_claim(n: Node, job: Job) -> None:
+    """[W14] This node asks for the holders of a job that is not here: what DONE said of it stays
+    until they have it (W14.6).
+    """
+    outcome = n.life.kept.get(job.id)
+    if outcome is not None and outcome.is_claim:
+        n.life.put_off(outcome, job.expire_ms)
+        if n.records is not None:
+            n.records.outcome(outcome)  # W13.9
+
+
+def outlive_holder(n: Node, id: bytes) -> None:
+    """[W14] A node was forgotten that may have been the only one with the job (W14.6)."""
+    outcome = n.life.kept.get(id)
+    if outcome is not None and outcome.is_claim:
+        outcome.outlives = True
+
+
+def keep_orphan(n: Node, job: Job) -> None:
+    """[W14] No other node has the job: what DONE said of it here stands, if it outlives it (W14.6).
+
+    KEEP is not known: it stays as long as it would have waited for the node.
+    """
+    outcome = n.life.kept.get(job.id)
+    if outcome is None or not outcome.is_claim or not outcome.outlives:
+        return
+    n.life.forget(job.id)
+    outcome.is_claim = False
+    outcome.is_shared = False
+    outcome.ended_ms = n.now_ms
+    outcome.until_ms = job.expire_ms
+    n.life.keep(outcome, n.limits.results_bytes)
+    if n.records is not None:
+        n.records.outcome(outcome)
+
+
+def drop_claim(n: Node, id: bytes) -> None:
+    """[W14] A holder has it, or nobody knows the job: it is known for a while still (W14.6)."""
+    outcome = n.life.kept.get(id)
+    if outcome is not None and outcome.is_claim:
+        n.life.put_off(outcome, n.now_ms + ELSEWHERE_MS)
+        if n.records is not None:
+            n.records.outcome(Outcome(id, outcome.kind, 0, 0))
 
 
 def end_life(n: Node, job: Job, cause: i64) -> None:
@@ -136,7 +218,7 @@ def leave_life(n: Node, job: Job) -> Life | None:
 def drop_life(n: Node, job: Job, life: Life) -> None:
     """Take this life out of the tables; the worker of a live run hears of it."""
     if life.is_dead:
-        n.life.dig(job.queue, life, len(job.body))
+        n.life.dig(job.queue, job.id, life, len(job.body))
     if life.client >= 0 and life.run_state == LIVE:
         n.life.calls.append((int(life.client), job.id, int(life.run)))
     n.life.leave(job.id, life)
@@ -158,7 +240,7 @@ def reach_changed(n: Node) -> None:
     """[W14] Nodes came or went: for some jobs all holders in reach may agree now (W14.14)."""
     for id in list(n.life.watchers):
         job = n.jobs.get(id)
-        if job is not None and job.state == ACKED:
+        if job is None or job.state == ACKED:  # of an unknown one, who has it may be back (W15.5)
             tell_watchers(n, id)
 
 
@@ -183,3 +265,9 @@ def check_lives(n: Node) -> None:
     for outcome in lives.kept.values():
         kept += outcome.size()
     assert kept == lives.kept_bytes, "bytes of outcomes"
+    fat: i64 = 0
+    for outcome in lives.kept.values():
+        fat += outcome.fat_bytes
+    for life in lives.by_id.values():
+        fat += life.fat_bytes
+    assert fat == lives.fat_bytes, "bytes that may go"

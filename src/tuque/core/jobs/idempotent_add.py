@@ -12,11 +12,16 @@ from tuque.core.model.refusal import KEYS_FULL, NOREPL_PUBLISHED, NOREPL_SAME_KE
 from tuque.core.node.node import Added, Adding, Node
 from tuque.core.outbox.transaction_records import tell_key
 from tuque.core.state.dedupe_keys import Follower, full_key
+from tuque.core.state.shares import FAIR
 from tuque.core.state.staged import Publishing, repl_of
 
 
-def keys_refusal(n: Node, more: i64) -> Refusal | None:
-    """Why that many new keys are refused; None if they are not (Z4.6)."""
+def keys_refusal(n: Node, more: i64, tenant: bytes = b"") -> Refusal | None:
+    """Why that many new keys are refused; None if they are not (Z4.6, N11.8)."""
+    if len(tenant) > 0:
+        its = n.keys.by_tenant.get(tenant, 0)
+        if (its + more) * FAIR > n.limits.keys_max:
+            return Refusal(KEYS_FULL, (its, more))
     if len(n.keys.kept) + more <= n.limits.keys_max:
         return None
     return Refusal(KEYS_FULL, (len(n.keys.kept), more))

@@ -41,7 +41,7 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
         n.delivered_amo.pop(job.id, None)
     job = to_queue(n, job, dead_queue(job, life))
     n.life.weigh(life)
-    n.life.bury(job.queue, job.id, life, len(job.body))
+    n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
     n.life.dead += 1
     line_up(n, job)
     if job.id in n.life.watchers:
@@ -51,10 +51,39 @@ def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
 
 def drop_letters(n: Node) -> None:
     """[W6] Delete the oldest dead letters above the bound; the newest one stays (W6.6)."""
-    while n.life.dead_bytes > n.limits.dead_bytes and n.life.letter_count() > 1:
-        oldest = n.life.oldest_letter()
+    while has_surplus(n):
+        oldest = n.life.shares.letters_first(n.limits.dead_bytes)  # N11.7
+        if len(oldest) == 0:
+            oldest = n.life.oldest_letter()
+        if len(n.life.giants) > 1:
+            oldest = next(iter(n.life.giants))
         n.life.dead_dropped += 1
         remove(n, n.jobs[oldest], ledger.EXPIRED)
+
+
+def has_surplus(n: Node) -> bool:
+    """[W6] Whether a dead letter must go (W6.6): one beside the giant, or a second giant."""
+    lives = n.life
+    counted = lives.dead_bytes
+    if len(lives.giants) > 0:
+        for id in list(lives.giants):
+            size = letter_bytes(n, id)
+            if size > n.limits.dead_bytes:
+                counted -= size
+            else:
+                del lives.giants[id]
+        if len(lives.giants) > 1:
+            return True
+    return counted > n.limits.dead_bytes and lives.letter_count() > 1
+
+
+def letter_bytes(n: Node, id: bytes) -> i64:
+    """Bytes of that dead letter, 0 if it is none any more."""
+    job = n.jobs.get(id)
+    life = n.life.by_id.get(id)
+    return (
+        life.bytes + len(job.body) if job is not None and life is not None and life.is_dead else 0
+    )
 
 
 def leave_line(n: Node, job: Job) -> None:

@@ -11,13 +11,14 @@ from mypy_extensions import i64
 
 from tuque.core.decode.life import LifeRecord, decode_life, decode_outcome
 from tuque.core.jobs.endings import conclude_as, life_of, record_job
-from tuque.core.model.job import ACKED, ACTIVE, Job, job_bytes
+from tuque.core.model.job import ACKED, ACTIVE, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.life import DONE, GONE, Failure, Life, Outcome
 from tuque.core.msgs.bus import Hold, LifeAt, SetAck
 from tuque.core.node.announce import PATIENT_S, TOMB_MS, say_holders
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
+from tuque.core.node.table import put_body
 from tuque.core.outbox.life_records import put_life, put_outcome
 from tuque.core.outbox.records import LIFE, OUTCOME
 
@@ -44,6 +45,9 @@ def packed_outcome(n: Node, id: bytes) -> bytes:
     outcome = n.life.kept.get(id) if n.has_lives else None
     if outcome is None:
         return b""
+    in_hand = n.life.in_hand
+    if in_hand is not None and in_hand.id == id:
+        outcome = in_hand  # W7.5
     w = BytesWriter()
     write_i64_le(w, n.now_ms)
     put_outcome(w, OUTCOME, outcome)
@@ -206,7 +210,7 @@ def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
     outcome.until_ms = kept.until_ms
     outcome.is_brief = kept.is_brief
     n.life.forget(kept.id)
-    n.life.keep(outcome)
+    n.life.keep(outcome, n.limits.results_bytes)
     if n.records is not None:
         n.records.outcome(outcome)
 
@@ -263,14 +267,12 @@ def enter_copy(n: Node, job: Job, life: Life) -> None:
     life.terms = n.life.share(life.terms)
     n.life.enter(job.id, life)
     if is_dead:
-        n.life.bury(job.queue, job.id, life, len(job.body))
+        n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
 
 
 def set_body(n: Node, job: Job, body: bytes) -> None:
     """Give the job another body."""
-    n.job_bytes -= job_bytes(job)
-    job.body = body
-    n.job_bytes += job_bytes(job)
+    put_body(n, job, body)
 
 
 def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: i64) -> None:
@@ -372,6 +374,8 @@ def is_better(mine: Outcome, theirs: Outcome) -> bool:
         return theirs.kind == DONE
     if mine.kind != DONE or theirs.run != mine.run:
         return mine.kind == DONE and theirs.run < mine.run
+    if mine.is_stripped() or theirs.is_stripped():
+        return False  # one of them has dropped its result
     ours, other = mine.result, theirs.result
     if ours is None or other is None:
         return ours is None and other is not None

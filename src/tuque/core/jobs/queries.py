@@ -43,7 +43,12 @@ def show(n: Node, job: Job) -> dict[str, object]:
         fields["task"] = int(job.number)  # T1.7
         fields["status"] = STATUS_NAMES[job.status]
         fields["pri"] = int(job.pri)
-        fields["utube"] = job.subqueue
+        policy = n.policy
+        keys = None if policy is None else policy.keys_of(job)
+        if keys is None:
+            fields["utube"] = job.subqueue
+        else:
+            fields.update(keys)  # T40.7
     return fields
 
 

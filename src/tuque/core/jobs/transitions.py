@@ -5,7 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import check_lives, end_life
+from tuque.core.jobs.endings import check_lives, drop_claim, end_life
 from tuque.core.jobs.idempotent_add import on_add_over
 from tuque.core.model import ledger
 from tuque.core.model.job import (
@@ -18,6 +18,7 @@ from tuque.core.model.job import (
     EXPIRED_OUT,
     EXTERNAL,
     IN_TRANSIT,
+    JOB_BYTES,
     LEASED,
     ONCE_QUEUED,
     QUEUED,
@@ -49,6 +50,7 @@ REQUEUE_LEASE: Final = 5
 CAUSES: Final = [-1, BY_RETRY, BY_NACK, BY_COMMAND, -1, BY_LEASE]  # as counted
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+THIN_AT_ONCE: Final = 100  # results and details that go before one job is refused
 CUSTODY_KEEP_MS: Final = 600_000  # margin for the clocks of two nodes at a job's expiry
 
 
@@ -158,6 +160,7 @@ def policy_of(n: Node) -> Policy:
 
 def forget_stray(n: Node, id: bytes) -> None:
     """Drop the record of an orphan ack: its client may make another one (A3.4)."""
+    drop_claim(n, id)
     client = n.strays.pop(id)
     count = n.stray_counts.pop(client) - 1
     if count > 0:
@@ -378,6 +381,66 @@ def memory_level(n: Node) -> i64:
     if used * 20 <= limit * 19:
         return 1
     return 2 if used <= limit else 3
+
+
+def is_short(n: Node) -> bool:
+    """[M2] Whether the node takes no jobs now: what may go is dropped first (M3.5)."""
+    left = THIN_AT_ONCE
+    while memory_level(n) > 0:
+        if left == 0 or not thin(n):
+            return True
+        left -= 1
+    return False
+
+
+def thin(n: Node) -> bool:
+    """[M3] Drop the oldest result, or the oldest letter's details; False: nothing was dropped.
+
+    Below 95 % only if all of them together would let the node take jobs again (M3.5).
+    """
+    lives = n.life
+    if lives.fat_bytes == 0 or not n.limits.may_evict:
+        return False
+    if memory_level(n) == 1 and not is_room_without(n, lives.fat_bytes):
+        return False
+    return lives.thin_result() or lives.thin_letter()
+
+
+def is_room_without(n: Node, some_bytes: i64) -> bool:
+    """[M2] Whether the node would be at level 0 if it did not use these bytes."""
+    return (n.used_bytes() - some_bytes) * 4 <= n.limits.memory_bytes * 3
+
+
+def letters_in_way(n: Node) -> i64:
+    """[M2] Bytes of dead letters, if the node would take jobs without them; else 0 (M2.6)."""
+    used = n.life.dead_bytes + n.life.letter_count() * JOB_BYTES
+    is_full = n.limits.memory_bytes > 0 and memory_level(n) > 0
+    return used if is_full and used > 0 and is_room_without(n, used) else 0
+
+
+def megabytes(some_bytes: i64) -> int:
+    """Bytes as MB, rounded up, for the texts of errors and the log."""
+    return int((some_bytes + (1 << 20) - 1) >> 20)
+
+
+def outcomes_in_way(n: Node) -> i64:
+    """[M2] Bytes of kept outcomes, if the node would take jobs without them; else 0 (M2.6)."""
+    used = n.life.kept_bytes
+    is_full = n.limits.memory_bytes > 0 and memory_level(n) > 0
+    return used if is_full and used > 0 and is_room_without(n, used) else 0
+
+
+def in_way(n: Node) -> tuple[int, int]:
+    """[M2] Bytes of dead letters and of kept outcomes, as far as these are why the node takes no
+    jobs: either alone, or both together (M2.6).
+    """
+    letters, outcomes = letters_in_way(n), outcomes_in_way(n)
+    if letters == 0 and outcomes == 0 and n.limits.memory_bytes > 0 and memory_level(n) > 0:
+        buried = n.life.dead_bytes + n.life.letter_count() * JOB_BYTES
+        kept = n.life.kept_bytes
+        if buried > 0 and kept > 0 and is_room_without(n, buried + kept):
+            return int(buried), int(kept)
+    return int(letters), int(outcomes)
 
 
 def check(n: Node) -> None:

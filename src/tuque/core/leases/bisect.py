@@ -12,7 +12,7 @@ from tuque.core.leases.commands import no_batch, take_jobs
 from tuque.core.leases.expiry import arm, begin_beats, reclaim, renew
 from tuque.core.model.refusal import NO_HALVES, Refusal
 from tuque.core.node.node import Node
-from tuque.core.outbox.lease_records import tell_batch, tell_group
+from tuque.core.outbox.lease_records import tell_batch, tell_drop, tell_group
 from tuque.core.state.lease_groups import DEFERS_MAX, SPLITS_MAX, Batch, Group, is_leased
 
 
@@ -25,6 +25,7 @@ class Begun:
         self.jobs: i64 = 0  # still in the batch
         self.half: i64 = 0  # positions with the first half of them; 0: fewer than two
         self.proof: i64 = 0  # Y11.2
+        self.before: i64 = 0  # jobs that it had at the time before
         self.error: Refusal | None = None
 
 
@@ -56,11 +57,20 @@ def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
     b.last_proof_at = g.proofs
     b.begun += 1
     found.times = b.begun
-    for job in b.jobs:
-        if is_leased(job):
-            found.jobs += 1
+    found.before = b.at_work
+    b.at_work = live_jobs(b)
+    found.jobs = b.at_work
     found.half = half_of(b, found.jobs)
     return found
+
+
+def live_jobs(b: Batch) -> i64:
+    """The number of jobs that are still in the batch."""
+    jobs: i64 = 0
+    for job in b.jobs:
+        if is_leased(job):
+            jobs += 1
+    return jobs
 
 
 def half_of(b: Batch, jobs: i64) -> i64:
@@ -97,6 +107,7 @@ def on_split(
     rest.proof_at = b.proof_at
     rest.last_proof_at = b.proof_at
     b.jobs = b.jobs[:keep]
+    b.at_work = live_jobs(b)
     count(b)
     count(rest)
     g.last_seq = rest.seq
@@ -144,16 +155,23 @@ def on_defer(
     later = [number for number in g.batches if number > seq]
     if len(later) > 0:
         rotate(n, client, g, [seq, *later])
+        if old.count == 0:
+            drop_last(n, g, old)
     return g.batches[seq].count, None
 
 
 def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:
-    """The fresh batch takes the old one's number; the old one becomes the newest."""
+    """The fresh batch takes the old one's number; the old one becomes the newest, or ends if it
+    has no positions.
+    """
     fresh.count = len(fresh.jobs)
-    g.last_seq += 1
     g.batches[old.seq] = fresh
-    old.seq = g.last_seq
-    g.batches[old.seq] = old
+    if old.count > 0:
+        g.last_seq += 1
+        old.seq = g.last_seq
+        g.batches[old.seq] = old
+    else:
+        n.leases.bytes -= old.bytes_used()
     n.leases.bytes += fresh.bytes_used()
     n.leases.batches_made += 1
     n.leases.jobs_leased += fresh.count
@@ -162,8 +180,19 @@ def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:
     records = n.records
     if records is not None:
         tell_group(records, g)
-        tell_batch(records, g, old, n.now_ms, False)
+        if old.count > 0:
+            tell_batch(records, g, old, n.now_ms, False)
         tell_batch(records, g, fresh, n.now_ms, True)
+
+
+def drop_last(n: Node, g: Group, b: Batch) -> None:
+    """End the newest batch, which has no positions; its number is free again (Y11.4)."""
+    del g.batches[b.seq]
+    n.leases.bytes -= b.bytes_used()
+    g.last_seq -= 1
+    if n.records is not None:
+        tell_group(n.records, g)
+        tell_drop(n.records, g, b.seq)
 
 
 def rotate(n: Node, client: i64, g: Group, numbers: list[int]) -> None:

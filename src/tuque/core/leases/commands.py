@@ -117,11 +117,16 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
     return epoch, None
 
 
-def make_room(n: Node) -> bool:
-    """Forget the least recently used group if it has no batches (Y1.4)."""
+def make_room(n: Node, prefix: bytes = b"") -> bool:
+    """Forget the least recently used group if it has no batches (Y1.4).
+
+    `prefix`: of the names among which it is looked for.
+    """
     idle: Group | None = None
     for g in n.leases.groups.values():
-        if len(g.batches) == 0 and (idle is None or g.used_ms < idle.used_ms):
+        if len(g.batches) > 0 or not g.name.startswith(prefix):
+            continue
+        if idle is None or g.used_ms < idle.used_ms:
             idle = g
     if idle is None or idle.used_ms + IDLE_GROUP_MS > n.now_ms:
         return False
@@ -277,15 +282,17 @@ def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:
     if seq <= g.acked_seq:
         return 0  # Y4.2
     acked: i64 = 0
+    is_proof = before > 0
     for number in list(g.batches):
         if number > seq:
             break
         b = g.batches.pop(number)
         n.leases.bytes -= b.bytes_used()
         acked += ack_batch(n, b)  # Y4.1
+        is_proof = is_proof or b.count == 0
     g.acked_seq = seq
     g.floor_seq = seq
-    if before + acked > 0:
+    if is_proof or acked > 0:
         g.proofs += 1  # Y11.2
     if n.records is not None:
         tell_group(n.records, g)
@@ -309,7 +316,7 @@ def commit_later(n: Node, name: bytes, epoch: i64, seq: i64) -> list[Batch]:
     n.leases.ending.extend(batches)
     g.acked_seq = seq
     g.floor_seq = seq
-    if any(has_work(n, b) for b in batches):
+    if any(b.count == 0 or has_work(n, b) for b in batches):
         g.proofs += 1  # Y11.2
     if n.records is not None:
         tell_group(n.records, g)
@@ -429,7 +436,7 @@ def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, R
 
 def on_release(n: Node, g: Group) -> i64:
     """[Y5] ON COMMAND LEASE RELEASE: returns how many jobs went back; the epoch stays (Y5.3)."""
-    g.used_ms = n.now_ms
+    g.used_ms = 0  # nobody uses it: the first to go when there is no room (Y5.4)
     done = end_lease(n, g)
     if n.records is not None:
         tell_group(n.records, g)

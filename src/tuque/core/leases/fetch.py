@@ -17,7 +17,8 @@ from tuque.core.model.tally import why_of
 from tuque.core.node.node import Node
 from tuque.core.state.lease_groups import Batch, Group, is_leased
 
-WHYS: Final = [b"elsewhere", b"nacked", b"expired", b"dead", b"ended"]  # by `Job.why`
+# by `Job.why`
+WHYS: Final = [b"elsewhere", b"nacked", b"expired", b"dead", b"ended", b"cancelled"]
 BODIES_MAX: Final = (1 << 31) - 1  # an offset is an i32
 
 

@@ -6,7 +6,19 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import tell_watchers
 from tuque.core.life.change import UNKNOWN, on_cancel
-from tuque.core.life.outcomes import is_elsewhere, is_settled, result_fields
+from tuque.core.life.outcomes import (
+    RESULT,
+    is_agreed,
+    is_elsewhere,
+    is_settled,
+    lacking,
+    lacks_result,
+    names_of,
+    own_fields,
+    silent,
+    unknown,
+)
+from tuque.core.model.refusal import NOREACH_YET, Refusal
 from tuque.core.msgs.bus import JobAsk, JobTold
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
@@ -15,41 +27,78 @@ from tuque.core.state.lives import Asking
 LOOK: Final = 1
 CANCEL: Final = 2
 
+SHARED: Final = 1  # answer to LOOK: the result was dropped, and another holder may have it
 AGAIN_MS: Final = 1_000  # between two questions about one job
-ASKED_MAX: Final = 1_000  # jobs asked about at once
+ASKED_MAX: Final = 1_000  # questions of one second without an answer
+FIELDS: Final = 10  # of RESULT
+UNANSWERED_MAX: Final = 1_000  # CANCELs that are remembered (W15.8)
+REASON: Final = 7
 
 
 def may_ask(n: Node, id: bytes) -> bool:
     """Whether another node may know the job, which this one does not (W15.1)."""
-    if not is_elsewhere(n, id):
-        return False
-    if len(n.peers) == 1 or len(n.life.asking) >= ASKED_MAX:
+    if len(n.peers) == 1 or not is_elsewhere(n, id):
         return False
     return n.linked != 0 and n.ids.knows(id)
 
 
-def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> None:
+def has_turn(n: Node) -> bool:
+    """Whether one more question may be sent now; counts it, until the second is over (W15.1)."""
+    lives = n.life
+    if lives.asked_ms + AGAIN_MS <= n.now_ms:
+        lives.asked_ms = n.now_ms
+        lives.asked = 0
+    if lives.asked >= ASKED_MAX:
+        return False
+    lives.asked += 1
+    return True
+
+
+def answered(n: Node, asking: Asking) -> None:
+    """Clients may look now; another question has its turn."""
+    if not asking.is_told:
+        asking.is_told = True
+        n.life.asked = max(0, n.life.asked - 1)
+
+
+def may_fetch(n: Node, id: bytes) -> bool:
+    """Whether another holder may have the result that this one has dropped (W15.10)."""
+    if n.linked & ~1 == 0 or not lacks_result(n, id):
+        return False
+    return is_agreed(n, n.jobs.get(id))
+
+
+def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> Asking:
     """[W15] Ask all other nodes about the job; a client waits for it (W15.1)."""
-    asking = n.life.asking.get(id)
-    if asking is None or asking.what != what:
+    table = n.life.cancelling if what == CANCEL else n.life.asking
+    asking = table.get(id)
+    if asking is None:
         asking = Asking(what, reason)
-        n.life.asking[id] = asking
-        send(n, id, asking)
+        table[id] = asking
+        if has_turn(n):
+            send(n, id, asking)
+        else:
+            asking.next_ms = n.life.asked_ms + AGAIN_MS
+    return asking
 
 
 def send(n: Node, id: bytes, asking: Asking) -> None:
     """One round of questions."""
     asking.next_ms = n.now_ms + AGAIN_MS
+    asking.earlier = asking.denied
     asking.denied = 0
     message = JobAsk(id, int(asking.what), asking.reason)
     for peer in n.peers:
         if peer.slot != 0 and peer.is_linked and peer.has_room:
             say(n, peer.slot, message)
+            asking.asked |= 1 << peer.slot
 
 
 def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
-    """[W15] ON RECV ASK about one job: reply what this node knows (W15.2)."""
-    told = JobTold(m.id, not is_elsewhere(n, m.id) and not n.is_loading, 0, False)
+    """[W15] ON RECV ASK about one job: reply what this node knows (W15.2), once it has loaded."""
+    if n.is_loading:
+        return
+    told = JobTold(m.id, not is_elsewhere(n, m.id), 0, False)
     if told.is_known and m.what == CANCEL:
         became, _, change = on_cancel(n, m.id, m.reason)
         if change is not None:
@@ -57,12 +106,15 @@ def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
             return
         told.became = int(became)
     elif told.is_known:
-        fields, _ = result_fields(n, m.id)
+        fields = own_fields(n, m.id)
         if fields is None:
             told.is_known = False
         else:
             told.is_settled = is_settled(n, m.id)
             told.fields = field_values(fields)
+            kept = n.life.known(m.id)
+            if kept is not None and kept.is_stripped() and kept.is_shared:
+                told.became = int(SHARED)
     say(n, slot, told)
 
 
@@ -77,44 +129,131 @@ def field_values(fields: dict[str, object]) -> list[bytes | int | None]:
 
 def on_job_told(n: Node, slot: i64, m: JobTold) -> None:
     """[W15] ON RECV TOLD: an answer about a job that clients here ask for (W15.3)."""
-    asking = n.life.asking.get(m.id)
-    if asking is None:
-        return
-    if m.is_known:
-        if asking.what == CANCEL:
-            if asking.became == UNKNOWN or i64(m.became) < asking.became:
-                asking.became = m.became
-        elif len(m.fields) == FIELDS and (not asking.is_settled or m.is_settled):
-            asking.fields = list(m.fields)
-            asking.is_settled = m.is_settled
-        asking.is_told = True
-    else:
-        asking.denied |= 1 << slot
-        if n.linked & ~asking.denied & ~1 == 0 and not asking.is_told:
-            asking.is_told = True
-            asking.is_settled = True  # nobody knows it
-            asking.fields = []
-    if asking.is_told and m.id in n.life.watchers:
+    looking = n.life.asking.get(m.id)
+    cancelling = n.life.cancelling.get(m.id)
+    is_told = False
+    if looking is not None and (not m.is_known or len(m.fields) == FIELDS):
+        is_told = told_look(n, slot, m, looking)
+    if cancelling is not None and len(m.fields) == 0:
+        is_told = told_cancel(n, slot, m, cancelling) or is_told
+    if is_told and m.id in n.life.watchers:
         tell_watchers(n, m.id)
 
 
-FIELDS: Final = 10  # of RESULT
+def told_look(n: Node, slot: i64, m: JobTold, asking: Asking) -> bool:
+    """What a node has of the job; whether clients may look now."""
+    if not m.is_known:
+        deny(n, slot, m.id, asking)
+    elif is_dropped(m.fields):  # another node may have the result (W15.10)
+        if not lacks_result(n, m.id):
+            asking.is_shared = asking.is_shared or m.became == SHARED
+            if not asking.is_settled:
+                asking.fields = list(m.fields)
+                asking.is_settled = m.is_settled
+        deny(n, slot, m.id, asking)
+    elif m.fields[RESULT] is None and lacks_result(n, m.id):
+        if m.is_settled:  # another end; while the end is not confirmed there, it is no answer
+            deny(n, slot, m.id, asking)
+    else:
+        if not asking.is_settled or m.is_settled:
+            asking.fields = list(m.fields)
+            asking.is_settled = m.is_settled
+        answered(n, asking)
+    return asking.is_told
+
+
+def is_dropped(fields: list[bytes | int | None]) -> bool:
+    """Whether the node says that the job is done, and that it has dropped the result."""
+    reason = fields[REASON]
+    is_done = fields[0] == b"done" and fields[RESULT] is None
+    return is_done and isinstance(reason, bytes) and len(reason) > 0
+
+
+def told_cancel(n: Node, slot: i64, m: JobTold, asking: Asking) -> bool:
+    """What became of the job at a node; whether clients may look now."""
+    if not m.is_known or m.became == UNKNOWN:
+        deny(n, slot, m.id, asking)
+    else:
+        answered(n, asking)
+        if asking.became == UNKNOWN or i64(m.became) < asking.became:
+            asking.became = m.became
+    return asking.is_told
+
+
+def not_cancelled(n: Node, id: bytes, asking: Asking | None) -> Refusal:
+    """[W15] Why a job that nobody in reach knows is not cancelled; remembers the nodes that got the
+    CANCEL and did not answer (W15.8).
+    """
+    nodes = silent(n, id, asking)
+    sent: i64 = n.life.unanswered.get(id, 0)
+    if asking is not None:
+        sent |= asking.asked
+    if sent & nodes == 0:
+        return unknown(n, id, asking)
+    if id not in n.life.unanswered and len(n.life.unanswered) >= UNANSWERED_MAX:
+        del n.life.unanswered[next(iter(n.life.unanswered))]
+    n.life.unanswered[id] = int(sent & nodes)
+    return Refusal(NOREACH_YET, (names_of(n, nodes),))
+
+
+def deny(n: Node, slot: i64, id: bytes, asking: Asking) -> None:
+    """The node does not know the job, or has dropped its result."""
+    asking.denied |= 1 << slot
+    if n.linked & ~asking.denied & ~1 == 0 and not asking.is_told:
+        give_up(n, id, asking)
+
+
+def give_up(n: Node, id: bytes, asking: Asking) -> None:
+    """Nobody in reach knows the job. It is over, unless another node may have it (W15.5)."""
+    answered(n, asking)
+    if not asking.is_settled:  # what a node said of an end stands
+        asking.fields = []
+        asking.is_settled = silent(n, id, asking) == 0
+
+
+def in_turn(table: dict[bytes, Asking]) -> list[bytes]:
+    """The ids of a table in the order in which they are asked about: new ones first."""
+    new = [id for id, asking in table.items() if asking.asked == 0]
+    return list(table) if len(new) == 0 else new + [id for id in table if table[id].asked != 0]
+
+
+def has_heard_all(n: Node, id: bytes, asking: Asking) -> bool:
+    """Whether no further question can tell more: the job has ended, and no node that did not answer
+    may have its result.
+    """
+    is_over = asking.is_settled or lacks_result(n, id)
+    return is_over and lacking(n, id, asking) == 0
 
 
 def asking_tick(n: Node) -> None:
     """[W15] TIMER: ask again while a client waits (W15.4)."""
-    for id in list(n.life.asking):
-        asking = n.life.asking[id]
-        if id not in n.life.watchers:
-            del n.life.asking[id]
-        elif asking.next_ms <= n.now_ms:
-            asking.is_told = False
-            send(n, id, asking)
+    for table in (n.life.cancelling, n.life.asking):
+        for id in in_turn(table):
+            asking = table[id]
+            if id not in n.life.watchers:
+                del table[id]
+            elif asking.next_ms > n.now_ms:
+                continue
+            elif has_heard_all(n, id, asking):
+                asking.next_ms = n.now_ms + AGAIN_MS
+                answered(n, asking)  # one round is enough
+                tell_watchers(n, id)
+            elif has_turn(n):
+                del table[id]
+                table[id] = asking  # after those that have no turn now
+                asking.is_told = False
+                send(n, id, asking)
+                if n.linked & ~1 == 0:
+                    give_up(n, id, asking)
+                    tell_watchers(n, id)
+            else:
+                asking.next_ms = n.life.asked_ms + AGAIN_MS
 
 
 def asking_next_ms(n: Node, at_ms: i64) -> i64:
     """The instant of the next question, if it is before `at_ms`."""
-    for asking in n.life.asking.values():
-        if asking.next_ms < at_ms:
-            at_ms = asking.next_ms
+    for table in (n.life.asking, n.life.cancelling):
+        for asking in table.values():
+            if asking.next_ms < at_ms:
+                at_ms = asking.next_ms
     return at_ms

@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import record_job
+from tuque.core.jobs.endings import reach_changed, record_job
 from tuque.core.jobs.life_copies import (
     edit_message,
     is_behind,
@@ -94,6 +94,11 @@ def answer(n: Node, slot: i64, job: Job, mine: Life, edit: i64, is_behind: bool)
 
 def life_link_up(n: Node, slot: i64) -> None:
     """[W14] A link came up: the node hears of the lives that it may have missed (W14.10)."""
+    if len(n.life.watchers) > 0:
+        reach_changed(n)  # W15.5
+    if len(n.life.unanswered) > 0:
+        left = [(id, nodes & ~(1 << int(slot))) for id, nodes in n.life.unanswered.items()]
+        n.life.unanswered = {id: nodes for id, nodes in left if nodes != 0}  # W15.8
     if n.has_lives and len(n.life.by_id) > 0:
         n.life.retelling[int(slot)] = list(n.life.by_id)
         retell(n, slot)
@@ -152,7 +157,7 @@ def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     mine.expire_ms = 0
     job = move_copy(n, job, m)
     n.life.weigh(mine)
-    n.life.bury(job.queue, job.id, mine, len(job.body))
+    n.life.bury(job.queue, job.id, mine, len(job.body), n.limits.dead_bytes)
     return job
 
 
@@ -169,7 +174,7 @@ def cause_of(last: Failure | None, mine: bytes, theirs: bytes) -> bytes:
 
 def live_again(n: Node, job: Job, mine: Life, m: LifeAt) -> Job:
     """The dead letter was replayed at another node."""
-    n.life.dig(job.queue, mine, len(job.body))
+    n.life.dig(job.queue, job.id, mine, len(job.body))
     mine.dead_cause = b""
     mine.dead_ms = 0
     mine.origin = b""

@@ -91,7 +91,7 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     if job.flags & LEASED:
         return False
     tell_run(n, job, life, REPLAYED, life.dead_cause)
-    n.life.dig(job.queue, life, len(job.body))
+    n.life.dig(job.queue, job.id, life, len(job.body))
     leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin
     life.replays += 1

@@ -4,8 +4,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import conclude_life, drop_life, life_of
-from tuque.core.jobs.letters import drop_letters
+from tuque.core.jobs.endings import (
+    ELSEWHERE_MS,
+    conclude_life,
+    drop_life,
+    keep_claim,
+    keep_here,
+    life_of,
+    note_large,
+)
+from tuque.core.jobs.letters import drop_letters, has_surplus
 from tuque.core.jobs.life_copies import tell_untold
 from tuque.core.jobs.requeue import is_delayed, on_enqueue
 from tuque.core.life.holds import holds_tick
@@ -28,9 +36,10 @@ from tuque.core.model.life import (
     Outcome,
     attempt_of,
 )
-from tuque.core.model.refusal import NOJOB, Refusal
+from tuque.core.model.refusal import NOJOB, NOREACH, NOREACH_RESULT, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
+from tuque.core.node.slots import slots_of
 from tuque.core.outbox.events import RUN_DONE
 from tuque.core.replication.ack import on_ackjob
 from tuque.core.replication.ack_gc import hurry, retire_concluded, unheard
@@ -42,7 +51,8 @@ FIELDS: Final = (
     "ended-ms",
 )
 HURRY_MS: Final = 50  # until holders are asked again for a client that waits
-ELSEWHERE_MS: Final = 60_000  # an outcome is kept by a node without the job
+RESULT: Final = 5  # the place of the result among them
+NAMED_MAX: Final = 3  # nodes that NOREACH names
 
 
 def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1) -> bool:
@@ -69,6 +79,7 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
     if n.has_lives:
         conclude_life(n, job, life, DONE, run, result, b"")
     retire_concluded(n, job)
+    n.life.in_hand = None
     return True
 
 
@@ -79,14 +90,22 @@ def worker_of(life: Life | None, run: i64) -> bytes:
 
 def done_elsewhere(n: Node, id: bytes, run: i64, result: bytes | None, client: i64) -> None:
     """[W14] The job is not known here: all nodes are asked, and get the result (W14.6)."""
-    if id not in n.life.kept:
+    is_too_large = False
+    if id not in n.life.kept and n.ids.knows(id):
         outcome = Outcome(id, DONE, n.now_ms + ELSEWHERE_MS, 0)
         outcome.run = run
         outcome.result = result
         outcome.is_claim = True
         n.has_lives = True
-        n.life.keep(outcome)
+        keep_here(n, outcome)
+        is_too_large = result is not None and outcome.result is None
     on_unknown_ack(n, client, id)
+    n.life.in_hand = None
+    record = n.jobs.get(id)
+    if record is not None:
+        keep_claim(n, record)
+        if is_too_large and n.others & ~(n.linked | n.forgotten) != 0:
+            note_large(n, id)
 
 
 def on_enqueue_of(n: Node, id: bytes) -> bool:
@@ -111,6 +130,63 @@ def is_elsewhere(n: Node, id: bytes) -> bool:
     return (job is None or job.flags & BODYLESS != 0) and n.life.known(id) is None
 
 
+def lacks_result(n: Node, id: bytes) -> bool:
+    """Whether the job is done, and this node has dropped its result."""
+    kept = n.life.known(id)
+    return kept is not None and kept.is_stripped()
+
+
+def silent(n: Node, id: bytes, asking: Asking | None) -> i64:
+    """[W15] The members that may have the job, which no other node knows: they are not in reach,
+    or did not answer (W15.5). 0: there are none, or the job has ended. Without `asking` nobody
+    was asked.
+    """
+    members = quiet(n, asking)
+    if members == 0 or not is_elsewhere(n, id) or n.tombs.is_acked(id) or not n.ids.knows(id):
+        return 0
+    return 0 if asking is not None and asking.is_settled else members
+
+
+def quiet(n: Node, asking: Asking | None) -> i64:
+    """The members that are not in reach, or have not answered."""
+    members = n.others & ~n.forgotten
+    return members if asking is None else members & ~(n.linked & (asking.denied | asking.earlier))
+
+
+def lacking(n: Node, id: bytes, asking: Asking | None) -> i64:
+    """[W15] The members that may have the result of a job that is done, which this node or those
+    that answered have dropped (W15.10). 0: somebody has it, or it is lost.
+    """
+    if asking is not None and has_result(asking):
+        return 0
+    kept = n.life.known(id)
+    if kept is None:
+        return quiet(n, asking) if asking is not None and asking.is_shared else 0
+    if not kept.is_stripped() or not kept.is_shared or not is_agreed(n, n.jobs.get(id)):
+        return 0
+    return quiet(n, asking)
+
+
+def has_result(asking: Asking) -> bool:
+    """Whether a node has answered with the result."""
+    return len(asking.fields) > 0 and asking.fields[RESULT] is not None
+
+
+def names_of(n: Node, nodes: i64) -> bytes:
+    """The ids of nodes, for an error; of many only some (W15.5)."""
+    slots = slots_of(nodes)
+    names = b", ".join([n.peers[slot].node_id for slot in slots[:NAMED_MAX]])
+    if len(slots) > NAMED_MAX:
+        names += b" and %d more" % (len(slots) - NAMED_MAX)
+    return names
+
+
+def unknown(n: Node, id: bytes, asking: Asking | None) -> Refusal:
+    """Why a job that nobody in reach knows has no result (W9.1, W15.5)."""
+    nodes = silent(n, id, asking)
+    return Refusal(NOJOB) if nodes == 0 else Refusal(NOREACH, (names_of(n, nodes),))
+
+
 def told_outcome(asking: Asking) -> bytes:
     """The outcome as another node sent it (W15.3)."""
     if not asking.is_settled:
@@ -121,16 +197,15 @@ def told_outcome(asking: Asking) -> bytes:
 
 def outcome_of(n: Node, id: bytes) -> bytes:
     """The outcome of a job, b"" while it is open; `gone` if nobody knows it any more (W9.1)."""
+    if is_elsewhere(n, id):
+        asking = n.life.asking.get(id)
+        if asking is not None:
+            return told_outcome(asking)
+        return b"gone" if silent(n, id, None) == 0 else b""
+    if not is_agreed(n, n.jobs.get(id)):
+        return b""
     kept = n.life.known(id)
-    job = n.jobs.get(id)
-    asking = n.life.asking.get(id)
-    if asking is not None and is_elsewhere(n, id):
-        return told_outcome(asking)
-    if kept is not None:
-        return OUTCOME_NAMES[kept.kind] if is_agreed(n, job) else b""
-    if job is None:
-        return b"gone"
-    return b"done" if is_agreed(n, job) else b""
+    return b"done" if kept is None else OUTCOME_NAMES[kept.kind]
 
 
 def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
@@ -156,22 +231,34 @@ def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
 
 
 def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal | None]:
-    """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known."""
+    """[W9] The fields of RESULT (W9.1), None and a refusal if the job is not known, or if its
+    result may be at a node that did not answer (W15.10).
+    """
+    asking = n.life.asking.get(id)
+    away = lacking(n, id, asking)
+    if away != 0:
+        return None, Refusal(NOREACH_RESULT, (names_of(n, away),))
+    mine = own_fields(n, id)
+    if asking is not None and len(asking.fields) > 0:
+        if mine is None or (has_result(asking) and lacks_result(n, id)):
+            return dict(zip(FIELDS, asking.fields, strict=True)), None  # W15.3, W15.10
+    return (None, unknown(n, id, asking)) if mine is None else (mine, None)
+
+
+def own_fields(n: Node, id: bytes) -> dict[str, object] | None:
+    """The fields of RESULT by what this node has; None if it does not know the job."""
     kept = n.life.known(id)
     job = n.jobs.get(id)
-    if kept is not None:
-        fields = of_outcome(kept)
-        if not is_agreed(n, job):
-            state = b"running" if kept.run != 0 else b"waiting"
-            fields.update(state=state, result=None, reason=b"")  # W14.4
-            fields["ended-ms"] = 0
-        return fields, None
-    if job is None or job.flags & BODYLESS:
-        asking = n.life.asking.get(id)
-        if asking is not None and len(asking.fields) > 0:
-            return dict(zip(FIELDS, asking.fields, strict=True)), None  # W15.3
-        return None, Refusal(NOJOB)
-    return of_job(n, job, life_of(n, id)), None
+    if kept is None:
+        if job is None or job.flags & BODYLESS:
+            return None
+        return of_job(n, job, life_of(n, id))
+    fields = of_outcome(kept)
+    if not is_agreed(n, job):
+        state = b"running" if kept.run != 0 else b"waiting"
+        fields.update(state=state, result=None, reason=b"")  # W14.4
+        fields["ended-ms"] = 0
+    return fields
 
 
 def of_outcome(kept: Outcome) -> dict[str, object]:
@@ -262,6 +349,6 @@ def lives_next_ms(n: Node) -> i64:
     """The instant at which `lives_tick` next has work."""
     if n.life.kept_bytes > n.limits.results_bytes and len(n.life.kept) > 0:
         return n.now_ms
-    if n.life.dead_bytes > n.limits.dead_bytes and n.life.letter_count() > 1:
+    if n.life.dead_bytes > n.limits.dead_bytes and has_surplus(n):
         return n.now_ms  # a bound was lowered
     return n.life.next_ms()

@@ -125,7 +125,7 @@ class LifeLog:
             if job is not None and life is not None:
                 if i64(serial) > n.life.serial:
                     n.life.serial = i64(serial) - 1  # a cursor of DEAD LIST stays good
-                n.life.bury(job.queue, id, life, len(job.body))
+                n.life.bury(job.queue, id, life, len(job.body), n.limits.dead_bytes)
         if last > n.life.serial:
             n.life.serial = last
         outcomes = [one for one in self.kept.values() if one.until_ms > n.now_ms]
@@ -133,8 +133,9 @@ class LifeLog:
         for outcome in outcomes:
             if outcome.is_brief and outcome.id not in n.jobs:
                 continue  # W13.8
+            outcome.is_claim = outcome.ended_ms == 0  # W13.9
             n.has_lives = True
-            n.life.keep(outcome)
+            n.life.keep(outcome, n.limits.results_bytes)
         self.letters = []
         self.kept = {}
 
@@ -174,7 +175,9 @@ class OutcomeWalk:
     """The kept outcomes in a snapshot: those of its start, in slices (W13.6)."""
 
     def __init__(self, n: Node) -> None:
-        self.outcomes: list[Outcome] = [one for one in n.life.kept.values() if not one.is_claim]
+        self.outcomes: list[Outcome] = [
+            one for one in n.life.kept.values() if not one.is_claim or one.id in n.jobs
+        ]
         self.pos: i64 = 0
 
     def tell(self, n: Node, records: Records, most: i64, most_bytes: i64) -> None:

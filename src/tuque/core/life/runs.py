@@ -11,6 +11,7 @@ from tuque.core.jobs.requeue import is_delayed, on_nack, on_working
 from tuque.core.jobs.transitions import (
     REQUEUE_DELAY,
     may_enqueue,
+    memory_level,
     remove,
     requeue,
     retry_due_ms,
@@ -40,11 +41,13 @@ from tuque.core.model.job import (
 from tuque.core.model.life import (
     CANCELLED,
     CRASHED,
+    CUT_DETAIL,
     EXPIRED,
     FAILED,
     FAILED_BY_WORKER,
     LIVE,
     RELEASED,
+    THIN_MIN,
     TIMED_OUT,
     UNSTARTED,
     Failure,
@@ -289,6 +292,10 @@ def fail(
     attempt = attempt_of(life.run)
     if attempt > life.failed:
         life.failed = attempt
+    is_last = is_final or job.retry_s == 0 or 0 < life.terms.attempts <= life.failed
+    if len(detail) > THIN_MIN and memory_level(n) == 3:
+        if not is_last or job.id not in n.life.watchers:
+            detail = CUT_DETAIL  # M3.4
     failure = Failure(n.now_ms, attempt, life.worker, cause, reason, detail)
     if life.first is None:
         life.first = Failure(n.now_ms, attempt, life.worker, cause, reason, b"")
@@ -304,7 +311,7 @@ def fail(
             return DIED
         remove(n, job, ledger.EXPIRED)  # W6.2
         return GONE
-    if is_final or job.retry_s == 0 or 0 < terms.attempts <= life.failed:
+    if is_last:
         go_dead(n, job, life, cause)  # W5.3
         return DIED
     give_back(n, job, life, back_off_ms(n, life) if delay_ms < 0 else delay_ms, BY_FAILURE)

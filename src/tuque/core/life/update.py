@@ -10,13 +10,14 @@ from tuque.core.life.base import make_life, open_job
 from tuque.core.life.holds import is_out_at
 from tuque.core.model.add_spec import Update
 from tuque.core.model.job import ACTIVE, DELIVERED, LEASED, ONCE_QUEUED, QUEUED, Job
-from tuque.core.model.life import LIVE, Life, Terms, hash_of
+from tuque.core.model.life import LIVE, NEVER_S, Life, Terms, hash_of
 from tuque.core.model.refusal import (
     ATTEMPTS_OF_ONCE,
     ATWORK,
     CANCELLED_JOB,
     DEAD_LETTER,
     DELAY_BEYOND_TTL,
+    DELAY_FOR_EVER,
     DELIVERED_OUT,
     FEW_ATTEMPTS,
     HAS_COPIES,
@@ -90,7 +91,8 @@ def why_not(n: Node, job: Job, life: Life | None, update: Update) -> Refusal | N
     if update.delay_ms > 0:
         left_ms = job.expire_ms - n.now_ms if update.ttl_s < 0 else update.ttl_s * 1000
         if update.delay_ms >= left_ms:
-            return Refusal(DELAY_BEYOND_TTL)
+            is_longest = update.ttl_s == NEVER_S
+            return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
     return None
 
 

@@ -1,8 +1,10 @@
 """A small seeded generator for the core's choices: equal seeds give equal runs."""
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
+
+HALF: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 
 @final
@@ -17,11 +19,13 @@ class Chance:
 
     def below(self, limit: i64) -> i64:
         """A number from 0 to limit - 1; `limit` > 0."""
+        mask: i64 = HALF
+        mask = mask << 1 | 1
         x = self.state
-        x ^= (x << 13) & 0x7FFFFFFFFFFFFFFF
+        x ^= (x << 13) & mask
         x ^= x >> 7
-        x ^= (x << 17) & 0x7FFFFFFFFFFFFFFF
-        x &= 0x7FFFFFFFFFFFFFFF
+        x ^= (x << 17) & mask
+        x &= mask
         self.state = x if x != 0 else 88_172_645_463_325_252
         return (x >> 11) % limit
 

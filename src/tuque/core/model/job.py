@@ -37,7 +37,8 @@ NACKED: Final = 1
 EXPIRED_OUT: Final = 2
 DEAD: Final = 3
 ENDED: Final = 4
-WHY_MAX: Final = 4
+CANCELLED_OUT: Final = 5
+WHY_MAX: Final = 5
 WHY_BITS: Final = 7  # of `Job.why`
 
 # what the job counts as, in the other bits of `Job.why`; see core/model/tally.py

@@ -4,7 +4,7 @@ The TTL field counts minutes; its lowest bit tells at-least-once (1) from at-mos
 (0). The 24 characters are 14 random ones that a group of ids shares, 2 for the place in
 the group, and 8 that prove that a node of this cluster made the id: a keyed hash over
 all the rest. One SHAKE-128 makes the proofs of a whole group, so that an id costs a
-fraction of a hash.
+fraction of a hash. In ids of a tenant's jobs the last 5 of the 14 say whose they are.
 """
 
 from base64 import b64encode
@@ -17,7 +17,9 @@ ID_BYTES: Final = 40
 _GROUP: Final = 128  # ids that share their first 14 characters
 _TAG: Final = 6  # bytes of proof, 8 characters
 _KEYS_MAX: Final = 8  # older ones that are known
-_SUFFIXES: Final = 16  # TTL fields that can have a group at one time
+_GROUPS: Final = 64  # begun at one time: a TTL field of a tenant, or of nobody, has its own
+_MARK_AT: Final = 20  # where the mark of a tenant stands
+_MARK_END: Final = 25
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
 
@@ -50,21 +52,24 @@ class IdMaker:
         self.older: list[bytes] = []  # keys of ids that may still be about
         self.counter: i64 = 0
         self.prefix = b"D-%s-" % node_id[:8]
-        self.groups: dict[int, _Group] = {}  # by TTL field
+        self.groups: dict[tuple[int, bytes], _Group] = {}  # by TTL field and tenant
         self.ttl_s: i64 = -1  # the group used last, and what it is for
         self.at_most_once = False
+        self.tenant = b""
         self.group = _Group(b"", b"", b"")
         self.group.next = _GROUP
 
-    def make(self, ttl_s: i64, retry_s: i64) -> bytes:
-        """[G6] PROCEDURE make an id for this TTL and retry time, both in s."""
-        if ttl_s != self.ttl_s or (retry_s == 0) != self.at_most_once:
+    def make(self, ttl_s: i64, retry_s: i64, tenant: bytes = b"") -> bytes:
+        """[G6] PROCEDURE make an id for this TTL and retry time, both in s, and this tenant."""
+        is_other = ttl_s != self.ttl_s or (retry_s == 0) != self.at_most_once
+        if is_other or tenant != self.tenant:
             self.ttl_s = ttl_s
             self.at_most_once = retry_s == 0
-            group = self.groups.get(ttl_field(ttl_s, retry_s))
-            self.group = self.start(ttl_s, retry_s) if group is None else group
+            self.tenant = tenant
+            group = self.groups.get((int(ttl_field(ttl_s, retry_s)), tenant))
+            self.group = self.start(ttl_s, retry_s, tenant) if group is None else group
         if self.group.next == _GROUP:
-            self.group = self.start(ttl_s, retry_s)
+            self.group = self.start(ttl_s, retry_s, tenant)
         return self.group.take()  # G6.1
 
     def take_keys(self, keys: list[bytes]) -> None:
@@ -87,17 +92,19 @@ class IdMaker:
                 return True
         return False
 
-    def start(self, ttl_s: i64, retry_s: i64) -> _Group:
-        """Start a group for that TTL field."""
+    def start(self, ttl_s: i64, retry_s: i64, tenant: bytes) -> _Group:
+        """Start a group for that TTL field and tenant."""
         field = ttl_field(ttl_s, retry_s)
         self.counter += 1
         random = b64encode(shake_128(self.seed + b"%d" % self.counter).digest(11))[:14]
         stem = self.prefix + random
+        if len(tenant) > 0:
+            stem = stem[:_MARK_AT] + mark_of(stem[:_MARK_AT], tenant)  # G6.7
         suffix = b"-%04x" % field
         group = _Group(stem, tags_of(self.key, stem, suffix), suffix)
-        if len(self.groups) >= _SUFFIXES:
+        if len(self.groups) >= _GROUPS:
             self.groups = {}
-        self.groups[field] = group
+        self.groups[(int(field), tenant)] = group
         return group
 
 
@@ -121,6 +128,16 @@ def is_genuine(key: bytes, id: bytes) -> bool:
     if len(id) != ID_BYTES or i < 0 or i >= _GROUP:
         return False
     return id[27:35] == tags_of(key, id[:25], id[35:])[8 * i : 8 * i + 8]
+
+
+def mark_of(head: bytes, tenant: bytes) -> bytes:
+    """The 5 characters that say whose an id is; `head`: the 20 before them (G6.7)."""
+    return b64encode(shake_128(b"tenant:%s:%s" % (tenant, head)).digest(6))[:5]
+
+
+def is_marked(id: bytes, tenant: bytes) -> bool:
+    """Whether the id was made for a job of that tenant (G6.7)."""
+    return id[_MARK_AT:_MARK_END] == mark_of(id[:_MARK_AT], tenant)
 
 
 def ttl_s_of(id: bytes) -> i64:

@@ -39,6 +39,12 @@ LIFE_BYTES: Final = 330
 FAILURE_BYTES: Final = 130
 OUTCOME_BYTES: Final = 300
 
+# what may be dropped when memory is short (M3.4)
+THIN_MIN: Final = 256  # a smaller result or detail is not worth it
+TOO_LARGE: Final = b"its result of %d bytes was dropped: too large for results-max-bytes"
+NO_ROOM: Final = b"its result of %d bytes was dropped: memory was short"
+CUT_DETAIL: Final = b"(dropped: memory was short)"
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -135,6 +141,25 @@ class Life:
         self.serial: i64 = 0  # of the dead letter
         self.edit: i64 = 0  # number of the last UPDATEJOB: a count, then its node's hash (W16.6)
         self.bytes: i64 = 0  # as counted
+        self.fat_bytes: i64 = 0  # of these, details of a dead letter that may go (M3.4)
+
+    def detail_bytes(self) -> i64:
+        """Bytes of the details of its failures that are worth dropping."""
+        size: i64 = 0
+        first, last = self.first, self.last
+        if first is not None and len(first.detail) > THIN_MIN:
+            size += len(first.detail)
+        if last is not None and len(last.detail) > THIN_MIN:
+            size += len(last.detail)
+        return size
+
+    def cut_details(self) -> None:
+        """Drop the details of its failures."""
+        first, last = self.first, self.last
+        if first is not None and len(first.detail) > THIN_MIN:
+            first.detail = CUT_DETAIL
+        if last is not None and len(last.detail) > THIN_MIN:
+            last.detail = CUT_DETAIL
 
     def size(self) -> i64:
         """Bytes of memory, without the terms, which jobs share."""
@@ -164,8 +189,34 @@ class Outcome:
         self.reason = b""
         # of a DONE of a job that is not here: others know better (W14.6). It has no `ended_ms`
         self.is_claim = False
+        self.outlives = False  # a claim: a node was forgotten that may have had the job (W14.6)
         self.is_brief = False  # it is dropped when all holders have confirmed it (W7.3)
+        self.fat_bytes: i64 = 0  # of its result, as counted (M3.4)
+        self.is_shared = True  # another node may have the result, too: had, if it was dropped here
         self.is_disputed = False  # another outcome of the job met it here (W14.15)
+        self.tenant = b""  # whose the job was, as far as this node knows (N11.7)
+
+    def strip(self, why: bytes) -> None:
+        """Drop the result; the outcome stays, with the reason `why`."""
+        result = self.result
+        if result is not None:
+            self.reason = why % len(result)
+            self.result = None
+
+    def copy(self) -> "Outcome":
+        """Another one that says the same."""
+        made = Outcome(self.id, self.kind, self.until_ms, self.ended_ms)
+        made.run, made.of = self.run, self.of
+        made.worker, made.progress = self.worker, self.progress
+        made.result, made.reason = self.result, self.reason
+        made.is_claim, made.is_brief = self.is_claim, self.is_brief
+        made.is_shared = self.is_shared
+        made.tenant = self.tenant
+        return made
+
+    def is_stripped(self) -> bool:
+        """Whether it had a result that was dropped: only then has a job that is done a reason."""
+        return self.kind == DONE and self.result is None and len(self.reason) > 0
 
     def size(self) -> i64:
         """Bytes of memory."""

@@ -70,6 +70,16 @@ FEW_ATTEMPTS: Final = 52  # about: attempts that failed
 CHANGING: Final = 53
 NOT_HELD: Final = 54
 TASK_UPDATE: Final = 55  # about: tube
+NOREACH: Final = 56  # about: nodes
+NOREACH_YET: Final = 57  # about: nodes
+NOREPL_LETTERS: Final = 58  # about: MB of dead letters
+NOREPL_OUTCOMES: Final = 59  # about: MB of kept outcomes
+NO_KEYS: Final = 60
+DUPLICATE: Final = 61  # about: id of the job that has the key
+TUBE_KEYS_FULL: Final = 62  # about: tube, its most keys
+DELAY_FOR_EVER: Final = 63
+NOREACH_RESULT: Final = 64  # about: nodes
+NOREPL_BOTH: Final = 65  # about: MB of dead letters, MB of kept outcomes
 
 
 @final

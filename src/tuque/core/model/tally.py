@@ -30,6 +30,10 @@ from tuque.core.model.job import (
 
 TALLY_BYTES: Final = 310  # a tally with its entry in the table, without the name
 
+OWNER_BYTES: Final = 250  # an owner with its entry and its name
+TENANT_MAX: Final = 32  # bytes of a tenant's name
+TENANT_DIGITS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789-"
+
 # upper bounds of a histogram's buckets, in its unit; the last bucket has no bound
 BOUNDS: Final = [
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000),
@@ -50,10 +54,26 @@ PUT_BACK: Final = ["retry", "nack", "command", "lease", "failed", "released"]
 
 
 @final
+class Owner:
+    """What the queues of one tenant hold at this node (SPEC N10)."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.queues: i64 = 0  # with a tally
+        self.queue_bytes: i64 = 0  # that queues cost without their jobs
+        self.jobs: i64 = 0  # in the table, in any state
+        self.bytes: i64 = 0  # of their bodies
+
+
+NOBODY: Final = Owner(b"")  # of what counts for no node
+
+
+@final
 class Tally:
     """Counters of one queue, or of the whole node, since they began; and three counts of now."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner = NOBODY) -> None:
+        self.owner = owner
         self.jobs: i64 = 0  # in the table, in any state
         self.is_kept = False  # a queue of that name exists
         self.seen: i64 = -1  # added and delivered when the shell last looked; -1: never
@@ -111,6 +131,14 @@ class Tally:
             self.dead,
             self.expired,
         ]
+
+
+def tenant_of(queue: bytes) -> bytes:
+    """The tenant whose queue it is: what stands before the first `/`; empty: nobody's (N10.2)."""
+    at: i64 = queue.find(b"/")
+    if at < 1 or at > TENANT_MAX or len(queue[:at].translate(None, TENANT_DIGITS)) > 0:
+        return b""
+    return queue[:at]
 
 
 NO_TALLY: Final = Tally()  # stands where a queue has not entered the table yet
@@ -201,6 +229,8 @@ class Book:
     def __init__(self, id_head: bytes = b"") -> None:
         self.id_head = id_head  # what ids of jobs made here begin with
         self.tallies: dict[bytes, Tally] = {}
+        self.nobody = Owner(b"")  # of the queues of no tenant
+        self.owners: dict[bytes, Owner] = {}  # the others, by the tenant's name
         # found last time; all jobs of a queue share one name object
         self.near_name: bytes | None = None
         self.near = NO_TALLY
@@ -220,9 +250,25 @@ class Book:
             self.near_name = name
         return self.near
 
+    def make(self, name: bytes) -> Tally:
+        """A tally for that name, which has none."""
+        tenant = tenant_of(name)
+        owner = self.nobody
+        if len(tenant) > 0:
+            known = self.owners.get(tenant)
+            owner = Owner(tenant) if known is None else known
+            self.owners[tenant] = owner
+        owner.queues += 1
+        tally = Tally(owner)
+        self.tallies[name] = tally
+        return tally
+
     def drop(self, name: bytes) -> None:
         """Nothing of that name is left."""
-        del self.tallies[name]
+        owner = self.tallies.pop(name).owner
+        owner.queues -= 1
+        if owner.queues == 0 and len(owner.name) > 0:
+            del self.owners[owner.name]
         self.near_name = None
         self.near = NO_TALLY
 

@@ -63,6 +63,11 @@ class Tombs:
         bucket = self.ids.get(id)
         return bucket is not None and bucket.kind == OVER
 
+    def is_acked(self, id: bytes) -> bool:
+        """Whether a holder has ended the job, not only somebody who has no copy of it."""
+        bucket = self.ids.get(id)
+        return bucket is not None and (bucket.kind == OVER or bucket.kind == OPEN)
+
     def is_empty(self) -> bool:
         """Whether `tick` will never have work."""
         return len(self.ids) == 0 and len(self.sweeping) == 0

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
 REPAIR: Final = 2  # ReplJob.mode: repairs a lost copy (K5.3)
 CUSTODY: Final = 4  # ReplJob.mode: carries the right to deliver an at-most-once job
@@ -50,6 +51,19 @@ class ReplJob(Message, tag=2):
     holders: int
     mode: int
     life: bytes = b""  # of core/jobs/life_copies.py
+
+
+ReplFields = tuple[
+    bytes, bytes, bytes, int, int, int, int, int, int, int, int, int, int, bytes
+]  # fmt: skip
+"""The fields of a ReplJob: all at once they cost compiled code as much as two of them."""
+
+
+class ReplJobs(Message, tag=47):
+    """Keep copies of new jobs: of one, and of others that differ from it only in these (R1.12)."""
+
+    first: ReplJob
+    others: list[tuple[bytes, bytes, int]]  # id, body, ctime_ns
 
 
 class GotJob(Message, tag=3):
@@ -130,7 +144,7 @@ class JobTold(Message, tag=35):
 
     id: bytes
     is_known: bool
-    became: int  # of a CANCEL, as in core/life/outcomes.py
+    became: int  # of a CANCEL, as in core/life/change.py; else SHARED of core/life/asking.py or 0
     is_settled: bool
     fields: list[bytes | int | None] = []  # the values of RESULT
 
@@ -373,12 +387,114 @@ class TubeYours(Message, tag=32):
     token: int
 
 
-TubeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
+class VotersTold(Message, tag=38):
+    """[T23] The list of voters that the sender proposes, has recorded, or goes by."""
+
+    number: int
+    origin: bytes  # which list was the first one
+    voters: list[tuple[bytes, int]]  # node id, right
+    step: int  # of tubes/model/ballots.py
+
+
+class TubePulse(Message, tag=39):
+    """[T25] The sender, a voter, is alive: what it has heard (T25.1)."""
+
+    list_number: int
+    origin: bytes
+    round: int  # the sender's number of this pulse
+    echo: int  # the newest round of the receiver that the sender has heard
+    may_vouch: bool  # its echo and its votes count
+    is_whole: bool  # it has all of every tube that is led by votes
+    timeout_ms: int  # cluster-node-timeout of the sender
+
+
+class StandAt(Message, tag=40):
+    """Where the sender stands about a tube (T24)."""
+
+    name: bytes
+    maker: bytes
+    made_ns: int
+    epoch: int
+    node: bytes  # the node that the sender stands with
+    is_up: bool  # the sender leads the tube under this epoch, or asks for votes
+    settled: int  # the list under which the sender, its leader, has settled it; 0: none
+
+
+class TubeStands(Message, tag=41):
+    """Where the sender stands: about all tubes, or about those that changed (T24)."""
+
+    is_all: bool
+    stands: list[StandAt]
+
+
+class VoteAt(Message, tag=42):
+    """A tube that the sender wants to lead (T26)."""
+
+    name: bytes
+    maker: bytes
+    made_ns: int
+    epoch: int  # under which it would lead
+    copy_epoch: int  # what it has of the tube
+    seq: int
+
+
+class TubeVote(Message, tag=43):
+    """[T27] The sender asks for votes, or who would vote (T26)."""
+
+    list_number: int
+    origin: bytes
+    is_survey: bool  # answer, and change nothing
+    tubes: list[VoteAt]
+
+
+class VotedAt(Message, tag=44):
+    """The answer about one tube (T26)."""
+
+    name: bytes
+    maker: bytes
+    made_ns: int
+    epoch: int  # that was asked for
+    answer: int  # of tubes/model/ballots.py
+    stand_epoch: int  # where the sender stands
+    copy_epoch: int  # what it has of the tube
+    seq: int
+
+
+class TubeVoted(Message, tag=45):
+    """Reply to TubeVote (T26)."""
+
+    list_number: int
+    origin: bytes
+    is_survey: bool
+    tubes: list[VotedAt]
+
+
+class VotersNext(Message, tag=46):
+    """[T28] One step of agreeing on the next list of voters (T28.2)."""
+
+    number: int  # of the list to be agreed on
+    origin: bytes
+    step: int  # of tubes/model/ballots.py
+    attempt: int  # which attempt it is, together with `node`
+    node: bytes
+    written_attempt: int  # the attempt whose list the sender has written down; 0: none
+    written_node: bytes
+    voters: list[tuple[bytes, int]]  # that list: node id, right
+    tube: bytes  # which is not settled
+
+
+VoteMessage = VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
+
+HomeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
+
+TubeMessage = HomeMessage | VoteMessage
 
 AnyMessage = (
-    Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
-    | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
+    Slots | ReplJob | ReplJobs | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered
+    | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
+    | Ask | Lack
     | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold | Hold | HoldTold
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
+    | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip
 """Every message that can be sent in a frame."""

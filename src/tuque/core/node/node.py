@@ -4,7 +4,6 @@ The shell sets `now_ms` before every call and empties the outboxes after it: `re
 (journal), `events` (history) and `wakes` (clients to unblock).
 """
 
-from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -17,7 +16,7 @@ from tuque.core.model.refusal import Refusal
 from tuque.core.model.tally import Book
 from tuque.core.model.timer_wheel import Wheel
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs.bus import AnyMessage, GotJobs, YourJobs
+from tuque.core.msgs.bus import AnyMessage, GotJobs, ReplJob, ReplJobs, YourJobs
 from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
 from tuque.core.outbox.events import Events
@@ -30,6 +29,7 @@ from tuque.core.state.lives import Lives
 from tuque.core.state.losses import Losses
 from tuque.core.state.recent import Recent
 from tuque.core.state.staged import Publishing, Staging
+from tuque.core.state.steps import Steps
 
 # why a waiting client is unblocked
 GOT_JOBS: Final = 0
@@ -123,6 +123,22 @@ class Adding:
         self.delay_ms: i64 = -1  # exact, where the job knows whole seconds; -1: unknown
         self.server_slot: i64 = 0  # external: the node asked to serve it
         self.publishing: Publishing | None = None  # set if it was published, not added (Z3)
+
+
+@final
+class Copying:
+    """The copies of the last new jobs (R1.12): `message` is last in the outboxes, or has left."""
+
+    def __init__(self) -> None:
+        self.message: ReplJob | ReplJobs | None = None
+        self.first: Job | None = None  # the others have its queue and options
+        self.others: list[tuple[bytes, bytes, int]] = []  # of a ReplJobs
+        self.size: i64 = 0  # bytes of all bodies
+        self.slots: i64 = 0  # the nodes whose outboxes these are
+        self.holders: i64 = 0
+        self.left_ms: i64 = 0
+        self.due_ms: i64 = 0
+        self.mode: i64 = 0
 
 
 @final
@@ -238,7 +254,6 @@ class Node:
         self.wakes: list[Wake] = []
         # queues that may be idle: heap of (instant to check, name), one entry per queue
         self.idle_checks: list[tuple[int, bytes]] = []
-        # memory
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
         self.leases = Leases()
         self.staging, self.keys, self.life = Staging(), Keys(), Lives()
@@ -249,6 +264,7 @@ class Node:
         self.node_ids: list[bytes] = [node_id]  # by slot
         self.lives: dict[int, int] = {}  # by slot: the incarnation, as a unique number
         self.dirty_peers: list[Peer] = []  # peers with messages in their outbox
+        self.has_large = False  # one of these messages is a copy with a large body (B2.8)
         # tombstones, copies to restore (K5, K7), jobs to ask about (Q11)
         self.tombs, self.losses, self.held = Tombs(), Losses(), Held()
         self.acked: dict[bytes, None] = {}  # acked jobs not yet confirmed by all holders, in order
@@ -260,7 +276,7 @@ class Node:
         self.late_deletes: dict[bytes, tuple[int, int]] = {}  # DELJOB while loading: (end, sender)
         self.adding: dict[bytes, Adding] = {}  # by job id
         self.added: list[Added] = []  # replies to producers
-        self.add_steps: deque[tuple[int, bytes]] = deque()  # (instant, job id), in order
+        self.copying, self.add_steps = Copying(), Steps()  # steps: of those in `adding`
         self.add_ends: list[tuple[int, bytes]] = []  # heap of timeouts within the next step
         self.failed: dict[bytes, tuple[int, int]] = {}  # ids of failed adds: (end, slots to inform)
         self.untold: dict[bytes, None] = {}  # delivered jobs not yet announced (V4.6)

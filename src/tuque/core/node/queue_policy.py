@@ -59,6 +59,10 @@ class Policy:
         """UPDATEJOB PRI; False: the task is gone. Raises if the type has no priorities."""
         raise AssertionError("no policy")
 
+    def keys_of(self, task: Task) -> dict[str, object] | None:
+        """The keys of the task, for SHOW; None: it has a sub-queue instead."""
+        raise AssertionError("no policy")
+
     def delete(self, n: Node, task: Task) -> None:
         """DELJOB."""
         raise AssertionError("no policy")

@@ -12,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import AnyMessage, Slots
+from tuque.core.msgs.bus import AnyMessage, GotJob, Slots
 from tuque.core.node.node import Node, Peer
 
 SLOTS: Final = 62  # bits of a set, including this node's
@@ -68,6 +68,17 @@ def say(n: Node, slot: i64, message: AnyMessage) -> bool:
         n.dirty_peers.append(peer)
     peer.outbox.append(message)
     return True
+
+
+def say_got(n: Node, slot: i64, id: bytes) -> None:
+    """Send GOTJOB, many ids of a turn in one message."""
+    outbox = n.peers[slot].outbox
+    if len(outbox) > 0:
+        last = outbox[len(outbox) - 1]
+        if type(last) is GotJob:  # isinstance would ask its metaclass
+            last.ids.append(id)
+            return
+    say(n, slot, GotJob([id]))
 
 
 def introduce(n: Node, slot: i64, mask: i64) -> None:

@@ -17,8 +17,9 @@ from tuque.core.model.job import (
     AS_TASK,
     WHY_BITS,
     Job,
+    job_bytes,
 )
-from tuque.core.model.tally import TALLY_BYTES, Tally, count_as
+from tuque.core.model.tally import TALLY_BYTES, Tally, count_as, tenant_of
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue, queue_bytes
 
@@ -30,6 +31,9 @@ def enter_job(n: Node, job: Job) -> Tally:
     n.jobs[job.id] = job
     tally = tally_of(n, job.queue)
     tally.jobs += 1
+    owner = tally.owner
+    owner.jobs += 1
+    owner.bytes += len(job.body)
     return tally
 
 
@@ -39,6 +43,9 @@ def leave_job(n: Node, job: Job) -> None:
     book = n.book
     tally = book.of(job.queue)
     tally.jobs -= 1
+    owner = tally.owner
+    owner.jobs -= 1
+    owner.bytes -= len(job.body)
     book.uncount(job, tally)
     if tally.jobs == 0 and not tally.is_kept:
         drop_tally(n, job.queue)
@@ -47,6 +54,14 @@ def leave_job(n: Node, job: Job) -> None:
         n.job_list[job.place] = last
         last.place = job.place
     job.place = -1
+
+
+def put_body(n: Node, job: Job, body: bytes) -> None:
+    """Give a job in the table another body."""
+    n.book.of(job.queue).owner.bytes += len(body) - len(job.body)
+    n.job_bytes -= job_bytes(job)
+    job.body = body
+    n.job_bytes += job_bytes(job)
 
 
 def rehouse(n: Node, job: Job, queue: bytes) -> Job:
@@ -101,6 +116,7 @@ def enter_queue(n: Node, q: Queue) -> None:
     n.queue_bytes += queue_bytes(q)
     q.tally = tally_of(n, q.name)
     q.tally.is_kept = True
+    q.tally.owner.queue_bytes += queue_bytes(q)
 
 
 def leave_queue(n: Node, q: Queue) -> None:
@@ -113,6 +129,7 @@ def leave_queue(n: Node, q: Queue) -> None:
     q.place = -1
     n.queue_bytes -= queue_bytes(q)
     q.tally.is_kept = False
+    q.tally.owner.queue_bytes -= queue_bytes(q)
     if q.tally.jobs == 0:
         drop_tally(n, q.name)
 
@@ -123,9 +140,8 @@ def tally_of(n: Node, name: bytes) -> Tally:
         return n.book.near
     tally = n.book.tallies.get(name)
     if tally is None:
-        tally = Tally()
+        tally = n.book.make(name)
         tally.look_ms = tally.past_ms = n.now_ms
-        n.book.tallies[name] = tally
         n.queue_bytes += TALLY_BYTES + len(name)
     return tally
 
@@ -139,14 +155,22 @@ def drop_tally(n: Node, name: bytes) -> None:
 def check_tallies(n: Node) -> None:
     """Assert that each job counts once, as what it is."""
     counts: dict[bytes, list[int]] = {}
+    in_queue: dict[bytes, int] = {}  # bytes of bodies
+    bodies: dict[bytes, int] = {}  # the same, by tenant
     for job in n.job_list:
-        count = counts.setdefault(job.queue, [0, 0, 0])
+        in_queue[job.queue] = in_queue.get(job.queue, 0) + len(job.body)
+        count = counts.get(job.queue)
+        if count is None:
+            count = counts[job.queue] = [0, 0, 0]
         count[0] += 1
         count[1] += 1 if job.why & AS_DELAYED else 0
         count[2] += 1 if job.why & AS_AT_WORK else 0
         if len(n.peers) == 1 and job.state == ACTIVE and job.why & AS_TASK == 0:
             is_as_counted = job.why & AS_BITS == count_as(job, n.book.id_head)
             assert is_as_counted, "a job that counts as what it is not"
+    for name, size in in_queue.items():
+        tenant = tenant_of(name)
+        bodies[tenant] = bodies.get(tenant, 0) + size
     sums = [0, 0]
     for name, tally in n.book.tallies.items():
         assert tally.is_kept == (name in n.queues), "tally of a queue"
@@ -156,6 +180,11 @@ def check_tallies(n: Node) -> None:
         sums[0] += tally.delayed
         sums[1] += tally.at_work
     assert len(counts) == 0, "jobs without a tally"
+    jobs: i64 = 0
+    for owner in [n.book.nobody, *n.book.owners.values()]:
+        assert owner.bytes == bodies.get(owner.name, 0), "bodies of a tenant"
+        jobs += owner.jobs
+    assert jobs == len(n.job_list), "jobs of tenants"
     assert sums == [n.book.total.delayed, n.book.total.at_work], "jobs of the node"
 
 

@@ -39,6 +39,7 @@ RUN_TIMED_OUT: Final = 14
 RUN_DONE: Final = 15
 CANCELLED: Final = 16
 REPLAYED: Final = 17
+HOME_CHANGED: Final = 18  # of a tube, not of a job
 
 KIND_NAMES: Final = [
     "added",
@@ -59,6 +60,7 @@ KIND_NAMES: Final = [
     "run-done",
     "cancelled",
     "replayed",
+    "home-changed",
 ]
 
 # why a job was requeued without a NACK; index into REQUEUE_CAUSES
@@ -94,6 +96,7 @@ ALL: Final = (1 << 62) - 1  # as a journal record: everything durable
 UNSETTLED: Final = -1  # filled in this turn, whose last record is not known yet
 CHUNK_ROWS: Final = 4096
 REASON_BYTES: Final = 512  # longer reasons are cut
+EPOCH_MOST: Final = (1 << 31) - 1  # a column of i32 has it
 
 
 @final
@@ -125,7 +128,7 @@ class Chunk:
         # ttl and retry, both i64, per `added`
         self.ttl_raw = BytesWriter()
         self.retry_raw = BytesWriter()
-        # one value per `nacked`, `requeued`, `dead`, `deleted`, and per event of a run
+        # one value per `nacked`, `requeued`, `dead`, `deleted`, `home-changed`, and event of a run
         self.reason_lens = BytesWriter()  # i32: length
         self.reason_raw = BytesWriter()
         # one value per `acked`, `expired`, `dead`, `deleted`; instants i64 ms, 0 = never
@@ -244,6 +247,12 @@ class Events:
         if c is not None:
             _put_reason(c, text)
 
+    def home_changed(self, now_ms: i64, tube: bytes, epoch: i64, reason: bytes) -> None:
+        """This node became the leader of the tube under that epoch (E1.8)."""
+        c = self._mark(HOME_CHANGED, now_ms, tube, epoch if epoch < EPOCH_MOST else EPOCH_MOST)
+        if c is not None:
+            _put_reason(c, reason)
+
     # what the shell calls
 
     def started(self, now_ms: i64) -> None:
@@ -332,18 +341,20 @@ class Events:
         write_i32_le(c.delivery_raw, job.delivered_count if delivery < 0 else i32(delivery))
         return c
 
-    def _mark(self, kind: i64, now_ms: i64) -> None:
-        """An event about the node itself, without a job."""
+    def _mark(self, kind: i64, now_ms: i64, queue: bytes = b"", delivery: i64 = 0) -> Chunk | None:
+        """An event about the node itself or a tube, without a job."""
         c = self._writable()
         self.seq += 1
         if c is None:
             self.dropped += 1
-            return
+            return None
         c.rows += 1
         write_i64_le(c.ts_raw, now_ms)
         c.kinds_raw.append(u8(kind))
-        write_i32_le(c.queue_lens, 0)
-        write_i32_le(c.delivery_raw, 0)
+        write_i32_le(c.queue_lens, i32(len(queue)))
+        c.queues_raw.write(queue)
+        write_i32_le(c.delivery_raw, i32(delivery))
+        return c
 
 
 def _stamps(c: Chunk, job: Job) -> None:

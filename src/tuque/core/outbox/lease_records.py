@@ -68,6 +68,8 @@ def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool
         how |= HOW_EXPIRED
     if is_taken:
         records.has_custody = True
+    if b.count == 0:
+        tell_positions(records, g, b, now_ms, how, 0, 0)  # Y11.3: SPLIT left it none
     while first < b.count:
         end: i64 = min(first + POSITIONS_MAX, b.count)
         tell_positions(records, g, b, now_ms, how, first, end)

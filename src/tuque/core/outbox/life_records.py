@@ -11,7 +11,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              words: worker, cause, reason, detail
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason; then the result, if its bit is set. With until_ms 0 it
-             drops the outcome
+             drops the outcome; with ended_ms 0 it is what DONE said of a job that is not here
 
 Writes bytes only; core/outbox/records.py has the kinds and counts the records.
 """

@@ -23,6 +23,9 @@ COMPLETE: Final = 2  # the replica has all tasks
 OWED: Final = 4  # handed to a leader that has not confirmed yet
 GONE: Final = 8  # the tube was dropped
 FOREIGN: Final = 16  # this node leads it; its tasks are held by sessions of the last leader
+BY_VOTE: Final = 32  # votes choose its leader
+OTHERS: Final = 128  # voters of another list choose its leader
+MAJORITY: Final = 64  # a majority of the voters must have a change before its reply
 
 HOME_FIXED: Final = 125
 HOLDER_FIXED: Final = 28

@@ -29,7 +29,8 @@ delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holder
 follows; without it this node is the only one. Sets are of slots of core/node/slots.py.
 The records of leases and of staged jobs are in core/outbox/lease_records.py and
 core/outbox/transaction_records.py, those of tubes in core/outbox/tube_records.py and
-core/outbox/placement_records.py, those of lives in core/outbox/life_records.py.
+core/outbox/placement_records.py, those of lives in core/outbox/life_records.py, those of
+votes in core/outbox/vote_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, extend
@@ -76,6 +77,9 @@ TUBE_HOME: Final = 29
 TUBE_HOLDER: Final = 30
 LIFE: Final = 31
 OUTCOME: Final = 32
+VOTERS: Final = 33
+TUBE_STAND: Final = 34
+VOTERS_NEXT: Final = 35
 
 KIND_NAMES: Final = [
     "?",
@@ -111,6 +115,9 @@ KIND_NAMES: Final = [
     "tube-holder",
     "life",
     "outcome",
+    "voters",
+    "tube-stand",
+    "voters-next",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape
@@ -159,6 +166,7 @@ class Records:
         # value that `wish` had when it took those records (T20.3).
         self.wish: i64 = 0
         self.granted: i64 = 0
+        self.is_failing = False  # the disk takes no records now: the shell says so (J6)
 
     def add(self, job: Job) -> None:
         """All of a new job (or, in a snapshot, of any job).

@@ -3,13 +3,14 @@
 Nothing that a client is owed is ever dropped. First go delivered at-most-once jobs, oldest
 delivery first. Then what keeps acked jobs from coming back: first where that costs nothing,
 last acked jobs that other holders have not confirmed. These leave a tombstone, which is smaller
-and goes once all reachable nodes have confirmed it. At-least-once jobs stay until acked or
-expired.
+and goes once all reachable nodes have confirmed it. At last results, whose outcomes stay, and the
+details of dead letters; these go from 75 % on, if that lets the node take jobs. At-least-once jobs
+stay until acked or expired.
 """
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import memory_level, remove
+from tuque.core.jobs.transitions import memory_level, remove, thin
 from tuque.core.model import ledger
 from tuque.core.model.job import BODYLESS, Job
 from tuque.core.node.node import Node
@@ -17,14 +18,16 @@ from tuque.core.replication.ack_gc import finish
 
 
 def make_room(n: Node, most: i64) -> bool:
-    """[M3] PROCEDURE evict: drop up to `most` records (M3.3) while above 95 %.
+    """[M3] PROCEDURE evict: drop up to `most` records (M3.3) while above 95 %, or 75 % (M3.5).
 
     True if memory is then at or below 100 %.
     """
     if n.limits.may_evict:
         left = most
-        while left > 0 and memory_level(n) >= 2 and evict_one(n, left):
+        level = memory_level(n)
+        while left > 0 and level > 0 and (evict_one(n, left) if level >= 2 else thin(n)):
             left -= 1
+            level = memory_level(n)
     return memory_level(n) < 3
 
 
@@ -38,6 +41,7 @@ def evict_one(n: Node, most: i64) -> bool:
     if len(n.strays) > 0:
         for id in n.strays:
             remove(n, n.jobs[id], ledger.EVICTED)
+            n.acks_evicted += 1
             return True
     if len(n.acked) > 0:
         job = oldest(n, n.acked)
@@ -45,7 +49,7 @@ def evict_one(n: Node, most: i64) -> bool:
         finish(n, job, job.holders, ledger.EVICTED)
         n.acks_evicted += 1
         return True
-    return False
+    return thin(n)
 
 
 def oldest(n: Node, ids: dict[bytes, None]) -> Job:

@@ -27,6 +27,7 @@ from tuque.core.replication.holders import (
     note_gone,
     spare,
 )
+from tuque.core.replication.orphan_acks import forget_asked
 from tuque.core.replication.probe import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.replication.rereplicate import (
     WINDOW_MS,
@@ -78,6 +79,7 @@ def on_forget(n: Node, slot: i64) -> None:
     n.losses.unsure &= ~bit
     lose_transits(n, slot)
     forget_tombs(n, slot)
+    forget_asked(n, slot)
     n.losses.parted.pop(slot, None)
     begin_walk(n, FORGET, slot)
 

@@ -25,7 +25,6 @@ from tuque.core.model.job import (
     QUEUED,
     WAIT_REPL,
     Job,
-    job_bytes,
     set_state,
 )
 from tuque.core.model.tally import set_why, why_of
@@ -34,6 +33,7 @@ from tuque.core.model.tombstones import ROUNDED_MS
 from tuque.core.msgs.bus import DelJob, GotAck, SetAck
 from tuque.core.node.node import Node, Peer, Retelling
 from tuque.core.node.slots import in_doubt, introduce, say, slots_of, translate_all
+from tuque.core.node.table import put_body
 from tuque.core.replication.orphan_acks import (
     NOBODY,
     ask_all,
@@ -99,9 +99,7 @@ def become_acked(n: Node, job: Job) -> None:
         set_state(job, ACKED)
     if n.has_lives:
         end_life(n, job, ledger.GC_ACKED)
-    n.job_bytes -= job_bytes(job)
-    job.body = b""  # A1.4
-    n.job_bytes += job_bytes(job)
+    put_body(n, job, b"")  # A1.4
     if job.flags & LEASED and why_of(job) == 0:
         set_why(job, ENDED)  # Y3.8
     job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL | LEASED)

@@ -3,7 +3,12 @@
 from mypy_extensions import i32, i64
 
 from tuque.core.jobs.endings import record_job
-from tuque.core.jobs.transitions import memory_level, register
+from tuque.core.jobs.transitions import (
+    in_way,
+    is_short,
+    megabytes,
+    register,
+)
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
@@ -12,16 +17,22 @@ from tuque.core.model.refusal import (
     AMO_ONE_COPY,
     ATTEMPTS_OF_ONCE,
     DELAY_BEYOND_TTL,
+    DELAY_FOR_EVER,
     MAXLEN,
+    NO_KEYS,
     NO_TUBE,
     NOREPL,
+    NOREPL_BOTH,
     NOREPL_LEAVING,
+    NOREPL_LETTERS,
     NOREPL_MEMORY,
+    NOREPL_OUTCOMES,
     PAUSED,
     TUBE_LETTERS,
     TUBE_LIFE,
     Refusal,
 )
+from tuque.core.model.tally import tenant_of
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.slots import count_of, may_reach
@@ -62,6 +73,8 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.has_pri = spec.has_pri
     full.utube = spec.utube
     full.has_utube = spec.has_utube
+    full.keys = spec.keys
+    full.rejects_same = spec.rejects_same
     full.asked_replicate = spec.replicate
     full.asked_retry_s = spec.retry_s
     full.asked_ttl_s = spec.ttl_s
@@ -70,7 +83,19 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
 
 def must_be_external(n: Node) -> bool:
     """Whether this node takes no copies now (R1.5)."""
-    return n.is_leaving or (n.limits.memory_bytes > 0 and memory_level(n) > 0)
+    return n.is_leaving or (n.limits.memory_bytes > 0 and is_short(n))
+
+
+def memory_refusal(n: Node) -> Refusal:
+    """[M2] Memory is above 75 %; names what alone is in the way (M2.6)."""
+    letters, outcomes = in_way(n)
+    if letters > 0 and outcomes > 0:
+        return Refusal(NOREPL_BOTH, (megabytes(letters), megabytes(outcomes)))
+    if letters > 0:
+        return Refusal(NOREPL_LETTERS, (megabytes(letters),))
+    if outcomes > 0:
+        return Refusal(NOREPL_OUTCOMES, (megabytes(outcomes),))
+    return Refusal(NOREPL_MEMORY)
 
 
 def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
@@ -89,16 +114,19 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
             return Refusal(TUBE_LETTERS, (terms.dead,))  # W1.4
     if spec.has_pri or spec.has_utube:
         return Refusal(NO_TUBE, (queue,))  # T1.2
+    if len(spec.keys) > 0:
+        return Refusal(NO_KEYS)  # T40.5
     if spec.replicate > 1 and spec.retry_s == 0:
         return Refusal(AMO_ONE_COPY)  # R1.3
     if spec.delay_ms >= spec.ttl_s * 1000:
-        return Refusal(DELAY_BEYOND_TTL)  # R1.4
+        is_longest = spec.ttl_s == NEVER_S
+        return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
     is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
     if needed > n.reachable_count and needed > count_of(may_reach(n)):
         if not is_external or needed - 1 > count_of(may_reach(n)):
             return Refusal(NOREPL)  # R1.5
-        return Refusal(NOREPL_LEAVING if n.is_leaving else NOREPL_MEMORY)
+        return Refusal(NOREPL_LEAVING) if n.is_leaving else memory_refusal(n)
     if q is not None:
         if 0 < spec.maxlen <= q.length:
             return Refusal(MAXLEN)  # R1.6
@@ -111,7 +139,7 @@ def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
     """Make and register a new job; the caller begins it or copies it (R1.8)."""
     q = n.queues.get(queue)
     job = Job(
-        n.ids.make(spec.ttl_s, spec.retry_s),
+        n.ids.make(spec.ttl_s, spec.retry_s, tenant_of(queue) if q is None else q.tally.owner.name),
         queue if q is None else q.name,  # all jobs of a queue share one name object
         body,
         n.next_ctime_ns(),

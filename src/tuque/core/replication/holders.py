@@ -41,6 +41,8 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
 
 def spare(n: Node, id: bytes, nodes: i64) -> None:
     """[K5.1] The nodes become holders after their restart: scans that began then skip them."""
+    if len(n.losses.walks) == 0:
+        return
     for walk in n.losses.walks:
         if (walk.kind == STRIP or walk.kind == FORGET) and (nodes & ~n.forgotten) >> walk.slot & 1:
             walk.spared[id] = None

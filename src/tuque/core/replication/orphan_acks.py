@@ -9,6 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import keep_orphan, outlive_holder
 from tuque.core.jobs.life_copies import packed_outcome
 from tuque.core.jobs.transitions import memory_level, register, unregister
 from tuque.core.model import ledger
@@ -93,6 +94,11 @@ def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) 
         end_stray(n, job, holders)
         return
     job.confirmed |= 1 << slot
+    end_if_denied(n, job)
+
+
+def end_if_denied(n: Node, job: Job) -> None:
+    """End the record if no node is left that may know the job."""
     done = job.confirmed & ~in_doubt(n) | n.forgotten  # K2.3
     for peer in n.peers:
         bit: i64 = 1 << peer.slot
@@ -101,8 +107,19 @@ def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) 
     end_stray(n, job, 0)
 
 
+def forget_asked(n: Node, slot: i64) -> None:
+    """[K6] The node was forgotten: it may have had the jobs of which it has denied nothing."""
+    for id in list(n.strays):
+        job = n.jobs[id]
+        if job.confirmed >> slot & 1 == 0:
+            outlive_holder(n, id)
+        end_if_denied(n, job)
+
+
 def end_stray(n: Node, job: Job, holders: i64) -> None:
     """`holders` have taken over the ack, or no node has the job: remove the record."""
+    if holders == 0:
+        keep_orphan(n, job)
     unregister(n, job, ledger.GC_ACKED)  # A5.3
     if n.records is not None:
         n.records.ack(job.id, job.expire_ms)

@@ -5,18 +5,19 @@ The producer of a job in state wait-repl is in `n.adding`; its reply goes to `n.
 one pop.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
+import msgspec
 from mypy_extensions import i32, i64
 
 from tuque.core.jobs.endings import has_ended, reach_changed, record_job
 from tuque.core.jobs.idempotent_add import adopt, on_add_over
 from tuque.core.jobs.life_copies import ack_of, adopt_life, packed_life, packed_outcome
 from tuque.core.jobs.transitions import (
-    FAR,
     enqueue,
-    memory_level,
+    is_short,
     register,
     tell_producer,
     told_job,
@@ -38,6 +39,7 @@ from tuque.core.model.job import (
 from tuque.core.model.refusal import NOREPL, NOREPL_REMOVED, NOREPL_TIMEOUT, Refusal
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import (
+    LARGE_BODY,
     NO_REPLY,
     REPAIR,
     DelJob,
@@ -45,17 +47,20 @@ from tuque.core.msgs.bus import (
     Holders,
     Left,
     Release,
+    ReplFields,
     ReplJob,
     SetAck,
 )
 from tuque.core.node.announce import deny
+from tuque.core.node.copying import is_plain, joins, lead
 from tuque.core.node.node import Adding, Node
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.node.slots import count_of, introduce, may_reach, say, slots_of, translate
+from tuque.core.node.slots import count_of, introduce, may_reach, say, say_got, slots_of, translate
 from tuque.core.replication.ack_gc import collect
 from tuque.core.replication.holders import gone_from, hear_holders, learn_holder, spare
 from tuque.core.replication.remote_add import pass_on
 
+FIELDS: Final[Callable[[ReplJob], ReplFields]] = msgspec.structs.astuple
 STEP_MS: Final = 50
 STEP_MAX_MS: Final = 2_000
 REPEATS_MAX: Final = 100  # messages per turn and peer; above it nothing is repeated
@@ -119,7 +124,7 @@ def start_copies(
         adding.until_ms = until_ms
         if timeout_ms <= STEP_MS:
             heappush(n.add_ends, (until_ms, job.id))
-    n.add_steps.append((n.now_ms + STEP_MS, job.id))
+    n.add_steps.put(n.now_ms + STEP_MS, job.id)
 
 
 def send_async(n: Node, job: Job) -> None:
@@ -149,10 +154,16 @@ def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
     for slot in slots:
         job.holders |= 1 << i64(slot)
         spare(n, job.id, 1 << i64(slot))
-    message = as_message(n, job, mode, copy_due_ms(n, job))
+    due_ms = copy_due_ms(n, job)
+    may_share = is_plain(n, job)
+    if may_share and joins(n, job, slots, mode, due_ms):
+        return  # R1.12
+    message = as_message(n, job, mode, due_ms)
     for slot in slots:
         introduce(n, slot, job.holders | 1)
         say(n, slot, message)
+    if may_share:
+        lead(n, job, slots, mode, due_ms, message)
 
 
 def copy_of(n: Node, slot: i64, job: Job, mode: i64) -> ReplJob:
@@ -177,6 +188,8 @@ def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
     `due_ms`: until the receiver queues its copy, or in YOURJOBS may deliver it.
     """
     left_ms = job.expire_ms - n.now_ms
+    if len(job.body) >= LARGE_BODY:
+        n.has_large = True
     return ReplJob(
         job.id,
         job.queue,
@@ -199,7 +212,8 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
     """[R3] ON RECV GOTJOB."""
     bit: i64 = 1 << slot
     for id in m.ids:
-        job = told_job(n, id)
+        adding = n.adding.get(id)
+        job = told_job(n, id) if adding is None else adding.job
         if job is None:
             if id in n.failed:
                 tell_failed(n, id, slot)  # R3.2
@@ -215,7 +229,6 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
         if job.state != WAIT_REPL:  # R3.3
             continue
         job.confirmed |= bit  # R3.4
-        adding = n.adding.get(id)
         if adding is not None and adding.server_slot == 0:
             if count_of(job.confirmed & ~n.forgotten) >= adding.needed:
                 on_enough(n, adding)
@@ -315,40 +328,43 @@ def on_reach_changed(n: Node) -> None:
 
 def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     """[R2] ON RECV REPLJOB."""
-    holders = translate(n, slot, m.holders) | (1 << slot) | 1
-    job = n.jobs.get(m.id)
+    f = FIELDS(m)  # in the order of ReplJob; as names that are not used they would be boxed
+    id, queue, named, mode, life = f[0], f[1], f[11], f[12], f[13]
+    holders = translate(n, slot, named) | (1 << slot) | 1
+    job = n.jobs.get(id)
     if isinstance(job, Task):
         return  # T1.4
     if job is not None:
         if job.state == ACKED:
             introduce(n, slot, job.holders)
-            say(
-                n,
-                slot,
-                ack_of(n, job),
-            )  # R2.2
+            say(n, slot, ack_of(n, job))  # R2.2
             return
-        hear_holders(n, slot, job, holders, m.holders)  # R2.3
+        hear_holders(n, slot, job, holders, named)  # R2.3
         end_earlier(n, job, m)
-        adopt_life(n, slot, job, m.life, m.body, m.left_ms)
-        confirm(n, slot, job, m.mode)
+        adopt_life(n, slot, job, life, m.body, m.left_ms)
+        confirm(n, slot, job, mode)
         return
-    if has_ended(n, m.id):
-        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms), packed_outcome(n, m.id)))
+    if has_ended(n, id):
+        say(n, slot, SetAck(id, 0, max(1, m.left_ms), packed_outcome(n, id)))
         return
-    q = n.queues.get(m.queue)
+    q = n.queues.get(queue)
     is_paused = q is not None and q.pause & PAUSE_IN != 0
-    if n.is_leaving or n.is_loading or is_paused or memory_level(n) > 0:
+    if n.is_leaving or n.is_loading or is_paused or is_short(n):
         return  # R2.4
-    job = job_of(n, m, q.name if q is not None else m.queue)
+    job = job_of(n, f, q.name if q is not None else queue)
     job.holders = holders
-    register(n, job, ledger.REPLICATED)  # R2.5
+    keep_copy(n, slot, job, life)
+    hear_holders(n, slot, job, holders, named)  # K5.7
+    confirm(n, slot, job, mode)
+
+
+def keep_copy(n: Node, slot: i64, job: Job, life: bytes) -> None:
+    """[R2] Store a copy with the life that came with it (R2.5)."""
+    register(n, job, ledger.REPLICATED)
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
         n.records.add(job)
-    adopt_life(n, slot, job, m.life)
-    hear_holders(n, slot, job, holders, m.holders)  # K5.7
-    confirm(n, slot, job, m.mode)
+    adopt_life(n, slot, job, life)
 
 
 def end_earlier(n: Node, job: Job, m: ReplJob) -> None:
@@ -368,41 +384,25 @@ def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
         say_got(n, slot, job.id)
 
 
-def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
+def job_of(n: Node, f: ReplFields, queue: bytes) -> Job:
     """A copy kept for others: active, and queued only if they do not (R2.5)."""
-    job = Job(
-        m.id,
-        queue,
-        m.body,
-        m.ctime_ns,
-        n.now_ms + m.left_ms,
-        i32(m.retry_s),
-        i32(m.delay_s),
-        i32(m.repl),
-    )
-    job.nacks = i32(m.nacks)
-    job.deliveries = i32(m.deliveries)
-    job.confirmed = 0
-    if m.retry_s == 0:
-        job.flags = IN_TRANSIT  # another node has its custody
-    else:
-        job.flags = ONCE_QUEUED | ANNOUNCE_WILL
-        due_ms: i64 = m.due_ms
-        if due_ms == 0:
-            due_ms = i64(m.retry_s) * 1000
-        job.qtime_ms = n.now_ms + due_ms + n.chance.below(500)
+    job = Job(f[0], queue, f[2], f[3], n.now_ms + f[4], i32(f[6]), i32(f[7]), i32(f[8]))
+    job.nacks = i32(f[9])
+    job.deliveries = i32(f[10])
+    await_due(n, job, f[5])
     return job
 
 
-def say_got(n: Node, slot: i64, id: bytes) -> None:
-    """Send GOTJOB, many ids of a turn in one message."""
-    outbox = n.peers[slot].outbox
-    if len(outbox) > 0:
-        last = outbox[len(outbox) - 1]
-        if isinstance(last, GotJob):
-            last.ids.append(id)
-            return
-    say(n, slot, GotJob([id]))
+def await_due(n: Node, job: Job, due: i64) -> None:
+    """Set when the copy is queued here if no other node does (R2.5); `due`: B2.6."""
+    job.confirmed = 0
+    if job.retry_s == 0:
+        job.flags = IN_TRANSIT  # another node has its custody
+    else:
+        job.flags = ONCE_QUEUED | ANNOUNCE_WILL
+        if due == 0:
+            due = i64(job.retry_s) * 1000
+        job.qtime_ms = n.now_ms + due + n.chance.below(500)
 
 
 def on_release(n: Node, slot: i64, m: Release) -> None:
@@ -434,20 +434,21 @@ def copies_tick(n: Node) -> None:
         adding = n.adding.get(id)
         if adding is not None and adding.client >= 0:
             fail(n, adding, Refusal(NOREPL_TIMEOUT))  # R5.1
-    while len(n.add_steps) > 0 and n.add_steps[0][0] <= now_ms:
-        _, id = n.add_steps.popleft()
-        adding = n.adding.get(id)
-        if adding is not None:
-            on_add_step(n, adding)
+    while True:
+        ids = n.add_steps.take(now_ms)
+        if len(ids) == 0:
+            break
+        for id in ids:
+            adding = n.adding.get(id)
+            if adding is not None:
+                on_add_step(n, adding)
     if len(n.failed) > 0:
         forget_failed(n)
 
 
 def copies_next_ms(n: Node) -> i64:
     """The instant at which `copies_tick` next has work."""
-    at_ms: i64 = FAR
-    if len(n.add_steps) > 0:
-        at_ms = n.add_steps[0][0]
+    at_ms = n.add_steps.next_ms()
     if len(n.add_ends) > 0 and n.add_ends[0][0] < at_ms:
         at_ms = n.add_ends[0][0]
     return at_ms
@@ -463,7 +464,7 @@ def on_add_step(n: Node, adding: Adding) -> None:
             return
         if adding.until_ms < now_ms + STEP_MS:
             heappush(n.add_ends, (adding.until_ms, job.id))
-    n.add_steps.append((now_ms + STEP_MS, job.id))
+    n.add_steps.put(now_ms + STEP_MS, job.id)
     is_due = now_ms - adding.sent_ms >= adding.step_ms
     if is_due:
         adding.step_ms = min(adding.step_ms * 2, STEP_MAX_MS)

@@ -9,6 +9,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.tally import tenant_of
+
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 KEY_MAX: Final = 255  # bytes (Z4.1)
 KEY_BYTES: Final = 310  # cost besides its text, measured, with its job or without (M1)
@@ -46,6 +48,7 @@ class Keys:
         self.kept: dict[bytes, Kept] = {}
         self.ends: list[tuple[int, bytes]] = []  # heap of (instant, key)
         self.text_bytes: i64 = 0
+        self.by_tenant: dict[bytes, int] = {}  # how many each has
         self.pending: dict[bytes, bytes] = {}  # by job id: keys not recorded yet
         self.followers: dict[bytes, list[Follower]] = {}  # by job id
         self.follower_ends: list[tuple[int, bytes]] = []  # heap of (instant, job id)
@@ -60,6 +63,7 @@ class Keys:
         """Keep the key until `until_ms`; replaces an expired one."""
         if full not in self.kept:
             self.text_bytes += len(full)
+            self.count(full, 1)
         self.kept[full] = Kept(id, until_ms)
         heappush(self.ends, (until_ms, full))
         if len(self.ends) > 1000 + 2 * len(self.kept):
@@ -71,6 +75,17 @@ class Keys:
         if full in self.kept:
             del self.kept[full]
             self.text_bytes -= len(full)
+            self.count(full, -1)
+
+    def count(self, full: bytes, by: i64) -> None:
+        """[N11] Count a key of a tenant's queue that came or went (N11.8)."""
+        tenant = tenant_of(full[: len(full) - 1 - full[len(full) - 1]])
+        if len(tenant) > 0:
+            left = self.by_tenant.get(tenant, 0) + int(by)
+            if left > 0:
+                self.by_tenant[tenant] = left
+            else:
+                self.by_tenant.pop(tenant, None)
 
     def tick(self, now_ms: i64, most: i64) -> None:
         """Drop up to `most` expired keys."""

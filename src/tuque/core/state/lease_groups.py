@@ -47,6 +47,7 @@ class Batch:
         self.begun: i64 = 0  # how often work began (Y11.1)
         self.proof_at: i64 = -1  # `Group.proofs` at the first begin; -1: none yet
         self.last_proof_at: i64 = -1  # and at the last one
+        self.at_work: i64 = 0  # jobs that it had then (Y11.1)
 
     def attempts(self) -> i64:
         """How often reading the batch began (Y3.3)."""

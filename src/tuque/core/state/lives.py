@@ -7,8 +7,19 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.add_spec import Update
-from tuque.core.model.life import LIFE_BYTES, TERMS_BYTES, Life, Outcome, Terms
+from tuque.core.model.life import (
+    LIFE_BYTES,
+    NO_ROOM,
+    TERMS_BYTES,
+    THIN_MIN,
+    TOO_LARGE,
+    Life,
+    Outcome,
+    Terms,
+)
 from tuque.core.model.refusal import Refusal
+from tuque.core.state.letters import Letters
+from tuque.core.state.shares import Shares
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 CHANGE_BYTES: Final = 400
@@ -17,6 +28,7 @@ AGAIN_MS: Final = 1_000
 STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
 TERMS_MAX: Final = 10_000  # shared ones that are remembered
 HASHES_MAX: Final = 1_000
+LOOKS: Final = 1_000  # at results or letters, for one to drop
 
 
 @final
@@ -37,10 +49,13 @@ class Asking:
         self.what = what
         self.reason = reason
         self.next_ms: i64 = 0  # of the next question
-        self.denied: i64 = 0  # nodes that do not know it
+        self.denied: i64 = 0  # nodes that do not know it, as they said to the last question
+        self.earlier: i64 = 0  # to the one before
+        self.asked: i64 = 0  # nodes that got a question
         self.became: i64 = 0  # of a CANCEL
         self.is_told = False  # somebody knew it, or nobody does
         self.is_settled = False
+        self.is_shared = False  # the result was dropped, and another holder may have it (W15.10)
         self.fields: list[object] = []  # of RESULT
 
 
@@ -83,58 +98,28 @@ class Change:
 
 
 @final
-class Letters:
-    """The dead letters of one queue, oldest first."""
-
-    def __init__(self) -> None:
-        self.order: list[tuple[int, bytes]] = []  # (serial, id); some may be gone
-        self.count: i64 = 0
-        self.reasons: dict[tuple[bytes, bytes], int] = {}  # how many of each cause and reason
-
-    def count_in(self, life: Life, by: i64) -> None:
-        """Count a letter that came or went, under the reason that it came with."""
-        if by > 0:
-            life.buried_as = (life.dead_cause, life.last.reason if life.last is not None else b"")
-        left = self.reasons.get(life.buried_as, 0) + int(by)
-        if left > 0:
-            self.reasons[life.buried_as] = left
-        else:
-            self.reasons.pop(life.buried_as, None)
-
-    def recount(self, life: Life, cause: bytes) -> None:
-        """Count a letter anew: its cause, or its last failure, is another one now."""
-        last = life.last
-        life.dead_cause = cause
-        if life.buried_as != (cause, last.reason if last is not None else b""):
-            self.count_in(life, -1)
-            self.count_in(life, 1)
-
-    def after(self, serial: i64) -> i64:
-        """The position of the first entry with a later serial."""
-        low: i64 = 0
-        high: i64 = len(self.order)
-        while low < high:
-            middle = (low + high) // 2
-            if self.order[middle][0] <= serial:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-
-@final
 class Lives:
     """All of it on one node, and what it costs."""
+
+    in_hand: Outcome | None = None  # with a result that goes out in this turn and is not kept
+    details_thinned: i64 = 0  # dropped for memory (M3.4)
+    results_thinned: i64 = 0
+    asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)
+    asked: i64 = 0  # without those that were answered
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Life] = {}
         self.terms: dict[tuple[int, int, int, int, bytes, int, int], Terms] = {}
         self.kept: dict[bytes, Outcome] = {}
         self.kept_order: deque[bytes] = deque()  # their ids by age; some may be gone
+        self.fat: deque[bytes] = deque()  # of kept ones with a large result, by age
         self.ends: list[tuple[int, bytes]] = []  # heap of (end of KEEP, id)
         self.letters: dict[bytes, Letters] = {}  # by queue
+        self.shares = Shares()  # of tenants in outcomes and letters
         self.old: deque[tuple[int, bytes]] = deque()  # all letters, oldest first; some are gone
         self.serial: i64 = 0
+        self.fat_letters: deque[tuple[int, bytes]] = deque()  # with details, oldest first
+        self.giants: dict[bytes, None] = {}  # letters that alone were above the bound (W6.6)
         self.watches: dict[int, Watch] = {}  # by client
         self.watchers: dict[bytes, dict[int, None]] = {}  # clients by job id
         self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
@@ -144,11 +129,14 @@ class Lives:
         self.hashes: dict[bytes, int] = {}  # of workers
         self.bytes: i64 = 0  # lives, with dead letters' parts
         self.kept_bytes: i64 = 0
+        self.fat_bytes: i64 = 0  # results and details that may go for memory (M3.4)
         self.dead_bytes: i64 = 0  # dead letters with their bodies
         self.watch_bytes: i64 = 0
         self.retelling: dict[int, list[bytes]] = {}  # by slot: jobs to tell it of (W14.10)
         self.letters_in_all: i64 = 0
         self.asking: dict[bytes, Asking] = {}  # by job id
+        self.cancelling: dict[bytes, Asking] = {}  # the same of CANCEL
+        self.unanswered: dict[bytes, int] = {}  # nodes that got a CANCEL, by job id (W15.8)
         self.held: dict[bytes, Holding] = {}  # by job id
         self.changes: dict[bytes, Change] = {}  # by job id
         self.parked: list[Change] = []  # CANCELs that wait for the end of a change
@@ -157,8 +145,7 @@ class Lives:
         self.deaf_ms: i64 = 0  # until then this node heard nobody (W6.1)
         self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
         self.beat_ms: i64 = 0  # when they are
-        # counters
-        self.runs: i64 = 0
+        self.runs: i64 = 0  # this and what follows are counters
         self.failures: i64 = 0
         self.crashes: i64 = 0
         self.dead: i64 = 0
@@ -168,6 +155,8 @@ class Lives:
         self.conflicts: i64 = 0  # jobs of which two outcomes met (W14.15)
         self.conflict_id = b""  # the last one
         self.dead_dropped: i64 = 0
+        self.results_large: i64 = 0  # dropped at DONE (W7.4)
+        self.large_id = b""  # the last one
 
     def bytes_used(self) -> i64:
         """Memory in bytes (M1)."""
@@ -216,17 +205,29 @@ class Lives:
         self.bytes -= life.bytes
         if life.is_dead:
             self.dead_bytes -= life.bytes
+        self.fat_bytes -= life.fat_bytes
+        life.fat_bytes = 0
         life.bytes = 0
 
     # ---- outcomes
 
-    def keep(self, outcome: Outcome) -> None:
-        """Keep how a job ended; the first outcome stands."""
+    def keep(self, outcome: Outcome, limit_bytes: i64) -> None:
+        """Keep how a job ended; the first outcome stands. Without a result above the limit."""
         if outcome.id in self.kept:
             return
+        if outcome.result is not None and outcome.size() > limit_bytes:
+            self.large_bytes = outcome.size()
+            outcome.strip(TOO_LARGE)  # W7.4
+        result = outcome.result
+        if result is not None and len(result) > THIN_MIN and not outcome.is_claim:
+            self.fat.append(outcome.id)
+            outcome.fat_bytes = len(result)
+            self.fat_bytes += outcome.fat_bytes
         self.kept[outcome.id] = outcome
         self.kept_order.append(outcome.id)
         self.kept_bytes += outcome.size()
+        if len(outcome.tenant) > 0:
+            self.shares.keep(outcome.tenant, outcome.id, outcome.size())  # N11.7
         heappush(self.ends, (outcome.until_ms, outcome.id))
 
     def known(self, id: bytes) -> Outcome | None:
@@ -239,6 +240,41 @@ class Lives:
         outcome = self.kept.pop(id, None)
         if outcome is not None:
             self.kept_bytes -= outcome.size()
+            self.fat_bytes -= outcome.fat_bytes
+            outcome.fat_bytes = 0
+            if len(outcome.tenant) > 0:
+                self.shares.forget(outcome.tenant, id)
+
+    def thin_result(self) -> bool:
+        """[M3] Drop the oldest large result; its outcome stays (M3.4). False: none was found.
+
+        Those that a client waits for go to the end of the line: so a step stays short.
+        """
+        looks: i64 = min(len(self.fat), LOOKS)
+        while looks > 0:
+            looks -= 1
+            id = self.fat.popleft()
+            outcome = self.kept.get(id)
+            if outcome is None or outcome.result is None:
+                continue
+            if id in self.watchers:
+                self.fat.append(id)
+                continue
+            self.kept_bytes -= outcome.size()
+            self.fat_bytes -= outcome.fat_bytes
+            outcome.fat_bytes = 0
+            outcome.strip(NO_ROOM)
+            self.kept_bytes += outcome.size()
+            if len(outcome.tenant) > 0:
+                self.shares.keep(outcome.tenant, id, outcome.size())
+            self.results_thinned += 1
+            return True
+        return False
+
+    def put_off(self, outcome: Outcome, until_ms: i64) -> None:
+        """A kept outcome is kept until then."""
+        outcome.until_ms = until_ms
+        heappush(self.ends, (until_ms, outcome.id))
 
     def hasten(self, id: bytes, now_ms: i64) -> None:
         """All holders confirmed the end: an outcome kept for them only is dropped (W7.3)."""
@@ -255,8 +291,14 @@ class Lives:
         outcomes = list(self.kept.values())
         self.kept = {}
         self.kept_order = deque()
+        self.fat = deque()
         self.ends = []
         self.kept_bytes = 0
+        for outcome in outcomes:
+            self.fat_bytes -= outcome.fat_bytes
+            outcome.fat_bytes = 0
+            if len(outcome.tenant) > 0:
+                self.shares.forget(outcome.tenant, outcome.id)
         return outcomes
 
     def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
@@ -272,7 +314,9 @@ class Lives:
             else:
                 self.forget(id)
         while self.kept_bytes > limit_bytes and len(self.kept_order) > 0:
-            oldest = self.kept_order.popleft()
+            oldest = self.shares.kept_first(limit_bytes)  # N11.7
+            if len(oldest) == 0:
+                oldest = self.kept_order.popleft()
             if oldest in self.kept:
                 self.forget(oldest)
                 self.kept_dropped += 1
@@ -280,10 +324,11 @@ class Lives:
             self.ends = [entry for entry in self.ends if entry[1] in self.kept]
             self.ends.sort()
             self.kept_order = deque([id for id in self.kept_order if id in self.kept])
+            self.fat = deque([id for id in self.fat if id in self.kept])
 
     # ---- dead letters
 
-    def bury(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
+    def bury(self, queue: bytes, id: bytes, life: Life, body_bytes: i64, limit_bytes: i64) -> None:
         """The job is a dead letter of the queue now."""
         self.serial += 1
         life.serial = self.serial
@@ -297,12 +342,40 @@ class Lives:
         letters.count += 1
         letters.count_in(life, 1)
         self.letters_in_all += 1
+        self.shares.bury(queue, id, life.bytes, body_bytes)
         self.old.append((int(self.serial), id))
+        if life.bytes + body_bytes > limit_bytes:
+            self.giants[id] = None
+        life.fat_bytes = life.detail_bytes()
+        if life.fat_bytes > 0:
+            self.fat_bytes += life.fat_bytes
+            self.fat_letters.append((int(self.serial), id))
 
-    def dig(self, queue: bytes, life: Life, body_bytes: i64) -> None:
+    def thin_letter(self) -> bool:
+        """[M3] Drop the details of the oldest dead letter that has some; False: none has (M3.4)."""
+        looks: i64 = min(len(self.fat_letters), LOOKS)
+        while looks > 0:
+            looks -= 1
+            entry = self.fat_letters.popleft()
+            if entry[1] in self.watchers:
+                self.fat_letters.append(entry)
+            elif self.is_letter(entry):
+                life = self.by_id[entry[1]]
+                life.cut_details()
+                self.weigh(life)
+                self.fat_bytes -= life.fat_bytes
+                life.fat_bytes = 0
+                self.details_thinned += 1
+                return True
+        return False
+
+    def dig(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
         """The job is no dead letter any more, or is gone."""
         self.dead_bytes -= life.bytes + body_bytes
+        self.fat_bytes -= life.fat_bytes
+        life.fat_bytes = 0
         life.is_dead = False
+        self.shares.dig(queue, id)
         letters = self.letters[queue]
         letters.count -= 1
         letters.count_in(life, -1)
@@ -313,6 +386,7 @@ class Lives:
             letters.order = [entry for entry in letters.order if self.is_letter(entry)]
         if len(self.old) > 2 * self.letter_count() + STALE_MIN:
             self.old = deque([entry for entry in self.old if self.is_letter(entry)])
+            self.fat_letters = deque([one for one in self.fat_letters if self.is_letter(one)])
 
     def is_letter(self, entry: tuple[int, bytes]) -> bool:
         """Whether that dead letter is still one."""
@@ -346,6 +420,12 @@ class Lives:
         if until_ms > 0:
             heappush(self.deadlines, (until_ms, client))
 
+    def extend(self, client: i64, until_ms: i64) -> None:
+        """The client waits until then."""
+        watch = self.watches[client]
+        watch.until_ms = until_ms
+        heappush(self.deadlines, (until_ms, client))
+
     def unwatch(self, client: i64) -> bool:
         """End the client's wait; whether it waited."""
         watch = self.watches.pop(client, None)
@@ -359,6 +439,7 @@ class Lives:
                 if len(waiting) == 0:
                     del self.watchers[id]
                     self.asking.pop(id, None)
+                    self.cancelling.pop(id, None)
         if len(self.deadlines) > 2 * len(self.watches) + STALE_MIN:
             kept: list[tuple[int, int]] = []
             for one in self.watches.values():

@@ -25,6 +25,7 @@ from tuque.core.model.refusal import (
     PAUSED,
     Refusal,
 )
+from tuque.core.model.tally import tenant_of
 from tuque.core.node.node import Adding, Node
 from tuque.core.node.queue import PAUSE_IN, Queue
 from tuque.core.node.slots import slots_of
@@ -153,7 +154,7 @@ def decide(n: Node, x: Publish) -> Refusal | None:
     app = n.staging.apps.get(spec.app)
     error = batch_refusal(n, spec)
     if error is None and len(x.fresh) > 0:
-        error = keys_refusal(n, len(x.fresh))
+        error = keys_refusal(n, len(x.fresh), tenant_of(x.spec.txn))
     if error is None and app is None:
         error = apps_refusal(n)
     if error is not None:
@@ -249,7 +250,7 @@ def look_at(n: Node, x: Publish, job: Staged) -> Refusal | None:
     if repl_of(job, x.default_repl) - 1 > n.reachable_count:
         return Refusal(NOREPL)
     x.chosen.append(job)
-    x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s)))
+    x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s), tenant_of(job.queue)))
     x.count += 1
     return None
 
@@ -389,7 +390,7 @@ def send_some(n: Node, p: Publishing) -> None:
                 return
             send_copies(n, job, choose(n, job.holders, adding.needed - 1), 0)
             adding.sent_ms = n.now_ms
-            n.add_steps.append((n.now_ms + STEP_MS, job.id))
+            n.add_steps.put(n.now_ms + STEP_MS, job.id)
             jobs += 1
             size += len(job.body)
         p.sent += 1

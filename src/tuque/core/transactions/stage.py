@@ -49,6 +49,7 @@ def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
     attempts[name] = a
     n.staging.bytes += a.bytes
     n.staging.attempt_count += 1
+    n.life.shares.stage(txn, 0, a.bytes)
     return a
 
 
@@ -68,6 +69,7 @@ def add_staged(n: Node, a: Attempt, job: Staged) -> None:
     a.bytes += size
     n.staging.bytes += size
     n.staging.count += 1
+    n.life.shares.stage(a.txn, 1, size)
 
 
 def watch(n: Node, a: Attempt) -> None:
@@ -87,6 +89,7 @@ def drop_attempt(n: Node, a: Attempt) -> None:
     staging.bytes -= a.bytes
     staging.count -= len(a.jobs)
     staging.attempt_count -= 1
+    n.life.shares.stage(a.txn, -i64(len(a.jobs)), -a.bytes)
     if len(a.jobs) > 0:
         staging.dropping.append(a.jobs)
         a.jobs = []

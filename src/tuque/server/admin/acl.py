@@ -11,9 +11,10 @@ from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.rights.change import end_sessions
 from tuque.server.rights.check import NO_UNIT, denied_queue, words_of
+from tuque.server.rights.tenant import put_prefix
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.server.users.account import DEFAULT, Account
+from tuque.server.users.account import ALL, DEFAULT, Account
 from tuque.server.users.denials import Denial
 from tuque.server.users.words import WordError, check_name, line_of
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError, ranged
@@ -92,21 +93,23 @@ def get_user(s: Server, c: Client, name: bytes) -> None:
     for is_set, word in (
         (account.secrets.is_free, b"nopass"),
         (account.secrets.is_wired, b"iproto"),
-        (account.sees_all, b"allkeys"),
+        (ALL in account.patterns, b"allkeys"),
         (account.has_all, b"allcommands"),
     ):
         if is_set:
             flags.append(word)
-    c.reply(
-        {
-            "flags": flags,
-            "passwords": [one.encode() for one in account.secrets.hashes],
-            "commands": " ".join(account.rules or ["-@all"]),
-            "keys": b" ".join([b"~" + one for one in account.patterns]),
-            "channels": "",
-            "selectors": [],
-        }
-    )
+    fields: dict[str, object] = {
+        "flags": flags,
+        "passwords": [one.encode() for one in account.secrets.hashes],
+        "commands": " ".join(account.rules or ["-@all"]),
+        "keys": b" ".join([b"~" + one for one in account.patterns]),
+        "channels": "",
+        "selectors": [],
+    }
+    if len(account.tenant) > 0:
+        fields["tenant"] = account.tenant
+        fields["quotas"] = [b"%s=%d" % one for one in sorted(account.quotas.items())]
+    c.reply(fields)
 
 
 def delete_users(s: Server, c: Client, names: list[bytes]) -> None:
@@ -187,6 +190,8 @@ def dry_run(s: Server, c: Client, name: bytes, words: list[bytes]) -> None:
         categories = b" or @".join(words_of(unit))
         c.reply(NO_UNIT % (name, unit.row.encode(), unit.name.encode(), categories))
         return
+    if len(account.prefix) > 0:
+        put_prefix(s, account, unit, words)
     denied = None if account.sees_all else denied_queue(s, account, unit, words)
     c.reply(Status("OK") if denied is None else denied.error(name))
 

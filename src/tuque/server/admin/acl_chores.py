@@ -77,7 +77,10 @@ class SetUser(Slow):
         is_less = acl.put(account)
         self.s.settle_guest()
         if is_less:
-            end_sessions(self.s, [acl.by_name[self.user]], self.client)
+            less = [acl.by_name[self.user]]
+            if known is not None:
+                less.append(known)  # of another tenant than before (N10.6)
+            end_sessions(self.s, less, self.client)
         return True
 
     def tell(self) -> None:

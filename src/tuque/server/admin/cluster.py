@@ -20,6 +20,8 @@ from tuque.server.sockets.resolver import is_literal
 from tuque.server.startup.joining import make_card
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
+from tuque.server.tubes.voters import cmd_voters
+from tuque.tubes.policy import tubes_of
 from tuque.wire.args import SYNTAX, ArgError
 from tuque.wire.resp import Status, strict_int
 
@@ -28,6 +30,7 @@ BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
 ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
+IT_VOTES: Final = b"ERR node %s votes: CLUSTER VOTERS REMOVE %s first"
 PORT_MAX: Final = 65_535
 BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
 HOST_MAX: Final = 255
@@ -64,6 +67,8 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"REPAIR" and count == 2:
         left = int(repair_left(s.n))
         c.reply(left if left > 0 else Status("done"))  # K5.5, S6.7
+    elif word == b"VOTERS":
+        cmd_voters(s, c, args)
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"CLUSTER")
     else:
@@ -85,7 +90,7 @@ def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
     name = host.decode()
     if s.bus.shut:
         raise ArgError(b"ERR " + s.bus.shut.encode())  # B1.7
-    if not s.bus.secrets and is_literal(name) and not is_loopback(name):
+    if not s.bus.is_guarded() and is_literal(name) and not is_loopback(name):
         raise ArgError(b"ERR " + NO_SECRET.encode())
     if is_own_address(s, name, bus_port):
         raise ArgError(ITSELF)
@@ -114,6 +119,9 @@ def forget(s: Server, id: bytes) -> None:
         raise ArgError(b"ERR Invalid node identifier")
     if id == s.n.node_id:
         raise ArgError(b"ERR I tried hard but I can't forget myself...")
+    voters = tubes_of(s.n).ballots.in_force()
+    if voters is not None and id in voters.rights:
+        raise ArgError(IT_VOTES % (id, id))  # T28.6
     if not s.members.forget(id):
         raise ArgError(b"ERR Unknown node " + id)
     if s.bus is not None:

@@ -14,6 +14,13 @@ def is_safe_to_stop(s: Server) -> bool:
     return s.n.is_leaving and drain_left(s.n) == 0
 
 
+def links_over_tls(s: Server) -> int:
+    """[B1] How many nodes it is linked with over TLS (B1.8)."""
+    if s.bus is None:
+        return 0
+    return sum(1 for link in s.bus.by_slot.values() if link.is_tls)
+
+
 def cluster_fields(s: Server) -> Fields:
     """CLUSTER INFO: Disque's fields, then ours."""
     n, bus = s.n, s.bus
@@ -33,6 +40,8 @@ def cluster_fields(s: Server) -> Fields:
         "cluster_stats_bytes_sent": sent_bytes,
         "cluster_stats_bytes_received": received_bytes,
         "cluster_bus_port": int(bus.port) if bus is not None else 0,
+        "cluster_tls": "yes" if s.cfg.tls_cluster else "no",
+        "cluster_links_tls": links_over_tls(s),
         "cluster_meetings": len(s.members.meetings.going),
         "cluster_meet_error": s.members.meetings.error,
         "cluster_repair_left": int(repair_left(n)),
@@ -49,6 +58,7 @@ def cluster_section(s: Server) -> Fields:
     fields.update(cluster_fields(s))
     fields["cluster_adding"] = len(n.adding)
     fields["cluster_acked_jobs"] = len(n.acked)
+    fields["cluster_acks_evicted"] = int(n.acks_evicted)  # M3.1
     fields["cluster_tombstones"] = n.tombs.count()
     fields["standstills"] = int(n.standstills)  # G8.4
     return fields
@@ -79,6 +89,8 @@ def bus_section(s: Server) -> Fields:
         "bus_closed_malformed": figures.malformed,
         "bus_frames_refused": figures.frames_refused,
         "bus_sealed": int(len(bus.secrets) > 0),
+        "bus_tls": int(bus.is_tls),
+        "bus_links_tls": links_over_tls(s),
         "bus_shut": int(bool(bus.shut)),
         "bus_closed_overfull": figures.overfull,
     }

@@ -24,6 +24,7 @@ from tuque.server.state.state import Figures, Server, apply_settings, log
 from tuque.server.state.tube_notices import leave_notices
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import set_read_only
+from tuque.tubes.voting.voters import set_willing
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_ACCESS
 
@@ -94,10 +95,13 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
             shut_out(s, wired)
     elif name == "read-only":
         be_read_only(s)
+    elif name == "tube-failover":
+        be_willing(s)
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
+        be_willing(s)
     elif name in ("loglevel", "log-format"):
         shape_log(s.cfg.loglevel, s.cfg.log_format)
     log.info("CONFIG SET %(option)s", facts("option_set", option=name))
@@ -106,13 +110,18 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
 def check_password(s: Server, name: str, value: str) -> None:
     """[B1] Refuse a password while links without a secret are open: they would end (B1.7)."""
     bus = s.bus
-    if name == "requirepass" and value and bus is not None and not bus.secrets and bus.by_slot:
+    if name == "requirepass" and value and bus and not bus.is_guarded() and bus.by_slot:
         raise ArgError(b"ERR CONFIG SET requirepass: " + UNSEALED.encode())
 
 
 def be_read_only(s: Server) -> None:
     """[T19] Hand over the leadership of its tubes, or lead them again (T19.5)."""
     set_read_only(s.n, tubes_of(s.n), s.cfg.read_only)
+
+
+def be_willing(s: Server) -> None:
+    """[T23] Whether this node may join the voters; it needs a journal (T23.2)."""
+    set_willing(tubes_of(s.n), s.cfg.tube_failover and s.cfg.appendonly)
 
 
 def lock_out(s: Server, c: Client) -> None:

@@ -21,9 +21,11 @@ from tuque.core.transactions.stage import staging_figures
 from tuque.server.admin.cluster_info import bus_section, cluster_section
 from tuque.server.figures.handshakes import Handshakes
 from tuque.server.replies.load_share import load_share
+from tuque.server.rights.tenant import connections, owned
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.tubes.admin import tube_figures
+from tuque.server.users.tenants import Tenant
 from tuque.wire.args import SYNTAX, ArgError
 
 DISQUE_VERSION: Final = "1.0-rc1"  # whose commands we speak
@@ -40,6 +42,7 @@ JOURNAL_FIELDS: Final = (  # in Disque's order; the journal fills in its own
     "aof_delayed_fsync",
 )
 
+TENANTS_SHOWN: Final = 100
 Fields = dict[str, object]
 
 
@@ -53,10 +56,13 @@ def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
     wanted = args[1].decode("latin-1").lower() if len(args) == 2 else "default"
     texts = []
     for name, fields_of in SECTIONS.items():
+        if c.is_tenant() and name not in ("server", "tenants"):
+            continue  # N10.5
         in_default = wanted == "default" and name != "commandstats"
         if wanted in (name, "all", "everything") or in_default:
             s.n.work += SECTION_WORK
-            texts.append(section(name, shown_to(c, fields_of(s))))
+            fields = tenants_of(s, c) if name == "tenants" else fields_of(s)
+            texts.append(section(name, shown_to(c, fields)))
     c.reply("\r\n".join(texts))
 
 
@@ -80,6 +86,41 @@ def users(s: Server) -> Fields:
         "denied_queues": int(acl.denials.queues),
         **audit_of(s),
     }
+
+
+def tenants(s: Server) -> Fields:
+    """[N11] What each tenant has at this node, and may have (N11.5); the first of them."""
+    found: Fields = {"tenants": len(s.acl.tenants)}
+    counts = connections(s)
+    for tenant in list(s.acl.tenants.values())[:TENANTS_SHOWN]:
+        found["tenant_" + tenant.name.decode()] = tenant_line(s, tenant, counts)
+    s.n.work += len(found) + (len(s.clients) + len(s.wired)) // 10
+    return found
+
+
+def tenants_of(s: Server, c: Client) -> Fields:
+    """[N10] The same, for the client's user: its own tenant only (N10.5)."""
+    if c.user is None or c.user.home is None:
+        return tenants(s)
+    return {"tenant": tenant_line(s, c.user.home, connections(s))}
+
+
+def tenant_line(s: Server, tenant: Tenant, counts: dict[bytes, int]) -> str:
+    """Users, connections, queues, jobs, bytes and refusals; behind a / what it may have."""
+    owner = s.n.book.owners.get(tenant.name)
+    jobs, held = owned(s, tenant.name)
+    figures = {
+        "users": (int(tenant.users), 0),
+        "connections": (counts.get(tenant.name, 0), int(tenant.connections)),
+        "queues": (0 if owner is None else int(owner.queues), 0),
+        "jobs": (jobs, int(tenant.jobs)),
+        "bytes": (held, int(tenant.bytes)),
+        "refused": (int(tenant.refused), 0),
+    }
+    words = [
+        f"{name}={now}/{most}" if most else f"{name}={now}" for name, (now, most) in figures.items()
+    ]
+    return ",".join(words) + (f",adds_per_second=/{tenant.adds}" if tenant.adds else "")
 
 
 def audit_of(s: Server) -> Fields:
@@ -201,10 +242,13 @@ def jobs(s: Server) -> Fields:
         "results": len(n.life.kept),
         "results_bytes": n.life.kept_bytes,
         "results_dropped": n.life.kept_dropped,
+        "results_too_large": n.life.results_large,
+        "results_emptied": n.life.results_thinned,
         "outcomes_conflicting": n.life.conflicts,
         "dead": n.life.letter_count(),
         "dead_bytes": n.life.dead_bytes,
         "dead_dropped": n.life.dead_dropped,
+        "dead_emptied": n.life.details_thinned,
         "replayed": n.life.replayed,
     }
 
@@ -342,6 +386,7 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "staging": staging,
     "tubes": tubes,
     "users": users,
+    "tenants": tenants,
     "cluster": cluster_section,
     "bus": bus_section,
 }

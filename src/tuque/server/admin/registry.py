@@ -50,6 +50,7 @@ from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qsta
 from tuque.server.operate.history import cmd_history
 from tuque.server.operate.queues import cmd_qlist
 from tuque.server.operate.workers import cmd_worker
+from tuque.server.schedules.commands import cmd_schedule
 from tuque.server.tubes.commands import cmd_tube
 
 COMMANDS: Final[dict[str, Handler]] = {
@@ -78,6 +79,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "stage": cmd_stage,
     "publish": cmd_publish,
     "tube": cmd_tube,
+    "schedule": cmd_schedule,
     "worker": cmd_worker,
     "qlist": cmd_qlist,
     "jscan": cmd_jscan,

@@ -39,6 +39,15 @@ class BusFigures:
 
 def count(counts: dict[type[AnyMessage], int], messages: list[AnyMessage]) -> None:
     """Add the messages to the counts of their kinds."""
+    last: type[AnyMessage] | None = None
+    many: i64 = 0
     for message in messages:
         kind = type(message)
-        counts[kind] = counts.get(kind, 0) + 1
+        if kind is not last:
+            if last is not None:
+                counts[last] = counts.get(last, 0) + int(many)
+            last = kind
+            many = 0
+        many += 1
+    if last is not None:
+        counts[last] = counts.get(last, 0) + int(many)

@@ -4,16 +4,32 @@ wire/handshake.py and wire/bus.py define the bytes, server/bus/peers.py decides 
 for. Frames keep their order; each may wait for a journal record.
 """
 
+import errno
+import os
 import socket
-from typing import Final, final
+from collections.abc import Callable
+from typing import Final, cast, final
 
 from mypy_extensions import i64
 
+from tuque.core.msgs.bus import LARGE_BODY
+from tuque.server.bus.guests import Guest
+from tuque.server.bus.reasons import why_unreached
+from tuque.server.bus.shaking import Shaking
+from tuque.server.sockets.poller import Poller
+from tuque.server.sockets.system import System
+from tuque.tlsstream import TlsStream
 from tuque.wire.handshake import Conn
+from tuque.wire.seal.steps import Head
 
 READ_BYTES: Final = 262_144
 PUSH_BYTES: Final = 1 << 20  # most bytes written per turn
 SMALL_BYTES: Final = 65_536  # smaller waiting frames are joined
+NEAR: Final = 4  # pieces in which the large one of the first frame is looked for
+
+# As a client's: a plain socket is read and written as a file, which takes its arguments faster.
+_READ: Final[Callable[[int, int], bytes]] = os.read
+_WRITE: Final[Callable[[int, bytes], int]] = os.write
 
 
 def prepare(sock: socket.socket) -> None:
@@ -21,6 +37,29 @@ def prepare(sock: socket.socket) -> None:
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def dial(system: System, address: str, port: i64) -> socket.socket:
+    """A socket that connects to the address, without waiting for it. Raises OSError."""
+    sock = system.open_socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    sock.setblocking(False)
+    reason = sock.connect_ex((address, port))
+    if reason not in (0, errno.EINPROGRESS):
+        sock.close()
+        raise OSError(reason, why_unreached(reason))
+    return sock
+
+
+def first_bytes(pieces: list[bytes]) -> i64:
+    """The size of the first frame: of the first piece, or up to the large one near it (B2.8)."""
+    size: i64 = 0
+    for i in range(min(NEAR, len(pieces))):
+        size += len(pieces[i])
+        if len(pieces[i]) >= LARGE_BODY:
+            return size
+        if len(pieces[i]) > SMALL_BYTES:
+            break
+    return len(pieces[0])
 
 
 @final
@@ -37,21 +76,42 @@ class Link:
         deadline_ms: i64,
     ) -> None:
         self.sock = sock
+        self.is_plain = type(sock) is socket.socket
         self.conn = conn
         self.fd: i64 = sock.fileno()
         self.address = address  # host:port of the other end, for the log
         self.host = host  # where other nodes can reach it
         self.dialed = dialed  # requested address; ("", 0): the link was accepted
         self.deadline_ms = deadline_ms  # of the handshake
-        self.is_connecting = False  # dialled, not connected yet
+        self.is_connecting = False  # not connected yet, or in the TLS handshake
+        self.guest: Guest | None = None  # the TLS handshake, while its thread has the socket
+        self.tls: TlsStream | None = None  # then it is `sock`, too
+        self.is_tls = False
         self.is_closed = False
         self.slot: i64 = -1  # of the peer, once known
         self.number: i64 = 0  # order of creation
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
         self.wire: list[bytes] = []  # can be sent, not taken by the socket yet
         self.wire_at: i64 = 0  # bytes taken of the first of them
+        self.heads: list[Head] = []  # of large frames; an empty piece is in the place of each
         self.waiting_bytes: i64 = 0  # of both
         self.wants_write = False
+
+    def take_over(self, guest: Guest) -> None:
+        """[B1] Its TLS handshake is over (B1.8)."""
+        self.tls = guest.stream
+        # it has all that a link asks of its socket
+        self.sock = cast(socket.socket, guest.stream)
+        self.is_plain = False
+        self.is_tls = True
+
+    def has_early(self) -> bool:
+        """Whether bytes came with the end of the TLS handshake: no event will announce them."""
+        return self.tls is not None and self.tls.has_early
+
+    def words_of_tls(self) -> str:
+        """How it is protected, for the log."""
+        return "" if self.tls is None else f" over {self.tls.version()}"
 
     def has_bytes(self) -> bool:
         """Whether a read would return now, even with the end of the stream."""
@@ -67,6 +127,18 @@ class Link:
 
     def put(self, data: bytes, seq: i64) -> None:
         """Send in order, and not before journal record `seq` is durable."""
+        if len(data) > 0:
+            self.add(data, seq)
+
+    def put_large(self, head: Head, seq: i64) -> None:
+        """The same of a large frame, whose head is made when its turn comes (B2.8)."""
+        self.heads.append(head)
+        self.add(b"", seq)
+        for part in head.parts:
+            self.add(part, seq)
+
+    def add(self, data: bytes, seq: i64) -> None:
+        """The next piece."""
         self.waiting_bytes += len(data)
         if seq >= 0 or len(self.gated) > 0:
             self.gated.append((max(seq, 0), data))
@@ -88,10 +160,12 @@ class Link:
         wire = self.wire
         done: i64 = 0
         while len(wire) > 0 and done < PUSH_BYTES:
+            if len(wire[0]) == 0 and not self.make_head():
+                break
             if self.wire_at == 0 and len(wire) > 1 and len(wire[0]) < SMALL_BYTES:
                 self.join_small()
             try:
-                sent: i64 = self.sock.send(memoryview(wire[0])[self.wire_at :])
+                sent = self.give(wire[0])
             except BlockingIOError:
                 break
             done += sent
@@ -103,12 +177,34 @@ class Link:
         self.waiting_bytes -= done
         return done
 
+    def receive(self) -> bytes:
+        """Read once, up to READ_BYTES; empty at the end of the stream. Raises OSError."""
+        if self.is_plain and not self.is_closed:  # a closed one's number may be another's
+            return _READ(self.fd, READ_BYTES)
+        return self.sock.recv(READ_BYTES)
+
+    def give(self, frame: bytes) -> i64:
+        """Write the rest of a frame; returns the bytes that the socket took. Raises OSError."""
+        if self.wire_at == 0 and self.is_plain and not self.is_closed:
+            return _WRITE(self.fd, frame)
+        return self.sock.send(memoryview(frame)[self.wire_at :])
+
+    def make_head(self) -> bool:
+        """[B2] The next step of the head in front; whether it can be sent (B2.8)."""
+        head = self.heads[0].step()
+        if len(head) == 0:
+            return False
+        del self.heads[0]
+        self.wire[0] = head
+        self.waiting_bytes += len(head)
+        return True
+
     def join_small(self) -> None:
         """Join the next small frames into one."""
         wire = self.wire
         size: i64 = len(wire[0])
         count: i64 = 1
-        while count < len(wire) and size + len(wire[count]) <= SMALL_BYTES:
+        while count < len(wire) and 0 < len(wire[count]) <= SMALL_BYTES - size:
             size += len(wire[count])
             count += 1
         if count > 1:
@@ -117,15 +213,24 @@ class Link:
     def excess_bytes(self) -> i64:
         """Bytes waiting behind the first frame: that one may have any size."""
         if len(self.wire) > 0:
-            return self.waiting_bytes - len(self.wire[0]) + self.wire_at
+            return self.waiting_bytes - first_bytes(self.wire) + self.wire_at
         if len(self.gated) > 0:
-            return self.waiting_bytes - len(self.gated[0][1])
+            return self.waiting_bytes - first_bytes([data for _, data in self.gated[:NEAR]])
         return 0
 
-    def close(self) -> None:
+    def is_under(self, secrets: list[bytes]) -> bool:
+        """[B1] Whether it may stay when these are the secrets (B1.6)."""
+        return self.conn.secret in secrets if self.conn.is_sealed else len(secrets) == 0
+
+    def close(self, shaking: Shaking | None, poller: Poller) -> None:
         """Close the socket and drop waiting frames."""
         self.is_closed = True
-        self.sock.close()
+        if self.guest is not None and shaking is not None:
+            shaking.end(self.guest)
+        else:
+            poller.drop(int(self.fd))
+            self.sock.close()
         self.wire = []
+        self.heads = []
         self.gated = []
         self.waiting_bytes = 0

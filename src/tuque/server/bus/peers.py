@@ -20,11 +20,13 @@ from tuque.core.msgs.bus import AnyMessage, Heartbeat, Refusal
 from tuque.core.node.node import Node
 from tuque.logtext import facts
 from tuque.server.bus import reasons
-from tuque.server.bus.figures import BusFigures
-from tuque.server.bus.link import READ_BYTES, Link, prepare
+from tuque.server.bus.link import Link, dial, prepare
 from tuque.server.bus.lookups import Lookups
+from tuque.server.bus.sending import Sending
+from tuque.server.bus.shaking import Shaking
+from tuque.server.bus.young import Young
 from tuque.server.log.notes import Bugs, log
-from tuque.server.sockets.poller import IN, OUT, Poller
+from tuque.server.sockets.poller import OUT, Poller
 from tuque.server.sockets.resolver import is_literal
 from tuque.server.sockets.system import System
 from tuque.wire.bus import BusError, SealError
@@ -33,40 +35,34 @@ from tuque.wire.msgs.cards import Card
 
 HEAR_READS: Final = 256  # per link at a time: 64 MiB
 BATCH: Final = 64  # connections accepted per socket and turn
-YOUNG_MAX: Final = 128  # concurrent handshakes; more connections are closed at once
 HANDSHAKE_MS: Final = 2_000
 FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body and what goes with it
 REASON_MAX: Final = 200  # characters of the other end's refusal
 
 
 @final
-class Bus:
+class Bus(Sending):
     """All links of a node; the pump's poller watches their sockets."""
 
     def __init__(
         self, n: Node, members: Members, poller: Poller, secrets: list[bytes], system: System
     ) -> None:
-        self.n = n
+        super().__init__(n, poller)
         self.system = system
         self.members = members
-        self.poller = poller
         self.secrets = secrets  # the first one proves this node, each is accepted (B1.6)
         self.filler = b""  # in the place of a secret; the simulator has one
         self.shut = ""  # why there are no links at all (B1.7)
+        self.is_tls = False  # links speak TLS (B1.8)
+        self.shaking: Shaking | None = None  # does their handshakes
         self.card: Card | None = None  # this node's identity, once the bus is open
         self.port: i64 = 0
-        self.limit_bytes: i64 = 64 << 20  # bus-buffer-limit
         self.sockets: list[socket.socket] = []  # listening
         self.listeners: dict[int, socket.socket] = {}  # by descriptor, once the bus is open
-        self.links: dict[int, Link] = {}  # by descriptor
         self.begun: i64 = 0  # number of links, dialled or accepted
-        self.young: dict[int, Link] = {}  # in their handshake
-        self.by_slot: dict[int, Link] = {}
-        self.gate: list[Link] = []  # have frames waiting for the journal
-        self.crowded: i64 = 0  # number of links without room for more copies
+        self.young = Young()  # in their handshake
         self.resolver = system.open_resolver()
         self.lookups = Lookups(self.resolver)
-        self.figures = BusFigures()
         self.bugs = Bugs()
         self.heard: i64 = 0  # messages except heartbeats since the pump last slept (C8.4)
         self.ear: Callable[[AnyMessage], None] | None = (
@@ -107,20 +103,18 @@ class Bus:
     def next_ms(self) -> i64:
         """The instant at which `tick` next has work."""
         at_ms = self.members.next_ms()
-        for link in self.young.values():
-            if link.deadline_ms < at_ms:
-                at_ms = link.deadline_ms
-        return at_ms
+        late_ms = self.young.late_ms()
+        return late_ms if 0 <= late_ms < at_ms else at_ms
 
     def tick(self) -> None:
         """Timers: slow handshakes, heartbeats, dialling."""
         if self.card is None:
             return
         now_ms = self.n.now_ms
-        for link in list(self.young.values()):
-            if link.deadline_ms <= now_ms:
-                what = "no connection" if link.is_connecting else "no handshake"
-                self.drop(link, f"{what} within 2 s")
+        for link in self.young.late(now_ms):
+            what = "no connection" if link.is_connecting else "no handshake"
+            what = what if link.guest is None else "no TLS handshake"
+            self.drop(link, f"{what} within 2 s")
         for host, port in self.members.tick(now_ms):
             self.dial(host, port)
         for line in self.members.meetings.take_failed():
@@ -146,56 +140,12 @@ class Bus:
         self.secrets = secrets
         self.shut = shut
         for link in list(self.links.values()):
-            is_known = link.conn.secret in secrets if link.conn.is_sealed else len(secrets) == 0
-            if shut or not is_known:
+            if shut or not link.is_under(secrets):
                 self.drop(link, shut or reasons.GONE_SECRET)
 
-    def waiting_bytes(self) -> i64:
-        """Bytes waiting in all links."""
-        total: i64 = 0
-        for link in self.links.values():
-            total += link.waiting_bytes
-        return total
-
-    def settle(self, seq: i64) -> None:
-        """[C8] Send each node its messages of the turn, once `seq` is durable (C8.2)."""
-        n = self.n
-        dirty = n.dirty_peers
-        if len(dirty) == 0:
-            return
-        n.dirty_peers = []
-        said: list[list[AnyMessage]] = []
-        for peer in dirty:
-            peer.is_dirty = False
-            said.append(peer.outbox)
-            peer.outbox = []
-        # messages that the core adds because a link ends here go out in the next turn
-        for i, peer in enumerate(dirty):
-            messages = said[i]
-            link = self.by_slot.get(peer.slot)
-            if link is not None and len(messages) > 0:
-                self.figures.said(messages)
-                self.put(link, link.conn.encode(messages), seq)
-
-    def put(self, link: Link, data: bytes, seq: i64) -> None:
-        """Send in order; bytes that the socket does not take wait, within limits (C8.3)."""
-        if seq >= 0 and len(link.gated) == 0:
-            self.gate.append(link)
-        link.put(data, seq)
-        if len(link.wire) > 0 and not link.wants_write:
-            self.push(link)
-        else:
-            self.weigh(link)
-
-    def release(self, durable_seq: i64) -> None:
-        """Release frames whose records are durable."""
-        gate = self.gate
-        self.gate = []
-        for link in gate:
-            if link.release(durable_seq) and not link.wants_write:
-                self.push(link)
-            if len(link.gated) > 0:
-                self.gate.append(link)
+    def is_guarded(self) -> bool:
+        """[B1] Whether it may link with nodes of other machines (B1.1, B1.8)."""
+        return len(self.secrets) > 0 or len(self.filler) > 0 or self.is_tls
 
     # ---- sockets
 
@@ -209,7 +159,12 @@ class Bus:
             except OSError as error:
                 reasons.say_not_accepted(self.n.now_ms, error)
                 return
-            if self.shut or (len(self.young) >= YOUNG_MAX and not self.make_room()):
+            if not self.young.may_come(address[0], self.n.now_ms):
+                sock.close()
+                self.figures.refused += 1
+                reasons.say_not_linked(self.n.now_ms, address[0], reasons.TOO_OFTEN)
+                continue
+            if self.shut or (self.young.is_full(self.is_tls) and not self.make_room()):
                 sock.close()
                 self.figures.refused += 1
                 continue
@@ -217,12 +172,12 @@ class Bus:
             self.add(sock, f"{address[0]}:{address[1]}", address[0], ("", 0))
 
     def make_room(self) -> bool:
-        """[L1] Close the oldest accepted connection in its handshake; False if there is none."""
-        for link in self.young.values():
-            if link.dialed[1] == 0:
-                self.drop(link, reasons.OLDEST)
-                return True
-        return False
+        """[L1] Close the accepted connection that makes room; False if there is none."""
+        link = self.young.oldest()
+        if link is None:
+            return False
+        self.drop(link, reasons.OLDEST)
+        return True
 
     def dial(self, host: str, port: i64) -> None:
         """Connect without blocking; a name is resolved first, in a thread."""
@@ -244,22 +199,16 @@ class Bus:
         if self.members.is_reached(address, port):
             self.members.meetings.end(host, port)
             return
-        why = self.shut or reasons.why_not(len(self.secrets) > 0 or len(self.filler) > 0, address)
+        why = self.shut or reasons.why_not(self.is_guarded(), address)
         if why:
             self.members.meetings.fail(host, port, why)
             return
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self.figures.dialed += 1
+        self.young.meet(address)
         try:
-            sock = self.system.open_socket(family)
+            sock = dial(self.system, address, port)
         except OSError as error:
             self.members.meetings.fail(host, port, error.strerror or str(error))
-            return
-        sock.setblocking(False)
-        self.figures.dialed += 1
-        reason = sock.connect_ex((address, port))
-        if reason not in (0, errno.EINPROGRESS):
-            sock.close()
-            self.members.meetings.fail(host, port, reasons.why_unreached(reason))
             return
         link = self.add(sock, f"{address}:{port}", address, (host, port))
         link.is_connecting = True
@@ -279,16 +228,48 @@ class Bus:
         self.begun += 1
         link.number = self.begun
         self.links[link.fd] = link
-        self.young[link.fd] = link
-        self.poller.add(link.fd)
+        self.young.add(link)
         link.put(conn.take_out(), -1)
+        if is_dialer or not self.is_tls:
+            self.poller.add(link.fd)
         if not is_dialer:
-            self.push(link)
+            self.greet(link)
         return link
 
-    def watch(self, link: Link) -> None:
-        """Set the events that the poller watches."""
-        self.poller.watch(link.fd, IN | OUT if link.wants_write or link.is_connecting else IN)
+    def greet(self, link: Link) -> None:
+        """It is connected: begin TLS, or else the handshake of the bus."""
+        if self.shaking is not None:
+            link.is_connecting = True
+            is_dialer = link.dialed[1] != 0
+            is_near = is_dialer or self.young.is_near(link.host)
+            link.guest = self.shaking.begin(link.sock, is_dialer, is_near, link.host)
+        elif self.is_tls:
+            self.drop(link, "TLS is not ready")
+        else:
+            self.push(link)
+
+    def on_shaken(self) -> None:
+        """[B1] TLS handshakes are over (B1.8)."""
+        shaking = self.shaking
+        assert shaking is not None
+        for guest in shaking.take():
+            if guest.is_gone:
+                guest.close()
+                continue
+            link = self.links[guest.fd]
+            link.guest = None
+            link.is_connecting = False
+            self.poller.add(link.fd)
+            if guest.error is not None:
+                self.figures.refused += 1
+                self.drop(link, reasons.why_broken(guest.error))
+                continue
+            link.take_over(guest)
+            self.push(link)
+            if link.has_early() and not link.is_closed:
+                self.read(link)
+        if shaking.has_new():
+            self.close_links(reasons.NEW_CERTIFICATES)
 
     def on_connected(self, link: Link) -> None:
         """The connect has succeeded or failed."""
@@ -297,8 +278,11 @@ class Bus:
             self.drop(link, reasons.why_unreached(reason))
             return
         link.is_connecting = False
-        self.watch(link)
-        self.push(link)
+        if self.is_tls:
+            self.poller.drop(link.fd)
+        else:
+            self.watch(link)
+        self.greet(link)
 
     def hear_all(self) -> None:
         """[G8] Read all that links hold before anything else (G8.4)."""
@@ -311,12 +295,12 @@ class Bus:
     def read(self, link: Link) -> None:
         """[B2] Read; handle each whole frame at once."""
         try:
-            data = link.sock.recv(READ_BYTES)
+            data = link.receive()
         except BlockingIOError:
             return
         except OSError as error:
             is_silent = error.errno == errno.ECONNRESET and not link.conn.theirs
-            self.drop(link, reasons.SILENT if is_silent else error.strerror or str(error))
+            self.drop(link, reasons.SILENT if is_silent else reasons.why_broken(error))
             return
         if len(data) == 0:
             self.drop(link, "closed by the other end" if link.conn.theirs else reasons.SILENT)
@@ -394,13 +378,18 @@ class Bus:
         old = self.by_slot.get(slot)
         if old is not None:
             self.drop(old, "replaced by another link")
-        del self.young[link.fd]
+        self.young.drop(link)
         link.slot = slot
         self.by_slot[slot] = link
         self.figures.joined += 1
         log.info(
-            "bus: linked with %(peer)s at %(address)s",
-            facts("bus_linked", peer=card.node_id[:8].decode(), address=link.address),
+            "bus: linked with %(peer)s at %(address)s%(tls)s",
+            facts(
+                "bus_linked",
+                peer=card.node_id[:8].decode(),
+                address=link.address,
+                tls=link.words_of_tls(),
+            ),
         )
         self.members.on_linked(slot)
 
@@ -434,46 +423,14 @@ class Bus:
         check(self.n)
         self.drop(link, "internal error")
 
-    def push(self, link: Link) -> None:
-        """Write what can be sent."""
-        if link.is_connecting:
-            return
-        try:
-            self.figures.out_bytes += link.push()
-        except OSError as error:
-            self.drop(link, error.strerror or str(error))
-            return
-        wants_write = len(link.wire) > 0
-        if wants_write != link.wants_write:
-            link.wants_write = wants_write
-            self.watch(link)
-        self.weigh(link)
-
-    def weigh(self, link: Link) -> None:
-        """[B2] Too many waiting bytes: no new copies for the peer, or close the link (B2.4)."""
-        if link.is_closed:
-            return
-        if link.excess_bytes() > self.limit_bytes:
-            self.figures.overfull += 1
-            self.drop(link, f"{link.waiting_bytes} bytes wait to be sent")
-            return
-        if link.slot < 0:
-            return
-        peer = self.n.peers[link.slot]
-        has_room = link.waiting_bytes * 4 <= self.limit_bytes
-        if has_room != peer.has_room:
-            peer.has_room = has_room
-            self.crowded += -1 if has_room else 1
-
     def drop(self, link: Link, reason: str) -> None:
         """Close the link; the other end sees the end of the stream."""
         if link.is_closed:
             return
         del self.links[link.fd]
-        self.poller.drop(link.fd)
-        link.close()
+        link.close(self.shaking, self.poller)
         if link.slot < 0:
-            self.young.pop(link.fd, None)
+            self.young.drop(link)
             where = link.address if link.dialed[1] != 0 else link.host
             reasons.say_not_linked(self.n.now_ms, where, reason)
             if link.dialed[1] != 0:
@@ -490,8 +447,9 @@ class Bus:
     def close(self) -> None:
         """Close all sockets; the kernel still sends what it has taken."""
         for link in list(self.links.values()):
-            self.poller.drop(link.fd)
-            link.close()
+            link.close(self.shaking, self.poller)
+        if self.shaking is not None:
+            self.shaking.close()
         self.links = {}
         self.by_slot = {}
         for sock in self.sockets:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import ssl
 from typing import Final
 
 from mypy_extensions import i64
@@ -13,18 +14,57 @@ SILENT: Final = "it closed the connection without a reply: not a bus of Tuque, o
 NO_BUS: Final = "nothing listens there; `cluster_bus_port` in its CLUSTER INFO is the port to meet"
 NO_SECRET: Final = (
     "without a cluster-secret only nodes of this machine can be met; "
-    "`tuque cluster secret` makes one, the same for all nodes"
+    "`tuque cluster secret` makes one, the same for all nodes, or use tls-cluster"
 )
 SHUT: Final = (
     "this node has a password and no cluster-secret, so it has no links to other nodes; "
-    "`tuque cluster secret` makes a secret, the same for all nodes"
+    "`tuque cluster secret` makes a secret, the same for all nodes, or use tls-cluster"
 )
 UNSEALED: Final = (
     "this node is linked with others without a cluster-secret; give all nodes one first, "
     "`tuque cluster secret` makes it"
 )
 GONE_SECRET: Final = "its secret is no longer accepted"
+NEW_CERTIFICATES: Final = "the certificates have changed"
+IS_CLEAR: Final = "it speaks no TLS on its bus; tls-cluster must be the same on all nodes"
+UNSHOWN: Final = "it does not accept this node's certificate: "
+TLS_WORDS: Final = {  # by OpenSSL's names of alerts, without what they begin with
+    "CERTIFICATE_EXPIRED": UNSHOWN + "it has expired",
+    "UNKNOWN_CA": UNSHOWN + "its tls-cluster-ca-cert-file has not who signed it",
+    "BAD_CERTIFICATE": UNSHOWN + "it cannot be used",
+    "CERTIFICATE_UNKNOWN": UNSHOWN + "it cannot be used",
+    "UNSUPPORTED_CERTIFICATE": UNSHOWN + "it is not for both ends of a connection",
+    "CERTIFICATE_REQUIRED": UNSHOWN + "there is none",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it has no certificate",
+    "PROTOCOL_VERSION": "no common version of TLS, see tls-min-version",
+    "UNSUPPORTED_PROTOCOL": "no common version of TLS, see tls-min-version",
+    "HANDSHAKE_FAILURE": "no common cipher of TLS, see tls-ciphers",
+    "NO_SHARED_CIPHER": "no common cipher of TLS, see tls-ciphers",
+}
+NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH")
+TOO_OFTEN: Final = "too many connections in a moment, and no member is at that address"
 OLDEST: Final = "too many connections in their handshake"
+
+
+def is_no_tls(error: OSError) -> bool:
+    """Whether the other end has sent something else than TLS."""
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    return any(word in reason for word in NOT_TLS)
+
+
+def why_broken(error: OSError) -> str:
+    """Why a connection failed, in words that say what to mend (B1.8)."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if not isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    if is_no_tls(error):
+        return IS_CLEAR
+    reason = error.reason or ""
+    for name, words in TLS_WORDS.items():
+        if reason.endswith(name):
+            return words
+    return f"TLS failed: {reason or error.strerror or error}"
 
 
 def why_unreached(number: i64) -> str:

@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.jobs.requeue import on_dequeue
+from tuque.core.jobs.transitions import in_way, megabytes
 from tuque.core.life.outcomes import on_enqueue_of
 from tuque.core.life.runs import on_nack_of
 from tuque.core.model.job_id import is_job_id, of_url
@@ -16,15 +17,17 @@ from tuque.core.node.node import Node
 from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
 from tuque.server.replies.chores import begin
+from tuque.server.replies.core_words import BOTH_IN_WAY, LETTERS_IN_WAY, OUTCOMES_IN_WAY
 from tuque.server.replies.redirects import check_tasks
 from tuque.server.rights.check import deny_queue
+from tuque.server.rights.tenant import hide_ids
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import SYNTAX, ArgError, seconds_ms
+from tuque.wire.args import HEADER_MAX, SYNTAX, ArgError, seconds_ms
 from tuque.wire.resp import int_reply
 
-OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
+OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
 BADID: Final = b"BADID Invalid Job ID format."
 FEW_IDS: Final = 500  # run at once, uncounted
 LOOKS: Final = 5  # ids checked per unit of work
@@ -46,10 +49,29 @@ def check_room(n: Node, queues: list[bytes]) -> None:
     if n.limits.memory_bytes == 0 or n.used_bytes() <= n.limits.memory_bytes:
         return
     if len(queues) == 0:
-        raise ArgError(OOM)
+        raise ArgError(oom_text(n))
     for name in queues:
         if name not in n.queues:
-            raise ArgError(OOM)
+            raise ArgError(oom_text(n))
+
+
+def oom_text(n: Node) -> bytes:
+    """[M2] The error when memory is used up; it names what alone is in the way (M2.6)."""
+    letters, outcomes = in_way(n)
+    if letters > 0 and outcomes > 0:
+        return OOM + BOTH_IN_WAY % (megabytes(letters), megabytes(outcomes))
+    if letters > 0:
+        return OOM + LETTERS_IN_WAY % megabytes(letters)
+    if outcomes > 0:
+        return OOM + OUTCOMES_IN_WAY % megabytes(outcomes)
+    return OOM + b"."
+
+
+def bad_id(word: bytes, is_one_of_many: bool) -> ArgError:
+    """[G6] The word is no id (G6.3)."""
+    if not is_one_of_many:
+        return ArgError(BADID)
+    return ArgError(b"BADID Invalid Job ID format: '%s'." % word[:HEADER_MAX])
 
 
 def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
@@ -61,9 +83,10 @@ def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
     i = first
     while i < len(args):
         if not is_job_id(args[i]):
-            args[i] = of_url(args[i])  # G6.6
+            word = args[i]
+            args[i] = of_url(word)  # G6.6
             if not is_job_id(args[i]):
-                raise ArgError(BADID)
+                raise bad_id(word, len(args) - first > step)
         i += step
     if s.n.policy is not None:
         check_tasks(s, args, first, step)  # T17.3
@@ -119,6 +142,9 @@ class Ids(Chore):
             end = min(self.looked + room * LOOKS, size)
             words = self.args[self.looked : end]
             check_ids(self.s, words, 0)
+            account = self.client.user
+            if account is not None and len(account.prefix) > 0:
+                hide_ids(self.s, account, words, 0)
             if not self.client.sees_all():
                 check_queues(self.s, self.client, words)
             self.args[self.looked : end] = words

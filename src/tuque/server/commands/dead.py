@@ -20,10 +20,11 @@ from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.views import flat
 from tuque.server.config.patterns import MOST, Glob
 from tuque.server.replies.chores import begin
+from tuque.server.replies.help import reply_help
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError, header_pairs, ranged, wrong, wrong_option
+from tuque.wire.args import ArgError, header_pairs, ranged, twice, wrong, wrong_option
 
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
 NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
@@ -111,9 +112,13 @@ def selection(s: Server, args: list[bytes], first: i64, is_change: bool) -> Sele
     if is_change:
         chosen.count = LOOK_MAX
     has_all = False
+    said: list[bytes] = []
     i = first
     while i < len(args):
         word = args[i].upper()
+        if word in said:
+            raise twice(word)  # W12.8
+        said.append(word)
         if is_change and word == b"ALL":
             chosen.is_said = has_all = True
             i += 1
@@ -186,10 +191,12 @@ def cmd_dead(s: Server, c: Client, args: list[bytes]) -> None:
         dead_stat(s, c, args[2])
     elif word in (b"REPLAY", b"PURGE") and len(args) > 3:
         dead_change(s, c, args, word == b"REPLAY")
+    elif word == b"HELP" and len(args) == 2:
+        reply_help(s, c, b"DEAD")
     elif word in DEAD_WORDS:
         raise wrong(b"DEAD %s takes %s" % (word, DEAD_WORDS[word]))
     else:
-        raise wrong(b"DEAD takes LIST, SHOW, STAT, REPLAY or PURGE")
+        raise wrong(b"DEAD takes LIST, SHOW, STAT, REPLAY, PURGE or HELP")
 
 
 def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
@@ -197,7 +204,7 @@ def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
     chosen = selection(s, args, 3, False)
     rows: list[object] = []
     for letter in selected(s.n, args[2], chosen):
-        rows.append(row_of(letter))
+        rows.append(row_of(c, letter))
     s.n.work += chosen.count
     cursor = 0 if is_last(s.n, args[2], chosen.cursor) else chosen.cursor
     c.reply([b"%d" % int(cursor), rows])
@@ -219,14 +226,14 @@ def selected(n: Node, queue: bytes, chosen: Selection) -> list[Letter]:
     return found
 
 
-def row_of(letter: Letter) -> list[object]:
+def row_of(c: Client, letter: Letter) -> list[object]:
     """One row of the list."""
     job, life = letter.job, letter.life
     last = last_of(life)
     first_ms = life.first.at_ms if life.first is not None else 0
     return [
         job.id,
-        life.origin,
+        c.named(life.origin),
         task_of(life.headers),
         int(life.failed),
         life.dead_cause,
@@ -247,8 +254,8 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
     first = life.first
     fields: dict[str, object] = {
         "id": job.id,
-        "queue": job.queue,
-        "origin": life.origin,
+        "queue": c.named(job.queue),
+        "origin": c.named(life.origin),
         "task": task_of(life.headers),
         "attempts": int(life.failed),
         "of": int(life.terms.attempts),
@@ -257,7 +264,7 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
         "cause": life.dead_cause,
         "reason": last.reason,
         "detail": last.detail,
-        "worker": last.worker,
+        "worker": c.named(last.worker),
         "added-ms": int(job.ctime_ns // 1_000_000),
         "first-failure-ms": int(first.at_ms) if first is not None else 0,
         "first-reason": first.reason if first is not None else b"",
@@ -333,6 +340,7 @@ class Replay(Chore):
         letters: list[Letter],
     ) -> None:
         super().__init__(c)
+        self.is_paced = True
         self.s = s
         self.client = c
         self.queue = queue

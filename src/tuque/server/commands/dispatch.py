@@ -15,6 +15,7 @@ from tuque.core.jobs.idempotent_add import follow, keep_key, keys_refusal, must_
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED
+from tuque.core.model.tally import tenant_of
 from tuque.core.node.node import (
     DATA_RESET,
     GOT_JOBS,
@@ -29,7 +30,7 @@ from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
 from tuque.core.replication.add import on_addjob, refusal, settle
-from tuque.server.commands.by_id import OOM, check_ids, check_room, cmd_ack
+from tuque.server.commands.by_id import check_ids, check_room, cmd_ack, oom_text
 from tuque.server.commands.life import tell_cancelled, worker_of
 from tuque.server.commands.meta import put_more
 from tuque.server.commands.outcomes import tell_ended
@@ -47,15 +48,16 @@ from tuque.server.replies.words import LEAVING
 from tuque.server.rights.acts import note_act
 from tuque.server.rights.check import denial
 from tuque.server.rights.login import is_one_too_many
+from tuque.server.rights.tenant import check_growth, check_queues
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
+from tuque.wire.adding.options import addjob_options
 from tuque.wire.args import (
     SYNTAX,
     ArgError,
-    addjob_options,
     getjob_options,
     timeout_ms,
 )
@@ -90,9 +92,9 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     """[C3] Run one command of a client that is neither blocked (C3.9) nor closing."""
     if c.user is None and s.acl.is_guarded and is_one_too_many(s, c):
         return
-    command = s.by_name.get(args[0])
-    if command is None:
-        command = lookup(s, args[0])
+    command = s.last_command
+    if command is None or args[0] != s.last_word:
+        command = find(s, args[0])
         if command is None:
             s.figures.turned_down += 1
             unknown(s, c, args[0])
@@ -162,6 +164,16 @@ def unknown(s: Server, c: Client, word: bytes) -> None:
     s.touch(c)
 
 
+def find(s: Server, word: bytes) -> Command | None:
+    """The command of that name in any case; the next one often has the same."""
+    command = s.by_name.get(word)
+    if command is None:
+        command = lookup(s, word)
+    s.last_word = word
+    s.last_command = command
+    return command
+
+
 def lookup(s: Server, word: bytes) -> Command | None:
     """The command of that name in any case; caches the spelling."""
     command = s.table.get(word.upper())
@@ -207,9 +219,9 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
-    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
+    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 4 > s.n.limits.memory_bytes * 3:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
-            return OOM
+            return oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if s.is_loading and not command.is_loading:
@@ -258,7 +270,7 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
     if refused is None and s.is_crowded:
         refused = late_refusal(s, spec)
     if refused is None and len(spec.key) > 0:
-        refused = keys_refusal(n, 1)  # Z4.6
+        refused = keys_refusal(n, 1, tenant_of(args[1]))  # Z4.6
     if refused is not None:
         c.error(core_words(refused))
         return
@@ -272,7 +284,7 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
         if spec.with_new:
             c.told_new[serial] = True
     elif spec.with_new:
-        c.out.append(new_reply(job.id, True))  # Z4.7
+        c.out.append(new_reply(job.id, not spec.has_met))  # Z4.7, T44.4
     else:
         c.out.append(b"+%s\r\n" % job.id)
 
@@ -306,7 +318,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     for name in spec.queues:
         check_queue(s, name)  # T17.3
     if spec.extras & WITH_RUN:
-        c.begins_as = spec.worker if len(spec.worker) > 0 else worker_of(s, c)
+        c.begins_as = c.own(spec.worker) if len(spec.worker) > 0 else worker_of(s, c)
     jobs = on_getjob(n, c.number, spec.queues, spec.count)
     if len(jobs) > 0:
         put_jobs(s, c, jobs, spec.extras)  # V1.3
@@ -316,6 +328,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif n.is_leaving:
         c.error(LEAVING)  # V1.5
     else:
+        check_queues(s, c.user, spec.queues)
         check_room(n, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
@@ -332,8 +345,12 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     if extras != 0:
         put_more(s, c, jobs, extras)
         return
+    user = c.user if c.is_tenant() else None
     for job in jobs:
-        out.append(s.n.queues[job.queue].reply_head)
+        if user is None:
+            out.append(s.n.queues[job.queue].reply_head)
+        else:
+            out.append(user.head(job.queue))
         out.append(job.id)
         out.append(b"\r\n")
         out.append(bulk_head(len(job.body)))
@@ -373,6 +390,8 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(TUBE_LETTERS % args[2])  # T1.6
     if q is not None and q.pause & PAUSE_IN:
         raise ArgError(WORDS[PAUSED])
+    if body is not None:
+        check_growth(s, c.user, job, body)
     c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason, body).id)
 
 

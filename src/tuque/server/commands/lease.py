@@ -13,10 +13,11 @@ from tuque.core.model.refusal import NOGROUP
 from tuque.core.state.lease_groups import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
 from tuque.server.commands.by_id import BADID, check_room
 from tuque.server.commands.lease_chores import COMMIT, OPEN, RELEASE, Ending, Next
-from tuque.server.commands.views import flat
+from tuque.server.commands.views import flat, rename
 from tuque.server.replies.chores import begin as begin_long
 from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.help import reply_help
+from tuque.server.rights.tenant import full_of_groups
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.wire.args import SYNTAX, ArgError
@@ -36,6 +37,7 @@ FETCH_BYTES: Final = 32 << 20
 ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a check of a job of a batch
 NACKS_MAX: Final = 10_000
 NUMBER_MAX: Final = 1 << 52
+QUEUES_AT: Final = 5  # in the reply of a FETCH with COLUMNS
 
 
 def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
@@ -69,10 +71,14 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
         known = s.n.leases.groups.get(args[2])
         if known is None:
             raise ArgError(WORDS[NOGROUP] % args[2])
-        c.reply(flat(lease_info(s.n, known)))
+        fields = lease_info(s.n, known)
+        fields["group"] = c.named(known.name)
+        fields["queues"] = [c.named(queue) for queue in known.queues]
+        c.reply(flat(fields))
     elif word == b"LIST" and count == 2:
         groups = s.n.leases.groups.values()
-        c.reply([g.name for g in groups if all(c.sees(queue) for queue in g.queues)])
+        shown = [g for g in groups if all(c.sees(queue) for queue in g.queues)]
+        c.reply([c.named(g.name) for g in shown if c.is_own(g.name)])
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"LEASE")
     else:
@@ -116,6 +122,9 @@ def open_group(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(b"ERR a group takes from 1 to %d queues, each named once" % QUEUES_MAX)
     if args[2] not in s.n.leases.groups:
         check_room(s.n, [])  # V1.7
+        refused = full_of_groups(s, c.user) if c.user is not None and c.is_tenant() else None
+        if refused is not None:
+            raise ArgError(refused)
     error = open_refusal(s.n, args[4:])
     if error is not None:
         raise ArgError(core_words(error))
@@ -162,8 +171,23 @@ def fetch(s: Server, c: Client, args: list[bytes]) -> None:
         reply.extend(columns(rows.jobs))
     else:
         reply.append(plain_rows(rows.jobs))
+    if c.is_tenant():
+        take_names_home(c, reply, is_columns)
     reply.append(int(rows.next))
     c.reply(reply)
+
+
+def take_names_home(c: Client, reply: list[object], is_columns: bool) -> None:
+    """[N10] Name the queues of a FETCH as the client's user knows them (N10.2)."""
+    if is_columns:
+        names = reply[QUEUES_AT]
+        assert isinstance(names, list)
+        reply[QUEUES_AT] = [c.named(name) for name in names]
+        return
+    rows = reply[len(reply) - 1]
+    assert isinstance(rows, list)
+    for row in rows:
+        rename(c, row, 1)
 
 
 def commit_batch(s: Server, c: Client, args: list[bytes]) -> None:
@@ -199,13 +223,14 @@ def begin(s: Server, c: Client, args: list[bytes]) -> None:
     found = on_begin(s.n, c.number, group(s, args), seq)
     if found.error is not None:
         raise ArgError(core_words(found.error))
-    c.reply([int(found.times), int(found.jobs), int(found.half), int(found.proof)])
+    numbers = (found.times, found.jobs, found.half, found.proof, found.before)
+    c.reply([int(number) for number in numbers])
 
 
 def split(s: Server, c: Client, args: list[bytes]) -> None:
     """[Y11] LEASE SPLIT group epoch seq keep [BEGUN times]."""
     seq = number(args[4], "seq", 1, NUMBER_MAX)
-    keep = number(args[5], "keep", 1, COUNT_MAX)
+    keep = number(args[5], "keep", 0, COUNT_MAX)
     begun = number(options(args, 6, [b"BEGUN"]).get(b"BEGUN", b"0"), "BEGUN", 0, COUNT_MAX)
     kept, error = on_split(s.n, c.number, group(s, args), seq, keep, begun)
     if error is not None:

@@ -27,48 +27,53 @@ from tuque.core.model.life import (
     TIMED_OUT,
     run_text,
 )
+from tuque.core.model.refusal import NOTDELIVERED
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.outcomes import wait_for_update
 from tuque.server.replies.core_words import core_words
+from tuque.server.rights.tenant import check_growth
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.wire.args import (
-    BAD_ATTEMPTS,
-    BAD_PRI,
+    OF_SECONDS,
     PRI_MAX,
     SECONDS_MAX,
     ArgError,
     headers,
-    ranged,
+    in_range,
     seconds_ms,
+    twice,
     worker_name,
     wrong,
     wrong_option,
 )
-from tuque.wire.resp import array_head, error_reply, int_reply, put_bulk
+from tuque.wire.resp import array_head, int_reply, put_bulk
 
 BAD_RUN: Final = b"ERR invalid run token"
+UNDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet: it waits for its delay or its copies"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"
 LONG_PROGRESS: Final = b"ERR PROGRESS takes at most 4096 bytes"
-BAD_TTL: Final = b"ERR TTL must be a number of seconds, 0: it never expires"
-
 BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed or timeout"
 FAIL_CAUSES: Final = (FAILED_BY_WORKER, CRASHED, TIMED_OUT)  # W5.6
 
 REASON_MAX: Final = 2_048
 DETAIL_MAX: Final = 65_536  # longer ones are cut
 PROGRESS_MAX: Final = 4_096
+LARGE_RESULT: Final = (
+    b"ERR the job is done, but its result of %d bytes is not kept here: "
+    b"its outcome has %d bytes with it, results-max-bytes is %d"
+)
 DONE_OPTIONS: Final = (b"RESULT",)
 FAIL_OPTIONS: Final = (b"DELAY", b"REASON", b"DETAIL", b"CAUSE")
 UPDATE_OPTIONS: Final = (b"BODY", b"DELAY", b"TTL", b"ATTEMPTS", b"PRI", b"HEADERS")
 IDS_MAX: Final = 500  # ids of one START, RELEASE, DONE or CANCEL
 
 
-def run_in(s: Server, word: bytes) -> i64:
-    """The run token in the word; 0 for `-`; or raise."""
+def run_in(s: Server, word: bytes, of: bytes = b"") -> i64:
+    """The run token in the word; 0 for `-`; or raise. `of`: the id, if it is one of several."""
     run = s.tokens.run_in(word)
     if run < 0:
-        raise ArgError(BAD_RUN)
+        raise ArgError(BAD_RUN if len(of) == 0 else b"%s of %s" % (BAD_RUN, of))
     return run
 
 
@@ -88,11 +93,11 @@ def check_pairs(s: Server, args: list[bytes], first: i64) -> bool:
     if (size - first) % 2 != 0 or size == first:
         raise wrong(b"%s takes an id and a run in turn" % args[0].upper())
     check_ids(s, args, first, 2)
-    run = run_in(s, args[first + 1])
+    run = run_in(s, args[first + 1], args[first] if size - first > 2 else b"")
     is_same = True
     i = first + 3
     while i < size:
-        if run_in(s, args[i]) != run:
+        if run_in(s, args[i], args[i - 1]) != run:
             is_same = False
         i += 2
     return is_same
@@ -105,8 +110,10 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args[1]) == 6 and args[1].upper() == b"WORKER":
         if len(args) < 4:
             raise wrong(b"START WORKER needs a name, and an id")
-        worker = worker_name(args[2])
+        worker = worker_name(c.own(args[2]))
         first = 3
+        if args[3].upper() == b"WORKER":
+            raise twice(b"WORKER")
     else:
         worker = worker_of(s, c)
     check_ids(s, args, first)  # W2.1
@@ -121,11 +128,13 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
         if job is not None:
             life, refused = start(n, job, worker, c.number)
             if life is not None:
-                begun.append(job.id)
+                if first == 3:
+                    begun.append(job.id)
                 c.out.append(s.tokens.start_reply(life, i64(job.retry_s)))
         if refused is not None:
-            c.out.append(error_reply(core_words(refused)))
-    if first == 3 and len(begun) > 0:  # the worker has a name of its own
+            words = UNDELIVERED if refused.code == NOTDELIVERED else core_words(refused)
+            c.out.append(c.error_bytes(words))
+    if len(begun) > 0:  # the worker has a name of its own
         s.crew.note(n, worker, begun)
 
 
@@ -166,6 +175,8 @@ def cmd_release(s: Server, c: Client, args: list[bytes]) -> None:
     if args[1].upper() == b"DELAY":
         delay_ms = seconds_ms(args[2])
         first = 3
+        if len(args) > 3 and args[3].upper() == b"DELAY":
+            raise twice(b"DELAY")
     check_pairs(s, args, first)
     size: i64 = len(args)
     s.n.work += (size - first) // 2 - 1
@@ -188,9 +199,13 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
     detail = b""
     cause = FAILED_BY_WORKER
     is_final = False
+    said: list[bytes] = []
     i: i64 = 3
     while i < len(args):
         word = args[i].upper()
+        if word in said:
+            raise twice(word)
+        said.append(word)
         if word == b"FINAL":
             is_final = True
             i += 1
@@ -219,7 +234,7 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
     elif became == BACK:
         c.reply([b"retry", int(wait_ms)])
     elif became == DIED:
-        c.reply([b"dead", s.n.jobs[words[1]].queue])
+        c.reply([b"dead", c.named(s.n.jobs[words[1]].queue)])
     elif became == GONE:
         c.reply([b"expired", None])
     else:
@@ -235,11 +250,16 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
         words = args[:3]
     elif args[len(args) - 1].upper() == b"RESULT":
         raise wrong_option(b"DONE", args[len(args) - 1], DONE_OPTIONS)
+    elif len(args) > 5 and b"RESULT" in (args[3].upper(), args[len(args) - 2].upper()):
+        if args[3].upper() == args[5].upper():
+            raise twice(b"RESULT")
+        raise wrong(b"DONE with RESULT takes one id and its run")
     is_same = check_pairs(s, words, 1)
     size: i64 = len(words)
     s.n.work += size // 2 - 1
     run = run_in(s, words[2])
     done: i64 = 0
+    large = s.n.life.results_large
     i: i64 = 1
     while i < size:
         if not is_same:
@@ -247,7 +267,11 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
         if on_done(s.n, words[i], run, result, c.number):
             done += 1
         i += 2
-    c.out.append(int_reply(done))
+    if result is not None and s.n.life.results_large != large:
+        sizes = (len(result), int(s.n.life.large_bytes), int(s.n.limits.results_bytes))
+        c.error(LARGE_RESULT % sizes)  # W7.4
+    else:
+        c.out.append(int_reply(done))
 
 
 def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
@@ -255,9 +279,13 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
     words = args[:2]
     check_ids(s, words, 1)
     update = Update()
+    said: list[bytes] = []
     i: i64 = 2
     while i < len(args):
         word = args[i].upper()
+        if word in said:
+            raise twice(word)
+        said.append(word)
         if word not in UPDATE_OPTIONS or i + 1 == len(args):
             raise wrong_option(b"UPDATEJOB", args[i], UPDATE_OPTIONS)
         value = args[i + 1]
@@ -267,15 +295,17 @@ def cmd_updatejob(s: Server, c: Client, args: list[bytes]) -> None:
         elif word == b"DELAY":
             update.delay_ms = seconds_ms(value)
         elif word == b"TTL":
-            update.ttl_s = ranged(value, 0, SECONDS_MAX, BAD_TTL)
+            update.ttl_s = in_range(word, value, 0, SECONDS_MAX, OF_SECONDS)
             if update.ttl_s == 0:
                 update.ttl_s = NEVER_S  # W1.5
         elif word == b"ATTEMPTS":
-            update.attempts = ranged(value, 1, ATTEMPTS_MAX, BAD_ATTEMPTS)
+            update.attempts = in_range(word, value, 1, ATTEMPTS_MAX)
         elif word == b"PRI":
-            update.pri = ranged(value, 0, PRI_MAX, BAD_PRI)
+            update.pri = in_range(word, value, 0, PRI_MAX)
         else:
             update.headers, i = headers(args, i - 1)
+    if update.body is not None:
+        check_growth(s, c.user, s.n.jobs.get(words[1]), update.body)
     refused, change = on_update(s.n, words[1], update)
     if refused is not None:
         c.error(core_words(refused))

@@ -17,9 +17,14 @@ def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """[V1, W11, W17] Each job as queue, id, body, and names and values (V1.3, W11.1, W17.2)."""
     out = c.out
     head = array_head(words_of(extras))
+    is_tenant = c.is_tenant()
     for job in jobs:
         out.append(head)
-        out.append(s.n.queues[job.queue].reply_name)
+        if is_tenant:
+            name = c.named(job.queue)
+            out.append(b"$%d\r\n%s\r\n$40\r\n" % (len(name), name))
+        else:
+            out.append(s.n.queues[job.queue].reply_name)
         out.append(job.id)
         out.append(b"\r\n")
         out.append(bulk_head(len(job.body)))

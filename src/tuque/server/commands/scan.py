@@ -76,7 +76,7 @@ class Scan(Chore):
         self.found += 1
         if spec.reply_all:
             row: list[bytes] = []
-            put_value(row, shown_job(n, job), self.client.resp3)
+            put_value(row, shown_job(n, self.client, job), self.client.resp3)
             self.out.append(b"".join(row))
             n.work += SHOWN_WORK
             self.bytes_used += max(1_000 + len(job.body) + len(job.queue), len(self.out[-1]))
@@ -95,7 +95,7 @@ class Scan(Chore):
             return  # N2.5
         if queue_matches(self.s.n, q, spec.min_len, spec.max_len, spec.import_rate):
             self.found += 1
-            put_bulk(self.out, q.name)
+            put_bulk(self.out, self.client.named(q.name))
             self.bytes_used += 80 + len(q.name)
 
     def tell(self) -> None:

@@ -16,7 +16,8 @@ from tuque.server.replies.producers import await_copies
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import SYNTAX, ArgError, addjob_options, ranged
+from tuque.wire.adding.options import addjob_options
+from tuque.wire.args import SYNTAX, ArgError, ranged
 from tuque.wire.resp import int_reply
 
 TTL_MIN_MS: Final = 1_000

@@ -15,6 +15,7 @@ from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from tuque.server.commands.by_id import check_ids, check_room
 from tuque.server.replies.redirects import check_queue
+from tuque.server.rights.tenant import check_queues
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
@@ -34,12 +35,14 @@ def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
     """[S1] SHOW id."""
     check_ids(s, args, 1)
     job = s.n.jobs.get(args[1])
-    c.reply(None if job is None else shown_job(s.n, job))
+    c.reply(None if job is None else shown_job(s.n, c, job))
 
 
-def shown_job(n: Node, job: Job) -> list[object]:
+def shown_job(n: Node, c: Client, job: Job) -> list[object]:
     """[S1] SHOW: the fields of Disque, then what this node knows of deliveries and work (S1.3)."""
     fields = show(n, job)
+    if c.is_tenant() and fields["queue"] is not None:
+        fields["queue"] = c.named(job.queue)
     if isinstance(job, Task) or job.state == ACKED:
         return flat(fields)
     if job.delivered_count > 0:
@@ -48,18 +51,18 @@ def shown_job(n: Node, job: Job) -> list[object]:
         fields["last-delivery"] = int(job.last_ms)
     life = life_of(n, job.id)
     if life is not None:
-        put_work(fields, job, life)
+        put_work(c, fields, job, life)
     return flat(fields)
 
 
-def put_work(fields: dict[str, object], job: Job, life: Life) -> None:
+def put_work(c: Client, fields: dict[str, object], job: Job, life: Life) -> None:
     """Terms, headers, the newest run and the failures that are kept (S1.4)."""
     terms = life.terms
     fields["headers"] = header_pairs(life.headers)
     fields["attempts"] = int(terms.attempts)
     fields["backoff"] = [int(terms.first_ms), int(terms.max_ms), int(terms.jitter)]
     home = life.origin if life.is_dead else job.queue
-    fields["dead"] = terms.dead if len(terms.dead) > 0 else home + DEAD_SUFFIX
+    fields["dead"] = c.named(terms.dead if len(terms.dead) > 0 else home + DEAD_SUFFIX)
     fields["keep"] = int(terms.keep_ms)
     fields["time-limit"] = int(terms.limit_ms)
     fields["failed"] = int(life.failed)
@@ -67,18 +70,18 @@ def put_work(fields: dict[str, object], job: Job, life: Life) -> None:
     run: list[object] | None = None
     if life.run != 0 and life.run_state != NO_RUN:
         state = RUN_NAMES[life.run_state]
-        run = [state, int(attempt_of(life.run)), life.worker, int(life.since_ms)]
+        run = [state, int(attempt_of(life.run)), c.named(life.worker), int(life.since_ms)]
     fields["run"] = run
-    fields["first-failure"] = failure_row(life.first)
-    fields["last-failure"] = failure_row(life.last)
+    fields["first-failure"] = failure_row(c, life.first)
+    fields["last-failure"] = failure_row(c, life.last)
 
 
-def failure_row(failure: Failure | None) -> list[object] | None:
+def failure_row(c: Client, failure: Failure | None) -> list[object] | None:
     """A failed attempt as SHOW has it; null without one."""
     if failure is None:
         return None
     return [
-        *(int(failure.at_ms), int(failure.attempt), failure.worker),
+        *(int(failure.at_ms), int(failure.attempt), c.named(failure.worker)),
         *(failure.cause, failure.reason),
     ]
 
@@ -100,6 +103,7 @@ def cmd_qstat(s: Server, c: Client, args: list[bytes]) -> None:
     fields = qstat(s.n, q)
     if isinstance(q, Tube):
         fields["type"] = q.type  # S2.3
+    fields["name"] = c.named(q.name)
     c.reply(flat(fields))
 
 
@@ -115,6 +119,9 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(MUCH_BACK)  # S3.2
     rows = qpeek(s.n, args[1], count)
     s.n.work += len(rows)
+    if c.is_tenant():
+        for row in rows:
+            rename(c, row, 0)
     c.reply(rows)
 
 
@@ -147,10 +154,17 @@ def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
         bits = q.pause
     if is_changed or is_bcast:
         if bits != 0:
+            check_queues(s, c.user, [args[1]])
             check_room(s.n, [args[1]])  # V1.7
         pause_queue(s.n, args[1], bits, is_bcast)  # P1.3, P1.5, P1.6, P1.7
     q = s.n.queues.get(args[1])
     c.reply(Status(PAUSE_NAMES[0 if q is None else q.pause].decode()))  # P1.4
+
+
+def rename(c: Client, row: object, at: int) -> None:
+    """[N10] Name the queue in a row as the client's user knows it (N10.2)."""
+    if isinstance(row, list) and isinstance(row[at], bytes):
+        row[at] = c.named(row[at])
 
 
 def flat(fields: dict[str, object]) -> list[object]:

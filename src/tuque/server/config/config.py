@@ -60,7 +60,7 @@ WEAK = (
 )
 NO_SECRET = (
     "without a cluster-secret only loopback addresses; `tuque cluster secret` makes one: "
-    "set cluster-secret or cluster-secret-file, the same on all nodes"
+    "set cluster-secret or cluster-secret-file, the same on all nodes, or tls-cluster"
 )
 KEPT_SECRET = "another secret: it cannot be removed while the node runs"
 WIDE_ARGS = frozenset(("bind", "cluster_bind", "client_output_buffer_limit"))
@@ -217,13 +217,13 @@ def is_weak(password: str) -> bool:
 
 
 def check_bus(cfg: Config) -> None:
-    """[B1] Allow a bus open to other machines only with a secret."""
+    """[B1] Allow a bus open to other machines only with a secret, or with TLS (B1.8)."""
     if (cfg.cluster_secret or cfg.cluster_secret_also) and cfg.cluster_secret_file:
         allowed = "the file or the options, not both"
         raise ConfigError("cluster-secret-file", cfg.cluster_secret_file, allowed)
     if cfg.cluster_secret_also and not cfg.cluster_secret:
         raise ConfigError("cluster-secret-also", MASK, "only beside a cluster-secret")
-    if not cfg.cluster_secret and not cfg.cluster_secret_file:
+    if not cfg.cluster_secret and not cfg.cluster_secret_file and not cfg.tls_cluster:
         if not all(map(is_loopback, cfg.cluster_bind)):
             where = f"from {cfg.origin['cluster_bind']}"
             raise ConfigError("cluster-bind", " ".join(cfg.cluster_bind), NO_SECRET, where=where)
@@ -256,11 +256,11 @@ def announced_port(cfg: Config) -> int:
     return cfg.cluster_announce_port or cfg.port or cfg.tls_port
 
 
-def bus_addresses(cfg: Config, has_secret: bool) -> list[str]:
+def bus_addresses(cfg: Config, is_guarded: bool) -> list[str]:
     """Return the addresses of the bus; the first must work."""
     if cfg.cluster_bind:
         return _expanded(cfg.cluster_bind)
-    return listen_addresses(cfg) if has_secret else list(LOOPBACK)
+    return listen_addresses(cfg) if is_guarded else list(LOOPBACK)
 
 
 def is_loopback(address: str) -> bool:

@@ -46,7 +46,7 @@ class Config(AccessOptions, kw_only=True):
         int,
         Opt(
             Memory(),
-            "memory of jobs and clients together; 0 = unlimited",
+            "memory of the process with all jobs and clients; 0 = unlimited",
             unit="bytes",
             runtime=True,
         ),
@@ -384,6 +384,10 @@ class Config(AccessOptions, kw_only=True):
         bool,
         Opt(Bool(), "lead no tubes: those of this node move to other nodes", runtime=True),
     ] = False
+    tube_failover: Annotated[
+        bool,
+        Opt(Bool(), "this node may vote: votes replace lost leaders of tubes", runtime=True),
+    ] = True
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"

@@ -66,10 +66,12 @@ HOT_SCHEMA: Final = pa.schema(
 DAY_MS: Final = 86_400_000
 FAILURES: Final = (OSError, pa.ArrowException)  # what a write may raise
 _KINDS: Final = pa.array(ev.KIND_NAMES, pa.string())
-_OF_RUNS: Final = range(ev.RUN_STARTED, len(ev.KIND_NAMES))
-_HAS_REASON: Final = pa.array([ev.NACKED, ev.REQUEUED, ev.DEAD, ev.DELETED, *_OF_RUNS], pa.int8())
+_SINCE_RUNS: Final = range(ev.RUN_STARTED, len(ev.KIND_NAMES))
+_HAS_REASON: Final = pa.array(
+    [ev.NACKED, ev.REQUEUED, ev.DEAD, ev.DELETED, *_SINCE_RUNS], pa.int8()
+)
 _HAS_STAMPS: Final = pa.array([ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED], pa.int8())
-_HAS_NO_JOB: Final = pa.array([ev.STARTED, ev.STOPPED], pa.int8())
+_HAS_NO_JOB: Final = pa.array([ev.STARTED, ev.STOPPED, ev.HOME_CHANGED], pa.int8())
 _COUNT = pa.array([], pa.int64())
 _SEALED_NAME: Final = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")
 

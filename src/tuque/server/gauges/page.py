@@ -66,6 +66,8 @@ COUNTERS: Final = {
     "commands_denied": "Commands that the user had no right to, or no right to their queue",
     "input_bytes": "Bytes read from clients",
     "output_bytes": "Bytes written to clients",
+    "schedules_fired": "Jobs that schedules made",
+    "schedules_late": "Times that instants of a schedule had been missed",
     "turns": "Turns of the loop",
     "standstills": "Times that the process stood still",
     "jobs_cancelled": "Jobs cancelled",
@@ -82,6 +84,7 @@ def families(shot: Snapshot) -> list[Family]:
     """[O1] All metrics of the node, in a fixed order (O1.4)."""
     return [
         *of_queues(shot),
+        *of_tenants(shot),
         *of_causes(shot),
         *of_times(shot),
         *of_memory(shot),
@@ -105,6 +108,24 @@ def of_queues(shot: Snapshot) -> list[Family]:
     add_level(jobs, shot.other_level, OTHER)
     add_counts(counters, shot.other_counts, OTHER)
     return [jobs, oldest, *counters]
+
+
+def of_tenants(shot: Snapshot) -> list[Family]:
+    """[N11] By tenant (N11.6); nothing on a node without tenants."""
+    if not shot.tenants:
+        return []
+    held = {
+        "connections": Family("tuque_tenant_connections", GAUGE, "Connections of its users"),
+        "queues": Family("tuque_tenant_queues", GAUGE, "Its queues and tubes on this node"),
+        "jobs": Family("tuque_tenant_jobs", GAUGE, "Copies of its jobs on this node"),
+        "bytes": Family("tuque_tenant_bytes", GAUGE, "Bytes of the bodies of these"),
+    }
+    refused = Family("tuque_tenant_refused", COUNTER, "Commands refused by a quota")
+    for name, counts, count in shot.tenants:
+        for what, family in held.items():
+            family.add(counts[what], tenant=name)
+        refused.add(count, tenant=name)
+    return [*held.values(), refused]
 
 
 def add_level(jobs: Family, level: Sequence[int], queue: str) -> None:

@@ -9,13 +9,15 @@ import os
 import resource
 from typing import final
 
-from tuque.core.model.tally import PUT_BACK
+from tuque.core.model.tally import NOBODY, PUT_BACK
 from tuque.core.repair.node_loss import repair_left
 from tuque.server.figures.watch import level_of
+from tuque.server.rights.tenant import connections, owned
 from tuque.server.state.state import Server
 from tuque.tubes.policy import tubes_of
 
 Counts = list[int]
+OTHER_TENANTS = "(other)"  # no tenant's name has a (
 
 
 @final
@@ -41,6 +43,7 @@ class Snapshot:
         self.nodes: list[tuple[str, bool]] = []
         self.bus: list[tuple[str, str, int]] = []  # direction, kind, messages
         self.moves: list[tuple[str, int, int, int]] = []  # node, jobs asked for, sent, taken
+        self.tenants: list[tuple[str, dict[str, int], int]] = []  # name, held, refused commands
         self.version = ""
 
 
@@ -52,6 +55,7 @@ def take_snapshot(s: Server) -> Snapshot:
     add_memory(s, shot)
     add_node(s, shot)
     add_cluster(s, shot)
+    add_tenants(s, shot)
     return shot
 
 
@@ -70,6 +74,32 @@ def add_queues(s: Server, shot: Snapshot) -> None:
     shot.total = n.book.total.counts()
     shot.put_back = dict(zip(PUT_BACK, n.book.put_back, strict=True))
     shot.died = {cause.decode(): count for cause, count in n.book.died.items()}
+
+
+def add_tenants(s: Server, shot: Snapshot) -> None:
+    """[N11] Of the first tenants what they have at this node, and of all others (N11.6)."""
+    if len(s.acl.tenants) == 0:
+        return
+    counts = connections(s)
+    rest = {"connections": 0, "queues": 0, "jobs": 0, "bytes": 0}
+    refused = 0
+    for tenant in s.acl.tenants.values():
+        owner = s.n.book.owners.get(tenant.name, NOBODY)
+        jobs, size = owned(s, tenant.name)
+        held = {
+            "connections": counts.get(tenant.name, 0),
+            "queues": int(owner.queues),
+            "jobs": jobs,
+            "bytes": size,
+        }
+        if len(shot.tenants) < s.cfg.metrics_queues:
+            shot.tenants.append((tenant.name.decode(), held, int(tenant.refused)))
+            continue
+        refused += int(tenant.refused)
+        for what, count in held.items():
+            rest[what] += count
+    if len(s.acl.tenants) > len(shot.tenants):
+        shot.tenants.append((OTHER_TENANTS, rest, refused))
 
 
 def add_histograms(s: Server, shot: Snapshot) -> None:
@@ -163,6 +193,8 @@ def add_parts(s: Server, shot: Snapshot) -> None:
         shot.gauges["tubes"] = len(t.by_name)
         shot.gauges["tubes_led"] = sum([1 for tube in t.by_name.values() if tube.is_mine])
         shot.gauges["tube_sessions"] = len(t.sessions)
+        shot.counters["schedules_fired"] = int(t.schedules_fired)
+        shot.counters["schedules_late"] = int(t.schedules_late)
     if s.eventlog is not None and n.events is not None:
         shot.counters["events_dropped"] = int(n.events.dropped)
 

@@ -14,14 +14,16 @@ from tuque.server.replies.chores import begin_call
 from tuque.server.replies.faults import look_into
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tube_sync import hold_back_wired
-from tuque.server.replies.words import iproto_words
 from tuque.server.rights.acts import BEGUN, OK, note_call
 from tuque.server.rights.login import host_of, note_failure
+from tuque.server.rights.tenant import no_room, refusal
 from tuque.server.rights.wired import may_call
 from tuque.server.state.chore import Chore
 from tuque.server.state.iproto_connection import GUEST, User, Wired
 from tuque.server.state.state import Server
-from tuque.tubes.model.errors import NO_USER, TubeError
+from tuque.server.users.account import Account
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import leave, session_for
 from tuque.wire.iproto import (
@@ -57,11 +59,13 @@ from tuque.wire.iproto import (
     proves,
     type_name,
 )
-from tuque.wire.msgpack import BIN, INT, STR
+from tuque.wire.msgpack import BIN, INT, STR, Value
 from tuque.wire.rights import OF_TUBES
 from tuque.wire.tubes.table import FUNCTIONS, METHODS, Procedure
 
 SCRAMBLE_BYTES: Final = 20
+# one text, so that nobody learns which users there are
+NOT_PROVED: Final = b"User not found or supplied credentials are invalid"
 ARGS_MAX: Final = 8  # further ones are ignored
 FAILED: Final = "error %d"
 TUBES: Final = b"queue.tube."
@@ -87,11 +91,11 @@ def answer(s: Server, w: Wired, request: Request) -> None:
             raise IprotoError(E_MSGPACK, request.error)  # I2.5
         run(s, w, request)
     except IprotoError as error:
-        w.out.append(error_reply(request.sync, error.code, error.text))
+        w.out.append(error_reply(request.sync, error.code, w.worded(error.text)))
         outcome = FAILED % error.code
     except TubeError as refused:
         told = iproto_refusal(s, tubes_of(s.n), refused)
-        w.out.append(error_reply(request.sync, told.code, told.text))
+        w.out.append(error_reply(request.sync, told.code, w.worded(told.text)))
         outcome = FAILED % told.code
     except Exception as fault:
         outcome = FAILED % E_PROC
@@ -194,6 +198,10 @@ def log_in(s: Server, w: Wired, request: Request) -> None:
         note_failure(s, w, name)  # N6.3
         raise
     s.acl.guesses.proved(host_of(w), name)
+    if user.account is not None:
+        full = no_room(s, w.user.account, user.account)
+        if full is not None:
+            raise IprotoError(E_PROC, full)  # N11.4
     become(s, w, user)
     w.stranger_ms = 0
 
@@ -204,8 +212,6 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
     told = request.arguments(2)
     user = s.users.by_name.get(name)
     account = s.acl.by_name.get(name) if user is None else None
-    if user is None and account is None:
-        raise iproto_words(TubeError(NO_USER, (name,)))
     if len(told) == 0 and name == GUEST and user is not None:
         return user  # I5.3
     if len(told) < 2 or told[1].kind not in (STR, BIN):
@@ -221,7 +227,7 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
                 return user
     elif user is not None and len(user.secret) > 0 and proves(scramble, user.secret, w.salt):
         return user
-    raise IprotoError(E_PASSWORD, b"Incorrect password supplied for user '%s'" % name)
+    raise IprotoError(E_PASSWORD, NOT_PROVED)
 
 
 def become(s: Server, w: Wired, user: User) -> None:
@@ -257,7 +263,7 @@ def call(s: Server, w: Wired, request: Request) -> None:
     is_granted = False
     account = w.user.account
     if not w.user.may_all():
-        is_granted = t.rights.may(w.user.holders, word)
+        is_granted = not w.is_tenant() and t.rights.may(w.user.holders, word)  # N10.7
         if not is_granted and account is None:
             note_denied(s, w, word)
             raise denied(w, word)
@@ -268,9 +274,9 @@ def call(s: Server, w: Wired, request: Request) -> None:
     if p is not None:
         w.act = OF_TUBES[p.code]
     if account is not None and not is_granted and not account.is_full:
-        if p is None or not may_call(s, w, account, OF_TUBES[p.code], name.tube):
+        if p is None or not may_call(s, w, account, OF_TUBES[p.code], w.own(name.tube)):
             raise denied(w, word)
-    tube = t.by_name.get(name.tube) if name.is_method else None
+    tube = t.by_name.get(w.own(name.tube)) if name.is_method else None
     if name.is_method and (tube is None or (p is None and len(name.why_not) == 0)):
         raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
     args = request.arguments(ARGS_MAX)
@@ -283,8 +289,19 @@ def call(s: Server, w: Wired, request: Request) -> None:
     one.word = b"" if is_granted else word
     if tube is None:
         run_function(one, args)
+    elif p.is_put and account is not None and account.home is not None:
+        put_of_tenant(one, account, args, tube)
     else:
         run_method(one, args, tube)
+
+
+def put_of_tenant(call: IprotoCall, account: Account, args: list[Value], tube: Tube) -> None:
+    """[N11] A put, if the quotas of the user's tenant leave room (N11.2)."""
+    size = len(args[0].raw()) if len(args) > 0 else 0
+    refused = refusal(call.s, account, 1, size, True)
+    if refused is not None:
+        raise IprotoError(E_PROC, refused)
+    run_method(call, args, tube)
 
 
 def note_denied(s: Server, w: Wired, word: bytes) -> None:
@@ -335,7 +352,7 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     n = s.n
     if s.is_loading:
         raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 20 > n.limits.memory_bytes * 19:
+    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_CALL) and is_growing:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:

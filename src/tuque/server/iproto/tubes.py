@@ -46,6 +46,8 @@ DATA_FIELDS: Final = {b"fifo": 3, b"utube": 4, b"utubettl": 9}
 def run_function(call: IprotoCall, args: list[Value]) -> None:
     """[I6] Call a function of the queue. Raises IprotoError and TubeError."""
     call.p.read_values(args, call, None)
+    if call.tube is not None:
+        call.tube = call.w.own(call.tube)  # N10.2
     check_tube(call)
     if call.p.is_known and call.tube is not None:
         tube = call.t.by_name.get(call.tube)
@@ -98,6 +100,14 @@ class IprotoCall(TubeCall):
         """Whether the user may see the tube."""
         user = self.w.user
         return user.sees(tube) or self.t.rights.may_read(user.holders, tube)
+
+    def named(self, tube: bytes) -> bytes:
+        """Without the user's tenant."""
+        return self.w.named(tube)
+
+    def full(self, tube: bytes) -> bytes:
+        """With the user's tenant."""
+        return self.w.own(tube)
 
     def answer(self, found: list[bytes]) -> None:
         """[I3] Reply with values (I3.2, I3.3)."""

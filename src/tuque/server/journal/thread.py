@@ -351,8 +351,9 @@ class JournalThread:
             self._roll_at = self.segment_bytes
             if not journal.next_segment(now_ms):
                 self._roll_at += journal.size  # no room for a new segment: continue the old one
-        payload = parts[0] if len(parts) == 1 else b"".join(parts)
-        if not journal.append(payload, records, now_ms):
+        if size <= JOIN_BYTES:
+            parts = [b"".join(parts)]  # a body of many MB is not copied: the loop would wait for it
+        if not journal.append_parts(parts, records, now_ms):
             if journal.is_broken or self._queued_bytes > BACKLOG_BYTES:
                 self._drop_frames()
             return journal.is_broken

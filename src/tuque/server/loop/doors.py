@@ -9,6 +9,7 @@ from tuque.logtext import facts
 from tuque.server.log.notes import say_once
 from tuque.server.loop.keeping import is_stranger
 from tuque.server.rights.login import host_of
+from tuque.server.rights.tenant import no_room
 from tuque.server.sockets.connection import Connection
 from tuque.server.sockets.listen import name_peer
 from tuque.server.sockets.poller import IN, Poller
@@ -107,6 +108,10 @@ class Doors:
         c.user = s.acl.newcomer  # N1.2
         account = s.acl.by_name.get(user)
         if account is not None and account.is_on:
+            full = no_room(s, None, account)
+            if full is not None:
+                self.refuse(sock, b"-%s\r\n" % full)  # N11.4
+                return
             c.user = account  # X3.2
         if c.user is None:
             c.stranger_ms = s.n.now_ms

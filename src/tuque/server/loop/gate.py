@@ -79,6 +79,8 @@ class Gate:
             committer.on_turn(n, n.now_ms)
         self.is_rewriting = committer.is_rewriting()
         s.journal_error = committer.error
+        if records is not None:
+            records.is_failing = len(s.journal_error) > 0
         if self.is_rewriting or s.journal_error or self.was_noted:
             log_notes(committer.take_notes())
         self.was_noted = self.is_rewriting or len(s.journal_error) > 0

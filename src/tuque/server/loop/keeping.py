@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from tuque.core.jobs.transitions import on_memory_level
+from tuque.core.jobs.transitions import letters_in_way, memory_level, on_memory_level
+from tuque.core.repair.evict import make_room
 from tuque.logtext import facts
 from tuque.server.journal.thread import Note
 from tuque.server.log.monitoring import look
@@ -22,6 +23,16 @@ STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged
 STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
+MEMORY_MS = 5_000  # between two log lines about memory
+QUIET_MS = 60_000  # without a drop: the memory is no longer short
+EVICT_PER_ROUND = 1_000  # records dropped in one round
+LEVELS = (
+    "all is well",
+    "no new jobs are taken here",
+    "delivered at-most-once jobs, results and details of dead letters are dropped, oldest first",
+    "what adds jobs is refused, what does or ends work is not",
+)
+IN_WAY = ": without its dead letters this node would take jobs, replay or purge them"
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -52,8 +63,12 @@ def keep_house(s: Server) -> None:
     if s.bus is not None:
         buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
+    if memory_level(s.n) > 0:
+        make_room(s.n, EVICT_PER_ROUND)  # M3.5
     on_memory_level(s.n)
     tell_conflicts(s)
+    tell_level(s)
+    tell_dropped(s)
     watch_users(s)
     if s.audit is not None and s.audit.error:
         say_once(now_ms, "audit: %(reason)s", facts("audit_failed", reason=s.audit.error))
@@ -82,6 +97,73 @@ def tell_conflicts(s: Server) -> None:
     )
     s.conflicts_told = life.conflicts
     s.conflicts_ms = s.n.now_ms + CONFLICTS_MS
+
+
+def tell_level(s: Server) -> None:
+    """[M2] Log a memory level that was reached, or left for some time (M2.5)."""
+    n = s.n
+    level = memory_level(n)
+    if level == s.level_told or (level < s.level_told and n.now_ms < s.level_ms):
+        return
+    used, limit = int(n.used_bytes()), int(n.limits.memory_bytes)
+    meaning = LEVELS[level] + (IN_WAY if letters_in_way(n) > 0 else "")
+    if level > s.level_told:
+        log.warning(
+            "memory level %(memory_level)d: %(used)d of %(limit)d bytes are used, "
+            "%(jobs)d by jobs, %(results)d by results, %(letters)d by dead letters: %(meaning)s",
+            facts(
+                "memory_short",
+                memory_level=int(level),
+                used=used,
+                limit=limit,
+                jobs=int(n.job_bytes),
+                results=int(n.life.kept_bytes),
+                letters=int(n.life.dead_bytes),
+                meaning=meaning,
+            ),
+        )
+    else:
+        log.info(
+            "memory level %(memory_level)d again: %(used)d of %(limit)d bytes are used: "
+            "%(meaning)s",
+            facts("memory_back", memory_level=int(level), used=used, limit=limit, meaning=meaning),
+        )
+    s.level_told = level
+    s.level_ms = n.now_ms + MEMORY_MS
+
+
+def tell_dropped(s: Server) -> None:
+    """[M3, W7] Log when results and details begin to go (M3.6), and which were too large (W7.4)."""
+    lives = s.n.life
+    thinned = lives.results_thinned + lives.details_thinned
+    if thinned != s.thinned_seen:
+        if s.dropped_ms == 0:
+            log.warning(
+                "memory is short: results and details of dead letters are dropped, oldest first; "
+                "the outcomes and the jobs stay",
+                extra=facts("memory_dropping"),
+            )
+        s.thinned_seen = thinned
+        s.dropped_ms = s.n.now_ms + QUIET_MS
+    elif 0 < s.dropped_ms <= s.n.now_ms:
+        log.info(
+            "memory was short: %(count)d results and details of dead letters were dropped",
+            facts("memory_dropped", count=int(thinned - s.thinned_told)),
+        )
+        s.thinned_told = thinned
+        s.dropped_ms = 0
+    if lives.results_large != s.large_told and s.n.now_ms >= s.large_ms:
+        log.warning(
+            "%(count)d results were larger than results-max-bytes and are not kept, "
+            "the last one of %(job)s",
+            facts(
+                "results_too_large",
+                count=int(lives.results_large - s.large_told),
+                job=lives.large_id.decode("ascii", "replace"),
+            ),
+        )
+        s.large_told = lives.results_large
+        s.large_ms = s.n.now_ms + MEMORY_MS
 
 
 def give_back(s: Server) -> None:

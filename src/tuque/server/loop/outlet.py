@@ -52,7 +52,7 @@ class Outlet:
         sent: i64 = 0
         if size > 0:
             try:
-                sent = c.sock.send(data)
+                sent = c.give(data)
             except BlockingIOError:
                 sent = 0
             except OSError:

@@ -322,7 +322,8 @@ class Pump:
         """[C2] Read input and run the whole commands in it."""
         s = self.s
         try:
-            data = c.receive(self.share.most(s.is_nobody(c)))
+            most = self.share.most(s.is_nobody(c))
+            data = c.receive(most)
         except BlockingIOError:
             return
         except OSError:
@@ -332,6 +333,7 @@ class Pump:
             self.outlet.on_end(c, len(c.todo) == 0 and not c.is_busy())
             return
         s.figures.in_bytes += len(data)
+        self.share.note_read(c.fd, len(data) >= most)
         if c.is_closing:
             return  # nothing more runs, e.g. after QUIT
         c.last_ms = s.n.now_ms

@@ -8,9 +8,11 @@ from tuque.server.sockets.connection import READ_BYTES
 from tuque.server.state.state import Server
 
 TURN_READ: Final = 512 << 10  # bytes
-LEAST_READ: Final = 1_024  # that each connection may have read per turn
+LEAST_READ: Final = 256  # bytes that each connection may have read per turn
 STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
 COMMAND_COST: Final = 50  # a command counts as so many bytes
+NOTED_READ: Final = 4_096  # bytes after which it is looked anew what a byte costs
+DEAR: Final = 16  # a byte counts as so many at most
 
 
 @final
@@ -20,9 +22,13 @@ class Share:
     def __init__(self, s: Server) -> None:
         self.s = s
         self.late: dict[int, None] = {}
+        self.greedy: dict[int, None] = {}  # had more input than was read of them
         self.end: i64 = 0  # value of `cost` at which the share is used
         self.each: i64 = READ_BYTES  # bytes to read per connection
         self.joined: i64 = 0  # bytes of large bodies that were assembled
+        self.dear: i64 = 16  # what a byte has cost lately, in sixteenths
+        self.noted_cost: i64 = 0
+        self.noted_bytes: i64 = 0
 
     def cost(self) -> i64:
         """Bytes read and commands run, since the start."""
@@ -33,6 +39,23 @@ class Share:
     def begin(self) -> None:
         """Start a turn with a full share."""
         self.end = self.cost() + TURN_READ
+
+    def note_read(self, fd: i64, is_full: bool) -> None:
+        """A client was read; `is_full`: there may be more."""
+        if is_full:
+            self.greedy[int(fd)] = None
+        elif len(self.greedy) > 0:
+            self.greedy.pop(int(fd), None)
+
+    def note_price(self) -> None:
+        """See what a byte of input costs: many short commands cost more than their bytes."""
+        cost, read = self.cost(), self.s.figures.in_bytes
+        came = read - self.noted_bytes
+        if 0 <= came < NOTED_READ:
+            return
+        if came > 0:
+            self.dear = min(16 * DEAR, max(16, 16 * (cost - self.noted_cost) // came))
+        self.noted_cost, self.noted_bytes = cost, read
 
     def is_used(self) -> bool:
         """Whether the share is used up."""
@@ -50,13 +73,21 @@ class Share:
     def in_order(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The ready descriptors, those that missed the last turn first, the longest wait in front.
 
+        Then come those that send little: who sends much costs them one turn at most.
         Many connections are read in smaller pieces, so that each has its turn soon.
         """
+        self.note_price()
         count: i64 = len(ready)
         self.each = READ_BYTES
-        if count * READ_BYTES > TURN_READ:
-            self.each = max(LEAST_READ, TURN_READ // (2 * count))
+        if count * READ_BYTES * self.dear > 16 * TURN_READ:
+            self.each = max(LEAST_READ, 16 * TURN_READ // (2 * count * self.dear))
         late = self.late
+        greedy = self.greedy
+        if len(greedy) > 0 and count > 1:
+            much = [one for one in ready if one[0] in greedy]
+            if 0 < len(much) < count:
+                ready = [one for one in ready if one[0] not in greedy]
+                ready += much
         if len(late) == 0:
             return ready
         self.late = {}

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tuque.core.model.tally import BOUNDS
 from tuque.server.figures.rings import Points
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
+from tuque.wire.args import ArgError
 from tuque.wire.history import FIELDS, history_args
 from tuque.wire.resp import NULL_ARRAY
+
+NO_SUMS: Final = b"NOPERM the points of the whole node are not for users of a tenant: name a QUEUE"
 
 
 def cmd_history(s: Server, c: Client, args: list[bytes]) -> None:
     """[O3] HISTORY 5s|1m [QUEUE name | TIMES what] [FROM ms] [COUNT n] [field ...] | QUEUES."""
     asked = history_args(args)
     if asked.step_ms == 0:
-        c.reply(sorted(name for name in with_points(s) if c.sees(name)))  # O3.5
+        c.reply(sorted(c.named(name) for name in with_points(s) if c.sees(name)))  # O3.5
         return
+    if asked.queue is None and c.is_tenant():
+        raise ArgError(NO_SUMS)  # N10.5
     points: Points | None = s.watch.points
     names: list[object] = [FIELDS[field] for field in asked.fields if asked.times == b""]
     if asked.times != b"":

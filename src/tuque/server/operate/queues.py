@@ -159,7 +159,7 @@ class Listing(Chore):
         spec = self.spec
         n.work += NAME_WORK
         if spec.glob is not None:
-            is_meant = spec.glob.matches(shown(name))
+            is_meant = spec.glob.matches(shown(self.client.named(name)))
             n.work += spec.glob.units()
             if not is_meant:
                 return
@@ -211,7 +211,7 @@ class Listing(Chore):
         level = level_of(n, name, tally)
         tally.look(n.now_ms)
         row: list[object] = [
-            name,
+            self.client.named(name),
             type_of(n, q, name),
             int(level.ready),
             int(level.delayed),

@@ -38,7 +38,7 @@ LONG_QUEUES: Final = b"ERR the queues of a worker have at most %d bytes" % QUEUE
 LONG_TEXT: Final = b"ERR HOST, VERSION and APP take at most 255 bytes"
 MANY_QUEUES: Final = b"ERR a worker names at most 100 queues"
 MANY_WORKERS: Final = b"ERR too many workers: at most %d" % WORKERS_MAX
-BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE and FAILED take a number from 0 up"
+BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
 NOWORKER: Final = b"NOWORKER no worker of that name is heard here"
@@ -127,7 +127,7 @@ def what_it_says(args: list[bytes]) -> Said:
 
 def take_number(said: Said, word: bytes, value: bytes) -> None:
     """One option of WORKER HERE whose value is a number."""
-    if word not in (b"PID", b"SLOTS", b"BUSY", b"DONE", b"FAILED"):
+    if word not in (b"PID", b"SLOTS", b"BUSY", b"DONE", b"FAILED", b"AGE"):
         raise ArgError(SYNTAX)
     number = ranged(value, 0, NUMBER_MAX, BAD_NUMBER)
     if word == b"PID":
@@ -138,8 +138,10 @@ def take_number(said: Said, word: bytes, value: bytes) -> None:
         said.busy = number
     elif word == b"DONE":
         said.done = number
-    else:
+    elif word == b"FAILED":
         said.failed = number
+    else:
+        said.age_ms = number
 
 
 def worker_order(s: Server, c: Client, name: bytes, order: i64) -> None:
@@ -152,7 +154,7 @@ def worker_order(s: Server, c: Client, name: bytes, order: i64) -> None:
     its = s.by_number.get(int(hand.client))
     if its is not None and its.resp3 and not its.is_closing:
         its.out.append(b">3\r\n$12\r\nworker-order\r\n")
-        put_bulk(its.out, hand.name)
+        put_bulk(its.out, its.named(hand.name))
         put_bulk(its.out, ORDER_NAMES[hand.order])
         s.touch(its)
     c.ok()
@@ -198,7 +200,7 @@ class Roll(Chore):
         """[O12] Whether its name matches (O12.3)."""
         if self.glob is None:
             return True
-        found = self.glob.matches(shown(hand.name))
+        found = self.glob.matches(shown(self.client.named(hand.name)))
         n.work += self.glob.units()
         return found
 
@@ -218,7 +220,7 @@ class Roll(Chore):
             runs.append(
                 [
                     one.job.id,
-                    one.job.queue,
+                    self.client.named(one.job.queue),
                     task_of(one.life.headers),
                     int(attempt_of(one.life.run)),
                     max(0, int(n.now_ms - one.life.since_ms)),
@@ -242,6 +244,8 @@ class Roll(Chore):
 
 def is_shown(c: Client, hand: Hand) -> bool:
     """[N2] Whether the client's user may see the worker: one of its queues, if it names any."""
+    if c.is_tenant() and not c.is_own(hand.name):
+        return False
     if len(hand.said.queues) == 0 or c.sees_all():
         return True
     return any(c.sees(queue) for queue in hand.said.queues)
@@ -253,11 +257,11 @@ def fields_of(c: Client, hand: Hand, now_ms: i64, is_lost: bool) -> list[object]
     queues: list[object] = []
     for queue in said.queues:
         if c.sees(queue):
-            queues.append(queue)
+            queues.append(c.named(queue))
     state = b"lost" if is_lost else (b"quiet" if said.is_quiet else b"alive")
     return [
         b"name",
-        hand.name,
+        c.named(hand.name),
         b"host",
         said.host,
         b"pid",
@@ -322,8 +326,8 @@ def worker_deploys(s: Server, c: Client) -> None:
         queues: list[object] = []
         for queue in one.queues:
             if c.sees(queue):
-                queues.append(queue)
-        if len(queues) > 0 or len(one.queues) == 0:
+                queues.append(c.named(queue))
+        if len(queues) > 0 or (len(one.queues) == 0 and not c.is_tenant()):
             rows.append([int(one.at_ms), one.app, queues])
     put_value(c.out, rows, c.resp3)
 

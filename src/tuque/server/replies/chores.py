@@ -105,7 +105,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
         chore.tell()
     except TubeError as refused:
         told = iproto_refusal(s, t, refused)
-        w.out.append(error_reply(chore.sync, told.code, told.text))
+        w.out.append(error_reply(chore.sync, told.code, w.worded(told.text)))
     except Exception as fault:
         look_into(s, f"in a long call of {w.address}", fault)
         del w.out[written:]

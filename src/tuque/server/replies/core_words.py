@@ -8,6 +8,12 @@ from tuque.server.replies.words import NOREPL_TEXT, PAUSED_TEXT
 
 NOREPL: Final = b"NOREPL " + NOREPL_TEXT
 SINCE: Final = b", since I'm unable to hold a copy of the message for the following reason: "
+LETTERS_IN_WAY: Final = b": %d MB are dead letters, replay or purge them, or raise maxmemory"
+OUTCOMES_IN_WAY: Final = b": %d MB are kept outcomes, lower results-max-bytes or raise maxmemory"
+BOTH_IN_WAY: Final = (
+    b": %d MB are dead letters and %d MB kept outcomes, replay or purge the letters, "
+    b"lower results-max-bytes, or raise maxmemory"
+)
 
 # [C9] with the first word
 WORDS: Final[dict[int, bytes]] = {
@@ -24,6 +30,9 @@ WORDS: Final[dict[int, bytes]] = {
     why.NOREPL: NOREPL,
     why.NOREPL_LEAVING: NOREPL + SINCE + b"I'm leaving the cluster",
     why.NOREPL_MEMORY: NOREPL + SINCE + b"I'm out of memory",
+    why.NOREPL_LETTERS: NOREPL + SINCE + b"I'm out of memory" + LETTERS_IN_WAY,
+    why.NOREPL_OUTCOMES: NOREPL + SINCE + b"I'm out of memory" + OUTCOMES_IN_WAY,
+    why.NOREPL_BOTH: NOREPL + SINCE + b"I'm out of memory" + BOTH_IN_WAY,
     why.NOREPL_TIMEOUT: (
         b"NOREPL Timeout reached before replicating to the requested number of nodes"
     ),
@@ -36,6 +45,7 @@ WORDS: Final[dict[int, bytes]] = {
     why.DELAY_BEYOND_TTL: (
         b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
     ),
+    why.DELAY_FOR_EVER: b"ERR DELAY must be below 2147483647 seconds, the longest TTL",
     why.MAXLEN: b"MAXLEN Queue is already longer than the specified MAXLEN count",
     why.NO_TUBE: b"ERR '%s' is no tube: PRI and UTUBE mean nothing to a queue",
     why.PAUSED: b"PAUSED " + PAUSED_TEXT,
@@ -100,6 +110,15 @@ WORDS: Final[dict[int, bytes]] = {
         b"only cancelled and added again"
     ),
     why.CHANGING: b"ATWORK Job is changed by another client at this moment: try again",
+    why.NOREACH: b"NOREACH Job is not known here, and may be at a node that did not answer: %s",
+    why.NOREACH_RESULT: (
+        b"NOREACH Job is done, but its result is not here, and may be at a node that did not "
+        b"answer: %s"
+    ),
+    why.NOREACH_YET: (
+        b"NOREACH Job is not known here, and may be at a node that did not answer: %s; "
+        b"CANCEL may still take effect there"
+    ),
     why.NOT_HELD: (
         b"NOREPL Not all nodes with copies of the job answered: nothing was changed, try again"
     ),
@@ -114,6 +133,9 @@ WORDS: Final[dict[int, bytes]] = {
     ),
     why.MANY_STARTS: b"ERR Job was started 16777215 times: FAIL it with FINAL, or DELJOB it",
     why.OVER_TIME: b"TOOLATE The run is over its TIMELIMIT of %s s",
+    why.NO_KEYS: b"NOTUBE UNIQUE, LIMIT, RATE and GROUP need a tube of type tasks",
+    why.DUPLICATE: b"DUPLICATE %s has this UNIQUE key",
+    why.TUBE_KEYS_FULL: b"OOM tube '%s' has %d keys, the most that a tube keeps",
     why.TUBE_LETTERS: b"ERR '%s' is a tube: dead letters go to a queue",
     why.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
 }

@@ -58,7 +58,7 @@ def tell_take(s: Server, wake: Wake) -> None:
         w.out.append(error_reply(take.sync, E_READ_ONLY, LEAVING_TEXT))
     elif wake.why == HOME_MOVED:
         told = moved_error(s, wake.queue)  # T20.2
-        w.out.append(error_reply(take.sync, told.code, told.text))
+        w.out.append(error_reply(take.sync, told.code, w.worded(told.text)))
     else:
         found: list[bytes] = []
         if wake.why == GOT_JOBS:
@@ -75,11 +75,11 @@ def end_waiting(s: Server, w: Wired, code: int, text: bytes) -> None:
     for number in w.takes:
         take = s.takes.pop(number)
         stop_waiting(s.n, number)
-        w.out.append(error_reply(take.sync, code, text))
+        w.out.append(error_reply(take.sync, code, w.worded(text)))
     for put in w.puts.values():
-        w.out.append(error_reply(put.sync, code, text))
+        w.out.append(error_reply(put.sync, code, w.worded(text)))
     for claim in w.claims.values():
-        w.out.append(error_reply(claim.sync, code, text))
+        w.out.append(error_reply(claim.sync, code, w.worded(text)))
     w.takes = {}
     w.claims = {}
     w.puts = {}  # the tube drops them when the connection leaves its session
@@ -95,7 +95,7 @@ def end_takes(s: Server, w: Wired, tube: bytes, text: bytes) -> None:
         del s.takes[number]
         del w.takes[number]
         stop_waiting(s.n, number)
-        w.out.append(error_reply(take.sync, E_ACCESS, text))
+        w.out.append(error_reply(take.sync, E_ACCESS, w.worded(text)))
         s.touch(w)
 
 
@@ -113,7 +113,7 @@ def tell_puts(s: Server, t: Tubes) -> None:
         written = len(w.out)
         if len(one.moved) > 0:
             told = moved_error(s, one.moved)  # T20.2
-            w.out.append(error_reply(put.sync, told.code, told.text))
+            w.out.append(error_reply(put.sync, told.code, w.worded(told.text)))
         else:
             value = NULL if one.task is None else task_value(one.task)
             put_values(w, put.sync, put.is_16, [value])

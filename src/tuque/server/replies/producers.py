@@ -29,8 +29,9 @@ from tuque.server.state.client import (
     Client,
 )
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError, addjob_options, timeout_ms
-from tuque.wire.resp import error_reply, int_reply
+from tuque.wire.adding.options import addjob_options
+from tuque.wire.args import ArgError, timeout_ms
+from tuque.wire.resp import int_reply
 
 HOLES_MAX: Final = 10_000  # waiting replies per client; it may add more when half are out
 KEEP_MS: Final = 200  # between two writes of nodes.conf
@@ -69,7 +70,7 @@ def tell_added(s: Server) -> None:
             del c.muted[one.serial]
             c.holes[at] = b""
         elif one.error is not None:
-            c.holes[at] = error_reply(core_words(one.error))
+            c.holes[at] = c.error_bytes(core_words(one.error))
         elif len(one.id) == 0:
             c.holes[at] = int_reply(one.count)  # for a PUBLISH (Z3.1)
         elif one.serial in c.told_new:

@@ -128,7 +128,7 @@ def waits_for_copies(s: Server, t: Tubes, one: PutDone) -> bool:
     tube = None if task is None else t.by_name.get(task.queue)
     if task is None or tube is None or synced(s.n, t, tube) >= tube.seq:
         return False
-    pending = enter(s, [(tube.name, tube.seq)], PUT, one.client, one.serial)
+    pending = enter(s, [(tube.name, tube.epoch, tube.seq)], PUT, one.client, one.serial)
     out: list[bytes] = []
     put_task(out, task)
     pending.reply = b"".join(out)

@@ -19,9 +19,8 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import LATE, TubeError
 from tuque.tubes.model.registry import Tubes
-from tuque.tubes.replication.leadership import synced
+from tuque.tubes.replication.leadership import copies_needed, synced
 from tuque.wire.iproto import error_reply as iproto_error
-from tuque.wire.resp import error_reply
 
 
 def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
@@ -46,19 +45,21 @@ def hold_back_wired(s: Server, t: Tubes, w: Wired, sync: int, written: i64) -> N
     w.uncopied += 1
 
 
-def take_lacking(s: Server, t: Tubes) -> list[tuple[bytes, int]]:
-    """The tubes that the call changed and too few nodes have, with the number of the change."""
+def take_lacking(s: Server, t: Tubes) -> list[tuple[bytes, int, int]]:
+    """The tubes that the call changed and too few nodes have, with epoch and number of the
+    change.
+    """
     changed = t.to_sync
     t.to_sync = {}
-    found: list[tuple[bytes, int]] = []
+    found: list[tuple[bytes, int, int]] = []
     for name, tube in changed.items():
         if synced(s.n, t, tube) < tube.seq:
-            found.append((name, tube.seq))
+            found.append((name, tube.epoch, tube.seq))
     return found
 
 
 def enter(
-    s: Server, lacking: list[tuple[bytes, int]], kind: i64, client: i64, serial: i64
+    s: Server, lacking: list[tuple[bytes, int, int]], kind: i64, client: i64, serial: i64
 ) -> Pending:
     """Wait until these changes are on enough nodes."""
     one = Pending(kind, client, serial, s.n.now_ms + s.members.timeout_ms)
@@ -69,7 +70,7 @@ def enter(
 
 def queue_up(s: Server, one: Pending) -> None:
     """Wait for the first of the remaining tubes."""
-    name, one.seq = one.rest.pop(0)
+    name, one.epoch, one.seq = one.rest.pop(0)
     line = s.syncing.get(name)
     if line is None:
         line = deque()
@@ -83,13 +84,16 @@ def tell_synced(s: Server, t: Tubes) -> None:
         line = s.syncing[name]
         tube = t.by_name.get(name)
         done: i64 = FAR if tube is None else synced(s.n, t, tube)
-        needed = 1 if tube is None else int(tube.sync)
+        needed = 1 if tube is None else int(copies_needed(s.n, t, tube))
         while len(line) > 0:
             one = line[0]
-            if one.seq > done and one.until_ms > s.n.now_ms:
+            is_done = one.seq <= done
+            if tube is not None and one.epoch != tube.epoch:
+                is_done = False  # T18.5: the number may be another change's now
+            elif not is_done and one.until_ms > s.n.now_ms:
                 break
             line.popleft()
-            if one.seq > done:
+            if not is_done:
                 tell(s, one, TubeError(LATE, (needed,)))
             elif len(one.rest) > 0:
                 queue_up(s, one)
@@ -116,7 +120,9 @@ def tell(s: Server, one: Pending, error: TubeError | None) -> None:
             w.uncopied -= 1
             told = None if error is None else iproto_words(error)
             w.out.append(
-                one.reply if told is None else iproto_error(one.serial, told.code, told.text)
+                one.reply
+                if told is None
+                else iproto_error(one.serial, told.code, w.worded(told.text))
             )
             w.last_ms = s.n.now_ms
             s.touch(w)
@@ -124,7 +130,7 @@ def tell(s: Server, one: Pending, error: TubeError | None) -> None:
     c = s.by_number.get(one.client)
     if c is None:
         return
-    reply = one.reply if error is None else error_reply(resp_words(error))
+    reply = one.reply if error is None else c.error_bytes(resp_words(error))
     if one.kind == PUT:
         tell_late_put(s, c, one.serial, reply)
         return

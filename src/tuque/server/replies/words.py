@@ -71,6 +71,34 @@ TEXTS: Final[dict[int, bytes]] = {
         b"on node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of "
         b"the tube says why there; fix it and restart that node, or choose another node"
     ),
+    why.BY_VOTE: b"votes choose the leader of tube '%s': it needs a majority of the voters",
+    why.NO_VOTERS: (
+        b"votes choose the leader only where a list of voters is in force, which three nodes or "
+        b"more make, and never that of a temporary tube"
+    ),
+    why.NO_LIST: b"there is no list of voters: three nodes or more with tube-failover yes make one",
+    why.NO_VOTE_HERE: b"this node does not vote: use a voter, CLUSTER VOTERS shows them",
+    why.LIST_CHANGING: b"the list of voters is changing already, see CLUSTER VOTERS",
+    why.CANNOT_VOTE: b"node %s cannot vote: it is not linked here, or does not know the list",
+    why.IS_NO_VOTER: b"node %s is no voter",
+    why.LAST_VOTER: b"that is the last voter",
+    why.UNSETTLED: b"the list stays: no majority has all of tube '%s' under the present one yet",
+    why.LIST_LATE: b"a majority of the voters did not answer in time: see CLUSTER VOTERS",
+    why.NAME_THIS_NODE: b"name this node too: the voters must be here",
+    why.MAJORITY_HERE: b"a majority of the voters is here: use CLUSTER VOTERS REMOVE and ADD",
+    why.NAME_ALL_HERE: b"node %s is here and can vote: name it too",
+    why.NO_MAJORITY_HERE: (
+        b"%d of %d voters are here and can vote, which is no majority: see CLUSTER VOTERS; if the "
+        b"others are lost for good, use CLUSTER VOTERS FORCE"
+    ),
+    why.NO_MAJORITY_LEFT: (
+        b"without node %s too few of the voters left are here and can vote: see CLUSTER VOTERS; "
+        b"if others are lost for good, use CLUSTER VOTERS FORCE"
+    ),
+    why.NO_SCHEDULES: b"tube '%s' has no schedules: they need a tube of type tasks that stays",
+    why.NO_SCHEDULE: b"tube '%s' has no schedule '%s'",
+    why.MANY_SCHEDULES: b"tube '%s' has %d schedules, the most that a tube keeps",
+    why.IS_SCHEDULE: b"task %d is a schedule: use SCHEDULE PAUSE",
     why.MOVING: b"the leader of tube '%s' is changing already",
     why.MOVE_BROKEN: b"the link to the new leader broke: tube '%s' stays",
     why.MOVE_SLOW: b"the new leader did not get all of tube '%s' within %d s: it stays",
@@ -95,6 +123,9 @@ FIRST: Final[dict[int, bytes]] = {
     why.NOT_TAKEN: b"NOTTAKEN",
     why.NOT_FOUND: b"NOTASK",
     why.NO_TUBE: b"NOTUBE",
+    why.NO_SCHEDULES: b"NOTUBE",
+    why.NO_SCHEDULE: b"NOSCHEDULE",
+    why.IS_SCHEDULE: b"WRONGTUBE",
     why.NO_TOUCH: b"WRONGTUBE",
     why.OTHER_TYPE: b"WRONGTUBE",
     why.PAUSED: b"PAUSED",

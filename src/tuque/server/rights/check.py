@@ -5,6 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.job_id import is_job_id, of_url
+from tuque.server.rights.tenant import over_quota, put_prefix
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -15,9 +16,15 @@ from tuque.wire.rights import Unit, unit_of
 
 NOAUTH: Final = b"NOAUTH Authentication required."
 NO_UNIT: Final = b"NOPERM user '%s' may not use %s: it lacks +%s, or @%s"
+NO_UNIT_HERE: Final = b"NOPERM user '%s' may not use %s: it is not for users of a tenant"
 NO_QUEUE: Final = b"NOPERM user '%s' has no right to the queue '%s': no pattern of it fits"
 NO_QUEUE_OF: Final = b"NOPERM user '%s' has no right to the queue of '%s': no pattern of it fits"
+NO_NAME: Final = (
+    b"NOPERM user '%s' has no right to an app or a transaction of the name '%s': "
+    b"no pattern of it fits"
+)
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
+REPEATS_IDS: Final = "WAITJOB"  # in its reply
 SHOWN: Final = 128  # bytes of a name in an error
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
 
@@ -34,19 +41,26 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         unit = unit_of(command.name, args)
     if not account.granted[unit.code]:
         return deny_unit(s, c, account, unit)
+    if len(account.prefix) > 0:
+        came = list(args) if unit.row == REPEATS_IDS else None
+        put_prefix(s, account, unit, args)
+        if came is not None:
+            c.said = {args[i]: of_url(came[i]) for i in range(len(came)) if args[i] != came[i]}
+        if account.sees_own and unit.is_plain:
+            return over_quota(s, account, unit, args) if unit.is_adding else None
     if account.sees_all or len(unit.places) == 0:
         return None
     seen = account.seen  # most answers are known; the calls below cost more
     if len(args) <= unit.simple_words and len(args) > unit.queue_at[0]:
         if seen.get(args[unit.queue_at[0]], False):
-            return None
+            return over_quota(s, account, unit, args) if account.limits(unit) else None
     elif unit.jobs_from == 1 and len(args) == 2:
         job = s.n.jobs.get(args[1])
         if job is not None and seen.get(job.queue, False):
             return None
     denied = denied_queue(s, account, unit, args)
     if denied is None:
-        return None
+        return over_quota(s, account, unit, args) if account.limits(unit) else None
     note(s, c, account, QUEUE, denied.queue)
     return denied.error(account.name)
 
@@ -55,8 +69,9 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
 class Denied:
     """A queue that the user may not see, and what names it to the user."""
 
-    def __init__(self, queue: bytes, of: bytes | None = None) -> None:
+    def __init__(self, queue: bytes, of: bytes | None = None, is_name: bool = False) -> None:
         self.queue = queue
+        self.is_name = is_name  # of an app or a transaction (N2.8)
         self.of = of  # a job, a group, a transaction; none: the command names the queue
 
     def error(self, user: bytes) -> bytes:
@@ -64,6 +79,8 @@ class Denied:
         shown = self.queue if self.of is None else self.of
         if len(shown) > SHOWN:
             shown = shown[:SHOWN] + b"..."
+        if self.is_name:
+            return NO_NAME % (user, shown)
         return (NO_QUEUE if self.of is None else NO_QUEUE_OF) % (user, shown)
 
 
@@ -78,12 +95,18 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
     for queue in unit.queues(args):
         if not seen.get(queue, False) and not account.may_see(queue):
             return Denied(queue)
+    if unit.own_at > 0:
+        for name in unit.own_names(args):
+            if not account.may_see(name):
+                return Denied(name, None, is_name=True)  # N2.8
     if unit.jobs_from > 0 and len(args) <= IDS_MAX:
         i = unit.jobs_from
         while i < len(args):
             of = queue_of(s, args[i])
             if of is not None and not account.may_see(of):
                 return Denied(of, args[i])
+            if unit.is_one_job:
+                break
             i += 1
     if unit.worker_at > 0 and unit.worker_at < len(args):
         return denied_of_worker(s, account, args[unit.worker_at])
@@ -146,6 +169,8 @@ def deny_unit(s: Server, c: Connection, account: Account, unit: Unit) -> bytes:
     note(s, c, account, COMMAND, unit.name.encode())
     text = unit.name.encode()
     shown = unit.row.encode()
+    if len(account.prefix) > 0 and not unit.is_for_tenants:
+        return NO_UNIT_HERE % (account.name, shown)  # N10.4
     return NO_UNIT % (account.name, shown, text, b" or @".join(words_of(unit)))
 
 

@@ -10,6 +10,7 @@ from tuque.core.jobs.transitions import FAR
 from tuque.logtext import facts
 from tuque.server.log.notes import say_once, warn_once
 from tuque.server.replies.chores import begin
+from tuque.server.rights.tenant import no_room
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
@@ -155,6 +156,9 @@ class LogIn(Slow):
     def enter(self, account: Account) -> None:
         """The client is that user from now on; nothing of another user's stays."""
         s, c = self.s, self.client
+        full = no_room(s, c.user, account)
+        if full is not None:
+            raise ArgError(full)  # N11.4
         s.acl.guesses.proved(host_of(c), self.user)
         if c.user is not account:
             if c.user is not None:

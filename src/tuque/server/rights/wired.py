@@ -13,7 +13,7 @@ def may_call(s: Server, w: Wired, account: Account, unit: Unit, tube: bytes | No
     if not account.granted[unit.code]:
         note(s, w, account, COMMAND, unit.name.encode())
         return False
-    if tube is not None and len(tube) > 0 and not account.may_see(tube):
+    if tube is not None and len(tube) > len(account.prefix) and not account.may_see(tube):
         note(s, w, account, QUEUE, tube)
         return False
     return True

@@ -3,7 +3,9 @@
 It knows neither what the bytes mean nor which peer is at the other end.
 """
 
+import os
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
@@ -15,6 +17,10 @@ SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python all
 READ_BYTES: Final = 65_536
 SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
 TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests wait
+
+# A plain socket is read and written as a file: the methods of sockets take their arguments slower.
+_READ: Final[Callable[[int, int], bytes]] = os.read
+_WRITE: Final[Callable[[int, bytes], int]] = os.write
 
 
 def join_small(wire: list[bytes]) -> None:
@@ -33,6 +39,7 @@ class Connection:
         self.number = number
         self.sock = sock
         self.fd: i64 = sock.fileno()
+        self.is_plain = type(sock) is socket.socket
         self.address = address  # ip:port, or unix:path
         self.out: list[bytes] = []  # produced in this turn
         self.has_large = False  # one of its pieces is large
@@ -56,6 +63,10 @@ class Connection:
         self.short_reads: i64 = 0  # in a row
         self.has_ended = False  # has stopped sending, but is still owed replies
 
+    def is_tenant(self) -> bool:
+        """[N10] Whether the user is of a tenant."""
+        return False
+
     def is_waiting(self) -> bool:
         """Whether a reply waits for others."""
         return False
@@ -75,8 +86,8 @@ class Connection:
     def receive(self, most: i64) -> bytes:
         """Read up to `most` bytes or 64 KB; empty at the end of the stream. Raises OSError."""
         if most < self.ask:
-            return self.sock.recv(most)
-        data = self.sock.recv(self.ask)
+            return self.take(most)
+        data = self.take(self.ask)
         if self.ask == SHORT_READ:
             return data if len(data) < SHORT_READ else self.read_on(data, most)
         self.short_reads = self.short_reads + 1 if len(data) < SHORT_READ else 0
@@ -84,12 +95,24 @@ class Connection:
             self.ask = SHORT_READ
         return data
 
+    def take(self, most: i64) -> bytes:
+        """Read once. Raises OSError."""
+        if self.is_plain and not self.is_closed:  # a closed one's number may be another's
+            return _READ(self.fd, most)
+        return self.sock.recv(most)
+
+    def give(self, data: bytes) -> i64:
+        """Write once; returns the bytes that the socket took. Raises OSError."""
+        if self.is_plain and not self.is_closed:
+            return _WRITE(self.fd, data)
+        return self.sock.send(data)
+
     def read_on(self, data: bytes, most: i64) -> bytes:
         """Read the rest of a long input."""
         self.ask = READ_BYTES
         self.short_reads = 0
         try:
-            return data + self.sock.recv(most)
+            return data + self.take(most)
         except OSError:  # nothing more, or the error comes again next time
             return data
 

@@ -98,32 +98,32 @@ def open_iproto_listeners(cfg: Config) -> list[socket.socket]:
     return found
 
 
-def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
+def open_bus_sockets(cfg: Config, is_guarded: bool) -> list[socket.socket]:
     """[B1] Listening sockets of the bus; it accepts nobody before the jobs are loaded.
 
     Nodes that meet this one expect its bus at that port: if it is taken, the start fails (B1.4).
     """
     if cfg.cluster_port:
-        return bind_bus(cfg, has_secret, cfg.cluster_port)
+        return bind_bus(cfg, is_guarded, cfg.cluster_port)
     own = cfg.port or cfg.tls_port
     port = own + BUS_OFFSET if own and own + BUS_OFFSET <= PORT_MAX else 0
     try:
-        return bind_bus(cfg, has_secret, port)
+        return bind_bus(cfg, is_guarded, port)
     except ListenError as error:
         if port != 0 and not cfg.is_any_port:
             raise ListenError(f"{error}, or set cluster-enabled no; {BUS_THERE}") from None
     for _ in range(FREE_TRIES):
         try:
-            return bind_bus(cfg, has_secret, 0)
+            return bind_bus(cfg, is_guarded, 0)
         except ListenError:
             continue  # free for one address family only
-    return bind_bus(cfg, has_secret, 0)
+    return bind_bus(cfg, is_guarded, 0)
 
 
-def bind_bus(cfg: Config, has_secret: bool, port: int) -> list[socket.socket]:
+def bind_bus(cfg: Config, is_guarded: bool, port: int) -> list[socket.socket]:
     """One socket per address, all on the same port; 0: any free one. Raises ListenError."""
     found: list[socket.socket] = []
-    for address in bus_addresses(cfg, has_secret):
+    for address in bus_addresses(cfg, is_guarded):
         try:
             sock = open_tcp(cfg, address, port, "--cluster-port", is_first=not found)
         except ListenError:

@@ -51,7 +51,8 @@ def look_at_password(s: Server) -> None:
 
 def why_shut(cfg: Config, secrets: list[bytes]) -> str:
     """[B1] Why the node has no links at all; empty if it may have some (B1.7)."""
-    return SHUT if (cfg.requirepass or cfg.users_file) and not secrets else ""
+    is_bare = not secrets and not cfg.tls_cluster
+    return SHUT if (cfg.requirepass or cfg.users_file) and is_bare else ""
 
 
 def prepare_bus(pump: Pump) -> None:
@@ -64,7 +65,7 @@ def prepare_bus(pump: Pump) -> None:
         take_secrets(s, secrets)
         s.n.others = 0  # it stays alone, whoever it knew
         return
-    attach_bus(pump, secrets, open_bus_sockets(cfg, len(secrets) > 0))
+    attach_bus(pump, secrets, open_bus_sockets(cfg, len(secrets) > 0 or cfg.tls_cluster))
 
 
 def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -> None:
@@ -76,6 +77,7 @@ def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -
     s.members.port = announced_port(s.cfg)
     bus = Bus(s.n, s.members, pump.poller, secrets, s.system)
     bus.sockets = sockets
+    bus.is_tls = s.cfg.tls_cluster
     bus.bugs = s.bugs
     bus.port = bus.sockets[0].getsockname()[1]
     s.bus = bus

@@ -6,6 +6,7 @@ import socket
 from typing import Final, cast
 
 from tuque.logtext import facts
+from tuque.server.bus.shaking import Shaking
 from tuque.server.figures.handshakes import Handshakes
 from tuque.server.loop.pump import Pump
 from tuque.server.sockets.listen import name_of, open_tls_listeners
@@ -19,16 +20,23 @@ BATCH: Final = 64  # connections that become clients in one turn
 def uses_tls(s: Server) -> bool:
     """Whether any port speaks TLS."""
     cfg = s.cfg
+    if cfg.tls_cluster and s.bus is not None:
+        return True
     return cfg.tls_port > 0 or cfg.iproto_tls_port > 0 or (cfg.metrics_port > 0 and cfg.metrics_tls)
 
 
 def open_keys(pump: Pump) -> Keys | None:
-    """[X1] Read the certificate, if a port speaks TLS. ConfigError."""
+    """[X1] Read the certificate, if a port or the bus speaks TLS (B1.8). ConfigError."""
     s = pump.s
     if not uses_tls(s):
         return None
     keys = Keys(s.cfg)
     s.handshakes = Handshakes(keys.told)
+    bus = s.bus
+    if bus is not None and s.cfg.tls_cluster:
+        bus.shaking = shaking = Shaking(keys.bus_context, keys.count)
+        pump.watch_bell(shaking.bell.fd, bus.on_shaken)
+        shaking.start()
     return keys
 
 

@@ -18,6 +18,7 @@ class Chore:
         self.is_over = False
         self.sync = 0  # of an IPROTO call
         self.wake_ms: i64 = 0  # it rests until then
+        self.is_paced = False  # ends when the client stops sending, as a waiting command does
 
     def step(self, room: i64) -> bool:
         """Work for about `room` units, counted in n.work; True: done.

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.state.lives import Change
+from tuque.core.state.lives import Asking, Change
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
 from tuque.server.users.account import Account
@@ -56,6 +56,7 @@ class Client(Connection):
         self.stalled_ms: i64 = 0  # since when it lacks room on the links
         self.is_monitor = False
         self.wanted: Wanted | None = None  # blocked in RESULT or WAITJOB
+        self.said: dict[bytes, bytes] | None = None  # of WAITJOB: ids as they came (N10.3)
         self.is_taking = False  # blocked in a take of a tube
         self.is_putting = False  # blocked in a put to a full tube
         self.is_put_muted = False  # whose reply is dropped (CLIENT REPLY)
@@ -81,6 +82,22 @@ class Client(Connection):
     def sees_all(self) -> bool:
         """Whether it may see every queue."""
         return self.user is None or self.user.sees_all
+
+    def named(self, name: bytes) -> bytes:
+        """[N10] The name of a queue, group or worker as the client's user knows it (N10.2)."""
+        return name if self.user is None else self.user.bare(name)
+
+    def own(self, name: bytes) -> bytes:
+        """[N10] The full name of what the client's user calls so."""
+        return name if self.user is None else self.user.prefix + name
+
+    def is_own(self, name: bytes) -> bool:
+        """[N10] Whether the client's user may know of the group or worker of that full name."""
+        return self.user is None or self.user.is_own(name)
+
+    def is_tenant(self) -> bool:
+        """[N10] Whether the client's user is of a tenant."""
+        return self.user is not None and len(self.user.prefix) > 0
 
     def unread_bytes(self) -> i64:
         """Memory of input not run yet, roughly."""
@@ -120,7 +137,9 @@ class Client(Connection):
         self.todo_ms = []
 
     def is_waiting(self) -> bool:
-        """Whether the client waits for jobs, or for copies of its own."""
+        """Whether the client waits for jobs, for copies of its own, or for the next letter."""
+        if self.chore is not None and self.chore.is_paced:
+            return True
         return (self.is_blocked and self.chore is None) or len(self.holes) > 0
 
     def is_stuck(self) -> bool:
@@ -148,7 +167,13 @@ class Client(Connection):
         """Reply with an error; the text starts with its code and has no `-`."""
         if len(text) > ERROR_BYTES:
             text = text[:ERROR_BYTES] + b"..."  # L2.9
-        self.out.append(error_reply(text))
+        self.out.append(self.error_bytes(text))
+
+    def error_bytes(self, text: bytes) -> bytes:
+        """The reply that is this error, without the prefix of the user's tenant (N10.2)."""
+        if self.user is not None and len(self.user.prefix) > 0:
+            text = text.replace(self.user.prefix, b"")
+        return error_reply(text)
 
     def ok(self) -> None:
         """Reply +OK."""
@@ -164,9 +189,11 @@ class Pending:
         self.client = client
         self.serial = serial  # of the hole or the put; for a call its sync
         self.seq: i64 = 0  # the change that must be copied
+        self.epoch: i64 = 0  # under which the leader made it
         self.until_ms = until_ms
         self.reply = b""
-        self.rest: list[tuple[bytes, int]] = []  # other tubes, with the change that must be copied
+        # other tubes, with the epoch and the change that must be copied
+        self.rest: list[tuple[bytes, int, int]] = []
 
 
 @final
@@ -212,8 +239,12 @@ class Wanted:
         self.ids = ids
         self.needed = needed  # 0: the fields of one job
         self.is_now = is_now  # what other nodes know now, whatever it is (W15)
+        self.asks_until_ms: i64 = 0  # how long it waits for their answers after its own time
+        self.is_late = False  # its own time is over (W15.4)
+        self.said: dict[bytes, bytes] | None = None  # ids as they came, by those that stand here
         self.rows: list[object] | None = None  # of a CANCEL; None in it: other nodes were asked
         self.changes: dict[bytes, Change] = {}  # by id: UPDATEJOB and CANCEL with copies (W16)
+        self.asked: dict[bytes, Asking] = {}  # by id: CANCEL of jobs that are not here (W15)
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:

@@ -83,6 +83,27 @@ class Wired(Connection):
         self.act: Unit | None = None  # what the call is, for the audit
         self.command = b"NULL"  # the last request
 
+    def is_tenant(self) -> bool:
+        """[N10] Whether the user is of a tenant."""
+        return self.user.account is not None and len(self.user.account.prefix) > 0
+
+    def worded(self, text: bytes) -> bytes:
+        """[N10] The text of an error without the prefix of the user's tenant (N10.2)."""
+        account = self.user.account
+        if account is None or len(account.prefix) == 0:
+            return text
+        return text.replace(account.prefix, b"")
+
+    def named(self, name: bytes) -> bytes:
+        """[N10] The name of a tube as the user knows it (N10.2)."""
+        account = self.user.account
+        return name if account is None else account.bare(name)
+
+    def own(self, name: bytes) -> bytes:
+        """[N10] The full name of the tube that the user calls so."""
+        account = self.user.account
+        return name if account is None else account.prefix + name
+
     def is_waiting(self) -> bool:
         """Whether a take, a put, a create_tube or a change in a tube with SYNC waits."""
         if len(self.claims) > 0 or self.uncopied > 0:

@@ -105,6 +105,8 @@ class Server:
         self.system = System() if system is None else system
         self.table = table()
         self.by_name: dict[bytes, Command] = {}  # as clients typed it: a cache
+        self.last_word = b""  # the last of them: the next one is often the same
+        self.last_command: Command | None = None
         self.clients: dict[int, Client] = {}  # by file descriptor
         self.by_number: dict[int, Client] = {}
         self.next_number: i64 = 1
@@ -155,6 +157,13 @@ class Server:
         self.tokens = Tokens()  # of runs
         self.conflicts_told: i64 = 0  # of those in n.life, logged
         self.conflicts_ms: i64 = 0  # no further line about them before
+        self.level_told: i64 = 0  # the memory level that the log said last
+        self.level_ms: i64 = 0  # no line about a lower one before
+        self.thinned_told: i64 = 0  # results and details dropped for memory, logged
+        self.thinned_seen: i64 = 0
+        self.large_told: i64 = 0  # results that were too large, logged
+        self.dropped_ms: i64 = 0  # when it is said how many; 0: none since the last line
+        self.large_ms: i64 = 0  # no further line about large ones before
 
     def begin_doors(self, node: Node) -> None:
         """IPROTO connections and users, subscribers of tubes, and workers."""

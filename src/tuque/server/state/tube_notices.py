@@ -116,8 +116,6 @@ def push(s: Server, watchers: dict[int, None], told: Told) -> None:
     """[T16] `tube-change`, tube, number, event, task id, its state, ms: a push of seven (T16.2)."""
     change = told.change
     out: list[bytes] = []
-    name = told.tube
-    out.append(b">7\r\n$11\r\ntube-change\r\n$%d\r\n%s\r\n" % (len(name), name))
     out.append(b":%d\r\n+%s\r\n" % (change.seq, change.event))
     state = STATUS_NAMES[change.status]
     out.append(b":%d\r\n+%s\r\n:%d\r\n" % (change.number, state, change.at_ms))
@@ -125,5 +123,7 @@ def push(s: Server, watchers: dict[int, None], told: Told) -> None:
     for number in watchers:
         c = s.by_number.get(number)
         if c is not None:
+            name = c.named(told.tube)
+            c.out.append(b">7\r\n$11\r\ntube-change\r\n$%d\r\n%s\r\n" % (len(name), name))
             c.out.append(words)
             s.touch(c)

@@ -43,6 +43,7 @@ class Said:
         self.busy: i64 = 0
         self.done: i64 = 0
         self.failed: i64 = 0
+        self.age_ms: i64 = 0  # since its process began; 0: it does not say
         self.is_quiet = False
         self.queues: list[bytes] = []
 
@@ -93,7 +94,7 @@ class Hand:
 
 @final
 class Deploy:
-    """The first word of an app's version by workers of some queues (O12.6)."""
+    """The begin of an app's version with workers of some queues (O12.6)."""
 
     def __init__(self, at_ms: i64, said: Said) -> None:
         self.at_ms = at_ms
@@ -133,14 +134,31 @@ class Crew:
         self.weigh(hand)
 
     def deployed(self, said: Said, now_ms: i64) -> None:
-        """[O12] A new worker says the version of its app, or one says another (O12.6)."""
-        for one in reversed(self.deploys):
+        """[O12] A new worker says the version of its app, or one says another (O12.6).
+
+        It may have said so to another node, long ago: its place is that of its begin, by the
+        clock of this node.
+        """
+        at_ms = now_ms - said.age_ms
+        if at_ms < 0:
+            at_ms = 0
+        place: i64 = len(self.deploys)
+        next_same: Deploy | None = None  # the first later one of these queues
+        while place > 0 and self.deploys[place - 1].at_ms > at_ms:
+            place -= 1
+            if self.deploys[place].queues == said.queues:
+                next_same = self.deploys[place]
+        for one in reversed(self.deploys[:place]):
             if one.queues == said.queues:
                 if one.app == said.app:
                     return
                 break
-        new = Deploy(now_ms, said)
-        self.deploys.append(new)
+        new = Deploy(at_ms, said)
+        self.deploys.insert(place, new)
+        if next_same is not None and next_same.app == said.app:
+            self.deploys.remove(next_same)  # it began earlier than was known
+            self.deploy_bytes -= next_same.bytes
+            self.bytes -= next_same.bytes
         self.deploy_bytes += new.bytes
         self.bytes += new.bytes
         while len(self.deploys) > DEPLOYS_MAX or self.deploy_bytes > DEPLOYS_BYTES:

@@ -47,10 +47,15 @@ class Visitor:
     def __init__(self, stream: TlsStream, address: object, is_iproto: bool) -> None:
         self.stream = stream
         self.address = address
-        self.host = str(address[0]) if isinstance(address, tuple) else ""
+        self.host = host_of(address)
         self.is_iproto = is_iproto
         self.since = time.monotonic()
         self.watches = READ
+
+
+def host_of(address: object) -> str:
+    """The address of the peer without its port, as `accept` gave it."""
+    return str(address[0]) if isinstance(address, tuple) else ""
 
 
 class Porch:
@@ -124,14 +129,14 @@ class Porch:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     time.sleep(RETRY_S)
                 return
+            if self._hosts.get(host_of(address), 0) >= ADDRESS_MAX:
+                self.counts.crowded += 1
+                sock.close()  # before it costs more than that
+                continue
             try:
                 sock.setblocking(False)
                 visitor = Visitor(TlsStream(sock, self.keys.context()), address, is_iproto)
             except OSError:
-                sock.close()
-                continue
-            if self._hosts.get(visitor.host, 0) >= ADDRESS_MAX:
-                self.counts.crowded += 1
                 sock.close()
                 continue
             self._make_room()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
+from tuque.core.model.tally import tenant_of
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
+from tuque.core.state.shares import FAIR
 from tuque.server.replies.redirects import tube_named
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -16,16 +18,25 @@ from tuque.server.tubes.homes import home_id
 from tuque.server.tubes.plugins import listing, register_installed
 from tuque.server.tubes.statistics import Statistics
 from tuque.tubes.failover.claims import claim_tube
+from tuque.tubes.model.ballots import AGAIN, GAVE_UP, GIVEN, REASONS, SILENT
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import NO_CALLBACK, TubeError
+from tuque.tubes.model.errors import NO_CALLBACK, TUBES_MAX, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.catalog import announce
-from tuque.tubes.replication.leadership import homeless, needs_home, state_of_node, state_of_tube
+from tuque.tubes.replication.leadership import (
+    copies_needed,
+    homeless,
+    needs_home,
+    state_of_node,
+    state_of_tube,
+)
 from tuque.tubes.tasks import admin
 from tuque.tubes.tasks.sessions import identify
 from tuque.tubes.tasks.totals import Totals, totals_of
 from tuque.tubes.tasks.transitions import record_tube
+from tuque.tubes.voting.voters import may_vouch
 from tuque.wire.args import ArgError
 
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
@@ -38,11 +49,23 @@ def create(call: TubeCall) -> None:
     s = call.s
     check_callback(s, call.options.on_change)
     name, type, o = call.tube or b"", call.options.name or b"", call.options.tube_options()
+    if call.caller.is_tenant():
+        check_share(call.t, name, s.n.limits.tubes_max // FAIR)
     made = claim_tube(s.n, call.t, name, type, o, call.user, call.client, call.serial())
     if made is None:
         call.await_home()  # it asks other nodes (T17.5)
     else:
         call.value(OK)
+
+
+def check_share(t: Tubes, name: bytes, most: int) -> None:
+    """[N11] Raise TubeError if the tenant has as many tubes as it may (N11.8)."""
+    if len(t.by_name) < most or name in t.by_name:
+        return
+    prefix = tenant_of(name) + b"/"
+    count = sum([1 for one in t.by_name if one.startswith(prefix)])
+    if count >= most:
+        raise TubeError(TUBES_MAX, (count, most))
 
 
 def check_callback(s: Server, name: bytes) -> None:
@@ -73,7 +96,9 @@ def seconds(ms: int) -> int | str:
 
 def info(call: TubeCall) -> None:
     """[T15] Options and figures of a tube (T15.4)."""
-    call.value(info_of(call.s, call.at))
+    fields = info_of(call.s, call.at)
+    fields["name"] = call.named(call.at.name)
+    call.value(fields)
 
 
 def info_of(s: Server, tube: Tube) -> dict[str, object]:
@@ -101,10 +126,11 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
         "home": home_id(s, tube),
         "epoch": int(tube.epoch),
         "state": state_of_tube(tube),
-        "sync": int(tube.sync),
+        "sync": int(copies_needed(s.n, tubes_of(s.n), tube)),
         "copies": len(tube.copies),
         "conflict": tube.conflict,
         "stopped": why_stopped(tube.type, tube.driver),
+        "failover": int(tube.fails_over),
     }
 
 
@@ -122,6 +148,9 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_taken": int(found.taken),
         "tubes_delayed": int(found.delayed),
         "tubes_buried": int(found.buried),
+        "tubes_schedules": int(found.schedules),
+        "tubes_schedules_fired": 0 if t is None else int(t.schedules_fired),
+        "tubes_schedules_late": 0 if t is None else int(t.schedules_late),
         "tubes_sessions": 0 if t is None else len(t.sessions),
         "tubes_waiting_takes": int(found.waiting_takes),
         "tubes_waiting_puts": int(found.waiting_puts),
@@ -133,10 +162,28 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_stopped": int(found.stopped),
         "tubes_copies": int(found.copies),
         "tubes_lag": int(found.lag),
+        "tubes_incomplete": int(found.incomplete),
         "tubes_waiting_copies": sum(len(line) for line in s.syncing.values()),
         "tubes_homes_moved": 0 if t is None else int(t.homes_moved),
         "tubes_changes_lost": 0 if t is None else int(t.changes_lost),
+        **vote_figures(s, t),
         **homeless_figures(s, t),
+    }
+
+
+def vote_figures(s: Server, t: Tubes | None) -> dict[str, object]:
+    """The voters that are in force here, and elections of this node (T11.5)."""
+    voters = None if t is None else t.ballots.in_force()
+    won = [0] * len(REASONS) if t is None else t.ballots.won_by
+    return {
+        "tubes_voters": 0 if voters is None else len(voters.rights),
+        "tubes_votes": 0 if t is None else int(may_vouch(s.n, t)),
+        "tubes_elections_won": 0 if t is None else int(t.ballots.elections_won),
+        "tubes_elections_lost": 0 if t is None else int(t.ballots.elections_lost),
+        "tubes_elections_silent": won[SILENT],
+        "tubes_elections_gave_up": won[GAVE_UP],
+        "tubes_elections_given": won[GIVEN],
+        "tubes_elections_again": won[AGAIN],
     }
 
 
@@ -162,11 +209,11 @@ def register_driver(call: TubeCall) -> None:
 def list_tubes(call: TubeCall) -> None:
     """[T15, I6] The names of all tubes, or whether that one exists."""
     if call.options.name is not None:
-        name = call.options.name
+        name = call.full(call.options.name)
         call.value(name in call.t.by_name and call.sees(name))
         return
     call.n.work += len(call.t.by_name) // LOOKS
-    call.value([name for name in call.t.by_name if call.sees(name)])
+    call.value([call.named(name) for name in call.t.by_name if call.sees(name)])
 
 
 def statistics(call: TubeCall) -> None:

@@ -61,6 +61,14 @@ class TubeCall(TubeArgs):
         """Whether the caller may see the tube (N2.5)."""
         return True
 
+    def named(self, tube: bytes) -> bytes:
+        """The tube's name as the caller knows it (N10.2)."""
+        return tube
+
+    def full(self, tube: bytes) -> bytes:
+        """The full name of the tube that the caller calls so."""
+        return tube
+
     def may_read(self, tube: Tube) -> None:
         """Raise the door's error if the caller may not see the figures of the tube."""
 

@@ -6,7 +6,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
-from tuque.server.commands.by_id import OOM
+from tuque.server.commands.by_id import oom_text
 from tuque.server.commands.dispatch import EVICT_PER_COMMAND
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
@@ -66,9 +66,9 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
 def check_growth(s: Server) -> None:
     """[T15] Refuse commands that add tasks or tubes as ADDJOB is, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 20 > n.limits.memory_bytes * 19:
+    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_COMMAND):
-            raise ArgError(OOM)
+            raise ArgError(oom_text(n))
     if n.is_leaving:
         raise ArgError(LEAVING)
 
@@ -85,6 +85,10 @@ class RespCall(TubeCall):
     def sees(self, tube: bytes) -> bool:
         """Whether the client's user may see the tube."""
         return self.c.sees(tube)
+
+    def named(self, tube: bytes) -> bytes:
+        """Without the tenant of the client's user."""
+        return self.c.named(tube)
 
     def serial(self) -> i64:
         """The serial of the next command that waits."""

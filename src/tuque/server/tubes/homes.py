@@ -14,9 +14,10 @@ from tuque.server.tubes.call import OK, TubeCall
 from tuque.tubes.failover.switchover import move_home, take_home
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import lag_of, state_of_node, state_of_tube
+from tuque.tubes.replication.leadership import copies_needed, lag_of, state_of_node, state_of_tube
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import error_reply
+from tuque.wire.resp import put_bulk
 
 NO_NODE: Final = b"ERR no node %s"
 MANY_NODES: Final = b"ERR several nodes match %s"
@@ -59,7 +60,7 @@ def home_of(s: Server, c: Client, t: Tubes, tube: Tube) -> dict[str, object]:
         "address": address_of(s, node_id, c),
         "epoch": int(tube.epoch),
         "state": state_of_tube(tube),
-        "sync": int(tube.sync),
+        "sync": int(copies_needed(s.n, t, tube)),
         "changes": int(tube.seq),
         "conflict": tube.conflict,
         "copies": copies,
@@ -133,7 +134,7 @@ def tell_homes(s: Server, t: Tubes) -> None:
         if w is not None and asked is not None:
             if one.error is not None:
                 told = iproto_refusal(s, t, one.error)
-                w.out.append(error_reply(asked.sync, told.code, told.text))
+                w.out.append(error_reply(asked.sync, told.code, w.worded(told.text)))
             else:
                 put_values(w, asked.sync, asked.is_16, [])  # I3.2
             w.last_ms = s.n.now_ms
@@ -147,12 +148,13 @@ def send_watchers_away(s: Server, t: Tubes) -> None:
         if tube is None or tube.is_mine:
             continue
         at = address_of(s, tube.home)
-        size = len(name)
-        words = b">3\r\n$9\r\ntube-home\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (size, name, len(at), at)
         for number in list(s.notices.watchers[name]):
             c = s.by_number.get(number)
             if c is not None:
-                c.out.append(words)
+                called = c.named(name)
+                c.out.append(b">3\r\n$9\r\ntube-home\r\n")
+                put_bulk(c.out, called)
+                put_bulk(c.out, at)
                 s.touch(c)
                 leave_notices(s, c, [name])
 

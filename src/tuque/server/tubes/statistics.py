@@ -49,7 +49,7 @@ class Statistics(Chore):
             if tube is None or not self.call.sees(name):
                 continue
             self.count += 1
-            parts.append(self.call.pair(name, admin.statistics(self.t, tube)))
+            parts.append(self.call.pair(self.call.named(name), admin.statistics(self.t, tube)))
         return True
 
     def tell(self) -> None:

@@ -6,6 +6,7 @@ from tuque.core.jobs.transitions import FAR
 from tuque.server.replies.iproto_replies import tell_puts
 from tuque.server.replies.tube_replies import tell_puts_resp
 from tuque.server.replies.tube_sync import next_sync_ms, tell_synced
+from tuque.server.schedules.firing import run_schedules
 from tuque.server.state.state import Server
 from tuque.server.state.tube_notices import tell_changes
 from tuque.server.tubes.homes import send_watchers_away, tell_homes
@@ -18,6 +19,8 @@ def end_turn(s: Server) -> None:
     if n.policy is None:
         return
     t = tubes_of(n)
+    if len(t.due) > 0:
+        run_schedules(s, t)
     tell_puts_resp(s, t)
     tell_puts(s, t)
     if len(s.syncing) > 0:
@@ -37,7 +40,7 @@ def next_turn_ms(s: Server) -> i64:
     if s.n.policy is None:
         return FAR
     t = tubes_of(s.n)
-    if len(t.told) > 0 or len(t.home_done) > 0:
+    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) > 0:
         return s.n.now_ms
     return next_sync_ms(s) if len(s.syncing) > 0 else FAR
 

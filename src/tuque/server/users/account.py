@@ -7,12 +7,15 @@ from typing import Final, final
 
 from tuque.server.config.patterns import matches
 from tuque.server.users.secrets import Secrets
+from tuque.server.users.tenants import Tenant
 from tuque.wire.rights import BY_NAME, CATEGORIES, UNITS, Unit
 
 DEFAULT: Final = b"default"
 SEEN_MAX: Final = 10_000  # queues whose answer is remembered
 NAME_MAX: Final = 1_024  # bytes of a queue's name that patterns are compared with (N2.6)
 ALL: Final = b"*"
+TENANT: Final = b"tenant:"
+QUOTA: Final = b"quota:"
 MEANT: Final[dict[str, list[Unit]]] = {}  # of the names that there are
 
 
@@ -26,12 +29,19 @@ class Account:
         self.secrets = Secrets()
         self.rules: list[str] = []  # of commands, in order: +unit, -@category
         self.patterns: list[bytes] = []  # of queues
+        self.tenant = b""  # empty: none
+        self.prefix = b""  # what names of the tenant's queues begin with
+        self.quotas: dict[bytes, int] = {}  # by their words
+        self.home: Tenant | None = None  # set by the table
         self.is_gone = False  # deleted
         self.granted: list[bool] = []  # by the code of the unit
         self.has_all = False  # every unit
         self.sees_all = False  # every queue
         self.is_full = False  # both: nothing needs a look
         self.seen: dict[bytes, bool] = {}
+        self.sees_own = False  # every queue of its tenant
+        self.fulls: dict[bytes, bytes] = {}  # full names, by the names that the user says
+        self.heads: dict[bytes, bytes] = {}  # what replies of jobs begin with, by full names
         self.settle()
 
     def settle(self) -> None:
@@ -39,10 +49,18 @@ class Account:
         self.granted = [unit.is_open for unit in UNITS]
         for rule in self.rules:
             self.apply(rule[1:], rule[0] == "+")
+        self.prefix = self.tenant + b"/" if len(self.tenant) > 0 else b""
+        if len(self.tenant) > 0:
+            for unit in UNITS:
+                if not unit.is_for_tenants:
+                    self.granted[unit.code] = False  # N10.4
         self.has_all = all(self.granted)
-        self.sees_all = ALL in self.patterns
+        self.sees_all = ALL in self.patterns and len(self.tenant) == 0
         self.is_full = self.has_all and self.sees_all
+        self.sees_own = ALL in self.patterns and len(self.tenant) > 0
         self.seen = {}
+        self.fulls = {}
+        self.heads = {}
 
     def apply(self, name: str, is_allowed: bool) -> None:
         """One rule."""
@@ -54,8 +72,47 @@ class Account:
         """Whether the user has the unit."""
         return self.granted[unit.code]
 
+    def is_own(self, name: bytes) -> bool:
+        """Whether the full name of a queue, group or worker is of the user's tenant."""
+        return name.startswith(self.prefix)
+
+    def full(self, name: bytes) -> bytes:
+        """The full name of what the user calls so (N10.2)."""
+        known = self.fulls.get(name)
+        if known is not None:
+            return known
+        found = self.prefix + name
+        if len(name) <= NAME_MAX:
+            if len(self.fulls) >= SEEN_MAX:
+                self.fulls = {}
+            self.fulls[name] = found
+        return found
+
+    def head(self, queue: bytes) -> bytes:
+        """What a delivered job begins with, as a Queue's `reply_head`; the full name is given."""
+        known = self.heads.get(queue)
+        if known is not None:
+            return known
+        name = self.bare(queue)
+        found = b"*3\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
+        if len(name) <= NAME_MAX:
+            if len(self.heads) >= SEEN_MAX:
+                self.heads = {}
+            self.heads[queue] = found
+        return found
+
+    def bare(self, name: bytes) -> bytes:
+        """The name as the user knows it: without the tenant (N10.2)."""
+        if len(self.prefix) == 0 or not name.startswith(self.prefix):
+            return name
+        return name[len(self.prefix) :]
+
+    def limits(self, unit: Unit) -> bool:
+        """Whether a quota of the user's tenant may refuse the unit."""
+        return unit.is_adding and self.home is not None
+
     def may_see(self, queue: bytes) -> bool:
-        """Whether a pattern of the user matches the queue."""
+        """Whether a pattern of the user matches the queue, given with its full name."""
         if self.sees_all:
             return True
         known = self.seen.get(queue)
@@ -63,12 +120,13 @@ class Account:
             return known
         if len(queue) > NAME_MAX:
             return False
-        text = queue.decode("latin-1")
         found = False
-        for pattern in self.patterns:
-            if matches(pattern.decode("latin-1"), text):
-                found = True
-                break
+        if self.is_own(queue):
+            text = self.bare(queue).decode("latin-1")
+            for pattern in self.patterns:
+                if matches(pattern.decode("latin-1"), text):
+                    found = True
+                    break
         if len(self.seen) >= SEEN_MAX:
             self.seen = {}
         self.seen[queue] = found
@@ -77,6 +135,8 @@ class Account:
     def is_same(self, other: "Account") -> bool:
         """Whether the other one has the same rights and secrets."""
         if self.is_on != other.is_on or self.rules != other.rules:
+            return False
+        if self.tenant != other.tenant or self.quotas != other.quotas:
             return False
         return self.patterns == other.patterns and self.secrets.is_same(other.secrets)
 
@@ -87,16 +147,18 @@ class Account:
         other.secrets = self.secrets.copy()
         other.rules = list(self.rules)
         other.patterns = list(self.patterns)
+        other.tenant = self.tenant
+        other.quotas = dict(self.quotas)
         other.settle()
         return other
 
     def become(self, other: "Account") -> bool:
-        """Take over all of the other one; whether it may do less than before."""
+        """Take over all of the other one, of the same tenant; whether it may do less now."""
         is_less = self.is_on and not other.is_on
         for code in range(len(UNITS)):
             if self.granted[code] and not other.granted[code]:
                 is_less = True
-        if not other.sees_all:
+        if ALL not in other.patterns:
             for pattern in self.patterns:
                 if pattern not in other.patterns:
                     is_less = True
@@ -104,6 +166,7 @@ class Account:
         self.secrets = other.secrets
         self.rules = other.rules
         self.patterns = other.patterns
+        self.quotas = other.quotas
         self.settle()
         return is_less
 
@@ -156,4 +219,13 @@ def digest_text(account: Account) -> bytes:
     """What the digest of the table counts: all but secrets (N7.4)."""
     rules = " ".join(account.rules).encode()
     head = b"%d%d" % (account.is_on, account.secrets.is_free)
-    return b"%s\n%s\n%s\n%s\n" % (account.name, head, rules, b" ".join(sorted(account.patterns)))
+    own = b" ".join([*sorted(account.patterns), *tenant_words(account)])
+    return b"%s\n%s\n%s\n%s\n" % (account.name, head, rules, own)
+
+
+def tenant_words(account: Account) -> list[bytes]:
+    """The words of SETUSER that say whose user it is, and the quotas (N10, N11)."""
+    if len(account.tenant) == 0:
+        return []
+    quotas = sorted(account.quotas.items())
+    return [TENANT + account.tenant, *[b"%s%s=%d" % (QUOTA, *one) for one in quotas]]

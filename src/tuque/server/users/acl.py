@@ -8,6 +8,7 @@ from tuque.server.users.account import DEFAULT, Account, digest_text, everything
 from tuque.server.users.denials import Denials
 from tuque.server.users.guesses import Guesses
 from tuque.server.users.hasher import Hasher, Work
+from tuque.server.users.tenants import Tenant
 
 DIGEST_BYTES: Final = 8
 DIGESTS: Final = 1 << 64
@@ -31,6 +32,7 @@ class Acl:
         self.reading: Work | None = None  # of the changed file
         self.marks: dict[bytes, int] = {}  # of each user, summed up in the digest
         self.total = 0
+        self.tenants: dict[bytes, Tenant] = {}
         self.is_guarded = False
         self.newcomer: Account | None = self.default
         self.mark(DEFAULT)
@@ -41,6 +43,23 @@ class Acl:
         free = self.default.is_on and self.default.secrets.needs_none()
         self.newcomer = self.default if free else None
         self.is_guarded = len(self.by_name) > 1 or not free or not self.default.is_full
+        self.settle_tenants()
+
+    def settle_tenants(self) -> None:
+        """[N11] What each tenant may have, as its users say (N11.1)."""
+        found: dict[bytes, Tenant] = {}
+        for account in self.by_name.values():
+            account.home = None
+            if len(account.tenant) == 0:
+                continue
+            tenant = found.get(account.tenant)
+            if tenant is None:
+                tenant = self.tenants.get(account.tenant) or Tenant(account.tenant)
+                tenant.begin()
+                found[account.tenant] = tenant
+            tenant.join(account.quotas)
+            account.home = tenant
+        self.tenants = found
 
     def mark(self, name: bytes) -> None:
         """The user was made, changed or deleted: count it in the digest."""
@@ -70,10 +89,18 @@ class Acl:
             self.mark(account.name)
             self.settle()
             return False
-        is_less = known.become(account)
+        is_less = self.change(known, account)
         self.mark(account.name)
         self.settle()
         return is_less
+
+    def change(self, known: Account, account: Account) -> bool:
+        """The user is as the other one says now; whether it may do less."""
+        if known.tenant == account.tenant:
+            return known.become(account)
+        known.is_gone = True  # of another tenant: another user, whose connections end (N10.6)
+        self.by_name[account.name] = account
+        return True
 
     def drop(self, name: bytes) -> Account | None:
         """Delete a user; None: there is none."""
@@ -103,7 +130,7 @@ class Acl:
                 self.by_name[name] = account
             elif known.is_same(account):
                 continue
-            elif known.become(account):
+            elif self.change(known, account):
                 less.append(known)
             self.mark(name)
         self.settle()

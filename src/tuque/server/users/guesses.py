@@ -1,4 +1,4 @@
-"""Failed log-ins slow further ones down, by address and by user (SPEC N6).
+"""Failed log-ins slow further ones down, by address (SPEC N6).
 
 A log-in is proved when its turn has come, not answered late: else who guesses would not wait.
 """
@@ -17,7 +17,7 @@ SHIFTS: Final = 6
 
 @final
 class Guess:
-    """The failures of one address, of one user, or of both."""
+    """The failures of one address, or of one user from there."""
 
     def __init__(self) -> None:
         self.failures: i64 = 0
@@ -61,15 +61,18 @@ class Guesses:
         return host + b"\0" + user in self.trusted
 
     def keys_of(self, host: bytes, user: bytes) -> list[bytes]:
-        """What slows this log-in down (N6.2)."""
+        """What slows this log-in down (N6.2).
+
+        Never the failures of other addresses: whoever knows a name could lock its user out.
+        """
         pair = host + b"\0" + user
         if pair in self.trusted:
             return [b"p" + pair]
-        return [b"a" + host, b"u" + user]
+        return [b"a" + host]
 
     def failed(self, host: bytes, user: bytes, now_ms: i64) -> None:
         """A log-in failed."""
-        for key in (b"p" + host + b"\0" + user, b"a" + host, b"u" + user):
+        for key in (b"p" + host + b"\0" + user, b"a" + host):
             guess = self.by_key.pop(key, None)
             if guess is None or guess.last_ms + FORGET_MS < now_ms:
                 guess = Guess()

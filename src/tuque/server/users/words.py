@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from tuque.core.model.tally import TENANT_DIGITS, TENANT_MAX
 from tuque.server.config.patterns import MOST
-from tuque.server.users.account import ALL, Account, meant
+from tuque.server.users.account import ALL, DEFAULT, QUOTA, TENANT, Account, meant, tenant_words
 from tuque.server.users.secrets import (
     PASSWORDS_MAX,
     SHA1_BYTES,
@@ -13,6 +14,7 @@ from tuque.server.users.secrets import (
     wired_of,
 )
 from tuque.server.users.secrets import fits as has_hash
+from tuque.server.users.tenants import QUOTA_MAX, QUOTAS
 from tuque.wire.rights import CATEGORIES
 
 PATTERNS_MAX: Final = 100
@@ -33,6 +35,13 @@ NO_PASSWORD: Final = "the user has no such password"
 MANY_PASSWORDS: Final = f"a user has at most {PASSWORDS_MAX} passwords"
 MANY_PATTERNS: Final = f"a user has at most {PATTERNS_MAX} patterns"
 LONG_PATTERN: Final = f"a pattern has at most {MOST} bytes"
+BAD_TENANT: Final = f"a tenant's name has 1 to {TENANT_MAX} of a-z, 0-9 and -"
+NOT_DEFAULT: Final = "the user 'default' is of no tenant: make another user"
+NO_TENANT: Final = "a quota is of a tenant: tenant:NAME comes before it"
+BAD_QUOTA: Final = (
+    "quota:connections=N, quota:adds=N (in a second), quota:jobs=N or quota:bytes=N; "
+    f"N at most {QUOTA_MAX}, 0 for none"
+)
 BAD_WIRED: Final = "after iproto: stand 40 hexadecimal digits"
 
 
@@ -83,12 +92,19 @@ def apply_word(account: Account, word: bytes) -> None:
             secrets.wired = []
     elif plain == b"reset":
         account.is_on, account.rules, account.patterns = False, [], []
+        account.tenant, account.quotas = b"", {}
         account.secrets = Secrets()
         account.secrets.plain = secrets.plain
     elif plain in (b"allkeys", b"resetkeys"):
         account.patterns = [ALL] if plain == b"allkeys" else []
     elif plain in (b"allcommands", b"nocommands"):
         account.add_rule("+@all" if plain == b"allcommands" else "-@all")
+    elif plain == b"notenant":
+        account.tenant, account.quotas = b"", {}
+    elif plain.startswith(TENANT):
+        apply_tenant(account, word)
+    elif plain.startswith(QUOTA):
+        apply_quota(account, word)
     elif word[:1] in (b">", b"<", b"#", b"!") or plain.startswith(WIRED):
         apply_secret(account, word)
     elif word[:1] in (b"+", b"-"):
@@ -188,6 +204,29 @@ def apply_pattern(account: Account, word: bytes) -> None:
         raise fault(word, MANY_PATTERNS)
 
 
+def apply_tenant(account: Account, word: bytes) -> None:
+    """tenant:NAME."""
+    name = word[len(TENANT) :]
+    if not 1 <= len(name) <= TENANT_MAX or name.translate(None, TENANT_DIGITS):
+        raise fault(word, BAD_TENANT)
+    if account.name == DEFAULT:
+        raise fault(word, NOT_DEFAULT)
+    account.tenant = name
+
+
+def apply_quota(account: Account, word: bytes) -> None:
+    """quota:WHAT=N; 0 takes it away."""
+    what, _, digits = word[len(QUOTA) :].lower().partition(b"=")
+    if what not in QUOTAS or not digits.isdigit() or not 0 <= int(digits) <= QUOTA_MAX:
+        raise fault(word, BAD_QUOTA)
+    if len(account.tenant) == 0:
+        raise fault(word, NO_TENANT)
+    if int(digits) == 0:
+        account.quotas.pop(what, None)
+    else:
+        account.quotas[what] = int(digits)
+
+
 def words_of(account: Account, is_shown: bool = True) -> list[bytes]:
     """[N3] The words that make the same user out of a new one; shown without SHA-1 (N3.6)."""
     secrets = account.secrets
@@ -199,6 +238,7 @@ def words_of(account: Account, is_shown: bool = True) -> list[bytes]:
         words.append(b"iproto")
     if not is_shown:
         words += [WIRED + one.hex().encode() for one in secrets.wired]
+    words += tenant_words(account)
     words += [b"~" + one for one in account.patterns]
     words += [one.encode() for one in account.rules] or [b"-@all"]
     return words

@@ -11,12 +11,14 @@ from tuque.server.replies import tube_sync
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.tubes.failover import activation, conflicts, switchover
+from tuque.tubes.model.ballots import BETTER, YES
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Move
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication import leadership, send
 from tuque.tubes.replication.send import record_home
 from tuque.tubes.tasks import ops
+from tuque.tubes.voting import polls
 
 
 def leases_never_end() -> list[Patch]:
@@ -117,7 +119,38 @@ def pauses_are_not_looked_at() -> list[Patch]:
     return [(ops, "PAUSE_OUT", 0)]
 
 
+def votes_go_to_stale_copies() -> list[Patch]:
+    """A voter does not compare copies, and nobody waits for a newer one."""
+    sound = polls.answer_to
+
+    def answer_to(n: Node, t: Tubes, slot: int, m: Any, at: Any) -> int:
+        answer = int(sound(n, t, slot, m, at))
+        return YES if answer == BETTER else answer
+
+    return everywhere(sound, answer_to)
+
+
 # ---- plans that reveal them
+
+
+def voted(seed: int, name: str) -> Plan:
+    """A tube that two of three nodes have, whose leaders votes choose."""
+    plan = three_homes(seed, sync=2)
+    plan.seed, plan.failover, plan.node_timeout_ms = f"{name} {seed}", True, 1_000
+    return plan
+
+
+def lost_while_behind(seed: int) -> Plan:
+    """The leader ends while one follower lacks changes."""
+    plan = voted(seed, "lost while behind")
+    plan.faults, late = ["slow", "kill"], 1 + seed % 2
+    for a, b in ((0, late), (0, 3 - late)):
+        extra_ms = 900 if b == late else 1
+        plan.ops.append(Op(3_000, "slow", {"a": a, "b": b, "extra_ms": extra_ms, "for_ms": 1_200}))
+    plan.ops.append(Op(4_100, "crash", {
+        "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 6_000,
+    }))  # fmt: skip
+    return order(plan)
 
 
 def three_homes(seed: int, nodes: int = 3, **options: Any) -> Plan:
@@ -269,9 +302,10 @@ HOME_FLAWS: Final = [
     Flaw("t19", "a pause is lost when the leader changes", pauses_stay_behind, 5, paused),
     Flaw("t20", "a paused tube delivers tasks", pauses_are_not_looked_at, 5, paused),
     Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
+    Flaw("t40", "a stale copy gets votes", votes_go_to_stale_copies, 10, lost_while_behind),
 ]
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
-    "t21": "tube-stood",
+    "t21": "tube-stood", "t40": "tube-sync",
 }  # fmt: skip

@@ -310,6 +310,9 @@ class Living:
         fields = dict(zip(reply[::2], reply[1::2], strict=True))
         state, result = fields[b"state"], fields[b"result"]
         self.history.count("results read")
+        if b"was dropped: memory was short" in fields[b"reason"]:
+            self.history.count("results dropped")
+            return  # M3.4
         if is_due:
             self.history.count("results read again")
             if job.read != (state, result) and job.keep_s:

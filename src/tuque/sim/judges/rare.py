@@ -29,6 +29,7 @@ from tuque.core.msgs.bus import (
     Queued,
     Release,
     ReplJob,
+    ReplJobs,
     SetAck,
     TubeClaimed,
     TubeCopy,
@@ -104,9 +105,19 @@ def tube_of(n: Node, name: bytes) -> Tube | None:
 
 def on_repljob(n: Node, m: ReplJob) -> str:
     """A copy arrives."""
-    if is_over(n, m.id):
+    return on_copy(n, m.id)
+
+
+def on_repljobs(n: Node, m: ReplJobs) -> str:
+    """Copies of several jobs arrive."""
+    return max(on_copy(n, id) for id in (m.first.id, *(id for id, _, _ in m.others)))
+
+
+def on_copy(n: Node, id: bytes) -> str:
+    """A copy of that job arrives."""
+    if is_over(n, id):
         return "a copy of a job comes that is over"
-    return "a copy comes again" if m.id in n.jobs else ""
+    return "a copy comes again" if id in n.jobs else ""
 
 
 def on_gotjob(n: Node, m: GotJob) -> str:
@@ -243,7 +254,8 @@ def on_tubeclaimed(n: Node, m: TubeClaimed) -> str:
 
 
 ON_MESSAGE: Final[dict[type, Callable[..., str]]] = {
-    ReplJob: on_repljob, GotJob: on_gotjob, Queued: on_queued, WillQueue: on_will,
+    ReplJob: on_repljob, ReplJobs: on_repljobs, GotJob: on_gotjob,
+    Queued: on_queued, WillQueue: on_will,
     Delivered: on_delivered, SetAck: on_setack, GotAck: on_gotack, DelJob: on_deljob,
     NeedJobs: on_needjobs, YourJobs: on_yourjobs, GotJobs: on_gotjobs, Moved: on_moved,
     Left: on_left, Pause: on_pause, Ask: on_ask, Lack: on_lack, Release: on_release,

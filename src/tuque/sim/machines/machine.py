@@ -43,6 +43,7 @@ class Settings:
         self.opens_early = plan.opens_early
         self.bus_limit_bytes = plan.bus_limit_bytes
         self.sealed = plan.sealed
+        self.failover = plan.failover
 
 
 class Machine:

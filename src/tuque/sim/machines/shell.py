@@ -17,7 +17,7 @@ from tuque.cluster.members import Members
 from tuque.core.jobs.transitions import check
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
-from tuque.core.msgs.bus import AnyMessage, Heartbeat
+from tuque.core.msgs.bus import AnyMessage, Heartbeat, TubePulse
 from tuque.core.node.node import Node
 from tuque.core.node.standstill import has_stood
 from tuque.server.admin.registry import register
@@ -61,6 +61,7 @@ from tuque.tubes.policy import tubes_of
 if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine, Settings
 
+BEATS: Final = (Heartbeat, TubePulse)  # sent whatever happens
 LOAD_RECORDS: Final = 15
 SLICE_JOBS: Final = 20
 BUFFER_BYTES: Final = 1 << 16  # of a socket to another node; less where links are narrow
@@ -132,6 +133,8 @@ class Shell:
         self.s = Server(cfg, self.n, self.kernel.system())
         take_identity(self.s, SimIdentity(machine, cfg))
         apply_settings(self.s)
+        if machine.settings.failover:
+            tubes_of(self.n).ballots.is_on = True
         self.pump: Pump = Pump(self.s)
         self.clients = ListeningSocket(self.kernel, CLIENT_PORT)
         self.nodes = ListeningSocket(self.kernel, BUS_PORT)
@@ -320,7 +323,7 @@ class Shell:
     def said(self) -> int:
         """Messages sent to other nodes, except heartbeats."""
         counts = self.bus.figures.out_messages
-        return sum(count for kind, count in counts.items() if kind is not Heartbeat)
+        return sum(count for kind, count in counts.items() if kind not in BEATS)
 
     def is_rewriting(self) -> bool:
         """Whether a rewrite of the journal runs."""

@@ -38,7 +38,7 @@ def would_do(m: Machine, facts: Facts, line: Line) -> bool:
         return False
     if not is_up(tube) or facts.lines.get(ident_of(tube)) is not line:
         return False
-    return max(shell.clock.now_ms(), int(shell.n.now_ms)) <= t.lease_ms
+    return max(shell.clock.now_ms(), int(shell.n.now_ms)) <= min(t.lease_ms, tube.lease_ms)
 
 
 def excuse_of(m: Machine, line: Line) -> str:
@@ -134,7 +134,8 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     Tasks that were changed between the start and this check are not judged.
     """
     facts, line, history = mirror.facts, mirror.line, cluster.history
-    was_forced = m.name in facts.forced
+    by_vote = is_by_vote(shell, facts)
+    was_forced = by_vote or m.name in facts.forced
     home = line.homes.get(mirror.epoch, m.name)
     is_again = was_forced and mirror.epoch == line.epoch and home != m.name
     is_move = is_again or mirror.epoch > line.epoch > 0
@@ -152,7 +153,8 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     old, line.mirror = line.mirror, mirror
     if is_move:
         history.count("switchovers")
-        history.count("failovers by force" if was_forced else "planned switchovers")
+        by_force = "failovers by vote" if by_vote else "failovers by force"
+        history.count(by_force if was_forced else "planned switchovers")
         end_force(facts, m.name, cluster.world.now_us)
     if before is None or facts.is_temporary:
         return
@@ -165,6 +167,13 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
         judge_same(cluster, m, mirror, before)
         if before.is_whole and old is not None:
             judge_tasks(cluster, m, mirror, old)
+
+
+def is_by_vote(shell: Shell, facts: Facts) -> bool:
+    """Whether votes choose the leader of the tube (T23.5): what few nodes had may be lost."""
+    t = tubes_on(shell.n)
+    tube = t.by_name.get(facts.key) if t is not None else None
+    return t is not None and tube is not None and t.ballots.leads(tube)
 
 
 def end_force(facts: Facts, name: str, now_us: int) -> None:

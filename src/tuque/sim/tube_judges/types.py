@@ -1,4 +1,4 @@
-"""The rules of the five tube types in plain Python: which task is next, what expires, when.
+"""The rules of the tube types in plain Python: which task is next, what expires, when.
 
 Slow and obvious: no indexes, every question checks every task. The tests' model of a whole tube
 (tests/tubes/models.py) and the simulator's judges use these rules (SPEC T3, T5, T6). Times are
@@ -107,5 +107,6 @@ TYPES: Final = {
         Type("limfifottl", is_timed=True, ends_taken=True, is_limited=True),
         Type("utube", is_keyed=True),
         Type("utubettl", is_timed=True, is_keyed=True),
+        Type("tasks", is_timed=True),
     )
 }

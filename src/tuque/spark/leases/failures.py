@@ -4,13 +4,18 @@ With maxBatchAttempts=n a batch that failed n times is split in halves, and so o
 alone (SPEC Y11). It becomes a dead letter if it failed alone while other batches succeeded; if none
 succeeded, the target of the query is down, and nothing is set aside. An attempt is a start of the
 query: retries of tasks within one do not count.
+
+A batch of the query has a batch of each node, its pieces. It fails as a whole, so a piece may be
+blamed only while all others are empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
 
+from tuque.client.commands.leases import LeaseBegun
 from tuque.client.sync import Client
 from tuque.errors import Acked, Fenced, NoBatch, NoGroup, ReplyError
 from tuque.spark.leases.leases import Leases, Place
@@ -22,75 +27,133 @@ PROVEN: Final = 2  # other batches succeeded before the attempt that failed last
 UNPROVEN: Final = 0
 
 
-def begin(leases: Leases, place: Place, epoch: int, seq: int) -> bool:
-    """Begin an attempt at a batch: after too many failures it is split, or others go first.
+class Piece(NamedTuple):
+    """What one node gave to a batch of the query: a batch of its own."""
 
-    True: its last job became a dead letter, nothing is left to read. Called once per process, that
-    is, once per start of the query.
+    place: Place
+    epoch: int
+    seq: int
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Its name in `Leases.begun`."""
+        return self.place.id, self.epoch, self.seq
+
+
+def begin(leases: Leases, pieces: Sequence[Piece]) -> None:
+    """Begin an attempt at a batch of the query: after too many failures it gets smaller.
+
+    A piece whose last job became a dead letter is then True in `leases.begun`: nothing is left to
+    read. Each piece begins once per process, that is, once per start of the query.
     """
-    key = (place.id, epoch, seq)
-    if key not in leases.begun:
-        try:
-            leases.begun[key] = _begin(leases, place, epoch, seq)
-        except (Acked, Fenced, NoGroup, NoBatch):
-            return False  # the read will say what that means
-    return leases.begun[key]
+    new = [piece for piece in pieces if piece.key not in leases.begun]
+    begun: dict[Piece, LeaseBegun] = {}
+    for piece in new:
+        leases.begun[piece.key] = False
+        with suppress(Acked, Fenced, NoGroup, NoBatch):  # the read will say what that means
+            begun[piece] = _ask_begin(leases, piece)
+    live = [piece for piece in begun if begun[piece].jobs]
+    if any(begun[piece].times > leases.options.max_attempts for piece in live):
+        with suppress(Acked, Fenced, NoGroup, NoBatch):
+            _shrink(leases, live, [piece for piece in begun if piece not in live], begun)
 
 
-def _begin(leases: Leases, place: Place, epoch: int, seq: int) -> bool:
-    options, node, most = leases.options, place.node, leases.options.max_attempts
-    group = options.group
-    begun = node.ask(lambda c: c.lease_begin(group, epoch, seq))
-    if begun.times <= most or not begun.jobs:
-        return False
-    if begun.half:
-        half = begun.half
-
-        def split(client: Client) -> int:
-            try:
-                return client.lease_split(group, epoch, seq, half, begun=most - 1)
-            except ReplyError as err:
-                if err.code != "ERR":
-                    raise
-                return 0  # too many halves: try this one as it is
-
-        _change(leases, place, epoch, seq, split)
-    elif begun.proof == PROVEN:
-        _bury(leases, place, epoch, seq, begun.times - 1)
-        return True
-    elif begun.proof == UNPROVEN:
-        count = min(options.max_jobs, place.left if place.left is not None else options.max_jobs)
-        bytes_most = options.max_bytes
-        _change(
-            *(leases, place, epoch, seq),
-            lambda c: c.lease_defer(group, epoch, seq, count=count, max_bytes=bytes_most),
-        )
-        node.ask(lambda c: c.lease_begin(group, epoch, seq))
-    return False
+def _ask_begin(leases: Leases, piece: Piece) -> LeaseBegun:
+    _, epoch, seq = piece
+    return piece.place.node.ask(lambda c: c.lease_begin(leases.options.group, epoch, seq))
 
 
-def _change(
-    leases: Leases, place: Place, epoch: int, seq: int, call: Callable[[Client], int]
+def _shrink(
+    leases: Leases, live: list[Piece], empty: list[Piece], begun: dict[Piece, LeaseBegun]
 ) -> None:
-    """Jobs move to other batches, which Trigger.AvailableNow must still take."""
+    """Halve the query's batch; if it is one job, set it aside, or let others go first.
+
+    A job is alone only if no node has another one in the batch. So the nodes are halved first.
+    """
+    most = leases.options.max_attempts
+    if len(live) > 1:
+        # Those that failed while others succeeded come first: they wait for that.
+        live.sort(key=lambda piece: (-begun[piece].proof, begun[piece].jobs, piece.place.id))
+        kept = len(live) // 2
+        moved = [
+            _split(leases, piece, 0, min(begun[piece].times, most) - 1) for piece in live[kept:]
+        ]
+        if not all(moved):  # too many batches on a node: others of it go first
+            for piece in live:
+                _defer(leases, piece, 0)
+        return
+    piece = live[0]
+    found = begun[piece]
+    if found.half:
+        _split(leases, piece, found.half, most - 1)
+    elif found.before > 1 or any(begun[other].before for other in empty):
+        return  # others were in the batch when it failed last: now this one is alone
+    elif found.proof == PROVEN:
+        leases.begun[piece.key] = True
+        _bury(leases, piece, found.times - 1)
+    elif found.proof == UNPROVEN:
+        # Those of another node, or else of this one, may prove that some succeed.
+        for other in empty:
+            if _defer(leases, other, leases.options.max_jobs):
+                _split(leases, piece, 0, found.times)
+                return
+        _defer(leases, piece, leases.options.max_jobs)
+
+
+def _split(leases: Leases, piece: Piece, keep: int, begun: int) -> bool:
+    """The piece keeps its first positions; False if its node has too many batches for that."""
+    _, epoch, seq = piece
+
+    def split(client: Client) -> int:
+        try:
+            return client.lease_split(leases.options.group, epoch, seq, keep, begun=begun)
+        except ReplyError as err:
+            if err.code != "ERR":
+                raise
+            return -1  # tried as it is
+
+    return _change(leases, piece, split) >= 0
+
+
+def _defer(leases: Leases, piece: Piece, most: int) -> int:
+    """Other jobs of the node take the piece's place: how many."""
+    options, place = leases.options, piece.place
+    _, epoch, seq = piece
+    count = min(most, place.left if place.left is not None else most)
+
+    def defer(client: Client) -> int:
+        return client.lease_defer(
+            options.group, epoch, seq, count=count, max_bytes=options.max_bytes
+        )
+
+    jobs = _change(leases, piece, defer)
+    if jobs:
+        _ask_begin(leases, piece)
+    return jobs
+
+
+def _change(leases: Leases, piece: Piece, call: Callable[[Client], int]) -> int:
+    """The reply; jobs move to other batches, which Trigger.AvailableNow must still take."""
+    place, _, seq = piece
 
     def size() -> int:
         found = place.node.ask(lambda c: c.lease_info(leases.options.group))
         return next((batch.jobs for batch in found.batches if batch.seq == seq), 0)
 
     before = size()
-    place.node.ask(call)
+    reply = place.node.ask(call)
     if place.left is not None:
         place.left += before - size()
+    return reply
 
 
-def _bury(leases: Leases, place: Place, epoch: int, seq: int, times: int) -> None:
+def _bury(leases: Leases, piece: Piece, times: int) -> None:
     """Move the one job of a batch to the dead letters."""
-    options, node = leases.options, place.node
+    options, node = leases.options, piece.place.node
     reason = f"{times} attempts of group {options.group} failed on this job, the last on it alone"
     for number in range(PARTS_MOST):
         try:
-            found = list(pages(options, node, Part(node.address, epoch, seq, number)))
+            found = list(pages(options, node, Part(node.address, piece.epoch, piece.seq, number)))
         except NoBatch:
             return
         for page in found:

@@ -22,7 +22,7 @@ from typing import Final
 from tuque.client.commands.leases import LeaseInfo
 from tuque.client.sync import Client
 from tuque.client.url import Address
-from tuque.errors import Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
+from tuque.errors import Acked, Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
 from tuque.spark.errors import SourceError
 from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node
 from tuque.spark.options.source import SourceOptions
@@ -39,6 +39,13 @@ KNOWN: Final = (
     "leaves out batches whose numbers it has already"
 )
 
+BEHIND: Final = (
+    "the checkpoint is older than what group {group!r} has done: {why}. A backup of the checkpoint "
+    "was put back, or a copy of it has run. Go on with the newest one; if that is lost, "
+    "takeover=true goes on with what was not acknowledged; a file sink (Parquet, Delta) then needs "
+    "a new path, since it leaves out batches whose numbers it has already"
+)
+
 
 class Place:
     """The group on one node."""
@@ -48,7 +55,8 @@ class Place:
         self.node = node
         self.epoch = 0  # this process's; 0: not opened yet
         self.logged = 0  # the offset's epoch; 0: none
-        self.seq = 0  # of the offset's last batch, in this epoch
+        self.logged_seq = 0  # the offset's last batch, in that epoch
+        self.seq = 0  # the last batch in this process's epoch
         self.acked: list[int] = []  # last acknowledged
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
         self.leased: dict[tuple[int, int], int] = {}  # of these, by epoch and batch
@@ -210,7 +218,7 @@ class Leases:
         """Acknowledges the node's part of the offset, opens the group; False if it is down."""
         at = start.get(place.id, [0, 0])
         epoch, seq = at
-        place.logged = epoch
+        place.logged, place.logged_seq = at
         for key in [key for key in place.leased if key[0] == epoch and key[1] <= seq]:
             # Jobs that Spark has logged, and may repeat, are not new ones.
             place.left = (place.left or 0) - place.leased.pop(key)
@@ -276,10 +284,20 @@ class Leases:
             pass
         except Fenced as err:
             found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+            late = self._late_heir(place)
+            if self.options.takes_over and found.owner == late:
+                self._open(place, late)
+                return None
             if found.owner != heir(place.logged):
                 raise fenced(self.options.group, err) from err
         self._open(place, self._heir(place))
         return None
+
+    def _late_heir(self, place: Place) -> str:
+        """The owner name of a query that takes over with an old checkpoint: the same again if it
+        dies before it logs, and never that of the query with the newest checkpoint.
+        """
+        return f"{heir(place.logged)} {place.logged_seq}"
 
     def _heir(self, place: Place) -> str:
         return heir(place.logged) if place.logged else self.owner
@@ -326,7 +344,13 @@ class Leases:
             )
 
         try:
-            taken = self._sure(place, ask)
+            try:
+                taken = self._sure(place, ask)
+            except Acked as err:  # the batch after the checkpoint's
+                if not options.takes_over:
+                    raise SourceError(BEHIND.format(group=options.group, why=err)) from err
+                taken = None
+                self._open(place, self._late_heir(place))
             if taken is None:
                 taken = place.node.try_now(ask)
         except (AwayError, Leaving):

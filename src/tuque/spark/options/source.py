@@ -65,6 +65,7 @@ NO_OPTIONS: Final = (
     "CREATE TABLE ... USING tuque is read: make a view with CREATE TEMPORARY VIEW ... USING tuque "
     "OPTIONS (...) instead"
 )
+GROUP_BYTES: Final = 255  # a name on the broker (SPEC Y1.3)
 IDS_MOST: Final = 10_000  # per batch, since they are in the checkpoint
 STATES: Final = ("wait-repl", "active", "queued", "acked")
 ALL_QUEUES: Final = "*"
@@ -186,6 +187,8 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
     """Check combinations."""
     if not found.queues:
         raise SourceError(NO_OPTIONS if not any(given.values()) else NO_QUEUE)
+    if len(found.group.encode()) > GROUP_BYTES:
+        raise SourceError(f"option group has more than {GROUP_BYTES} bytes")
     if len(set(found.queues)) < len(found.queues):
         raise SourceError("option queue names a queue twice")
     if ALL_QUEUES in found.queues and (streams or len(found.queues) > 1):

@@ -45,6 +45,11 @@ GONE: Final = (
     " (what was staged is gone: the broker was restarted without its journal, "
     "or stageTtl passed before the batch ended)"
 )
+NO_OPTIONS: Final = (
+    "{}. Spark gave the sink no options at all, as it does when a table USING tuque is written by "
+    "INSERT INTO or CREATE TABLE ... AS SELECT: use df.write.format('tuque').mode('append') with "
+    "options and .save() instead"
+)
 ONCE: Final = 1  # the only version of a name used once
 
 
@@ -80,7 +85,12 @@ def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) ->
             ".outputMode('append'), the only one there is for Python sinks"
         )
     found = parse(options)
-    check_schema(schema, found)
+    try:
+        check_schema(schema, found)
+    except SinkError as err:
+        if any(options.values()):
+            raise
+        raise SinkError(NO_OPTIONS.format(err)) from err
     return found
 
 

@@ -73,7 +73,7 @@ def start(n: Node, t: Tubes, tube: Tube) -> None:
     """The tube is STARTUP; it is RUNNING once its tasks are loaded (T20.4, T19.6)."""
     if tube.state != STARTUP:
         set_home_state(tube, STARTUP)
-    begin_in(t, tube)
+    begin_in(n, t, tube)
     step_shifts(n, t)
 
 
@@ -170,6 +170,8 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
     tube.home = home
     tube.epoch = epoch
     tube.followers = {}
+    tube.is_won = False
+    t.ballots.moved.append(tube)
     send_away(n, t, tube)
 
 

@@ -22,10 +22,14 @@ from tuque.tubes.model.registry import Dropped, Tubes
 from tuque.tubes.model.replica_state import INIT
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import (
+    BY_MAJORITY,
+    CAN_VOTE,
+    FAILS_OVER,
     IS_ASIDE,
     IS_DROPPED,
     IS_RUNNING,
     IS_TEMPORARY,
+    KNOWS_VOTES,
     PAUSE_SHIFT,
     READ_ONLY,
     announce,
@@ -48,6 +52,12 @@ ASIDE_MAX: Final = 10_000  # losers of name conflicts that are remembered
 def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
     """[T17] ON RECV TUBES (T17.2)."""
     bit: i64 = 1 << slot
+    if m.flags & KNOWS_VOTES:
+        t.ballots.able |= bit  # T23.3
+    if m.flags & CAN_VOTE:
+        t.ballots.willing |= bit
+    else:
+        t.ballots.willing &= ~bit
     if m.flags & READ_ONLY:
         t.read_only |= bit
     else:
@@ -173,7 +183,15 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     """[T17] Adopt the leader with the higher epoch (T17.1)."""
     if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
         note_lost(t, tube, at)  # T21.4
+    move = tube.move
+    if move is not None and move.is_given and move.node_id == at.home:
+        on_home_told(t, tube)  # T27.6
     lose_home(n, t, tube, at.home, at.epoch)
+    voters = t.ballots.in_force()
+    if t.ballots.is_of_others(at.home):
+        tube.is_others = True  # T23.4
+    elif voters is not None and at.home in voters.rights:
+        tube.is_others = False
     renew_pause(n, at)
     tube.told_seq = at.seq
     if n.records is not None:
@@ -251,6 +269,9 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.next_number = at.next_number
     tube.reserved = at.next_number
     tube.sync = at.sync
+    tube.fails_over = at.flags & FAILS_OVER != 0
+    tube.by_majority = at.flags & BY_MAJORITY != 0
+    tube.is_others = t.ballots.is_of_others(at.home)
     tube.maker = at.maker
     tube.made_ns = at.made_ns
     tube.home = at.home
@@ -262,6 +283,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.copy_epoch = 0
     tube.told_seq = at.seq
     enter_tube(n, t, tube)
+    t.ballots.moved.append(tube)
     send_away(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)

@@ -10,11 +10,11 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import (
+    HomeMessage,
     TubeClaim,
     TubeClaimed,
     TubeCopy,
     TubeGot,
-    TubeMessage,
     TubesTold,
     TubeYours,
 )
@@ -57,7 +57,7 @@ HELD_MS: Final = 10  # until changes are sent again to a link that had no room
 # ---- messages
 
 
-def on_tube_message(n: Node, t: Tubes, slot: i64, m: TubeMessage) -> None:
+def on_tube_message(n: Node, t: Tubes, slot: i64, m: HomeMessage) -> None:
     """[B3] ON RECV any message about tubes; it is deferred while the journal loads."""
     if n.is_loading:
         t.later.append((slot, m))
@@ -258,6 +258,8 @@ def look_at_pending(n: Node, t: Tubes) -> None:
         t.must_look = True
         if tube.is_mine:
             on_forced(t, tube)
+            if t.ballots.leads(tube):
+                announce(n, t, [tube], -1)  # T27.3
         elif tube.is_owed:
             on_given(n, t, tube)
 
@@ -302,6 +304,9 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
             return
         later(t, n.now_ms + AGAIN_MS)
     may_run = not t.is_read_only and n.now_ms <= t.lease_ms and not tube.is_unsure
+    by_vote = t.ballots.leads(tube)
+    if by_vote and (not tube.is_won or n.now_ms > tube.lease_ms):
+        may_run = False  # T25.2, T27.5
     if tube.state == RUNNING or tube.state == ENDING:
         if not may_run or tube.state == ENDING:
             wait_here(n, t, tube)  # T19.3
@@ -311,7 +316,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
         return
     if tube.shift is not None:
         return  # T19.6: checked again when all are unloaded, runs when all are loaded
-    if tube.run_ms == 0 and not knows_enough(n, t, tube):
+    if tube.run_ms == 0 and not by_vote and not knows_enough(n, t, tube):
         return
     if tube.run_ms != 0 and not may_run_forced(n, tube):
         assert tube.state == STARTUP, "forced, and not about to run"

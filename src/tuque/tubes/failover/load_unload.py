@@ -16,6 +16,7 @@ from tuque.core.model.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.core.node.node import Node
 from tuque.core.node.table import leave_job
 from tuque.tubes.failover.restore_tasks import take_in
+from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model.registry import Session, Tubes
 from tuque.tubes.model.replica_state import Held, Shift
 from tuque.tubes.model.tube import Tube
@@ -33,8 +34,11 @@ ALL: Final = 1 << 60  # above any number of tasks
 # ---- load
 
 
-def begin_in(t: Tubes, tube: Tube) -> None:
+def begin_in(n: Node, t: Tubes, tube: Tube) -> None:
     """Start the load: copies become tasks."""
+    driver = tube.driver
+    if isinstance(driver, Tasks):
+        driver.begin_empty(n.now_ms)
     numbers = list(tube.copies)
     numbers.sort()
     tube.shift = Shift(numbers, True)

@@ -11,10 +11,13 @@ from mypy_extensions import i64
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.outbox.placement_records import (
+    BY_VOTE,
     COMPLETE,
     FOREIGN,
     GONE,
+    MAJORITY,
     MINE,
+    OTHERS,
     OWED,
     HomeRecord,
     tell_tube_holder,
@@ -27,6 +30,7 @@ from tuque.tubes.replication.catalog import bury_tube, record_gone
 from tuque.tubes.replication.leadership import is_alone
 from tuque.tubes.replication.receive import hold, keep_copy
 from tuque.tubes.replication.send import record_home
+from tuque.tubes.replication.stands import VoteLog, tell_votes
 
 
 @final
@@ -37,6 +41,7 @@ class HomeLog:
         self.homes: dict[bytes, HomeRecord] = {}
         self.held: dict[bytes, dict[int, Held]] = {}
         self.gone: dict[bytes, HomeRecord] = {}
+        self.votes = VoteLog()
 
     def apply(self, kind: i64, r: HomeRecord) -> None:
         """Apply one record."""
@@ -58,6 +63,7 @@ class HomeLog:
         """The tube is gone from here: dropped, or set aside for another one (T17.5)."""
         self.homes.pop(name, None)
         self.held.pop(name, None)
+        self.votes.stands.pop(name, None)
 
     def restore(self, n: Node, t: Tubes, tube: Tube) -> None:
         """[T22] Set the leader of a tube about to be entered."""
@@ -76,12 +82,17 @@ class HomeLog:
             tube.copy_epoch = r.copy_epoch
             tube.told_seq = r.told_seq
             tube.sync = r.sync
+            tube.fails_over = r.flags & BY_VOTE != 0
+            tube.by_majority = r.flags & MAJORITY != 0
+            tube.is_others = r.flags & OTHERS != 0
             tube.is_mine = r.flags & MINE != 0 and r.home == n.node_id
             tube.is_complete = r.flags & COMPLETE != 0
             tube.is_owed = r.flags & OWED != 0
         is_foreign = r is not None and r.flags & FOREIGN != 0
         tube.is_local = tube.is_mine and not is_foreign  # T20.5
         tube.state = RUNNING if tube.is_local and is_alone(n) else INIT
+        tube.is_won = False  # T27.5
+        self.votes.restore_stand(tube)
         for number, held in self.held.get(tube.name, {}).items():
             hold(t, tube, number, held.uuid, held.user)
 
@@ -127,6 +138,7 @@ def tell_homes(n: Node, t: Tubes, records: Records) -> None:
             tell_tube_holder(records, tube.name, number, held.uuid, held.user)
     for name, gone in t.dropped.items():
         record_gone(records, name, gone)
+    tell_votes(t, records)
 
 
 def copies_of(t: Tubes) -> list[Task]:

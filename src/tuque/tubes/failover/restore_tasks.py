@@ -18,12 +18,15 @@ from tuque.core.node.node import Node
 from tuque.core.outbox.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP, Records
 from tuque.core.outbox.tube_records import tell_grant, tell_session, tell_task, tell_tube_cfg
 from tuque.tubes.failover.restore import HomeLog, restore_copy, tell_homes
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.words import is_sound
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.grants import Rights
 from tuque.tubes.model.registry import Session, Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks.admin import enter_tube, keep_rights
+from tuque.tubes.tasks.schedules import take_up
 from tuque.tubes.tasks.sessions import enter_session
 from tuque.tubes.tasks.transitions import arm, enter, record_tube
 from tuque.tubes.types.driver import NO_TYPE, Absent, Driver
@@ -82,6 +85,7 @@ class TubeLog:
             if isinstance(job, Task):
                 renew_task(job, r)
                 job.pri = r.pri  # it is in no order yet
+                job.subqueue = r.subqueue  # of a schedule: it changes (T45.3)
             else:
                 job = task_of(r)
                 jobs[r.id] = job
@@ -132,7 +136,8 @@ class TubeLog:
 
     def is_empty(self) -> bool:
         """Whether the journal had no tubes."""
-        return len(self.drafts) + len(self.homes.gone) == 0 and not self.has_cfg
+        has_any = len(self.drafts) + len(self.homes.gone) > 0 or self.homes.votes.voters is not None
+        return not has_any and not self.has_cfg
 
     def restore(self, n: Node, t: Tubes) -> list[str]:
         """[T14] Enter tubes and sessions, before their tasks; returns lines for the log."""
@@ -155,10 +160,14 @@ class TubeLog:
             if factory is None:
                 notes.append(NO_TYPE % (shown(name), shown(draft.names[1])))
                 factory = Absent  # T14.5
-            tube = made(n, draft, factory())
+            driver = factory()
+            if isinstance(driver, Tasks):
+                driver.begin_empty(n.now_ms)
+            tube = made(n, draft, driver)
             self.homes.restore(n, t, tube)
             enter_tube(n, t, tube)
         self.homes.restore_gone(t)
+        self.homes.votes.restore_voters(t)
         for one in self.rights.listing(b""):
             if one.tube in t.by_name:
                 keep_rights(t, one.holder, one.tube, one.prefix, one.bits)
@@ -219,12 +228,16 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
 
 def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """Enter a task of the journal or of a replica into the leader's tables, in its status."""
+    if tube.driver.has_keys and not is_sound(task.subqueue):
+        task.subqueue = b""
+    if tube.driver.has_keys:
+        take_up(n, tube, task)
     if tube.driver.is_timed:
         task.dead_ms = task.created_ms + task.ttl_ms
     if task.delivered_count > 0:
         task.flags |= DELIVERED
     tube.calls.loaded += 1
-    enter(n, tube, task, ledger.LOADED)
+    enter(n, t, tube, task, ledger.LOADED)
     if tube.next_number <= task.number:
         tube.next_number = task.number + 1
     settle_in(t, tube, task)
@@ -251,6 +264,7 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
         tube.buried += 1
         tube.graves.push(task)
     t.bytes_used += tube.driver.bytes_used - used
+    t.watch(tube)
 
 
 # ---- snapshots

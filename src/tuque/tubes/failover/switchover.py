@@ -41,6 +41,7 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.leadership import needs_home, others_of
 from tuque.tubes.replication.send import ask_surely, mark_changed
+from tuque.tubes.replication.stands import seat_of
 from tuque.tubes.tasks.transitions import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.types.driver import NO_TYPE, Absent
 
@@ -131,7 +132,7 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
         give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif move.until_ms <= n.now_ms:
         give_up(n, t, tube, move, TubeError(why.MOVE_SLOW, (tube.name, move.limit_ms // 1000)))
-    elif n.now_ms > t.lease_ms or tube.is_unsure:
+    elif n.now_ms > min(t.lease_ms, tube.lease_ms) or tube.is_unsure:
         give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif tube.is_temporary or move.on_disk_seq == tube.seq:
         give(n, t, tube, move)
@@ -165,6 +166,9 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     t.news.append(f"tube {shown(tube.name)}: its leader will be {node} (epoch {tube.epoch + 1})")
     if t.in_replicaset:
         keep_holders(n, t, tube)
+    if t.ballots.leads(tube):
+        give_by_vote(n, t, tube, move)
+        return
     tube.is_local = False
     tube.is_mine = False
     tube.is_owed = True
@@ -173,6 +177,28 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     tube.told_seq = tube.seq
     tube.followers = {}
     ask_sync(n, t, tube)
+
+
+def give_by_vote(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
+    """[T27] Give the tube up, and ask the new leader to stand up at once (T27.6)."""
+    if not is_waiting(tube):
+        wait_here(n, t, tube)
+    tube.is_won = False
+    tube.lease_ms = 0
+    seat = seat_of(tube)
+    seat.silent_ms = n.now_ms
+    seat.wait_ms = n.now_ms + n.limits.node_timeout_ms // 2
+    t.ballots.moved.append(tube)
+    yours = TubeYours(
+        tube.name,
+        tube.maker,
+        tube.made_ns,
+        tube.epoch + 1,
+        tube.seq,
+        tube.next_number,
+        t.token,
+    )
+    say(n, move.slot, yours)
 
 
 def on_given(n: Node, t: Tubes, tube: Tube) -> None:
@@ -200,6 +226,9 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
         return
     if tube.is_mine or m.epoch < tube.epoch:
         return
+    if t.ballots.leads(tube):
+        on_yours_by_vote(t, tube, m)
+        return
     if m.epoch == tube.epoch and tube.home != n.node_id:
         return
     is_whole = tube.is_complete and tube.seq == m.seq and tube.copy_epoch == m.epoch - 1
@@ -209,11 +238,29 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
         tube.next_number = m.next_number
     if t.token < m.token:
         t.token = m.token
-    become_home(n, t, tube, m.epoch)
+    become_home(n, t, tube, m.epoch, b"its leader gave it to this node")
 
 
-def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
-    """The tube is STARTUP here, until the disk has the epoch."""
+def on_yours_by_vote(t: Tubes, tube: Tube, m: TubeYours) -> None:
+    """[T27] Stand up at once for a tube that its leader gave up (T27.6)."""
+    if not tube.is_complete or tube.seq != m.seq or tube.copy_epoch != m.epoch - 1:
+        return
+    seat = seat_of(tube)
+    seat.given_epoch = tube.copy_epoch
+    seat.given_seq = m.seq
+    seat.silent_ms = 1
+    seat.wait_ms = 0
+    seat.resigned_epoch = max(seat.resigned_epoch, tube.copy_epoch)
+    seat.resigned_node = tube.home
+    tube.next_number = max(tube.next_number, m.next_number)
+    t.token = max(t.token, m.token)
+    t.ballots.look_ms = 0
+
+
+def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> None:
+    """The tube is STARTUP here, until the disk has the epoch; events tell the reason (E1.8)."""
+    if n.events is not None:
+        n.events.home_changed(n.now_ms, tube.name, epoch, reason)
     end_waits(t, tube)  # it was handed over, and nobody took it
     t.news.append(f"tube {shown(tube.name)}: its leader is this node now (epoch {epoch})")
     if isinstance(tube.driver, Absent):
@@ -223,6 +270,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     tube.epoch = epoch
     tube.home = n.node_id
     tube.is_mine = True
+    tube.is_won = True
     tube.is_owed = False
     tube.is_unsure = False
     tube.is_asking = False
@@ -267,6 +315,8 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
     """
     if t.is_read_only:
         raise TubeError(why.NODE_READ_ONLY)
+    if t.ballots.leads(tube):
+        raise TubeError(why.BY_VOTE, (tube.name,))
     may_force = not tube.is_mine or may_be_forced(tube)
     if not may_force and tube.run_ms == 0:
         raise TubeError(why.HOME_ALIVE, (tube.name,))
@@ -339,7 +389,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
     if tube.home != n.node_id:
         node = tube.home[:8].decode()
         t.notes.append(f"tube {shown(tube.name)}: its leader {node} was given up by command")
-    become_home(n, t, tube, claim.epoch)
+    become_home(n, t, tube, claim.epoch, b"by command, without its leader")
     t.forced[tube.name] = done
     announce(n, t, [tube], -1)
 

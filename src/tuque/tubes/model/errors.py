@@ -61,6 +61,25 @@ NO_ROLE: Final = 54
 NO_RETRY_0: Final = 55
 NO_COPIES: Final = 56
 NO_OPTION: Final = 57
+BY_VOTE: Final = 58
+NO_VOTERS: Final = 59
+NO_LIST: Final = 60
+NO_VOTE_HERE: Final = 61
+LIST_CHANGING: Final = 62
+CANNOT_VOTE: Final = 63
+IS_NO_VOTER: Final = 64
+LAST_VOTER: Final = 65
+UNSETTLED: Final = 66
+LIST_LATE: Final = 67
+NAME_THIS_NODE: Final = 68
+MAJORITY_HERE: Final = 69
+NO_SCHEDULES: Final = 70
+NO_SCHEDULE: Final = 71
+MANY_SCHEDULES: Final = 72
+IS_SCHEDULE: Final = 73
+NO_MAJORITY_LEFT: Final = 74
+NAME_ALL_HERE: Final = 75
+NO_MAJORITY_HERE: Final = 76
 
 
 class TubeError(Exception):

@@ -7,6 +7,10 @@ from mypy_extensions import i64, mypyc_attr
 from tuque.core.model.task import Task
 
 PRI_DEFAULT: Final = -(1 << 62)
+NOT_SAID: Final = -(1 << 60)
+MAJORITY: Final = NOT_SAID + 1  # as SYNC
+NO: Final = 0
+YES: Final = 1
 CHANGES_MAX: Final = 1000  # notices kept per tube
 
 
@@ -23,7 +27,9 @@ class TubeOptions:
         self.storage_mode = b""
         self.engine = b""
         self.on_task_change = b""  # name of a callback of the server
-        self.sync: i64 = 1  # nodes that must have a change before the reply (T18.5)
+        # nodes that must have a change before the reply (T18.5), or one of those above
+        self.sync: i64 = NOT_SAID
+        self.failover: i64 = NOT_SAID  # NO or YES (T23.5)
 
 
 @mypyc_attr(acyclic=True)
@@ -36,6 +42,7 @@ class PutSpec:
         self.delay_ms: i64 = -1
         self.pri: i64 = PRI_DEFAULT
         self.utube: bytes | None = None
+        self.keys = b""  # tasks: packed as in keys/words.py
         self.timeout_ms: i64 = 0  # limfifottl: how long to wait for room
 
 

@@ -5,14 +5,17 @@ changes.
 """
 
 from collections.abc import Callable
+from heapq import heappush
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
-from tuque.core.msgs.bus import TubeAt, TubeMessage
+from tuque.core.msgs.bus import HomeMessage, TubeAt
 from tuque.core.node.queue_policy import Policy
 from tuque.core.outbox.records import Records
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.model.ballots import Ballots
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import Rights
 from tuque.tubes.model.options import CHANGES_MAX, Change, PutDone, Putter, Told, TubeOptions
@@ -33,6 +36,7 @@ BUILT_IN: Final[dict[bytes, Callable[[], Driver]]] = {
     b"limfifottl": LimFifoTtl,
     b"utube": UTube,
     b"utubettl": UTubeTtl,
+    b"tasks": Tasks,
 }
 
 
@@ -46,6 +50,7 @@ class HomeDone:
         self.tube = tube
         self.error: TubeError | None = None  # None: success
         self.values: list[tuple[bytes, bytes]] = []  # of T21.3
+        self.until_ms: i64 = 0  # of a CREATE that waits for a majority (T27.8)
 
 
 @final
@@ -127,6 +132,10 @@ class Tubes(Policy):
         self.put_ends: list[tuple[int, int, Putter, Tube]] = []  # heap of (instant, serial, ...)
         self.put_ends_most: i64 = PUT_ENDS_STALE  # with more entries, stale ones are dropped
         self.put_serial: i64 = 0
+        self.alarms: list[tuple[int, bytes]] = []  # heap of (instant, tube): tokens come (T42.3)
+        self.due: dict[bytes, None] = {}  # schedules to look at, by job id (T45.3)
+        self.schedules_fired: i64 = 0  # jobs that they made here
+        self.schedules_late: i64 = 0  # how often instants had been missed (T45.5)
         self.put_done: list[PutDone] = []
         self.told: list[Told] = []
         self.begin_homes()
@@ -169,7 +178,9 @@ class Tubes(Policy):
         self.is_held = False  # a link has no room: changes are sent later
         self.must_look = False  # leadership must be checked
         self.look_ms: i64 = FAR  # next check, at the latest
-        self.later: list[tuple[int, TubeMessage]] = []  # received while loading, with the sender
+        self.later: list[tuple[int, HomeMessage]] = []  # received while loading, with the sender
+        self.ballots = Ballots()
+        self.creating: list[HomeDone] = []  # tubes that wait for a majority (T27.8)
         self.scratch = Records()  # for messages to followers
 
     def end_put(self, tube: Tube, putter: Putter) -> None:
@@ -185,6 +196,13 @@ class Tubes(Policy):
         if last is not None and last.number == number:
             return last
         return self.sessions.get(number)
+
+    def watch(self, tube: Tube) -> None:
+        """Remember when the tube's driver wants to be called (T42.3)."""
+        at_ms = tube.driver.alarm_ms
+        if at_ms < tube.alarm_ms:
+            tube.alarm_ms = at_ms
+            heappush(self.alarms, (int(at_ms), tube.name))
 
     def tube(self, name: bytes) -> Tube | None:
         """The tube of that name."""

@@ -10,12 +10,13 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.job import Job
-from tuque.core.model.task import BURIED, MAX_MS, Task
+from tuque.core.model.task import BURIED, FAR, MAX_MS, Task
 from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
 from tuque.tubes.model.changes import SHEET_CHANGES, Sheet
 from tuque.tubes.model.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.model.replica_state import RUNNING, Follower, Held, Move, Shift
+from tuque.tubes.model.seat import Seat
 from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.ordering import BURIED_BIT, Order
 
@@ -78,6 +79,7 @@ class Tube(Queue):
         self.calls = Calls()
         self.putters: deque[Putter] = deque()  # waiting for room, first come first
         self.waiting_puts: i64 = 0  # of them, without finished ones
+        self.alarm_ms: i64 = FAR  # the next of its alarms (T42.3)
         # notices
         self.subscribers: i64 = 0
         self.change_seq: i64 = 0
@@ -94,6 +96,9 @@ class Tube(Queue):
         self.maker = b""  # creator's node id; unique together with `made_ns`
         self.made_ns: i64 = 0
         self.sync: i64 = 1  # nodes that must have a change before its reply
+        self.by_majority = False  # so must a majority of the voters (T18.5)
+        self.fails_over = False  # votes choose its leader (T23.5)
+        self.is_others = False  # votes by another list than the one here (T23.4)
         self.conflict = b""  # leader of another tube of this name
         self.seq: i64 = 0  # the last change here
         # on the leader
@@ -113,10 +118,16 @@ class Tube(Queue):
         self.is_unsure = False  # after a standstill: another node may lead (T19.7)
         self.run_ms: i64 = 0  # earliest start (T21.2); -1: not known yet
         self.apart: i64 = 0  # slots that follow another tube of its name (T20.1, T21.2)
+        # led by votes (T23.5)
+        self.seat: Seat | None = None  # once there was a vote (T24)
+        self.lease_ms: i64 = FAR  # the leader runs until then (T25.2)
+        self.is_won = True  # not after a start: then it stands up like others (T27.5)
         # on other nodes
         self.copies: dict[int, Task] = {}  # by number
         self.copy_epoch: i64 = 1  # the epoch of `seq`
         self.is_complete = True  # all tasks are here
+        self.whole_epoch: i64 = 0  # what was complete here before `is_complete` ended (T26.3)
+        self.whole_seq: i64 = 0
         self.is_asking = False  # waits until the leader says where the replica ends
         self.unseen: dict[int, None] = {}  # numbers that the scan has not sent yet
         self.is_local = True  # holders of copies are sessions of this node

@@ -19,9 +19,13 @@ IS_DROPPED: Final = 2
 IS_RUNNING: Final = 4  # on the sender
 PAUSE_SHIFT: Final = 3  # two bits from here on: the pause (T17.7)
 IS_ASIDE: Final = 32  # the sender follows another tube of that name (T17.5)
+FAILS_OVER: Final = 64  # votes choose its leader (T23.5)
+BY_MAJORITY: Final = 128  # of the voters (T18.5)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
+CAN_VOTE: Final = 2  # it may be a voter (T23.3)
+KNOWS_VOTES: Final = 4  # it knows the messages of votes
 
 TOLD_TUBES: Final = 1_000  # per message
 DROPPED_MAX: Final = 10_000  # dropped tubes that are remembered
@@ -34,6 +38,10 @@ def at_of(n: Node, tube: Tube) -> TubeAt:
         flags |= IS_TEMPORARY
     if tube.is_mine and tube.state == RUNNING:
         flags |= IS_RUNNING
+    if tube.fails_over:
+        flags |= FAILS_OVER
+    if tube.by_majority:
+        flags |= BY_MAJORITY
     return TubeAt(
         tube.name,
         tube.maker,
@@ -64,7 +72,10 @@ def gone_at(name: bytes, gone: Dropped) -> TubeAt:
 
 def told(t: Tubes, is_all: bool, tubes: list[TubeAt]) -> TubesTold:
     """A catalog message."""
-    return TubesTold(is_all, READ_ONLY if t.is_read_only else 0, t.port, tubes)
+    flags = KNOWS_VOTES | READ_ONLY if t.is_read_only else KNOWS_VOTES
+    if t.ballots.is_on:
+        flags |= CAN_VOTE
+    return TubesTold(is_all, flags, t.port, tubes)
 
 
 def tell_all(n: Node, t: Tubes, slot: i64) -> None:

@@ -19,16 +19,16 @@ from tuque.tubes.model.tube import Tube
 
 def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
     """[T17] Raise TubeError unless the tube is RUNNING here (T17.3, T19.2)."""
-    if tube.state != RUNNING or n.now_ms > t.lease_ms:
+    if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
         raise refusal_of(n, t, tube)
 
 
 def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
     """[T18] Like `needs_home`, for a change that `sync` nodes must have (T18.5)."""
-    if tube.state != RUNNING or n.now_ms > t.lease_ms:
+    if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
         raise refusal_of(n, t, tube)
-    if tube.sync > 1:
-        if n.reachable_count + 1 < tube.sync:
+    if tube.sync > 1 or tube.by_majority:
+        if n.reachable_count + 1 < copies_needed(n, t, tube):
             raise TubeError(why.NOREPL)
         t.to_sync[tube.name] = tube
 
@@ -97,8 +97,8 @@ def homeless(n: Node, t: Tubes) -> list[bytes]:
     found: list[bytes] = []
     for name, tube in t.by_name.items():
         if tube.is_mine:
-            if tube.is_unsure:
-                found.append(name)  # T19.7
+            if tube.is_unsure or (t.ballots.leads(tube) and n.now_ms > tube.lease_ms):
+                found.append(name)  # T19.7, T25.2
         elif tube.home == n.node_id:
             found.append(name)  # T22.2
         else:
@@ -130,16 +130,30 @@ def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
 
 def synced(n: Node, t: Tubes, tube: Tube) -> i64:
     """[T18] The last change that `sync` nodes have, including this one (T18.5)."""
-    if tube.sync <= 1:
+    needed = copies_needed(n, t, tube)
+    if needed <= 1:
         return tube.seq
+    voters = t.ballots.voters if t.ballots.leads(tube) else None
     got: list[int] = []
-    for follower in tube.followers.values():
+    for slot, follower in tube.followers.items():
+        if voters is not None and n.peers[slot].node_id not in voters.rights:
+            continue  # T27.7
         if follower.is_complete:
             got.append(follower.got)
-    if len(got) < tube.sync - 1:
+    if len(got) < needed - 1:
         return 0
     got.sort(reverse=True)
-    return got[tube.sync - 2]
+    return got[needed - 2]
+
+
+def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T18] How many nodes must have a change of the tube before its reply (T18.5)."""
+    if not tube.by_majority:
+        return tube.sync
+    voters = t.ballots.in_force()
+    if voters is not None:
+        return max(tube.sync, voters.majority())
+    return max(tube.sync, (1 + count_of(others_of(n))) // 2 + 1)
 
 
 def set_read_only(n: Node, t: Tubes, yes: bool) -> None:

@@ -21,6 +21,7 @@ from tuque.core.node.slots import say
 from tuque.core.outbox.placement_records import tell_tube_holder
 from tuque.core.outbox.records import TASK_ADD, TASK_STATE
 from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.tubes.keys.words import is_sound
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Held
@@ -36,6 +37,7 @@ from tuque.tubes.replication.send import (
     WHOLE,
     record_home,
 )
+from tuque.tubes.replication.stands import best_copy, record_stand
 
 COPY_BYTES: Final = 200  # per copy in these tables (M1)
 HELD_BYTES: Final = 300
@@ -126,20 +128,24 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         return  # from a former leader
     if tube.shift is not None:
         return  # T19.6: nothing was asked for yet
+    if tube.seat is not None and tube.seat.voted_epoch > m.epoch and t.ballots.leads(tube):
+        return  # T26.2
     tube.heard_ms = n.now_ms
-    if tube.told_seq < m.to_seq:
-        tube.told_seq = m.to_seq
+    tube.told_seq = max(tube.told_seq, m.to_seq)
+    if t.ballots.leads(tube) and not keeps(n, t):
+        tube.is_asking = False  # T27.9: it asks with the first change after that
+        return
     if not fits(tube, m):
         if not tube.is_asking:
             ask_copies(n, t, tube)
         return
     changes = changes_in(m.records)
     if changes is None or not are_known(t, tube, changes):
-        tube.is_complete = False
+        lose_whole(n, t, tube)
         ask_copies(n, t, tube)
         return
     if m.flags & BEGINS:
-        tube.is_complete = False
+        lose_whole(n, t, tube)
         tube.unseen = dict.fromkeys(tube.copies)
     tube.is_asking = False
     if tube.copy_epoch != m.epoch:
@@ -163,6 +169,24 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         if m.flags & SURE:
             n.records.has_custody = True
     say(n, slot, got_of(tube, ON_DISK if m.flags & SURE else 0))
+
+
+def keeps(n: Node, t: Tubes) -> bool:
+    """[T27] Whether a voter's journal can be written; others need none (T27.9)."""
+    voters = t.ballots.in_force()
+    if voters is None or n.node_id not in voters.rights:
+        return True
+    return n.records is not None and not n.records.is_failing
+
+
+def lose_whole(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T26] The replica is incomplete from now on; votes go by what it was (T26.3)."""
+    if not tube.is_complete:
+        return
+    tube.whole_epoch, tube.whole_seq = best_copy(tube)
+    tube.is_complete = False
+    if t.ballots.voters is not None and n.records is not None:
+        record_stand(n.records, tube)
 
 
 def fits(tube: Tube, m: TubeCopy) -> bool:
@@ -222,6 +246,8 @@ def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
             number: int = r.number
             if task is not None and task.number != r.number:
                 is_other = True
+            if tube.driver.has_keys and not is_sound(r.subqueue):
+                return False
             if is_other or r.queue != tube.name or new.get(r.id, number) != number:
                 return False
             new[r.id] = number

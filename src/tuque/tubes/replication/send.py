@@ -13,9 +13,12 @@ from tuque.core.msgs.bus import TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
 from tuque.core.outbox.placement_records import (
+    BY_VOTE,
     COMPLETE,
     FOREIGN,
+    MAJORITY,
     MINE,
+    OTHERS,
     OWED,
     HomeRecord,
     tell_tube_home,
@@ -113,6 +116,12 @@ def record_home(records: Records, tube: Tube) -> None:
         r.flags |= COMPLETE
     if tube.is_owed:
         r.flags |= OWED
+    if tube.fails_over:
+        r.flags |= BY_VOTE
+    if tube.by_majority:
+        r.flags |= MAJORITY
+    if tube.is_others:
+        r.flags |= OTHERS
     tell_tube_home(records, r)
 
 

@@ -16,7 +16,7 @@ from tuque.tubes.model import changes
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
-from tuque.tubes.model.options import PRI_DEFAULT, PutDone, TubeOptions
+from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
 from tuque.tubes.model.registry import Dropped, Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce, announce_gone, bury_tube, record_gone
@@ -60,7 +60,11 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube.home = n.node_id
     tube.maker = n.node_id
     tube.made_ns = n.now_ms * 1_000_000 + tube.number
-    tube.sync = o.sync
+    set_copies(t, tube, o)
+    if t.ballots.leads(tube):
+        tube.lease_ms = 0  # T27.8
+        t.ballots.moved.append(tube)
+        t.ballots.is_renewed = True
     enter_tube(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
@@ -82,16 +86,36 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
     if factory is None:
         raise TubeError(why.UNKNOWN_TYPE, (type,))
     check_options(name, type, o)
-    nodes = 1 + count_of(others_of(n))
-    if o.sync < 1 or o.sync > nodes:
-        raise TubeError(why.BAD_SYNC, (nodes,))
-    if o.sync > 1 and o.temporary:
-        raise TubeError(why.TEMPORARY_SYNC)  # T18.5
+    check_copies(n, t, o)
     if name in t.by_name or is_in_use(n, name):
         raise TubeError(why.EXISTS, (name,))
     if len(t.by_name) >= n.limits.tubes_max:
         raise TubeError(why.TUBES_MAX, (len(t.by_name), n.limits.tubes_max))  # T2.7
     return factory
+
+
+def check_copies(n: Node, t: Tubes, o: TubeOptions) -> None:
+    """[T18] Raise TubeError for SYNC and FAILOVER that cannot be (T18.5, T23.5)."""
+    nodes = 1 + count_of(others_of(n))
+    is_number = o.sync not in (NOT_SAID, MAJORITY)
+    if is_number and (o.sync < 1 or o.sync > nodes):
+        raise TubeError(why.BAD_SYNC, (nodes,))
+    if o.temporary and (o.sync > 1 or o.sync == MAJORITY):
+        raise TubeError(why.TEMPORARY_SYNC)
+    if o.failover == YES and (o.temporary or t.ballots.in_force() is None):
+        raise TubeError(why.NO_VOTERS)
+
+
+def set_copies(t: Tubes, tube: Tube, o: TubeOptions) -> None:
+    """[T23] Which nodes must have a change, and whether votes choose the leader (T23.5)."""
+    voters = t.ballots.in_force()
+    may_fail_over = voters is not None and not o.temporary
+    majority: i64 = 0 if voters is None else voters.majority()
+    is_said = o.sync > 0
+    tube.sync = o.sync if is_said else 1
+    is_enough = o.sync >= majority if is_said else o.sync == MAJORITY or o.failover != NO
+    tube.fails_over = may_fail_over and (o.failover == YES or (is_enough and o.failover != NO))
+    tube.by_majority = o.sync == MAJORITY or (tube.fails_over and is_enough)
 
 
 def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:

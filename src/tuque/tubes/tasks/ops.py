@@ -8,11 +8,12 @@ A take that finds nothing may wait: `wait` adds the client to those that wait in
 gets a Wake with the task, or with the reason why there is none.
 """
 
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
 
 from mypy_extensions import i64
 
 from tuque.core.jobs import deliver
+from tuque.core.jobs.transitions import mark_ready
 from tuque.core.model import ledger
 from tuque.core.model.job import awake_ms
 from tuque.core.model.tally import BY_NACK
@@ -20,8 +21,10 @@ from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, who
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.tubes.keys.plan import is_plan
+from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
-from tuque.tubes.model.errors import NO_TOUCH, NOT_FOUND, NOT_TAKEN, PAUSED, TubeError
+from tuque.tubes.model.errors import IS_SCHEDULE, NO_TOUCH, NOT_FOUND, NOT_TAKEN, PAUSED, TubeError
 from tuque.tubes.model.options import PutSpec, Putter
 from tuque.tubes.model.registry import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.model.replica_state import RUNNING
@@ -104,17 +107,41 @@ def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
 
 def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task | None:
     """Take the driver's first task, never an expired one (T6.1)."""
-    task = tube.driver.first()
+    driver = tube.driver
+    driver.now_ms = n.now_ms
+    task = driver.first()
     while task is not None and task.dead_ms <= n.now_ms:
         if n.passed >= TURN_WORK:
             n.looks_later[tube.name] = None  # V2.3
             return None
         n.passed += 1
         expire(n, t, tube, task)
-        task = tube.driver.first()
+        task = driver.first()
     if task is not None:
         hand_out(n, t, tube, task, client, owner)
+    elif driver.alarm_ms < tube.alarm_ms:
+        t.watch(tube)
     return task
+
+
+def keys_tick(n: Node, t: Tubes) -> None:
+    """[T42] TIMER: tokens have come, and lanes that waited for them may go (T42.3)."""
+    room = TURN_WORK
+    while room > 0 and len(t.alarms) > 0 and t.alarms[0][0] <= n.now_ms:
+        tube = t.by_name.get(heappop(t.alarms)[1])
+        if tube is None or tube.alarm_ms > n.now_ms:
+            continue
+        tube.alarm_ms = FAR
+        driver = tube.driver
+        if driver.has_keys:
+            assert isinstance(driver, Tasks)
+            used = driver.bytes_used
+            driver.now_ms = n.now_ms
+            room = driver.wake(room)
+            t.bytes_used += driver.bytes_used - used
+            t.watch(tube)
+        if tube.length > 0 and len(tube.waiters) > 0:
+            mark_ready(n, tube)
 
 
 def wait(n: Node, t: Tubes, tube: Tube, client: i64, until_ms: i64, number: i64 = -1) -> None:
@@ -258,6 +285,8 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         raise TubeError(NOT_TAKEN)
     if task.status == BURIED:
         return task
+    if tube.driver.has_keys and is_plan(task.subqueue):
+        raise TubeError(IS_SCHEDULE, (number,))  # T45.8
     change(n, t, tube, task, BURIED)
     arm(n, t, task, 0)
     tube.calls.bury += 1

@@ -5,6 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from tuque.core.node.node import Node
+from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING
@@ -21,6 +22,7 @@ class Totals:
         self.taken: i64 = 0
         self.delayed: i64 = 0
         self.buried: i64 = 0
+        self.schedules: i64 = 0
         self.waiting_takes: i64 = 0
         self.waiting_puts: i64 = 0
         self.subscribers: i64 = 0
@@ -28,6 +30,7 @@ class Totals:
         self.stopped: i64 = 0
         self.copies: i64 = 0
         self.lag: i64 = 0  # the maximum of all followers
+        self.incomplete: i64 = 0  # led here; a follower has not all of it yet
 
 
 def totals_of(n: Node, t: Tubes) -> Totals:
@@ -47,10 +50,16 @@ def totals_of(n: Node, t: Tubes) -> Totals:
             continue
         if tube.state == RUNNING:
             found.running += 1
+        if isinstance(tube.driver, Tasks):
+            found.schedules += len(tube.driver.plans.by_name)
         if len(why_stopped(tube.type, tube.driver)) > 0:
             found.stopped += 1
         if n.others != 0 and not tube.is_temporary:
-            for _, lag, _ in lag_of(n, t, tube):
+            is_complete = True
+            for _, lag, has_all in lag_of(n, t, tube):
                 if lag > found.lag:
                     found.lag = lag
+                is_complete = is_complete and has_all
+            if not is_complete:
+                found.incomplete += 1
     return found

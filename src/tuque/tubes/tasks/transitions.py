@@ -33,11 +33,14 @@ from tuque.core.node.table import swap_job
 from tuque.core.outbox.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
+from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
 from tuque.tubes.model.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.send import trace
+from tuque.tubes.tasks.putting_off import put_off_until_ms
+from tuque.tubes.types.driver import Driver
 
 TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart may skip
 RESERVE: Final = 999  # numbers of a temporary tube that a restart may skip
@@ -48,6 +51,7 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
     old = i64(task.status)
     assert is_arrow(old, to), "illegal change of status"
     driver = tube.driver
+    driver.now_ms = n.now_ms
     used = driver.bytes_used
     if to == TAKEN:
         driver.took(task)
@@ -80,7 +84,9 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
             disown(t, task)
         driver.freed(task)
         if len(tube.waiters) > 0 and tube.length > 0:
-            mark_ready(n, tube)  # its sub-queue may have more
+            mark_ready(n, tube)  # its sub-queue, or its LIMIT, may have more
+    if driver.alarm_ms < tube.alarm_ms:
+        t.watch(tube)
     t.bytes_used += driver.bytes_used - used
 
 
@@ -151,6 +157,7 @@ def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
     """[T1] The task has another pri from now on, in whatever status (T1.10)."""
     fresh = with_pri(task, pri)
     driver = tube.driver
+    driver.now_ms = n.now_ms
     used = driver.bytes_used
     if task.status == READY:
         task.status = DONE  # what orders still have of the old record is stale
@@ -201,6 +208,8 @@ def forget(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """Remove the task from the tube."""
     change(n, t, tube, task, DONE)
+    if tube.driver.has_keys:
+        end_keys(t, tube.driver, task)
     task.state = ACKED
     del tube.tasks[task.number]
     n.job_bytes -= TASK_BYTES
@@ -239,6 +248,10 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             if n.events is not None:
                 n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
         else:
+            again_ms = put_off_until_ms(n, t, tube, task)
+            if again_ms > 0:
+                arm(n, t, task, again_ms)
+                return
             tube.calls.delay += 1  # T6.4
             make_ready(n, t, tube, task, changes.DELAY)
     if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
@@ -334,10 +347,12 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
         pri = tube.pri
         if spec.pri != PRI_DEFAULT:
             pri = spec.pri
-    id = n.ids.make(i64(whole_s(ttl_ms)), 1)
+    id = n.ids.make(i64(whole_s(ttl_ms)), 1, tube.tally.owner.name)
     task = Task(id, tube.name, body, n.next_ctime_ns(), number, pri, form)
     if tube.driver.is_keyed and spec.utube is not None:
         task.subqueue = spec.utube
+    elif tube.driver.has_keys:
+        task.subqueue = spec.keys
     task.created_ms = now_ms
     task.ttr_ms = ttr_ms
     task.retry_s = whole_s(ttr_ms) if ttr_ms > 0 else i32(1)
@@ -346,7 +361,7 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
         task.dead_ms = now_ms + task.ttl_ms
         if delay_ms > 0:
             task.delay_s = whole_s(delay_ms)
-    enter(n, tube, task, ledger.CREATED)
+    enter(n, t, tube, task, ledger.CREATED)
     tube.calls.put += 1
     tube.jobs_in += 1
     tube.atime_ms = now_ms
@@ -363,11 +378,26 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
     return task
 
 
-def enter(n: Node, tube: Tube, task: Task, cause: i64) -> None:
+def enter(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
     """Enter a task without a status into the tables."""
     register(n, task, cause)
     n.job_bytes += TASK_BYTES
     tube.tasks[task.number] = task
+    driver = tube.driver
+    if driver.has_keys:
+        assert isinstance(driver, Tasks)
+        driver.now_ms = n.now_ms
+        used = driver.bytes_used
+        driver.joined(task)
+        t.bytes_used += driver.bytes_used - used
+
+
+def end_keys(t: Tubes, driver: Driver, task: Task) -> None:
+    """The task is gone: free its unique key (T44.2)."""
+    assert isinstance(driver, Tasks)
+    used = driver.bytes_used
+    driver.ended(task)
+    t.bytes_used += driver.bytes_used - used
 
 
 def clamp(asked_ms: i64, default_ms: i64) -> i64:

@@ -18,7 +18,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.model.task import READY, Task
+from tuque.core.model.task import FAR, READY, Task
 from tuque.tubes.types.ordering import READY_BIT, Order
 
 NO_TYPE: Final = "tube %s has the type %s, which is not installed: its tasks wait"
@@ -34,6 +34,10 @@ class Driver:
         self.has_room_limit = False  # supports capacity, and put may wait
         self.is_keyed = False  # supports utube
         self.bytes_used: i64 = 0  # without the tasks (M1)
+        # of the type `tasks` alone
+        self.has_keys = False  # supports UNIQUE, LIMIT, RATE and GROUP
+        self.now_ms: i64 = 0  # set before each call
+        self.alarm_ms: i64 = FAR  # when it wants to be called without a change
         self.ready = Order(READY, READY_BIT)
 
     def enter(self, task: Task) -> None:

@@ -5,6 +5,7 @@ into a heap. A task that leaves out of turn only changes its status: its stale e
 it reaches the head. Knows nothing of tubes.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final
 
@@ -157,6 +158,15 @@ class Order(Line):
                     found.append(entry[3])
             found.sort(key=key_of)
         return found
+
+
+def listing_of(orders: Iterable[Order]) -> list[Task]:
+    """All tasks of several orders, in one; changes nothing."""
+    found: list[Task] = []
+    for one in orders:
+        found.extend(one.listing())
+    found.sort(key=key_of)
+    return found
 
 
 def is_before(a: Task, b: Task) -> bool:

@@ -10,7 +10,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import READY, Task
 from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import HEAD_BIT, READY_BIT, SLACK, Line, Order, key_of
+from tuque.tubes.types.ordering import HEAD_BIT, READY_BIT, SLACK, Line, Order, key_of, listing_of
 
 LANE_BYTES: Final = 290  # measured: the lane, its list, its key object and its entries
 
@@ -142,11 +142,7 @@ class UTube(Driver):
 
     def listing(self) -> list[Task]:
         """All READY tasks, also those of busy lanes."""
-        found: list[Task] = []
-        for lane in self.lanes.values():
-            found.extend(lane.listing())
-        found.sort(key=key_of)
-        return found
+        return listing_of(self.lanes.values())
 
     def check(self, taken: list[Task]) -> None:
         """Assert that lanes and heads agree, and that no lane has two TAKEN tasks (T3.4)."""

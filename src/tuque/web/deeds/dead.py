@@ -32,8 +32,8 @@ def proposal(
             "Delete",
             about,
             [
-                f"{jobs} that were given up are gone for good, with body and reason.",
-                "Jobs that die while this runs are not taken along.",
+                f"{jobs} that were given up will be gone for good, with body and reason.",
+                "Jobs that die while this runs are left out.",
                 "This cannot be undone.",
             ],
             hidden,
@@ -49,8 +49,8 @@ def proposal(
         about,
         [
             f"They go back to {', '.join(origins) or 'their queues'} under their ids.",
-            "They begin anew, with their first attempt.",
-            "Jobs that die while this runs are not taken along.",
+            "They start again with their first attempt.",
+            "Jobs that die while this runs are left out.",
         ],
         hidden,
         [Field("to", "Into another queue (empty: where they came from)")],

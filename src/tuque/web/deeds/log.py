@@ -39,9 +39,8 @@ class DeedLog:
     def add(self, deed: Deed) -> None:
         """Keeps a deed. OSError if the file does not take it."""
         self.latest.appendleft(deed)
-        log.info(
-            visible(f"{deed.who}: {deed.what} {deed.about}, jobs {deed.jobs}: {deed.came_of_it}")
-        )
+        jobs = "" if deed.jobs is None else f", jobs {deed.jobs}"
+        log.info(visible(f"{deed.who}: {deed.what} {deed.about}{jobs}: {deed.came_of_it}"))
         if self._path is not None:
             with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(json.dumps(msgspec.structs.asdict(deed)) + "\n")

@@ -14,6 +14,10 @@ class Refused(Exception):
     """A deed that is not done, and why, for people."""
 
 
+class NotYet(Refused):
+    """What the deed is about is still being read: the dialog asks again by itself."""
+
+
 class Field(msgspec.Struct, frozen=True):
     """Something to fill in."""
 

@@ -11,7 +11,7 @@ from typing import Final
 from tuque.errors import Error
 from tuque.web.deeds.log import Deed, DeedLog
 
-KEPT_S: Final = 120.0  # how long one that has ended is shown
+KEPT_S: Final = 30.0  # how long one that has ended is shown
 
 
 class Long:
@@ -52,7 +52,7 @@ class Long:
 
 
 class Running:
-    """The long deeds of now, and those that ended in the last two minutes."""
+    """The long deeds of now, and those that ended in the last half a minute."""
 
     def __init__(self, log: DeedLog) -> None:
         self._log = log

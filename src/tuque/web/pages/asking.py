@@ -13,13 +13,17 @@ import msgspec
 
 from tuque.errors import Error
 from tuque.web.deeds.log import Deed
-from tuque.web.deeds.proposal import Outcome, Proposal, Refused
+from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
 from tuque.web.pages import change_job, change_queue, change_rest
 from tuque.web.pages import dead as dead_page
+from tuque.web.show.text import plural
 from tuque.web.site import Ask, Page, shared
 
 Propose = Callable[[Ask], Awaitable[Proposal]]
 Perform = Callable[[Ask], Awaitable[Outcome]]
+
+SUBJECTS: Final = ("queue", "id", "tube", "worker", "group", "task", "text")  # words of forms
+SAID: Final = 5  # of them in a line of the log
 
 DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
     "retry-dead": (dead_page.propose_retry, dead_page.retry),
@@ -44,29 +48,45 @@ DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
 async def dialog(ask: Ask, name: str) -> Page:
     """What a dialog asks, with counts of now."""
     try:
-        asked = await DEEDS[name][0](ask)
+        asked = await proposed(ask, name)
+    except NotYet as err:
+        page = page_of(ask, None, str(err))
+        page.context["is_reading"] = True
+        return page
     except (Refused, Error) as err:
         return page_of(ask, None, str(err))
     return page_of(ask, asked)
 
 
+async def proposed(ask: Ask, name: str) -> Proposal:
+    """What is asked now. Refused if no node answered: then nothing was counted."""
+    try:
+        return await DEEDS[name][0](ask)
+    finally:
+        if ask.site.watch.nodes.is_cut_off:
+            raise Refused("No node answers: nothing could be counted.")
+
+
 def page_of(ask: Ask, asked: Proposal | None, refused: str = "", status: int = 200) -> Page:
     """The dialog as a page; in a dialog only its middle is shown."""
-    return Page("ask", {**shared(ask, ""), "asked": asked, "refused": refused}, status)
+    return Page(
+        "ask", {**shared(ask, ""), "asked": asked, "refused": refused, "is_reading": False}, status
+    )
 
 
 async def done(ask: Ask, name: str) -> Page | Outcome:
     """The deed, or the dialog once more if it is not about what was said."""
-    propose, perform = DEEDS[name]
+    perform = DEEDS[name][1]
     asked: Proposal | None = None
     try:
-        asked = await propose(ask)
+        asked = await proposed(ask, name)
         if not asked.is_as_said(ask.word("count")):
-            asked.changed = f"Meanwhile it is {asked.count:,} jobs, not {ask.word('count')}."
+            asked.changed = (
+                f"Meanwhile it is {plural(asked.count or 0, 'job')}, not {ask.word('count')}."
+            )
             return page_of(ask, asked, status=409)
         if asked.typed and ask.word("typed") != asked.typed:
-            asked.changed = f"Type {asked.typed} to go on."
-            return page_of(ask, asked, status=409)
+            return page_of(ask, asked, f"To go on, type {asked.typed} as it stands here.", 409)
         outcome = await perform(ask)
     except (Refused, Error) as err:
         noted(ask, asked, None, f"refused: {err}")
@@ -81,8 +101,20 @@ async def done(ask: Ask, name: str) -> Page | Outcome:
 
 def noted(ask: Ask, asked: Proposal | None, jobs: int | None, came_of_it: str) -> None:
     """A line of the log."""
-    what, about = (asked.what, asked.about) if asked else ("?", "")
+    what, about = (asked.what, asked.about) if asked else (named(ask), subject(ask))
     ask.site.log.add(Deed(time.time(), ask.session.name, what, about, jobs, came_of_it))
+
+
+def named(ask: Ask) -> str:
+    """The deed that an address means."""
+    return ask.path.rpartition("/")[2].replace("-", " ").capitalize()
+
+
+def subject(ask: Ask) -> str:
+    """What a deed that came to nothing was about."""
+    words = [one for name in SUBJECTS for one in ask.many.get(name, []) if one]
+    more = f" and {len(words) - SAID:,} more" if len(words) > SAID else ""
+    return ", ".join(words[:SAID]) + more
 
 
 async def log(ask: Ask) -> Page:

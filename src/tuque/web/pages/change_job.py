@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuque.aio import Client
-from tuque.errors import BadId, Error, NoJob
+from tuque.errors import BadId, Error, NoJob, ReplyError
 from tuque.logtext import HIDDEN
 from tuque.web.deeds.moving import moved
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
@@ -16,20 +16,22 @@ from tuque.web.site import Ask
 EDITED_MAX = 64 * 1024  # bytes of a body that is changed in a browser
 
 
-async def facts_of(ask: Ask) -> JobFacts:
-    """The job as the nodes know it now. Refused if none does."""
+async def facts_of(ask: Ask, is_delete: bool = False) -> JobFacts:
+    """[O14] The job as nodes know it now. Refused if none does, or of a schedule (O14.20)."""
     try:
         facts = await job_of(ask.site.watch.nodes, ask.word("id"))
     except BadId:
         raise Refused("This is no id of a job.") from None
     if facts.best is None:
         raise Refused("No node has this job any more.")
+    if facts.schedule and not is_delete:
+        raise Refused(f"This is the schedule {facts.schedule}: tuque schedule changes it.")
     return facts
 
 
 async def asked(ask: Ask, name: str, words: tuple[str, str], follows: list[str]) -> Proposal:
     """A dialog about one job."""
-    facts = await facts_of(ask)
+    facts = await facts_of(ask, name == "delete")
     title, button = words
     state = f"Now it {state_words(facts)[1]}."
     return Proposal(
@@ -50,7 +52,7 @@ async def propose_run(ask: Ask) -> Proposal:
         ask,
         "run",
         ("Run this job now?", "Run now"),
-        ["It enters its queue at once, without the rest of its delay or back-off."],
+        ["It enters its queue at once; what is left of its delay or back-off is skipped."],
     )
 
 
@@ -84,7 +86,7 @@ async def propose_cancel(ask: Ask) -> Proposal:
         ask,
         "cancel",
         ("Cancel this job?", "Cancel the job"),
-        ["If it waits it ends, and never runs.", "If a worker has it the worker gets notice."],
+        ["If it waits, it ends and never runs.", "If a worker has it, the worker is notified."],
     )
     found.is_danger = True
     found.fields = [Field("reason", "Why? Those who wait for its result see it.")]
@@ -98,12 +100,14 @@ async def cancel(ask: Ask) -> Outcome:
     (became,) = await nodes[0].client.cancel(facts.id, reason=ask.word("reason") or "by hand")
     notes = {
         "ended": "Cancelled: it never runs.",
-        "flagged": "Its worker has notice, and may still finish it.",
+        "flagged": "Its worker was notified, and may still finish it.",
         "over": "It had ended before.",
     }
     if became is None:
         raise Refused("No node has this job any more.")
-    return Outcome(notes[became], link("job", id=facts.id), 1)
+    if isinstance(became, ReplyError):
+        raise Refused(str(became))
+    return Outcome(notes[became], link("job", id=facts.id), 0 if became == "over" else 1)
 
 
 async def propose_delete(ask: Ask) -> Proposal:
@@ -115,26 +119,39 @@ async def propose_delete(ask: Ask) -> Proposal:
         ["Its body, its attempts and its result are gone.", "This cannot be undone."],
     )
     found.is_danger = True
+    facts = await facts_of(ask, is_delete=True)
+    if facts.schedule:
+        found.title, found.follows = f"Drop the schedule {facts.schedule}?", drops(facts)
     return found
+
+
+def drops(facts: JobFacts) -> list[str]:
+    """[O14] What becomes of a schedule that is deleted (O14.20)."""
+    queue = facts.best.queue if facts.best else "its queue"
+    return [
+        f"This is no job: it is the schedule {facts.schedule} of {queue}, which makes jobs.",
+        "It makes no more of them. Those that it has made stay.",
+        "This cannot be undone. To hold it for a while: tuque schedule pause.",
+    ]
 
 
 async def delete(ask: Ask) -> Outcome:
     """Removes it at every node that has it."""
-    facts = await facts_of(ask)
+    facts = await facts_of(ask, is_delete=True)
     if facts.dead is not None:
         queue = facts.dead.queue
         done = 0
         for one in facts.copies:
             if one.info is not None:
                 done += await one.node.client.dead_purge(queue, ids=[facts.id])
-        return Outcome("Deleted." if done else "It was gone.", link("dead", queue=queue), 1)
+        return Outcome("Deleted." if done else "It was gone already.", link("dead", queue=queue), 1)
 
     async def removed(client: Client) -> int:
         return await client.deljob(facts.id)
 
     done = sum((await ask.site.watch.nodes.ask(removed)).values())
     if not done:
-        raise NoJob("it was gone")
+        raise NoJob("it was gone already")
     best = facts.best
     return Outcome("Deleted.", link("queue", name=best.queue if best else ""), 1)
 
@@ -173,7 +190,7 @@ async def propose_edit(ask: Ask) -> Proposal:
             Field("task", "Task of a new job (empty: none)", task),
             Field("retry", "Retry of a new job, s", str(best.retry_s if best else 60), "number"),
             Field("attempts", "Attempts of a new job (0: no limit)", str(attempts), "number"),
-            Field("ttl", "Lives, s (0: for ever)", "86400", "number"),
+            Field("ttl", "TTL, s (0: never expires)", "86400", "number"),
         ],
         count=1,
     )
@@ -212,7 +229,7 @@ async def propose_move(ask: Ask) -> Proposal:
         [
             "It gets a new id there, with its body, headers and options; its attempts begin anew.",
             "Whoever waits for its result here sees that it was cancelled, and where it went.",
-            "If the console dies meanwhile the job may be in both queues; with RETRY 0, in none.",
+            "If the console dies meanwhile, the job may be in both queues; with RETRY 0, in none.",
         ],
     )
     facts = await facts_of(ask)

@@ -38,22 +38,22 @@ async def propose_pause(ask: Ask) -> Proposal:
     adds = f"Whoever adds to it gets -PAUSED: {rate:.1f} jobs/s now."
     takes = f"{plural(ready, 'job waits', 'jobs wait')}; nothing is deleted."
     texts = {
-        "in": ("Pause input of", "Pause input", [adds, f"{takes} They go on being taken."]),
+        "in": ("Pause input of", "Pause input", [adds, f"{takes} They are still delivered."]),
         "out": ("Pause output of", "Pause output", [f"Nobody gets its jobs. {takes}"]),
         "all": ("Pause", "Pause", [adds, f"Nobody gets its jobs. {takes}"]),
-        "none": ("Resume", "Resume", [f"It takes and gives jobs again. {takes}"]),
+        "none": ("Resume", "Resume", [f"It accepts and delivers jobs again. {takes}"]),
     }
     title, button, follows = texts[to]
     if drain:
         title, button = "Drain", "Drain"
-        follows = [*follows, "Its input stays paused when it is empty: resume it then."]
+        follows = [*follows, "When it is empty its input is still paused: resume it then."]
     return Proposal(
         "pause",
         f"{title} {about} on all nodes?",
         button,
         button,
         about,
-        [*follows, "All nodes of the cluster get it, also those that come later."],
+        [*follows, "This holds on all nodes, including those that join later."],
         [("queue", name) for name in names] + [("to", to), ("drain", "yes" if drain else "")],
     )
 
@@ -92,7 +92,7 @@ async def propose_add(ask: Ask) -> Proposal:
             Field("delay", "Delay, s", ask.word("delay", "0"), "number"),
             Field("retry", "Retry, s", ask.word("retry", "60"), "number"),
             Field("attempts", "Attempts (0: no limit)", ask.word("attempts", "0"), "number"),
-            Field("ttl", "Lives, s (0: for ever)", ask.word("ttl", "86400"), "number"),
+            Field("ttl", "TTL, s (0: never expires)", ask.word("ttl", "86400"), "number"),
         ],
     )
 
@@ -174,9 +174,10 @@ async def propose_empty(ask: Ask) -> Proposal:
         "Delete ready jobs",
         found.name,
         [
-            f"{jobs} never run; whoever waits for their results sees that they were cancelled.",
+            f"{jobs} never {'runs' if count == 1 else 'run'}; "
+            "whoever waits for a result sees that the job was cancelled.",
             "Delayed jobs and those at work stay, and so do jobs that come meanwhile.",
-            "A job that a worker gets meanwhile is cancelled as soon as the worker hears of it.",
+            "A job that a worker gets meanwhile is cancelled as soon as that worker is notified.",
             "This cannot be undone.",
         ],
         [("queue", found.name)],

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
+from tuque.client.commands.tubes import TubeInfo
+from tuque.errors import Error, ReplyError
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
-from tuque.web.read.tubes import LeaseRow, TubeRow, leases_of, tube_of
+from tuque.web.read.nodes import Node
+from tuque.web.read.tubes import LeaseRow, TubeRow, leases_at, tube_of
 from tuque.web.read.workers import WorkerRow, workers_of
 from tuque.web.show.text import link, plural
 from tuque.web.site import Ask
@@ -17,9 +22,29 @@ async def tube_named(ask: Ask) -> TubeRow:
     return row
 
 
+def home_of(ask: Ask, info: TubeInfo) -> Node:
+    """[O14] The home of a tube. Refused if it does not answer, with what works (O14.9)."""
+    nodes = ask.site.watch.nodes
+    found = next((node for node in nodes.up() if node.id == info.home), None)
+    if found is None:
+        raise Refused(silent_home(info))
+    return found
+
+
+def silent_home(info: TubeInfo) -> str:
+    """[O14] What is known of a tube whose home is silent, and what works (O14.9)."""
+    said = f"Its home {info.home[:8]} does not answer: how many tasks it has is not known, and only"
+    said += " the home can hand them over. "
+    if info.failover:
+        return said + "It gets a new home by itself, by a vote, once most voters are there. Wait."
+    command = f"tuque tubes home {shlex.quote(info.name)} NODE --force"
+    return said + f"Wait until it is back. If it is lost for good, force a new home: {command}"
+
+
 async def propose_home(ask: Ask) -> Proposal:
     """Another home for a tube?"""
     row = await tube_named(ask)
+    home_of(ask, row.info)
     others = [node for node in ask.site.watch.nodes.up() if node.id != row.info.home]
     if not others:
         raise Refused("No other node answers.")
@@ -44,12 +69,17 @@ async def propose_home(ask: Ask) -> Proposal:
 async def home(ask: Ask) -> Outcome:
     """Asks the home to hand it over."""
     row = await tube_named(ask)
-    nodes = ask.site.watch.nodes
-    to = next((one for one in nodes.up() if one.short == ask.word("node")), None)
-    at = nodes.known.get(row.info.home)
-    if to is None or at is None:
-        raise Refused("One of the two nodes is not known any more.")
-    await at.client.execute("TUBE", "HOME", row.info.name, to.id)
+    at = home_of(ask, row.info)
+    up = ask.site.watch.nodes.up()
+    to = next((one for one in up if one.short == ask.word("node")), None)
+    if to is None:
+        raise Refused("The node that you chose does not answer any more.")
+    try:
+        await at.client.execute("TUBE", "HOME", row.info.name, to.id)
+    except ReplyError:
+        raise
+    except Error:
+        raise Refused(f"Whether it moved is not known. {silent_home(row.info)}") from None
     return Outcome(f"{row.info.name} has its home at {to.short}.", "/tubes")
 
 
@@ -72,18 +102,16 @@ async def propose_kick(ask: Ask) -> Proposal:
 async def kick(ask: Ask) -> Outcome:
     """Kicks them, at the home."""
     row = await tube_named(ask)
-    at = ask.site.watch.nodes.known.get(row.info.home)
-    if at is None:
-        raise Refused("Its home does not answer.")
+    at = home_of(ask, row.info)
     done = int(await at.client.execute("TUBE", "KICK", row.info.name, row.info.buried))
     return Outcome(f"Kicked {plural(done, 'task')}.", "/tubes", done)
 
 
 async def group_named(ask: Ask) -> LeaseRow:
     """The group that is meant."""
-    for row in await leases_of(ask.site.watch.nodes):
-        if row.info.group == ask.word("group") and row.node[:8] == ask.word("node"):
-            return row
+    node = next((one for one in ask.site.watch.nodes.up() if one.short == ask.word("node")), None)
+    for row in [] if node is None else await leases_at(node, [ask.word("group")]):
+        return row
     raise Refused("No node that answers has this group.")
 
 

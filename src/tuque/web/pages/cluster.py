@@ -1,4 +1,4 @@
-"""Cluster, tubes, leases: may a node stop, has each room, who leads what, who has leased what?"""
+"""Cluster, tubes, leases: may a node stop, is there room, who leads what, who has leased what?"""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 from typing import Any, Final
 
 from tuque.web.pages.overview import room
-from tuque.web.read.figures import NodeFacts
+from tuque.web.read.figures import View
 from tuque.web.read.history import Points
-from tuque.web.read.tubes import leases_of, tubes_of
+from tuque.web.read.rows import PAGE
+from tuque.web.read.tubes import leases_of
 from tuque.web.show.charts import Chart, Line, made
+from tuque.web.show.tenants import tenants_of
 from tuque.web.show.text import plural, span
+from tuque.web.show.verdict import without
 from tuque.web.site import Ask, Page, shared
 
 NET: Final = (210.0, 130.0, 140.0, 92.0)  # middle, half widths
@@ -18,37 +21,31 @@ AWAY: Final = ("fail", "fail?", "noaddr")
 
 
 async def cluster(ask: Ask) -> Page:
-    """May a node stop, and has each room?"""
+    """May a node stop, and is there room?"""
     view = ask.view
     frame = shared(ask, "cluster")
-    tubes = await tubes_of(ask.site.watch.nodes)
-    boxes, lines = net(ask, {row.info.home: 0 for row in tubes} | homes(tubes))
+    boxes, lines = net(ask)
+    staying = await ask.site.watch.tubes.staying()
     return Page(
         "cluster",
         {
             **frame,
-            "verdict": verdict(view.facts, frame["away"], tubes),
+            "verdict": {"is_away": False, **verdict(view, frame["away"], staying)},
             "boxes": boxes,
             "lines": lines,
             "links_up": sum(line["is_up"] for line in lines),
             "charts": [room(ask), turns(ask)],
+            "tenants": tenants_of(view.heard),
             "away_ids": {node.id for node in frame["away"]},
         },
     )
 
 
-def homes(tubes: list[Any]) -> dict[str, int]:
-    """How many tubes each node leads."""
-    counts: dict[str, int] = {}
-    for row in tubes:
-        counts[row.info.home] = counts.get(row.info.home, 0) + 1
-    return counts
-
-
-def verdict(facts: list[NodeFacts], away: list[Any], tubes: list[Any]) -> dict[str, Any]:
-    """Whether a node may stop, and why."""
+def verdict(view: View, away: list[Any], staying: int = 0) -> dict[str, Any]:
+    """[O14] Whether a node may stop, and why; `staying` tubes do not fail over (O14.19)."""
+    facts = view.heard
     left = sum(one.number("cluster_repair_left") for one in facts)
-    lag = [row.info.name for row in tubes if any(not copy[3] for copy in row.copies)]
+    copied = sum(one.number("tubes_incomplete") for one in facts)
     full = [
         (100.0 * one.number("used_memory") / one.number("maxmemory"), one.id[:8])
         for one in facts
@@ -62,8 +59,9 @@ def verdict(facts: list[NodeFacts], away: list[Any], tubes: list[Any]) -> dict[s
             "kind": "bad",
             "loud": names,
             "title": "does not answer" if len(away) == 1 else "do not answer",
-            "why": "jobs with copies elsewhere go on; stop no other node now",
+            "why": without(view, {node.id for node in away}) + "; stop no other node now",
             "buts": buts,
+            "is_away": True,
         }
     if len(facts) < 2:
         return {
@@ -73,8 +71,9 @@ def verdict(facts: list[NodeFacts], away: list[Any], tubes: list[Any]) -> dict[s
             "why": "one node keeps one copy of each job; let others join: tuque cluster meet",
             "buts": buts,
         }
-    if left or lag:
-        which = f"{left} jobs have lost copies" if left else f"{', '.join(lag)} is copied"
+    if left or copied:
+        which = "1 tube is copied" if copied == 1 else f"{copied:,} tubes are copied"
+        which = f"{left:,} jobs have lost copies" if left else which
         return {
             "kind": "warn",
             "loud": "Wait",
@@ -82,17 +81,34 @@ def verdict(facts: list[NodeFacts], away: list[Any], tubes: list[Any]) -> dict[s
             "why": f"repair goes on: {which}",
             "buts": buts,
         }
-    reach = f"the {len(facts)} nodes reach each other and repair is done"
+    return may_stop(len(facts), staying, buts)
+
+
+def may_stop(nodes: int, staying: int, buts: list[str]) -> dict[str, Any]:
+    """[O14] Any one of these nodes may stop, but for the tubes that do not fail over (O14.19)."""
+    reach = f"the {nodes} nodes reach each other and repair is done"
+    if staying:
+        one = staying == 1
+        tubes = "1 tube does" if one else f"{plural(staying, 'tube')} do"
+        then = "hands out nothing while its" if one else "hand out nothing while their"
+        return {
+            "kind": "warn",
+            "loud": "Any one node",
+            "title": f"may stop now, but for {plural(staying, 'tube')}",
+            "why": f"{reach}, and jobs have their copies; {tubes} not fail over, and {then} home "
+            "is away: Tubes moves them before a node stops",
+            "buts": buts,
+        }
     return {
         "kind": "fine",
         "loud": "Any one node",
         "title": "may stop now",
-        "why": f"{reach}; jobs have their copies, and tubes are whole elsewhere",
+        "why": f"{reach}; jobs have their copies, and all tubes fail over",
         "buts": buts,
     }
 
 
-def net(ask: Ask, leads: dict[str, int]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def net(ask: Ask) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The picture of nodes and links."""
     x, y, wide, high = NET
     nodes = sorted(ask.site.watch.nodes.known.values(), key=lambda one: one.place)
@@ -107,13 +123,14 @@ def net(ask: Ask, leads: dict[str, int]) -> tuple[list[dict[str, Any]], list[dic
         )
         known = facts.get(node.id)
         clients = known.number("connected_clients") if known else 0
+        leads = known.number("tubes_running") if known else 0
         boxes.append(
             {
                 "x": places[node.id][0],
                 "y": places[node.id][1],
                 "name": node.short,
                 "away": node.id in ask.view.old,
-                "words": f"{plural(clients, 'client')}, {plural(leads.get(node.id, 0), 'tube')}",
+                "words": f"{plural(clients, 'client')}, {plural(leads, 'tube')}",
             }
         )
     lines = []
@@ -156,12 +173,15 @@ def turns(ask: Ask) -> Chart:
 
 async def tubes(ask: Ask) -> Page:
     """Where is each tube at home, and who copies it?"""
-    rows = await tubes_of(ask.site.watch.nodes)
+    wanted = ask.word("match")
+    found = await ask.site.watch.tubes.page(wanted, ask.start(PAGE))
     return Page(
         "tubes",
         {
             **shared(ask, "tubes"),
-            "rows": rows,
+            "found": found,
+            "wanted": wanted,
+            "page_size": PAGE,
             "sessions": ask.view.sum("tubes_sessions"),
             "nodes_by_id": ask.site.watch.nodes.known,
         },
@@ -170,5 +190,7 @@ async def tubes(ask: Ask) -> Page:
 
 async def leases(ask: Ask) -> Page:
     """Who has leased which jobs, and until when?"""
-    rows = await leases_of(ask.site.watch.nodes)
-    return Page("leases", {**shared(ask, "leases"), "rows": rows})
+    wanted = ask.word("match")
+    found = await leases_of(ask.site.watch.nodes, wanted, ask.start(PAGE))
+    words = {"found": found, "wanted": wanted, "page_size": PAGE}
+    return Page("leases", {**shared(ask, "leases"), **words})

@@ -8,10 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from tuque.web.deeds import dead as deeds
-from tuque.web.deeds.proposal import Outcome, Proposal, Refused
+from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
+from tuque.web.deeds.running import Long
 from tuque.web.read.figures import DEAD
-from tuque.web.read.graves import Sorted, is_meant
-from tuque.web.read.letters import Group, Letter, Wanted, letters_of
+from tuque.web.read.graves import Sorted
+from tuque.web.read.letters import Group, Letter, Wanted
 from tuque.web.show.charts import spark
 from tuque.web.show.text import link, plural, span
 from tuque.web.site import Ask, Page, shared
@@ -21,6 +22,7 @@ CHIPS: Final = 8
 SHOWN: Final = 10
 ALL_SHOWN: Final = 200
 RECENT_S: Final = 120.0
+COUNTED_S: Final = 3.0  # a count that is older says so
 HOUR_S: Final = 3600.0
 BUCKETS: Final = 60
 
@@ -60,6 +62,7 @@ async def dead(ask: Ask) -> Page:
     found = Sorted([], 0) if reading is None else reading.meant(wanted)
     groups = found.groups
     opened = ask.word("group")
+    every = ask.view.dead if reading is None else len(reading.letters)
     open_group = next((one for one in groups if one.key == opened), None)
     return Page(
         "dead",
@@ -68,7 +71,10 @@ async def dead(ask: Ask) -> Page:
             "rows": [row_of(one) for one in groups[:GROUPS_MAX]],
             "group_count": len(groups),
             "count": found.count,
-            "every": ask.view.dead if reading is None else len(reading.letters),
+            "ago_s": time.time() - reading.at_s if reading else 0.0,
+            "old_s": COUNTED_S,
+            "every": every,
+            "dead_count": every,
             "read": ask.site.graves.seen if reading is None else None,
             "tasks": reading.tasks[:CHIPS] if reading else [],
             "queues": reading.queues[:CHIPS] if reading else [],
@@ -111,8 +117,12 @@ def row_of(group: Group) -> GroupRow:
 async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
     """What is asked about the letters that are meant now."""
     wanted = wanted_of(ask)
-    letters = await letters_of(ask.site.watch.nodes, graves(ask), wanted)
-    letters = [one for one in letters if is_meant(one, wanted)]
+    reading = await ask.site.graves.now(graves(ask), ask.view.dead)
+    if reading is None:
+        raise NotYet(f"{ask.site.graves.seen:,} of about {ask.view.dead:,} dead letters are read.")
+    letters = reading.chosen(wanted)
+    if not letters:
+        raise Refused("No such dead letter is there any more.")
     hidden = [("group", one) for one in wanted.groups]
     hidden += [("id", one) for one in wanted.ids] + filter_words(wanted)
     latest_s = max((one.row.last_failure_ms for one in letters), default=0) / 1000
@@ -122,7 +132,10 @@ async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
         goes_on = (
             f"The cause goes on: the latest died {span(max(0.0, ago_s))} ago. Many may die again."
         )
-    return deeds.proposal(letters, is_delete, goes_on, hidden), letters
+    asked = deeds.proposal(letters, is_delete, goes_on, hidden)
+    if time.time() - reading.at_s > COUNTED_S:
+        asked.follows.append(f"They were counted {span(time.time() - reading.at_s)} ago.")
+    return asked, letters
 
 
 async def propose_retry(ask: Ask) -> Proposal:
@@ -150,7 +163,14 @@ async def change(ask: Ask, is_delete: bool) -> Outcome:
     asked, letters = await proposed(ask, is_delete)
     if not letters:
         raise Refused("No such dead letter is there any more.")
-    run = deeds.work(ask.site.watch.nodes, letters, is_delete, ask.word("to"))
+    work = deeds.work(ask.site.watch.nodes, letters, is_delete, ask.word("to"))
+
+    async def run(deed: Long) -> None:
+        try:
+            await work(deed)
+        finally:
+            ask.site.graves.expire()  # pages read what is left
+
     what = "Deleting" if is_delete else "Retrying"
     ask.site.running.begin(ask.session.name, what, asked.about, len(letters), run)
     words = dict(filter_words(wanted_of(ask)))

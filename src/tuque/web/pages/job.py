@@ -51,6 +51,25 @@ WORDS: Final = {
 }
 
 
+ENDS: Final = {"Cancel the job": "cancelled", "Delete": "deleted", "Move": "moved"}  # deeds
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What a deed of this console made of a job that no node knows any more."""
+
+    became: str
+    who: str
+    at_s: float
+
+
+def ended_here(ask: Ask, id: str) -> Ended | None:
+    """[O14] How a job was ended in this console, as far as it keeps the log (O14.12)."""
+    for one in ask.site.log.latest:
+        if one.what in ENDS and one.jobs and one.about.partition(" ")[0] == id:
+            return Ended(ENDS[one.what], one.who, one.at_s)
+    return None
+
+
 async def job(ask: Ask) -> Page:
     """What happened to it, where is it, when next?"""
     id = ask.word("id")
@@ -65,12 +84,15 @@ async def job(ask: Ask) -> Page:
     work = facts.work
     headers = letter.headers if letter else work.headers if work else {}
     kind, words = state_words(facts)
+    ended = None if facts.is_known else ended_here(ask, id)
     return Page(
         "job",
         {
             **shared(ask, "queues"),
             "id": id,
             "facts": facts,
+            "ended": ended,
+            "times": times(facts),
             "info": best,
             "letter": letter,
             "result": facts.result,
@@ -91,13 +113,17 @@ async def job(ask: Ask) -> Page:
             "work": work,
             "traceback": facts.result.detail.decode("utf-8", "replace") if facts.result else "",
         },
-        200 if facts.is_known else 404,
+        200 if facts.is_known or facts.away or (ended and ended.became != "deleted") else 404,
     )
 
 
 def state_words(facts: JobFacts) -> tuple[str, str]:
     """The state as a shape and words."""
     result, best = facts.result, facts.best
+    if facts.schedule:
+        paused = facts.plan is not None and facts.plan.paused
+        kind = "pause" if paused else "idle"
+        return kind, f"is the schedule {facts.schedule}" + (", paused" if paused else "")
     if result is not None:
         kind, words = WORDS.get(result.state, ("idle", result.state))
         due_ms = best.next_requeue_within_ms if best else None
@@ -107,6 +133,15 @@ def state_words(facts: JobFacts) -> tuple[str, str]:
             words += f" at {result.worker}"
         return kind, words
     return ("idle", best.state) if best else ("gone", "is not known")
+
+
+def times(facts: JobFacts) -> str:
+    """[O14] When a schedule makes jobs (O14.20); empty if that is not known, or it is none."""
+    plan = facts.plan
+    if plan is None:
+        return ""
+    every = f"{plan.cron} in {plan.tz or 'UTC'}" if plan.cron else f"every {span(plan.every_s)}"
+    return f"{every}, {plural(plan.fired, 'job')} made so far"
 
 
 def way(facts: JobFacts, now_s: float) -> list[Step]:
@@ -130,12 +165,13 @@ def way(facts: JobFacts, now_s: float) -> list[Step]:
     if is_open and best.state != "acked" and due_ms:
         number = (result.attempt + 1) if result is not None and result.state == "back-off" else None
         title = f"Attempt {number}" if number else "Comes back, unless it ends before"
+        title = "Makes a job" if facts.schedule else title
         of = f" of {result.of}" if number and result is not None and result.of else ""
         steps.append(
             Step("ahead", now_s + due_ms / 1000, title + of, "", f"in {span(due_ms / 1000)}")
         )
     if letter is not None:
-        steps.append(Step("ahead", letter.ends_ms / 1000, "Forgotten, unless it is retried"))
+        steps.append(Step("ahead", letter.ends_ms / 1000, "Forgotten, unless it is retried before"))
     return steps
 
 

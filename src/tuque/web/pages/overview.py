@@ -9,8 +9,9 @@ from tuque.web.read.history import Points
 from tuque.web.read.rows import in_order
 from tuque.web.read.workers import Mark, WorkerRow, workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
-from tuque.web.show.text import brief, link, num, rate, span
-from tuque.web.show.verdict import Notice, needed, notices
+from tuque.web.show.remedy import in_place_of, needed
+from tuque.web.show.text import brief, clip, link, num, rate, span
+from tuque.web.show.verdict import Notice, notices
 from tuque.web.site import Ask, Page, shared
 
 NOTICES_MAX: Final = 6
@@ -24,11 +25,13 @@ async def overview(ask: Ask) -> Page:
     watch, view = ask.site.watch, ask.view
     frame = shared(ask, "overview")
     away = {node.id: node.place for node in frame["away"]}
-    found = notices(view, watch.queue_points, watch.points, away)
-    found += [lost(ask, one) for one in await workers_of(watch.nodes) if one.state == "lost"]
+    found = notices(view, watch.queue_points, watch.points, away, watch.behind)
+    workers = await workers_of(watch.nodes)
+    found += [lost(ask, one) for one in workers if one.state == "lost"]
     found.sort(key=lambda one: one.rank)
     for one in found:
         name_deploy(one, watch.marks)
+        name_quiet(one, workers)
     first = found[0] if found else None
     history = watch.history
     rows = in_order(rows_of(ask, view.work), "oldest", True)[:ROWS]
@@ -58,18 +61,30 @@ async def overview(ask: Ask) -> Page:
 
 
 def name_deploy(notice: Notice, marks: list[Mark]) -> None:
-    """Adds the deploy of the queue shortly before, if there was one: the first suspect."""
+    """[O14] Adds the deploy of the queue shortly before, if there was one: the first suspect.
+
+    None where it is not known when it began (O14.6).
+    """
     for mark in reversed(marks):
-        before_s = notice.since_s - mark.at_s
-        if notice.queue in mark.queues and 0 <= before_s <= SUSPECT_S:
+        if not notice.is_seen or notice.queue not in mark.queues:
+            continue
+        before_s = notice.since_s - mark.queues[notice.queue]
+        if notice.lag_s <= before_s <= SUSPECT_S:
             notice.because += f"; {brief(mark.text)} was deployed {span(before_s)} before"
             return
+
+
+def name_quiet(notice: Notice, workers: list[WorkerRow]) -> None:
+    """[O14] Names first those workers of a queue behind that take no more jobs (O14.10)."""
+    first = in_place_of(notice.queue, workers) if notice.is_late else ""
+    if first:
+        notice.do.insert(0, first)
 
 
 def headline(ask: Ask, first: Notice) -> tuple[str, str, str]:
     """The verdict in three parts, the middle one loud."""
     queue = ask.view.queues.get(first.queue)
-    if first.says == "is behind" and queue:
+    if first.is_late and queue:
         return first.subject + " is", span(queue.oldest_s), "behind"
     return first.subject, first.says, ""
 
@@ -106,7 +121,7 @@ def late(ask: Ask, first: Notice) -> Chart | None:
 
 def marks_for(ask: Ask, queue: str) -> list[tuple[float, str]]:
     """The deploys of workers of a queue."""
-    return [(one.at_s, one.text) for one in ask.site.watch.marks if queue in one.queues]
+    return [(one.queues[queue], one.text) for one in ask.site.watch.marks if queue in one.queues]
 
 
 def charts(ask: Ask, history: Points) -> list[Chart]:
@@ -149,12 +164,12 @@ def backlog(ask: Ask, history: Points) -> Chart:
         )
         values = [found.get(at_s, 0.0) for at_s in history.at_s]
         rest = [max(0.0, a - b) for a, b in zip(rest, values, strict=True)]
-        lines.append(Line(brief(name), colour, "stack", list(values)))
+        lines.append(Line(clip(name), colour, "stack", list(values)))
     lines.append(Line("others, dead letters", "s6", "stack", list(rest)))
     answer = "No job waits."
     if view.ready and longest:
         top = longest[0]
-        answer = f"{brief(top.name)}: {num(top.ready)} of {num(view.ready)} ready jobs."
+        answer = f"{clip(top.name)}: {num(top.ready)} of {num(view.ready)} ready jobs."
     return made("Where is the backlog?", "ready jobs", "num", history.at_s, lines, answer)
 
 
@@ -240,13 +255,14 @@ def room(ask: Ask) -> Chart:
         found = dict(zip(points.at_s, points.level("memory"), strict=True))
         values = [100.0 * found[at] / most if at in found else None for at in at_s]
         lines.append(Line(facts.id[:8], colour, "line", list(values)))
-        shares.append((100.0 * facts.number("used_memory") / most, facts.id[:8]))
+        if facts in view.heard:
+            shares.append((100.0 * facts.number("used_memory") / most, facts.id[:8]))
     answer = "No node has a limit of its memory."
     if shares:
         share, name = max(shares)
         answer = f"{name} uses most: {share:.0f} %."
     return made(
-        "Have the nodes room?",
+        "Is there room on the nodes?",
         "memory, % of maxmemory",
         "pct",
         at_s,

@@ -9,12 +9,14 @@ from typing import Any, Final
 from tuque.aio import Client
 from tuque.client.api import Job
 from tuque.errors import ReplyError
-from tuque.web.pages.overview import marks_for, slow
-from tuque.web.pages.queues import rows_of
+from tuque.web.pages.change_rest import silent_home
+from tuque.web.pages.overview import marks_for, name_deploy, name_quiet, slow
+from tuque.web.pages.queues import name_away, rows_of
 from tuque.web.read.figures import DEAD, Queue
 from tuque.web.read.history import Points
 from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
 from tuque.web.read.lists import SHARE
+from tuque.web.read.workers import workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
 from tuque.web.show.text import num, rate, span
 from tuque.web.show.verdict import of_queue
@@ -35,7 +37,12 @@ async def queue(ask: Ask) -> Page:
     tab = tab if tab in TABS else "ready"
     here = found or Queue(name, {})
     row = rows_of(ask, [here])[0]
-    notices = of_queue(here, points) if found else []
+    lost = (await name_away(ask, [row])).get(name)
+    notices = of_queue(ask.view, here, points, watch.behind) if found else []
+    workers = await workers_of(watch.nodes) if any(one.is_late for one in notices) else []
+    for one in notices:
+        name_deploy(one, watch.marks)
+        name_quiet(one, workers)
     return Page(
         "queue",
         {
@@ -43,12 +50,13 @@ async def queue(ask: Ask) -> Page:
             "name": name,
             "found": found,
             "row": row,
+            "lost": silent_home(lost) if lost else "",
             "points": points,
             "first": notices[0] if notices else None,
             "imports": await imports(ask, name) if found else {},
             "charts": marked(charts(points), marks_for(ask, name)),
             "by_node": by_node(ask, here),
-            "dead": here.dead,
+            "dead": ask.view.letters(here),
             "dead_name": name + DEAD,
             "tab": tab,
             **await jobs_of(ask, name, tab),
@@ -139,6 +147,11 @@ def active_row(row: JobRow) -> dict[str, Any]:
     }
 
 
+def known(points: Points, answer: str) -> str:
+    """[O14] The answer of a chart, if anybody knows one now (O14.15)."""
+    return answer if points.is_known else "Not known: no node that answers knows it."
+
+
 def charts(points: Points) -> list[Chart]:
     """The questions about one queue."""
     came, done = points.rate("added"), points.rate("acked")
@@ -150,18 +163,20 @@ def charts(points: Points) -> list[Chart]:
             "rate",
             points.at_s,
             [
-                Line("added", "s1", "line", list(points.per_s("added"))),
-                Line("acked", "s3", "area", list(points.per_s("acked"))),
+                Line("added", "s1", "line", points.drawn(points.per_s("added"))),
+                Line("acked", "s3", "area", points.drawn(points.per_s("acked"))),
             ],
-            "" if came is None else f"{rate(came)} jobs/s come, {rate(done)} are done.",
+            known(
+                points, "" if came is None else f"{rate(came)} jobs/s come, {rate(done)} are done."
+            ),
         ),
         made(
             "How late is it?",
             "age of oldest ready job",
             "span",
             points.at_s,
-            [Line("oldest ready", "s4", "area", [one / 1000 for one in oldest])],
-            f"{span(oldest[-1] / 1000)}." if oldest else "",
+            [Line("oldest ready", "s4", "area", points.drawn([one / 1000 for one in oldest]))],
+            known(points, f"{span(oldest[-1] / 1000)}." if oldest else ""),
         ),
         slow(points),
         places(points),
@@ -177,9 +192,9 @@ def places(points: Points) -> Chart:
         "num",
         points.at_s,
         [
-            Line("ready", "s1", "area", list(ready)),
-            Line("at work", "s3", "line", list(points.level("at-work"))),
-            Line("delayed", "s6", "line", list(points.level("delayed"))),
+            Line("ready", "s1", "area", points.drawn(ready)),
+            Line("at work", "s3", "line", points.drawn(points.level("at-work"))),
+            Line("delayed", "s6", "line", points.drawn(points.level("delayed"))),
         ],
-        f"{num(ready[-1])} ready." if ready else "",
+        known(points, f"{num(ready[-1])} ready." if ready else ""),
     )

@@ -1,4 +1,4 @@
-"""The list of queues: which are late, failing, paused, or taken by nobody?"""
+"""The list of queues: which are late, failing, paused, or without consumers?"""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Final
 import msgspec
 
 from tuque.client.commands.operate import QueueOrder
+from tuque.client.commands.tubes import TubeInfo
 from tuque.web.read.figures import Queue
 from tuque.web.read.history import Points
 from tuque.web.read.lists import Wish
 from tuque.web.read.rows import ORDERS, PAGE, Row, in_order, matches, row_of
+from tuque.web.read.tubes import homes_away
 from tuque.web.show.charts import spark
-from tuque.web.show.verdict import state_of
+from tuque.web.show.verdict import HOME_AWAY, WAS_LATE, State, in_part, state_of
 from tuque.web.site import Ask, Page, shared
 
 KINDS: Final = {
     "all": "all",
     "behind": "behind",
     "failing": "failing",
-    "nobody": "taken by nobody",
+    "nobody": "without consumers",
     "paused": "paused",
     "tubes": "tubes",
     "dead": "of dead letters",
@@ -51,15 +53,31 @@ class Totals(msgspec.Struct, frozen=True):
 def rows_of(ask: Ask, queues: Iterable[Queue]) -> list[Row]:
     """The rows of queues, with their states and their last hour."""
     watch = ask.site.watch
+    is_whole = not ask.view.old
     rows = []
     for queue in queues:
         points = watch.queue_points.get(queue.name, Points())
         row = row_of(queue, points)
+        row.dead = queue.ready if queue.is_dead else ask.view.letters(queue)
         row.state = state_of(queue, points)
+        if not is_whole:
+            row.state = in_part(row.state, watch.behind.knows(queue.name))
         ages = [value / 1000 for value in points.level("oldest-ms")]
-        row.spark = spark(ages, "s4" if row.state.kind in ("bad", "gone") else "s6", SPARK_FLOOR_S)
+        row.spark = spark(
+            points.drawn(ages), "s4" if row.state.kind in ("bad", "gone") else "s6", SPARK_FLOOR_S
+        )
         rows.append(row)
     return rows
+
+
+async def name_away(ask: Ask, rows: list[Row]) -> dict[str, TubeInfo]:
+    """[O14] Says of tubes that their home does not answer (O14.16); what is known of these."""
+    tubes = [row.name for row in rows if row.type]
+    away = await homes_away(ask.site.watch.nodes, tubes, ask.view.old)
+    for row in rows:
+        if row.name in away:
+            row.is_away, row.state = True, State("bad", HOME_AWAY)
+    return away
 
 
 def is_kind(row: Row, kind: str) -> bool:
@@ -68,7 +86,9 @@ def is_kind(row: Row, kind: str) -> bool:
         return kind == "dead" and row.is_dead
     if kind == "tubes":
         return bool(row.type)
-    words = {"behind": "Behind", "failing": "Failing", "nobody": "Nobody takes"}
+    words = {"failing": "Failing", "nobody": "No consumers"}
+    if kind == "behind":
+        return row.state.word in ("Behind", WAS_LATE)
     if kind == "paused":
         return row.pause != "none"
     return kind == "all" or row.state.word == words.get(kind)
@@ -94,7 +114,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 async def queues(ask: Ask) -> Page:
-    """Which are late, failing, paused, or taken by nobody?"""
+    """Which are late, failing, paused, or without consumers?"""
     view = ask.view
     every = rows_of(ask, view.queues.values())
     wanted, kind = ask.word("match"), ask.word("kind", "all")
@@ -107,7 +127,9 @@ async def queues(ask: Ask) -> Page:
         shown = Shown(in_order(found, sort, is_down), len(found), not view.is_whole)
     else:
         shown = await asked(ask, kind, wanted, sort, is_down)
-    start = ask.number("at", 0, 0, max(0, len(shown.rows) - 1))
+    start = max(0, min(ask.start(PAGE), len(shown.rows) - 1))
+    on_page = shown.rows[start : start + PAGE]
+    await name_away(ask, on_page)
     chips = [
         (name, words, sum(is_kind(row, name) for row in every)) for name, words in KINDS.items()
     ]
@@ -117,7 +139,7 @@ async def queues(ask: Ask) -> Page:
         "queues",
         {
             **shared(ask, "queues"),
-            "rows": shown.rows[start : start + PAGE],
+            "rows": on_page,
             "chips": [chip for chip in chips if chip[2] or chip[0] in ("all", kind)],
             "kind": kind,
             "wanted": wanted,
@@ -159,6 +181,9 @@ def wish_of(kind: str, wanted: str, sort: str, is_down: bool) -> Wish:
     words = wanted.split()
     names = [word for word in words if ":" not in word]
     types = [word.partition(":")[2] for word in words if word.startswith("type:")]
+    owners = [word.partition(":")[2] for word in words if word.startswith("tenant:")]
+    if owners:
+        names = [f"{owners[0]}/*"]
     glob = None if not names else names[0] if "*" in names[0] else f"*{names[0]}*"
     type = "dead" if kind == "dead" else types[0] if types else None
     return Wish(FIELDS[sort], is_down, glob, type)

@@ -13,7 +13,8 @@ async def workers(ask: Ask) -> Page:
     found = [
         one
         for one in every
-        if (kind in ("all", one.state)) and wanted in f"{one.name} {one.host} {one.queues}".lower()
+        if (kind in ("all", one.state))
+        and wanted in f"{one.name} {one.host} {one.app} {one.queues}".lower()
     ]
     lost = [one for one in every if one.state == "lost"]
     return Page(

@@ -1,7 +1,8 @@
 """Figures of single nodes, and their sums over the cluster. Plain data; asks nobody.
 
-A sum has the figures of the nodes that answer, and the last ones of those that are silent; it says
-so. Jobs are counted at the node that has them queued, once; `copies` counts each copy.
+A sum has the figures of the nodes that answer: others may have queued the jobs of a silent one, and
+would count them again. If no node answers it has the last ones of all. Jobs are counted at the node
+that has them queued, once; `copies` counts each copy.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Queue(msgspec.Struct):
 
     @property
     def dead(self) -> int:
-        """Jobs in its queue of dead letters."""
+        """Jobs in its queue of dead letters, at the nodes that know it: others may have some."""
         return sum(one.dead for one in self.here.values())
 
     @property
@@ -125,9 +126,14 @@ class View(msgspec.Struct):
     queues: dict[str, Queue]
     old: frozenset[str]
 
+    @property
+    def heard(self) -> list[NodeFacts]:
+        """The facts that count."""
+        return heard_of(self.facts, self.old)
+
     def sum(self, name: str) -> int:
-        """A figure of INFO over all nodes."""
-        return sum(one.number(name) for one in self.facts)
+        """A figure of INFO over the nodes that count."""
+        return sum(one.number(name) for one in self.heard)
 
     @property
     def work(self) -> list[Queue]:
@@ -138,6 +144,11 @@ class View(msgspec.Struct):
     def graves(self) -> list[Queue]:
         """The queues of dead letters."""
         return [one for one in self.queues.values() if one.is_dead]
+
+    def letters(self, queue: Queue) -> int:
+        """[O14] Jobs in the queue of dead letters of a queue (O14.17)."""
+        grave = self.queues.get(queue.name + DEAD)
+        return grave.ready if grave is not None and grave.is_dead else queue.dead
 
     @property
     def ready(self) -> int:
@@ -154,23 +165,28 @@ class View(msgspec.Struct):
     @property
     def is_whole(self) -> bool:
         """Whether `queues` has all queues; else those that are most behind, and the graves."""
-        return all(one.queue_count <= len(one.queues) for one in self.facts)
+        return all(one.queue_count <= len(one.queues) for one in self.heard)
 
     @property
     def count(self) -> int:
         """How many queues there are, at least."""
-        return max([len(self.queues), *(one.queue_count for one in self.facts)])
+        return max([len(self.queues), *(one.queue_count for one in self.heard)])
 
     @property
     def clock_s(self) -> float:
         """The clock of the nodes (the latest)."""
-        return max((one.clock_s for one in self.facts), default=self.at_s)
+        return max((one.clock_s for one in self.heard), default=self.at_s)
+
+
+def heard_of(facts: list[NodeFacts], old: frozenset[str]) -> list[NodeFacts]:
+    """The facts that are fresh, or all if none is."""
+    return [one for one in facts if one.id not in old] or facts
 
 
 def merged(at_s: float, facts: list[NodeFacts], old: frozenset[str]) -> View:
     """The view of what the nodes said."""
     queues: dict[str, Queue] = {}
-    for one in facts:
+    for one in heard_of(facts, old):
         for name, here in one.queues.items():
             queues.setdefault(name, Queue(name, {})).here[one.id] = here
     return View(at_s, facts, queues, old)

@@ -1,7 +1,7 @@
 """All dead letters of the cluster as they were read last, sorted into groups for the page.
 
-Decides when they are read again, and whether a page waits for that: many take seconds, and are
-read while pages show those of the last time.
+Decides when they are read again, and whether a page or a dialog waits for that: many take seconds,
+and are read while pages show those of the last time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tuque.web.read.nodes import Nodes
 
 REST: Final = 10  # times as long as a reading took: until the next one
 WAIT_S: Final = 0.15  # a page waits so long for a reading
+FEW: Final = 2_000  # letters that a dialog reads anew
+FEW_WAIT_S: Final = 2.0
 SORTED_MAX: Final = 8  # filters whose groups are kept
 
 
@@ -29,13 +31,26 @@ class Sorted(msgspec.Struct, frozen=True):
 
 
 class Reading:
-    """The letters of one reading; how many there are of each task and queue."""
+    """The letters of one reading, begun at `at_s`; how many there are of each task and queue."""
 
-    def __init__(self, letters: list[Letter]) -> None:
+    def __init__(
+        self, letters: list[Letter], at_s: float, of: frozenset[str] = frozenset()
+    ) -> None:
         self.letters = letters
+        self.at_s = at_s
+        self.of = of  # the queues that were asked for
         self.tasks = tally(one.row.task for one in letters)
         self.queues = tally(one.queue for one in letters)
         self._sorted: dict[Wanted, Sorted] = {}
+        self._part: tuple[frozenset[str], Reading | None] | None = None  # None: all of it
+
+    def at(self, nodes: frozenset[str]) -> Reading:
+        """[O14] It, without the letters of other nodes: those are not counted (O14.1)."""
+        if self._part is None or self._part[0] != nodes:
+            letters = [one for one in self.letters if one.node in nodes]
+            is_all = len(letters) == len(self.letters)
+            self._part = (nodes, None if is_all else Reading(letters, self.at_s, self.of))
+        return self._part[1] or self
 
     def meant(self, wanted: Wanted) -> Sorted:
         """Those that a filter means."""
@@ -49,39 +64,73 @@ class Reading:
             found = self._sorted[wanted] = Sorted(grouped(letters), len(letters))
         return found
 
+    def chosen(self, wanted: Wanted) -> list[Letter]:
+        """The letters that a filter means, of its groups and ids if it names some."""
+        groups = self.meant(msgspec.structs.replace(wanted, groups=(), ids=())).groups
+        if wanted.groups:
+            groups = [one for one in groups if one.key in wanted.groups]
+        letters = [one for group in groups for one in group.letters]
+        ids = set(wanted.ids)
+        return [one for one in letters if one.row.id in ids] if ids else letters
+
 
 class Graves:
     """Reads the letters when a page wants them."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._latest: Reading | None = None
+        self.latest: Reading | None = None
         self._task: asyncio.Task[None] | None = None
         self._free_s = 0.0
         self._is_over = False  # the letters of the latest reading have changed since
         self.seen = 0  # letters of the reading that goes on
+        self._heard: frozenset[str] = frozenset()  # the nodes that answered when a page asked
 
-    async def of(self, queues: Iterable[str]) -> Reading | None:
-        """The latest reading; None while the first one goes on."""
+    async def now(self, queues: Iterable[str], about: int) -> Reading | None:
+        """A reading that begins now, if there are `about` so few; else as for a page."""
+        known = len(self.latest.letters) if self.latest else 0
+        if max(about, known) > FEW:
+            return await self.of(queues)
+        if self._task is not None:  # it began earlier
+            await asyncio.wait({self._task}, timeout=FEW_WAIT_S)
+        self._is_over = True
+        return await self.of(queues, FEW_WAIT_S)
+
+    async def of(self, queues: Iterable[str], wait_s: float = WAIT_S) -> Reading | None:
+        """The latest reading, of the nodes that answer; None while the first one goes on."""
+        heard = frozenset(node.id for node in self._nodes.up())
+        if heard != self._heard:  # what is away may be elsewhere now
+            self._heard, self._is_over = heard, True
+        names = frozenset(queues)
+        if self.latest is not None and not names <= self.latest.of:  # O14.8
+            self._is_over = True
+            wait_s = max(wait_s, FEW_WAIT_S)
         if self._task is None and (self._is_over or time.monotonic() >= self._free_s):
             self._is_over = False
-            self._task = asyncio.create_task(self._read(list(queues)))
+            self._task = asyncio.create_task(self._read(names))
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=WAIT_S)
-        return self._latest
+            await asyncio.wait({self._task}, timeout=wait_s)
+        return self.latest.at(heard) if self.latest and heard else self.latest
 
     def expire(self) -> None:
         """They have changed: the next page reads them again."""
         self._is_over = True
 
-    async def _read(self, queues: list[str]) -> None:
-        begun_s = time.monotonic()
-        known = {one.row.id: one for one in self._latest.letters} if self._latest else {}
+    async def _read(self, queues: frozenset[str]) -> None:
+        """[O14] Reads them; what no node answered is no reading (O14.8)."""
+        begun_s, at_s = time.monotonic(), time.time()
+        known = {one.row.id: one for one in self.latest.letters} if self.latest else {}
         self.seen = 0
         try:
-            found = await letters_of(self._nodes, queues, Wanted(), known, self._count)
-            self._latest = Reading(found)
-            self._latest.meant(Wanted())
+            heard: set[str] = set()
+            asked = sorted(queues)
+            found = await letters_of(self._nodes, asked, Wanted(), known, self._count, heard)
+            up = {node.id for node in self._nodes.up()}
+            if heard or (up and not queues):
+                self.latest = Reading(found, at_s, queues)
+                self.latest.meant(Wanted())
+            if queues and heard != up:
+                self._is_over = True
         finally:
             now_s = time.monotonic()
             self._free_s = now_s + REST * (now_s - begun_s)

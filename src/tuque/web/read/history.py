@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ class Points(msgspec.Struct):
     at_s: list[float] = []
     values: dict[str, list[float]] = {}
     step_s: float = STEP_S
+    gaps: frozenset[float] = frozenset()  # instants at which what was so is not known
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -39,6 +40,16 @@ class Points(msgspec.Struct):
     def level(self, field: str) -> list[float]:
         """Values as they are."""
         return self.values.get(field, [])
+
+    def drawn(self, values: Sequence[float | None]) -> list[float | None]:
+        """[O14] Values of these instants for a chart: None where nothing is known (O14.15)."""
+        pairs = zip(self.at_s, values, strict=False)
+        return [None if at_s in self.gaps else value for at_s, value in pairs]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the last instant is no gap."""
+        return not self.at_s or self.at_s[-1] not in self.gaps
 
     def per_s(self, field: str) -> list[float]:
         """What was counted, per second."""
@@ -105,7 +116,11 @@ def percentile(counts: list[float], bounds: list[float], share: float) -> float 
 
 
 def merged(parts: Iterable[Points]) -> Points:
-    """The points of nodes as those of the cluster: sums, or the greatest, at each instant."""
+    """The points of nodes as those of the cluster: sums, or the greatest, at each instant.
+
+    The last instant is left out while a node that has the one before it has not told of it.
+    """
+    parts = [part for part in parts if part.at_s]
     places: dict[float, dict[str, float]] = {}
     step_s = STEP_S
     fields: list[str] = []
@@ -120,8 +135,30 @@ def merged(parts: Iterable[Points]) -> Points:
                 else:
                     here[field] = here.get(field, 0.0) + column[i]
     at_s_all = sorted(places)
+    if len(at_s_all) > 1 and any(part.at_s[-1] == at_s_all[-2] for part in parts):
+        at_s_all.pop()
     values = {field: [places[at].get(field, 0.0) for at in at_s_all] for field in fields}
     return Points(at_s_all, values, step_s)
+
+
+def with_gaps(parts: Mapping[str, Points], told: Mapping[str, Points], up: set[str]) -> Points:
+    """[O14] The points of a queue over nodes, and where they are not known (O14.15).
+
+    `told` are the nodes' points of themselves: one without a point of an instant stood still, or
+    has forgotten it in a restart. Those in `up` answer: points that are due are not missed.
+    """
+    found = merged(parts.values())
+    missed: set[float] = set()
+    for id, own in told.items():
+        has = {*own.at_s, *(parts[id].at_s if id in parts else ())}
+        last_s = max(own.at_s, default=0.0) if id in up else float("inf")
+        missed |= {at_s for at_s in found.at_s if at_s <= last_s and at_s not in has}
+    columns = list(found.values.values())
+    for i, at_s in enumerate(found.at_s):
+        if at_s in missed and any(column[i] for column in columns):
+            missed.remove(at_s)
+    found.gaps = frozenset(missed)
+    return found
 
 
 def points_of(reply: Any) -> Points:
@@ -152,11 +189,13 @@ class Rings:
     async def of(self, queue: str | None, times: str = "") -> dict[str, Points]:
         """What each node has of a queue, None: of itself; by the node's id.
 
+        Of a node that does not answer: what it said before, which is still the past.
+
         `times`: instead, how long jobs took, `wait` or `work`, in buckets (SPEC O3.7).
         """
         past = (queue, times)
         now_s = self._asked_s[past] = time.monotonic()
-        kept = self.kept.get(past, {})
+        kept = earlier = self.kept.get(past, {})
         if now_s - self._whole_s.get(past, -WHOLE_S) >= WHOLE_S:
             kept = {}
             self._whole_s[past] = now_s
@@ -173,8 +212,18 @@ class Rings:
                 found[id] = longer(before, points)
 
         await asyncio.gather(*map(ask, list(self._nodes.known.values())))
+        silent = [id for id in earlier if id in self._nodes.known and id not in found]
+        found |= {id: earlier[id] for id in silent}
         self.kept[past] = found
         return found
+
+    async def of_queue(self, queue: str) -> Points:
+        """The points of a queue in the cluster; gaps are known from the nodes' own points."""
+        parts = await self.of(queue)
+        kept = self.kept.get((None, ""), {})
+        told = {id: kept.get(id, Points()) for id in self._nodes.known}
+        up = {node.id for node in self._nodes.up()}
+        return with_gaps(parts, told, up)
 
     def forget(self) -> None:
         """Keeps only what was asked for lately."""

@@ -8,11 +8,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import Job, JobInfo, JobWork
-from tuque.client.commands.calls import jscan_full_page
+from tuque.client.api import Job, JobInfo, JobWork, to_text
+from tuque.client.commands.calls import jscan_full_page, pairs
 from tuque.client.commands.dead import DeadJob
 from tuque.client.commands.life import Result
-from tuque.errors import NoJob, ReplyError
+from tuque.client.commands.writes import Schedule
+from tuque.errors import NoJob, NotInReach, ReplyError
 from tuque.web.read.nodes import Node, Nodes
 
 ROWS: Final = 20
@@ -36,6 +37,9 @@ class JobFacts(msgspec.Struct):
     copies: list[Copy]
     result: Result | None
     dead: DeadJob | None
+    away: str = ""  # why it is not known, or its result: nodes that do not answer
+    schedule: str = ""  # the name of the schedule that it is
+    plan: Schedule | None = None  # what is known of that
 
     @property
     def best(self) -> JobInfo | None:
@@ -97,15 +101,50 @@ async def job_of(nodes: Nodes, id: str) -> JobFacts:
     up = {node.id for node in nodes.up()}
     copies = [Copy(node, infos.get(node.id), node.id in up) for node in nodes.known.values()]
     copies.sort(key=lambda one: one.node.place)
-    result = None
-    holders = [one.node for one in copies if one.info is not None] or nodes.up()
-    if holders:
-        try:
-            result = await holders[0].client.result(id)
-        except ReplyError:
-            result = None
+    holders = [one.node for one in copies if one.info is not None]
+    result, away = await outcome_of(nodes, id, holders[:1])
     found = next((one for one in letters.values() if one is not None), None)
-    return JobFacts(id, copies, result, found)
+    name, plan = await schedule_of(nodes, id, holders)
+    return JobFacts(id, copies, result, found, away, name, plan)
+
+
+async def schedule_of(nodes: Nodes, id: str, holders: list[Node]) -> tuple[str, Schedule | None]:
+    """The name of the schedule that a job is, and its plan; empty, and None, if it is none."""
+
+    async def question(client: Client) -> tuple[str, Schedule | None]:
+        reply = await client.execute("SHOW", id)
+        told = pairs(reply) if reply else {}
+        if "schedule" not in told:
+            return "", None
+        name = to_text(told["schedule"])
+        try:
+            return name, await client.schedule_show(to_text(told["queue"]), name)
+        except ReplyError:
+            return name, None  # it ends now
+
+    found = (await nodes.ask(question, holders)).values()
+    return max(found, key=lambda one: (one[0], one[1] is not None), default=("", None))
+
+
+async def outcome_of(nodes: Nodes, id: str, holders: list[Node]) -> tuple[Result | None, str]:
+    """[O14] What a holder says became of a job, or any node: one may keep it alone (O14.12).
+
+    Without that, which nodes may know it and do not answer; empty: none.
+    """
+
+    async def question(client: Client) -> Result | str:
+        try:
+            return await client.result(id)
+        except NotInReach as err:
+            return err.message.removeprefix("NOREACH ")
+        except ReplyError:
+            return ""
+
+    heard = (await nodes.ask(question, holders or nodes.up())).values()
+    results = [one for one in heard if isinstance(one, Result)]
+    if results:
+        return max(results, key=lambda one: one.ended_ms), ""
+    return None, max((one for one in heard if isinstance(one, str)), key=len, default="")
 
 
 class JobRow(msgspec.Struct, frozen=True):

@@ -116,10 +116,12 @@ async def letters_of(
     wanted: Wanted,
     known: Mapping[str, Letter] = EMPTY,
     count: Callable[[int], object] = bool,
+    heard: set[str] | None = None,
 ) -> list[Letter]:
     """The letters that are meant, each once, from the nodes that answer.
 
     `known` are those of an earlier time, by id, and `count` hears of each part that was read.
+    `heard` gets the ids of the nodes that answered.
     """
     found: dict[str, Letter] = {}
     kept: dict[str, str] = {}
@@ -138,6 +140,8 @@ async def letters_of(
             return rows
 
         for node, rows in (await nodes.ask(question)).items():
+            if heard is not None:
+                heard.add(node)
             for at, row in enumerate(rows):
                 if at % SLICE == 0:
                     await asyncio.sleep(0)  # others have their turn

@@ -1,11 +1,14 @@
 """The nodes of a cluster, each with a client of its own; which of them answer.
 
-Decides when a node counts as silent. Members are learned from the nodes that answer.
+Decides when a node counts as silent, and that nobody waits for one twice: after a call without an
+answer a node is stuck, and is asked no more until it answers a call that nobody waits for. Members
+are learned from the nodes that answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
@@ -13,11 +16,11 @@ from typing import Final, TypeVar
 from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.retry import Retry
-from tuque.client.url import Settings
-from tuque.console.nodes import url_of
-from tuque.errors import Error
+from tuque.client.url import Settings, url_of
+from tuque.errors import Error, ReplyError
 
 T = TypeVar("T")
+log: Final = logging.getLogger("tuque.web")
 
 SILENT_S: Final = 10.0  # two beats
 CALL_S: Final = 3.0
@@ -34,7 +37,10 @@ class Node:
         self.port = port
         self.client = client
         self.heard_s = 0.0
+        self.back_s = 0.0  # when it answered again after it did not; 0: it always did
         self.error = ""
+        self.is_stuck = False  # a call got no answer, and none did since
+        self.trial: asyncio.Task[None] | None = None  # whether it answers again
 
     @property
     def short(self) -> str:
@@ -51,8 +57,8 @@ class Node:
         return max(0.0, now_s - self.heard_s)
 
     def is_up(self, now_s: float) -> bool:
-        """Whether its figures count as fresh."""
-        return not self.error and self.silent_s(now_s) < SILENT_S
+        """[O14] Whether it answers, and its figures count: pages ask no other (O14.1)."""
+        return not self.error and not self.is_stuck and self.silent_s(now_s) < SILENT_S
 
 
 class Nodes:
@@ -63,7 +69,10 @@ class Nodes:
         self._seeds = {seed: self._client(*seed) for seed in settings.seeds}
         self._homes: dict[str, tuple[str, int]] = {}  # of the seeds: the address that was given
         self.known: dict[str, Node] = {}
+        self.when_back: Callable[[], object] = bool  # called when one that was stuck answers
         self.tried_s = 0.0
+        self.refused = ""  # why the last seed that was tried gave no member
+        self.is_refused = False  # and whether it answered so, with an error
 
     def _client(self, host: str, port: int) -> Client:
         url = f"tuque+unix://{host}" if port == 0 else url_of(self._settings, host, port)
@@ -93,7 +102,10 @@ class Nodes:
         async def first(seed: tuple[str, int], client: Client) -> None:
             try:
                 members = await client.cluster_nodes()
-            except Error:
+            except Error as err:
+                if str(err) != self.refused:
+                    log.warning("no members from %s:%d: %s", *seed, err)
+                self.refused, self.is_refused = str(err), isinstance(err, ReplyError)
                 return
             mine = next((one.id for one in members if "myself" in one.flags), None)
             if mine is not None:
@@ -116,6 +128,9 @@ class Nodes:
             node = self.known.pop(id, None)
             if node is not None:
                 await node.client.close()
+                if node.trial is not None:
+                    node.trial.cancel()
+                    await asyncio.gather(node.trial, return_exceptions=True)
 
     async def ask(
         self,
@@ -123,20 +138,48 @@ class Nodes:
         of: Iterable[Node] | None = None,
         is_beat: bool = False,
     ) -> dict[str, T]:
-        """The answers of the nodes that answer, by id; `is_beat`: it decides who is silent."""
+        """The answers of the nodes that answer, by id; `is_beat`: it decides who is silent.
+
+        Those that are stuck are left out; at a beat they are tried, and nobody waits for that.
+        """
         answers: dict[str, T] = {}
 
         async def one(node: Node) -> None:
             try:
                 answers[node.id] = await question(node.client)
             except Error as err:
+                if not isinstance(err, ReplyError):
+                    node.is_stuck = True
                 if is_beat:
                     node.error = str(err)
                 return
-            node.heard_s, node.error = time.time(), ""
+            now_s = time.time()
+            if node.error or node.is_stuck:
+                node.back_s = now_s
+            node.heard_s, node.error, node.is_stuck = now_s, "", False
 
-        await asyncio.gather(*map(one, list(self.known.values()) if of is None else of))
+        async def again(node: Node) -> None:
+            try:
+                await one(node)
+            finally:
+                node.trial = None
+            if not node.is_stuck:
+                self.when_back()
+
+        meant = list(self.known.values()) if of is None else list(of)
+        if is_beat:
+            for node in meant:
+                if node.is_stuck and node.trial is None:
+                    node.trial = asyncio.create_task(again(node))
+        await asyncio.gather(*(one(node) for node in meant if not node.is_stuck))
         return answers
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether nobody answers: what a page asked for is not known."""
+        now_s = time.time()
+        silent = [not node.is_up(now_s) for node in self.known.values()]
+        return all(silent) and bool(silent or self.tried_s)
 
     def up(self) -> list[Node]:
         """The nodes that answer."""

@@ -30,6 +30,7 @@ class Row(msgspec.Struct, kw_only=True):
     work_s: float | None
     dead: int
     pause: str
+    is_away: bool = False  # a tube whose home does not answer: its figures are not known
     state: Any = None
     spark: Any = ""
 
@@ -72,7 +73,7 @@ def in_order(rows: list[Row], by: str, is_down: bool) -> list[Row]:
 
 
 def matches(row: Row, wanted: str) -> bool:
-    """Whether a row has all words of a filter: part of a name or a glob, type:, dead:>n."""
+    """Whether a row has all words of a filter: part of a name, a glob, type:, tenant:, dead:>n."""
     return all(has(row, word) for word in wanted.split())
 
 
@@ -81,6 +82,8 @@ def has(row: Row, word: str) -> bool:
     name, colon, value = word.partition(":")
     if colon and name == "type":
         return row.type == value
+    if colon and name == "tenant":
+        return row.name.startswith(f"{value}/")
     if colon and name in ("dead", "ready"):
         least = value.removeprefix(">")
         number = row.dead if name == "dead" else row.ready

@@ -1,61 +1,37 @@
-"""Tubes and leases as their nodes show them."""
+"""Tubes and leases as their nodes show them, a page at a time.
+
+Decides how much a page may ask: the names of all tubes in one command a node, now and then if they
+are many, and the figures only of those that are shown.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from collections.abc import Iterable, Set
+from fnmatch import fnmatchcase
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import to_text
-from tuque.client.commands.calls import pairs
+from tuque.client.commands.homes import HomeInfo, TubeCopy
 from tuque.client.commands.leases import LeaseInfo
 from tuque.client.commands.tubes import TubeInfo
-from tuque.errors import Error, NoGroup
-from tuque.web.read.nodes import Nodes
+from tuque.errors import Error
+from tuque.web.read.lists import FEW, Thrift
+from tuque.web.read.nodes import Node, Nodes
+from tuque.web.read.rows import PAGE
+
+T = TypeVar("T")
+STAYED_S: Final = 10.0  # between two looks at which tubes fail over
 
 
 class TubeRow(msgspec.Struct, frozen=True):
-    """A tube at its home: tasks by status, calls, and the copies elsewhere."""
+    """A tube at its home: tasks by status, and the copies elsewhere."""
 
     info: TubeInfo
-    calls: dict[str, int]
-    copies: list[tuple[str, str, int, bool]]  # node id, address, lag, is whole
-
-
-async def tubes_of(nodes: Nodes) -> list[TubeRow]:
-    """All tubes, each as its home says, or another node if the home is silent."""
-
-    async def names(client: Client) -> list[str]:
-        return await client.tube_list()
-
-    listed = await nodes.ask(names)
-    known = {name for found in listed.values() for name in found}
-    rows = await asyncio.gather(*(tube_of(nodes, name) for name in sorted(known)))
-    return [row for row in rows if row is not None]
-
-
-async def tube_of(nodes: Nodes, name: str) -> TubeRow | None:
-    """One tube; None if no node in reach knows it."""
-    row: TubeRow | None = None
-    for node in nodes.up():
-        try:
-            tube = node.client.tube(name)
-            info, statistics = await tube.info(), await tube.statistics()
-            where = pairs(await node.client.execute("TUBE", "HOME", name))
-        except Error:
-            continue
-        row = TubeRow(info, statistics["calls"], [copy_of(one) for one in where.get("copies", [])])
-        if info.home == node.id:
-            break
-    return row
-
-
-def copy_of(reply: Any) -> tuple[str, str, int, bool]:
-    """A copy of a tube elsewhere."""
-    id, address, lag, is_whole = reply
-    return to_text(id), to_text(address), int(lag), bool(is_whole)
+    copies: tuple[TubeCopy, ...]
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
@@ -65,18 +41,160 @@ class LeaseRow(msgspec.Struct, frozen=True):
     info: LeaseInfo
 
 
-async def leases_of(nodes: Nodes) -> list[LeaseRow]:
-    """All groups of all nodes."""
+class Part(msgspec.Struct, Generic[T], frozen=True):
+    """The rows from the place `start` of `total` that fit, out of `known`."""
 
-    async def question(client: Client) -> list[LeaseInfo]:
-        found = []
-        for group in await client.lease_list():
-            try:
-                found.append(await client.lease_info(group))
-            except NoGroup:
-                continue
-        return found
+    rows: list[T]
+    start: int
+    total: int
+    known: int
 
-    answers = await nodes.ask(question)
-    rows = [LeaseRow(id, info) for id, infos in answers.items() for info in infos]
-    return sorted(rows, key=lambda row: (row.info.group, row.node))
+
+class Tubes:
+    """The names of all tubes, as they were read last."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._names: list[str] = []
+        self._thrift = Thrift()
+        self._looking = Thrift()
+        self._staying = 0
+        self._stayed_s = -STAYED_S
+
+    async def page(self, wanted: str, start: int) -> Part[TubeRow]:
+        """The tubes from a place on, by their names, whose names have all words of a filter."""
+        names = await self._every()
+        meant = [name for name in names if fits(name, wanted)]
+        start = max(0, min(start, len(meant) - 1))
+        rows = await tubes_named(self._nodes, meant[start : start + PAGE])
+        return Part(rows, start, len(meant), len(names))
+
+    async def staying(self) -> int:
+        """[O14] How many tubes do not fail over, of the first FEW (O14.19); read now and then."""
+        now_s = time.monotonic()
+        if now_s - self._stayed_s > STAYED_S and self._looking.may():
+            self._stayed_s = now_s
+            names, up = (await self._every())[:FEW], self._nodes.up()
+            infos = await infos_at(up[0], names) if up else []
+            self._staying = sum(not one.failover for one in infos)
+            self._looking.spent(time.monotonic() - now_s)
+        return self._staying
+
+    async def _every(self) -> list[str]:
+        if len(self._names) > FEW and not self._thrift.may():
+            return self._names
+
+        async def names(client: Client) -> list[str]:
+            return await client.tube_list()
+
+        begun_s = time.monotonic()
+        listed = await self._nodes.ask(names)
+        if listed:
+            self._names = sorted({name for found in listed.values() for name in found})
+        self._thrift.spent(time.monotonic() - begun_s)
+        return self._names
+
+
+def fits(name: str, wanted: str) -> bool:
+    """Whether a name has all words of a filter: parts of it, or globs."""
+    return all(
+        fnmatchcase(name, word) if "*" in word else word.lower() in name.lower()
+        for word in wanted.split()
+    )
+
+
+async def tubes_named(nodes: Nodes, names: list[str]) -> list[TubeRow]:
+    """These tubes as their homes say, or other nodes if a home is silent; in the same order.
+
+    A name costs at most two commands at each node that does not know it, and two at its home.
+    """
+    found: dict[str, TubeRow] = {}
+    homes: dict[str, list[str]] = {}
+    for node in nodes.up():  # the first one knows all of them, but for what is new
+        missing = [name for name in names if name not in found]
+        here = await rows_at(node, missing) if missing else {}
+        found |= here
+        for name, row in here.items():
+            if row.info.home != node.id:
+                homes.setdefault(row.info.home, []).append(name)
+    asked = [node for node in nodes.up() if node.id in homes]
+    for at_home in await asyncio.gather(*(rows_at(node, homes[node.id]) for node in asked)):
+        found |= at_home
+    return [found[name] for name in names if name in found]
+
+
+async def rows_at(node: Node, names: Iterable[str]) -> dict[str, TubeRow]:
+    """What a node says of these tubes; without those that it does not know."""
+    asked = list(names)
+    pipe = node.client.pipeline()
+    for name in asked:
+        pipe.tube(name).info()
+        pipe.tube(name).home()
+    try:
+        replies = await pipe.execute(raise_on_error=False)
+    except Error:
+        return {}
+    pairs = zip(asked, replies[::2], replies[1::2], strict=True)
+    return {
+        name: TubeRow(info, home.copies)
+        for name, info, home in pairs
+        if isinstance(info, TubeInfo) and isinstance(home, HomeInfo)
+    }
+
+
+async def infos_at(node: Node, names: Iterable[str]) -> list[TubeInfo]:
+    """What a node says of these tubes; without those that it does not know."""
+    pipe = node.client.pipeline()
+    for name in names:
+        pipe.tube(name).info()
+    try:
+        replies = await pipe.execute(raise_on_error=False)
+    except Error:
+        return []
+    return [one for one in replies if isinstance(one, TubeInfo)]
+
+
+async def homes_away(nodes: Nodes, names: Iterable[str], old: Set[str]) -> dict[str, TubeInfo]:
+    """Those of these tubes whose home is one of the silent nodes; as other nodes know them."""
+    wanted = list(names)
+    rows = await tubes_named(nodes, wanted) if old and wanted else []
+    return {row.info.name: row.info for row in rows if row.info.home in old}
+
+
+async def tube_of(nodes: Nodes, name: str) -> TubeRow | None:
+    """One tube; None if no node in reach knows it."""
+    rows = await tubes_named(nodes, [name])
+    return rows[0] if rows else None
+
+
+async def leases_of(nodes: Nodes, wanted: str, start: int) -> Part[LeaseRow]:
+    """The groups of all nodes from a place on, by their names; a node has at most 1,000."""
+
+    async def names(client: Client) -> list[str]:
+        return await client.lease_list()
+
+    listed = await nodes.ask(names)
+    every = sorted((group, id) for id, groups in listed.items() for group in groups)
+    meant = [place for place in every if fits(place[0], wanted)]
+    start = max(0, min(start, len(meant) - 1))
+    shown = meant[start : start + PAGE]
+    found: dict[tuple[str, str], LeaseRow] = {}
+    for id in sorted({id for _, id in shown}):
+        node = nodes.known.get(id)
+        if node is not None:
+            groups = [group for group, at in shown if at == id]
+            found |= {(row.info.group, id): row for row in await leases_at(node, groups)}
+    rows = [found[place] for place in shown if place in found]
+    return Part(rows, start, len(meant), len(every))
+
+
+async def leases_at(node: Node, groups: list[str]) -> list[LeaseRow]:
+    """These groups of a node; without those that it does not have."""
+    pipe = node.client.pipeline()
+    for group in groups:
+        pipe.lease_info(group)
+    try:
+        replies = await pipe.execute(raise_on_error=False)
+    except Error:
+        return []
+    return [LeaseRow(node.id, one) for one in replies if isinstance(one, LeaseInfo)]

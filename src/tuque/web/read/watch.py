@@ -17,12 +17,14 @@ from tuque.aio import Client
 from tuque.client.api import ClusterNode
 from tuque.client.commands.operate import QueuePage
 from tuque.client.url import Settings
-from tuque.web.read.figures import NodeFacts, QueueHere, View, merged, queue_here
+from tuque.web.read.behind import Behind
+from tuque.web.read.figures import NodeFacts, Queue, QueueHere, View, merged, queue_here
 from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
 from tuque.web.read.lists import FEW, FIRST, Lists, Rows, Wish, filled, page_of
-from tuque.web.read.nodes import Nodes
-from tuque.web.read.workers import Mark, marks_of
+from tuque.web.read.nodes import Node, Nodes
+from tuque.web.read.tubes import Tubes
+from tuque.web.read.workers import Deploys, Mark
 
 log: Final = logging.getLogger("tuque.web")
 
@@ -40,31 +42,35 @@ class Watch:
     def __init__(self, settings: Settings) -> None:
         self.nodes = Nodes(settings)
         self.lists = Lists(self.nodes)
+        self.tubes = Tubes(self.nodes)
         self.rings = Rings(self.nodes)
         self.points: dict[str, Points] = {}  # of each node
         self.queue_points: dict[str, Points] = {}  # of the cluster, of the busiest queues
         self.waits = Points()  # buckets of how long jobs of the cluster waited, and ran
         self.works = Points()
-        self.marks: list[Mark] = []  # deploys
+        self.deploys = Deploys()
+        self.marks: list[Mark] = []  # of these
         self.facts: dict[str, NodeFacts] = {}
+        self.behind = Behind()
         self.lookers = 0
         self.took_s = 0.0
         self._queues: dict[str, tuple[int, dict[str, QueueHere]]] = {}  # of each node
         self._looked_back_s = 0.0
         self._wake = asyncio.Event()
+        self.nodes.when_back = self.hurry
         self.turned = asyncio.Condition()
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
             begun_s = time.monotonic()
+            self._wake.clear()
             try:
                 await self.turn()
             except Exception:  # whatever it was: without looks all pages would stand still
                 log.exception("a look at the nodes failed")
             self.took_s = time.monotonic() - begun_s
             wait_s = (LOOKED_AT_S if self.lookers else STEP_S) - self.took_s
-            self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.1, wait_s))
 
@@ -99,6 +105,8 @@ class Watch:
             if node is not None:
                 self.facts[id] = NodeFacts(id, node.place, now_s, *words, queues, count)
         await self._forget({one.id for words in found.values() for one in words[2]})
+        if found:
+            self.behind.look(self.view(), self.queue_points)
         await self._look_back()
 
     async def _list(self) -> None:
@@ -131,13 +139,15 @@ class Watch:
         if now_s - self._looked_back_s < STEP_S - 0.5:
             return
         self._looked_back_s = now_s
-        busy = sorted(self.view().work, key=lambda one: (-one.oldest_s, -one.ready))
-        names = [one.name for one in busy[:CHARTED]]
-        self.marks = await marks_of(self.nodes)
-        self.points = await self.rings.of(None)
-        self.waits = summed((await self.rings.of(None, "wait")).values())
-        self.works = summed((await self.rings.of(None, "work")).values())
-        self.queue_points = {name: summed((await self.rings.of(name)).values()) for name in names}
+        names = [one.name for one in sorted(self.view().work, key=by_need)[:CHARTED]]
+        marks = await self.deploys.marks(self.nodes)
+        points = await self.rings.of(None)
+        waits = summed((await self.rings.of(None, "wait")).values())
+        works = summed((await self.rings.of(None, "work")).values())
+        of_queues = {name: await self.rings.of_queue(name) for name in names}
+        # all at once: a page that is made meanwhile must not mix two looks
+        self.marks, self.points, self.queue_points = marks, points, of_queues
+        self.waits, self.works = waits, works
         self.rings.forget()
 
     @property
@@ -146,9 +156,11 @@ class Watch:
         return summed(self.points.values())
 
     async def history_of(self, queue: str) -> Points:
-        """The last hour of a queue."""
-        found = self.queue_points.get(queue)
-        return found if found else summed((await self.rings.of(queue)).values())
+        """The last hour of a queue, as of now; all pages show that from then on."""
+        found = await self.rings.of_queue(queue)
+        if queue in self.queue_points:
+            self.queue_points[queue] = found
+        return found
 
     async def _forget(self, listed: set[str]) -> None:
         """Members that no node lists any more."""
@@ -161,15 +173,26 @@ class Watch:
             self._queues.pop(id, None)
 
     def view(self) -> View:
-        """What the nodes said last."""
+        """[O14] What the nodes said last; what one said before it was silent is old (O14.11)."""
         now_s = time.time()
-        up = {node.id for node in self.nodes.up()}
+        up = {node.id for node in self.nodes.up() if self._is_fresh(node)}
         facts = sorted(self.facts.values(), key=lambda one: one.place)
         old = frozenset(self.nodes.known) - up
         return merged(now_s, facts, old)
 
+    def _is_fresh(self, node: Node) -> bool:
+        """Whether nothing is known of a node, or that which it said since it came back."""
+        facts = self.facts.get(node.id)
+        return facts is None or facts.at_s >= node.back_s
+
     async def close(self) -> None:
         await self.nodes.close()
+
+
+def by_need(queue: Queue) -> tuple[bool, float, int]:
+    """Which queues are charted first: old ones, after these those that nothing happens with."""
+    is_still = not (queue.came_rate or queue.done_rate or queue.work)
+    return is_still, -queue.oldest_s, -queue.ready
 
 
 async def words_of(client: Client) -> Words:

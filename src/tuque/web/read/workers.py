@@ -14,6 +14,7 @@ from tuque.web.read.nodes import Nodes
 
 PAGE: Final = 1_000
 ROLL_S: Final = 300.0
+DEPLOYS_KEPT: Final = 1_000
 KINDS: Final = {"lost": "gone", "alive": "ok", "quiet": "pause"}  # states and their shapes
 ORDER: Final = list(KINDS)
 
@@ -25,6 +26,7 @@ class WorkerRow(msgspec.Struct):
     host: str
     pid: int
     version: str
+    app: str
     queues: list[str]
     slots: int
     busy: int
@@ -50,27 +52,44 @@ class WorkerRow(msgspec.Struct):
 
 
 class Mark(msgspec.Struct):
-    """A deploy: workers of these queues began to run another version (unix s)."""
+    """A deploy: workers of these queues began to run another version, the first at `at_s`.
+
+    Instants are unix s; each queue has its own.
+    """
 
     at_s: float
     text: str
-    queues: set[str]
+    queues: dict[str, float]
 
 
-async def marks_of(nodes: Nodes) -> list[Mark]:
-    """The deploys that the nodes heard of (SPEC O12.6), oldest first."""
+class Deploys:
+    """What the nodes told of deploys: one that is away, or began anew, takes none with it."""
 
-    async def question(client: Client) -> list[Deploy]:
-        return await client.worker_deploys()
+    def __init__(self) -> None:
+        self._heard: dict[tuple[int, str, tuple[str, ...]], Deploy] = {}
 
-    heard = await nodes.ask(question)
-    return changes(one for some in heard.values() for one in some)
+    async def marks(self, nodes: Nodes) -> list[Mark]:
+        """All that is known now (SPEC O12.6), oldest first."""
+
+        async def question(client: Client) -> list[Deploy]:
+            return await client.worker_deploys()
+
+        for some in (await nodes.ask(question)).values():
+            self.learn(some)
+        return changes(self._heard.values())
+
+    def learn(self, told: Iterable[Deploy]) -> None:
+        """Adds what a node told; the latest stay."""
+        self._heard |= {(one.at_ms, one.app, one.queues): one for one in told}
+        for key in sorted(self._heard)[:-DEPLOYS_KEPT]:
+            del self._heard[key]
 
 
 def changes(heard: Iterable[Deploy]) -> list[Mark]:
     """What of that changed the version of a queue, which another node may have known before.
 
-    Nodes and workers of other queues that say the same within ROLL_S are one deploy.
+    Nodes and workers of other queues that say the same within ROLL_S are one deploy; a queue that
+    comes back to a version within that time is another one.
     """
     marks: list[Mark] = []
     known: dict[str, str] = {}
@@ -80,10 +99,12 @@ def changes(heard: Iterable[Deploy]) -> list[Mark]:
         if not new:
             continue
         last = next((mark for mark in reversed(marks) if mark.text == one.app), None)
-        if last is not None and one.at_ms / 1000 - last.at_s < ROLL_S:
-            last.queues |= new
+        is_one = last is not None and one.at_ms / 1000 - last.at_s < ROLL_S
+        found = dict.fromkeys(new, one.at_ms / 1000)
+        if last is not None and is_one and last.queues.keys().isdisjoint(new):
+            last.queues |= found
         else:
-            marks.append(Mark(one.at_ms / 1000, one.app, new))
+            marks.append(Mark(one.at_ms / 1000, one.app, found))
     return marks
 
 
@@ -98,7 +119,12 @@ async def workers_of(nodes: Nodes) -> list[WorkerRow]:
         for one in infos:
             heard.setdefault(one.name, []).append((id, one))
     rows = [row_of(some) for some in heard.values()]
-    return sorted(rows, key=lambda one: (ORDER.index(one.state), one.name))
+    return sorted(rows, key=need)
+
+
+def need(one: WorkerRow) -> tuple[int, bool, str]:
+    """[O14] The order of workers: lost ones with jobs come first (O14.3)."""
+    return ORDER.index(one.state), one.state == "lost" and not one.runs, one.name
 
 
 def row_of(heard: list[tuple[str, WorkerInfo]]) -> WorkerRow:
@@ -110,6 +136,7 @@ def row_of(heard: list[tuple[str, WorkerInfo]]) -> WorkerRow:
         host=info.host,
         pid=info.pid,
         version=info.version,
+        app=info.app,
         queues=list(info.queues),
         slots=info.slots,
         busy=info.busy,

@@ -117,19 +117,25 @@ def as_json(chart: Chart) -> str:
 
 
 def spark(values: Sequence[float | None], colour: str = "s6", floor: float = 1.0) -> Markup:
-    """A small line without axes; `floor` keeps noise flat."""
-    known = [0.0 if value is None else value for value in values]
-    if len(known) < 2:
+    """A small line without axes; `floor` keeps noise flat. None is a gap."""
+    if len(values) < 2:
         return Markup('<svg class="spark" aria-hidden="true"></svg>')
-    step = max(1, len(known) // WIDTH)
-    known = [max(known[i : i + step]) for i in range(0, len(known), step)]
-    top = max(*known, floor) * 1.05
-    places = [
-        f"{i / max(1, len(known) - 1) * WIDTH:.1f} {HEIGHT - 1 - one / top * (HEIGHT - 3):.1f}"
-        for i, one in enumerate(known)
-    ]
-    path = "M" + "L".join(places)
+    step = max(1, len(values) // WIDTH)
+    thin = [greatest(values[i : i + step]) for i in range(0, len(values), step)]
+    top = max([floor, *(one for one in thin if one is not None)]) * 1.05
+    runs: list[list[tuple[float, float]]] = [[]]  # between gaps
+    for i, one in enumerate(thin):
+        if one is None:
+            runs.append([])
+            continue
+        x = i / max(1, len(thin) - 1) * WIDTH
+        runs[-1].append((x, HEIGHT - 1 - one / top * (HEIGHT - 3)))
+    paths, areas = "", ""
+    for run in (run for run in runs if run):
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+        paths += path
+        areas += f"{path}L{run[-1][0]:.1f} {HEIGHT}H{run[0][0]:.1f}z"
     return Markup(
         '<svg class="spark {}" viewBox="0 0 {w} {h}" aria-hidden="true">'
-        '<path class="ar" d="{p}L{w} {h}H0z"/><path class="ln" d="{p}"/></svg>'
-    ).format(colour, w=WIDTH, h=HEIGHT, p=path)
+        '<path class="ar" d="{a}"/><path class="ln" d="{p}"/></svg>'
+    ).format(colour, w=WIDTH, h=HEIGHT, p=paths, a=areas)

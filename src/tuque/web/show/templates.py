@@ -53,6 +53,8 @@ def environment() -> Environment:
             "short_id": text.short_id,
             "raw": text.raw,
             "brief": text.brief,
+            "clip": text.clip,
+            "ends": text.ends,
         }
     )
     return env

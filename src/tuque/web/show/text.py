@@ -16,6 +16,9 @@ from tuque.logtext import HIDDEN, visible, visible_lines
 MINUS: Final = "\u2212"
 HEX_ROWS: Final = 64
 NAME_MAX: Final = 160  # characters of a name that a page shows
+ENDS_FROM: Final = 32  # characters of a name whose end stands whole where its middle is cut
+END: Final = 12  # characters of that end
+CLIPPED: Final = 48  # characters of a name in a sentence
 ADDRESS_MAX: Final = 2_000  # characters of a name in an address
 CODED: Final = "%%"  # how names begin that forms cannot carry as they are
 BODY_MAX: Final = 64 * 1024  # a longer body is shown in part
@@ -80,6 +83,13 @@ def plural(count: int, word: str, words: str = "") -> str:
     return f"{count:,} {word if count == 1 else words or word + 's'}"
 
 
+def over(nodes: int, away: int) -> str:
+    """[O14] Over how many nodes a sum is (O14.1): `3 nodes`, `2 of 3 nodes`."""
+    if away and away == nodes:
+        return f"{plural(nodes, 'node')}, as of the last answer"
+    return f"{nodes - away} of {plural(nodes, 'node')}" if away else plural(nodes, "node")
+
+
 def at(seconds: float | None, form: str = "time") -> Markup:
     """An instant (unix s): the browser shows it in the reader's zone, by `form` date or time."""
     if not seconds:
@@ -107,6 +117,21 @@ def key(name: str) -> str:
 def brief(name: str) -> str:
     """A name as a page shows it: of a long one the beginning and the end."""
     return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 40]}…{name[-24:]}"
+
+
+def clip(name: str) -> str:
+    """[O14] A name in a sentence or a legend: of a long one the beginning and the end (O14.4)."""
+    return name if len(name) <= CLIPPED else f"{name[: CLIPPED - END - 1]}…{name[-END:]}"
+
+
+def ends(name: str) -> Markup:
+    """[O14] A name for a column that cuts long ones: the end stands apart, and whole (O14.4)."""
+    text = visible(brief(name))
+    if len(text) <= ENDS_FROM:
+        return escape(text)
+    return Markup('<span class="a">{}</span><span class="z">{}</span>').format(
+        text[:-END], text[-END:]
+    )
 
 
 def mark(name: str) -> str:

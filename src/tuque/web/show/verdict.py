@@ -1,32 +1,37 @@
 """What needs somebody, worst first: rules over figures, each with its evidence.
 
-Decides what counts as behind, failing or full. A cause is named only where a rule with its figures
-knows it.
+Decides what counts as failing or full. A cause is named only where a rule with its figures knows
+it; what is not known is said.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tuque.web.read.behind import BEHIND_S, NEAR_S, Behind
 from tuque.web.read.figures import NodeFacts, Queue, View
 from tuque.web.read.history import MINUTE, Points
-from tuque.web.show.text import brief, fits, link, num, plural, rate, span
+from tuque.web.show.cause import cause
+from tuque.web.show.remedy import remedies
+from tuque.web.show.text import clip, fits, link, num, plural, rate, span
 
 Kind: TypeAlias = Literal["bad", "gone", "warn", "pause", "ok", "idle"]
 
-BEHIND_S: Final = 60.0
-LEAST: Final = 0.1  # jobs/s below which no rate explains anything
 NOBODY_S: Final = 10.0
 FULL: Final = 75.0  # percent of maxmemory: from there on ADDJOB is refused
+WAS_LATE: Final = "Was behind"
+HOME_AWAY: Final = "home away"
 SOON_S: Final = 3600.0
-BEFORE: Final = 10 * MINUTE  # points with which the last minute is compared
+BEFORE: Final = 10 * MINUTE  # points of which the growth of memory is taken
 
 
 class Notice(msgspec.Struct):
-    """One thing that needs somebody; `since_s` is unix s, 0 where that is not known."""
+    """One thing that needs somebody; `since_s` is unix s, 0 where that is not known.
+
+    `is_seen`: it began then; else then or earlier.
+    """
 
     kind: Kind
     rank: int
@@ -38,7 +43,14 @@ class Notice(msgspec.Struct):
     page: str
     go: str
     since_s: float = 0.0
+    lag_s: float = 0.0  # what made it so began at least so long before
     queue: str = ""
+    is_seen: bool = True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it says that a queue is behind."""
+        return self.says == "is behind"
 
 
 class State(msgspec.Struct, frozen=True):
@@ -55,7 +67,7 @@ def state_of(queue: Queue, points: Points) -> State:
     if queue.is_dead:
         return State("idle", "Dead letters")
     if queue.ready and is_left(queue, points):
-        return State("gone", "Nobody takes")
+        return State("gone", "No consumers")
     if queue.oldest_s > BEHIND_S:
         return State("bad", "Behind")
     if points.counted("dead") > 0:
@@ -63,6 +75,13 @@ def state_of(queue: Queue, points: Points) -> State:
     if not queue.ready and not queue.came_rate and not queue.work:
         return State("idle", "Idle")
     return State("ok", "Keeps up")
+
+
+def in_part(state: State, was_late: bool) -> State:
+    """[O14] A state that is known of some nodes only (O14.11)."""
+    if state.word not in ("Keeps up", "Idle"):
+        return state
+    return State("warn", WAS_LATE) if was_late else State(state.kind, f"≈ {state.word}")
 
 
 def is_left(queue: Queue, points: Points) -> bool:
@@ -75,13 +94,17 @@ def is_left(queue: Queue, points: Points) -> bool:
 
 
 def notices(
-    view: View, by_queue: dict[str, Points], memory: dict[str, Points], places: dict[str, str]
+    view: View,
+    by_queue: dict[str, Points],
+    memory: dict[str, Points],
+    places: dict[str, str],
+    behind: Behind,
 ) -> list[Notice]:
     """All that needs somebody, worst first. `places` are the silent nodes' addresses by id."""
-    found = [silent(places)] if places else []
-    found += [one for facts in view.facts for one in of_node(facts, memory.get(facts.id))]
+    found = [silent(view, places)] if places else []
+    found += [one for facts in view.heard for one in of_node(facts, memory.get(facts.id))]
     for queue in view.work:
-        found += of_queue(queue, by_queue.get(queue.name, Points()))
+        found += of_queue(view, queue, by_queue.get(queue.name, Points()), behind)
     found.sort(key=lambda one: (one.rank, -weight(view, one), one.subject))
     return found
 
@@ -92,7 +115,7 @@ def weight(view: View, one: Notice) -> float:
     return queue.oldest_s if queue else 0.0
 
 
-def silent(places: dict[str, str]) -> Notice:
+def silent(view: View, places: dict[str, str]) -> Notice:
     """Nodes that do not answer."""
     names = ", ".join(id[:8] for id in places)
     return Notice(
@@ -101,11 +124,31 @@ def silent(places: dict[str, str]) -> Notice:
         names,
         "does not answer" if len(places) == 1 else "do not answer",
         ", ".join(places.values()),
-        "the console cannot reach it; jobs with copies elsewhere go on",
-        ["See whether its machine and its process run"],
+        without(view, set(places)),
+        ["See whether its machine and its process run"]
+        if len(places) == 1
+        else ["See whether their machines and processes run"],
         link("cluster"),
         "Cluster",
     )
+
+
+def without(view: View, away: set[str]) -> str:
+    """[O14] What is known of jobs and tubes while these nodes do not answer (O14.2)."""
+    if not view.facts or not {one.id for one in view.facts} - away:
+        return "the console reaches no node; whether jobs go on there is not known"
+    one = len(away) == 1
+    it = "it" if one else "them"
+    tubes = sum(one.number("tubes_running") for one in view.facts if one.id in away)
+    said = f"the console cannot reach {it}; jobs with copies elsewhere go on"
+    if tubes:
+        back = "it is back" if one else "they are back"
+        said += (
+            f"; {plural(tubes, 'tube')} at home there hand{'s' if tubes == 1 else ''} out nothing"
+        )
+        them = "they have" if tubes > 1 else "it has"
+        said += f" until {back}, or {them} a new home: Tubes says how"
+    return said
 
 
 def of_node(facts: NodeFacts, points: Points | None) -> list[Notice]:
@@ -171,11 +214,13 @@ def full_in_s(points: Points | None, most: int) -> float | None:
     return left / per_s if per_s > most / 1e6 and left > 0 else None
 
 
-def of_queue(queue: Queue, points: Points) -> list[Notice]:
-    """What is wrong with a queue: one notice of its delay, one of its dead."""
-    found = []
+def of_queue(view: View, queue: Queue, points: Points, behind: Behind) -> list[Notice]:
+    """[O14] What is wrong with a queue: one notice of its delay, one of its dead (O14.18)."""
+    found: list[Notice] = []
+    if queue.is_dead:
+        return found
     page = link("queue", name=queue.name) if fits(queue.name) else link("queues")
-    name = brief(queue.name)
+    name = clip(queue.name)
     waits = f"{num(queue.ready)} wait"
     if queue.pause != "none" and queue.ready:
         which = "" if queue.pause == "all" else f", {queue.pause}"
@@ -186,16 +231,18 @@ def of_queue(queue: Queue, points: Points) -> list[Notice]:
     elif queue.ready and is_left(queue, points):
         much = f"{waits}, oldest {span(queue.oldest_s)}"
         because = "no client waits for its jobs, and none was delivered in the last minute"
-        notice = Notice("gone", 2, name, "is taken by nobody", much, because, [], page, "Open")
+        notice = Notice("gone", 2, name, "has no consumers", much, because, [], page, "Open")
         notice.do = [f"Start a worker for {name}"]
-        notice.since_s = time.time() - queue.oldest_s
+        notice.since_s = view.clock_s - queue.oldest_s
         found.append(notice)
     elif queue.oldest_s > BEHIND_S:
         much = f"{waits}"
-        notice = Notice("bad", 1, name, "is behind", much, cause(points), [], page, "Open")
+        why = cause(queue, points, sorted(view.old))
+        notice = Notice("bad", 1, name, "is behind", much, why, [], page, "Open")
         notice.do = remedies(queue, points)
-        since_s = points.above_since_s("oldest-ms", BEHIND_S * 1000)
-        notice.since_s = since_s if since_s is not None else time.time() - queue.oldest_s
+        since = behind.of(queue, points, view)
+        notice.since_s, notice.is_seen = since.at_s, since.is_seen
+        notice.lag_s = BEHIND_S - NEAR_S
         found.append(notice)
     died = points.counted("dead")
     if died:
@@ -208,40 +255,3 @@ def of_queue(queue: Queue, points: Points) -> list[Notice]:
     for one in found:
         one.queue = queue.name
     return found
-
-
-def cause(points: Points) -> str:
-    """Why a queue is behind, if the figures say it."""
-    if len(points) < 3:
-        return "cause unknown: there are no points of it yet"
-    before = Points(points.at_s, {k: v[:-MINUTE] for k, v in points.values.items()}, points.step_s)
-    now_s, then_s = points.mean_s("work-ms", "worked"), before.mean_s("work-ms", "worked", BEFORE)
-    if now_s and then_s and now_s >= 2 * then_s:
-        return f"its jobs take {span(now_s)}, before they took {span(then_s)}"
-    came, came_before = points.rate("added"), before.rate("added", BEFORE)
-    if came and came_before and came >= 2 * came_before:
-        return f"{rate(came)} jobs come each second, before it were {rate(came_before)}"
-    done = points.rate("acked")
-    if came and done is not None and came - done > LEAST:
-        return f"workers finish {rate(done)} of the {rate(came)} jobs that come each second"
-    return "cause unknown"
-
-
-def needed(points: Points) -> float | None:
-    """Slots that keep up with what comes: added/s times the mean work time."""
-    came, work_s = points.rate("added"), points.mean_s("work-ms", "worked")
-    return came * work_s if came is not None and work_s is not None else None
-
-
-def remedies(queue: Queue, points: Points) -> list[str]:
-    """What to do about a queue that is behind."""
-    slots, busy = needed(points), points.counted("at-work", 1)
-    found = []
-    if slots and busy and slots > busy:
-        more = max(1, round(slots - busy))
-        found.append(f"Add about {plural(more, 'slot')} ({round(slots)} in all) to stop the growth")
-    came, done = points.rate("added"), points.rate("acked")
-    if came is not None and done and done - came > 0.1:
-        wait = "Or wait" if found else "Wait"
-        found.append(f"{wait}: it is up to date in about {span(queue.ready / (done - came))}")
-    return found or ["Add workers, or find out why jobs take long"]

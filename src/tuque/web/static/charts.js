@@ -7,9 +7,10 @@ const charts = (() => {
   const num = (v) => minus(Math.abs(v) >= 100 || Number.isInteger(v) ? Math.round(v).toLocaleString("en") : v.toFixed(1));
   function span(s) {
     if (s < 1) return num(Math.round(s * 10000) / 10) + " ms";
-    if (s < 60) return (Number.isInteger(s) ? s : s.toFixed(1)) + " s";
-    if (s < 3600) return `${Math.floor(s / 60)} m ${String(Math.round(s % 60)).padStart(2, "0")} s`;
-    return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} m`;
+    if (s < 59.95) return (Number.isInteger(s) ? s : s.toFixed(1)) + " s";
+    const whole = Math.round(s), two = (n) => String(n).padStart(2, "0");
+    if (whole < 3600) return `${Math.floor(whole / 60)} m ${two(whole % 60)} s`;
+    return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} m`;
   }
   const short = (v) => Math.abs(v) >= 10000 ? num(v / 1000) + "k" : num(v);
   const FORMS = {
@@ -17,8 +18,11 @@ const charts = (() => {
     signed: (v) => (v > 0 ? "+" : "") + minus(v.toFixed(1)) + "/s",
   };
   const TICKS = { num: short, span: (v) => (v < 1 ? v * 1000 + " ms" : v < 60 ? v + " s" : v < 3600 ? num(v / 60) + " m" : num(v / 3600) + " h"), pct: num, rate: short, signed: short };
+  const decadeOf = (v) => (v < 1 ? num(v * 1000) + " ms" : num(v) + " s");
+  const SPANS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000]; // s between two spans of the axis
   const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   const full = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
+  const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400]; // seconds between two times of the axis
 
   const style = getComputedStyle(document.documentElement);
   const probe = document.createElement("canvas").getContext("2d");
@@ -72,7 +76,7 @@ const charts = (() => {
     let low = Math.min(0, ...known), high = Math.max(chart.form === "pct" ? 10 : 0, ...known);
     if (chart.limit !== null && high > chart.limit * 0.5) high = Math.max(high, chart.limit);
     if (high === low) high = low + 1;
-    const tick = TICKS[chart.form];
+    const tick = chart.log && chart.form === "span" ? decadeOf : TICKS[chart.form];
     const isShort = chart.at.at(-1) - chart.at[0] < 900;
     const decade = (_, at) => at.map((v) => (v > 0 && Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? v : null));
     const above = known.filter((v) => v > 0);
@@ -84,8 +88,8 @@ const charts = (() => {
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "tuque", setSeries: false, scales: ["x", null] } },
       scales: { x: { time: true }, y: chart.log ? { distr: 3, log: 10, range: [floor, Math.max(roof, floor * 10)] } : { range: [low, high * 1.06] } },
       axes: [
-        { stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 20, space: isShort ? 80 : 60, values: (_, at) => at.map(isShort ? full : clock) },
-        { stroke: ink, grid: chart.log ? { stroke: grid, width: 1, filter: decade } : { stroke: grid, width: 1 }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 44, gap: 4, space: 28, ...(chart.log ? { filter: decade } : {}), values: (_, at) => at.map((v) => (v === null ? "" : tick(v))) },
+        { stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 20, space: isShort ? 58 : 48, incrs: STEPS, values: (u, at, _axis, _space, step) => at.map((s) => (s > u.scales.x.max ? "" : step < 60 ? full(s) : clock(s))) },
+        { stroke: ink, grid: chart.log ? { stroke: grid, width: 1, filter: decade } : { stroke: grid, width: 1 }, ticks: { show: false }, font: "11px " + style.getPropertyValue("--sans"), size: 44, gap: 4, space: 28, ...(chart.log ? { filter: decade } : chart.form === "span" ? { incrs: SPANS } : {}), values: (_, at) => at.map((v) => (v === null ? "" : tick(v))) },
       ],
       series: [{}, ...series],
       hooks: {
@@ -123,17 +127,31 @@ const charts = (() => {
     ctx.setLineDash([2, 3]);
     ctx.lineWidth = devicePixelRatio;
     ctx.font = `${10 * devicePixelRatio}px sans-serif`;
-    for (const [at, text] of chart.marks) {
-      const x = u.valToPos(at, "x", true);
-      if (x < left || x > left + width) continue;
+    const rows = []; // of texts, those that would meet are one below the other
+    const shown = chart.marks.map(([at, text]) => [u.valToPos(at, "x", true), text]).filter(([x]) => x >= left && x <= left + width);
+    for (const [x] of shown) {
       ctx.beginPath();
       ctx.moveTo(x, top);
       ctx.lineTo(x, top + height);
       ctx.stroke();
-      const isRight = x > left + width * 0.75;
-      ctx.textAlign = isRight ? "right" : "left";
-      ctx.fillText(text, x + (isRight ? -4 : 4), top + 9 * devicePixelRatio);
     }
+    const ink = ctx.fillStyle, ground = getComputedStyle(u.root.closest(".panel") ?? document.body).backgroundColor;
+    ctx.textAlign = "left";
+    const texts = [], gap = 4 * devicePixelRatio, high = 12 * devicePixelRatio;
+    for (const [x, text] of shown) { // after all lines, and on a ground: no line runs through a text
+      const wide = ctx.measureText(text).width + 2 * gap, isLast = x + wide > left + width;
+      const from = isLast ? Math.max(left, x - wide) : x, to = from + wide;
+      let row = 0;
+      while ((rows[row] ??= []).some(([begin, end]) => from < end && to > begin)) row += 1;
+      rows[row].push([from, to]);
+      ctx.fillStyle = ground;
+      ctx.globalAlpha = 0.8;
+      ctx.fillRect(from + gap / 2, top + high * row, wide - gap, high);
+      texts.push([text, from + gap, top + 9 * devicePixelRatio + high * row]);
+    }
+    ctx.fillStyle = ink;
+    ctx.globalAlpha = 1;
+    for (const one of texts) ctx.fillText(...one);
     ctx.restore();
   }
 
@@ -195,5 +213,5 @@ const charts = (() => {
   });
   let later = 0;
   addEventListener("resize", () => { clearTimeout(later); later = setTimeout(() => all(true), 100); });
-  return { all };
+  return { all, span };
 })();

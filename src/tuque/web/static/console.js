@@ -98,6 +98,8 @@ function show(html) {
   box.setAttribute("aria-labelledby", "ask-h");
   if (!box.open) box.showModal();
   ($("[autofocus]", box) ?? box).focus();
+  const again = $("[data-again]", box); // what it asks about is still being read
+  if (again) setTimeout(() => box.open && again.isConnected && ask(again.href), 1000);
 }
 async function send(form, button) {
   const fields = new URLSearchParams(new FormData(form));

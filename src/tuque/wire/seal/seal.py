@@ -21,13 +21,18 @@ class Seal:
         self.keyed = blake2b(digest_size=CODE_BYTES, key=key, person=b"tuque frame")
         self.number: i64 = 0  # of the next frame
 
-    def code(self, payload: bytes) -> bytes:
-        """The code of the next frame."""
+    def begin(self) -> blake2b:
+        """The code of the next frame, before its bytes."""
         whole = self.keyed.copy()
         number: int = self.number
         whole.update(number.to_bytes(8, "big"))
-        whole.update(payload)
         self.number += 1
+        return whole
+
+    def code(self, payload: bytes) -> bytes:
+        """The code of the next frame."""
+        whole = self.begin()
+        whole.update(payload)
         return whole.digest()
 
     def fits(self, code: bytes, payload: bytes) -> bool:

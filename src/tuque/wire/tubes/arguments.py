@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
+from tuque.tubes.model.options import NOT_SAID, PRI_DEFAULT, PutSpec, TubeOptions
 
 NO_NAMES: Final[list[bytes]] = []
 
@@ -24,7 +24,8 @@ class Options:
         self.status: i64 = 0
         self.after: i64 = -1
         self.capacity: i64 = 0
-        self.sync_nodes: i64 = 1
+        self.sync_nodes: i64 = NOT_SAID
+        self.failover: i64 = NOT_SAID
         self.in_replicaset: bool | None = None
         self.storage_mode = b""
         self.engine = b""
@@ -52,6 +53,7 @@ class Options:
         o.engine = self.engine
         o.on_task_change = self.on_change
         o.sync = self.sync_nodes
+        o.failover = self.failover
         return o
 
 

@@ -53,9 +53,9 @@ LIST: Final = Bound(0, TURN_WORK, 2 * REPLY_BYTES, ONE)
 # fmt: off
 ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
     ("CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
-     "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n]",
+     "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n|majority] [FAILOVER yes|no]",
      "queue.create_tube(name, type, {if_not_exists, temporary, ttl, ttr, pri, capacity, "
-     "storage_mode, engine, on_task_change, sync})",
+     "storage_mode, engine, on_task_change, sync, failover})",
      "write grow silent", FEW_OPTIONS, "OK", "Make a tube of a type."),
     ("PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
      "[FORM bytes|text|msgpack]",

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import MSGPACK, TEXT
 from tuque.tubes.model.errors import NOT_FOUND, TubeError
+from tuque.tubes.model.options import MAJORITY, NO, YES
 from tuque.tubes.types.driver import Driver
 from tuque.wire.args import UTUBE_MAX
 from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
@@ -224,6 +225,20 @@ def whole(value: Value) -> i64:
     return max(-NUMBER_MAX, min(number, NUMBER_MAX))
 
 
+def copies(value: Value) -> i64:
+    """A number of nodes, or `majority` (T18.5)."""
+    if value.kind == STR and value.payload() == b"majority":
+        return MAJORITY
+    return whole(value)
+
+
+def yes_or_no(value: Value) -> i64:
+    """Whether votes choose the leader (T23.5)."""
+    if value.kind != BOOL:
+        raise IprotoError(E_PROC, b"Invalid value of failover: " + shown(value))
+    return YES if value.is_true() else NO
+
+
 def subqueue(value: Value) -> object:
     """[I6] The name of a sub-queue; numbers and booleans become text (I6.6)."""
     if value.kind in (STR, BIN, INT, FLOAT, BOOL):
@@ -326,7 +341,8 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "cfg.ttr": Argument("ttr_ms", new_ttr),
     "in_replicaset": Argument("in_replicaset", true_or_false),
     "capacity": Argument("capacity", capacity),
-    "sync": Argument("sync_nodes", whole),
+    "sync": Argument("sync_nodes", copies),
+    "failover": Argument("failover", yes_or_no),
     "storage_mode": Argument("storage_mode", string_of),
     "engine": Argument("engine", string_of),
     "on_task_change": Argument("on_change", string_of),

@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
+from tuque.tubes.model.options import MAJORITY, NO, YES
 from tuque.wire.args import UTUBE_MAX, ArgError, plain_int, ranged
 from tuque.wire.msgpack import MsgpackError, skip
 from tuque.wire.tubes.arguments import TubeArgs
@@ -19,7 +20,7 @@ SYNC_MAX: Final = 1_000  # the exact limit is the number of nodes
 DIGITS_MAX: Final = 40
 BAD_BODY: Final = b"ERR the body is not one MessagePack value"
 BAD_UUID: Final = b"ERR Invalid UUID format."
-NODES: Final = "SYNC must be a number from 1 to the number of nodes"
+NODES: Final = "SYNC must be majority, or a number from 1 to the number of nodes"
 
 # kinds of words, frequent ones first
 A_TUBE: Final = 0
@@ -34,6 +35,7 @@ CHOICE: Final = 8
 FLAG: Final = 9
 A_UUID: Final = 10
 BYTES_OF: Final = 11
+COPIES: Final = 12
 
 STATES: Final[dict[bytes, int]] = {
     b"READY": READY,
@@ -104,7 +106,8 @@ OPTIONS: Final[dict[str, Word]] = {
     "COUNT": Word("count", NUMBER, "COUNT", 1, LISTED_MAX),
     "AFTER": Word("after", NUMBER, "AFTER", -1),
     "CAPACITY": Word("capacity", NUMBER, "CAPACITY"),
-    "SYNC": Word("sync_nodes", NUMBER, "", 1, SYNC_MAX, None, NODES),
+    "SYNC": Word("sync_nodes", COPIES, "", 1, SYNC_MAX, None, NODES),
+    "FAILOVER": Word("failover", CHOICE, "FAILOVER", choices={b"yes": YES, b"no": NO}),
     "STORAGEMODE": Word("storage_mode"),
     "ENGINE": Word("engine"),
     "ONCHANGE": Word("on_change"),
@@ -138,6 +141,10 @@ def read_word(a: Word, word: bytes, into: TubeArgs) -> None:
         into.set_option(a.field, ranged(word, a.least, a.most, a.error))
     elif kind == SECONDS:
         into.set_option(a.field, span_ms(word, a.error))
+    elif kind == COPIES:
+        is_majority = word.lower() == b"majority"
+        count: i64 = MAJORITY if is_majority else ranged(word, a.least, a.most, a.error)
+        into.set_option(a.field, count)
     elif kind == CHOICE:
         choice = choice_of(a, word)
         value: object = choice

@@ -9,18 +9,23 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from tuque import __version__, aio
 from tuque.client.commands.operate import Order
+from tuque.client.routing.nodes import GOOD_PRIORITY
+from tuque.client.url import Address
 from tuque.errors import Error, ReplyError
 from tuque.logtext import facts
 from tuque.worker.broker.link import pause
+from tuque.worker.broker.others import Others
 
 log: Final = logging.getLogger("tuque.worker")
 
 EVERY_S: Final = 3.0
+LOOK_S: Final = 0.5  # whether the node in use is another one
 BYE_S: Final = 2.0
 QUEUES_MAX: Final = 100  # that a node takes (O11.6)
 TEXT_BYTES: Final = 255  # of the version that a node takes
@@ -47,11 +52,16 @@ class Herald:
         self._name = name
         self._queues = fitting(queues)
         self._app = app.encode("utf-8", "surrogateescape")[:TEXT_BYTES]
+        self._began = time.monotonic()  # an age needs no clock that is right
+        self._knows_age = True
         self._figures = figures
         self._orders = orders
         self._is_known = True  # the node knows the command
+        self._place = ""  # of the node that heard it last
+        self._others = Others(client.settings)
         self._has_news = asyncio.Event()
         self._talks = asyncio.Lock()
+        self._round: asyncio.Task[list[None]] | None = None  # with the other nodes
 
     async def loop(self) -> None:
         """[U6] Announces the worker at intervals (U6.1)."""
@@ -60,19 +70,33 @@ class Herald:
                 if self._is_known:
                     with contextlib.suppress(Error):
                         await self.announce()
-            await pause(EVERY_S, self._has_news)
+            until_s = time.monotonic() + EVERY_S
+            while time.monotonic() < until_s and not self._has_news.is_set():
+                await pause(LOOK_S, self._has_news)
+                if self._client.node not in ("", self._place):
+                    break
             self._has_news.clear()
 
     async def announce(self) -> None:
-        """[U6] Announces it once, with the version of the app (U6.3)."""
+        """[U6] Announces it once, to the node in use and to those used before (U6.1)."""
+        if self._round is None or self._round.done():  # one that hangs delays nothing here
+            self._round = asyncio.create_task(self._others.ask(self._say, self._place))
+        await self._say(self._client)
+        if self._place and self._place != self._client.node:
+            self._others.add(self._place)
+        self._place = self._client.node
+
+    async def _say(self, client: aio.Client) -> None:
+        """[U6] Says HERE to a node, with the version of the app (U6.3); does what it replies."""
         host, _, pid = self._name.rpartition("/")
         try:
-            order: Order = await self._client.worker_here(
+            order: Order = await client.worker_here(
                 self._name,
                 host=host or socket.gethostname(),
                 pid=int(pid) if pid.isdigit() else 0,
                 version=__version__,
                 app=self._app,
+                age_ms=self._age_ms,
                 queues=self._queues,
                 timeout=EVERY_S,
                 **self._figures(),
@@ -80,9 +104,14 @@ class Herald:
         except ReplyError as err:
             self._is_known = "unknown command" not in err.message
             if "syntax error" in err.message:
-                self._app = b""  # an older node: the next word is without it
+                self._app, self._knows_age = b"", False  # an older node: next time without
             return
         self.ordered(self._name, order)
+
+    @property
+    def _age_ms(self) -> int:
+        """[U6] How long ago the worker began, at least 1; 0 for a node that is older (U6.3)."""
+        return max(1, int((time.monotonic() - self._began) * 1000)) if self._knows_age else 0
 
     def ordered(self, name: str, order: str) -> None:
         """[U6] Does what is asked of this worker (U6.2)."""
@@ -92,12 +121,38 @@ class Herald:
             self._has_news.set()
 
     async def leave(self) -> None:
-        """Says that the worker has ended."""
+        """[U6] Says that the worker has ended, to all nodes that may know it (U6.1)."""
+        await self._end_round()
+        was_known = self._is_known
         with contextlib.suppress(Error, TimeoutError):
             async with asyncio.timeout(BYE_S), self._talks:
-                if self._is_known:
-                    await self._client.worker_bye(self._name)
                 self._is_known = False  # the loop says no more
+                if was_known:
+                    await self._client.worker_bye(self._name)
+                    await self._meet_all()
+        if was_known:
+            await self._others.ask(self._bye, self._client.node)
+
+    async def close(self) -> None:
+        """Ends all connections of its own."""
+        await self._end_round()
+        await self._others.close()
+
+    async def _bye(self, client: aio.Client) -> None:
+        await client.worker_bye(self._name)
+
+    async def _end_round(self) -> None:
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.gather(self._round, return_exceptions=True)
+
+    async def _meet_all(self) -> None:
+        """Adds the nodes in reach: a process before this one may have used them."""
+        if self._client.settings.discover:
+            told = await self._client.hello()
+            for one in told.nodes:
+                if one.id != told.id and one.host and one.priority <= GOOD_PRIORITY:
+                    self._others.add(str(Address(one.host, one.port)))
 
 
 def fitting(queues: tuple[str, ...]) -> tuple[str, ...]:

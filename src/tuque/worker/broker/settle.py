@@ -19,6 +19,7 @@ from typing import Final
 from tuque import aio
 from tuque.errors import (
     Acked,
+    Cancelled,
     ConnectionError,
     Error,
     Leaving,
@@ -27,6 +28,7 @@ from tuque.errors import (
     NoJob,
     NoQuorum,
     ReadOnly,
+    ReplyError,
     TubeHome,
 )
 from tuque.logtext import facts
@@ -50,10 +52,13 @@ class Settler:
         client: aio.Client,
         link: Link,
         away: Away,
+        name: str,
         on_settled: Callable[[Settlement], None],
         rng: random.Random,
         queue_of: Callable[[str], str],
     ) -> None:
+        """`name` is the worker's, for the run that a dead letter needs."""
+        self._name = name
         self._client = client
         self._link = link
         self._away = away
@@ -208,6 +213,8 @@ class Settler:
 
     async def _bury(self, dead: Dead) -> Nack | Dead | None:
         """Sends a dead letter; returns what to do instead if the broker refuses it."""
+        if dead.is_failed:
+            return await self._fail(dead)
         try:
             new_id = await self._client.deadletter(
                 dead.job_id, dead.queue, dead.reason, body=dead.body
@@ -236,6 +243,44 @@ class Settler:
                 job=dead.job_id,
                 letter=new_id,
                 queue=dead.queue,
+                reason=dead.reason,
+            ),
+        )
+        return None
+
+    async def _fail(self, dead: Dead) -> Dead | None:
+        """[U2] Begins a run and fails it for good: the letter has the job's id (U2.5, U2.6).
+
+        Returns what to do instead if the broker refuses that.
+        """
+        try:
+            (run,) = await self._client.start(dead.job_id, worker=self._name)
+            if isinstance(run, NoJob | Acked | Cancelled):
+                log.warning(
+                    "job %(job)s was not moved to %(queue)s: %(reason)s",
+                    facts("dead_letter_lost", job=dead.job_id, queue=dead.queue, reason=run),
+                )
+                return None
+            if isinstance(run, ReplyError):
+                return replace(dead, is_failed=False)
+            told = await self._client.fail(
+                dead.job_id,
+                run.run,
+                reason=dead.reason,
+                detail=dead.detail or None,
+                cause=None if dead.cause == "failed" else dead.cause,
+                final=True,
+            )
+        except (ConnectionError, *NOT_NOW):
+            raise
+        except Error:
+            return replace(dead, detail="") if dead.detail else replace(dead, is_failed=False)
+        log.warning(
+            "job %(job)s is dead, in %(queue)s: %(reason)s",
+            facts(
+                "dead_letter_made",
+                job=dead.job_id,
+                queue=told.queue or dead.queue,
                 reason=dead.reason,
             ),
         )

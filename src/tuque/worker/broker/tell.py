@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tuque import aio
 from tuque.client.commands.life import Run
-from tuque.errors import ConnectionError, Error, OutOfMemory, ReplyError
+from tuque.errors import ConnectionError, Error, ReplyError
 from tuque.logtext import facts
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.broker.settle import NOT_NOW
@@ -28,7 +28,7 @@ log: Final = logging.getLogger("tuque.worker")
 AT_ONCE: Final = 500
 GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
-NOT_YET: Final = (ConnectionError, OutOfMemory, *NOT_NOW)
+NOT_YET: Final = (ConnectionError, *NOT_NOW)
 
 Ended = Done | Fail | Release
 
@@ -42,13 +42,18 @@ class Teller:
         link: Link,
         name: str,
         on_started: Callable[[str, Run | ReplyError], None],
+        on_refused: Callable[[str, ReplyError], None],
         on_told: Callable[[Ended, object], None],
     ) -> None:
-        """`on_started` gets a job's run or why there is none, `on_told` the reply to an end."""
+        """`on_started` gets a job's run or why there is none, `on_told` the reply to an end.
+
+        `on_refused` is called for each job if the broker refused START as a whole.
+        """
         self._client = client
         self._link = link
         self._name = name
         self._on_started = on_started
+        self._on_refused = on_refused
         self._on_told = on_told
         self._ended: deque[Ended] = deque()
         self._starts: deque[str] = deque()
@@ -153,10 +158,16 @@ class Teller:
                 if one not in too_big:
                     self._on_told(one, answer)
         if starts:
-            found = answers[-1]
-            runs = [found] * len(starts) if isinstance(found, ReplyError) else found
-            for job_id, run in zip(starts, runs, strict=True):
-                self._on_started(job_id, run)
+            self._take_runs(starts, answers[-1])
+
+    def _take_runs(self, starts: list[str], found: Any) -> None:
+        """The reply to START: a run or a refusal for each job, or a refusal of the command."""
+        if isinstance(found, ReplyError):
+            for job_id in starts:
+                self._on_refused(job_id, found)
+            return
+        for job_id, run in zip(starts, found, strict=True):
+            self._on_started(job_id, run)
 
 
 def _is_too_big(answer: object) -> bool:

@@ -22,6 +22,7 @@ import msgspec
 from tuque.logtext import VisibleFormatter
 from tuque.worker.pools.execute import describe, of_pipe, run_call
 from tuque.worker.pools.jsonlog import JobsAsJson
+from tuque.worker.seal.keys import Keys
 from tuque.worker.tasks.app import load_app
 from tuque.worker.tasks.policy import DONE, Outcome
 
@@ -82,10 +83,12 @@ def _ignore(signum: int, stack: object) -> None:
     """
 
 
-def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
+def serve(target: str, app_dir: str, sock: socket.socket, url: str, keys: str) -> None:
     """Replies once when the app is loaded, then once per call, until the parent is gone."""
     try:
         app = load_app(target, app_dir)
+        if keys:
+            app.keys = Keys.read(keys)
     except BaseException as err:
         sock.sendall(frame(msgspec.msgpack.encode(Outcome("crashed", describe(err)))))
         return
@@ -112,10 +115,10 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    target, app_dir, fd, url, log_kind = arguments
+    target, app_dir, fd, url, log_kind, keys = arguments
     if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
         made = JobsAsJson() if log_kind == "json" else VisibleFormatter()
         logging.lastResort.setFormatter(made)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
         signal.signal(number, _ignore)
-    serve(target, app_dir, socket.socket(fileno=int(fd)), url)
+    serve(target, app_dir, socket.socket(fileno=int(fd)), url, keys)

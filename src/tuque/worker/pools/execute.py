@@ -22,6 +22,7 @@ import msgspec
 from tuque.errors import Cancelled
 from tuque.logtext import facts
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
+from tuque.worker.seal.keys import OVERHEAD_BYTES, Keys
 from tuque.worker.tasks.arguments import BadArguments
 from tuque.worker.tasks.codec import Codec, Envelope, decode, encode, pack_result
 from tuque.worker.tasks.hooks import Failure
@@ -44,6 +45,7 @@ class Control:
         self.clock: Callable[[], float] = time.monotonic
         self.ends_at: float | None = None  # by that clock
         self.tell = tell
+        self.spare_bytes = 0  # of its progress, for a seal
         self._stop: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
@@ -133,8 +135,9 @@ class Job(msgspec.Struct, dict=True):
     def progress(self, value: Any) -> None:
         """Reports how far the job is: plain data, of at most 4096 bytes encoded (U2.9)."""
         data = pack_result(value, self.codec)
-        if len(data) > PROGRESS_BYTES:
-            raise ValueError(f"progress has {len(data)} bytes: at most {PROGRESS_BYTES}")
+        most = PROGRESS_BYTES - self._control().spare_bytes
+        if len(data) > most:
+            raise ValueError(f"progress has {len(data)} bytes: at most {most}")
         tell = self._control().tell
         if tell is not None:
             tell(data)
@@ -165,8 +168,9 @@ class Call(msgspec.Struct):
     time_limit_s: float | None = None
     control: Any = msgspec.field(default_factory=Control)
 
-    def begins(self) -> Job:
-        """The run begins: its time counts from now on."""
+    def begins(self, keys: Keys | None = None) -> Job:
+        """The run begins: its time counts from now on. `keys`: of its app."""
+        self.control.spare_bytes = 0 if keys is None else OVERHEAD_BYTES
         if self.time_limit_s is not None:
             self.control.ends_at = self.control.clock() + self.time_limit_s
         self.attempt.__dict__["control"] = self.control
@@ -239,7 +243,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
             return asyncio.run(_on_own_loop(task, call))
         except BaseException as err:
             return outcome_of(err, task)
-    job = call.begins()
+    job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
         tell(task.app, task.app.on_start, job)  # U3.2
@@ -260,7 +264,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
 
 async def await_call(task: Task[..., Any], call: Call) -> Outcome:
     """Runs a job of a coroutine task on the running event loop; cancels it at its time limit."""
-    job = call.begins()
+    job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
         await tell_async(task.app.on_start, job)  # U3.2

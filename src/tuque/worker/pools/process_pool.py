@@ -89,10 +89,12 @@ class ProcessPool:
         concurrency: int,
         max_memory_mb: int | None = None,
         log_kind: str = "text",
+        keys: str | None = None,
     ) -> None:
         """A child with more than `max_memory_mb` is replaced after its job."""
         self._max_memory_mb = max_memory_mb
         self._log_kind = log_kind
+        self._keys = keys or ""  # a file
         self._target = target
         self._app_dir = app_dir
         self._url = url or ""
@@ -205,6 +207,7 @@ class ProcessPool:
                     str(theirs.fileno()),
                     self._url,
                     self._log_kind,
+                    self._keys,
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

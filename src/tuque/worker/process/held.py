@@ -16,8 +16,10 @@ RUNNING_HERE: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
 
-def about(job: Delivery, task: str = "", enqueued_at: float = 0.0) -> Job:
-    """A delivery as tasks and hooks see it."""
+def about(
+    job: Delivery, task: str = "", enqueued_at: float = 0.0, body: bytes | None = None
+) -> Job:
+    """A delivery as tasks and hooks see it; `body`: without its seal."""
     delivery = (job.nacks or 0) + (job.additional_deliveries or 0) + 1
     return Job(
         job_id=job.id,
@@ -29,7 +31,7 @@ def about(job: Delivery, task: str = "", enqueued_at: float = 0.0) -> Job:
         additional_deliveries=job.additional_deliveries or 0,
         enqueued_at=instant(enqueued_at),
         headers=job.headers or {},
-        codec=codec_of(job.body),
+        codec=codec_of(job.body if body is None else body),
     )
 
 

@@ -56,6 +56,8 @@ class Supervisor:
                 failures = 0
                 continue  # U4.2
             if self._box.phase != WORKING:
+                if self._is_stopping and self._box.entries():
+                    return self._give_back()  # it heard no signal yet (U2.14)
                 return exit_code(code)
             self._box.ended = ending(code)
             held = len(self._box.entries())

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from tuque.errors import EnqueueFailed, Error, IsTube
+from tuque.errors import EnqueueFailed, Error, IsTube, NoTube
 from tuque.worker.tasks.codec import Envelope, encode
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import NOT_FOLLOWED, Follower, Outgoing
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 TASK_HEADER: Final = "tuque-task"
+KEY_HEADER: Final = "tuque-key"
 UNKNOWN_KEEP_S: Final = 86_400.0
 SHOWN: Final = 5  # places named by an error
 
@@ -35,6 +36,54 @@ class Call(Generic[R]):
     options: Options
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A call that the broker makes at instants; `App.schedule` declares it (U9)."""
+
+    name: str
+    call: Call[Any]
+    cron: str | None
+    every_s: float | None
+    tz: str | None
+    missed: Literal["skip", "one", "all"]
+
+    def __post_init__(self) -> None:
+        if (self.cron is None) == (self.every_s is None):
+            raise TypeError(f"schedule {self.name}: give either cron or every_s")
+        if self.tz is not None and self.cron is None:
+            raise TypeError(f"schedule {self.name}: tz needs cron")
+        options = self.call.options
+        for word in ("delay_s", "key", "utube", "maxlen", "replicate"):
+            if getattr(options, word) is not None:
+                raise TypeError(f"schedule {self.name}: its jobs cannot have {word}")
+
+    @property
+    def tube_ttr_s(self) -> int:
+        """The time to work of the tasks of a new tube."""
+        return self.call.options.retry_s or RETRY_S
+
+    def words(self) -> tuple[str, str, bytes, dict[str, Any]]:
+        """Queue, name, body and options for schedule_add; the same each time (U9.2)."""
+        call, options = self.call, self.call.options
+        body = envelope_of(
+            call.task, options, call.args, call.kwargs, dict(options.headers), is_timed=False
+        )
+        keys = call.task.app.keys
+        asked: dict[str, Any] = {
+            "cron": self.cron,
+            "every_s": self.every_s,
+            "tz": self.tz,
+            "missed": self.missed,
+            "retry": options.retry_s,
+            "ttl": options.ttl_s or None,
+            "pri": options.pri,
+        }
+        if options.policies is not None:
+            values = call.task.values(call.args, call.kwargs)
+            asked |= options.policies.keyed(call.task.name, values, options.headers)
+        return options.queue, self.name, body if keys is None else keys.seal(body), asked
 
 
 class Adding(Generic[R]):
@@ -61,26 +110,56 @@ class Adding(Generic[R]):
     @property
     def goes_to_tube(self) -> bool:
         """Whether the queue is known to be a tube."""
-        return self.options.queue in self.task.app.tubes
+        return self.options.queue in self.task.app.tubes or self.options.policies is not None
+
+    @property
+    def needs_tube(self) -> bool:
+        """[U1] Whether a tube of type tasks must be there first (U1.8)."""
+        return self.options.policies is not None and self.options.queue not in self.task.app.keyed
 
     def on_tube(self) -> None:
         """The broker replied that the queue is a tube."""
         self.task.app.tubes.add(self.options.queue)
 
+    def on_keyed(self) -> None:
+        """There is a tube of type tasks now."""
+        self.task.app.keyed.add(self.options.queue)
+
+    def on_no_tube(self) -> bool:
+        """[U1] There is none any more; False: none was made before (U1.8)."""
+        is_lost = self.options.queue in self.task.app.keyed
+        self.task.app.keyed.discard(self.options.queue)
+        return is_lost and self.options.policies is not None
+
+    @property
+    def tube_ttr_s(self) -> int:
+        """The time to work of the tasks of a new tube."""
+        return self.options.retry_s or RETRY_S
+
     def words(self) -> tuple[str, bytes, Asked]:
         """Queue, body and options for ADDJOB."""
         if not self.goes_to_tube:
-            return self.options.queue, self._body, self._asked()
+            return self.options.queue, self._sealed(self._body), self._asked()
         body = self._body
         if self.headers:  # a tube has no place for them but the body
             call = self._call
             body = self.task.body(self.options, call.args, call.kwargs, self.headers)
-        return self.options.queue, body, asked_of_tube(self.options)
+        asked = asked_of_tube(self.options)
+        policies = self.options.policies
+        if policies is not None:
+            values = self.task.values(self._call.args, self._call.kwargs)
+            asked = {**asked, **policies.keyed(self.task.name, values, self.headers)}
+        return self.options.queue, self._sealed(body), asked
+
+    def _sealed(self, body: bytes) -> bytes:
+        """[U8] The body under the app's keys, if it has some (U8.1)."""
+        keys = self.task.app.keys
+        return body if keys is None else keys.seal(body)
 
     @property
     def has_key(self) -> bool:
         """Whether the job may meet an older one."""
-        return self.options.key is not None
+        return self.options.key is not None or self.options.unique is not None
 
     def handle(self, id: str, is_new: bool = True) -> Handle[R]:
         """The handle of the job, which was added, now or before."""
@@ -94,6 +173,9 @@ class Adding(Generic[R]):
         asked = asked_of_tube(options)
         asked["keep"] = self.task.keep_s(options) or None
         asked["headers"] = {**self.headers, TASK_HEADER: self.task.name}
+        if self.task.app.keys is not None:
+            asked["headers"][KEY_HEADER] = self.task.app.keys.id
+        asked["dead"] = options.dead
         if options.retry_s == 0:
             return asked
         asked["delay"] = options.delay_s
@@ -101,7 +183,6 @@ class Adding(Generic[R]):
         asked["ttl"] = options.ttl_s or 0
         asked["attempts"] = options.attempts
         asked["backoff"] = options.backoff.figures
-        asked["dead"] = options.dead
         asked["time_limit"] = options.time_limit_s
         return asked
 
@@ -138,6 +219,10 @@ class Batch(Generic[R]):
             return NOT_FOLLOWED
         return telemetry.follow([adding.out for adding in self._addings], True)
 
+    def tubes(self) -> dict[str, Adding[R]]:
+        """The tubes that must be there first, by name, each with a job that goes there."""
+        return {one.options.queue: one for one in self._addings if one.needs_tube}
+
     def fill(self, pipeline: Any) -> None:
         """Adds what is left to the pipeline."""
         for at in self._left:
@@ -154,14 +239,17 @@ class Batch(Generic[R]):
         for at, answer in zip(self._left, answers, strict=True):
             adding = self._addings[at]
             self._answers[at] = answer
-            if isinstance(answer, IsTube) and at not in self._tried_as_tube:
+            is_new = at not in self._tried_as_tube
+            if isinstance(answer, NoTube) and is_new and adding.options.policies is not None:
+                adding.on_no_tube()
+                again.append(at)
+            elif isinstance(answer, IsTube) and is_new:
+                adding.on_tube()
                 again.append(at)
             elif isinstance(answer, str):
                 self._answers[at] = adding.handle(answer)
             elif isinstance(answer, tuple):
                 self._answers[at] = adding.handle(*answer)
-        for at in again:
-            self._addings[at].on_tube()
         self._tried_as_tube.update(again)
         self._left = again
 
@@ -209,15 +297,19 @@ def envelope_of(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     headers: dict[str, str] | None,
+    is_timed: bool = True,
 ) -> bytes:
-    """The body of a job; of the options only those that differ from the task's own."""
+    """The body of a job; of the options only those that differ from the task's own.
+
+    `is_timed`: it says when it was made.
+    """
     own = task.defaults
     keep_s = options.unknown_keep_s
     envelope = Envelope(
         task=task.name,
         args=list(args),
         kwargs=kwargs,
-        enqueued_at=time.time(),
+        enqueued_at=time.time() if is_timed else 0.0,
         max_deliveries=changed(options.attempts, own.attempts),
         time_limit_s=changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
         dead_letter=changed(options.dead or "", own.dead or ""),

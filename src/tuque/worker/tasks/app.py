@@ -15,11 +15,13 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from tuque import aio
 from tuque.client.sync import Client
 from tuque.errors import ConfigError
+from tuque.worker.seal.keys import Keys
+from tuque.worker.tasks.adding import Call, Planned
 from tuque.worker.tasks.arguments import UNTYPED, wanted_type
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import Following, Hooks
@@ -60,7 +62,8 @@ class App(Hooks):
     `broker` is a URL, or a client that the caller keeps; None means TUQUE_URL, else the default
     node of this machine. Nothing connects before the first job. `telemetry` follows its jobs, as
     `tuque.worker.telemetry.Telemetry` does. `version` is what workers say of the tasks: a change of
-    it is a deploy, which the console marks.
+    it is a deploy, which the console marks. With `keys` bodies and results are signed or encrypted,
+    and what is under none of them is refused.
     """
 
     clients: ClassVar[Clients | None] = None  # instead of those that apps make (tuque.testing)
@@ -74,8 +77,10 @@ class App(Hooks):
         queue: str = "default",
         version: str = "",
         telemetry: Following | None = None,
+        keys: Keys | None = None,
     ) -> None:
         super().__init__()
+        self.keys = keys
         self._lock = threading.Lock()
         self._given: Client | None = None
         self._client: Client | None = None
@@ -93,8 +98,10 @@ class App(Hooks):
         self.version = version
         self.tasks: dict[str, Task[..., Any]] = {}
         self.tubes: set[str] = set()  # queues known to be tubes
+        self.keyed: set[str] = set()  # tubes of type tasks that were made, or found
         App.made[next(App._numbers)] = self
         self.dead = DeadLetters(self)
+        self.schedules: dict[str, Planned] = {}
         if telemetry is not None:
             telemetry.attach(self)
 
@@ -111,6 +118,7 @@ class App(Hooks):
             self._given = None
             self._url = url
             self.tubes.clear()
+            self.keyed.clear()
             old, self._client = self._client, None
             self._aio.clear()
         if old is not None:
@@ -195,6 +203,46 @@ class App(Hooks):
         task = kind(self, function, full, Options(**renamed(options)), scope)
         self.tasks[full] = task
         return task
+
+    def schedule(
+        self,
+        name: str,
+        call: Call[Any],
+        *,
+        cron: str | None = None,
+        every_s: float | None = None,
+        tz: str | None = None,
+        missed: Literal["skip", "one", "all"] = "one",
+    ) -> None:
+        """Declares that the broker adds the call at each instant: `task.call(...)`.
+
+        The instants are those of a cron expression in a time zone (UTC), or each `every_s` seconds.
+        `missed` says what becomes of those that nobody was there for. Workers of the app tell the
+        broker when they start, and `send_schedules` does. One that is declared no more stays
+        until it is dropped (U9.3). ValueError for a name that is taken.
+        """
+        if name in self.schedules:
+            raise ValueError(f"there is a schedule {name} already")
+        self.schedules[name] = Planned(name, call, cron, every_s, tz, missed)
+
+    def send_schedules(self) -> dict[str, str]:
+        """Tells the broker all schedules: for each name "added", "unchanged" or "replaced"."""
+        found: dict[str, str] = {}
+        for one in self.schedules.values():
+            queue, name, body, asked = one.words()
+            self.client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+            found[name] = self.client.schedule_add(queue, name, body, **asked)
+        return found
+
+    async def send_schedules_async(self, client: aio.Client | None = None) -> dict[str, str]:
+        """Like `send_schedules`, for asyncio programs."""
+        found: dict[str, str] = {}
+        client = client or self.aio_client
+        for one in self.schedules.values():
+            queue, name, body, asked = one.words()
+            await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+            found[name] = await client.schedule_add(queue, name, body, **asked)
+        return found
 
     @overload
     def handle(self, job_id: str, returns: type[R]) -> Handle[R]: ...

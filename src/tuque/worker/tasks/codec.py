@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from tuque.worker.seal.keys import BadSeal, Keys, is_sealed
 from tuque.worker.tasks.models import plain
 
 Codec = Literal["json", "msgpack"]
@@ -138,10 +139,22 @@ def unpack(data: bytes) -> Any:
     return msgspec.json.decode(data)
 
 
+def opened(body: bytes, keys: Keys | None) -> bytes:
+    """[U8] The body as it was before it was sealed; BadBody if it is not under the keys (U8.2)."""
+    if keys is None:
+        return body
+    try:
+        return keys.open(body)
+    except BadSeal as err:
+        raise BadBody(f"the body is refused: {err}") from None
+
+
 def decode(body: bytes) -> Envelope:
     """The envelope in a body; BadBody for anything else."""
     if not body:
         raise BadBody("the body is empty")
+    if is_sealed(body):
+        raise BadBody("the body is under a key, and here are no keys")
     try:
         if body[:1] == JSON_OPENS:
             envelope = _json_decoder.decode(body)

@@ -6,6 +6,7 @@ Knows the app as a source of clients, and the type that the task returns.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
@@ -17,10 +18,13 @@ from tuque.errors import (
     JobFailed,
     NoJob,
     NoResult,
+    ReplyError,
     ResultTimeout,
 )
+from tuque.worker.seal.keys import PROGRESS, RESULT, BadSeal, is_sealed
 from tuque.worker.tasks.arguments import UNTYPED, BadArguments, converted, wanted_type
 from tuque.worker.tasks.codec import unpack
+from tuque.worker.tasks.options import check_number
 
 if TYPE_CHECKING:
     from tuque.worker.tasks.app import App
@@ -85,12 +89,14 @@ class Handle(str, Generic[R]):
         """What the task returned; waits for it, `timeout` seconds at most, also while the broker
         is away (U1.6).
 
-        Raises `JobFailed`, `JobCancelled`, `ResultTimeout` or `NoResult`; what the client raises
-        if the broker is away when the time is over, or without a `timeout`.
+        `timeout` 0 looks once; other nodes have a second to answer. Raises `JobFailed`,
+        `JobCancelled`, `ResultTimeout`, or `NoResult` if there is none or it is lost. When the time
+        is over, `NotInReach` if a node that is away may have the job or its result, and what the
+        client raises if the broker is away; without a `timeout`, when the client does.
         """
         self._check_kept()
+        ends_at = _ends_at(timeout)
         client = self._of().client
-        ends_at = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
                 found = client.result(self.id, wait_ms=_wait_ms(ends_at))
@@ -107,8 +113,8 @@ class Handle(str, Generic[R]):
     async def result_async(self, timeout: float | None = None) -> R:
         """Like `result`, for asyncio programs."""
         self._check_kept()
+        ends_at = _ends_at(timeout)
         client = self._of().aio_client
-        ends_at = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
                 found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
@@ -147,7 +153,7 @@ class Handle(str, Generic[R]):
 
     def progress(self, as_: Any = UNTYPED) -> Any:
         """The latest progress of the task, in the type `as_`; None if there is none."""
-        return _told(self.status(), as_)
+        return self._told(self.status(), as_)
 
     @overload
     async def progress_async(self) -> Any: ...
@@ -157,17 +163,21 @@ class Handle(str, Generic[R]):
 
     async def progress_async(self, as_: Any = UNTYPED) -> Any:
         """Like `progress`, for asyncio programs."""
-        return _told(await self.status_async(), as_)
+        return self._told(await self.status_async(), as_)
 
     def cancel(self, reason: str = "") -> Cancelling:
-        """Cancels the job: it never begins, its worker is asked to stop, or it was over."""
+        """Cancels the job: it never begins, its worker is asked to stop, or it was over.
+
+        Raises `NotInReach` if no node that answered knows it, and another one may have it. That
+        one may still cancel it if the `may_be_done` of the error is True.
+        """
         (became,) = self._of().client.cancel(self.id, reason=reason or None)
-        return became or "over"
+        return _became(became)
 
     async def cancel_async(self, reason: str = "") -> Cancelling:
         """Like `cancel`, for asyncio programs."""
         (became,) = await self._of().aio_client.cancel(self.id, reason=reason or None)
-        return became or "over"
+        return _became(became)
 
     def _of(self) -> App:
         if self._app is None:
@@ -201,12 +211,52 @@ class Handle(str, Generic[R]):
         if found.state != "done":
             raise ResultTimeout(_late(self.id, found, timeout), job_id=self.id)
         if found.result is None:
-            raise NoResult(f"job {self.id} is done and has no result", job_id=self.id)
+            why = f": {found.reason}" if found.reason else ""
+            raise NoResult(f"job {self.id} is done and has no result{why}", job_id=self.id)
         try:
-            value: R = converted("result", unpack(found.result), self._returns)
+            data = self._opened(found.result, RESULT)
+            value: R = converted("result", unpack(data), self._returns)
+        except BadSeal as err:
+            raise NoResult(f"the result of job {self.id} is refused: {err}") from None
         except BadArguments as err:
             raise NoResult(f"the result of job {self.id} does not fit: {err}") from None
         return value
+
+    def _opened(self, data: bytes, place: str) -> bytes:
+        """[U8] A result or progress as it was before it was sealed (U8.3); BadSeal."""
+        keys = None if self._app is None else self._app.keys
+        if keys is not None:
+            return keys.open(data, place, self.id)
+        if is_sealed(data):
+            raise BadSeal("it is under a key, and this App has no keys")
+        return data
+
+    def _told(self, found: Result, as_: Any) -> Any:
+        """The progress; None if there is none."""
+        if not found.progress:
+            return None
+        try:
+            data = self._opened(found.progress, PROGRESS)
+        except BadSeal as err:
+            raise NoResult(f"the progress of job {self.id} is refused: {err}") from None
+        return converted("progress", unpack(data), wanted_type(as_))
+
+
+def _became(became: Cancelling | ReplyError | None) -> Cancelling:
+    """What CANCEL says of a job; raises if that is not known now."""
+    if isinstance(became, ReplyError):
+        raise became
+    return became or "over"
+
+
+def _ends_at(timeout: float | None) -> float | None:
+    """When a wait is over, by time.monotonic(); None: never. Raises TypeError, ValueError."""
+    if timeout is None:
+        return None
+    check_number("timeout", timeout)
+    if not 0 <= timeout < math.inf:
+        raise ValueError(f"timeout is 0 seconds or more, or None for ever, not {timeout}")
+    return time.monotonic() + timeout
 
 
 def _wait_ms(ends_at: float | None) -> int:
@@ -218,12 +268,6 @@ def _wait_ms(ends_at: float | None) -> int:
 def _may_ask_again(err: Error, ends_at: float | None) -> bool:
     """[U1] Whether a wait goes on after an outage of the broker (U1.6)."""
     return err.retryable and ends_at is not None and time.monotonic() + AGAIN_S < ends_at
-
-
-def _told(found: Result, as_: Any) -> Any:
-    return (
-        converted("progress", unpack(found.progress), wanted_type(as_)) if found.progress else None
-    )
 
 
 def _late(id: str, found: Result, timeout: float | None) -> str:

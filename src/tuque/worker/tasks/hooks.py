@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from tuque.worker.seal.keys import Keys
 from tuque.worker.tasks.policy import OutcomeKind
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Hooks:
 
     def __init__(self) -> None:
         self.telemetry: Following | None = None
+        self.keys: Keys | None = None  # bodies and results are under them (U8)
         self.on_enqueue: Hook[Callable[[Outgoing], object]] = Hook("on_enqueue", may_await=False)
         self.on_start: Hook[Callable[[Job], object]] = Hook("on_start")
         self.on_success: Hook[Callable[[Job, Any], object]] = Hook("on_success")

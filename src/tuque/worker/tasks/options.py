@@ -11,6 +11,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Final, TypedDict, TypeVar
 
 from tuque.worker.tasks.codec import CODECS, Codec
+from tuque.worker.tasks.keys import Fair, Keyed, Limit, Policies, Rate, Unique
 from tuque.worker.tasks.policy import Backoff
 
 DEAD_SUFFIX: Final = ".dead"
@@ -22,6 +23,9 @@ TEXTS: Final = ("queue", "utube", "key", "dead")
 WHOLE_NUMBERS: Final = (
     *("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri"),
 )
+
+POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
+NO_POLICIES: Final = Policies(None, None, None, None)
 
 
 def check_number(name: str, value: object) -> None:
@@ -49,9 +53,10 @@ class Options:
     `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
     `give_up_on` are as Reject. `pri` (lower goes first) and `utube` (a sub-queue: one job at a
     time) are for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a day)
-    adds no second job, and a lost reply is asked for again. A job of a task that no worker knows
-    becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter` are the former
-    names of `attempts` and `dead`.
+    adds no second job, and a lost reply is asked for again. With `unique`, `limit`, `rate` or
+    `group` the queue is a tube of type tasks, made when it is first used. A job of a task that no
+    worker knows becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter`
+    are the former names of `attempts` and `dead`.
     """
 
     queue: str = "default"
@@ -65,6 +70,10 @@ class Options:
     utube: str | None = None
     key: str | None = None
     key_ttl_s: int | None = None
+    unique: Unique | None = None
+    limit: Limit | None = None
+    rate: Rate | None = None
+    group: Fair | None = None
     attempts: int = 5
     time_limit_s: float | None = None
     dead: str | None = None
@@ -112,6 +121,16 @@ class Options:
             )
         if self.key_ttl_s is not None and self.key is None:
             raise ValueError("key_ttl_s needs a key")
+        for name, kind in POLICIES.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{name} is a tuque.worker.{kind.__name__}, not {value!r}")
+
+    @property
+    def policies(self) -> Policies | None:
+        """The policies by key; None if there are none: then the queue may be a plain one."""
+        policies = Policies(self.unique, self.limit, self.rate, self.group)
+        return None if policies == NO_POLICIES else policies
 
 
 class TaskOptions(TypedDict, total=False):
@@ -128,6 +147,10 @@ class TaskOptions(TypedDict, total=False):
     utube: str | None
     key: str | None
     key_ttl_s: int | None
+    unique: Unique | None
+    limit: Limit | None
+    rate: Rate | None
+    group: Fair | None
     attempts: int
     time_limit_s: float | None
     dead: str | None
@@ -156,6 +179,8 @@ def check_texts(options: Options) -> None:
             continue
         if not isinstance(value, str):
             raise TypeError(f"{name} is a str, not {value!r}")
+        if not value:
+            raise ValueError(f"{name} is empty: give a name, or leave it out")
         try:
             value.encode(errors="strict" if name == "dead" else "surrogateescape")
         except UnicodeEncodeError:
@@ -189,7 +214,7 @@ def changed(value: T, default: T) -> T | None:
     return None if value == default else value
 
 
-class Asked(TypedDict, total=False):
+class Asked(Keyed, total=False):
     """The arguments of addjob that follow from a task's options."""
 
     attempts: int

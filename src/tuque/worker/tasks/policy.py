@@ -108,12 +108,19 @@ class Nack:
 
 @dataclass(frozen=True)
 class Dead:
-    """The job becomes a dead letter for a person to see, with its body or another."""
+    """The job becomes a dead letter for a person to see.
+
+    `is_failed`: under its id, by FAIL, with `detail` and `cause`. Else as a new job, by DEADLETTER,
+    with its body or another: the broker does not know that queue, or the job is a task of a tube.
+    """
 
     job_id: str
     queue: str
     reason: str
     body: bytes | None = None
+    detail: str = ""
+    cause: FailCause = "failed"
+    is_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,9 +169,12 @@ def conclude(
         return Release(job_id, run, max(0.0, delay_s))
     if outcome.kind == "rejected":
         return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
-    text = f"crashed: {outcome.text}" if outcome.kind == "crashed" else outcome.text
-    cause: FailCause = "timeout" if outcome.kind == "timeout" else "failed"  # U2.11
-    return Fail(job_id, run, one_line(text), outcome.trace, cause=cause)
+    return Fail(job_id, run, one_line(outcome.text), outcome.trace, cause=_cause(outcome))
+
+
+def _cause(outcome: Outcome) -> FailCause:
+    """[U2] The cause of a failure, for FAIL and the dead letter (U2.11, U2.13)."""
+    return outcome.kind if outcome.kind == "timeout" or outcome.kind == "crashed" else "failed"
 
 
 def unknown_delay_s(times: int) -> float:
@@ -181,18 +191,21 @@ def settle(
             return Done(job_id, UNBEGUN, outcome.result)  # U2.5
         return Ack(job_id)
     if outcome.kind == "rejected":
-        return Dead(job_id, limits.dead_letter, one_line(f"rejected: {outcome.text}"))
+        return _dead(job_id, limits, f"rejected: {outcome.text}", outcome)
     if is_at_most_once(job_id):
-        return Dead(job_id, limits.dead_letter, one_line(f"{ONLY_TRY}: {outcome.text}"))
+        return _dead(job_id, limits, f"{ONLY_TRY}: {outcome.text}", outcome)
     if attempt >= limits.max_deliveries:
-        return Dead(
-            job_id,
-            limits.dead_letter,
-            one_line(f"attempt {attempt} of {limits.max_deliveries}: {outcome.text}"),
-        )
+        text = f"attempt {attempt} of {limits.max_deliveries}: {outcome.text}"
+        return _dead(job_id, limits, text, outcome)
     if outcome.delay_s is not None:
         return Nack(job_id, max(0.0, outcome.delay_s))
     return Nack(job_id, limits.backoff.delay_s(attempt, rng))
+
+
+def _dead(job_id: str, limits: Limits, text: str, outcome: Outcome) -> Dead:
+    """The job is given up, with the traceback of its last run."""
+    reason, cause = one_line(text), _cause(outcome)
+    return Dead(job_id, limits.dead_letter, reason, detail=outcome.trace, cause=cause)
 
 
 def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:

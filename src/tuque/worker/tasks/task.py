@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
-from tuque.errors import Error, IsTube
+from tuque.errors import Error, IsTube, NoTube
 from tuque.worker.tasks.adding import Adding, Batch, Call, envelope_of
 from tuque.worker.tasks.arguments import UNTYPED, Arguments, returned_type
 from tuque.worker.tasks.codec import Envelope
@@ -30,6 +30,8 @@ from tuque.worker.tasks.policy import Limits, backoff_of
 
 if TYPE_CHECKING:
     from tuque.worker.tasks.app import App
+
+KEYED: Final = "tasks"  # the type of tubes with keys
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,6 +92,7 @@ class Task(Generic[P, R]):
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._arguments = Arguments(function, name, scope or {})
         self.returns = returned_type(function, name, scope or {})
+        self.check_policies(defaults)
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -120,7 +123,21 @@ class Task(Generic[P, R]):
     def options(self, **changes: Unpack[TaskOptions]) -> Prepared[P, R]:
         """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
         check_names(changes)
-        return Prepared(self, replace(self.defaults, **renamed(changes)))
+        options = replace(self.defaults, **renamed(changes))
+        self.check_policies(options)
+        return Prepared(self, options)
+
+    def check_policies(self, options: Options) -> None:
+        """TypeError for a policy by what is no argument and no header."""
+        policies = options.policies
+        if policies is not None:
+            policies.check(self.name, self._arguments.signature, options.headers)
+
+    def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by their names, also those left out."""
+        bound = self._arguments.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that is not enqueued yet; TypeError for arguments that would not arrive."""
@@ -135,6 +152,9 @@ class Task(Generic[P, R]):
         batch = Batch(self, calls)
         with batch.followed() as follower:
             while batch:
+                for name, one in batch.tubes().items():
+                    self.app.client.tube(name).create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
+                    one.on_keyed()
                 pipeline = self.app.client.pipeline()
                 batch.fill(pipeline)
                 try:
@@ -148,6 +168,10 @@ class Task(Generic[P, R]):
         batch = Batch(self, calls)
         with batch.followed() as follower:
             while batch:
+                for name, one in batch.tubes().items():
+                    tube = self.app.aio_client.tube(name)
+                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
+                    one.on_keyed()
                 pipeline = self.app.aio_client.pipeline()
                 batch.fill(pipeline)
                 try:
@@ -177,9 +201,13 @@ class Task(Generic[P, R]):
         adding = Adding(Call(self, options, args, kwargs))
         with adding.followed() as follower:
             while True:
+                client = self.app.client
+                if adding.needs_tube:
+                    tube = client.tube(options.queue)
+                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True)
+                    adding.on_keyed()
                 is_known = adding.goes_to_tube
                 queue, body, asked = adding.words()
-                client = self.app.client
                 try:
                     if adding.has_key:
                         handle = adding.handle(*client.addjob_new(queue, body, **asked))
@@ -189,6 +217,9 @@ class Task(Generic[P, R]):
                     if is_known:
                         raise
                     adding.on_tube()
+                except NoTube:
+                    if not adding.on_no_tube():
+                        raise
                 else:
                     follower.added(0, handle)
                     return handle
@@ -200,9 +231,13 @@ class Task(Generic[P, R]):
         adding = Adding(Call(self, options, args, kwargs))
         with adding.followed() as follower:
             while True:
+                client = self.app.aio_client
+                if adding.needs_tube:
+                    tube = client.tube(options.queue)
+                    await tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True)
+                    adding.on_keyed()
                 is_known = adding.goes_to_tube
                 queue, body, asked = adding.words()
-                client = self.app.aio_client
                 try:
                     if adding.has_key:
                         handle = adding.handle(*await client.addjob_new(queue, body, **asked))
@@ -212,6 +247,9 @@ class Task(Generic[P, R]):
                     if is_known:
                         raise
                     adding.on_tube()
+                except NoTube:
+                    if not adding.on_no_tube():
+                        raise
                 else:
                     follower.added(0, handle)
                     return handle

@@ -50,3 +50,19 @@ class TlsOptions(msgspec.Struct, kw_only=True):
         str,
         Opt(Text(), "ciphers of TLS 1.2, as OpenSSL lists them; empty = its own choice"),
     ] = ""
+    tls_cluster: Annotated[
+        bool,
+        Opt(
+            Bool(),
+            "links to other nodes speak TLS, and both ends show a certificate; the same for all "
+            "nodes",
+        ),
+    ] = False
+    tls_cluster_ca_cert_file: Annotated[
+        str,
+        Opt(
+            Text(),
+            "certificates of those who sign the nodes' certificates, in PEM; whoever they sign "
+            "for is a node",
+        ),
+    ] = ""

@@ -1,0 +1,240 @@
+"""SCHEDULE: jobs at times, kept by the leader of their tube (SPEC T46)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.core.model.task import FAR, Task
+from tuque.core.repair.evict import make_room
+from tuque.server.commands.by_id import oom_text
+from tuque.server.replies.help import reply_help
+from tuque.server.replies.redirects import tube_named
+from tuque.server.replies.words import LEAVING
+from tuque.server.schedules.firing import EVICTED, look
+from tuque.server.schedules.instants import NoInstant, next_after
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.tubes.keys.plan import (
+    ALL,
+    CRON_MAX,
+    EVERY_MAX_MS,
+    NAME_MAX,
+    ONE,
+    SKIP,
+    ZONE_MAX,
+    Plan,
+    unpack_plan,
+)
+from tuque.tubes.model.options import PRI_DEFAULT
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import needs_home
+from tuque.tubes.tasks import schedules
+from tuque.wire.adding.keys import KEY_WORDS
+from tuque.wire.adding.options import addjob_options
+from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
+from tuque.wire.args import wrong_option as wrong_word
+from tuque.wire.resp import Status
+
+OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
+JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"TTL", b"PRI")
+MISSED: Final[dict[bytes, int]] = {b"SKIP": SKIP, b"ONE": ONE, b"ALL": ALL}
+MISSED_WORDS: Final = ("skip", "one", "all")
+DONE: Final = ("ADDED", "UNCHANGED", "REPLACED")
+NEEDS: Final[dict[bytes, bytes]] = {
+    b"ADD": b"a tube, a name, CRON or EVERY, and at last the body",
+    b"LIST": b"a tube",
+    b"SHOW": b"a tube and a name",
+    b"PAUSE": b"a tube and a name",
+    b"RESUME": b"a tube and a name",
+    b"RUN": b"a tube and a name",
+    b"DROP": b"a tube and a name",
+}
+BAD_NAME: Final = b"ERR the name of a schedule has 1 to %d bytes" % NAME_MAX
+BAD_EVERY: Final = b"ERR EVERY must be a number of seconds from 1 to %d" % (EVERY_MAX_MS // 1000)
+LONG_CRON: Final = b"ERR CRON has 1 to %d bytes" % CRON_MAX
+LONG_ZONE: Final = b"ERR TZ has 1 to %d bytes" % ZONE_MAX
+NEVER: Final = b"ERR CRON '%s' has no instant to come"
+BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 100"
+BAD_CURSOR: Final = b"ERR invalid cursor"
+ROWS_MAX: Final = 100
+EVERY_LEAST_MS: Final = 1_000
+
+
+def cmd_schedule(s: Server, c: Client, args: list[bytes]) -> None:
+    """[T46] SCHEDULE ADD | LIST | SHOW | PAUSE | RESUME | RUN | DROP."""
+    word = args[1].upper()
+    if word == b"HELP" and len(args) == 2:
+        reply_help(s, c, b"SCHEDULE")
+        return
+    if word not in NEEDS:
+        raise wrong(b"SCHEDULE takes ADD, LIST, SHOW, PAUSE, RESUME, RUN, DROP or HELP")
+    least, most = {b"ADD": (7, 160), b"LIST": (3, 6)}.get(word, (4, 4))
+    if not least <= len(args) <= most:
+        raise wrong(b"SCHEDULE %s takes %s" % (word, NEEDS[word]))
+    t = tubes_of(s.n)
+    tube = tube_named(t, args[2])
+    needs_home(s.n, t, tube)
+    if word == b"ADD":
+        add(s, c, t, tube, args)
+    elif word == b"LIST":
+        show_all(s, c, tube, args[3:])
+    elif word == b"SHOW":
+        c.reply(shown(s, c, tube, schedules.schedule_of(tube, args[3]), True))
+    elif word == b"RUN":
+        check_growth(s)
+        job = schedules.run_now(s.n, t, tube, args[3])
+        c.reply(None if job is None else job.id)
+    elif word == b"DROP":
+        c.reply(int(schedules.drop_schedule(s.n, t, tube, args[3])))
+    else:
+        pause(s, c, t, tube, args[3], word == b"PAUSE")
+
+
+def add(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> None:
+    """ADD tube name CRON text [TZ zone] | EVERY seconds [MISSED policy] [job options] body."""
+    plan = planned(s, args)
+    check_growth(s)
+    try:
+        if next_after(plan, int(s.n.now_ms)) == FAR:
+            raise ArgError(NEVER % plan.cron)
+    except NoInstant as why:
+        raise ArgError(f"ERR CRON: {why}".encode()) from None
+    done = int(schedules.add_schedule(s.n, t, tube, plan, args[-1]))
+    if done != schedules.KEPT:
+        look(s, t, tube, schedules.schedule_of(tube, plan.name))
+    c.reply(Status(DONE[done]))
+
+
+def planned(s: Server, args: list[bytes]) -> Plan:
+    """The plan that the words of ADD describe."""
+    plan = Plan()
+    plan.name = args[3]
+    plan.pri = PRI_DEFAULT
+    if not 1 <= len(plan.name) <= NAME_MAX:
+        raise ArgError(BAD_NAME)
+    seen: dict[bytes, None] = {}
+    i = 4
+    end = len(args) - 1  # the body is last
+    while i < end and args[i].upper() in OWN_WORDS:
+        word = args[i].upper()
+        if i + 1 == end:
+            raise wrong(b"%s needs a value" % word)
+        if word in seen:
+            raise twice(word)
+        seen[word] = None
+        set_word(plan, word, args[i + 1])
+        i += 2
+    if (b"CRON" in seen) == (b"EVERY" in seen):
+        raise wrong(b"SCHEDULE ADD needs either CRON or EVERY")
+    if b"TZ" in seen and b"CRON" not in seen:
+        raise wrong(b"TZ needs CRON")
+    set_job(s, plan, args[i:end])
+    return plan
+
+
+def set_word(plan: Plan, word: bytes, value: bytes) -> None:
+    """One word of the schedule itself."""
+    if word == b"CRON":
+        if not 1 <= len(value) <= CRON_MAX:
+            raise ArgError(LONG_CRON)
+        plan.cron = value
+    elif word == b"TZ":
+        if not 1 <= len(value) <= ZONE_MAX:
+            raise ArgError(LONG_ZONE)
+        plan.zone = value
+    elif word == b"EVERY":
+        plan.every_ms = some_ms(value)
+        if not EVERY_LEAST_MS <= plan.every_ms <= EVERY_MAX_MS:
+            raise ArgError(BAD_EVERY)
+    else:
+        policy = MISSED.get(value.upper())
+        if policy is None:
+            raise refused(word, b"skip, one or all", value)
+        plan.missed = policy
+
+
+def set_job(s: Server, plan: Plan, words: list[bytes]) -> None:
+    """The options of the jobs, which are those of ADDJOB to a tube of type tasks (T46.2)."""
+    if len(words) > 0 and words[0].upper() not in JOB_WORDS:
+        raise wrong_word(b"SCHEDULE ADD", words[0], OWN_WORDS + JOB_WORDS)
+    spec = addjob_options([b"", b"", b"", b"", *words])
+    if spec.replicate >= 0 or spec.delay_ms > 0 or spec.maxlen > 0 or len(spec.key) > 0:
+        raise wrong(b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys")
+    if spec.is_async or spec.with_new or spec.terms is not None or len(spec.headers) > 0:
+        raise wrong(b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys")
+    if spec.has_utube or spec.rejects_same:
+        raise wrong(b"SCHEDULE ADD has no UTUBE and no ON reject")
+    plan.keys = spec.keys
+    if spec.has_pri:
+        plan.pri = spec.pri
+    if spec.ttl_s > 0:
+        plan.ttl_ms = spec.ttl_s * 1000
+    if spec.retry_s > 0:
+        plan.ttr_ms = spec.retry_s * 1000
+
+
+def pause(s: Server, c: Client, t: Tubes, tube: Tube, name: bytes, is_paused: bool) -> None:
+    """PAUSE and RESUME tube name: 1 if that changed something."""
+    is_changed = schedules.set_paused(s.n, t, tube, name, is_paused)
+    if is_changed:
+        look(s, t, tube, schedules.schedule_of(tube, name))
+    c.reply(int(is_changed))
+
+
+def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
+    """LIST tube [cursor] [COUNT n]: by the order in which they were added."""
+    cursor = 0
+    count = ROWS_MAX
+    if len(words) in (1, 3):
+        cursor = int(ranged(words[0], 0, FAR, BAD_CURSOR))
+        words = words[1:]
+    if len(words) == 2 and words[0].upper() == b"COUNT":
+        count = int(ranged(words[1], 1, ROWS_MAX, BAD_COUNT))
+    elif len(words) > 0:
+        raise wrong_word(b"SCHEDULE LIST", words[0], (b"COUNT",))
+    numbers = sorted(schedules.driver_of(tube).plans.by_name.values())
+    s.n.work += len(numbers) // 10
+    found = [number for number in numbers if number >= cursor]
+    rows: list[object] = [shown(s, c, tube, tube.tasks[one], False) for one in found[:count]]
+    after = found[count] if len(found) > count else 0
+    c.reply([b"%d" % after, rows])
+
+
+def shown(s: Server, c: Client, tube: Tube, task: Task, has_body: bool) -> dict[str, object]:
+    """A schedule, as names and values (T46.4)."""
+    plan = unpack_plan(task.subqueue)
+    next_ms = 0
+    if not plan.is_paused:
+        try:
+            next_ms = next_after(plan, int(plan.noted_ms))
+        except NoInstant:
+            next_ms = 0
+    found: dict[str, object] = {
+        "name": plan.name,
+        "queue": c.named(tube.name),
+        "cron": plan.cron,
+        "tz": (plan.zone or b"UTC") if plan.cron else b"",
+        "every-ms": int(plan.every_ms),
+        "missed": MISSED_WORDS[int(plan.missed)],
+        "paused": int(plan.is_paused),
+        "next-ms": 0 if next_ms == FAR else next_ms,
+        "last-ms": int(plan.fired_ms),
+        "fired": int(plan.fired),
+        "late": int(plan.late),
+        "id": task.id,
+    }
+    if has_body:
+        found["body"] = task.body
+    return found
+
+
+def check_growth(s: Server) -> None:
+    """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
+    n = s.n
+    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+        if not make_room(n, EVICTED):
+            raise ArgError(oom_text(n))
+    if n.is_leaving:
+        raise ArgError(LEAVING)

@@ -1,0 +1,62 @@
+"""Whether the tables of keyed tasks agree (SPEC T41, T42): for DEBUG CHECK and tests."""
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import Task
+from tuque.tubes.keys.limits import Limit, Rate
+from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, Lane, Ring
+from tuque.tubes.keys.words import limit_of
+
+
+def check_lanes(
+    lanes: dict[int, Lane],
+    limits: dict[bytes, Limit],
+    rates: dict[bytes, Rate],
+    line: Ring,
+    taken: list[Task],
+    behind: dict[bytes, None],
+) -> i64:
+    """Assert that lanes, keys and rings agree; returns the number of READY tasks."""
+    used: dict[bytes, int] = {}
+    ready: dict[bytes, int] = {}
+    waits: dict[bytes, int] = {}
+    for task in taken:
+        key = limit_of(task.subqueue) if len(task.subqueue) > 0 else b""
+        used[key] = used.get(key, 0) + 1
+    count: i64 = 0
+    for lane in lanes.values():
+        assert lane.count > 0, "lane without tasks"
+        count += lane.count
+        head = lane.first()
+        assert head is not None and head.number == lane.number, "first task of a lane"
+        assert ring_of(lane, limits, rates, line).lines[lane.group].count > 0, "lane in no ring"
+        is_placed = len(lane.limit) > 0 and lane.stands != IN_LIMIT
+        assert lane.has_place == is_placed, "place of a lane"
+        if lane.has_place:
+            used[lane.limit] = used.get(lane.limit, 0) + 1
+        if lane.stands == IN_READY:
+            ready[lane.rate] = ready.get(lane.rate, 0) + 1
+        elif lane.stands == IN_LIMIT:
+            waits[lane.limit] = 1
+    for key, limit in limits.items():
+        assert limit.used == used.get(key, 0), "places of a limit"
+        has_room = limit.used < limit.places and key not in behind
+        assert key not in waits or not has_room, "free place"
+    for key, rate in rates.items():
+        assert rate.ready == ready.get(key, 0), "lanes that may go"
+        ring = rate.ring
+        if ring is not None:
+            assert ring.count > 0, "empty ring"
+            assert rate.ready >= rate.burst or rate.alarm_ms > 0, "no alarm"
+    return count
+
+
+def ring_of(lane: Lane, limits: dict[bytes, Limit], rates: dict[bytes, Rate], line: Ring) -> Ring:
+    """The ring in which the lane stands."""
+    ring: Ring | None = line
+    if lane.stands == IN_LIMIT:
+        ring = limits[lane.limit].ring
+    elif lane.stands == IN_RATE:
+        ring = rates[lane.rate].ring
+    assert ring is not None
+    return ring

@@ -1,0 +1,495 @@
+"""Which task of a tube of type `tasks` goes next: places, tokens and turns (SPEC T41 to T43).
+
+READY tasks with the same group, limit and rate are a lane. A lane goes its way as a whole: it waits
+for a place of its LIMIT, then for a token of its RATE, then for its group's turn. It keeps the
+place meanwhile; the token is spent when the task is taken, and the place goes with the task. So a
+task that may not go costs nothing, and a take costs O(log n) whatever waits.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import Final, final
+
+from librt.strings import read_i32_le
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR, Task
+from tuque.tubes.keys.checks import check_lanes, ring_of
+from tuque.tubes.keys.limits import Limit, Rate
+from tuque.tubes.keys.plan import Plans, is_plan
+from tuque.tubes.keys.rate import NS
+from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, SLACK, Group, Lane, Ring
+from tuque.tubes.keys.unique import Uniques
+from tuque.tubes.keys.words import (
+    FILL_MAX_NS,
+    UNTIL_START,
+    Keys,
+    lane_name,
+    limit_of,
+    numbers_at,
+    unique_of,
+    unpack,
+    until_of,
+)
+from tuque.tubes.types.driver import Driver
+from tuque.tubes.types.ordering import listing_of
+
+# Estimates, without the keys' bytes. By tracemalloc, interpreted, with 20,000 and 44,000 lanes: a
+# lane with a key of its own takes 670 to 760 bytes if that is a limit, 760 to 860 if a rate, 870 to
+# 1,000 if a group. Compiled objects, and rings, have not been measured.
+LANE_BYTES: Final = 560
+KEY_BYTES: Final = 240
+RING_BYTES: Final = 420
+
+STEP: Final = 500  # lanes of one key that move at once (T41.6)
+
+
+@final
+class Tasks(Driver):
+    """The driver of the type `tasks`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_timed = True
+        self.has_keys = True
+        self.uniques = Uniques()
+        self.plans = Plans()
+        # buckets not known before were empty at that instant (T42.4)
+        self.empty_ns: i64 = -FILL_MAX_NS
+        self.serial: i64 = 0
+        self.by_name: dict[bytes, Lane] = {}
+        self.lanes: dict[int, Lane] = {}
+        self.limits: dict[bytes, Limit] = {}
+        self.rates: dict[bytes, Rate] = {}
+        self.groups: dict[bytes, Group] = {}
+        self.line = Ring(IN_READY, self.lanes, self.groups)
+        self.alarms: list[tuple[int, bytes]] = []
+        self.behind: dict[bytes, None] = {}  # limits with lanes to move in the next turn
+        self.count: i64 = 0  # READY tasks
+
+    def begin_empty(self, now_ms: i64) -> None:
+        """[T42] Another leader may have spent the tokens (T42.4)."""
+        self.now_ms = now_ms
+        self.empty_ns = now_ms * NS
+
+    # ---- what the tube reports
+
+    def joined(self, task: Task) -> None:
+        """[T44] The task is in the tube, in whatever status: it may have a unique key (T44.2)."""
+        if is_plan(task.subqueue):
+            self.bytes_used += self.plans.joined(task)
+        elif len(task.subqueue) > 0:
+            used = self.uniques.bytes_used
+            self.uniques.joined(task, self.now_ms)
+            self.bytes_used += self.uniques.bytes_used - used
+
+    def ended(self, task: Task) -> None:
+        """[T44] The task is gone: its unique key is free (T44.2)."""
+        if is_plan(task.subqueue):
+            self.bytes_used -= self.plans.ended(task)
+            return
+        if len(self.plans.held) > 0:
+            self.plans.held.pop(int(task.number), None)
+        if len(task.subqueue) > 0:
+            self.give_up_key(unique_of(task.subqueue), task.number)
+
+    def give_up_key(self, key: bytes, number: i64) -> None:
+        """Free the unique key, if that task has it."""
+        if len(key) > 0:
+            used = self.uniques.bytes_used
+            self.uniques.free(key, number)
+            self.bytes_used += self.uniques.bytes_used - used
+
+    def enter(self, task: Task) -> None:
+        """A READY task joins its lane."""
+        self.count += 1
+        name = lane_name(task.subqueue)
+        lane = self.by_name.get(name)
+        if lane is None:
+            lane = self.new_lane(name, unpack(task.subqueue))
+        if len(task.subqueue) > 0:
+            self.set_keys(lane, task.subqueue, task.number)
+        lane.push(task)
+        if lane.stands == 0:
+            self.stand(lane)
+        elif lane.look():
+            ring_of(lane, self.limits, self.rates, self.line).moved(lane)
+
+    def first(self) -> Task | None:
+        """The task to take next."""
+        room = STEP
+        lane = self.line.first()
+        while lane is not None and self.has_lost(lane):
+            room -= 1
+            if room == 0:
+                self.go_on_later(b"")  # T41.6: no limit has this name
+                return None
+            lane = self.line.first()
+        return None if lane is None else self.better(lane).first()
+
+    def took(self, task: Task) -> None:
+        """`first` was taken: a token is spent, the place goes with the task."""
+        self.count -= 1
+        lane = self.by_name[lane_name(task.subqueue)]
+        if len(task.subqueue) > 0 and until_of(task.subqueue) == UNTIL_START:
+            self.give_up_key(unique_of(task.subqueue), task.number)
+        lane.took(task)
+        lane.has_place = False
+        line = self.line.leave(lane)
+        rate: Rate | None = None
+        if len(lane.rate) > 0:
+            rate = self.rates[lane.rate]
+            rate.spend(self.now_ms)
+            rate.ready -= 1
+        if lane.count > 0:
+            self.stand(lane)
+        else:
+            self.drop_lane(lane)
+        self.line.spent(line)
+        if rate is not None:
+            self.feed_rate(lane.rate, rate)
+
+    def left(self, task: Task) -> None:
+        """A READY task is gone, or buried."""
+        self.count -= 1
+        lane = self.by_name[lane_name(task.subqueue)]
+        lane.left()
+        if lane.count > 0:
+            if lane.look():
+                ring_of(lane, self.limits, self.rates, self.line).moved(lane)
+            return
+        stood = lane.stands
+        ring = ring_of(lane, self.limits, self.rates, self.line)
+        ring.settle(ring.leave(lane))
+        limit = self.limits.get(lane.limit)
+        rate = self.rates.get(lane.rate)
+        if rate is not None and stood == IN_READY:
+            rate.ready -= 1
+        if limit is not None and lane.has_place:
+            lane.has_place = False
+            limit.used -= 1
+        self.drop_lane(lane)
+        if limit is not None:
+            self.feed_limit(lane.limit, limit)
+        if rate is not None:
+            self.feed_rate(lane.rate, rate)
+
+    def freed(self, task: Task) -> None:
+        """A task is TAKEN no longer: its place is free."""
+        if len(task.subqueue) == 0:
+            return
+        key = limit_of(task.subqueue)
+        if len(key) > 0:
+            limit = self.limits[key]
+            limit.used -= 1
+            self.feed_limit(key, limit)
+
+    def held(self, task: Task) -> None:
+        """The task is TAKEN already: it has a place, whatever the others have (T41.4)."""
+        if len(task.subqueue) == 0:
+            return
+        key = limit_of(task.subqueue)
+        if len(key) > 0:
+            limit = self.known_limit(key)
+            limit.used += 1
+            if limit.says(task.subqueue, task.number):
+                self.feed_limit(key, limit)
+
+    def listing(self) -> list[Task]:
+        """All READY tasks, also those that may not go."""
+        return listing_of(self.lanes.values())
+
+    def check(self, taken: list[Task]) -> None:
+        """Assert that lanes, keys and rings agree; `taken` are the tasks that are TAKEN."""
+        assert self.count == check_lanes(
+            self.lanes, self.limits, self.rates, self.line, taken, self.behind
+        )
+
+    # ---- the way of a lane
+
+    def stand(self, lane: Lane) -> None:
+        """The lane, which has tasks, begins its way."""
+        lane.look()
+        if len(lane.limit) > 0 and not lane.has_place:
+            limit = self.limits[lane.limit]
+            ring = limit.ring
+            if ring is None:
+                ring = self.new_ring(IN_LIMIT)
+                limit.ring = ring
+            ring.add(lane)
+            self.feed_limit(lane.limit, limit)
+        else:
+            self.go_on(lane)
+
+    def go_on(self, lane: Lane) -> None:
+        """The lane has its place: a token is next."""
+        if len(lane.rate) == 0:
+            self.line.add(lane)
+            return
+        rate = self.rates[lane.rate]
+        self.wait_for(rate).add(lane)
+        self.feed_rate(lane.rate, rate)
+
+    def feed_limit(self, key: bytes, limit: Limit) -> i64:
+        """Places that are free go to the lanes that wait, by their groups' turns; how many went."""
+        moved: i64 = 0
+        ring = limit.ring
+        while ring is not None and limit.used < limit.places and key not in self.behind:
+            line = ring.head()
+            if line is None:
+                break
+            if moved == STEP:
+                self.go_on_later(key)
+                break
+            moved += 1
+            lane = ring.top(line)
+            ring.leave(lane)
+            limit.used += 1
+            lane.has_place = True
+            ring.spent(line)
+            self.go_on(lane)
+        if ring is not None and ring.count == 0 and limit.ring is ring:
+            self.drop_ring(ring)
+            limit.ring = None
+        self.drop_limit(key, limit)
+        return moved
+
+    def feed_rate(self, key: bytes, rate: Rate) -> i64:
+        """As many lanes may go as there are tokens; the alarm is set anew (T42.3); as above."""
+        moved: i64 = 0
+        ring = rate.ring
+        if ring is not None:
+            tokens = rate.tokens(self.now_ms)
+            while rate.ready < tokens and not rate.is_behind:
+                line = ring.head()
+                if line is None:
+                    break
+                lane = ring.top(line)
+                ring.leave(lane)
+                ring.spent(line)
+                rate.ready += 1
+                moved += 1
+                rate.is_behind = moved == STEP
+                self.line.add(lane)
+            if ring.count == 0:
+                rate.is_behind = False
+                self.drop_ring(ring)
+                rate.ring = None
+                ring = None
+        at_ms: i64 = 0
+        if ring is not None:
+            if rate.ready < rate.burst:
+                at_ms = max(rate.token_ms(rate.ready + 1), self.now_ms)  # now: T41.6
+        elif rate.lanes == 0:
+            at_ms = rate.full_ms()
+            if at_ms <= self.now_ms:
+                del self.rates[key]
+                self.bytes_used -= KEY_BYTES + len(key)
+                rate.alarm_ms = 0
+                return moved
+        if at_ms != rate.alarm_ms:
+            rate.alarm_ms = at_ms
+            if at_ms != 0:
+                self.set_alarm(at_ms, key)
+        return moved
+
+    def has_lost(self, lane: Lane) -> bool:
+        """Whether the lane may not go after all: then it waits again.
+
+        Its key has fewer places, or a slower rate, than when it was let go, or tasks that were
+        TAKEN before a load need the place (T41.4).
+        """
+        rate = self.rates.get(lane.rate)
+        if len(lane.limit) > 0:
+            limit = self.limits[lane.limit]
+            if limit.used > limit.places:
+                self.line.settle(self.line.leave(lane))
+                lane.has_place = False
+                limit.used -= 1
+                if rate is not None:
+                    rate.ready -= 1
+                self.stand(lane)
+                if rate is not None:
+                    self.feed_rate(lane.rate, rate)
+                return True
+        if rate is not None and rate.tokens(self.now_ms) <= 0:
+            self.line.settle(self.line.leave(lane))
+            rate.ready -= 1
+            self.wait_for(rate).add(lane)
+            self.feed_rate(lane.rate, rate)
+            return True
+        return False
+
+    def better(self, lane: Lane) -> Lane:
+        """A lane of the same group and keys that came later, but goes first: it takes over."""
+        if len(lane.rate) > 0:
+            ring = self.rates[lane.rate].ring
+            other = None if ring is None else ring.first_of(lane.group)
+            if ring is not None and other is not None and other.entry() < lane.entry():
+                self.swap(ring, other, lane)
+                lane = other
+        if len(lane.limit) > 0:
+            ring = self.limits[lane.limit].ring
+            other = None if ring is None else ring.first_of(lane.group)
+            if ring is not None and other is not None and other.entry() < lane.entry():
+                if other.rate == lane.rate:
+                    lane.has_place = False
+                    other.has_place = True
+                    self.swap(ring, other, lane)
+                    lane = other
+        return lane
+
+    def swap(self, ring: Ring, other: Lane, lane: Lane) -> None:
+        """`other`, of the ring, and `lane`, which may go, change places; the group is the same."""
+        ring.leave(other)
+        self.line.leave(lane)
+        ring.add(lane)
+        self.line.add(other)
+
+    # ---- time
+
+    def next_ms(self) -> i64:
+        """When `wake` has work next."""
+        if len(self.behind) > 0:
+            return self.now_ms
+        alarms = self.alarms
+        while len(alarms) > 0:
+            rate = self.rates.get(alarms[0][1])
+            if rate is not None and rate.alarm_ms == alarms[0][0]:
+                return i64(alarms[0][0])
+            heappop(alarms)
+        return FAR
+
+    def wake(self, most: i64) -> i64:
+        """Move about `most` lanes that may go now; returns how many more it might have been."""
+        while most > 0 and self.next_ms() <= self.now_ms:
+            most -= 1
+            if len(self.behind) > 0:
+                key = next(iter(self.behind))
+                del self.behind[key]
+                limit = self.limits.get(key)
+                if limit is not None:
+                    most -= self.feed_limit(key, limit)
+                continue
+            _, key = heappop(self.alarms)
+            rate = self.rates[key]
+            rate.alarm_ms = 0
+            rate.is_behind = False
+            most -= self.feed_rate(key, rate)
+        self.alarm_ms = self.next_ms()
+        return most
+
+    def go_on_later(self, key: bytes) -> None:
+        """More lanes of the limit move in the next turn (T41.6)."""
+        self.behind[key] = None
+        self.alarm_ms = min(self.alarm_ms, self.now_ms)
+
+    def set_alarm(self, at_ms: i64, key: bytes) -> None:
+        """Remember the instant."""
+        heappush(self.alarms, (int(at_ms), key))
+        if at_ms < self.alarm_ms:
+            self.alarm_ms = at_ms
+        if len(self.alarms) > 2 * len(self.rates) + SLACK:
+            self.alarms = [(int(one.alarm_ms), k) for k, one in self.rates.items() if one.alarm_ms]
+            heapify(self.alarms)
+
+    # ---- tables
+
+    def cost(self) -> i64:
+        """Entries pushed so far, into rings that are there."""
+        return self.line.pushes
+
+    def keys(self) -> i64:
+        """How many keys are known."""
+        count: i64 = len(self.limits) + len(self.rates) + len(self.groups)
+        return count + len(self.uniques.claims)
+
+    def new_lane(self, name: bytes, keys: Keys) -> Lane:
+        """Make the lane, and the keys that it names."""
+        self.serial += 1
+        lane = Lane(self.serial, name, keys.group, keys.limit, keys.rate)
+        self.by_name[name] = lane
+        self.lanes[int(self.serial)] = lane
+        self.bytes_used += LANE_BYTES + len(name)
+        group = self.groups.get(keys.group)
+        if group is None:
+            group = Group()
+            self.groups[keys.group] = group
+            self.bytes_used += KEY_BYTES + len(keys.group)
+        group.lanes += 1
+        if len(keys.limit) > 0:
+            self.known_limit(keys.limit).lanes += 1
+        if len(keys.rate) > 0:
+            rate = self.rates.get(keys.rate)
+            if rate is None:
+                rate = Rate(keys, self.empty_ns + keys.burst * keys.gap_ns)
+                self.rates[keys.rate] = rate
+                self.bytes_used += KEY_BYTES + len(keys.rate)
+            rate.lanes += 1
+        return lane
+
+    def drop_lane(self, lane: Lane) -> None:
+        """The lane has no READY task any more, and stands nowhere."""
+        if lane.size() > 0:
+            lane.compact()  # a buried task may come back
+        del self.by_name[lane.name]
+        del self.lanes[int(lane.serial)]
+        self.bytes_used -= LANE_BYTES + len(lane.name)
+        group = self.groups[lane.group]
+        group.lanes -= 1
+        if group.lanes == 0:
+            del self.groups[lane.group]
+            self.bytes_used -= KEY_BYTES + len(lane.group)
+        if len(lane.limit) > 0:
+            limit = self.limits[lane.limit]
+            limit.lanes -= 1
+            self.drop_limit(lane.limit, limit)
+        if len(lane.rate) > 0:
+            self.rates[lane.rate].lanes -= 1
+
+    def known_limit(self, key: bytes) -> Limit:
+        """The limit of that key, made if it is new."""
+        limit = self.limits.get(key)
+        if limit is None:
+            limit = Limit()
+            self.limits[key] = limit
+            self.bytes_used += KEY_BYTES + len(key)
+        return limit
+
+    def drop_limit(self, key: bytes, limit: Limit) -> None:
+        """Forget a limit that nobody uses."""
+        if limit.lanes == 0 and limit.used == 0 and self.limits.get(key) is limit:
+            del self.limits[key]
+            self.bytes_used -= KEY_BYTES + len(key)
+
+    def new_ring(self, where: i64) -> Ring:
+        """A ring for lanes that wait."""
+        self.bytes_used += RING_BYTES
+        return Ring(where, self.lanes, self.groups)
+
+    def drop_ring(self, ring: Ring) -> None:
+        """An empty ring goes."""
+        self.bytes_used -= RING_BYTES
+        self.line.pushes += ring.pushes  # as part of the cost
+
+    def wait_for(self, rate: Rate) -> Ring:
+        """The ring of lanes that wait for a token."""
+        ring = rate.ring
+        if ring is None:
+            ring = self.new_ring(IN_RATE)
+            rate.ring = ring
+        return ring
+
+    def set_keys(self, lane: Lane, packed: bytes, number: i64) -> None:
+        """Places, rate and weight are those that the task with the highest number says (T40.3)."""
+        group = self.groups[lane.group]
+        if number > group.set_by:
+            group.set_by = number
+            group.weight = i64(read_i32_le(packed, numbers_at(packed)))
+        if len(lane.limit) > 0:
+            limit = self.limits[lane.limit]
+            if limit.says(packed, number):
+                self.feed_limit(lane.limit, limit)
+        if len(lane.rate) > 0:
+            rate = self.rates[lane.rate]
+            if rate.says(packed, number, self.now_ms):
+                self.feed_rate(lane.rate, rate)

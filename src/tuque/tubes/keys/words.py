@@ -1,0 +1,165 @@
+"""The keys of one task, and the bytes in which a task carries them (SPEC T40).
+
+A task of type `tasks` has them where tasks of other types have their sub-queue: so they are in its
+records and copies. Layout: length of the lane's name u16; group, limit and rate, each after its
+length u8: this is the lane's name; weight i32, places i32, gap_ns i64, burst i32; end of the unique
+key i64, and the key. A task without keys has no bytes.
+"""
+
+from typing import Final, final
+
+from librt.strings import (
+    BytesWriter,
+    read_i16_le,
+    read_i32_le,
+    read_i64_le,
+    write_i16_le,
+    write_i32_le,
+    write_i64_le,
+)
+from mypy_extensions import i16, i32, i64, mypyc_attr, u8
+
+from tuque.tubes.keys.plan import is_plan, is_sound_plan, unpack_plan
+
+KEY_MAX: Final = 255
+WEIGHT_MAX: Final = 1_000
+PLACES_MAX: Final = 1_000_000
+BURST_MAX: Final = 1_000_000
+GAP_MAX_NS: Final = 3_600_000_000_000  # one an hour
+FILL_MAX_NS: Final = 1_000_000_000_000_000_000  # burst * gap: 31 years
+
+# until when a task has its unique key; above 0: for so many ms
+UNTIL_DONE: Final = 0
+UNTIL_START: Final = -1
+
+NAME_AT: Final = 2
+NO_NAME: Final = b"\0\0\0"  # no group, no limit, no rate
+PLACES_AT: Final = 4  # of the numbers after the lane's name
+GAP_AT: Final = 8
+BURST_AT: Final = 16
+UNTIL_AT: Final = 20
+FIXED: Final = 28  # after the lane's name, to the unique key
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Keys:
+    """What the put said about keys; an empty key is none."""
+
+    def __init__(self) -> None:
+        self.group = b""
+        self.weight: i64 = 1
+        self.limit = b""
+        self.places: i64 = 0
+        self.rate = b""
+        self.gap_ns: i64 = 0  # between two tokens
+        self.burst: i64 = 1
+        self.unique = b""
+        self.until_ms: i64 = UNTIL_DONE
+
+    def is_plain(self) -> bool:
+        """Whether the task has no key at all."""
+        named = len(self.group) + len(self.limit) + len(self.rate) + len(self.unique)
+        return named == 0 and self.weight == 1
+
+
+def pack(keys: Keys) -> bytes:
+    """The bytes that the task carries; none without keys."""
+    if keys.is_plain():
+        return b""
+    writer = BytesWriter()
+    size = 3 + len(keys.group) + len(keys.limit) + len(keys.rate)
+    write_i16_le(writer, i16(size))
+    for key in (keys.group, keys.limit, keys.rate):
+        writer.append(u8(len(key)))
+        writer.write(key)
+    write_i32_le(writer, i32(keys.weight))
+    write_i32_le(writer, i32(keys.places))
+    write_i64_le(writer, keys.gap_ns)
+    write_i32_le(writer, i32(keys.burst))
+    write_i64_le(writer, keys.until_ms)
+    writer.write(keys.unique)
+    return writer.getvalue()
+
+
+def lane_name(packed: bytes) -> bytes:
+    """Group, limit and rate of the task: equal for all tasks of one lane."""
+    if len(packed) == 0:
+        return NO_NAME
+    return packed[NAME_AT : NAME_AT + i64(read_i16_le(packed, 0))]
+
+
+def numbers_at(packed: bytes) -> i64:
+    """Where weight, places, gap and burst begin in the bytes of a task that has some."""
+    return NAME_AT + i64(read_i16_le(packed, 0))
+
+
+def limit_of(packed: bytes) -> bytes:
+    """The limit alone of a task that has bytes, which `is_sound` has found in order."""
+    at = NAME_AT + i64(packed[NAME_AT]) + 1
+    return packed[at + 1 : at + 1 + i64(packed[at])]
+
+
+def until_of(packed: bytes) -> i64:
+    """As `limit_of`: until when the task has its unique key."""
+    return read_i64_le(packed, numbers_at(packed) + UNTIL_AT)
+
+
+def unique_of(packed: bytes) -> bytes:
+    """As `limit_of`: the unique key; empty: none."""
+    return packed[numbers_at(packed) + FIXED :]
+
+
+def unpack(packed: bytes) -> Keys:
+    """The keys in the bytes, which `is_sound` has found in order."""
+    keys = Keys()
+    if len(packed) == 0:
+        return keys
+    at: i64 = NAME_AT
+    end = at + i64(packed[at]) + 1
+    keys.group = packed[at + 1 : end]
+    at = end
+    end = at + i64(packed[at]) + 1
+    keys.limit = packed[at + 1 : end]
+    at = end
+    end = at + i64(packed[at]) + 1
+    keys.rate = packed[at + 1 : end]
+    keys.weight = i64(read_i32_le(packed, end))
+    keys.places = i64(read_i32_le(packed, end + PLACES_AT))
+    keys.gap_ns = read_i64_le(packed, end + GAP_AT)
+    keys.burst = i64(read_i32_le(packed, end + BURST_AT))
+    keys.until_ms = read_i64_le(packed, end + UNTIL_AT)
+    keys.unique = packed[end + FIXED :]
+    return keys
+
+
+def is_sound(packed: bytes) -> bool:
+    """Whether bytes from a journal or another node are keys: lengths, and each number's range."""
+    size: i64 = len(packed)
+    if size == 0:
+        return True
+    if is_plan(packed):
+        return is_sound_plan(packed) and is_sound(unpack_plan(packed).keys)
+    if size < NAME_AT + 3 + FIXED:
+        return False
+    end: i64 = NAME_AT
+    for _ in range(3):
+        if end >= size:
+            return False
+        end += i64(packed[end]) + 1
+    if end != NAME_AT + i64(read_i16_le(packed, 0)) or not end + FIXED <= size <= (
+        end + FIXED + KEY_MAX
+    ):
+        return False
+    return is_in_range(unpack(packed))
+
+
+def is_in_range(keys: Keys) -> bool:
+    """Whether all numbers are within their bounds, and each key has what it needs."""
+    if not 1 <= keys.weight <= WEIGHT_MAX or not 0 <= keys.places <= PLACES_MAX:
+        return False
+    if (keys.places > 0) != (len(keys.limit) > 0) or (keys.gap_ns > 0) != (len(keys.rate) > 0):
+        return False
+    if not 0 <= keys.gap_ns <= GAP_MAX_NS or not 1 <= keys.burst <= BURST_MAX:
+        return False
+    return keys.burst * keys.gap_ns <= FILL_MAX_NS and keys.until_ms >= UNTIL_START

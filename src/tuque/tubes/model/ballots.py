@@ -1,0 +1,173 @@
+"""What a node knows of votes about leaders: the voters, pulses, promises (SPEC T23 to T27).
+
+Plain data: replication/stands.py records it and reads it back, voting/ changes it.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs.bus import AnyMessage
+from tuque.tubes.model.tube import Tube
+
+# answers to TUBE-VOTE (T26.4)
+YES: Final = 0
+OTHER_LIST: Final = 1  # another list of voters, or none
+NO_VOTER: Final = 2  # the receiver or the sender may not vote
+UNKNOWN: Final = 3  # no such tube, or it is not led by votes
+OLD_EPOCH: Final = 4  # the receiver stands with another node, under this epoch or a higher one
+PROMISED: Final = 5  # to another node
+BETTER: Final = 6  # the receiver has a newer copy
+
+# steps of VOTERS (T23.2)
+PROPOSED: Final = 1
+IN_FORCE: Final = 2
+RECORDED: Final = 3  # only on the wire: the proposal is on the sender's disk
+
+# steps of VOTERS-NEXT (T28.2)
+ASKED: Final = 1  # may this attempt be made?
+PROMISED_NEXT: Final = 2  # yes: no earlier attempt is answered any more
+OFFERED: Final = 3  # this is the list
+WRITTEN: Final = 4  # it is on the sender's disk
+REFUSED: Final = 5
+
+# why a node stands up (T27.1)
+SILENT: Final = 1  # the leader is silent
+GAVE_UP: Final = 2  # it gave up
+GIVEN: Final = 3  # it gave the tube to this node (T27.6)
+AGAIN: Final = 4  # this node led it, until its start or without a lease (T27.5, T25.6)
+REASONS: Final = [
+    "?",
+    "its leader was silent",
+    "its leader gave up",
+    "its leader gave it to this node",
+    "this node led it before",
+]
+
+PULSES: Final = 64
+
+
+@final
+class Voters:
+    """The nodes that vote about leaders (T23)."""
+
+    def __init__(self, number: i64, origin: bytes, rights: dict[bytes, int], step: i64) -> None:
+        self.number = number
+        self.origin = origin  # 16 bytes: which list was the first one
+        self.rights = rights  # by node id
+        self.step = step  # PROPOSED or IN_FORCE
+
+    def majority(self) -> i64:
+        """The number of voters that decides."""
+        return len(self.rights) // 2 + 1
+
+    def is_same(self, number: i64, origin: bytes) -> bool:
+        """Whether it is that list."""
+        return self.number == number and self.origin == origin
+
+
+@final
+class NextList:
+    """What this node has said about the list after the one in force; on its disk (T28.2)."""
+
+    def __init__(self, number: i64, origin: bytes, node: bytes) -> None:
+        self.number = number
+        self.origin = origin
+        self.attempt: i64 = 0  # the newest one that it heard of
+        self.node = node
+        self.written_attempt: i64 = 0  # whose list it has written down; 0: none
+        self.written_node = node
+        self.rights: dict[bytes, int] = {}
+
+    def is_before(self, attempt: i64, node: bytes) -> bool:
+        """Whether that attempt is newer than all heard of."""
+        return self.attempt < attempt or (self.attempt == attempt and self.node < node)
+
+
+@final
+class Change:
+    """A voter that this node adds to the list, or removes from it (T28)."""
+
+    def __init__(self, node: bytes, is_added: bool, until_ms: i64) -> None:
+        self.node = node
+        self.is_added = is_added
+        self.until_ms = until_ms
+        self.client: i64 = -1  # that waits for it
+        self.serial: i64 = 0
+        self.number: i64 = 0  # of the list that is being agreed on
+        self.step: i64 = 0  # 0: asked nobody yet
+        self.attempt: i64 = 0
+        self.again_ms: i64 = 0  # the next attempt is not before
+        self.answered: i64 = 0  # slots
+        self.best_attempt: i64 = 0  # of the lists that others have written down
+        self.best_node = b""
+        self.offered: dict[bytes, int] = {}
+        self.tube = b""  # which is not settled
+
+
+@final
+class Due:
+    """What is sent once the disk has a record (T23.2, T26.2, T27.3)."""
+
+    def __init__(self, wish: i64, slot: i64, message: AnyMessage) -> None:
+        self.wish = wish  # granted by the journal
+        self.slot = slot
+        self.message = message
+
+
+@final
+class Ballots:
+    """All that a node knows about votes. Slots are those of core/node/slots.py."""
+
+    def __init__(self) -> None:
+        self.is_on = False  # this node may be a voter: `tube-failover`
+        self.voters: Voters | None = None
+        self.right: i64 = 0  # of this node, under `voters`; 0: none
+        self.confirmed: i64 = 0  # slots that have this node's proposal on disk
+        self.strangers: dict[bytes, None] = {}  # nodes that go by a list of another origin (T23.4)
+        self.next: NextList | None = None
+        self.change: Change | None = None  # that this node makes now
+        self.outside: i64 = 0  # slots of nodes without a vote that go by the list (T28.4)
+        self.whole: i64 = 0  # of them, those that have all of every tube
+        self.lame: i64 = 0  # slots of voters that may not vote
+        self.lame_ms: i64 = 0  # since when there is one; 0: there is none
+        # links
+        self.able: i64 = 0  # slots of linked nodes that know these messages (T23.3)
+        self.willing: i64 = 0  # of them, those that may be voters
+        self.open: i64 = 0  # of the able ones, those that were sent the list and all stands
+        # pulses
+        self.beat: i64 = 0  # the round of heartbeats in which the last pulse was sent
+        self.round: i64 = 0  # number of the last pulse
+        self.said: list[int] = [0] * PULSES  # when the latest pulses were sent
+        self.heard: dict[int, int] = {}  # by slot: its newest round
+        self.echoed: dict[int, int] = {}  # by slot: when the pulse was sent that it echoed
+        self.timeouts: dict[int, int] = {}  # by slot: its timeout in ms
+        self.promised: dict[int, int] = {}  # by slot: until when this node promised it (T25.3)
+        self.bound_ms: i64 = 0  # promises of a life before, or before the list, last until then
+        self.is_renewed = False  # leases are to be computed again
+        self.lease_ms: i64 = 0  # the first lease here that ends; 0: none
+        # stands to send, and things to do
+        self.moved: list[Tube] = []
+        self.resigned: list[Tube] = []
+        self.due: list[Due] = []
+        self.look_ms: i64 = 0  # when to look who must stand up; 0: at the next round
+        self.elections_won: i64 = 0
+        self.elections_lost: i64 = 0
+        self.won_by: list[int] = [0] * len(REASONS)  # elections won, by reason
+
+    def is_of_others(self, home: bytes) -> bool:
+        """[T23] Whether voters of another list choose the leaders of that one's tubes (T23.4)."""
+        if home not in self.strangers:
+            return False
+        return self.voters is None or home not in self.voters.rights
+
+    def in_force(self) -> Voters | None:
+        """The list, if it is in force here, whatever `tube-failover` says now (T23.4)."""
+        voters = self.voters
+        if voters is not None and voters.step == IN_FORCE:
+            return voters
+        return None
+
+    def leads(self, tube: Tube) -> bool:
+        """[T23] Whether the tube is led by votes, also where no list is known (T23.5)."""
+        return tube.fails_over

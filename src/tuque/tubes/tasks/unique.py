@@ -1,0 +1,75 @@
+"""A put with keys: who has its unique key, and whether the tube takes more keys (SPEC T40, T44)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.refusal import DUPLICATE, NO_KEYS, TUBE_KEYS_FULL, Refusal
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.tubes.keys.plan import is_plan, unpack_plan
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.words import UNTIL_START, unique_of, unpack
+from tuque.tubes.model.tube import Tube
+
+KEYS_MAX: Final = 1_000_000  # of one tube
+
+
+def same_task(n: Node, tube: Tube, packed: bytes) -> Task | None:
+    """[T44] The task that has the unique key now; None: it is free, or there is none (T44.4)."""
+    driver = tube.driver
+    if len(packed) == 0 or not isinstance(driver, Tasks):
+        return None
+    key = unique_of(packed)
+    if len(key) == 0:
+        return None
+    number: i64 = driver.uniques.holder(key, n.now_ms)
+    return tube.tasks.get(number) if number >= 0 else None
+
+
+def keys_refusal(tube: Tube, spec: AddSpec, same: Task | None) -> Refusal | None:
+    """[T40] Why the tube refuses the keys of an ADDJOB (T40.5); None: it does not."""
+    driver = tube.driver
+    if not isinstance(driver, Tasks):
+        return Refusal(NO_KEYS)
+    if same is not None:
+        return Refusal(DUPLICATE, (same.id,)) if spec.rejects_same else None  # T44.5
+    if driver.keys() >= KEYS_MAX:
+        return Refusal(TUBE_KEYS_FULL, (tube.name, KEYS_MAX))  # T40.6
+    return None
+
+
+def shown_keys(tube: Tube, task: Task) -> dict[str, object] | None:
+    """[T40] The keys of the task for SHOW (T40.7); None: its tube has none."""
+    if not tube.driver.has_keys:
+        return None
+    if is_plan(task.subqueue):
+        return {"schedule": unpack_plan(task.subqueue).name}  # T45.8
+    keys = unpack(task.subqueue)
+    found: dict[str, object] = {}
+    if len(keys.unique) > 0:
+        found["unique"] = keys.unique
+        found["until"] = b"start" if keys.until_ms == UNTIL_START else b"done"
+    if len(keys.limit) > 0:
+        found["limit"] = keys.limit
+        found["places"] = int(keys.places)
+    if len(keys.rate) > 0:
+        found["rate"] = keys.rate
+        found["token-us"] = int(keys.gap_ns // 1000)
+        found["burst"] = int(keys.burst)
+    if len(keys.group) > 0:
+        found["group"] = keys.group
+        found["weight"] = int(keys.weight)
+    return found
+
+
+def check_unique(tube: Tube) -> None:
+    """Assert that each unique key has a task of the tube, which names it (T44.1)."""
+    driver = tube.driver
+    if not isinstance(driver, Tasks) or (tube.shift is not None and not tube.shift.is_in):
+        return
+    for key, claim in driver.uniques.claims.items():
+        task = tube.tasks.get(claim.number)
+        assert task is not None, "unique key of a task that is gone"
+        assert unique_of(task.subqueue) == key, "unique key of another task"

@@ -1,0 +1,192 @@
+"""Votes by messages, links and time: called by `policy` (SPEC T23 to T27)."""
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.msgs.bus import (
+    AnyMessage,
+    TubePulse,
+    TubeStands,
+    TubeVote,
+    VoteMessage,
+    VotersNext,
+    VotersTold,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say, slots_of
+from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, Voters
+from tuque.tubes.model.errors import LATE, TubeError
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.replication.leadership import others_of
+from tuque.tubes.voting.changes import changes_tick, on_next
+from tuque.tubes.voting.polls import look_at_stands, on_own_vote, on_vote, on_voted
+from tuque.tubes.voting.pulses import (
+    on_pulse,
+    on_stands,
+    pulse,
+    renew_leases,
+    tell_all_stands,
+    tell_stands,
+)
+from tuque.tubes.voting.voters import OWN, maker_of, on_voters, propose, told_voters
+
+
+def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
+    """[B3] ON RECV any message about votes."""
+    b = t.ballots
+    if n.is_loading or b.able >> slot & 1 == 0:
+        return  # T23.3
+    if isinstance(m, VotersNext):
+        on_next(n, t, slot, m)
+    elif isinstance(m, VotersTold):
+        on_voters(n, t, slot, m)
+    elif isinstance(m, TubePulse):
+        on_pulse(n, t, slot, m)
+    elif isinstance(m, TubeStands):
+        on_stands(n, t, slot, m)
+    elif isinstance(m, TubeVote):
+        on_vote(n, t, slot, m)
+    else:
+        on_voted(n, t, slot, m)
+
+
+def votes_loaded(n: Node, t: Tubes) -> None:
+    """[T25] The node may have promised before it stopped (T25.5)."""
+    t.ballots.bound_ms = n.now_ms + n.limits.node_timeout_ms
+
+
+def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
+    """The link is gone: what came over it must be told again."""
+    b = t.ballots
+    bit: i64 = 1 << slot
+    b.able &= ~bit
+    b.outside &= ~bit
+    b.lame &= ~bit
+    b.willing &= ~bit
+    b.open &= ~bit
+    b.confirmed &= ~bit
+    b.heard.pop(slot, None)
+    if b.voters is None:
+        return
+    for tube in t.by_name.values():
+        if tube.seat is not None:
+            tube.seat.standing &= ~bit
+    b.is_renewed = True
+
+
+def votes_tick(n: Node, t: Tubes) -> None:
+    """[T27] Do what is due about votes."""
+    b = t.ballots
+    if n.is_loading or (b.voters is None and not b.is_on):
+        return
+    if b.is_on and n.others != 0 and (b.voters is None or b.voters.step == PROPOSED):
+        propose(n, t)
+    greet(n, t)
+    send_due(n, t)
+    voters = b.in_force()
+    moved = b.moved
+    b.moved = []
+    if voters is None:
+        b.beat = n.round
+        return
+    if len(moved) > 0:
+        tell_stands(n, t, moved)
+    if n.round != b.beat:
+        b.beat = n.round
+        pulse(n, t, voters)
+        changes_tick(n, t, voters)
+        b.is_renewed = True
+    if b.look_ms <= n.now_ms:
+        look_at_stands(n, t, voters)
+    if b.is_renewed or 0 < b.lease_ms < n.now_ms:
+        renew_leases(n, t, voters)
+    if len(t.creating) > 0:
+        answer_creates(n, t, voters)
+
+
+def votes_next_ms(n: Node, t: Tubes) -> i64:
+    """When `votes_tick` has work next."""
+    b = t.ballots
+    if n.is_loading or (b.voters is None and not b.is_on):
+        return FAR
+    if n.round != b.beat or b.able & n.linked & others_of(n) & ~b.open != 0:
+        return n.now_ms
+    records = n.records
+    if len(b.due) > 0 and (records is None or b.due[0].wish <= records.granted):
+        return n.now_ms
+    if b.in_force() is None:
+        return FAR
+    if len(b.moved) > 0 or b.is_renewed:
+        return n.now_ms
+    at_ms = b.look_ms
+    for done in t.creating:
+        at_ms = min(at_ms, done.until_ms)
+    if 0 < b.lease_ms < at_ms:
+        at_ms = b.lease_ms + 1
+    return at_ms
+
+
+def greet(n: Node, t: Tubes) -> None:
+    """[T24] Send the list, then all stands, to nodes that take part (T23.3, T24.2)."""
+    b = t.ballots
+    new = b.able & n.linked & others_of(n) & ~b.open
+    if new == 0:
+        return
+    b.open |= new
+    voters = b.voters
+    if voters is None:
+        return
+    for slot in slots_of(new):
+        if voters.step == IN_FORCE:
+            say(n, slot, told_voters(voters, IN_FORCE))
+            tell_all_stands(n, t, slot)
+        elif maker_of(voters) == n.node_id:
+            say(n, slot, told_voters(voters, PROPOSED))
+
+
+def send_due(n: Node, t: Tubes) -> None:
+    """Send what waited for the disk (T26.2)."""
+    b = t.ballots
+    records = n.records
+    if len(b.due) == 0 or records is None:
+        return
+    left = 0
+    own: list[AnyMessage] = []
+    for one in b.due:
+        if one.wish > records.granted:
+            break
+        left += 1
+        if one.slot != OWN:
+            say(n, one.slot, one.message)
+        else:
+            own.append(one.message)
+    b.due = b.due[left:]
+    if len(b.due) > 0 and b.due[0].wish > records.wish:
+        b.due = []  # the journal was restarted meanwhile: nothing of it counts
+    for m in own:
+        if isinstance(m, VotersNext):
+            on_next(n, t, OWN, m)
+        elif isinstance(m, TubeVote):
+            on_own_vote(n, t, m)
+
+
+def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T27] Reply to CREATE once a majority stands with this node, or it took too long (T27.8)."""
+    waiting = t.creating
+    t.creating = []
+    for done in waiting:
+        tube = done.tube
+        if tube is not None and tube.lease_ms < n.now_ms:
+            if done.until_ms > n.now_ms and t.by_name.get(tube.name) is tube:
+                t.creating.append(done)
+                continue
+            done.error = TubeError(LATE, (int(voters.majority()),))
+        t.home_done.append(done)
+
+
+def check_votes(t: Tubes) -> None:
+    """Assert that no tube runs here without a lease that votes gave (T25.2)."""
+    for tube in t.by_name.values():
+        if t.ballots.leads(tube) and tube.is_mine and tube.state == RUNNING:
+            assert tube.is_won, "a leader that no vote made"

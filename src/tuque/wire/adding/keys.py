@@ -1,0 +1,110 @@
+"""The words of ADDJOB about keys (SPEC T40): UNIQUE, LIMIT, RATE, GROUP.
+
+Reads words, and packs what they ask for.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.tubes.keys.words import (
+    BURST_MAX,
+    FILL_MAX_NS,
+    KEY_MAX,
+    PLACES_MAX,
+    UNTIL_DONE,
+    UNTIL_START,
+    WEIGHT_MAX,
+    Keys,
+    pack,
+)
+from tuque.wire.args import SYNTAX, ArgError, in_range, refused
+
+KEY_WORDS: Final = (b"UNIQUE", b"UNTIL", b"ON", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT")
+UNITS_NS: Final = {b"S": 1_000_000_000, b"M": 60_000_000_000, b"H": 3_600_000_000_000}
+PER_MAX: Final = 1_000_000
+EVEN_NS: Final = 20_000_000  # the default burst is what comes in this time
+
+BAD_KEY: Final = b"ERR %s key must be 1 to 255 bytes"
+A_RATE: Final = b"n/s, n/m or n/h, n from 1 to 1000000"
+NO_UNIQUE: Final = b"ERR %s needs a UNIQUE key"
+NO_GROUP: Final = b"ERR WEIGHT needs a GROUP"
+
+
+@final
+class KeyOptions:
+    """What the words have said so far."""
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        self.rejects_same = False
+        self.has_until = b""  # UNTIL or ON, which need UNIQUE
+        self.has_weight = False
+
+    def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
+        """Read the option whose values begin at `at`: returns where the next one begins."""
+        keys = self.keys
+        value = args[at]
+        if word == b"UNTIL" or word == b"ON":
+            self.has_until = word
+            return self.mode(word, value, at)
+        if word == b"WEIGHT":
+            self.has_weight = True
+            keys.weight = in_range(word, value, 1, WEIGHT_MAX)
+            return at + 1
+        if not 1 <= len(value) <= KEY_MAX:
+            raise ArgError(BAD_KEY % word)
+        if word == b"UNIQUE":
+            keys.unique = value
+        elif word == b"GROUP":
+            keys.group = value
+        elif word == b"LIMIT":
+            keys.limit = value
+            if at + 1 == len(args):
+                raise ArgError(SYNTAX)
+            keys.places = in_range(word, args[at + 1], 1, PLACES_MAX)
+            return at + 2
+        else:
+            return self.rate(args, at)
+        return at + 1
+
+    def mode(self, word: bytes, value: bytes, at: i64) -> i64:
+        """UNTIL done|start, ON keep|reject."""
+        said = value.upper()
+        if word == b"UNTIL":
+            if said != b"DONE" and said != b"START":
+                raise refused(word, b"done or start", value)
+            self.keys.until_ms = UNTIL_DONE if said == b"DONE" else UNTIL_START
+        else:
+            if said != b"KEEP" and said != b"REJECT":
+                raise refused(word, b"keep or reject", value)
+            self.rejects_same = said == b"REJECT"
+        return at + 1
+
+    def rate(self, args: list[bytes], at: i64) -> i64:
+        """RATE key n/s|m|h [burst]."""
+        keys = self.keys
+        keys.rate = args[at]
+        if at + 1 == len(args):
+            raise ArgError(SYNTAX)
+        count, _, unit = args[at + 1].partition(b"/")
+        per: i64 = int(count) if count.isdigit() and len(count) < 10 else 0
+        unit_ns: i64 = UNITS_NS.get(unit.upper(), 0)
+        if not 1 <= per <= PER_MAX or unit_ns == 0:
+            raise refused(b"RATE", A_RATE, args[at + 1])
+        keys.gap_ns = (unit_ns + per - 1) // per
+        keys.burst = max(1, EVEN_NS // keys.gap_ns)
+        at += 2
+        if at < len(args) and args[at].isdigit():
+            most = min(BURST_MAX, FILL_MAX_NS // keys.gap_ns)
+            keys.burst = in_range(b"RATE's burst", args[at], 1, most)
+            at += 1
+        return at
+
+    def packed(self) -> bytes:
+        """The keys as the task carries them."""
+        if len(self.has_until) > 0 and len(self.keys.unique) == 0:
+            raise ArgError(NO_UNIQUE % self.has_until)
+        if self.has_weight and len(self.keys.group) == 0:
+            raise ArgError(NO_GROUP)
+        return pack(self.keys)

@@ -1,0 +1,202 @@
+"""The options of ADDJOB and STAGE (SPEC R1, W1, Z1, Z4)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.life import ATTEMPTS_MAX, NO_TERMS, Terms
+from tuque.core.state.dedupe_keys import KEY_MAX
+from tuque.wire.adding.keys import KEY_WORDS, KeyOptions
+from tuque.wire.args import (
+    HEADER_MAX,
+    OF_SECONDS,
+    PRI_MAX,
+    SECONDS,
+    SECONDS_MAX,
+    UTUBE_MAX,
+    ArgError,
+    headers,
+    in_range,
+    refused,
+    seconds_ms,
+    some_ms,
+    wrong_option,
+)
+from tuque.wire.resp import one_line, strict_int
+
+BAD_UTUBE: Final = b"ERR UTUBE must be at most 512 bytes"
+BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
+NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
+BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
+BAD_DEAD: Final = b"ERR DEAD must name a queue"
+BASIC_WORDS: Final = (
+    *(b"REPLICATE", b"TTL", b"RETRY", b"DELAY", b"MAXLEN", b"DEDUPE", b"DEDUPETTL"),
+)
+TUBE_WORDS: Final = (b"PRI", b"UTUBE")
+WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+SOME_SECONDS: Final = b"a number of seconds above 0, at most 2147483647"
+KEY_TTL_MAX: Final = 365 * 86_400_000
+REPLICATE_MAX: Final = 65_535
+
+
+def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
+    """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
+
+    STAGE has no ASYNC, WITHNEW, PRI, UTUBE and keys. Of repeated options the last wins.
+    """
+    spec = AddSpec()
+    i = first
+    count: i64 = len(args)
+    has_key_ttl = False
+    work = WorkOptions()
+    keys = KeyOptions()
+    while i < count:
+        word = args[i].upper()
+        if first == 4 and flag_option(spec, word):
+            i += 1
+            continue
+        if i + 1 == count:
+            raise wrong_add(args[i], first)
+        value = args[i + 1]
+        if basic_option(spec, word, value, 0 if first == 4 else 1):
+            pass
+        elif word == b"DEDUPE":
+            if not 1 <= len(value) <= KEY_MAX:
+                raise ArgError(BAD_KEY)
+            spec.key = value
+        elif word == b"DEDUPETTL":
+            spec.key_ttl_ms = in_range(word, value, 1, KEY_TTL_MAX, b"a number of ms")
+            has_key_ttl = True
+        elif first == 4 and word in WORK_WORDS:
+            i = work.take(word, args, i + 1)
+            continue
+        elif first == 4 and word in KEY_WORDS:
+            i = keys.take(word, args, i + 1)
+            continue
+        elif first != 4 or not tube_option(spec, word, value):
+            raise wrong_add(args[i], first)
+        i += 2
+    if has_key_ttl and len(spec.key) == 0:
+        raise ArgError(NO_KEY)
+    spec.terms = work.terms()
+    spec.headers = work.headers
+    spec.keys = keys.packed()
+    spec.rejects_same = keys.rejects_same
+    return spec
+
+
+def flag_option(spec: AddSpec, word: bytes) -> bool:
+    """An option without a value; False: it is another one."""
+    if word == b"ASYNC":
+        spec.is_async = True
+    elif word == b"WITHNEW":
+        spec.with_new = True  # Z4.7
+    else:
+        return False
+    return True
+
+
+def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> bool:
+    """An option that ADDJOB and STAGE share; False: it is another one."""
+    if word == b"REPLICATE":
+        spec.replicate = in_range(word, value, 1, REPLICATE_MAX)
+    elif word == b"TTL":
+        spec.ttl_s = in_range(word, value, least_ttl, SECONDS_MAX, OF_SECONDS)
+    elif word == b"RETRY":
+        spec.retry_s = in_range(word, value, 0, SECONDS_MAX, OF_SECONDS)
+    elif word == b"DELAY":
+        spec.delay_ms = seconds_ms(value)  # W1.6
+        spec.delay_s = (spec.delay_ms + 999) // 1000
+    elif word == b"MAXLEN":
+        maxlen = strict_int(value)
+        if maxlen is None or maxlen < 1:
+            raise refused(word, b"a number from 1 up", value)
+        spec.maxlen = min(maxlen, SECONDS_MAX)
+    else:
+        return False
+    return True
+
+
+def wrong_add(word: bytes, first: i64) -> ArgError:
+    """[R1] A word that is no option of ADDJOB or STAGE, or one without its value (R1.1)."""
+    if first != 4:
+        return wrong_option(b"STAGE", word, BASIC_WORDS)
+    return wrong_option(b"ADDJOB", word, BASIC_WORDS + WORK_WORDS + KEY_WORDS + TUBE_WORDS)
+
+
+def tube_option(spec: AddSpec, word: bytes, value: bytes) -> bool:
+    """[T1] An option of ADDJOB that applies to tubes only (T1.1); False: it is another one."""
+    if word == b"PRI":
+        spec.pri = in_range(word, value, 0, PRI_MAX)
+        spec.has_pri = True
+    elif word == b"UTUBE":
+        if len(value) > UTUBE_MAX:
+            raise ArgError(BAD_UTUBE)
+        spec.utube = value
+        spec.has_utube = True
+    else:
+        return False
+    return True
+
+
+@final
+class WorkOptions:
+    """[W1] The options of ADDJOB about its work (W1.1)."""
+
+    def __init__(self) -> None:
+        self.is_given = False
+        self.attempts: i64 = 0
+        self.first_ms: i64 = NO_TERMS.first_ms
+        self.max_ms: i64 = NO_TERMS.max_ms
+        self.jitter: i64 = NO_TERMS.jitter
+        self.dead = b""
+        self.keep_ms: i64 = 0
+        self.limit_ms: i64 = 0
+        self.headers = b""
+
+    def terms(self) -> Terms | None:
+        """What the options ask for."""
+        if not self.is_given:
+            return None
+        return Terms(
+            self.attempts,
+            self.first_ms,
+            self.max_ms,
+            self.jitter,
+            self.dead,
+            self.keep_ms,
+            self.limit_ms,
+        )
+
+    def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
+        """Read the option whose values begin at `at`; returns where the next option begins."""
+        if word == b"HEADERS":
+            self.headers, at = headers(args, at)
+            return at
+        self.is_given = True
+        if word == b"BACKOFF":
+            if at + 3 > len(args):
+                raise ArgError(BAD_BACKOFF)
+            self.first_ms, self.max_ms = some_ms(args[at]), some_ms(args[at + 1])
+            self.jitter = some_ms(args[at + 2])
+            if not 0 <= self.first_ms <= self.max_ms or not 0 <= self.jitter <= 1000:
+                given = one_line(b" ".join([one[:HEADER_MAX] for one in args[at : at + 3]]))
+                raise ArgError(b"%s, not '%s'" % (BAD_BACKOFF, given))
+            return at + 3
+        value = args[at]
+        if word == b"ATTEMPTS":
+            self.attempts = in_range(word, value, 1, ATTEMPTS_MAX)
+        elif word == b"DEAD":
+            if len(value) == 0:
+                raise ArgError(BAD_DEAD)
+            self.dead = value
+        elif word == b"KEEP":
+            self.keep_ms = some_ms(value)
+            if self.keep_ms < 0:
+                raise refused(word, SECONDS, value)
+        else:
+            self.limit_ms = some_ms(value)
+            if self.limit_ms < 1:
+                raise refused(word, SOME_SECONDS, value)
+        return at + 1

@@ -1,0 +1,101 @@
+"""Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8).
+
+Must not know: messages.
+"""
+
+from hmac import compare_digest
+from io import BytesIO
+from typing import Final, final
+from zlib import crc32
+
+from mypy_extensions import i64
+
+from tuque.wire.seal.seal import Seal
+
+STEP_BYTES: Final = 524_288
+
+
+@final
+class Coder:
+    """The code of one frame, made of its bytes as they come."""
+
+    def __init__(self, seal: Seal | None, salt: i64) -> None:
+        """`seal`: of the link, whose next frame this is; None: a CRC-32 and the `salt`."""
+        self.keyed = None if seal is None else seal.begin()
+        self.crc: int = 0
+        self.salt = salt
+
+    def add(self, part: memoryview) -> None:
+        """Go on with these bytes."""
+        if self.keyed is None:
+            self.crc = crc32(part, self.crc)
+        else:
+            self.keyed.update(part)
+
+    def code(self) -> bytes:
+        """The code, after all bytes."""
+        if self.keyed is not None:
+            return self.keyed.digest()
+        code: int = self.crc ^ self.salt
+        return code.to_bytes(4, "big")
+
+
+@final
+class Head:
+    """The head of a large frame, made in steps before the frame leaves."""
+
+    def __init__(self, parts: list[bytes], coder: Coder) -> None:
+        """`parts`: of the payload, none of them empty."""
+        self.parts = parts
+        self.coder = coder
+        self.index: i64 = 0  # the part that comes next, and where
+        self.at: i64 = 0
+
+    def step(self) -> bytes:
+        """Go on by some bytes; the head if that was the last step, else nothing."""
+        parts = self.parts
+        left: i64 = STEP_BYTES
+        while left > 0 and self.index < len(parts):
+            part = parts[self.index]
+            end = min(len(part), self.at + left)
+            self.coder.add(memoryview(part)[self.at : end])
+            left -= end - self.at
+            self.at = end
+            if end == len(part):
+                self.index += 1
+                self.at = 0
+        if self.index < len(parts):
+            return b""
+        size: i64 = 0
+        for part in parts:
+            size += len(part)
+        whole: int = size
+        return whole.to_bytes(4, "big") + self.coder.code()
+
+
+@final
+class Arriving:
+    """A large frame that has come in part."""
+
+    def __init__(self, size: i64, code: bytes, coder: Coder) -> None:
+        self.left: i64 = size  # bytes that have not come
+        self.code = code
+        self.coder = coder
+        self.buffer = BytesIO()
+
+    def add(self, data: bytes, at: i64) -> i64:
+        """Take what is of this frame, from there on; returns where it ends."""
+        end = min(len(data), at + self.left)
+        part = memoryview(data)[at:end]
+        self.buffer.write(part)
+        self.coder.add(part)
+        self.left -= end - at
+        return end
+
+    def fits(self) -> bool:
+        """Whether its code is the right one; after all bytes."""
+        return compare_digest(self.code, self.coder.code())
+
+    def payload(self) -> bytes:
+        """All of it; not a copy."""
+        return self.buffer.getvalue()

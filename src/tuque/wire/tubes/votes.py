@@ -1,0 +1,102 @@
+"""Whether the fields of messages about votes are in range (SPEC B2.1, T23 to T28)."""
+
+from typing import Final
+
+from tuque.cluster.kept import is_node_id
+from tuque.core.msgs.bus import (
+    StandAt,
+    TubePulse,
+    TubeStands,
+    TubeVote,
+    VotedAt,
+    VoteMessage,
+    VotersNext,
+    VotersTold,
+)
+
+NUMBER_LAST: Final = (1 << 62) - 1
+INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so its stamps
+TUBE_MAX: Final = 512  # bytes of a tube's name
+ORIGIN_BYTES: Final = 16  # of a list of voters
+VOTERS_MAX: Final = 62
+ANSWER_MAX: Final = 16  # of tubes/model/ballots.py
+
+
+def in_range(*numbers: int) -> bool:
+    """Whether all are possible instants, spans or counts."""
+    for number in numbers:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
+        if number < 0 or number > NUMBER_LAST:
+            return False
+    return True
+
+
+def is_instant(ns: int) -> bool:
+    """Whether it can be an instant in ns since 1970."""
+    return 0 <= ns <= NUMBER_LAST or NUMBER_LAST < ns < INSTANT_MAX_NS
+
+
+def is_port(number: int) -> bool:
+    """Whether it can be a port, or 0 for none."""
+    return 0 <= number < 65_536
+
+
+def is_tube(name: bytes, maker: bytes, made_ns: int) -> bool:
+    """Whether it can name a tube."""
+    return 0 < len(name) <= TUBE_MAX and is_node_id(maker) and is_instant(made_ns)
+
+
+def is_sane_vote(m: VoteMessage) -> bool:
+    """Whether the fields of a message about voters and votes are in range."""
+    if isinstance(m, TubeStands):
+        for stand in m.stands:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
+            if not is_sane_stand(stand):
+                return False
+        return True
+    if len(m.origin) != ORIGIN_BYTES:
+        return False
+    if isinstance(m, TubePulse):
+        return in_range(m.list_number, m.round, m.echo, m.timeout_ms) and m.timeout_ms > 0
+    if isinstance(m, VotersTold):
+        for node_id, right in m.voters:
+            if not is_node_id(node_id) or right < 1 or not in_range(right):
+                return False
+        return m.number > 0 and in_range(m.number, m.step) and 0 < len(m.voters) <= VOTERS_MAX
+    if isinstance(m, VotersNext):
+        return is_sane_next(m)
+    if isinstance(m, TubeVote):
+        for at in m.tubes:
+            if not is_tube(at.name, at.maker, at.made_ns):
+                return False
+            if not in_range(at.epoch, at.copy_epoch, at.seq):
+                return False
+        return in_range(m.list_number)
+    for told in m.tubes:
+        if not is_sane_answer_at(told):
+            return False
+    return in_range(m.list_number)
+
+
+def is_sane_next(m: VotersNext) -> bool:
+    """Whether the fields of a step towards the next list are in range."""
+    for node_id, right in m.voters:
+        if not is_node_id(node_id) or right < 1 or not in_range(right):
+            return False
+    if not is_node_id(m.node) or not is_node_id(m.written_node):
+        return False
+    if m.number < 1 or len(m.voters) > VOTERS_MAX or len(m.tube) > TUBE_MAX:
+        return False
+    return in_range(m.number, m.step, m.attempt, m.written_attempt)
+
+
+def is_sane_stand(m: StandAt) -> bool:
+    """Whether the fields of a stand are in range."""
+    if not is_tube(m.name, m.maker, m.made_ns) or not is_node_id(m.node):
+        return False
+    return in_range(m.epoch, m.settled)
+
+
+def is_sane_answer_at(m: VotedAt) -> bool:
+    """Whether the fields of an answer about one tube are in range."""
+    if not is_tube(m.name, m.maker, m.made_ns) or not 0 <= m.answer < ANSWER_MAX:
+        return False
+    return in_range(m.epoch, m.stand_epoch, m.copy_epoch, m.seq)

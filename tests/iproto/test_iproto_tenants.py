@@ -1,0 +1,103 @@
+"""N10: tenants on the IPROTO door, function by function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from iproto_raw import Conn, IprotoBox
+from test_iproto_users import ARGUMENTS
+
+from tuque.server.users.account import Account
+from tuque.server.users.words import apply_words
+from tuque.wire.tubes.table import PROCEDURES
+
+USERS = {
+    "default": "off",
+    "ann": "on iproto >pw +@all ~* tenant:tenant-a",
+    "bob": "on iproto >pw +@all ~* tenant:tenant-b",
+    "root": "on iproto >pw +@all ~*",
+}
+
+
+def box_of(directory: Path) -> IprotoBox:
+    directory.mkdir()
+    box = IprotoBox(directory)
+    for name, words in USERS.items():
+        account = Account(name.encode())
+        apply_words(account, [word.encode() for word in words.split(" ")])
+        box.server.acl.put(account)
+    box.server.settle_guest()
+    return box
+
+
+def as_user(box: IprotoBox, name: str) -> Conn:
+    conn = box.conn()
+    assert conn.log_in(name, "pw").code == 0
+    return conn
+
+
+def heard(conn: Conn, name: str, *args: object) -> tuple[int, str]:
+    """Code and content of one call's reply."""
+    said = conn.hear(conn.ask_call(name, *args))
+    return said.code, repr(said.data)
+
+
+def test_another_tenant_changes_no_reply(tmp_path: Path) -> None:
+    """N10.1 What one tenant has is not there for the users of another: in every command, call,
+    list, push and error they hear what they would hear without it.
+    """
+    full, empty = box_of(tmp_path / "full"), box_of(tmp_path / "empty")
+    bob = as_user(full, "bob")
+    assert bob.call("queue.create_tube", "t", "fifo") is not None
+    assert bob.call("queue.tube.t:put", "of bob") is not None
+    for one in PROCEDURES:
+        for call in one.calls:
+            if call == "queue.identify":
+                continue
+            words = [call] if call.startswith("queue.") else [f"queue.tube.t:{call}"]
+            words += [
+                word.replace("tube.t:", "tube.tenant-b/t:") for word in words if "tube.t" in word
+            ]
+            for word in words:
+                for args in ([], ["t"], ["t", "fifo"], ["tenant-b/t"], ARGUMENTS.get(call, [])):
+                    if word == "queue.create_tube" and len(args) > 1:
+                        continue
+                    both = [heard(as_user(box, "ann"), word, *args) for box in (full, empty)]
+                    assert both[0] == both[1], (word, args)
+                    assert "tenant-a/" not in both[0][1], (word, args, both)
+    assert bob.call("queue.tube.t:take", 0) == [[0, "t", "of bob"]]
+    for box in (full, empty):
+        box.close()
+
+
+def test_both_have_a_tube_of_one_name(tmp_path: Path) -> None:
+    """N10.2 Its users say and see the name without `<tenant>/`."""
+    box = box_of(tmp_path / "one")
+    ann, bob, root = as_user(box, "ann"), as_user(box, "bob"), as_user(box, "root")
+    for conn in (ann, bob):
+        assert conn.call("queue.create_tube", "t", "fifo") is not None
+    assert ann.call("queue.tube.t:put", "of ann") is not None
+    assert bob.call("queue.tube.t:take", 0) == []
+    assert ann.call("queue.tube.t:take", 0) == [[0, "t", "of ann"]]
+    assert set(ann.call("queue.statistics")[0]) == {"t"}
+    assert ann.call("queue.tube", "t") == [True]
+    assert ann.call("queue.tube", "tenant-b/t") == [False]
+    assert set(root.call("queue.statistics")[0]) == {"tenant-a/t", "tenant-b/t"}
+    said = heard(ann, "queue.create_tube", "t", "fifo")
+    assert said[0] != 0 and "tenant-a" not in said[1]
+    box.close()
+
+
+def test_quotas_hold_on_this_door(tmp_path: Path) -> None:
+    """N11.2 ADDJOB, STAGE, TUBE PUT and PUBLISH by its users are refused if there would be more."""
+    box = box_of(tmp_path / "one")
+    account = box.server.acl.by_name[b"ann"].copy()
+    apply_words(account, [b"quota:jobs=1", b"quota:connections=1"])
+    box.server.acl.put(account)
+    ann = as_user(box, "ann")
+    assert ann.call("queue.create_tube", "t", "fifo") is not None
+    assert ann.call("queue.tube.t:put", "x") is not None
+    code, text = heard(ann, "queue.tube.t:put", "x")
+    assert code == 32 and "tenant 'tenant-a' has 1 jobs at this node" in text
+    assert box.conn().log_in("ann", "pw").code == 32
+    box.close()

@@ -1,0 +1,128 @@
+"""The instants of cron expressions and intervals (SPEC T45.5, T46.1)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tuque.server.schedules.instants import FAR, NoInstant, next_after, step_of
+from tuque.tubes.keys.plan import ALL, ONE, SKIP, Plan
+
+
+def ms(text: str, zone: str = "UTC") -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+
+
+def cron(text: str, zone: str = "", missed: int = ONE) -> Plan:
+    plan = Plan()
+    plan.name, plan.cron, plan.zone, plan.missed = b"n", text.encode(), zone.encode(), missed
+    return plan
+
+
+def instants(plan: Plan, after: str, until: str, zone: str = "UTC") -> list[str]:
+    """All instants between the two times of the zone, in UTC."""
+    found = []
+    at = ms(after, zone)
+    while (at := next_after(plan, at)) <= ms(until, zone):
+        found.append(datetime.fromtimestamp(at / 1000, UTC).strftime("%d %H:%M:%S"))
+    return found
+
+
+def test_expressions_go_by_the_time_of_the_zone() -> None:
+    """T46.1 CRON takes five fields, or six with the seconds first, in the time of the zone"""
+    berlin = cron("30 9 * * MON-FRI", "Europe/Berlin")
+    assert instants(berlin, "2026-11-20T00:00", "2026-11-24T00:00") == [
+        "20 08:30:00",
+        "23 08:30:00",
+    ]
+    assert instants(cron("30 9 * * *"), "2026-11-20T00:00", "2026-11-21T00:00") == ["20 09:30:00"]
+    six = cron("*/20 0 * * * *")
+    assert instants(six, "2026-11-20T00:00:01", "2026-11-20T00:59") == [
+        "20 00:00:20",
+        "20 00:00:40",
+    ]
+
+
+# zone, the night in which an hour is left out, the one in which an hour comes twice
+CHANGES = [
+    ("Europe/Berlin", "2026-03-29", "2026-10-25", 2),
+    ("America/New_York", "2026-03-08", "2026-11-01", 2),
+    ("Australia/Lord_Howe", "2026-10-04", "2026-04-05", 2),  # by half an hour
+]
+
+
+@pytest.mark.parametrize(("zone", "gap", "twice", "hour"), CHANGES)
+def test_a_local_time_that_does_not_exist(zone: str, gap: str, twice: str, hour: int) -> None:
+    """T46.1 A local time of five fields that does not exist makes its instant at the end of the
+    gap, one that comes twice makes one."""
+    daily = cron(f"15 {hour} * * *", zone)
+    day = timedelta(days=1)
+    for night in (gap, twice):
+        first = datetime.fromisoformat(night)
+        found = instants(daily, (first - day).isoformat(), (first + 2 * day).isoformat(), zone)
+        assert len(found) == 3, found
+    (at,) = instants(daily, gap, gap + "T12:00", zone)
+    local = datetime.strptime(f"2026-{gap[5:7]} {at}", "%Y-%m %d %H:%M:%S").replace(tzinfo=UTC)
+    shown = local.astimezone(ZoneInfo(zone)).strftime("%H:%M")
+    if zone == "Australia/Lord_Howe":
+        assert shown in ("02:30", "02:45")
+    else:
+        assert shown == "03:00"
+
+
+@pytest.mark.parametrize(("zone", "gap", "twice", "hour"), CHANGES)
+def test_each_quarter_of_an_hour(zone: str, gap: str, twice: str, hour: int) -> None:
+    """T46.1 Minutes or hours that begin with `*`, and six fields, go by elapsed time."""
+    for night in (gap, twice):
+        at = ms(night, zone)
+        for _ in range(40):
+            after = next_after(cron("*/15 * * * *", zone), at)
+            assert after - at == 900_000
+            at = after
+
+
+@pytest.mark.parametrize(("zone", "gap", "twice", "hour"), CHANGES)
+def test_the_next_instant_is_always_later(zone: str, gap: str, twice: str, hour: int) -> None:
+    """From whatever ms of such a night one asks."""
+    for night in (gap, twice):
+        start = ms(night, zone)
+        for text in ("30 1 * * *", "15 2 * * *", "0,45 1-3 * * *", "*/10 * * * *", "0 0 3 * * *"):
+            for off in range(0, 5 * 3_600_000, 299_999):
+                assert next_after(cron(text, zone), start + off) > start + off
+
+
+def test_what_is_not_understood() -> None:
+    for text in ("", "*", "61 * * * *", "* * * * * * *", "a b c d e", "\xff * * * *"):
+        plan = cron("* * * * *")
+        plan.cron = text.encode("latin-1") or b" "
+        with pytest.raises(NoInstant):
+            next_after(plan, 0)
+    for zone in ("Nowhere/Land", "../../etc/passwd", "America", "\xff"):
+        plan = cron("* * * * *")
+        plan.zone = zone.encode("latin-1")
+        with pytest.raises(NoInstant, match="no such time zone"):
+            next_after(plan, 0)
+
+
+def test_an_expression_without_an_instant() -> None:
+    plan = cron("0 0 29 2 1#5")
+    assert next_after(plan, ms("2026-01-01")) == FAR or next_after(plan, ms("2026-01-01")) > 0
+
+
+@pytest.mark.parametrize(
+    ("missed", "fires", "noted"),
+    [(SKIP, "", "12:59:49"), (ONE, "10:00:00", "12:59:49"), (ALL, "10:00:00", "10:00:00")],
+)
+def test_instants_that_were_missed(missed: int, fires: str, noted: str) -> None:
+    """T45.5 An instant that the leader comes to more than 10 s late was missed."""
+    plan = cron("0 * * * *", missed=missed)
+    plan.noted_ms = ms("2026-11-20T09:00")
+    step = step_of(plan, ms("2026-11-20T12:59:59.999"))
+    assert step.fires_ms == (ms(f"2026-11-20T{fires}") if fires else 0)
+    assert step.noted_ms // 1000 == ms(f"2026-11-20T{noted}") // 1000
+    assert step.is_late
+    plan.noted_ms = ms("2026-11-20T12:30")
+    step = step_of(plan, ms("2026-11-20T13:00:09"))
+    assert (step.fires_ms, step.is_late) == (ms("2026-11-20T13:00"), False)

@@ -1,0 +1,238 @@
+"""ADDJOB with keys on a tube of type tasks (SPEC T40 to T44)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from door import Door, taken
+
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.policy import tubes_of
+
+KEYS = ("UNIQUE a", "LIMIT a 1", "RATE a 1/s", "GROUP a")
+NO_KEYS = b"-NOTUBE UNIQUE, LIMIT, RATE and GROUP need a tube of type tasks\r\n"
+
+
+@pytest.fixture
+def tasks(door: Door) -> Door:
+    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
+    return door
+
+
+def bodies(door: Door, count: int = 9, queue: str = "t") -> list[str]:
+    got = door.value(f"GETJOB NOHANG COUNT {count} FROM {queue}")
+    return [job[2].decode() for job in got or []]
+
+
+def later(door: Door, ms: int) -> None:
+    door.n.now_ms += ms
+    tick(door.n)
+    assert door("DEBUG CHECK") == b"+OK\r\n"
+
+
+@pytest.mark.parametrize("words", KEYS)
+def test_keys_need_a_tube_of_type_tasks(door: Door, words: str) -> None:
+    """T40.5 `-NOTUBE UNIQUE, LIMIT, RATE and GROUP need a tube of type tasks`."""
+    door("TUBE CREATE f fifottl")
+    assert door(f"ADDJOB q b 0 {words}") == NO_KEYS
+    assert door(f"ADDJOB f b 0 {words}") == NO_KEYS
+    assert door.value("QLEN f") == 0
+    assert door(f"STAGE g 1 1 q b 0 {words}").startswith(b"-ERR")
+
+
+def test_a_limit_bounds_the_tasks_at_work(tasks: Door) -> None:
+    """T41.2 Of a limit with n places at most n tasks are TAKEN at once."""
+    ids = [tasks.add("t", f"b{i}", "LIMIT", "shop", "2") for i in range(4)]
+    other = tasks.add("t", "free")
+    assert bodies(tasks) == ["b0", "b1", "free"]
+    assert bodies(tasks) == []
+    assert tasks.value("QLEN t") == 2
+    assert tasks("ACKJOB", ids[0]) == b":1\r\n"
+    assert bodies(tasks) == ["b2"]
+    tasks("NACK", ids[1])
+    assert bodies(tasks) == ["b1"]  # its pri and number come first
+    tasks("DELJOB", ids[1])
+    assert bodies(tasks) == ["b3"]
+    tasks("ACKJOB", other)
+    later(tasks, 0)
+
+
+def test_a_client_that_waits_gets_the_task_as_soon_as_there_is_a_place(tasks: Door) -> None:
+    first = tasks.add("t", "one", "LIMIT", "shop", "1")
+    tasks.add("t", "two", "LIMIT", "shop", "1")
+    assert bodies(tasks) == ["one"]
+    waits = tasks.connect()
+    assert tasks("GETJOB FROM t", by=waits) == b""
+    tasks("ACKJOB", first)
+    later(tasks, 0)
+    assert b"$3\r\ntwo\r\n" in taken(waits)
+
+
+def test_a_place_comes_back_when_the_time_to_work_is_over(tasks: Door) -> None:
+    tasks.add("t", "one", "LIMIT", "shop", "1", "RETRY", "5")
+    tasks.add("t", "two", "LIMIT", "shop", "1")
+    assert bodies(tasks) == ["one"]
+    later(tasks, 4_000)
+    assert bodies(tasks) == []
+    later(tasks, 1_100)
+    assert bodies(tasks) == ["one"]
+
+
+def test_a_rate_gives_tokens_in_time(tasks: Door) -> None:
+    """T42.1 In any time t at most burst + rate x t tasks of a rate are taken."""
+    for i in range(5):
+        tasks.add("t", f"b{i}", "RATE", "api", "2/s", "2")
+    assert bodies(tasks) == ["b0", "b1"]
+    waits = tasks.connect()
+    assert tasks("GETJOB FROM t", by=waits) == b""
+    later(tasks, 499)
+    assert taken(waits) == b""
+    assert next_timer_ms(tasks.n) - tasks.n.now_ms == 1
+    later(tasks, 1)
+    assert b"$2\r\nb2\r\n" in taken(waits)
+    later(tasks, 499)
+    assert bodies(tasks) == []
+    later(tasks, 1)
+    assert bodies(tasks) == ["b3"]
+    later(tasks, 60_000)
+    assert bodies(tasks) == ["b4"]
+
+
+def test_a_token_comes_though_nobody_waits_for_it(tasks: Door) -> None:
+    for i in range(2):
+        tasks.add("t", f"b{i}", "RATE", "api", "2/s")
+    assert bodies(tasks, 1) == ["b0"]
+    later(tasks, 500)
+    assert bodies(tasks, 1) == ["b1"]
+
+
+def test_nothing_is_due_while_all_wait_for_places(tasks: Door) -> None:
+    tasks.add("t", "one", "LIMIT", "shop", "1", "RETRY", "100000")
+    before = next_timer_ms(tasks.n)
+    for i in range(20):
+        tasks.add("t", f"b{i}", "LIMIT", "shop", "1")
+    assert bodies(tasks) == ["one"]
+    assert bodies(tasks) == []
+    assert next_timer_ms(tasks.n) >= min(before, tasks.n.now_ms + 100)
+
+
+def test_groups_take_turns(tasks: Door) -> None:
+    """T43.1 Groups that have a task which may go take turns, by deficit round robin."""
+    for i in range(6):
+        tasks.add("t", f"noisy{i}", "GROUP", "noisy", "WEIGHT", "2")
+    tasks.add("t", "quiet", "GROUP", "quiet")
+    tasks.add("t", "urgent", "GROUP", "noisy", "WEIGHT", "2", "PRI", "0")
+    tasks.add("t", "last", "GROUP", "noisy", "WEIGHT", "2", "PRI", "9")
+    assert bodies(tasks, 5) == ["noisy0", "noisy1", "quiet", "noisy2", "noisy3"]
+    assert bodies(tasks) == ["noisy4", "noisy5", "urgent", "last"]
+
+
+def test_a_second_add_of_a_unique_key_meets_the_first(tasks: Door) -> None:
+    """T44.4 An ADDJOB with a key that a task has replies with the id of that task."""
+    first = tasks.add("t", "one", "UNIQUE", "order-7")
+    assert tasks.add("t", "two", "UNIQUE", "order-7") == first
+    assert tasks.value("ADDJOB t three 0 WITHNEW UNIQUE order-7") == [first, 0]
+    assert tasks.value("ADDJOB t three 0 WITHNEW UNIQUE order-8")[1] == 1
+    assert tasks("ADDJOB t four 0 UNIQUE order-7 ON reject") == (
+        b"-DUPLICATE %s has this UNIQUE key\r\n" % first
+    )
+    assert bodies(tasks) == ["one", "three"]
+    assert tasks.add("t", "two", "UNIQUE", "order-7") == first  # at work: it has it still
+    tasks("TUBE BURY t 0")
+    assert tasks.add("t", "two", "UNIQUE", "order-7") == first
+    tasks("DELJOB", first)
+    second = tasks.add("t", "two", "UNIQUE", "order-7")
+    assert second != first
+    assert tasks("TUBE CREATE u tasks") == b"+OK\r\n"
+    assert tasks.add("u", "two", "UNIQUE", "order-7") not in (first, second)
+    later(tasks, 0)
+    tasks("TUBE TRUNCATE t")
+    assert tubes_of(tasks.n).by_name[b"t"].driver.bytes_used == 0
+
+
+def test_a_key_until_start_is_free_after_the_first_take(tasks: Door) -> None:
+    """T44.2 With UNTIL start it loses the key for good when it is first taken."""
+    first = tasks.add("t", "one", "UNIQUE", "cache", "UNTIL", "start")
+    assert tasks.add("t", "two", "UNIQUE", "cache", "UNTIL", "start") == first
+    assert bodies(tasks) == ["one"]
+    second = tasks.add("t", "two", "UNIQUE", "cache", "UNTIL", "start")
+    assert second != first
+    tasks("NACK", first)
+    assert tasks.add("t", "three", "UNIQUE", "cache", "UNTIL", "start") == second
+    assert bodies(tasks) == ["one", "two"]
+
+
+def test_a_delayed_task_has_its_unique_key(tasks: Door) -> None:
+    first = tasks.add("t", "one", "UNIQUE", "k", "DELAY", "5")
+    assert tasks.add("t", "two", "UNIQUE", "k") == first
+    later(tasks, 6_000)
+    assert bodies(tasks) == ["one"]
+    tasks("ACKJOB", first)
+    assert tasks.add("t", "two", "UNIQUE", "k") != first
+
+
+def test_show_has_the_keys(tasks: Door) -> None:
+    """T40.7 SHOW of such a task has, in place of utube, those of unique and until, ..."""
+    words = "UNIQUE u UNTIL start LIMIT l 3 RATE r 10/m 4 GROUP g WEIGHT 2"
+    id = tasks.add("t", "b", *words.split())
+    shown = tasks.value("SHOW", id)
+    fields = dict(zip(shown[::2], shown[1::2], strict=True))
+    wanted = {
+        b"unique": b"u", b"until": b"start", b"limit": b"l", b"places": 3, b"rate": b"r",
+        b"token-us": 6_000_000, b"burst": 4, b"group": b"g", b"weight": 2,
+    }  # fmt: skip
+    assert {name: fields.get(name) for name in wanted} == wanted
+    assert b"utube" not in fields
+    plain = tasks.value("SHOW", tasks.add("t", "plain"))
+    assert not set(plain[::2]) & {*wanted, b"utube"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("LIMIT a 0", b"-ERR LIMIT must be a number from 1 to 1000000, not '0'\r\n"),
+        ("LIMIT a", b"-ERR syntax error\r\n"),
+        ("RATE a", b"-ERR syntax error\r\n"),
+        ("RATE a 5", b"-ERR RATE must be n/s, n/m or n/h, n from 1 to 1000000, not '5'\r\n"),
+        ("RATE a 0/s", b"-ERR RATE must be n/s, n/m or n/h, n from 1 to 1000000, not '0/s'\r\n"),
+        ("RATE a 5/d", b"-ERR RATE must be n/s, n/m or n/h, n from 1 to 1000000, not '5/d'\r\n"),
+        (
+            "RATE a 1/h 1000000",
+            b"-ERR RATE's burst must be a number from 1 to 277777, not '1000000'\r\n",
+        ),
+        ("GROUP a WEIGHT 0", b"-ERR WEIGHT must be a number from 1 to 1000, not '0'\r\n"),
+        ("WEIGHT 3", b"-ERR WEIGHT needs a GROUP\r\n"),
+        ("UNTIL done", b"-ERR UNTIL needs a UNIQUE key\r\n"),
+        ("ON reject", b"-ERR ON needs a UNIQUE key\r\n"),
+        ("UNIQUE a UNTIL 60", b"-ERR UNTIL must be done or start, not '60'\r\n"),
+        ("UNIQUE a ON replace", b"-ERR ON must be keep or reject, not 'replace'\r\n"),
+        ("GROUP " + "x" * 256, b"-ERR GROUP key must be 1 to 255 bytes\r\n"),
+    ],
+)
+def test_wrong_words_add_nothing(tasks: Door, words: str, said: bytes) -> None:
+    """T40.8 `-ERR WEIGHT needs a GROUP`."""
+    assert tasks(f"ADDJOB t b 0 {words}") == said
+    assert tasks.value("QLEN t") == 0
+
+
+def test_a_fast_rate_has_a_burst_by_default(tasks: Door) -> None:
+    """T40.8 the burst is by default what comes in 20 ms, at least 1."""
+    for i in range(30):
+        tasks.add("t", f"b{i}", "RATE", "api", "1000/s")
+    assert len(bodies(tasks, 50)) == 20
+
+
+def test_a_tube_keeps_a_bounded_number_of_keys(tasks: Door) -> None:
+    """T40.6 A tube that knows 1,000,000 keys takes no more."""
+    first = tasks.add("t", "b", "UNIQUE", "mine")
+    driver = tubes_of(tasks.n).by_name[b"t"].driver
+    assert isinstance(driver, Tasks)
+    many: Any = dict.fromkeys(range(999_999))
+    driver.uniques.claims.update(many)
+    said = b"-OOM tube 't' has 1000000 keys, the most that a tube keeps\r\n"
+    assert driver.keys() >= 1_000_000
+    assert tasks("ADDJOB t b 0 GROUP g") == said
+    assert tasks.add("t", "b", "UNIQUE", "mine") == first
+    tasks.add("t", "plain")

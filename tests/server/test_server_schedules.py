@@ -1,0 +1,252 @@
+"""SCHEDULE on a server without sockets (SPEC T45, T46)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from door import START_MS, Door
+
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.server.tubes.turn import end_turn, next_turn_ms
+
+
+@pytest.fixture
+def tasks(door: Door) -> Door:
+    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
+    return door
+
+
+SLACK_MS = 20  # timers are that late
+
+
+def turn(door: Door) -> None:
+    """Turns of the loop, until none has work at this instant."""
+    for _ in range(10_000):
+        tick(door.n)
+        end_turn(door.s)
+        if min(next_timer_ms(door.n), next_turn_ms(door.s)) > door.n.now_ms:
+            break
+    assert door("DEBUG CHECK") == b"+OK\r\n"
+
+
+def later(door: Door, ms: int, step: int = 500) -> None:
+    """Time passes, with turns on the way."""
+    until = door.n.now_ms + ms + SLACK_MS
+    while door.n.now_ms < until:
+        door.n.now_ms = min(until, door.n.now_ms + step)
+        turn(door)
+
+
+def stand_still(door: Door, ms: int) -> None:
+    """Nobody looks for so long."""
+    door.n.now_ms += ms
+    turn(door)
+
+
+def taken(door: Door) -> list[str]:
+    """Bodies of all jobs that are ready; they are done."""
+    found = []
+    while got := door.value("GETJOB NOHANG COUNT 99 FROM t"):
+        for _, id, body in got:
+            found.append(body.decode())
+            door("ACKJOB", id)
+    return found
+
+
+def show(door: Door, name: str = "n") -> dict[str, Any]:
+    row = door.value(f"SCHEDULE SHOW t {name}")
+    return {one.decode(): value for one, value in zip(row[::2], row[1::2], strict=True)}
+
+
+def test_an_interval_makes_one_job_at_each_instant(tasks: Door) -> None:
+    """T45.3 At an instant the leader adds one job, of the options that the schedule gives, and
+    notes the instant."""
+    assert tasks("SCHEDULE ADD t n EVERY 10 PRI 7 RETRY 40 body") == b"+ADDED\r\n"
+    assert show(tasks)["next-ms"] == START_MS + 10_000
+    later(tasks, 9_500)
+    assert tasks.value("QLEN t") == 0
+    later(tasks, 500)
+    ((_, id, _),) = tasks.value("GETJOB NOHANG FROM t")
+    row = tasks.value("SHOW", id)
+    shown = dict(zip(row[::2], row[1::2], strict=True))
+    assert shown[b"pri"] == 7 and shown[b"retry"] == 40
+    tasks("ACKJOB", id)
+    later(tasks, 30_000)
+    assert taken(tasks) == ["body"] * 3
+    told = show(tasks)
+    assert (told["fired"], told["last-ms"], told["late"]) == (4, START_MS + 40_000, 0)
+    assert told["body"] == b"body" and told["name"] == b"n" and told["queue"] == b"t"
+
+
+@pytest.mark.parametrize(("policy", "count"), [("skip", 0), ("one", 1), ("all", 9)])
+def test_instants_that_were_missed(tasks: Door, policy: str, count: int) -> None:
+    """T45.5 An instant that the leader comes to more than 10 s late was missed."""
+    tasks(f"SCHEDULE ADD t n EVERY 10 MISSED {policy} body")
+    stand_still(tasks, 105_000)  # 10 instants; the last one 5 s ago
+    assert taken(tasks) == ["body"] * (count + 1)
+    told = show(tasks)
+    assert told["late"] == max(count, 1) and told["next-ms"] == START_MS + 110_000
+    later(tasks, 10_000)
+    assert taken(tasks) == ["body"]
+
+
+def test_the_same_words_change_nothing(tasks: Door) -> None:
+    """T45.2 ADD with the words and body that a schedule of that name has changes nothing."""
+    assert tasks("SCHEDULE ADD t n EVERY 10 body") == b"+ADDED\r\n"
+    later(tasks, 15_000)
+    id = show(tasks)["id"]
+    assert tasks("SCHEDULE ADD t n EVERY 10 MISSED one body") == b"+UNCHANGED\r\n"
+    assert show(tasks)["id"] == id
+    assert tasks("SCHEDULE ADD t n EVERY 20 other") == b"+REPLACED\r\n"
+    told = show(tasks)
+    assert told["fired"] == 1 and told["next-ms"] == START_MS + 30_000
+    taken(tasks)
+    later(tasks, 15_000)
+    assert taken(tasks) == ["other"]
+    assert tasks.value("TUBE INFO t")[1::2].count(b"tasks") == 1
+
+
+def test_another_body_does_not_begin_the_interval_anew(tasks: Door) -> None:
+    """T45.2 an interval that stays the same does not begin anew"""
+    for i in range(25):
+        tasks(f"SCHEDULE ADD t n EVERY 10 body{i}")
+        later(tasks, 1_000)
+    assert taken(tasks) == ["body9", "body19"]
+
+
+def test_a_pause(tasks: Door) -> None:
+    """T45.7 Instants of a pause make no jobs, then or later."""
+    tasks("SCHEDULE ADD t n EVERY 10 MISSED all body")
+    assert tasks("SCHEDULE PAUSE t n") == b":1\r\n"
+    assert tasks("SCHEDULE PAUSE t n") == b":0\r\n"
+    later(tasks, 60_000)
+    assert (show(tasks)["paused"], show(tasks)["next-ms"]) == (1, 0)
+    assert tasks("SCHEDULE RESUME t n") == b":1\r\n"
+    later(tasks, 9_500)
+    assert taken(tasks) == []
+    later(tasks, 500)
+    assert taken(tasks) == ["body"]
+
+
+def test_run_now(tasks: Door) -> None:
+    """T46.5 `RUN tube name` replies with the id of the job, null if its unique key is taken."""
+    tasks("SCHEDULE ADD t n EVERY 10 UNIQUE key body")
+    id = tasks.value("SCHEDULE RUN t n")
+    assert tasks.value("SCHEDULE RUN t n") is None
+    later(tasks, 30_000)
+    assert show(tasks)["fired"] == 0  # T45.6
+    assert show(tasks)["next-ms"] == START_MS + 40_000
+    tasks("DELJOB", id)
+    later(tasks, 10_000)
+    assert taken(tasks) == ["body"] and show(tasks)["fired"] == 1
+
+
+def test_schedules_are_listed_and_dropped(tasks: Door) -> None:
+    """T46.4 `LIST tube [cursor] [COUNT n]` replies with the next cursor, 0 at the end,
+    and up to n (100) schedules."""
+    for i in range(5):
+        tasks(f"SCHEDULE ADD t n{i} EVERY 10 body")
+    names = []
+    cursor = b"0"
+    while True:
+        cursor, rows = tasks.value("SCHEDULE LIST t", cursor, "COUNT", "2")
+        names += [row[1] for row in rows]
+        if cursor == b"0":
+            break
+    assert names == [b"n0", b"n1", b"n2", b"n3", b"n4"]
+    assert tasks("SCHEDULE DROP t n2") == b":1\r\n"
+    assert tasks("SCHEDULE DROP t n2") == b":0\r\n"
+    assert tasks("SCHEDULE SHOW t n2") == b"-NOSCHEDULE tube 't' has no schedule 'n2'\r\n"
+    assert len(tasks.value("SCHEDULE LIST t")[1]) == 4
+    later(tasks, 10_000)
+    assert len(taken(tasks)) == 4
+
+
+def test_a_schedule_is_no_job(tasks: Door) -> None:
+    """T45.8 SHOW of its id has the name in `schedule`."""
+    tasks("SCHEDULE ADD t n EVERY 10 body")
+    row = tasks.value("SHOW", show(tasks)["id"])
+    assert dict(zip(row[::2], row[1::2], strict=True))[b"schedule"] == b"n"
+    refused = b"-WRONGTUBE task 0 is a schedule: use SCHEDULE PAUSE\r\n"
+    assert tasks("TUBE BURY t 0") == refused
+    assert tasks.value("GETJOB NOHANG FROM t") is None
+    assert tasks("ACKJOB", show(tasks)["id"]) == b":0\r\n"
+    tasks("TUBE DELETE t 0")
+    assert tasks("SCHEDULE LIST t") == b"*2\r\n$1\r\n0\r\n*0\r\n"
+    tasks("SCHEDULE ADD t n EVERY 10 body")
+    tasks("TUBE TRUNCATE t")
+    assert tasks("SCHEDULE LIST t") == b"*2\r\n$1\r\n0\r\n*0\r\n"
+    later(tasks, 20_000)
+    assert taken(tasks) == []
+
+
+def test_only_tubes_of_type_tasks_have_schedules(door: Door) -> None:
+    """T45.1 `-NOTUBE tube '<name>' has no schedules: they need a tube of type tasks that stays`."""
+    door("TUBE CREATE f fifottl")
+    door("TUBE CREATE x tasks TEMPORARY")
+    for name in (b"f", b"x"):
+        refused = (
+            b"-NOTUBE tube '%s' has no schedules: they need a tube of type tasks that stays\r\n"
+        )
+        assert door("SCHEDULE ADD", name, "n", "EVERY", "10", "body") == refused % name
+    assert door("SCHEDULE ADD q n EVERY 10 body") == b"-NOTUBE Tube 'q' not found\r\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("EVERY 0.5 b", b"-ERR EVERY must be a number of seconds from 1 to 31622400"),
+        ("EVERY 1 CRON 1 b", b"-ERR syntax error: SCHEDULE ADD needs either CRON or EVERY"),
+        ("MISSED all TZ UTC b", b"-ERR syntax error: SCHEDULE ADD needs either CRON or EVERY"),
+        ("EVERY 1 TZ UTC b", b"-ERR syntax error: TZ needs CRON"),
+        ("EVERY 1 EVERY 2 b", b"-ERR syntax error: EVERY is there twice"),
+        ("EVERY 1 MISSED no b", b"-ERR MISSED must be skip, one or all, not 'no'"),
+        ("EVERY 1 DELAY 3 b", b"-ERR syntax error: SCHEDULE ADD has no option 'DELAY'"),
+        ("EVERY 1 PRI b", b"-ERR syntax error: ADDJOB: PRI needs a value"),
+        ("EVERY b", b"-ERR syntax error: SCHEDULE ADD takes a tube, a name,"),
+    ],
+)
+def test_words_that_are_refused(tasks: Door, words: str, error: bytes) -> None:
+    reply = tasks("SCHEDULE ADD t n " + words)
+    assert reply.startswith(b"-ERR"), reply
+    if b"PRI" not in error:
+        assert reply.startswith(error), reply
+    assert tasks("SCHEDULE LIST t") == b"*2\r\n$1\r\n0\r\n*0\r\n"
+
+
+def test_a_tenant_without_room_gets_its_job_later(tasks: Door) -> None:
+    """T45.6 While memory, the journal or the tenant's quota let no job in, it waits."""
+    tasks("SCHEDULE ADD t n EVERY 10 body")
+    tasks.s.journal_error = "disk full"
+    tasks.n.now_ms += 12_000
+    tick(tasks.n)
+    end_turn(tasks.s)
+    tasks.s.journal_error = ""
+    assert show(tasks)["fired"] == 0
+    later(tasks, 500)
+    assert taken(tasks) == ["body"]
+
+
+def test_a_schedule_counts_against_a_tenant(door: Door) -> None:
+    """T45.6 While memory, the journal or the tenant's quota let no job in, it waits."""
+    door("ACL SETUSER ops on nopass +@all ~*")
+    door("AUTH ops x")
+    door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=2")
+    ann = door.connect()
+    door("AUTH ann x", by=ann)
+    assert door("TUBE CREATE t tasks", by=ann) == b"+OK\r\n"
+    assert door("SCHEDULE ADD t n EVERY 10 body", by=ann) == b"+ADDED\r\n"
+    assert b"-NOTUBE Tube 't' not found" in door("SCHEDULE LIST t")  # it is one's own
+    later(door, 60_000)
+    assert b":1\r\n" in door("QLEN t", by=ann)
+    assert b"$5\r\nqueue\r\n$1\r\nt\r\n" in door("SCHEDULE SHOW t n", by=ann)
+    refused = door("SCHEDULE ADD t other EVERY 10 body", by=ann)
+    assert refused.startswith(b"-QUOTA tenant 'one' has 2 jobs at this node")
+    assert door("SCHEDULE RUN t n", by=ann).startswith(b"-QUOTA")
+    assert (
+        door("SCHEDULE SHOW t none", by=ann) == b"-NOSCHEDULE tube 't' has no schedule 'none'\r\n"
+    )
+    door("GETJOB FROM t", by=ann)
+    assert door("TUBE TRUNCATE t", by=ann) == b":2\r\n"
+    assert door("SCHEDULE ADD t other EVERY 10 body", by=ann) == b"+ADDED\r\n"

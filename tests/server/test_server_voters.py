@@ -1,0 +1,92 @@
+"""CLUSTER VOTERS at real nodes (SPEC T28)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from door import NODE_ID, Door
+from lab import RealCluster
+from raw_resp import Err, Wire, wait_for
+
+from tuque.tubes.model.ballots import IN_FORCE, Voters
+from tuque.tubes.policy import tubes_of
+
+FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    """Four nodes, all of which may vote."""
+    made = RealCluster(tmp_path, 4, *FLAGS)
+    yield made.start()
+    made.end()
+
+
+def voters_at(wire: Wire) -> dict[str, Any]:
+    """CLUSTER VOTERS."""
+    flat = wire("CLUSTER", "VOTERS")
+    return dict(zip([name.decode() for name in flat[::2]], flat[1::2], strict=True))
+
+
+def test_voters_go_and_come(cluster: RealCluster) -> None:
+    """T28.1 The reply is `+OK` when the list is in force at the node asked."""
+    wires = [cluster.wire(i) for i in range(4)]
+    wait_for(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, 20)
+    assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
+    info = wires[0]("TUBE", "INFO", "t")
+    told = dict(zip(info[::2], info[1::2], strict=True))
+    assert (told[b"sync"], told[b"failover"]) == (3, 1)
+    last = wires[3]("CLUSTER", "MYID")
+    assert wires[3]("CONFIG", "SET", "tube-failover", "no") == b"OK"  # else it joins again
+    assert wires[1]("CLUSTER", "VOTERS", "REMOVE", last[:9]) == b"OK"
+    told = voters_at(wires[1])
+    assert last not in [row[0] for row in told["voters"]]
+    assert {row[3] for row in told["voters"]} == {b"votes"}
+    first = wires[2]("CLUSTER", "MYID")
+    wanted = f"ERR node {first.decode()} votes: CLUSTER VOTERS REMOVE {first.decode()} first"
+    assert str(wires[0]("CLUSTER", "FORGET", first)) == wanted
+
+
+def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
+    """T28.4 A node with `tube-failover yes` that goes by the list, and has all of every such tube,
+    is added by itself as long as there are fewer than 7 voters; not if it leaves."""
+    wires = [cluster.wire(i) for i in range(4)]
+    wait_for(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, 20)
+    assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
+    wires[0]("TUBE", "PUT", "t", "x")
+    assert wires[3]("CLUSTER", "LEAVING", "yes") == b"OK"
+    wait_for(lambda: len(voters_at(wires[3])["voters"]) == 3, cluster.nodes[3].log, 20)
+    wait_for(lambda: b"cluster_safe_to_stop:yes" in wires[3]("CLUSTER", "INFO"))
+    assert wires[3]("CLUSTER", "LEAVING", "no") == b"OK"
+    wait_for(lambda: len(voters_at(wires[3])["voters"]) == 4, cluster.nodes[3].log, 20)
+    assert voters_at(wires[3])["right"] == voters_at(wires[3])["list"]
+
+
+def test_words(door: Door) -> None:
+    """T28.7 list (its number; 0 without one)"""
+    assert door.value("CLUSTER VOTERS") == [
+        *(b"list", 0, b"origin", b"", b"right", 0, b"voters", [], b"unsettled", []),
+    ]
+    assert door("CLUSTER VOTERS ADD").startswith(b"-ERR syntax error")
+    assert door("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")
+    assert door("CLUSTER VOTERS FORCE").startswith(b"-ERR syntax error")
+    assert door("CLUSTER VOTERS FORCE", NODE_ID).startswith(b"-ERR there is no list of voters")
+    assert door("CLUSTER VOTERS ADD x").startswith(b"-ERR no node x")
+    assert door("CLUSTER VOTERS REMOVE", NODE_ID).startswith(b"-ERR there is no list of voters")
+    b = tubes_of(door.n).ballots
+    b.voters = Voters(3, b"o" * 16, {NODE_ID: 2, b"f" * 40: 3}, IN_FORCE)
+    told = door.value("CLUSTER VOTERS")
+    assert told[:6] == [b"list", 3, b"origin", b"6f" * 16, b"right", 0]
+    assert [row[3] for row in told[7]] == [b"lost-right", b"unreachable"]
+    b.right = 2
+    assert door.value("CLUSTER VOTERS")[7][0][3] == b"votes"
+    door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
+    assert b" votes: CLUSTER VOTERS REMOVE " in door("CLUSTER FORGET", b"f" * 40)
+    assert not isinstance(door.value("CLUSTER VOTERS"), Err)
+    assert door("CLUSTER VOTERS FORCE", NODE_ID) == b"+OK\r\n"
+    assert b.right == door.value("CLUSTER VOTERS")[1] == 3 + (1 << 32)
+    door("DEBUG FLUSHALL")
+    assert b.right == 0

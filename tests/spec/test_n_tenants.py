@@ -1,0 +1,368 @@
+"""N10, N11: tenants and their quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pump_box import PumpBox, as_user, ask
+from raw_resp import NULL, Err, Wire, encode
+
+from tuque.core.model.job_id import IdMaker, is_genuine, is_marked
+from tuque.core.model.tally import tenant_of
+from tuque.server.users.account import Account
+from tuque.server.users.words import WordError, apply_words, line_of
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[PumpBox]:
+    made = PumpBox(tmp_path)
+    root = made.connect()
+    for line in (
+        "ACL SETUSER ann on nopass +@all ~* tenant:shop",
+        "ACL SETUSER kim on nopass +@all ~orders.* tenant:shop",
+        "ACL SETUSER bob on nopass +@all ~* tenant:bank",
+    ):
+        assert ask(made, root, *line.split(" ")) == b"OK"
+    yield made
+    made.check()
+    made.close()
+
+
+def user(*words: str) -> Account:
+    account = Account(b"bob")
+    apply_words(account, [word.encode() for word in words])
+    return account
+
+
+def test_words_of_tenants() -> None:
+    """N10.1 A user with the word `tenant:<name>` is of that tenant; the others are of none."""
+    account = user("on", "tenant:shop-1", "quota:jobs=5", "quota:adds=2", "~*")
+    assert line_of(account) == b"user bob on tenant:shop-1 quota:adds=2 quota:jobs=5 ~* -@all"
+    again = user(*line_of(account).decode().split(" ")[2:])
+    assert (again.tenant, again.quotas) == (account.tenant, account.quotas)
+    assert account.copy().is_same(account)
+    assert (
+        line_of(user("tenant:a", "quota:jobs=5", "quota:jobs=0")) == b"user bob off tenant:a -@all"
+    )
+    assert line_of(user("tenant:a", "quota:jobs=5", "notenant")) == b"user bob off -@all"
+    assert line_of(user("tenant:a", "quota:jobs=5", "reset")) == b"user bob off -@all"
+    for word in ("tenant:", "tenant:Shop", "tenant:a/b", "tenant:" + 33 * "a"):
+        with pytest.raises(WordError, match="a tenant's name has 1 to 32"):
+            user(word)
+    for word in ("quota:jobs", "quota:jobs=x", "quota:things=1", "quota:jobs=-1"):
+        with pytest.raises(WordError, match="quota:connections=N"):
+            user("tenant:a", word)
+    with pytest.raises(WordError, match="tenant:NAME comes before it"):
+        user("quota:jobs=1")
+    with pytest.raises(WordError, match="make another user"):
+        apply_words(Account(b"default"), [b"tenant:a"])
+
+
+def test_whose_a_queue_is() -> None:
+    """N10.2 The full name of a tenant's queue, tube, group of leases, transaction, app of PUBLISH
+    or worker is `<tenant>/<name>`.
+    """
+    assert tenant_of(b"shop/orders/new") == b"shop"
+    for name in (b"orders", b"/orders", b"Shop/orders", 33 * b"a" + b"/q", b"", b"a b/q"):
+        assert tenant_of(name) == b""
+
+
+def test_users_and_tenants_are_shown(box: PumpBox) -> None:
+    """N3.6 GETUSER has flags, passwords, commands, keys, channels and selectors; of a tenant's
+    user also tenant and quotas.
+    """
+    root = box.connect()
+    assert ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=7") == b"OK"
+    fields = ask(box, root, "ACL", "GETUSER", "ann")
+    assert isinstance(fields, list)
+    assert fields[-4:] == [b"tenant", b"shop", b"quotas", [b"jobs=7"]]
+    assert b"allkeys" in fields[1]
+    before = box.server.acl.digest()
+    assert ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=8") == b"OK"
+    assert box.server.acl.digest() != before
+
+
+def test_names_of_a_tenant(box: PumpBox) -> None:
+    """N10.2 Its users say and see the name without `<tenant>/`."""
+    root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
+    assert isinstance(ask(box, ann, "ADDJOB", "q", "of ann", 0), bytes)
+    assert isinstance(ask(box, bob, "ADDJOB", "q", "of bob", 0, "DEAD", "grave"), bytes)
+    assert ask(box, root, "QLEN", "shop/q") == 1
+    assert ask(box, root, "QLEN", "q") == 0
+    got = ask(box, ann, "GETJOB", "NOHANG", "FROM", "q")
+    assert isinstance(got, list) and isinstance(got[0], list)
+    assert (got[0][0], got[0][2]) == (b"q", b"of ann")
+    assert ask(box, ann, "GETJOB", "NOHANG", "FROM", "bank/q") == NULL
+    waiting = as_user(box, "ann")
+    assert box.say(waiting, encode("GETJOB", "FROM", "q")) == b""
+    assert isinstance(ask(box, root, "ADDJOB", "shop/q", "late", 0), bytes)
+    assert box.hear(waiting).startswith(b"*1\r\n*3\r\n$1\r\nq\r\n")
+
+
+def test_patterns_of_a_tenant(box: PumpBox) -> None:
+    """N10.2 Patterns (N2.3) of a tenant's user are compared with the name without the tenant."""
+    kim = as_user(box, "kim")
+    assert isinstance(ask(box, kim, "ADDJOB", "orders.new", "x", 0), bytes)
+    said = ask(box, kim, "ADDJOB", "payments", "x", 0)
+    text = "NOPERM user 'kim' has no right to the queue 'payments': no pattern of it fits"
+    assert said == Err(text)
+    assert ask(box, box.connect(), "ACL", "DRYRUN", "kim", "QLEN", "orders.new") == b"OK"
+    denied = ask(box, box.connect(), "ACL", "DRYRUN", "kim", "QLEN", "q")
+    assert "the queue 'shop/q'" in str(denied)
+
+
+def test_ids_of_a_tenant(box: PumpBox) -> None:
+    """N10.3 To a tenant's user the id of a job in a queue of another tenant, or of none, is an id
+    that no node knows.
+    """
+    root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
+    ids = [ask(box, wire, "ADDJOB", "q", "x", 0) for wire in (root, ann, bob)]
+    assert [ask(box, bob, "SHOW", id) == NULL for id in ids] == [True, True, False]
+    assert [ask(box, bob, "ACKJOB", id) for id in ids] == [0, 0, 1]
+    many = [ids[0], *ids] * 400
+    assert ask(box, ann, "ACKJOB", *many) == 1
+    assert ask(box, root, "ACKJOB", *ids) == 1
+    made_up = "D-8a8e11a0-7Q5qIANHFzcFbdAAabcdefgh-05a1"
+    for asked in (ids[1], made_up.encode()):
+        assert isinstance(asked, bytes)
+        rows = ask(box, bob, "WAITJOB", 1, asked)
+        assert isinstance(rows, list)
+        assert [row[0] for row in rows] == [asked]
+    body = ids[0]
+    assert isinstance(body, bytes)
+    held = ask(box, bob, "ADDJOB", "q", "x", 0, "DELAY", 50)
+    assert isinstance(held, bytes)
+    assert ask(box, bob, "UPDATEJOB", held, "BODY", body) == b"OK"
+    assert box.n.jobs[held].body == body  # a body may look like an id
+
+
+def test_ids_say_whose_they_are() -> None:
+    """G6.7 In the id of a job whose queue is a tenant's (N10.2) the last 5 of the first 14
+    characters say whose it is: a code over the tenant's name and the characters before them.
+    """
+    maker = IdMaker(b"c0ffee00" * 5, b"seed", b"key")
+    ids = [maker.make(60, 1, b"shop") for _ in range(300)]
+    ids += [maker.make(120, 1, b"shop") for _ in range(3)]
+    others = [maker.make(60, 1, b"bank") for _ in range(3)] + [maker.make(60, 1) for _ in range(3)]
+    assert all(is_marked(id, b"shop") and is_genuine(b"key", id) for id in ids)
+    assert not any(is_marked(id, b"shop") for id in others)
+    assert len(set(ids + others)) == len(ids) + len(others)
+
+
+def test_a_user_that_comes_to_another_tenant(box: PumpBox) -> None:
+    """N10.6 A user that comes to another tenant is another user: its connections are closed
+    (N3.5).
+    """
+    root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
+    assert ask(box, root, "ACL", "SETUSER", "ann", "tenant:bank") == b"OK"
+    box.hear(root)
+    assert not box.is_open(ann)
+    assert box.is_open(bob)
+    assert isinstance(ask(box, bob, "ADDJOB", "q", "x", 0), bytes)
+    assert ask(box, as_user(box, "ann"), "QLEN", "q") == 1
+    assert ask(box, root, "ACL", "SETUSER", "ann", "notenant") == b"OK"
+    assert ask(box, as_user(box, "ann"), "QLEN", "bank/q") == 1
+
+
+def test_jobs_and_bytes(box: PumpBox) -> None:
+    """N11.2 ADDJOB, STAGE and TUBE PUT by its users are refused if there would be more; PUBLISH is
+    not, what is staged counts already.
+    """
+    root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
+    assert ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=3") == b"OK"
+    assert ask(box, ann, "TUBE", "CREATE", "t", "fifo") == b"OK"
+    assert isinstance(ask(box, ann, "TUBE", "PUT", "t", "x"), list)
+    ids = [ask(box, ann, "ADDJOB", "q", "x", 0) for _ in range(2)]
+    text = (
+        "QUOTA tenant 'shop' has 3 jobs at this node, and may have 3: let some end, or ask for more"
+    )
+    for words in (
+        ("ADDJOB", "q", "x", 0),
+        ("TUBE", "PUT", "t", "x"),
+        ("STAGE", "x", "a", 9000, "q", "x"),
+    ):
+        assert ask(box, ann, *words) == Err(text)
+    assert isinstance(ask(box, bob, "ADDJOB", "q", "x", 0), bytes)
+    assert ask(box, ann, "ACKJOB", *ids) == 2
+    for _ in range(2):
+        assert isinstance(ask(box, ann, "STAGE", "x", "a", 9000, "q", "x"), int)
+    assert ask(box, ann, "STAGE", "x", "a", 9000, "q", "x") == Err(text)
+    assert ask(box, ann, "PUBLISH", "app", 1, "x", "a") == 2
+    assert ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=0", "quota:bytes=10") == b"OK"
+    assert isinstance(ask(box, ann, "ADDJOB", "q", "1234567", 0), bytes)
+    text = "has jobs of 10 bytes at this node, and may have 10: let some end, or ask for more"
+    assert ask(box, ann, "ADDJOB", "q", "x", 0) == Err(f"QUOTA tenant 'shop' {text}")
+    assert isinstance(ask(box, ann, "ADDJOB", "q", "", 0), bytes)
+
+
+def test_longer_bodies(box: PumpBox) -> None:
+    """N11.2 So are UPDATEJOB and DEADLETTER with a longer BODY if there would be more bytes."""
+    root, ann = box.connect(), as_user(box, "ann")
+    assert ask(box, root, "ACL", "SETUSER", "ann", "quota:bytes=10", "quota:jobs=1") == b"OK"
+    id = ask(box, ann, "ADDJOB", "q", "12345678", 0)
+    assert isinstance(id, bytes)
+    text = "has jobs of 8 bytes at this node, and may have 10: let some end, or ask for more"
+    full = Err(f"QUOTA tenant 'shop' {text}")
+    for words in (("UPDATEJOB", id, "BODY", 11 * "x"), ("DEADLETTER", id, "d", "BODY", 11 * "x")):
+        assert ask(box, ann, *words) == full
+        assert ask(box, root, "QLEN", "shop/q") == 1
+    assert ask(box, ann, "UPDATEJOB", id, "BODY", 10 * "x") == b"OK"
+    assert ask(box, ann, "UPDATEJOB", id, "BODY", 10 * "y") == b"OK"
+    assert ask(box, ann, "UPDATEJOB", id, "TTL", 300) == b"OK"
+    assert isinstance(ask(box, ann, "DEADLETTER", id, "d", "BODY", 9 * "x"), bytes)
+
+
+def test_the_smallest_number_holds(box: PumpBox) -> None:
+    """N11.1 of several users' words the smallest number holds, 0 takes a word away."""
+    root, ann = box.connect(), as_user(box, "ann")
+    ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=5")
+    ask(box, root, "ACL", "SETUSER", "kim", "quota:jobs=1")
+    assert isinstance(ask(box, ann, "ADDJOB", "q", "x", 0), bytes)
+    assert "may have 1" in str(ask(box, ann, "ADDJOB", "q", "x", 0))
+    assert ask(box, root, "ACL", "DELUSER", "kim") == 1
+    assert isinstance(ask(box, ann, "ADDJOB", "q", "x", 0), bytes)
+
+
+def test_adds_in_a_second(box: PumpBox) -> None:
+    """N11.3 adds are ADDJOB, STAGE and TUBE PUT in a second; as many as that may come at once."""
+    root, ann = box.connect(), as_user(box, "ann")
+    ask(box, root, "ACL", "SETUSER", "ann", "quota:adds=4")
+    said = [ask(box, ann, "ADDJOB", "q", "x", 0) for _ in range(5)]
+    assert [isinstance(one, bytes) for one in said] == [True] * 4 + [False]
+    assert said[4] == Err("QUOTA tenant 'shop' adds 4 jobs a second at most: try again in 250 ms")
+    box.n.now_ms += 250
+    assert isinstance(ask(box, ann, "ADDJOB", "q", "x", 0), bytes)
+    assert "try again in 250 ms" in str(ask(box, ann, "ADDJOB", "q", "x", 0))
+    assert isinstance(ask(box, as_user(box, "bob"), "ADDJOB", "q", "x", 0), bytes)
+
+
+def test_connections(box: PumpBox) -> None:
+    """N11.4 connections are those of its users on all doors."""
+    root, ann = box.connect(), as_user(box, "ann")
+    ask(box, root, "ACL", "SETUSER", "ann", "quota:connections=2")
+    kim = as_user(box, "kim")
+    text = "has 2 connections to this node, as many as it may: close some, or ask for more"
+    late = box.connect()
+    assert ask(box, late, "AUTH", "ann", "x") == Err(f"QUOTA tenant 'shop' {text}")
+    assert ask(box, late, "ACL", "WHOAMI") == b"default"
+    assert ask(box, kim, "AUTH", "ann", "x") == b"OK"  # the same connection
+    assert isinstance(as_user(box, "bob"), Wire)
+    ann.close()
+    box.hear(root)
+    assert ask(box, late, "AUTH", "ann", "x") == b"OK"
+
+
+def test_tenants_in_info(box: PumpBox) -> None:
+    """N11.5 INFO has a section tenants: how many there are, and for each of the first 100 its
+    users, connections, queues, jobs, bytes, and commands refused by a quota; behind a `/` what it
+    may have. A tenant's user sees its own.
+    """
+    root, ann = box.connect(), as_user(box, "ann")
+    ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=2", "quota:adds=9")
+    for _ in range(3):
+        ask(box, ann, "ADDJOB", "q", "abc", 0)
+    text = ask(box, root, "INFO", "tenants")
+    assert isinstance(text, bytes)
+    line = b"users=2,connections=1,queues=1,jobs=2/2,bytes=6,refused=1,adds_per_second=/9"
+    assert text.split(b"\r\n")[1:4] == [
+        b"tenants:2",
+        b"tenant_shop:" + line,
+        b"tenant_bank:users=1,connections=0,queues=0,jobs=0,bytes=0,refused=0",
+    ]
+    assert ask(box, ann, "INFO", "tenants") == b"# Tenants\r\ntenant:" + line + b"\r\n"
+    everything = ask(box, ann, "INFO", "all")
+    assert isinstance(everything, bytes)
+    assert [part for part in everything.split(b"\r\n") if part[:1] == b"#"] == [
+        b"# Server",
+        b"# Tenants",
+    ]
+
+
+def test_pushes_to_a_tenant(box: PumpBox) -> None:
+    """N10.2 it is put before at the door, and taken off in replies, pushes and errors."""
+    root, ann, bob = box.connect(), box.connect(), as_user(box, "bob")
+    assert box.say(ann, encode("HELLO", 3, "AUTH", "ann", "x")).startswith(b"%")
+    for wire in (ann, bob):
+        assert box.say(wire, encode("TUBE", "CREATE", "t", "fifo")) == b"+OK\r\n"
+    assert box.say(ann, encode("TUBE", "SUBSCRIBE", "t")) == b":1\r\n"
+    assert isinstance(ask(box, bob, "TUBE", "PUT", "t", "x"), list)
+    assert box.hear(ann) == b""
+    assert isinstance(ask(box, root, "TUBE", "PUT", "shop/t", "x"), list)
+    assert box.hear(ann).startswith(b">7\r\n$11\r\ntube-change\r\n$1\r\nt\r\n")
+    assert box.say(ann, encode("WORKER", "HERE", "w", "QUEUES", "q")) == b"$4\r\nnone\r\n"
+    assert str(ask(box, bob, "WORKER", "STOP", "w")).startswith("NOWORKER")
+    assert ask(box, root, "WORKER", "STOP", "shop/w") == b"OK"
+    assert box.hear(ann) == b">3\r\n$12\r\nworker-order\r\n$1\r\nw\r\n$4\r\nstop\r\n"
+
+
+def test_workers_of_two_tenants(box: PumpBox) -> None:
+    """N10.2 Users of no tenant, metrics, logs, events, the audit, MONITOR and SLOWLOG have full
+    names.
+    """
+    root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
+    for wire, name in ((ann, "ann"), (bob, "bob")):
+        assert ask(box, wire, "WORKER", "HERE", "w", "HOST", name, "QUEUES", "q") == b"none"
+        id = ask(box, wire, "ADDJOB", "q", name, 0, "RETRY", 30, "ATTEMPTS", 1)
+        assert isinstance(id, bytes)
+        got = ask(box, wire, "GETJOB", "NOHANG", "START", "WORKER", "w", "FROM", "q")
+        assert name in repr(got)
+        rows = ask(box, wire, "WORKER", "LIST")
+        assert repr(rows).count("b'w'") == 1 and name in repr(rows) and "/" not in repr(rows)
+        assert id.decode() in repr(rows)
+        assert "b'w'" in repr(ask(box, wire, "RESULT", id))
+        assert "worker w since" in str(ask(box, wire, "UPDATEJOB", id, "BODY", "x"))
+    rows = repr(ask(box, root, "WORKER", "LIST"))
+    assert "b'shop/w'" in rows and "b'bank/w'" in rows
+
+
+def test_names_in_rows(box: PumpBox) -> None:
+    """N10.2 Its users say and see the name without `<tenant>/`"""
+    ann = as_user(box, "ann")
+    ids = [ask(box, ann, "ADDJOB", queue, "x", 0) for queue in ("q", "p")]
+    epoch = ask(box, ann, "LEASE", "OPEN", "g", "me", "q", "p")
+    assert isinstance(epoch, int)
+    assert ask(box, ann, "LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 9000) is not None
+    fetch = ("LEASE", "FETCH", "g", epoch, 1, 0)
+    rows, columns = ask(box, ann, *fetch), ask(box, ann, *fetch, "COLUMNS")
+    assert isinstance(rows, list) and isinstance(columns, list)
+    assert [row[1] for row in rows[2]] == [b"q", b"p"]
+    assert columns[5] == [b"q", b"p"]
+    info = ask(box, ann, "LEASE", "INFO", "g")
+    assert isinstance(info, list)
+    assert info[1] == b"g" and [b"q", b"p"] in info
+    assert ask(box, ann, "LEASE", "COMMIT", "g", epoch, 1) is not None
+    id = ask(box, ann, "ADDJOB", "q", "x", 0, "RETRY", 30, "ATTEMPTS", 1)
+    assert isinstance(id, bytes) and id not in ids
+    assert b"shop/q.dead" not in repr(ask(box, ann, "SHOW", id)).encode()
+    got = ask(box, ann, "GETJOB", "NOHANG", "START", "WORKER", "w", "FROM", "q")
+    assert isinstance(got, list)
+    run = got[0][4]
+    assert ask(box, ann, "FAIL", id, run, "FINAL") == [b"dead", b"q.dead"]
+    said = ask(box, ann, "DEAD", "LIST", "q.dead")
+    assert isinstance(said, list)
+    assert said[1][0][:2] == [id, b"q"]
+    for words in (("DEAD", "SHOW", id), ("SHOW", id), ("RESULT", id), ("JSCAN", "REPLY", "all")):
+        assert b"shop/" not in repr(ask(box, ann, *words)).encode(), words
+
+
+def test_the_whole_node_is_not_shown(box: PumpBox) -> None:
+    """N10.5 INFO has only the sections server and tenants for them, and HISTORY no points of the
+    whole node: `-NOPERM the points of the whole node are not for users of a tenant: name a QUEUE`.
+    Workers and deploys without queues are shown to no other tenant.
+    """
+    root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
+    text = "NOPERM the points of the whole node are not for users of a tenant: name a QUEUE"
+    closed = "NOPERM user 'ann' may not use CONFIG GET: it is not for users of a tenant"
+    assert ask(box, root, "ACL", "SETUSER", "ann", "+config|get") == b"OK"
+    assert ask(box, ann, "CONFIG", "GET", "port") == Err(closed)  # N2.7
+    for words in (("5s",), ("1m", "TIMES", "wait"), ("5s", "added")):
+        assert ask(box, ann, "HISTORY", *words) == Err(text)
+    assert ask(box, ann, "HISTORY", "QUEUES") == []
+    assert ask(box, bob, "WORKER", "HERE", "idle", "APP", "bank 1") == b"none"
+    assert ask(box, ann, "WORKER", "LIST") == [b"0", []]
+    assert ask(box, ann, "WORKER", "DEPLOYS") == []
+    for wire in (bob, root):
+        assert "idle" in repr(ask(box, wire, "WORKER", "LIST"))
+    assert "bank 1" in repr(ask(box, root, "WORKER", "DEPLOYS"))

@@ -1,0 +1,490 @@
+"""SPEC W15.5: a job that only a node knows which is not in reach."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+from node_by_hand import Box
+
+from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
+from tuque.core.life.asking import CANCEL, LOOK
+from tuque.core.life.change import ENDED
+from tuque.core.life.outcomes import on_done, result_fields
+from tuque.core.model.job_id import IdMaker
+from tuque.core.model.life import Terms
+from tuque.core.msgs.bus import DelJob, JobAsk, JobTold, SetAck
+from tuque.core.node.node import Node
+from tuque.core.node.slots import slot_for
+from tuque.core.repair.node_loss import on_forget
+
+KEPT = Terms(0, 0, 0, 0, b"", 600_000, 0)
+MAKER, OTHER = b"b" * 40, b"c" * 40
+FIELDS = [0, 0, b"", b"", None, b"", b"", b"", 1]  # of RESULT, after the state
+NOREACH = (
+    "NOREACH Job is not known here, and may be at a node that did not answer: " + MAKER.decode()
+)
+
+
+def made_there(n: Node, seed: bytes = b"seed") -> bytes:
+    """An id that the node MAKER has made."""
+    return IdMaker(MAKER, seed, n.ids.key).make(60, 1)
+
+
+def linked(box: Box, node_id: bytes) -> int:
+    """The slot of a node that is linked."""
+    slot = slot_for(box.n, node_id)
+    box.n.others |= 1 << slot
+    on_link_up(box.n, slot, True)
+    return slot
+
+
+def test_a_job_of_a_node_that_is_away_is_not_gone(box: Box) -> None:
+    """W15.5 If no node that answers knows the job, but a member is not in reach or does not answer,
+    the job is not `gone`: it may be there, whichever node made it. RESULT replies
+    `-NOREACH Job is not known here, and may be at a node that did not answer: <id>[, <id>]`, with
+    WAIT at the timeout; so does CANCEL for that id.
+
+    WAITJOB waits. The waits end when the node is back
+    """
+    n = box.n
+    maker = linked(box, MAKER)
+    id = made_there(n)
+    on_link_down(n, maker)
+    assert str(box.run("RESULT", id)) == NOREACH
+    assert [str(one) for one in box.run("CANCEL", id)] == [NOREACH]
+    waiter, brief = box.session(), box.session()
+    assert waiter("WAITJOB", 0, id) is None
+    assert brief("RESULT", id, "WAIT", 2_000) is None
+    box.pass_ms(1_900)
+    assert brief.take() is None
+    box.pass_ms(200)
+    assert str(brief.take()) == NOREACH
+    on_link_up(n, maker, True)
+    box.turn()
+    assert waiter.take() is None, "it is asked now"
+    on_message(n, maker, JobTold(id, False, 0, False))
+    box.turn()
+    assert waiter.take() == [[id, b"gone"]]
+
+
+def test_others_do_not_know_it(box: Box) -> None:
+    """W15.5 If no node that answers knows the job, but a member is not in reach or does not answer,
+    the job is not `gone`
+    """
+    n = box.n
+    maker, other = linked(box, MAKER), linked(box, OTHER)
+    frozen = made_there(n)
+    assert box.run("RESULT", frozen) is None
+    on_message(n, other, JobTold(frozen, False, 0, False))
+    box.pass_ms(1_100)
+    assert str(box.run.take()) == NOREACH, "its maker is linked, and does not answer"
+    on_link_down(n, maker)
+    id = made_there(n, b"more")
+    assert box.run("CANCEL", id, id) is None
+    on_message(n, other, JobTold(id, False, 0, False))
+    box.turn()
+    assert [str(one) for one in box.run.take()] == [NOREACH] * 2
+    waiter = box.session()
+    assert waiter("WAITJOB", 0, id) is None
+    on_message(n, other, JobTold(id, False, 0, False))
+    box.turn()
+    assert waiter.take() is None
+    on_link_up(n, maker, True)
+    box.turn()
+    assert waiter.take() is None
+    on_message(n, other, JobTold(id, False, 0, False))
+    fields = [b"running", 1, 0, b"w", b"", None, b"", b"", b"", 0]
+    on_message(n, maker, JobTold(id, True, 0, False, fields))
+    box.turn()
+    assert waiter.take() is None, "it goes on"
+
+
+def test_a_job_that_left_its_maker_is_not_gone(box: Box) -> None:
+    """W15.5 a member is not in reach or does not answer, the job is not `gone`: it may be there,
+    whichever node made it.
+    """
+    n = box.n
+    maker, holder = linked(box, MAKER), linked(box, OTHER)
+    id = made_there(n)
+    on_link_down(n, holder)
+    cancel, waiter = box.session(), box.session()
+    assert box.run("RESULT", id) is None
+    on_message(n, maker, JobTold(id, False, 0, False))
+    box.turn()
+    assert str(box.run.take()) == NOREACH.replace(MAKER.decode(), OTHER.decode())
+    assert cancel("CANCEL", id) is None
+    on_message(n, maker, JobTold(id, False, 0, False))
+    box.turn()
+    assert [str(one) for one in cancel.take()] == [NOREACH.replace(MAKER.decode(), OTHER.decode())]
+    assert waiter("WAITJOB", 0, id) is None
+    mine = IdMaker(n.node_id, b"mine", n.ids.key).make(60, 1)
+    assert box.run("RESULT", mine) is None
+    on_message(n, maker, JobTold(mine, False, 0, False))
+    box.turn()
+    assert str(box.run.take()).startswith("NOREACH"), "this node made it, and gave it away"
+    assert waiter.take() is None
+    on_link_up(n, holder, True)
+    box.pass_ms(1_000)
+    for slot in (maker, holder):
+        on_message(n, slot, JobTold(id, False, 0, False))
+    box.turn()
+    assert waiter.take() == [[id, b"gone"]], "all have answered"
+
+
+def test_a_cancel_that_may_still_take_effect(box: Box) -> None:
+    """W15.8 A node that got the CANCEL and did not answer may still do it, when it goes on. The
+    reply says so then: `-NOREACH Job is not known here, and may be at a node that did not answer:
+    <id>; CANCEL may still take effect there`. Without these words no such node got it. The
+    reply to a later CANCEL of that job says so as well, until the node is linked again.
+    """
+    n = box.n
+    still, other = linked(box, MAKER), linked(box, OTHER)
+    id = made_there(n)
+    assert box.run("CANCEL", id) is None
+    on_message(n, other, JobTold(id, False, 0, False))
+    box.pass_ms(1_100)
+    assert box.run.take() == [NOREACH + "; CANCEL may still take effect there"]
+    assert not n.life.cancelling, "it is not sent again"
+    on_link_down(n, still)
+    assert cancelled(box, other, id) == NOREACH + "; CANCEL may still take effect there"
+    assert cancelled(box, other, made_there(n, b"more")) == NOREACH
+    on_link_up(n, still, True)
+    assert not n.life.unanswered
+    on_link_down(n, still)
+    assert cancelled(box, other, id) == NOREACH, "it has come to itself, and did not cancel it"
+
+
+def cancelled(box: Box, other: int, id: bytes) -> str:
+    """The reply to CANCEL, of which the other linked node says that it does not know the job."""
+    assert box.run("CANCEL", id) is None
+    on_message(box.n, other, JobTold(id, False, 0, False))
+    box.turn()
+    (reply,) = box.run.take()
+    return str(reply)
+
+
+def test_cancels_that_are_remembered(box: Box) -> None:
+    """W15.8 The reply to a later CANCEL of that job says so as well, until the node is linked
+    again. Of such jobs 1000 are remembered.
+    """
+    n = box.n
+    still = linked(box, MAKER)
+    ids = [made_there(n, b"%d" % i) for i in range(1_001)]
+    for i in range(0, 1_001, 91):
+        assert box.run("CANCEL", *ids[i : i + 91]) is None
+        box.pass_ms(1_000)
+        assert all(str(one).endswith("there") for one in box.run.take())
+    assert len(n.life.unanswered) == 1_000
+    on_link_down(n, still)
+    first, second = box.run("CANCEL", ids[0], ids[1])
+    assert (first, second) == (NOREACH, NOREACH + "; CANCEL may still take effect there")
+
+
+def test_a_cancel_beside_those_who_wait(box: Box) -> None:
+    """W15.9 The questions of CANCEL and of those who wait for the same job do not disturb each
+    other.
+    """
+    n = box.n
+    holder = linked(box, MAKER)
+    id = made_there(n)
+    waiter, other = box.session(), box.session()
+    assert waiter("WAITJOB", 0, id) is None
+    assert box.run("CANCEL", id) is None
+    assert other("CANCEL", id) is None
+    on_message(n, holder, JobTold(id, True, 0, False, [b"waiting", *FIELDS]))
+    box.turn()
+    assert box.run.take() is None
+    on_message(n, holder, JobTold(id, True, ENDED, False))
+    box.turn()
+    assert (box.run.take(), other.take()) == ([b"ended"], [b"ended"])
+    n.peers[holder].outbox = []
+    assert waiter.take() is None
+    box.pass_ms(1_000)
+    assert [one.what for one in n.peers[holder].outbox if isinstance(one, JobAsk)] == [LOOK]
+    on_message(n, holder, JobTold(id, True, 0, True, [b"cancelled", *FIELDS]))
+    box.turn()
+    assert waiter.take() == [[id, b"cancelled"]]
+
+
+def test_an_end_that_was_told_stands(box: Box) -> None:
+    """W15.3 The client gets the first answer of a node that knows the job; for RESULT with WAIT and
+    WAITJOB, the first by which the wait is over.
+    """
+    n = box.n
+    holder, other = linked(box, MAKER), linked(box, OTHER)
+    ended, open = made_there(n), made_there(n, b"more")
+    assert box.run("WAITJOB", 0, ended, open) is None
+    fields = [b"done", 1, 0, b"w", b"", b"42", b"", b"", b"", 1]
+    on_message(n, holder, JobTold(ended, True, 0, True, fields))
+    on_link_down(n, holder)
+    box.pass_ms(1_000)
+    on_message(n, other, JobTold(ended, False, 0, False))
+    on_message(n, other, JobTold(open, True, 0, True, fields))
+    box.turn()
+    assert box.run.take() == [[ended, b"done"], [open, b"done"]]
+
+
+def test_many_that_are_away(box: Box) -> None:
+    """W15.5 Of more than three nodes it names three, and says ` and <n> more`."""
+    slots = [linked(box, b"%02x" % i * 20) for i in range(20, 25)]
+    for slot in slots:
+        on_link_down(box.n, slot)
+    names = ", ".join(["14" * 20, "15" * 20, "16" * 20]) + " and 2 more"
+    assert str(box.run("RESULT", made_there(box.n))) == NOREACH.replace(MAKER.decode(), names)
+
+
+def test_an_end_that_only_a_stranger_knows(box: Box) -> None:
+    """W15.6 Known to have ended is only a job that a holder has ended: its tombstone here is of
+    DELJOB, or of SETACK that names holders. Of one that was acked at a node without it (A3.4,
+    W14.6) the end is open until a holder has heard of it.
+    """
+    n = box.n
+    holder, other = linked(box, MAKER), linked(box, OTHER)
+    id, named, deleted = (made_there(n, b"%d" % i) for i in range(3))
+    on_link_down(n, holder)
+    on_message(n, other, SetAck(id, 0, 60_000, b""))
+    on_message(n, other, SetAck(named, 1, 60_000, b""))
+    on_message(n, other, DelJob(deleted, 1, 60_000))
+    assert all(n.tombs.has(one) for one in (id, named, deleted))
+    for one, word in ((id, "NOREACH"), (named, "NOJOB"), (deleted, "NOJOB")):
+        assert box.run("RESULT", one) is None
+        on_message(n, other, JobTold(one, False, 0, False))
+        box.turn()
+        assert str(box.run.take()).startswith(word)
+
+
+def test_done_here_of_a_job_that_is_not_in_reach(box: Box) -> None:
+    """W15.6 Of one that was acked at a node without it (A3.4, W14.6) the end is open until a holder
+    has heard of it.
+    """
+    n = box.n
+    holder = linked(box, MAKER)
+    id = made_there(n)
+    on_link_down(n, holder)
+    assert box.run("DONE", id, "-", "RESULT", "42") == 0
+    waiter = box.session()
+    assert waiter("WAITJOB", 0, id) is None, "it is not done yet: another end may come first"
+    assert str(box.run("RESULT", id)) == NOREACH
+    on_link_up(n, holder, True)
+    box.turn()
+    fields = [b"cancelled", 1, 0, b"", b"", None, b"", b"", b"", 1]
+    on_message(n, holder, JobTold(id, True, 0, True, fields))
+    box.turn()
+    assert waiter.take() == [[id, b"cancelled"]]
+
+
+def test_done_here_with_a_result_that_is_too_large_to_wait(box: Box) -> None:
+    """W14.6 One that alone is larger is not kept: while a member is not in reach, which may be the
+    only holder, DONE replies the error of W7.4.
+    """
+    n = box.n
+    box.run("CONFIG", "SET", "results-max-bytes", 1_000)
+    maker, other = linked(box, MAKER), linked(box, OTHER)
+    first, second, ended = (made_there(n, b"%d" % i) for i in range(3))
+    large = "x" * 5_000
+    assert box.run("DONE", first, "-", "RESULT", large) == 0, "it is with all who may have the job"
+    on_message(n, other, DelJob(ended, 1, 60_000))
+    on_link_down(n, maker)
+    assert box.run("DONE", ended, "-", "RESULT", large) == 0
+    error = "ERR the job is done, but its result of 5000 bytes is not kept here: "
+    assert box.run("DONE", second, "-", "RESULT", large).startswith(error)
+    assert box.run("DONE", made_there(n, b"less"), "-", "RESULT", "42") == 0
+    assert b"results_too_large:1\r\n" in box.run("INFO", "jobs")
+
+
+def test_a_node_that_loads_does_not_answer(box: Box) -> None:
+    """W15.7 A node that is loading its journal does not answer: it cannot say yet which jobs it
+    has.
+    """
+    n = box.n
+    slot = linked(box, MAKER)
+    n.peers[slot].outbox = []
+    n.is_loading = True
+    on_message(n, slot, JobAsk(made_there(n), LOOK, b""))
+    assert n.peers[slot].outbox == []
+    n.is_loading = False
+    on_message(n, slot, JobAsk(made_there(n), LOOK, b""))
+    assert len(n.peers[slot].outbox) == 1
+
+
+def test_a_forgotten_node_ends_the_wait(box: Box) -> None:
+    """W15.5 The waits end when the node is back, or is forgotten (K6): then it counts as lost with
+    its jobs.
+    """
+    n = box.n
+    maker = linked(box, MAKER)
+    id = made_there(n)
+    assert box.run("WAITJOB", 0, id) is None
+    on_link_down(n, maker)
+    box.pass_ms(3_000)
+    assert box.run.take() is None
+    on_forget(n, maker)
+    box.pass_ms(1_000)
+    assert box.run.take() == [[id, b"gone"]]
+
+
+def test_what_is_known_to_be_over_is_gone(box: Box) -> None:
+    """W15.5 a member is not in reach or does not answer, the job is not `gone`
+
+    Ids of strangers, of nodes that were forgotten, and of jobs that ended are.
+    """
+    n = box.n
+    maker = linked(box, MAKER)
+    on_link_down(n, maker)
+    ended = made_there(n)
+    n.tombs.bury(ended, n.now_ms + 60_000, 1 << maker, n.round)
+    assert str(box.run("RESULT", ended)).startswith("NOJOB")
+    id = made_there(n, b"more")
+    forged = id[:27] + b"AAAAAAAA" + id[35:]
+    assert str(box.run("RESULT", forged)).startswith("NOJOB")
+    assert box.run("CANCEL", forged, ended) == [None, None]
+    assert str(box.run("RESULT", id)) == NOREACH
+    on_forget(n, maker)
+    assert str(box.run("RESULT", id)).startswith("NOJOB")
+    assert box.run("WAITJOB", 0, id) == [[id, b"gone"]]
+
+
+@pytest.mark.parametrize("how", ["", "restart", "rewrite"])
+def test_a_result_waits_for_a_holder_that_is_away(how: str) -> None:
+    """W14.6 The result waits there for a holder that is away, for as long as the node asks for it
+    (A3.4)
+
+    W13.9 What DONE said of a job that is not here (W14.6) is recorded as an outcome that has no
+    end, while the node asks for the job. It is dropped when the asking is over
+    """
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=1, retry_s=600, ttl_s=7_200, terms=KEPT)
+    assert lab.holders_of(id) == [0]
+    lab.isolate(0)
+    for n in lab.nodes:
+        n.ids.key = b""
+    on_done(lab.nodes[1], id, 0, b"42", 9)
+    lab.pass_ms(1_000)
+    if how == "rewrite":
+        lab.journals[1].rewrite(lab.nodes[1])
+    if how:
+        lab.die(1)
+        lab.nodes[1].ids.key = b""
+        lab.link(1, 2)
+    lab.pass_ms(600_000)
+    lab.heal()
+    lab.pass_ms(3_000)
+    told, _ = result_fields(lab.nodes[0], id)
+    assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
+    lab.pass_ms(100_000)
+    assert not lab.nodes[1].life.kept, "it is not kept here for longer than it must"
+    lab.die(1)
+    assert not lab.nodes[1].life.kept
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_a_result_outlives_the_forgotten_holder(nodes: int) -> None:
+    """W14.6 If a node is forgotten (K6) that did not answer, and no other one knows the job, that
+    outcome stands: it is kept here until the TTL that the id names is over, since KEEP is not
+    known.
+    """
+    lab = Lab(nodes, has_journal=True)
+    id = lab.add(0, replicate=1, retry_s=600, ttl_s=7_200, terms=KEPT)
+    assert lab.holders_of(id) == [0]
+    lab.isolate(0)
+    for n in lab.nodes:
+        n.ids.key = b""
+    on_done(lab.nodes[1], id, 0, b"42", 9)
+    lab.pass_ms(60_000)
+    for i in range(1, nodes):
+        lab.forget(i, 0)
+    lab.pass_ms(3_000)
+    for is_anew in (False, True):
+        if is_anew:
+            lab.die(1)
+        told, _ = result_fields(lab.nodes[1], id)
+        assert told is not None and (told["state"], told["result"]) == (b"done", b"42")
+    lab.pass_ms(7_300_000)
+    assert not lab.nodes[1].life.kept
+
+
+def test_a_result_does_not_outlive_the_holder_while_another_node_may_know_the_job() -> None:
+    """W14.6 If a node is forgotten (K6) that did not answer, and no other one knows the job"""
+    lab = Lab(4, has_journal=True)
+    id = lab.add(0, replicate=1, retry_s=600, ttl_s=7_200, terms=KEPT)
+    for n in lab.nodes:
+        n.ids.key = b""
+    mine = lab.nodes[1]
+    on_done(mine, unknown := lab.nodes[0].ids.make(60, 1), 0, b"41", 9)
+    lab.pass_ms(1_000)
+    lab.isolate(0)
+    lab.isolate(3)
+    on_done(mine, id, 0, b"42", 9)
+    lab.pass_ms(3_000)
+    for i in (1, 2):
+        lab.forget(i, 0)
+    lab.pass_ms(60_000)
+    assert mine.life.known(id) is None, "node 3 may know another end"
+    assert mine.life.known(unknown) is None
+    lab.link(1, 3)
+    lab.link(2, 3)
+    lab.pass_ms(60_000)
+    kept = mine.life.known(id)
+    assert kept is not None and kept.result == b"42"
+    assert list(mine.life.kept) == [id], "all had denied the other one"
+
+
+def test_more_jobs_than_can_be_asked_about_at_once(box: Box) -> None:
+    """W15.1 It asks only about ids that a node of this cluster made (G6.5), about 1000 jobs at
+    once at most; of more jobs it asks in turn, each second.
+    """
+    n = box.n
+    slot = linked(box, MAKER)
+    ids = [made_there(n, b"%d" % i) for i in range(1_500)]
+    waiters = [box.session() for _ in range(3)]
+
+    def asked(what: int = LOOK) -> list[bytes]:
+        asks = [one for one in n.peers[slot].outbox if isinstance(one, JobAsk)]
+        n.peers[slot].outbox = [one for one in asks if one.what != what]
+        return [one.id for one in asks if one.what == what]
+
+    for i, waiter in enumerate(waiters):
+        assert waiter("WAITJOB", 0, *ids[i * 500 : i * 500 + 500]) is None
+    assert asked() == ids[:1_000]
+    last = made_there(n, b"last")
+    cancel, brief = box.session(), box.session()
+    box.pass_ms(100)
+    assert cancel("CANCEL", last) is None
+    assert brief("RESULT", last) is None
+    box.pass_ms(899)
+    assert all(one.raw() == b"" for one in (*waiters, cancel, brief)), "nobody was asked"
+    box.pass_ms(1)
+    assert asked(CANCEL) == [last]
+    assert asked() == [*ids[1_000:], last, *ids[:498]], "new ones come first"
+    on_message(n, slot, JobTold(last, True, ENDED, False))
+    on_message(n, slot, JobTold(last, True, 0, True, [b"cancelled", *FIELDS]))
+    box.turn()
+    assert cancel.take() == [b"ended"]
+    assert brief.take()[1] == b"cancelled"
+    done = [b"done", *FIELDS]
+    for id in ids[1_000:]:
+        on_message(n, slot, JobTold(id, True, 0, True, done))
+    box.turn()
+    assert waiters[2].take() == [[id, b"done"] for id in ids[1_000:]]
+    box.pass_ms(1_000)
+    assert asked() == ids[498:1_000] + ids[:498]
+    for id in ids[:1_000]:
+        on_message(n, slot, JobTold(id, True, 0, True, done))
+    box.turn()
+    for i, waiter in enumerate(waiters[:2]):
+        assert waiter.take() == [[id, b"done"] for id in ids[i * 500 : i * 500 + 500]]
+    assert not n.life.asking and not n.life.cancelling
+
+
+def test_jobs_that_others_know_at_once_wait_for_nothing(box: Box) -> None:
+    """W15.1 about 1000 jobs at once at most"""
+    n = box.n
+    slot = linked(box, MAKER)
+    for i in range(1_500):
+        id = made_there(n, b"%d" % i)
+        assert box.run("RESULT", id) is None
+        asked = n.peers[slot].outbox[-1]
+        assert isinstance(asked, JobAsk) and asked.id == id
+        on_message(n, slot, JobTold(id, True, 0, False, [b"running", *FIELDS]))
+        box.turn()
+        assert box.run.take()[1] == b"running"

@@ -1,0 +1,82 @@
+"""A driver of keyed tasks, and the calls that a tube makes."""
+
+from __future__ import annotations
+
+from tuque.core.model.task import DONE, READY, TAKEN, Task
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.words import Keys, pack
+
+START_MS = 1_700_000_000_000
+SECOND_NS = 1_000_000_000
+
+
+def keys_of(
+    group: bytes = b"",
+    weight: int = 1,
+    limit: bytes = b"",
+    places: int = 0,
+    rate: bytes = b"",
+    gap_ns: int = 0,
+    burst: int = 1,
+) -> Keys:
+    keys = Keys()
+    keys.group, keys.weight = group, weight
+    keys.limit, keys.places = limit, places
+    keys.rate, keys.gap_ns, keys.burst = rate, gap_ns, burst
+    return keys
+
+
+class Lab:
+    """A driver, and the calls that a tube makes."""
+
+    def __init__(self) -> None:
+        self.driver = Tasks()
+        self.driver.now_ms = START_MS
+        self.number = 0
+        self.ready: dict[int, Task] = {}
+        self.taken: dict[int, Task] = {}
+        self.keys: dict[int, Keys] = {}
+
+    def put(self, keys: Keys, pri: int = 0) -> Task:
+        task = Task(b"%040d" % self.number, b"q", b"", 0, self.number, pri, 0)
+        task.subqueue = pack(keys)
+        self.keys[task.number] = keys
+        self.number += 1
+        self.enter(task)
+        return task
+
+    def enter(self, task: Task) -> None:
+        task.status = READY
+        self.ready[task.number] = task
+        self.driver.enter(task)
+
+    def take(self) -> Task | None:
+        task = self.driver.first()
+        if task is not None:
+            self.driver.took(task)
+            task.status = TAKEN
+            del self.ready[task.number]
+            self.taken[task.number] = task
+        return task
+
+    def end(self, task: Task) -> None:
+        task.status = DONE
+        del self.taken[task.number]
+        self.driver.freed(task)
+
+    def give_back(self, task: Task) -> None:
+        del self.taken[task.number]
+        self.enter(task)
+        self.driver.freed(task)
+
+    def remove(self, task: Task, status: int = DONE) -> None:
+        task.status = status
+        del self.ready[task.number]
+        self.driver.left(task)
+
+    def advance(self, ms: int) -> None:
+        self.driver.now_ms += ms
+        self.driver.wake(1 << 40)
+
+    def check(self) -> None:
+        self.driver.check(list(self.taken.values()))

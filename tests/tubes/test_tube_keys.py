@@ -1,0 +1,474 @@
+"""SPEC T40 to T44: lanes, places, tokens and turns, against rules that look at every task."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+from keys_lab import SECOND_NS, START_MS, Lab, keys_of
+
+from tuque.core.model.task import BURIED, DONE, TAKEN, Task
+from tuque.tubes.keys import tasks
+from tuque.tubes.keys.rate import Bucket
+from tuque.tubes.keys.words import Keys, pack, unpack
+
+IS_COMPILED = not (tasks.__file__ or "").endswith(".py")
+
+
+# ---- against rules that look at every task
+
+
+@dataclass
+class Rules:
+    """What may be taken, found by looking at every task (T41, T42)."""
+
+    lab: Lab
+    full: dict[bytes, int] = field(default_factory=dict)  # ns at which a bucket is full
+
+    def may_go(self, task: Task) -> bool:
+        keys = self.lab.keys[task.number]
+        if keys.limit:
+            taken = [self.lab.keys[number].limit for number in self.lab.taken]
+            if taken.count(keys.limit) >= keys.places:
+                return False
+        return not keys.rate or self.has_token(keys)
+
+    def has_token(self, keys: Keys) -> bool:
+        missing = self.full.get(keys.rate, 0) - self.lab.driver.now_ms * 1_000_000
+        return missing <= (keys.burst - 1) * keys.gap_ns
+
+    def took(self, task: Task) -> None:
+        keys = unpack(task.subqueue)
+        assert self.may_go(task), "a limit was exceeded"
+        if keys.rate:
+            full = max(self.full.get(keys.rate, 0), self.lab.driver.now_ms * 1_000_000)
+            self.full[keys.rate] = full + keys.gap_ns
+
+
+def some_keys(chance: random.Random, is_shared: bool) -> Keys:
+    """Keys of which all tasks of one limit share the rate (T41.5)."""
+    group = b"g%d" % chance.randrange(3)
+    which = chance.randrange(4)
+    tail = b"" if is_shared else group + b"%d" % which
+    keys = keys_of(group, 1 + int(group[1:]) % 3)
+    if which in (1, 3):
+        keys.limit, keys.places = b"l%d" % which + tail, which
+    if which in (2, 3):
+        keys.rate, keys.gap_ns, keys.burst = b"r" + tail, SECOND_NS // 3 + 1, 2
+    return keys
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_limit_is_exceeded_and_no_take_is_missed(seed: int) -> None:
+    chance = random.Random(seed)
+    lab = Lab()
+    rules = Rules(lab)
+    is_shared = seed % 2 == 0
+    for step in range(1_500):
+        what = chance.random()
+        if what < 0.36:
+            lab.put(some_keys(chance, is_shared), chance.randrange(3))
+        elif what < 0.70:
+            allowed = [one for one in lab.ready.values() if rules.may_go(one)]
+            task = lab.driver.first()
+            assert (task is None) == (not allowed), "T41.5: a task could go"
+            if task is not None:
+                assert lab.take() is task
+                lab.taken.pop(task.number)
+                rules.took(task)
+                lab.taken[task.number] = task
+                if not is_shared:
+                    group = unpack(task.subqueue).group
+                    ours = [one for one in allowed if lab.keys[one.number].group == group]
+                    best = min(ours, key=lambda one: (one.pri, one.number))
+                    assert best is task, "T43.3: priorities inside a group"
+        elif what < 0.80 and lab.taken:
+            lab.end(chance.choice(list(lab.taken.values())))
+        elif what < 0.86 and lab.taken:
+            lab.give_back(chance.choice(list(lab.taken.values())))
+        elif what < 0.92 and lab.ready:
+            lab.remove(chance.choice(list(lab.ready.values())), chance.choice([DONE, BURIED]))
+        else:
+            lab.advance(chance.choice([1, 50, 333, 2_000]))
+        if step % 10 == 0:
+            lab.check()
+    drain(lab)
+
+
+def drain(lab: Lab) -> None:
+    """Take all; then nothing is left, not even memory."""
+    for _ in range(100_000):
+        task = lab.take()
+        if task is not None:
+            lab.end(task)
+        elif lab.taken:
+            lab.end(next(iter(lab.taken.values())))
+        elif lab.ready:
+            at_ms = lab.driver.next_ms()
+            assert at_ms > lab.driver.now_ms, "T42.3: an instant to wake at"
+            lab.advance(at_ms - lab.driver.now_ms)
+        else:
+            break
+    assert not lab.ready
+    lab.advance(10_000)
+    driver = lab.driver
+    assert driver.bytes_used == 0
+    assert not driver.lanes and not driver.by_name
+    assert driver.keys() == 0
+
+
+# ---- places
+
+
+def test_a_place_comes_back_and_goes_to_who_waits() -> None:
+    lab = Lab()
+    four = [lab.put(keys_of(limit=b"a", places=2)) for _ in range(4)]
+    other = lab.put(keys_of())
+    assert [lab.take(), lab.take(), lab.take()] == [four[0], four[1], other]
+    assert lab.take() is None
+    lab.end(four[0])
+    assert lab.take() is four[2]
+    lab.give_back(four[1])
+    assert lab.take() is four[1]  # its old place in the order
+
+
+def test_more_tasks_than_places_after_a_load_take_none() -> None:
+    lab = Lab()
+    for number in range(3):
+        task = Task(b"%040d" % number, b"q", b"", 0, number, 0, 0)
+        task.subqueue = pack(keys_of(limit=b"a", places=2))
+        task.status = TAKEN
+        lab.taken[number] = task
+        lab.driver.held(task)
+    lab.number = 3
+    new = lab.put(keys_of(limit=b"a", places=2))
+    assert lab.take() is None
+    lab.end(lab.taken[0])
+    assert lab.take() is None  # T41.4: two are at work still
+    lab.end(lab.taken[1])
+    assert lab.take() is new
+
+
+def test_a_place_given_before_the_load_was_over_is_taken_back() -> None:
+    lab = Lab()
+    ready = lab.put(keys_of(limit=b"a", places=1))
+    other = Task(b"o" * 40, b"q", b"", 0, 7, 0, 0)
+    other.subqueue = pack(keys_of(limit=b"a", places=1))
+    other.status = TAKEN
+    lab.taken[7] = other
+    lab.driver.held(other)
+    assert lab.take() is None  # T41.4
+    lab.check()
+    lab.end(other)
+    assert lab.take() is ready
+
+
+def test_a_slower_rate_holds_back_what_might_have_gone() -> None:
+    lab = Lab()
+    for group in (b"a", b"b"):
+        lab.put(keys_of(group, rate=b"r", gap_ns=SECOND_NS, burst=2))
+    lab.put(keys_of(b"c", rate=b"r", gap_ns=SECOND_NS, burst=1))
+    assert lab.take() is not None
+    assert lab.take() is None  # T40.3
+    lab.check()
+    lab.advance(1_000)
+    assert lab.take() is not None
+
+
+def test_the_last_put_sets_the_places_of_its_key() -> None:
+    lab = Lab()
+    for _ in range(3):
+        lab.put(keys_of(limit=b"a", places=1))
+    first = lab.take()
+    assert first is not None
+    assert lab.take() is None
+    lab.put(keys_of(limit=b"a", places=3))
+    assert lab.take() is not None
+    assert lab.take() is not None
+    assert lab.take() is None
+    lab.give_back(first)  # T40.3: it says one place, but is older
+    assert lab.take() is first
+
+
+def test_a_buried_task_may_come_back() -> None:
+    lab = Lab()
+    task = lab.put(keys_of(limit=b"a", places=1))
+    lab.remove(task, BURIED)
+    assert lab.driver.keys() == 0  # T40.4
+    lab.enter(task)
+    assert lab.take() is task
+
+
+def test_a_kept_place_may_hold_back_a_task_with_another_rate() -> None:
+    lab = Lab()
+    slow = lab.put(keys_of(limit=b"a", places=1, rate=b"slow", gap_ns=SECOND_NS))
+    assert lab.take() is slow
+    lab.put(keys_of(limit=b"a", places=1, rate=b"slow", gap_ns=SECOND_NS))
+    fast = lab.put(keys_of(limit=b"a", places=1, rate=b"fast", gap_ns=1_000_000))
+    lab.end(slow)
+    assert lab.take() is None  # T41.5
+    lab.advance(1_000)
+    second = lab.take()
+    assert second is not None and second is not fast
+    lab.end(second)
+    assert lab.take() is fast
+
+
+# ---- tokens
+
+
+def test_tokens_of_a_bucket() -> None:
+    bucket = Bucket(SECOND_NS // 10, 3, 0)
+    assert bucket.tokens(START_MS) == 3
+    for _ in range(3):
+        bucket.spend(START_MS)
+    assert bucket.tokens(START_MS) == 0
+    assert bucket.tokens(START_MS + 99) == 0
+    assert bucket.tokens(START_MS + 100) == 1
+    assert bucket.token_ms(1) == START_MS + 100
+    assert bucket.token_ms(3) == START_MS + 300 == bucket.full_ms()
+    bucket.change(SECOND_NS // 10, 1, START_MS)
+    assert bucket.tokens(START_MS + 100) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_window_has_more_takes_than_burst_and_rate(seed: int) -> None:
+    chance = random.Random(seed)
+    per_s, burst = chance.choice([(3, 1), (7, 4), (1_000, 30), (90, 2)])
+    gap_ns = -(-SECOND_NS // per_s)
+    bucket = Bucket(gap_ns, burst, 0)
+    at_ms = START_MS
+    takes: list[int] = []
+    for _ in range(1_500):
+        at_ms += chance.choice([0, 0, 1, 5, 400])
+        if bucket.tokens(at_ms) > 0:
+            bucket.spend(at_ms)
+            takes.append(at_ms)
+    for first in range(0, len(takes), 7):
+        for last in range(first, min(first + 60, len(takes))):
+            span_ms = takes[last] - takes[first]
+            assert last - first + 1 <= burst + span_ms * per_s / 1_000
+
+
+def test_the_alarm_moves_with_each_take() -> None:
+    lab = Lab()
+    for _ in range(4):
+        lab.put(keys_of(rate=b"a", gap_ns=SECOND_NS))
+    assert lab.take() is not None
+    assert lab.driver.next_ms() == START_MS + 1_000
+    lab.driver.now_ms += 1_700  # late
+    lab.driver.wake(1)
+    assert lab.take() is not None
+    assert lab.take() is None
+    assert lab.driver.next_ms() == START_MS + 2_700  # T42.3
+
+
+def test_a_new_leader_begins_with_empty_buckets() -> None:
+    lab = Lab()
+    lab.driver.begin_empty(START_MS)
+    lab.put(keys_of(rate=b"a", gap_ns=SECOND_NS, burst=5))
+    assert lab.take() is None
+    lab.advance(1_000)
+    assert lab.take() is not None
+    lab.advance(1_500)
+    lab.put(keys_of(rate=b"b", gap_ns=SECOND_NS, burst=5))  # T42.4: spent by whom?
+    assert lab.take() is not None
+    lab.put(keys_of(rate=b"b", gap_ns=SECOND_NS, burst=5))
+    lab.put(keys_of(rate=b"b", gap_ns=SECOND_NS, burst=5))
+    assert lab.take() is not None
+    assert lab.take() is None
+
+
+def test_an_older_task_does_not_bring_its_rate_back() -> None:
+    lab = Lab()
+    slow = lab.put(keys_of(rate=b"a", gap_ns=60 * SECOND_NS))
+    assert lab.take() is slow
+    lab.put(keys_of(rate=b"a", gap_ns=SECOND_NS))
+    lab.give_back(slow)  # T40.3
+    lab.advance(1_000)
+    assert lab.take() is slow
+    lab.advance(1_000)
+    assert lab.take() is not None
+
+
+def test_a_token_is_spent_though_the_task_comes_back() -> None:
+    lab = Lab()
+    task = lab.put(keys_of(rate=b"a", gap_ns=SECOND_NS))
+    assert lab.take() is task
+    lab.give_back(task)
+    assert lab.take() is None
+    lab.advance(1_000)
+    assert lab.take() is task
+
+
+# ---- turns
+
+
+def groups_taken(lab: Lab, count: int) -> list[bytes]:
+    found = []
+    for _ in range(count):
+        task = lab.take()
+        assert task is not None
+        found.append(unpack(task.subqueue).group)
+        lab.end(task)
+    return found
+
+
+def test_groups_take_turns_by_their_weights() -> None:
+    lab = Lab()
+    for _ in range(12):
+        for name, weight in ((b"a", 1), (b"b", 3), (b"c", 2)):
+            lab.put(keys_of(name, weight))
+    assert groups_taken(lab, 12) == [b"a", b"b", b"b", b"b", b"c", b"c"] * 2
+
+
+def test_one_task_waits_for_one_round_at_most() -> None:
+    lab = Lab()
+    for number in range(2_000):
+        lab.put(keys_of(b"noisy" if number % 20 else b"n%d" % number))
+    lab.put(keys_of(b"quiet"))
+    turns = groups_taken(lab, 200)
+    assert turns.index(b"quiet") <= 101  # T43.2: of so many groups each has one task before it
+
+
+def test_a_group_that_was_blocked_goes_to_the_tail() -> None:
+    lab = Lab()
+    keys = keys_of(b"a", 5, limit=b"a", places=1)
+    for _ in range(4):
+        lab.put(keys)
+    for _ in range(4):
+        lab.put(keys_of(b"b"))
+    turns: deque[bytes] = deque()
+    for _ in range(8):
+        task = lab.take()
+        assert task is not None
+        turns.append(unpack(task.subqueue).group)
+        lab.end(task)
+    assert list(turns) == [b"a", b"b"] * 4  # T43.2: the rest of its turn is lost
+
+
+@pytest.mark.parametrize("which", ["limit", "rate"])
+def test_groups_take_turns_also_at_a_key_that_they_share(which: str) -> None:
+    lab = Lab()
+    for number in range(53):
+        keys = keys_of(b"noisy" if number < 50 else b"quiet")
+        if which == "limit":
+            keys.limit, keys.places = b"api", 1
+        else:
+            keys.rate, keys.gap_ns = b"api", SECOND_NS
+        lab.put(keys)
+    turns = []
+    for _ in range(6):
+        turns += groups_taken(lab, 1)
+        assert which == "limit" or lab.take() is None
+        lab.advance(1_000)
+    assert turns.count(b"quiet") == 3  # T43.2
+
+
+def test_a_task_of_higher_priority_takes_over_what_its_lane_waits_with() -> None:
+    lab = Lab()
+    lab.put(keys_of(limit=b"a", places=1, rate=b"r", gap_ns=SECOND_NS), pri=5)
+    urgent = keys_of(limit=b"a", places=1, rate=b"r", gap_ns=SECOND_NS)
+    assert lab.put(urgent, pri=1) is lab.driver.first() is lab.take()
+    lab.put(keys_of(rate=b"s", gap_ns=SECOND_NS), pri=5)
+    more = lab.put(keys_of(limit=b"b", places=1, rate=b"s", gap_ns=SECOND_NS), pri=0)
+    assert lab.driver.first() is more
+    lab.check()
+
+
+# ---- cost
+
+
+def test_a_take_costs_the_same_with_a_hundred_thousand_keys() -> None:
+    lab = Lab()
+    many = 100_000 if IS_COMPILED else 10_000
+    for number in range(many):
+        name = b"k%d" % number
+        lab.put(keys_of(b"g%d" % (number % 1_000), 1, name, 1, name, SECOND_NS))
+        if number % 1_000 == 0:
+            lab.put(keys_of(b"g0", 1, b"k0", 1, b"k0", SECOND_NS))
+    before = lab.driver.cost()
+    for _ in range(1_000):
+        task = lab.take()
+        assert task is not None
+        lab.end(task)
+    assert lab.driver.cost() - before <= 3_000  # entries pushed: none looks at all keys
+    assert lab.driver.keys() == 1_000 + many - 999 + many  # limits at rest are gone
+
+
+def waiting_lanes(lab: Lab, count: int, last: Keys) -> None:
+    """So many lanes of one key, by their groups, and one task that sets the key anew."""
+    for number in range(count):
+        keys = keys_of(b"g%d" % number, limit=last.limit, places=1 if last.limit else 0)
+        keys.rate, keys.gap_ns = last.rate, 60 * SECOND_NS if last.rate else 0
+        lab.put(keys)
+    before = lab.driver.cost()
+    lab.put(last)
+    assert lab.driver.cost() - before <= tasks.STEP + 3  # T41.6
+
+
+@pytest.mark.parametrize("which", ["limit", "rate"])
+def test_lanes_that_may_go_all_at_once_go_in_steps(which: str) -> None:
+    lab = Lab()
+    last = keys_of(b"last")
+    if which == "limit":
+        last.limit, last.places = b"a", 1_000_000
+    else:
+        lab.driver.begin_empty(START_MS - 9_000)
+        last.rate, last.gap_ns, last.burst = b"a", 1_000, 1_000_000
+    many = 3 * tasks.STEP
+    waiting_lanes(lab, many, last)
+    lab.driver.now_ms += 1_000
+    lab.check()
+    steps = 0
+    while lab.driver.next_ms() <= lab.driver.now_ms:
+        assert lab.driver.alarm_ms <= lab.driver.now_ms
+        before = lab.driver.line.count
+        lab.driver.wake(1)
+        assert lab.driver.line.count - before <= tasks.STEP  # T41.6
+        lab.check()
+        steps += 1
+        if steps == 1:
+            cost = lab.driver.cost()
+            last.group = b"more"
+            lab.put(last)  # while others are behind
+            assert lab.driver.cost() - cost <= 2
+    assert steps >= 2
+    assert lab.driver.line.count == many + 2
+    drain(lab)
+
+
+def test_lanes_that_may_go_no_longer_go_back_in_steps() -> None:
+    lab = Lab()
+    many = 2 * tasks.STEP + 10
+    for number in range(many):
+        lab.put(keys_of(b"g%d" % number, limit=b"a", places=many))
+    lab.put(keys_of(b"last", limit=b"a", places=1))
+    other = lab.put(keys_of(b"other"))
+    for back in (1, 2):
+        assert lab.take() is None  # T41.6
+        assert lab.driver.line.count == many + 1 - back * tasks.STEP
+        assert lab.driver.alarm_ms <= lab.driver.now_ms
+        lab.driver.wake(1)
+        assert lab.driver.next_ms() > lab.driver.now_ms
+    task = lab.take()
+    assert task is not None and task is not other
+    assert lab.take() is other
+    assert lab.take() is None
+    lab.check()
+    drain(lab)
+
+
+def test_nothing_happens_while_all_wait() -> None:
+    lab = Lab()
+    for number in range(300):
+        lab.put(keys_of(limit=b"k%d" % (number % 100), places=1))
+    while lab.take() is not None:
+        pass
+    before = lab.driver.cost()
+    for _ in range(1_000):
+        assert lab.take() is None
+    assert lab.driver.cost() == before
+    assert lab.driver.next_ms() > START_MS + 10**12

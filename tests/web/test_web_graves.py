@@ -1,0 +1,194 @@
+"""Dialogs over dead letters open at once, count what was read, change exactly that (SPEC O14)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from web_console import Console, Reader, console_of, figures, until
+
+from tuque.testing import TestCluster
+from tuque.web.read import graves
+
+MANY = 300
+BATCH = 100
+HOUR_S = 3600.0
+
+
+def die(cluster: TestCluster, count: int) -> None:
+    """Jobs become dead letters at the first node, of two reasons."""
+    with cluster[0].client() as client:
+        for _ in range(0, count, BATCH):
+            with client.pipeline() as pipe:
+                for _ in range(BATCH):
+                    pipe.addjob("mail", "x", retry=600, attempts=1, replicate=1)
+                pipe.execute()
+            jobs = client.getjob("mail", count=BATCH, start=True, worker="w")
+            with client.pipeline() as pipe:
+                for number, job in enumerate(jobs):
+                    pipe.fail(job, job.run or "", reason=("KeyError: 1", "OSError: 2")[number % 2])
+                pipe.execute()
+
+
+def left(cluster: TestCluster) -> int:
+    with cluster[0].client() as client:
+        return client.qlen("mail.dead")
+
+
+def started(console: Console) -> Reader:
+    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+    return console.client()
+
+
+@pytest.fixture(scope="module")
+def full(cluster: TestCluster) -> TestCluster:
+    die(cluster, MANY)
+    return cluster
+
+
+def test_the_first_dialog_says_how_far_its_reading_is(
+    full: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node stands still, and the letters are read for the first time."""
+    monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
+    with console_of(full.url, tmp_path / "deeds") as console:
+        admin = started(console)
+        until(lambda: console.site.watch.view().dead == MANY, "see the letters")
+        with full[2].client() as client:
+            pid = int(client.info("server")["process_id"])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            text = admin.get("/ask/retry-dead", queue="mail").text  # which does not wait for it
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert f"of about {MANY} dead letters are read" in text
+        again = re.search(r'href="([^"]+)" data-ask data-again', text)
+        assert again is not None and again[1] == "/ask/retry-dead?queue=mail"
+        until(lambda: f"Retry {MANY} jobs?" in admin.get(again[1]).text, "be counted")
+
+
+def test_a_dialog_over_many_takes_what_was_read(
+    full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads nothing anew; what has died since stays where it is."""
+    monkeypatch.setattr(graves, "FEW", MANY // 2)
+    monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
+    admin = started(console)
+    until(lambda: console.site.watch.view().dead == MANY, "see the letters")
+    until(lambda: f"Retry all {MANY}" in admin.get("/dead").text, "read the letters")
+    die(full, BATCH)
+    console.site.watch.hurry()
+    until(lambda: console.site.watch.view().dead == MANY + BATCH, "see the new ones")
+    reading = console.site.graves.latest
+    assert f"Delete {MANY} jobs?" in admin.asked("delete-dead").text
+    assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", text="KeyError").text
+    key = next(one.key for one in reading.meant(graves.Wanted()).groups if "OSError" in one.key)
+    assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", group=key).text
+    id = reading.letters[0].row.id
+    assert "Delete 1 job?" in admin.asked("delete-dead", id=id).text
+    assert console.site.graves.latest is reading
+    reading.at_s -= HOUR_S
+    assert "They were counted 1 h 00 m ago." in admin.asked("delete-dead").text
+    assert admin.do("delete-dead", text="KeyError").status_code == 303
+    until(lambda: console.site.log.latest and console.site.log.latest[0].what == "Deleting", "end")
+    assert console.site.log.latest[0].jobs == MANY // 2
+    assert left(full) == MANY // 2 + BATCH
+    until(lambda: f"Retry all {MANY // 2 + BATCH}" in admin.get("/dead").text, "read what is left")
+
+
+def test_a_dialog_over_few_counts_those_of_now(full: TestCluster, console: Console) -> None:
+    admin = started(console)
+    admin.get("/dead")
+    before = left(full)
+    die(full, BATCH)
+    assert f"Retry {before + BATCH} jobs?" in admin.asked("retry-dead", queue="mail").text
+
+
+def test_letters_of_a_node_that_hangs_are_not_counted(full: TestCluster, console: Console) -> None:
+    """O14.1 Nothing that only a silent node has is in them: neither its queued jobs nor its dead
+    letters.
+    """
+    admin = started(console)
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them")
+    with full[0].client() as client:
+        pid = int(client.info("server")["process_id"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: figures(admin.get("/dead").text)["dead", ""] == 0, "leave them out")
+        text = admin.get("/dead").text
+        assert "No dead letter at the nodes that answer" in text
+        assert "No job was given up" not in text and "count bad sum" not in text
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them again")
+
+
+def test_letters_that_nobody_answered_for_are_not_gone(full: TestCluster, console: Console) -> None:
+    """O14.8 Dead letters that no node answered for are not counted as none"""
+    admin = started(console)
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them")
+    reading = console.site.graves.latest
+    pids = []
+    for node in full:
+        with node.client() as client:
+            pids.append(int(client.info("server")["process_id"]))
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: not console.site.watch.nodes.up(), "hear nobody")
+        admin.get("/dead")
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    until(lambda: len(console.site.watch.nodes.up()) == len(pids), "hear all again")
+    assert console.site.graves.latest is reading
+    assert figures(admin.get("/dead").text)["dead", ""] == len(reading.letters) > 0
+
+
+def test_an_old_reading_has_its_age(
+    full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O14.8 the page shows those read before, and says how long ago if that is more than 3 s."""
+    monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
+    admin = started(console)
+    until(lambda: "All there are now, on 3 nodes" in admin.get("/dead").text, "read them")
+    console.site.graves.latest.at_s -= HOUR_S
+    assert "As they were read 1 h 00 m ago, on 3 nodes" in admin.get("/dead").text
+
+
+def test_the_badge_is_of_the_reading_of_the_page(
+    full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O14.14 The count of dead letters on their page is that of its badge"""
+    monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
+    admin = started(console)
+
+    def shown() -> tuple[int, set[str]]:
+        text = admin.get("/dead").text
+        return figures(text)["dead", ""], set(re.findall('count bad sum">([0-9,]+)<', text))
+
+    until(lambda: shown()[0] == left(full) > 0, "read them")
+    for _ in range(5):  # a node that did not answer for a moment makes it read them again
+        die(full, BATCH)
+        console.site.watch.hurry()
+        until(lambda: console.site.watch.view().dead == left(full), "see the new ones")
+        count, badges = shown()
+        assert badges == {f"{count:,}"}
+        if count < left(full):
+            return
+    raise AssertionError("each look read the letters again")
+
+
+def test_a_queue_that_has_no_letters(full: TestCluster, console: Console) -> None:
+    admin = started(console)
+    console.site.graves.expire()  # the test before put the next reading off
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] > 0, "read them")
+    text = admin.get("/dead", queue="nope.dead").text
+    assert "none of them fits" in text and "are there, none in nope.dead." in text
+    assert "No dead letter fits" in text and "By task and reason" not in text
+    fit = f"{left(full):,} of them fit<"
+    until(lambda: fit in admin.get("/dead", queue="mail").text, "say how many fit")
+    assert "of them fit" not in admin.get("/dead").text

@@ -1,0 +1,303 @@
+"""A node that hangs or is gone: pages stay quick, and count each job once (SPEC O14)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
+
+from tuque.client.commands.tubes import TubeInfo
+from tuque.client.url import parse
+from tuque.testing import TestCluster
+from tuque.web.pages.change_rest import silent_home
+from tuque.web.pages.queues import is_kind
+from tuque.web.read.figures import Queue
+from tuque.web.read.history import STEP_S, Points
+from tuque.web.read.nodes import CALL_S
+from tuque.web.read.rows import row_of
+from tuque.web.read.watch import Watch, words_of
+from tuque.web.show.verdict import State, in_part
+
+JOBS = 30
+
+
+@pytest.fixture(scope="module")
+def held(cluster: TestCluster) -> TestCluster:
+    """Jobs at the last node, with a copy at each other one."""
+    with cluster[2].client() as client:
+        for number in range(JOBS):
+            client.addjob("mail", f"{number}", replicate=3, retry=5)
+            client.execute("ADDJOB", "bad", "x", 5000, "RETRY", 60, "REPLICATE", 3, "ATTEMPTS", 1)
+            (job,) = client.getjob("bad", start=True, worker="w")
+            client.fail(job, job.run or "", reason="KeyError")
+        client.execute("TUBE", "CREATE", "letters", "fifo")
+        client.execute("TUBE", "PUT", "letters", "a letter")
+        client.lease_open("nightly", "spark-1", "results")
+    return cluster
+
+
+@pytest.fixture
+def admin(held: TestCluster, console: Console) -> Reader:
+    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+    return console.client()
+
+
+def node_short(console: Console) -> str:
+    """The node that does not answer."""
+    (old,) = console.site.watch.view().old
+    return old[:8]
+
+
+def took_s(reader: Reader, path: str) -> float:
+    begun_s = time.monotonic()
+    assert reader.get(path).status_code == 200
+    return time.monotonic() - begun_s
+
+
+@pytest.fixture
+def hung(held: TestCluster, admin: Reader) -> Iterator[None]:
+    """The last node stands still."""
+    with held[2].client() as client:
+        pid = int(client.info("server")["process_id"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        held.wait_formed()
+    until(lambda: "does not answer" not in admin.get("/").text, "hear it again")
+
+
+def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: None) -> None:
+    """O14.1 A sum is over the nodes that answer. Nothing that only a silent node has is in them.
+
+    O14.2 tubes at home there hand out nothing
+    """
+    watch = console.site.watch
+    until(lambda: "does not answer" in admin.get("/queues").text, "name it")
+    named_s = time.time()
+    until(lambda: watch._looked_back_s > named_s + STEP_S, "look back without it")
+    assert len(watch.points) == 3, "its past is still that of the cluster"
+    for path in ("/", "/queue?name=mail", "/workers", "/dead", "/leases", "/cluster"):
+        until(lambda path=path: took_s(admin, path) < CALL_S / 2, f"make {path} quickly")
+    tubes, leases, dead = (admin.get(path).text for path in ("/tubes", "/leases", "/dead"))
+    assert "home away" in tubes and "hand out nothing until it is back" in tubes
+    assert "1 of 1" not in tubes, "copies that nobody could count"
+    assert "Nobody leases jobs" not in leases
+    assert f"Groups of {node_short(console)} are not shown: no answer" in leases
+    assert "Those of the nodes that answer, 2 of 3 nodes" in dead
+    assert "All there are now" not in dead
+    for path in ("/", "/queues", "/queue?name=mail", "/workers", "/tubes"):
+        assert "2 of 3 nodes" in admin.get(path).text, path
+    for path in ("/", "/cluster"):
+        text = admin.get(path).text
+        assert "1 tube at home there hands out nothing" in text
+        assert '"st warn" id="live-state">2 of 3<' in text and "verdict fine" not in text
+    assert f"{node_short(console)} uses most" not in admin.get("/cluster").text
+    queues = admin.get("/queues").text
+    assert ">Keeps up<" not in queues and ">Idle<" not in queues
+    watch.took_s = CALL_S
+    until(lambda: watch.took_s < CALL_S / 2, "look at the others quickly")
+
+
+@pytest.fixture
+def alone(held: TestCluster) -> str:
+    """A job that only the last node has."""
+    with held[2].client() as client:
+        return client.addjob("alone", "x", retry=600, replicate=1)
+
+
+def test_a_job_of_a_hung_node_is_not_unknown(admin: Reader, alone: str, hung: None) -> None:
+    """O14.12 If a node that does not answer may have the job, or its result, the page says so, and
+    calls it neither unknown nor over.
+    """
+    words = "may be at a node that did not answer: "
+    until(lambda: words in admin.get("/job", id=alone).text, "say it")
+    page = admin.get("/job", id=alone)
+    assert page.status_code == 200 and "No node knows this job" not in page.text
+
+
+def test_a_queue_does_not_just_keep_up_while_a_node_is_silent() -> None:
+    """O14.11 the state has a ≈, or is `Was behind` if the queue was so at the last look at all
+    nodes.
+    """
+    fine, idle, bad = State("ok", "Keeps up"), State("idle", "Idle"), State("bad", "Behind")
+    assert in_part(fine, False) == State("ok", "≈ Keeps up")
+    assert in_part(idle, False) == State("idle", "≈ Idle")
+    assert in_part(fine, True) == in_part(idle, True) == State("warn", "Was behind")
+    assert in_part(bad, True) == in_part(bad, False) == bad
+    row = row_of(Queue("long", {}), Points())
+    row.state = in_part(fine, True)
+    assert is_kind(row, "behind")
+
+
+def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: TestCluster) -> None:
+    """O14.11 A node that comes back is silent until it has said its figures anew."""
+    with held[2].client() as client:
+        pid = int(client.info("server")["process_id"])
+
+    async def looks() -> None:
+        watch = Watch(parse(held.url))
+        deadline_s = time.monotonic() + DEADLINE_S
+
+        async def turn_until(is_so: Callable[[], object]) -> None:
+            while not is_so():
+                assert time.monotonic() < deadline_s
+                await watch.turn()
+
+        try:
+            await turn_until(lambda: len(watch.facts) == 3 and not watch.view().old)
+            (node,) = [one for one in watch.nodes.known.values() if one.port == held[2].port]
+            os.kill(pid, signal.SIGSTOP)
+            await turn_until(lambda: node.is_stuck)
+            os.kill(pid, signal.SIGCONT)
+            watch._wake.clear()
+            while node.is_stuck:  # no look: another page may ask
+                assert time.monotonic() < deadline_s
+                await watch.nodes.ask(words_of, [node], is_beat=True)
+                if node.trial is not None:
+                    await node.trial
+            assert node in watch.nodes.up() and node.id in watch.view().old
+            assert watch._wake.is_set(), "the next look is now"
+            await turn_until(lambda: not watch.view().old)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            await watch.close()
+
+    asyncio.run(looks())
+    held.wait_formed()
+
+
+def test_a_tube_of_a_silent_home_is_not_moved(admin: Reader, console: Console, hung: None) -> None:
+    """O14.9 The dialog that moves a tube whose home is silent says that its tasks are not known,
+    and what works: to wait, or `tuque tubes home NAME NODE --force`.
+    """
+    said = "does not answer: how many tasks it has is not known"
+    others = [node.short for node in console.site.watch.nodes.known.values()]
+    reply = admin.do("home", tube="letters", node=others[0])  # perhaps before it is known to hang
+    assert reply.status_code == 409 and said in reply.text, reply.text
+    until(lambda: said in admin.get("/ask/home", tube="letters").text, "say it at once")
+    text = admin.get("/ask/home", tube="letters").text
+    assert "tuque tubes home letters NODE --force" in text and "0 tasks" not in text
+
+
+def test_a_tube_of_a_silent_home_says_so(admin: Reader, hung: None) -> None:
+    """O14.16 A tube whose home does not answer has the state `home away` in the list of queues and
+    on its page, and dashes instead of figures.
+    """
+    until(lambda: "home away" in admin.get("/queues").text, "say it in the list")
+    until(lambda: "home away" in admin.get("/queue?name=letters").text, "say it on its page")
+    row = admin.get("/queues?match=letters").text.partition("<tbody>")[2]
+    assert '">–</b>' in row and '">–</td>' in row and '">0</td>' not in row.partition("</tr>")[0]
+    text = admin.get("/queue?name=letters").text
+    assert "does not answer: how many tasks it has is not known" in text
+    assert "How many of its jobs are ready is not known" in text and "No job is ready" not in text
+    assert ("ready", "queue=letters") not in figures(text), "a figure that nobody knows"
+
+
+def test_what_works_for_a_tube_whose_home_is_silent() -> None:
+    """O14.9 if its leader fails over by itself, only to wait"""
+    home = "0123456789abcdef"
+    info = TubeInfo("a b", "fifo", False, None, None, 0, 0, 3, 0, 0, 0, 1, 0, 0, 1, home=home)
+    assert "Wait until it is back. If it is lost for good" in silent_home(info)
+    assert silent_home(info).endswith("tuque tubes home 'a b' NODE --force")
+    votes = silent_home(msgspec.structs.replace(info, failover=True))
+    assert "by itself" in votes and "--force" not in votes
+
+
+def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
+    admin: Reader, held: TestCluster
+) -> None:
+    until(
+        lambda: figures(admin.get("/queues").text).get(("ready", "queue=mail")) == JOBS, "be there"
+    )
+    until(lambda: figures(admin.get("/queues").text)["dead", ""] == JOBS, "be dead")
+    held[2].kill()
+    try:
+        until(lambda: "does not answer" in admin.get("/queues").text, "name it")
+        until(lambda: here(held, "mail") >= JOBS, "take its jobs over")
+        until(lambda: here(held, "bad.dead") >= JOBS, "take its letters over")
+        for path, metric, labels, queues in (
+            ("/queues", "ready", "queue=mail", ["mail"]),
+            ("/queues", "ready", "", ["mail"]),
+            ("/queues", "dead", "", ["bad.dead"]),
+            ("/queues", "queued_jobs", "", ["mail", "bad.dead"]),
+            ("/dead", "qlen_dead", "", ["bad.dead"]),
+            ("/cluster", "queued_jobs", "", ["mail", "bad.dead"]),
+        ):
+            until(
+                lambda p=path, k=(metric, labels), q=queues: (
+                    figures(admin.get(p).text)[k] == sum(here(held, name) for name in q)
+                ),
+                f"count each job once in {metric} {labels} of {path}",
+            )
+        text = admin.get("/cluster").text
+        assert "its last answer was at" in text and "tuque cluster forget" in text
+        assert text.count("balance 0") == 2, "of those that say so now"
+    finally:
+        held[2].start()
+        held.wait_formed()
+
+
+def here(cluster: TestCluster, queue: str) -> int:
+    """QLEN of the nodes that are left."""
+    total = 0
+    for node in cluster.nodes[:2]:
+        with node.client() as client:
+            total += client.qlen(queue)
+    return total
+
+
+def test_when_nobody_answers_no_page_says_what_is_not_known(
+    held: TestCluster, tmp_path: Path
+) -> None:
+    """Nothing is gone, empty or unknown only because nobody could be asked."""
+    with console_of(held.url, tmp_path / "deeds") as console:
+        admin = console.client()
+        until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+        until(lambda: figures(admin.get("/dead").text)["dead", ""] == JOBS, "read the letters")
+        with held[0].client() as client:
+            id = client.addjob("mail", "one more", replicate=1)
+        for node in held.nodes:
+            node.kill()
+        try:
+            for path in (
+                f"/job?id={quote(id)}",
+                "/queue?name=mail",
+                "/dead",
+                "/workers",
+                "/leases",
+            ):
+                until(lambda path=path: admin.get(path).status_code == 503, f"blind {path}")
+                text = admin.get(path).text
+                assert "Nobody could be asked" in text and "No node answers." in text
+            asked = admin.get("/ask/delete-dead").text
+            assert "No node answers: nothing could be counted." in asked
+            assert "from then" in admin.get("/").text
+            for path in ("/", "/cluster"):
+                text = admin.get(path).text
+                assert "whether jobs go on there is not known" in text
+                assert "copies elsewhere" not in text, "there is no elsewhere"
+                assert '"st bad" id="live-state">Cut off<' in text
+        finally:
+            for node in held.nodes:
+                node.start()
+            held.wait_formed()
+
+
+def test_a_console_that_nodes_refuse_says_why(held: TestCluster, tmp_path: Path) -> None:
+    url = held.url.replace("tuque://", "tuque://nobody:wrong@")
+    with console_of(url, tmp_path / "deeds") as console:
+        admin = console.client()
+        until(lambda: "The last error: WRONGPASS" in admin.get("/").text, "say it")
+        text = admin.get("/").text
+        assert "No node lets the console in" in text and "The nodes refuse the console" in text
+        assert "Start one" not in text and '"st bad" id="live-state">Cut off<' in text

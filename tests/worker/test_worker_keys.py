@@ -1,0 +1,223 @@
+"""Keys: bodies and results signed or encrypted (SPEC U8)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keys_tasks as tasks
+import pytest
+from lab import RealServer
+from worker_lab import Did, StartWorker, wait_until
+
+from tuque import Client
+from tuque.errors import ConfigError, JobFailed, NoResult
+from tuque.worker import App, BadBody, Key, Keys
+from tuque.worker.pools.execute import Control
+from tuque.worker.seal.keys import (
+    BODY,
+    NO_LIBRARY,
+    OVERHEAD_BYTES,
+    PROGRESS,
+    RESULT,
+    BadSeal,
+    Kind,
+)
+from tuque.worker.tasks.codec import decode, opened
+
+SECRET = "the-king-has-donkey-ears"
+needs_aes = pytest.mark.skipif(
+    importlib.util.find_spec("cryptography") is None, reason="needs tuque[encrypt]"
+)
+KINDS = ["sign", pytest.param("encrypt", marks=needs_aes)]
+
+
+def made(*ids: str, kind: Kind) -> Keys:
+    return Keys(*(Key.make(id, kind) for id in ids))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_changed_text_is_refused(kind: Kind) -> None:
+    """U8.2 What is not under one of its keys, or was changed, is refused: it is FAIL FINAL and
+    never runs"""
+    keys = made("a", kind=kind)
+    sealed = keys.seal(b"text", RESULT, "D-1")
+    assert keys.open(sealed, RESULT, "D-1") == b"text"
+    for at in range(len(sealed)):
+        for bit in range(8):
+            broken = sealed[:at] + bytes([sealed[at] ^ 1 << bit]) + sealed[at + 1 :]
+            with pytest.raises(BadSeal):
+                keys.open(broken, RESULT, "D-1")
+    for end in range(len(sealed)):
+        with pytest.raises(BadSeal):
+            keys.open(sealed[:end], RESULT, "D-1")
+    with pytest.raises(BadSeal):
+        keys.open(sealed + b"x", RESULT, "D-1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_is_of_its_place(kind: Kind) -> None:
+    """U8.3 They are refused for another job, or as another kind."""
+    keys = made("a", kind=kind)
+    sealed = keys.seal(b"text", RESULT, "D-1")
+    for place, id in ((RESULT, "D-2"), (PROGRESS, "D-1"), (BODY, "D-1"), (BODY, "")):
+        with pytest.raises(BadSeal):
+            keys.open(sealed, place, id)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_rotated(kind: Kind) -> None:
+    """U8.1 The first key seals, each one opens"""
+    old, new = Key.make("old", kind), Key.make("new", kind)
+    before, between, after = Keys(old), Keys(new, old), Keys(new)
+    assert between.open(before.seal(b"x")) == b"x"
+    assert after.open(between.seal(b"x")) == b"x"
+    with pytest.raises(BadSeal, match="unknown key 'old'"):
+        after.open(before.seal(b"x"))
+    with pytest.raises(BadSeal, match="old is another one"):
+        Keys(Key.make("old", kind)).open(before.seal(b"x"))
+    with pytest.raises(ValueError, match="two keys new"):
+        Keys(new, new)
+
+
+@needs_aes
+def test_what_is_signed_is_not_taken_for_encrypted() -> None:
+    secret = bytes(32)
+    signing, hiding = Keys(Key("a", secret, "sign")), Keys(Key("a", secret, "encrypt"))
+    with pytest.raises(BadSeal, match="for another kind"):
+        hiding.open(signing.seal(b"x"))
+    sealed = hiding.seal(b"x" * 100)
+    assert sealed != hiding.seal(b"x" * 100)
+    assert b"xxx" not in sealed and len(sealed) - 100 <= OVERHEAD_BYTES
+
+
+def test_a_file_of_keys(tmp_path: Path) -> None:
+    """U8.5 a file of keys that others may read is refused"""
+    path, key = tmp_path / "keys", Key.make("2026-11", "sign")
+    path.write_text(f"# written by hand\n\n{key.line()}\n{Key.make('old', 'sign').line()}\n")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        Keys.read(path)
+    path.chmod(0o600)
+    assert Keys.read(path).open(Keys(key).seal(b"x")) == b"x"
+    assert key.secret.hex() not in repr(key) + repr(Keys.read(path))
+    for text in ("", "a sign", "a sign xx", f"a hide {'0' * 64}", f"a sign {'0' * 62}"):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="keys"):
+            Keys.read(path)
+
+
+def test_encryption_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith("cryptography"):
+            monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(ConfigError) as refused:
+        made("a", kind="encrypt")
+    assert NO_LIBRARY in str(refused.value)
+
+
+def test_without_keys_a_sealed_body_is_refused() -> None:
+    sealed = made("a", kind="sign").seal(b"{}")
+    with pytest.raises(BadBody, match="under a key, and here are no keys"):
+        decode(opened(sealed, None))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_progress_leaves_room_for_its_seal(kind: Kind) -> None:
+    """U8.3 Progress has at most 4016 bytes."""
+    keys, control = made("i" * 32, kind=kind), Control()
+    control.spare_bytes = OVERHEAD_BYTES
+    data = b"x" * (4096 - control.spare_bytes)
+    assert len(data) == 4016
+    assert len(keys.seal(data, PROGRESS, "D-1")) <= 4096
+
+
+@pytest.fixture(params=KINDS)
+def keyed(request: pytest.FixtureRequest, tmp_path: Path, node: RealServer) -> Iterator[Path]:
+    """A file of keys that the app of this process has, too."""
+    path = tmp_path / "keys"
+    path.touch(0o600)
+    path.write_text(Key.make("one", request.param).line())
+    tasks.app.use(node.url)
+    tasks.app.keys = Keys.read(path)
+    yield path
+    tasks.app.keys = None
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RealServer]:
+    directory = tmp_path / "node"
+    directory.mkdir()
+    with RealServer(directory, "--appendonly", "yes", "--events", "yes") as node:
+        yield node
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+def test_the_broker_reads_nothing(
+    keyed: Path, pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U8.4 Under a key that encrypts, the broker gets no texts of exceptions and no tracebacks of
+    tasks, only the name of the exception."""
+    hides = tasks.app.keys is not None and tasks.app.keys.hides
+    handle = tasks.echo.enqueue(SECRET)
+    refused = tasks.rejects.enqueue(SECRET)
+    many = tasks.raises.enqueue_many([tasks.raises.options(attempts=1).call(SECRET)])
+    assert client.show(handle.id).work.headers["tuque-key"] == "one"
+    worker = start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")
+    assert handle.result(60) == SECRET
+    assert handle.progress(str) == SECRET
+    wait_until(lambda: len(did()) == 4, "all ran")
+    wait_until(lambda: len(list(tasks.app.dead.list("k.dead"))) == 3, "all are dead")
+    shown: list[Any] = [client.show(handle.id), client.result(handle.id)]
+    for letter in tasks.app.dead.list("k.dead"):
+        shown += [letter, client.dead_show(letter.id)]
+        assert (SECRET not in letter.reason) == hides
+    assert (SECRET in repr(shown)) == (not hides)
+    with pytest.raises(JobFailed, match="LookupError" if hides else SECRET):
+        many[0].result(60)
+    with pytest.raises(JobFailed, match="log of the worker" if hides else SECRET):
+        refused.result(60)
+    wait_until(lambda: SECRET in worker.text, "the log has the texts")
+    other = App(node.url)
+    with pytest.raises(NoResult, match="this App has no keys"):
+        other.handle(handle.id).result(60)
+    other.keys = made("one", kind="sign")
+    with pytest.raises(NoResult, match="is refused: "):
+        other.handle(handle.id).progress()
+    other.close()
+    node.end()
+    found = b"".join(path.read_bytes() for path in node.directory.rglob("*") if path.is_file())
+    assert b"tuque-key" in found
+    assert (SECRET.encode() in found) == (not hides)
+
+
+def test_what_is_not_under_the_keys_never_runs(
+    keyed: Path, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U8.2 in tubes and without ATTEMPTS a dead letter, and the reason says so."""
+    keys, tasks.app.keys = tasks.app.keys, None
+    assert keys is not None
+    tasks.raises.enqueue("unsigned")
+    tasks.app.keys = made("one", kind="sign")
+    tasks.raises.enqueue("another key of that id")
+    tasks.app.keys = made("two", kind="sign")
+    tasks.raises.enqueue("another id")
+    tasks.app.keys = keys
+    good = tasks.raises.options(queue="aside").enqueue("changed").id
+    info = client.show(good)
+    body = info.body or b""
+    client.addjob("k", body[:-1] + bytes([body[-1] ^ 1]), attempts=5, retry=60)
+    client.addjob("k", body[:-1] + bytes([body[-1] ^ 1]))  # without attempts: the worker counts
+    start_worker("--keys", str(keyed), app="keys_tasks:app")
+    wait_until(lambda: client.qlen("k.dead") == 5, "all are dead")
+    reasons = sorted(letter.reason for letter in tasks.app.dead.list("k.dead"))
+    assert all("the body is refused: " in reason for reason in reasons), reasons
+    assert any("neither signed nor encrypted" in reason for reason in reasons)
+    assert any("unknown key 'two'" in reason for reason in reasons)
+    bodies = [letter.body for letter in client.getjob("k.dead", count=5)]
+    assert bodies.count(body[:-1] + bytes([body[-1] ^ 1])) == 2  # they stay as they were
+    assert did() == []

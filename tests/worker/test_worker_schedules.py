@@ -1,0 +1,93 @@
+"""Schedules that an app declares (SPEC U9)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from lab import RealServer
+
+from tuque import Client, aio
+from tuque.worker import App, Limit, Unique
+from tuque.worker.broker.plans import send_plans
+from tuque.worker.tasks.codec import decode
+
+
+def app_of(url: str, queue: str) -> App:
+    app = App(url)
+
+    @app.task(name="report", queue=queue, retry_s=7, unique=Unique("day"), headers={"zone": "eu"})
+    def report(day: str) -> None: ...
+
+    app.schedule("hourly", report.call("mon"), every_s=3_600, missed="all")
+    app.schedule("daily", report.call("tue"), every_s=86_400)
+    return app
+
+
+def test_the_words_are_the_same_each_time() -> None:
+    """U9.2 The body of the jobs is the same at each start"""
+    app = app_of("tuque://127.0.0.1:1", "q")
+    called: list[Any] = []
+    app.on_enqueue(called.append)
+    queue, name, body, asked = app.schedules["hourly"].words()
+    assert (queue, name) == ("q", "hourly")
+    assert app.schedules["hourly"].words()[2] == body
+    envelope = decode(body)
+    assert envelope.task == "report" and envelope.args == ["mon"]
+    assert envelope.enqueued_at == 0.0 and envelope.headers == {"zone": "eu"}
+    assert asked["unique"] == "report:mon" and asked["retry"] == 7
+    assert asked["every_s"] == 3_600 and asked["missed"] == "all"
+    assert called == []
+
+
+def test_what_cannot_be_scheduled() -> None:
+    app = App("tuque://127.0.0.1:1")
+
+    @app.task(queue="q", limit=Limit(1))
+    def tick() -> None: ...
+
+    app.schedule("a", tick.call(), cron="* * * * *", tz="UTC")
+    with pytest.raises(ValueError, match="there is a schedule a already"):
+        app.schedule("a", tick.call(), every_s=1)
+    with pytest.raises(TypeError, match="give either cron or every_s"):
+        app.schedule("b", tick.call())
+    with pytest.raises(TypeError, match="tz needs cron"):
+        app.schedule("c", tick.call(), every_s=1, tz="UTC")
+    with pytest.raises(TypeError, match="cannot have delay_s"):
+        app.schedule("d", tick.options(delay_s=3).call(), every_s=1)
+    assert list(app.schedules) == ["a"]
+
+
+def test_a_worker_tells_the_broker_when_it_starts(node: RealServer, client: Client) -> None:
+    """U9.1 Workers of the app make the tube, with the task's `retry_s` as ttr"""
+    app = app_of(node.url, "told")
+
+    async def start() -> None:
+        async with aio.Client(node.url) as own:
+            await asyncio.wait_for(send_plans(app, own, random.Random(1)), 60)
+
+    asyncio.run(start())
+    assert {one.name: one.every_s for one in client.schedules("told")} == {
+        "hourly": 3_600.0,
+        "daily": 86_400.0,
+    }
+    assert client.tube("told").info().ttr == 7.0
+    assert app.send_schedules() == {"hourly": "unchanged", "daily": "unchanged"}
+    app.close()
+
+
+def test_what_the_broker_refuses_is_logged(
+    node: RealServer, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U9.1 What it refuses is logged, and the worker works on."""
+    client.tube("other").create("fifo")
+    app = app_of(node.url, "other")
+
+    async def start() -> None:
+        async with aio.Client(node.url) as own:
+            await asyncio.wait_for(send_plans(app, own, random.Random(1)), 60)
+
+    asyncio.run(start())
+    assert "schedules are not in force" in caplog.text
