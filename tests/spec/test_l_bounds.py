@@ -10,6 +10,7 @@ from typing import Any
 import hiredis
 import pytest
 from node_by_hand import Line, Wired
+from own_log import own_lines
 from raw_resp import encode
 
 from tuque.client.api import url_id
@@ -449,5 +450,5 @@ def test_refused_connections_that_are_gone(caplog: pytest.LogCaptureFixture) -> 
         sock.close()
     wired.turns()
     assert wired.box.server.figures.rejected == 50
-    assert caplog.messages == []
+    assert own_lines(caplog) == []
     wired.close()

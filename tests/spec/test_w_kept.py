@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 from node_by_hand import Box
+from own_log import own_lines
 from test_w_work import fields
 
 from tuque.core.jobs.transitions import memory_level
@@ -117,16 +118,16 @@ def test_levels_are_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None:
         fill(box, percent)
         box.run("PING")
         keep_house(box.server)
-    assert [line.split(":")[0] for line in caplog.messages] == [
+    assert [line.split(":")[0] for line in own_lines(caplog)] == [
         "memory level 1",
         "memory level 3",
         "memory is short",
     ]
-    assert "by results" in caplog.messages[0] and "are used" in caplog.messages[0]
+    assert "by results" in own_lines(caplog)[0] and "are used" in own_lines(caplog)[0]
     box.n.now_ms += 5_000
     keep_house(box.server)
-    assert caplog.messages[-1].startswith("memory level 0 again: ")
-    assert "all is well" in caplog.messages[-1]
+    assert own_lines(caplog)[-1].startswith("memory level 0 again: ")
+    assert "all is well" in own_lines(caplog)[-1]
 
 
 def test_what_goes_for_memory_is_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,13 +142,13 @@ def test_what_goes_for_memory_is_logged(box: Box, caplog: pytest.LogCaptureFixtu
         box.n.limits.memory_bytes = (box.n.used_bytes() - 5_000) * 100 // 75
         keep_house(box.server)
         box.pass_ms(30_000)
-    assert [line.split(":")[0] for line in caplog.messages] == ["memory is short"]
+    assert [line.split(":")[0] for line in own_lines(caplog)] == ["memory is short"]
     box.n.limits.memory_bytes = 0
     box.pass_ms(60_000)
     for _ in range(2):
         keep_house(box.server)
     said = "memory was short: 5 results and details of dead letters were dropped"
-    assert caplog.messages[1:] == [said]
+    assert own_lines(caplog)[1:] == [said]
 
 
 def test_results_go_before_jobs_are_refused(box: Box) -> None:
@@ -219,7 +220,7 @@ def test_full_of_letters_is_told(box: Box, caplog: pytest.LogCaptureFixture) -> 
     words = "MB are dead letters, replay or purge them, or raise maxmemory"
     fill(box, 90)
     keep_house(box.server)
-    assert caplog.messages[-1].endswith(
+    assert own_lines(caplog)[-1].endswith(
         "without its dead letters this node would take jobs, replay or purge them"
     )
     assert box.run("ADDJOB", "q", "b", 0).endswith(f"I'm out of memory: 3 {words}")
@@ -291,7 +292,7 @@ def test_a_result_above_the_bound_drops_no_other(
     assert box.run("DONE", brief, "-", "RESULT", "x" * 10_000) == 1
     assert fields(waiter.take())["reason"].endswith(b"too large for results-max-bytes")
     keep_house(box.server)
-    assert caplog.messages[-1].startswith("1 results were larger than results-max-bytes")
+    assert own_lines(caplog)[-1].startswith("1 results were larger than results-max-bytes")
     assert "results_too_large:1\r" in box.run("INFO", "jobs").decode()
     assert box.run("DEBUG", "CHECK") == "OK"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from node_by_hand import NULL, Box, Err
+from own_log import own_lines, own_records
 from test_w_work import TRIES, fields, start, state
 
 from tuque.core.dispatch.messages import on_link_up, on_message
@@ -472,12 +473,12 @@ def test_two_ends_are_logged(box: Box, caplog: pytest.LogCaptureFixture) -> None
     for _ in range(3):
         meet()
     assert "outcomes_conflicting:3" in box.run("INFO", "jobs").decode()
-    lines = [r.getMessage() for r in caplog.records if "ended in two ways" in r.getMessage()]
+    lines = [line for line in own_lines(caplog) if "ended in two ways" in line]
     assert len(lines) == 1 and lines[0].startswith("1 jobs ended in two ways at two nodes, last D-")
     box.pass_ms(1_000)
     meet()
-    assert "3 jobs ended in two ways" in caplog.records[-1].getMessage()
-    assert {r.levelname for r in caplog.records} == {"INFO"}
+    assert "3 jobs ended in two ways" in own_lines(caplog)[-1]
+    assert {r.levelname for r in own_records(caplog)} == {"INFO"}
 
 
 def test_what_other_nodes_may_know_is_asked_before_it_is_gone(box: Box) -> None:

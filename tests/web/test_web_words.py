@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from own_log import lines_of
 from web_console import Console, Reader, until
 
 from tuque.testing import TestCluster
@@ -79,7 +80,7 @@ def test_a_deed_without_a_number_of_jobs_is_logged_without(
 ) -> None:
     caplog.set_level("INFO", "tuque.web.deeds")
     admin.http.post("/do/pause", data={"queue": "mail", "to": "in"})
-    assert [one.getMessage() for one in caplog.records] == ["admin: Pause mail: not allowed"]
+    assert lines_of(caplog, "tuque.web.deeds") == ["admin: Pause mail: not allowed"]
 
 
 def test_too_many_open_pages_are_told_from_none(

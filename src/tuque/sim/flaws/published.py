@@ -83,20 +83,20 @@ def jumping_clocks(seed: int) -> Plan:
 
 
 def narrow_numbers() -> list[Patch]:
-    """Flaw 14: numbers of an ADDJOB are cut to 32 bits."""
+    """Flaw 14: the times of an ADDJOB are cut to 32 bits of ms."""
 
-    def ranged(word: bytes, least: int, most: int, error: bytes) -> int:
-        return int(word) & 0xFFFFFFFF
+    def in_range(option: bytes, word: bytes, least: int, most: int, kind: bytes = b"") -> int:
+        return (int(word) * 1000 & 0xFFFFFFFF) // 1000
 
-    return everywhere(args.ranged, ranged)
+    return everywhere(args.in_range, in_range)
 
 
 def long_lives(seed: int) -> Plan:
-    """Jobs whose TTL does not fit into 32 bits."""
+    """Jobs whose TTL has more than 32 bits of ms: without them it is 3 s."""
     plan = bent(seed, [])
     for i in range(5):
         plan.ops.append(Op(100 + i, "add", {
-            "client": "p0", "node": 0, "queue": "long", "retry": 3, "ttl": (1 << 32) + 3,
+            "client": "p0", "node": 0, "queue": "long", "retry": 3, "ttl": (1 << 32) // 1000 + 4,
             "delay": 0,
         }))  # fmt: skip
     return plan
@@ -423,7 +423,7 @@ FLAWS: Final = [
         "f11", "a forgotten node is waited for", forgotten_are_waited_for, 10, only_forget,
     ),
     Flaw("f13", "the node goes by the wall clock", wall_clock, 5, jumping_clocks),
-    Flaw("f14", "numbers are cut to 32 bits", narrow_numbers, 5, long_lives),
+    Flaw("f14", "times are cut to 32 bits of ms", narrow_numbers, 5, long_lives),
     Flaw("f15", "WORKING cuts a delay short", working_on_delayed, 10, workers_on_delayed),
     Flaw(
         "f16", "written counts as durable", sync_ignored, 40,
