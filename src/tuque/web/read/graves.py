@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from tuque.web.read.letters import Group, Letter, Wanted, grouped, letters_of
+from tuque.web.read.lists import GRAVES, page_of
 from tuque.web.read.nodes import Nodes
 
 REST: Final = 10  # times as long as a reading took: until the next one
@@ -123,10 +124,13 @@ class Graves:
         self.seen = 0
         try:
             heard: set[str] = set()
+            lists = await self._nodes.ask(lambda client: page_of(client, GRAVES))
+            # [O14] also those that the page does not know: its node may be just back (O14.8)
+            queues |= {row.name for one in lists.values() for row in one.rows}
             asked = sorted(queues)
             found = await letters_of(self._nodes, asked, Wanted(), known, self._count, heard)
             up = {node.id for node in self._nodes.up()}
-            if heard or (up and not queues):
+            if heard or (lists and not queues):
                 self.latest = Reading(found, at_s, queues)
                 self.latest.meant(Wanted())
             if queues and heard != up:

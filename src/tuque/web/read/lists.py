@@ -35,6 +35,9 @@ class Wish(msgspec.Struct, frozen=True):
     most: int = FIRST
 
 
+GRAVES: Final = Wish("ready", True, type="dead", most=FEW)
+
+
 class Listing(msgspec.Struct):
     """The first queues of the cluster in an order; `total`: how many are meant, at least."""
 

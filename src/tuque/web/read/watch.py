@@ -21,7 +21,7 @@ from tuque.web.read.behind import Behind
 from tuque.web.read.figures import NodeFacts, Queue, QueueHere, View, merged, queue_here
 from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
-from tuque.web.read.lists import FEW, FIRST, Lists, Rows, Wish, filled, page_of
+from tuque.web.read.lists import FEW, FIRST, GRAVES, Lists, Rows, Wish, filled, page_of
 from tuque.web.read.nodes import Node, Nodes
 from tuque.web.read.tubes import Tubes
 from tuque.web.read.workers import Deploys, Mark
@@ -31,7 +31,6 @@ log: Final = logging.getLogger("tuque.web")
 LOOKED_AT_S: Final = 2.0
 CHARTED: Final = 20  # queues whose last hour is kept for tables
 BEHIND: Final = Wish("oldest", True)
-GRAVES: Final = Wish("ready", True, type="dead", most=FEW)
 
 Words: TypeAlias = tuple[float, dict[str, str | int], list[ClusterNode]]
 
