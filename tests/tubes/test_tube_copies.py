@@ -92,6 +92,24 @@ def test_copies_wait_for_room() -> None:
     assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 0, True)]
 
 
+def test_numbers_that_a_start_skips_are_no_lag() -> None:
+    """T18.4 Of a replica that is not complete, or of which nothing is known, it is the number of
+    tasks. Numbers that a start skips (T18.7) are no changes.
+    """
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.die(0)
+    lab.tube(1).told_seq = lab.tube(0).seq
+    lab.tube(0).followers.clear()  # as in the turn of the start
+    assert lab.tube(0).seq > 60_000, "it has skipped numbers"
+    other = lab.nodes[1].node_id
+    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(other, 1, False)]
+    lab.tube(1).is_complete = False
+    assert lag_of(lab.nodes[1], lab.t(1), lab.tube(1)) == [(other, 1, False)]
+
+
 def test_a_walk_after_too_many_changes() -> None:
     """T18.3 If the leader still knows what changed since (the last 65,536 changes), it sends that.
     Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes the tasks

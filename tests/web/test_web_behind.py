@@ -76,8 +76,28 @@ def test_a_queue_that_caught_up_begins_anew(behind: Behind) -> None:
     behind.look(seen(NOW_S + 200, 61), {})
     assert since(behind, seen(NOW_S + 200, 61)) == Since(NOW_S + 199, False), "nobody looked"
     behind.look(seen(NOW_S + 300, 3), {})
-    behind.look(seen(NOW_S + 310, 61), {})
-    assert since(behind, seen(NOW_S + 310, 61)) == Since(NOW_S + 309, True)
+    behind.look(seen(NOW_S + 360, 3), {})
+    behind.look(seen(NOW_S + 370, 61), {})
+    assert since(behind, seen(NOW_S + 370, 61)) == Since(NOW_S + 369, True)
+
+
+def test_an_old_job_that_comes_back_moves_no_moment(behind: Behind) -> None:
+    """O14.6 But it is not so since before a moment at which it was seen to be well: an old job
+    came back since.
+    """
+    old = seen(NOW_S + 20, 700)
+    assert since(behind, old) == Since(NOW_S - 0.5, True), "as the queue page asks"
+    behind.look(old, {})
+    assert since(behind, old) == Since(NOW_S - 0.5, True)
+    points = ages(NOW_S - 10, 40, 55, 61, 700)
+    assert since(Behind(), seen(NOW_S + 5, 700), points) == Since(NOW_S, True)
+
+
+def test_a_queue_that_is_well_for_a_moment_goes_on_to_be_behind(behind: Behind) -> None:
+    """O14.6 A queue that was well for less than 60 s goes on to be behind."""
+    behind.look(seen(NOW_S + 300, 59), {})
+    behind.look(seen(NOW_S + 350, 61), {})
+    assert since(behind, seen(NOW_S + 350, 61)) == Since(NOW_S - 0.5, True)
 
 
 def test_the_age_of_the_oldest_job_is_a_bound() -> None:

@@ -134,6 +134,20 @@ def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestClus
         assert "It keeps dead letters" in admin.get("/ask/empty", queue="buried.dead").text
 
 
+def test_the_log_of_a_move_names_both_homes(
+    admin: Reader, console: Console, cluster: TestCluster
+) -> None:
+    """O14.22 The line of the log about a tube's new home names the home before and the new one."""
+    with cluster[0].client() as client:
+        client.execute("TUBE", "CREATE", "boxes", "fifo")
+        before = client.tube("boxes").info().home[:8]
+    after = next(id[:8] for id in console.site.watch.nodes.known if id[:8] != before)
+    reply = admin.do("home", tube="boxes", node=after)
+    assert reply.status_code == 303, reply.text
+    deed = console.site.log.latest[0]
+    assert (deed.what, deed.about) == ("Move the home", f"boxes, from {before} to {after}")
+
+
 def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluster) -> None:
     with cluster[0].client() as client:
         headers = {"tuque-task": "t", "tenant": "shop-7"}

@@ -111,19 +111,24 @@ def homeless(n: Node, t: Tubes) -> list[bytes]:
 def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
     """[T18] Per follower: the changes not confirmed, and whether its replica is complete.
 
-    On other nodes than the leader: the changes that this node lacks itself (T18.4).
+    On other nodes than the leader: the changes that this node lacks itself (T18.4). Numbers of
+    changes tell it of a complete replica only: a start skips some (T18.7).
     """
     if tube.is_temporary:
         return []  # T15.10
+    tasks: i64 = len(tube.tasks) + len(tube.copies)  # it may load or unload some now
     if not tube.is_mine:
         missing = tube.told_seq - tube.seq
+        if not tube.is_complete or tube.copy_epoch != tube.epoch:
+            missing = tasks
         return [(n.node_id, missing if missing > 0 else 0, tube.is_complete)]
     found: list[tuple[bytes, i64, bool]] = []
     for slot in slots_of(n.others & ~n.forgotten):
         follower = tube.followers.get(slot)
-        got: i64 = 0 if follower is None else follower.got
         is_complete = follower is not None and follower.is_complete
-        lag = tube.seq - got
+        lag = tasks
+        if follower is not None and follower.is_complete:
+            lag = tube.seq - follower.got
         found.append((n.peers[slot].node_id, lag if lag > 0 else 0, is_complete))
     return found
 

@@ -59,4 +59,5 @@ class Outcome(msgspec.Struct, frozen=True):
     note: str
     goto: str
     jobs: int | None = None
+    about: str = ""  # what the log says that it was about, where the dialog could not know it
     is_long: bool = False  # it goes on, and is logged when it has ended

@@ -92,6 +92,7 @@ async def done(ask: Ask, name: str) -> Page | Outcome:
         noted(ask, asked, None, f"refused: {err}")
         return page_of(ask, asked, str(err), 409)
     if not outcome.is_long:
+        asked.about = outcome.about or asked.about
         noted(ask, asked, outcome.jobs, "done")
     ask.site.notes.setdefault(ask.session.id, []).append(outcome.note)
     ask.site.graves.expire()

@@ -80,7 +80,8 @@ async def home(ask: Ask) -> Outcome:
         raise
     except Error:
         raise Refused(f"Whether it moved is not known. {silent_home(row.info)}") from None
-    return Outcome(f"{row.info.name} has its home at {to.short}.", "/tubes")
+    about = f"{row.info.name}, from {row.info.home[:8]} to {to.short}"
+    return Outcome(f"{row.info.name} has its home at {to.short}.", "/tubes", about=about)
 
 
 async def propose_kick(ask: Ask) -> Proposal:

@@ -140,16 +140,23 @@ def charts(ask: Ask, history: Points) -> list[Chart]:
 
 
 def keeping_up(history: Points) -> Chart:
-    """Added less acked."""
+    """[O14] Added less acked; jobs that were given up or expired are not done (O14.21)."""
     came, done = history.rate("added"), history.rate("acked")
     net = [a - b for a, b in zip(history.per_s("added"), history.per_s("acked"), strict=True)]
+    gone = [a + b for a, b in zip(history.per_s("dead"), history.per_s("expired"), strict=True)]
     answer = ""
     if came is not None and done is not None:
+        lost = history.counted("dead") + history.counted("expired")
         more = came - done
-        word = "Yes" if more < 0.05 * max(came, 1.0) else "No"
-        answer = f"{word}: {rate(came)} jobs/s come and {rate(done)} are done."
-    line = Line("added − acked", "s1", "bar", list(net))
-    return made("Are we keeping up?", "jobs/s", "signed", history.at_s, [line], answer)
+        word = "Yes" if more < 0.05 * max(came, 1.0) and not lost else "No"
+        answer = f"{word}: {rate(came)} jobs/s come and {rate(done)} are done"
+        for field, words in (("dead", "given up"), ("expired", "ended by their TTL")):
+            if history.counted(field):
+                answer += f", {num(history.counted(field))} {words} in the last minute"
+        answer += "."
+    lines = [Line("added − acked", "s1", "bar", list(net))]
+    lines += [Line("given up, expired", "s4", "line", list(gone))] if any(gone) else []
+    return made("Are we keeping up?", "jobs/s", "signed", history.at_s, lines, answer)
 
 
 def backlog(ask: Ask, history: Points) -> Chart:

@@ -16,6 +16,7 @@ from tuque.web.read.history import Points
 
 BEHIND_S: Final = 60.0  # a queue whose oldest ready job is older is behind
 NEAR_S: Final = 15.0  # three points: what lies so near is one moment
+WELL_S: Final = 60.0  # so long a queue must be well until it is behind no longer
 KEPT_S: Final = 3600.0  # how long one that was behind is remembered
 
 
@@ -43,8 +44,8 @@ class Behind:
         late = {one.name: one for one in view.work if one.oldest_s > BEHIND_S}
         for name, queue in late.items():
             least_s = late_s(queue, now_s)
-            found = self._since.get(name) or self._again(name, least_s)
-            if found is None or least_s < found.at_s - NEAR_S:
+            found = self._since.get(name) or self._again(name, least_s, now_s)
+            if found is None or (least_s < found.at_s - NEAR_S and not found.is_seen):
                 is_seen = abs(least_s - self._looked_s) <= NEAR_S and found is None
                 found = Since(least_s, is_seen)
             self._since[name] = found
@@ -62,13 +63,19 @@ class Behind:
         """Whether a queue was behind at the last look at all nodes, or is since."""
         return name in self._since
 
-    def _again(self, name: str, least_s: float) -> Since | None:
-        """What was known of a queue before it seemed to be well, if its oldest job is older."""
+    def _again(self, name: str, least_s: float, now_s: float) -> Since | None:
+        """What was known of a queue before it seemed to be well.
+
+        None if it was well for long, and its oldest job is younger than that.
+        """
         at_s, found = self._ended.pop(name, (0.0, Since(0.0, False)))
-        return found if least_s <= at_s else None
+        return found if least_s <= at_s or now_s - at_s < WELL_S else None
 
     def of(self, queue: Queue, points: Points, view: View) -> Since:
-        """[O14] Since when a queue is behind that is: the earliest that is known (O14.6)."""
+        """[O14] Since when a queue is behind that is: the earliest that is known (O14.6).
+
+        It was well before a moment that was seen: an older job came back since.
+        """
         found = [Since(late_s(queue, view.clock_s), False)]
         if queue.name in self._since:
             found.append(self._since[queue.name])
@@ -79,8 +86,8 @@ class Behind:
             is_heard = view.old <= {one.id for one in view.facts}
             is_seen = is_heard and before_s > max(level - NEAR_S, *begun_s(view))
             found.append(Since(level, is_seen))
-        first = min(one.at_s for one in found)
-        return Since(first, any(one.is_seen and one.at_s < first + NEAR_S for one in found))
+        seen = [one for one in found if one.is_seen]
+        return min(seen or found, key=lambda one: one.at_s)
 
 
 def late_s(queue: Queue, now_s: float) -> float:

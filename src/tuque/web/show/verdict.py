@@ -101,7 +101,7 @@ def notices(
     behind: Behind,
 ) -> list[Notice]:
     """All that needs somebody, worst first. `places` are the silent nodes' addresses by id."""
-    found = [silent(view, places)] if places else []
+    found = [silent(view, places)] if places else no_leader(view)
     found += [one for facts in view.heard for one in of_node(facts, memory.get(facts.id))]
     for queue in view.work:
         found += of_queue(view, queue, by_queue.get(queue.name, Points()), behind)
@@ -139,16 +139,35 @@ def without(view: View, away: set[str]) -> str:
         return "the console reaches no node; whether jobs go on there is not known"
     one = len(away) == 1
     it = "it" if one else "them"
-    tubes = sum(one.number("tubes_running") for one in view.facts if one.id in away)
+    tubes = homeless(view)
     said = f"the console cannot reach {it}; jobs with copies elsewhere go on"
     if tubes:
         back = "it is back" if one else "they are back"
-        said += (
-            f"; {plural(tubes, 'tube')} at home there hand{'s' if tubes == 1 else ''} out nothing"
-        )
-        them = "they have" if tubes > 1 else "it has"
-        said += f" until {back}, or {them} a new home: Tubes says how"
+        has, hands = ("has", "it hands") if tubes == 1 else ("have", "they hand")
+        said += f"; {plural(tubes, 'tube')} {has} no leader: {hands} out nothing until {back}, or"
+        said += f" {'it has' if tubes == 1 else 'they have'} a new home: Tubes says how"
     return said
+
+
+def homeless(view: View) -> int:
+    """[O14] How many tubes have no leader now, as the nodes say that answer (O14.2)."""
+    heard = [one for one in view.facts if one.id not in view.old]
+    return max((one.number("tubes_homeless") for one in heard), default=0)
+
+
+def no_leader(view: View) -> list[Notice]:
+    """[O14] Tubes without a leader while all nodes answer (O14.2)."""
+    count = homeless(view)
+    if not count:
+        return []
+    has = "has" if count == 1 else "have"
+    because = f"tubes_homeless is {count}: the nodes do not reach its leader, or it waits for votes"
+    if count > 1:
+        because = f"tubes_homeless is {count}: the nodes do not reach their leaders, or these wait"
+        because += " for votes"
+    do = ["See State on the page Tubes, and who talks to whom on the page Cluster"]
+    name = plural(count, "tube")
+    return [Notice("bad", 1, name, f"{has} no leader", "", because, do, link("tubes"), "Tubes")]
 
 
 def of_node(facts: NodeFacts, points: Points | None) -> list[Notice]:
