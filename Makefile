@@ -63,8 +63,10 @@ test: packages ## run the tests, but for the slow ones: on the compiled modules,
 	exit $$failed
 
 test-slow: setup-dev ## run the slow tests: long seeds, chaos, Spark's clusters and kills, the demo
-	@$(INSTALLED) $(PY) -P $(SLOW_PYTEST) -m "slow and not sources" $(ARGS)
-	@$(SOURCES) $(PY) $(SLOW_PYTEST) -m "slow and sources" tests/sim
+	@failed=0; \
+	$(INSTALLED) $(PY) -P $(SLOW_PYTEST) -m "slow and not sources" $(ARGS) || failed=1; \
+	$(SOURCES) $(PY) $(SLOW_PYTEST) -m "slow and sources" tests/sim || failed=1; \
+	exit $$failed
 
 test-interpreted: packages ## run the tests of what is compiled again, on the sources
 	@$(SOURCES) $(PY) $(PYTEST) -m "not slow and not sources" $(INTERPRETED_TESTS) $(ARGS)
