@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from tuque.tubes.voting.changes import force_voters
+
 
 @pytest.mark.parametrize("is_off", [False, True])
 def test_a_voter_without_a_disk_confirms_nothing(is_off: bool) -> None:
@@ -61,3 +63,77 @@ def test_a_node_without_a_vote_needs_no_journal() -> None:
     lab.put(0)
     lab.live(1_000)
     assert lab.picture(3) == lab.picture(0)
+
+
+def test_a_leader_whose_journal_fails_gives_up() -> None:
+    """T27.11 A leader whose journal cannot be written (J6) for longer than the timeout gives up,
+    and a node whose journal cannot be written does not stand up"""
+    lab = VotesLab(3)
+    lab.put(0)
+    lab.live(1_000)
+    picture = lab.picture(0)
+    kept = lab.nodes[0].records
+    assert kept is not None
+    kept.is_failing = True
+    assert lab.watch(TIMEOUT_MS - 1_000) == [0], "it may work again soon"
+    (home,) = lab.watch(2 * TIMEOUT_MS)
+    assert home in (1, 2)
+    assert any("could not be written for" in note for note in lab.t(0).notes)
+    assert {k: v[0] for k, v in lab.picture(home).items()} == {k: v[0] for k, v in picture.items()}
+    lab.die(home)
+    assert lab.watch(4 * TIMEOUT_MS) == [3 - home], "not the one that cannot write"
+    kept.is_failing = False
+    lab.put(3 - home)
+    lab.live(1_000)
+    assert lab.answered(3 - home) == lab.tube(3 - home).seq
+
+
+def test_the_only_voter_waits_for_its_journal() -> None:
+    """T27.11 unless it is the only voter."""
+    lab = VotesLab(3)
+    for k in (1, 2):
+        lab.die(k)
+    n = lab.nodes[0]
+    force_voters(n, lab.t(0), [n.node_id])
+    for k in (1, 2):
+        n.forgotten |= 1 << lab.slot(0, k)
+    assert lab.watch(3 * TIMEOUT_MS) == [0]
+    assert n.records is not None
+    n.records.is_failing = True
+    assert lab.watch(3 * TIMEOUT_MS) == [0]
+
+
+def test_a_failover_that_lost_no_answer_counts_none() -> None:
+    """T21.4 Those of them that were answered (T18.5) count as lost, in INFO too; of changes before
+    its last start it does not know, but a tube led by votes with SYNC majority answered none of
+    them."""
+    lab = VotesLab(3)
+    lab.put(0)
+    lab.live(1_000)
+    for k in (1, 2):
+        lab.hold(0, k)
+    lab.put(0, b"never answered")
+    lab.run()
+    lab.isolate(0)
+    assert lab.answered(0) < lab.tube(0).seq
+    (home,) = lab.watch(4 * TIMEOUT_MS)
+    assert home in (1, 2)
+    lab.heal()
+    lab.live(1_000)
+    assert lab.t(0).changes_lost == 0
+    assert any("without the last 1 changes here: 0 of them" in line for line in lab.t(0).news)
+
+
+def test_a_restart_of_a_leader_counts_none() -> None:
+    """T21.4 a tube led by votes with SYNC majority answered none of them."""
+    lab = VotesLab(3)
+    lab.put(0)
+    lab.live(1_000)
+    lab.die(0)
+    (home,) = lab.watch(4 * TIMEOUT_MS)
+    lab.put(home)
+    lab.revive(0)
+    lab.live(1_000)
+    assert lab.tube(0).home == lab.nodes[home].node_id
+    assert lab.t(0).changes_lost == 0
+    assert not any("without the last" in line for line in lab.t(0).notes + lab.t(0).news)

@@ -19,7 +19,7 @@ from tuque.tubes.failover.load_unload import put_all_away
 from tuque.tubes.failover.switchover import on_home_told
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.registry import Dropped, Tubes
-from tuque.tubes.model.replica_state import INIT
+from tuque.tubes.model.replica_state import INIT, Overtaken
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import (
     BY_MAJORITY,
@@ -40,6 +40,7 @@ from tuque.tubes.replication.catalog import (
     record_gone,
     told,
 )
+from tuque.tubes.replication.leadership import synced
 from tuque.tubes.replication.receive import ask_copies, remove_copies
 from tuque.tubes.replication.send import record_home
 from tuque.tubes.tasks.admin import enter_tube, leave_tube
@@ -141,6 +142,10 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         else:
             announce_to(n, t, slot, tube)
     if by_home:
+        was = tube.overtaken
+        tube.overtaken = None
+        if was is not None:
+            note_lost(t, tube, at, was)  # T21.4
         tube.heard_ms = n.now_ms
         if tube.told_seq < at.seq:
             tube.told_seq = at.seq
@@ -181,8 +186,9 @@ def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:
 
 def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     """[T17] Adopt the leader with the higher epoch (T17.1)."""
-    if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
-        note_lost(t, tube, at)  # T21.4
+    if tube.is_mine and at.home != n.node_id:
+        answered = min(tube.seq, synced(n, t, tube))
+        tube.overtaken = Overtaken(tube.seq, answered, tube.loaded_seq)
     move = tube.move
     if move is not None and move.is_given and move.node_id == at.home:
         on_home_told(t, tube)  # T27.6
@@ -199,18 +205,29 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     announce(n, t, [tube], slot)
 
 
-def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
-    """[T21] Log and count the changes that only this node had; those before its last start are
-    unknown.
+def note_lost(t: Tubes, tube: Tube, at: TubeAt, was: Overtaken) -> None:
+    """[T21] Log the changes that the new leader lacks, and count those that were answered.
+
+    Only that leader knows with which change it began; of changes before the last start this node
+    knows nothing (T21.4).
     """
-    is_sure = at.begin_seq >= tube.loaded_seq
-    lost = tube.seq - max(at.begin_seq, tube.loaded_seq)
+    since = max(at.begin_seq, was.loaded_seq)
+    dropped = max(0, was.seq - since)
+    lost = max(0, was.answered_seq - since)
     t.changes_lost += lost
-    more = "" if is_sure else ", and perhaps some before the last start,"
-    t.notes.append(
-        f"tube {shown(tube.name)}: {at.home[:8].decode()} is its leader now (epoch {at.epoch}); "
-        f"{lost} changes{more} were here only and are dropped"
+    more = ""
+    if at.begin_seq < was.loaded_seq and not (tube.by_majority and t.ballots.leads(tube)):
+        more = ", perhaps also some of before the last start"
+    if dropped == 0 and len(more) == 0:
+        return
+    line = (
+        f"tube {shown(tube.name)}: {at.home[:8].decode()} is its leader now (epoch {at.epoch}), "
+        f"without the last {dropped} changes here{more}: {lost} of them were answered"
     )
+    if lost == 0 and len(more) == 0:
+        t.news.append(line)
+    else:
+        t.notes.append(line)
 
 
 def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:

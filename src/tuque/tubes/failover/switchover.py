@@ -274,6 +274,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> Non
     tube.is_owed = False
     tube.is_unsure = False
     tube.is_asking = False
+    tube.overtaken = None
     tube.followers = {}
     tube.trail_end = -1
     tube.seq_reserved = 0

@@ -150,6 +150,7 @@ class Ballots:
         self.moved: list[Tube] = []
         self.resigned: list[Tube] = []
         self.due: list[Due] = []
+        self.failing_ms: i64 = 0  # since when the journal cannot be written; 0: it can
         self.look_ms: i64 = 0  # when to look who must stand up; 0: at the next round
         self.elections_won: i64 = 0
         self.elections_lost: i64 = 0

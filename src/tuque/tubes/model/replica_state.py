@@ -78,6 +78,16 @@ class Shift:
 
 
 @final
+class Overtaken:
+    """What a former leader had when it heard of the next one, until that one tells more (T21.4)."""
+
+    def __init__(self, seq: i64, answered_seq: i64, loaded_seq: i64) -> None:
+        self.seq = seq
+        self.answered_seq = answered_seq  # changes up to here were answered (T18.5)
+        self.loaded_seq = loaded_seq
+
+
+@final
 class Move:
     """A running switchover (T20)."""
 

@@ -15,7 +15,7 @@ from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
 from tuque.tubes.model.changes import SHEET_CHANGES, Sheet
 from tuque.tubes.model.options import CHANGES_MAX, Change, Putter
-from tuque.tubes.model.replica_state import RUNNING, Follower, Held, Move, Shift
+from tuque.tubes.model.replica_state import RUNNING, Follower, Held, Move, Overtaken, Shift
 from tuque.tubes.model.seat import Seat
 from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.ordering import BURIED_BIT, Order
@@ -134,6 +134,7 @@ class Tube(Queue):
         self.owners: dict[int, None] = {}  # these sessions, by number
         self.held: dict[int, Held] = {}  # sessions on the leader, by its numbers
         self.told_seq: i64 = 0  # the leader's newest known change
+        self.overtaken: Overtaken | None = None  # it led until another one did (T21.4)
         self.heard_ms: i64 = 0  # when the leader was last heard from
 
     def set_policy(self, policy: Policy) -> None:

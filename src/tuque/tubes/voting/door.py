@@ -22,6 +22,7 @@ from tuque.tubes.replication.leadership import others_of
 from tuque.tubes.voting.changes import changes_tick, on_next
 from tuque.tubes.voting.polls import look_at_stands, on_own_vote, on_vote, on_voted
 from tuque.tubes.voting.pulses import (
+    look_at_journal,
     on_pulse,
     on_stands,
     pulse,
@@ -94,6 +95,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
         tell_stands(n, t, moved)
     if n.round != b.beat:
         b.beat = n.round
+        look_at_journal(n, t, voters)
         pulse(n, t, voters)
         changes_tick(n, t, voters)
         b.is_renewed = True

@@ -29,7 +29,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.seat import Seat
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.stands import best_copy, record_stand, seat_of, stand_of
-from tuque.tubes.voting.pulses import count_echo, promise, step_down, tell_stands
+from tuque.tubes.voting.pulses import count_echo, is_failing, promise, step_down, tell_stands
 from tuque.tubes.voting.voters import OWN, may_vouch, say_surely, voters_open
 
 ASKED_TUBES: Final = 1_000  # per message
@@ -184,6 +184,8 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
         return False
     if not tube.is_complete or t.is_read_only or n.is_leaving or tube.shift is not None:
         return False
+    if is_failing(n) and voters.majority() > 1:
+        return False  # T27.11
     if seat.silent_ms == 0:
         seat.silent_ms = n.now_ms
         seat.wait_ms = n.now_ms + place_of(n, voters, tube, stood_with) * (timeout_ms // 8)

@@ -194,6 +194,31 @@ def step_down(n: Node, t: Tubes, tube: Tube) -> None:
     t.notes.append(f"tube {shown(tube.name)}: this node does not lead it any more")
 
 
+def is_failing(n: Node) -> bool:
+    """[T27] Whether the journal cannot be written now (T27.11)."""
+    return n.records is not None and n.records.is_failing
+
+
+def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T27] A leader whose journal fails for longer than the timeout gives up (T27.11)."""
+    b = t.ballots
+    if not is_failing(n):
+        b.failing_ms = 0
+        return
+    if b.failing_ms == 0:
+        b.failing_ms = n.now_ms
+    since_ms = n.now_ms - b.failing_ms
+    if since_ms <= n.limits.node_timeout_ms or voters.majority() == 1:
+        return
+    for tube in t.by_name.values():
+        if tube.is_mine and tube.is_won and b.leads(tube):
+            t.notes.append(
+                f"tube {shown(tube.name)}: the journal of this node could not be written for "
+                f"{since_ms // 1000} s; votes choose another leader"
+            )
+            step_down(n, t, tube)
+
+
 # ---- leases
 
 
