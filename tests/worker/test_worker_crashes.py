@@ -345,9 +345,9 @@ class TestOnce:
     def test_a_worker_told_to_stop_while_the_next_process_loads_leaves_nothing_unsaid(
         self, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
     ) -> None:
-        """U2.14 A worker that is told to stop while its new process cannot hear signals yet starts
-        one last process. That one runs no task: it tells the broker how the runs ended, and gives
-        back the other jobs.
+        """U2.14 If a stop signal comes before the new process of a worker can hear signals, the
+        worker starts one last process. That one runs no task: it tells the broker how the runs
+        ended, and gives back the other jobs.
         """
         for name in "ab":
             tasks.only_once_until_file.enqueue(name, "never")

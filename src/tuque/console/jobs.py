@@ -344,7 +344,7 @@ def show_schedule(node: NodeOptions, as_json: bool, queue: str, name: str) -> No
 @click.option(
     "--missed",
     type=click.Choice(["skip", "one", "all"]),
-    help="What becomes of times that nobody was there for.  [default: one]",
+    help="What becomes of instants that were missed.  [default: one]",
 )
 @click.argument("queue", shell_complete=queue_names)
 @click.argument("name")

@@ -25,7 +25,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """A schedule of a tube; unix ms, 0: there is none.
 
     Either `cron`, in the time zone `tz`, or `every_s`. `fired` jobs were made at instants, the last
-    one at `last_ms`; `late` counts how often instants had passed and nobody was there. Only
+    one at `last_ms`; `late` counts how often instants were missed. Only
     `schedule_show` knows `body`.
     """
 

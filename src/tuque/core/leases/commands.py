@@ -120,7 +120,7 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
 def make_room(n: Node, prefix: bytes = b"") -> bool:
     """Forget the least recently used group if it has no batches (Y1.4).
 
-    `prefix`: of the names among which it is looked for.
+    `prefix`: of the names that are searched.
     """
     idle: Group | None = None
     for g in n.leases.groups.values():

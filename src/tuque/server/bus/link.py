@@ -25,7 +25,7 @@ from tuque.wire.seal.steps import Head
 READ_BYTES: Final = 262_144
 PUSH_BYTES: Final = 1 << 20  # most bytes written per turn
 SMALL_BYTES: Final = 65_536  # smaller waiting frames are joined
-NEAR: Final = 4  # pieces in which the large one of the first frame is looked for
+NEAR: Final = 4  # the large piece of the first frame is among the first 4
 
 # As a client's: a plain socket is read and written as a file, which takes its arguments faster.
 _READ: Final[Callable[[int, int], bytes]] = os.read

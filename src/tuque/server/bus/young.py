@@ -74,7 +74,7 @@ class Young:
         return address in self.met
 
     def may_come(self, address: str, now_ms: i64) -> bool:
-        """[B1] Whether another connection from that address is looked at (B1.9)."""
+        """[B1] Whether another connection from that address may go on (B1.9)."""
         if self.is_near(address):
             return True
         if now_ms >= self.came_ms:

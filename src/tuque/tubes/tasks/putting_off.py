@@ -13,7 +13,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import synced
 
-AGAIN_MS: Final = 200  # a schedule that could not fire is looked at again
+AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
 COPIES_MS: Final = 20  # so is a job that waits for its copies
 
 

@@ -218,7 +218,7 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     b.whole = 0
     b.lame = 0
     b.lame_ms = 0
-    b.open = 0  # all are told again
+    b.open = 0  # all are sent the list once more
     b.is_renewed = True
     b.look_ms = 0
     if n.records is not None:

@@ -217,7 +217,7 @@ class App(Hooks):
         """Declares that the broker adds the call at each instant: `task.call(...)`.
 
         The instants are those of a cron expression in a time zone (UTC), or each `every_s` seconds.
-        `missed` says what becomes of those that nobody was there for. Workers of the app tell the
+        `missed` says what becomes of instants that were missed. Workers of the app tell the
         broker when they start, and `send_schedules` does. One that is declared no more stays
         until it is dropped (U9.3). ValueError for a name that is taken.
         """
