@@ -11,8 +11,9 @@ from client_nodes import Connect, ScriptedNode
 from lab import RealServer
 
 from tuque import Client
-from tuque.client.commands import writes
+from tuque.client.commands import operate, writes
 from tuque.client.commands.calls import Call
+from tuque.client.commands.operate import KeyRow
 from tuque.client.commands.writes import Schedule
 from tuque.client.routing.homes import tubes_in
 from tuque.errors import NoSchedule, NoTube
@@ -61,6 +62,46 @@ def test_words_and_values(call: Call[Any], words: list[Any], reply: Any, value: 
     assert call.args == ("SCHEDULE", words[0].decode(), *words[1:])
     assert call.read(reply) == value
     assert tubes_in(call) == [b"t"]  # it goes to the leader
+
+
+LIMIT_ROW = [
+    b"kind", b"limit", b"key", b"shop", b"waiting", 3, b"since-ms", 5, b"next-ms", 4,
+    b"places", 2, b"used", 1,
+]  # fmt: skip
+RATE_ROW = [
+    b"kind", b"rate", b"key", b"r", b"waiting", 1, b"since-ms", 5, b"next-ms", 4,
+    b"token-us", 500, b"burst", 9, b"tokens", 0, b"token-ms", 7,
+]  # fmt: skip
+GROUP_ROW = [
+    b"kind", b"group", b"key", b"g", b"waiting", 1, b"since-ms", 0, b"next-ms", 4,
+    b"weight", 1, b"weights", 8,
+]  # fmt: skip
+
+
+def test_keys_for_which_tasks_wait() -> None:
+    call = operate.limits_page("t", "5", count=7)
+    assert call.args == ("LIMITS", b"t", "COUNT", 7, "CURSOR", "5")
+    assert tubes_in(call) == [b"t"]
+    cursor, (limit, rate, group) = call.read([b"9", [LIMIT_ROW, RATE_ROW, GROUP_ROW]])
+    assert cursor == "9"
+    assert limit == KeyRow("limit", "shop", 3, 5, 4, places=2, used=1)
+    assert rate == KeyRow("rate", "r", 1, 5, 4, token_us=500, burst=9, token_ms=7)
+    assert group == KeyRow("group", "g", 1, 0, 4, weight=1, weights=8)
+
+
+def test_keys_on_a_node(real_node: RealServer) -> None:
+    with Client(real_node.url) as client:
+        with pytest.raises(NoTube):
+            list(client.limits("plain"))
+        client.tube("shops").create("tasks", ttr=30)
+        for i in range(3):
+            for _ in range(2):
+                client.addjob("shops", "b", limit=(f"l{i}", 1), group=f"g{i}")
+        assert len(client.getjob("shops", count=9)) == 3
+        found = list(client.limits("shops", count=1))
+        wanted = [(kind, f"{kind[0]}{i}") for kind in ("limit", "group") for i in range(3)]
+        assert [(row.kind, row.key) for row in found] == wanted
+        assert all(row.waiting == 1 for row in found)
 
 
 def test_both_faces(connect: Connect, node: ScriptedNode) -> None:

@@ -214,3 +214,21 @@ def test_a_tube_that_there_is_not(port: int, tuque: Run) -> None:
     assert b"NOTUBE Tube 'nix' not found" in done.stderr
     done = tuque("tubes", "home", "nix", "fff", "--force", "-p", port)
     assert b"no node is called 'fff'; `tuque cluster status` shows them" in done.stderr
+
+
+def test_limits(port: int, tuque: Run) -> None:
+    """`tuque tubes limits` at a real node (SPEC T47)."""
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.tube("shops").create("tasks", ttr=30)
+        for _ in range(3):
+            client.addjob("shops", "b", limit=("one\x1b", 1))
+            client.addjob("shops", "b", rate=("slow", "2/h"), group=("north", 3))
+        assert len(client.getjob("shops", count=9)) == 2
+        lines = tuque("tubes", "limits", "-p", port, "shops").stdout.decode().splitlines()
+        assert "\x1b" not in lines[0] and lines[0].startswith("limit  one")
+        assert "1 of 1 places used  2 wait  since " in lines[0]
+        assert lines[1].startswith("rate  slow  0.000555556/s, 0 of 1 tokens  2 wait  since ")
+        assert lines[2].startswith("group  north  weight 3 of 4  2 wait")
+        listed = tuque("tubes", "limits", "-p", port, "shops", "--json", "--count", "1")
+        assert json.loads(listed.stdout)["places"] == 1
+        assert tuque("tubes", "limits", "-p", port, "plain").returncode == 1

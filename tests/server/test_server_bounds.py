@@ -160,6 +160,17 @@ def schedule_all(full: Full) -> None:
     full.run("SCHEDULE", "ADD", "k", "n0", "EVERY", 9, "body")
 
 
+def wait_all(full: Full) -> None:
+    """Tasks wait for 3,000 long keys of each kind."""
+    full.run("TUBE", "CREATE", "k", "tasks")
+    for i in range(3_000):
+        key = f"k{i}" * 36
+        full.run("ADDJOB", "k", "b", 0, "LIMIT", key, 1)
+        full.run("ADDJOB", "k", "b", 0, "LIMIT", key, 1)
+        full.run("ADDJOB", "k", "b", 0, "RATE", key, "1/h")
+        full.run("ADDJOB", "k", "b", 0, "GROUP", key)
+
+
 def many_queues(full: Full) -> None:
     """20,000 of them, in no order."""
     for i in range(20_000):
@@ -290,6 +301,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "SCHEDULE LIST": lambda f: [schedule_all(f), "SCHEDULE", "LIST", "k"][1:],
     "SCHEDULE SHOW": lambda f: ["SCHEDULE", "SHOW", "k", "n0"],
     "SCHEDULE": lambda f: ["SCHEDULE", "RUN", "k", "n0"],
+    "LIMITS": lambda f: [wait_all(f), "LIMITS", "k", "COUNT", 1_000, "CURSOR", 2_500][1:],
     "WORKER DEPLOYS": lambda f: [deploy_all(f), "WORKER", "DEPLOYS"][1:],
     "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],

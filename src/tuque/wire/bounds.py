@@ -129,6 +129,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "SCHEDULE LIST": Bound(6, 2_000, 262_144, CUT),
     "SCHEDULE SHOW": Bound(4, 10, SMALL, ONE, True),
     "SCHEDULE": Bound(FEW_WORDS, 10, SMALL, ONE),
+    "LIMITS": Bound(6, 20_100, 524_288, CUT),
     "WORKER HERE": Bound(160, TURN_WORK, SMALL, REFUSED),
     "WORKER LIST": Bound(FEW_WORDS, TURN_WORK + 1_100, REPLY_BYTES + 65_536, CUT_SLICED, True),
     "WORKER DEPLOYS": Bound(2, 200, 262_144, ONE),

@@ -324,6 +324,14 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Schedules: jobs that a tube of type tasks gets at times of day, or at intervals.",
     ),
     (
+        "LIMITS",
+        -2,
+        "readonly",
+        "queues",
+        "queue [COUNT n] [CURSOR c]",
+        "Keys of a tube of type tasks for which tasks wait, and its groups with their shares.",
+    ),
+    (
         "WORKER",
         -2,
         "readonly",

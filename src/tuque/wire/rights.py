@@ -137,6 +137,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("SCHEDULE RESUME", "admin", "2 queue"),
     ("SCHEDULE RUN", "produce", "2 queue"),
     ("SCHEDULE DROP", "produce", "2 queue"),
+    ("LIMITS", "inspect", "1 queue"),
     ("WORKER", "dangerous", ""),
     ("WORKER HELP", "connection", ""),
     ("WORKER HERE", "consume", "QUEUES queues, 2 worker"),

@@ -10,7 +10,7 @@ from tuque.client.api import JobId, JobInfo, JobState, Text
 from tuque.client.commands import calls, dead, operate, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
-from tuque.client.commands.operate import WorkerInfo
+from tuque.client.commands.operate import KeyRow, WorkerInfo
 from tuque.client.commands.writes import Schedule
 from tuque.errors import ReplyError
 
@@ -118,6 +118,18 @@ class Scans(Runner):
         """The schedules of a tube of type tasks, in the order in which they were added."""
         return self._scan(
             lambda cursor: writes.schedule_page(queue, cursor, count=count, timeout=timeout)
+        )
+
+    def limits(
+        self, queue: Text, *, count: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[KeyRow]:
+        """The keys of a tube of type tasks for which tasks wait, then its groups.
+
+        Limits come first, then rates, each with the longest wait first. Keys that come or go
+        meanwhile may be missed, or be there twice.
+        """
+        return self._scan(
+            lambda cursor: operate.limits_page(queue, cursor, count=count, timeout=timeout)
         )
 
     def workers(

@@ -23,6 +23,33 @@ QueueOrder: TypeAlias = Literal[
 ]
 
 
+KeyKind: TypeAlias = Literal["limit", "rate", "group"]
+
+
+class KeyRow(msgspec.Struct, frozen=True):
+    """A key of a tube of type tasks for which tasks wait, or a group that has some; unix ms.
+
+    `waiting` counts the ready tasks that have the key. Somebody has waited since `since_ms` (0 of
+    a group); the task that goes next was added at `next_ms` (0: no task of the group may go). A
+    limit has `places` and `used`; a rate one token each `token_us`, `burst`, `tokens` and, when the
+    next one comes, `token_ms`; a group has the share `weight` / `weights` of the takes.
+    """
+
+    kind: KeyKind
+    key: str
+    waiting: int
+    since_ms: int
+    next_ms: int
+    places: int = 0
+    used: int = 0
+    token_us: int = 0
+    burst: int = 0
+    tokens: int = 0
+    token_ms: int = 0
+    weight: int = 0
+    weights: int = 0
+
+
 class QueueRow(msgspec.Struct, frozen=True):
     """A queue and its jobs on one node.
 
@@ -317,6 +344,42 @@ def merged(histories: list[History]) -> History:
             for i, value in enumerate(values):
                 sums[i] = max(sums[i], value) if each.fields[i] in GREATEST else sums[i] + value
     return first._replace(points=tuple((time_ms, *at[time_ms]) for time_ms in sorted(at)))
+
+
+def limits_page(
+    queue: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
+) -> Call[tuple[str, list[KeyRow]]]:
+    """One step of a list of keys that tasks wait for: the next cursor, "0" at the end, and keys."""
+    args = ("LIMITS", to_bytes(queue), "COUNT", 100 if count is None else count, "CURSOR", cursor)
+    return Call(args=args, parse=_limits, repeat=True, timeout_s=timeout)
+
+
+def _limits(reply: Reply) -> tuple[str, list[KeyRow]]:
+    cursor, rows = reply
+    return to_text(cursor), [_key_row(pairs(row)) for row in rows]
+
+
+def _key_row(told: dict[str, Reply]) -> KeyRow:
+    return KeyRow(
+        kind=_kind(told["kind"]),
+        key=to_text(told["key"]),
+        waiting=told["waiting"],
+        since_ms=told["since-ms"],
+        next_ms=told["next-ms"],
+        places=told.get("places", 0),
+        used=told.get("used", 0),
+        token_us=told.get("token-us", 0),
+        burst=told.get("burst", 0),
+        tokens=told.get("tokens", 0),
+        token_ms=told.get("token-ms", 0),
+        weight=told.get("weight", 0),
+        weights=told.get("weights", 0),
+    )
+
+
+def _kind(reply: Reply) -> KeyKind:
+    kind = to_text(reply)
+    return "limit" if kind == "limit" else "rate" if kind == "rate" else "group"
 
 
 def _history(reply: Reply) -> History | None:

@@ -17,7 +17,7 @@ from tuque.client.url import Address
 from tuque.errors import ConnectionError, Error, TubeHome
 
 NAMES_MAX = 10_000
-OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE"})
+OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE", "LIMITS"})
 OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "GRANTS"})
 
 

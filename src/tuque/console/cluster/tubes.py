@@ -22,6 +22,7 @@ from tuque.console.cluster.homes import (
     take_over,
 )
 from tuque.console.cluster.homes import text as text_of
+from tuque.console.cluster.limits import limits
 from tuque.console.cluster.view import ask, known_nodes
 from tuque.console.terminal import look
 from tuque.console.terminal.format import json_line, printable
@@ -60,6 +61,9 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
         click.echo(table(rows))
     else:
         click.echo("no tubes; `tuque cli TUBE CREATE name type` makes one")
+
+
+tubes.add_command(limits)
 
 
 @tubes.command()

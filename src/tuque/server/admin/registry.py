@@ -48,6 +48,7 @@ from tuque.server.commands.session import (
 from tuque.server.commands.stage import cmd_publish, cmd_stage
 from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
 from tuque.server.operate.history import cmd_history
+from tuque.server.operate.limits import cmd_limits
 from tuque.server.operate.queues import cmd_qlist
 from tuque.server.operate.workers import cmd_worker
 from tuque.server.schedules.commands import cmd_schedule
@@ -80,6 +81,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "publish": cmd_publish,
     "tube": cmd_tube,
     "schedule": cmd_schedule,
+    "limits": cmd_limits,
     "worker": cmd_worker,
     "qlist": cmd_qlist,
     "jscan": cmd_jscan,

@@ -5,6 +5,7 @@ from mypy_extensions import i64
 from tuque.core.model.task import Task
 from tuque.tubes.keys.limits import Limit, Rate
 from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, Lane, Ring
+from tuque.tubes.keys.tables import OF_GROUP, OF_LIMIT, OF_RATE, KeyTables
 from tuque.tubes.keys.words import limit_of
 
 
@@ -49,6 +50,29 @@ def check_lanes(
             assert ring.count > 0, "empty ring"
             assert rate.ready >= rate.burst or rate.alarm_ms > 0, "no alarm"
     return count
+
+
+def check_waits(tables: KeyTables) -> None:
+    """Assert that what LIMITS shows is so: who waits, tasks by key, weights (T47)."""
+    tasks: dict[tuple[int, bytes], int] = {}
+    for lane in tables.lanes.values():
+        for what, key in ((OF_LIMIT, lane.limit), (OF_RATE, lane.rate), (OF_GROUP, lane.group)):
+            tasks[what, key] = tasks.get((what, key), 0) + int(lane.count)
+    for key, limit in tables.limits.items():
+        assert limit.tasks == tasks.get((OF_LIMIT, key), 0), "READY tasks of a limit"
+        assert (limit.ring is not None) == (limit.since_ms != 0) == (key in tables.full_limits)
+    for key, rate in tables.rates.items():
+        assert rate.tasks == tasks.get((OF_RATE, key), 0), "READY tasks of a rate"
+        assert (rate.ring is not None) == (rate.since_ms != 0) == (key in tables.full_rates)
+    weights: i64 = 0
+    for key, group in tables.groups.items():
+        weights += group.weight
+        assert len(key) == 0 or group.tasks == tasks[OF_GROUP, key], "READY tasks of a group"
+    assert weights == tables.weights, "weights of groups"
+    for key in tables.full_limits:
+        assert key in tables.limits, "limit that is gone"
+    for key in tables.full_rates:
+        assert key in tables.rates, "rate that is gone"
 
 
 def ring_of(lane: Lane, limits: dict[bytes, Limit], rates: dict[bytes, Rate], line: Ring) -> Ring:

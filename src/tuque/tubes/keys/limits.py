@@ -20,6 +20,8 @@ class Limit:
         self.used: i64 = 0  # by TAKEN tasks, and kept by lanes
         self.set_by: i64 = -1  # the task that said so: the highest number counts
         self.lanes: i64 = 0
+        self.tasks: i64 = 0  # READY ones
+        self.since_ms: i64 = 0  # when tasks began to wait for a place; 0: none waits
         self.ring: Ring | None = None  # lanes that wait
 
     def says(self, packed: bytes, number: i64) -> bool:
@@ -41,6 +43,8 @@ class Rate(Bucket):
         super().__init__(keys.gap_ns, keys.burst, full_ns)
         self.set_by: i64 = -1
         self.lanes: i64 = 0
+        self.tasks: i64 = 0  # READY ones
+        self.since_ms: i64 = 0  # when tasks began to wait for a token; 0: none waits
         self.ready: i64 = 0  # lanes that may go: at most as many as there are tokens
         self.alarm_ms: i64 = 0  # the next instant that matters; 0: none
         self.is_behind = False  # more lanes may go, in the next turn (T41.6)

@@ -13,16 +13,14 @@ from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
-from tuque.tubes.keys.checks import check_lanes, ring_of
+from tuque.tubes.keys.checks import check_lanes, check_waits, ring_of
 from tuque.tubes.keys.limits import Limit, Rate
 from tuque.tubes.keys.plan import Plans, is_plan
 from tuque.tubes.keys.rate import NS
-from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, SLACK, Group, Lane, Ring
-from tuque.tubes.keys.unique import Uniques
+from tuque.tubes.keys.ring import IN_LIMIT, IN_READY, SLACK, Lane, Ring
+from tuque.tubes.keys.tables import KEY_BYTES, KeyTables
 from tuque.tubes.keys.words import (
-    FILL_MAX_NS,
     UNTIL_START,
-    Keys,
     lane_name,
     limit_of,
     numbers_at,
@@ -30,38 +28,20 @@ from tuque.tubes.keys.words import (
     unpack,
     until_of,
 )
-from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.ordering import listing_of
-
-# Estimates, without the keys' bytes. By tracemalloc, interpreted, with 20,000 and 44,000 lanes: a
-# lane with a key of its own takes 670 to 760 bytes if that is a limit, 760 to 860 if a rate, 870 to
-# 1,000 if a group. Compiled objects, and rings, have not been measured.
-LANE_BYTES: Final = 560
-KEY_BYTES: Final = 240
-RING_BYTES: Final = 420
 
 STEP: Final = 500  # lanes of one key that move at once (T41.6)
 
 
 @final
-class Tasks(Driver):
+class Tasks(KeyTables):
     """The driver of the type `tasks`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_timed = True
         self.has_keys = True
-        self.uniques = Uniques()
         self.plans = Plans()
-        # buckets not known before were empty at that instant (T42.4)
-        self.empty_ns: i64 = -FILL_MAX_NS
-        self.serial: i64 = 0
-        self.by_name: dict[bytes, Lane] = {}
-        self.lanes: dict[int, Lane] = {}
-        self.limits: dict[bytes, Limit] = {}
-        self.rates: dict[bytes, Rate] = {}
-        self.groups: dict[bytes, Group] = {}
-        self.line = Ring(IN_READY, self.lanes, self.groups)
         self.alarms: list[tuple[int, bytes]] = []
         self.behind: dict[bytes, None] = {}  # limits with lanes to move in the next turn
         self.count: i64 = 0  # READY tasks
@@ -130,6 +110,7 @@ class Tasks(Driver):
         """`first` was taken: a token is spent, the place goes with the task."""
         self.count -= 1
         lane = self.by_name[lane_name(task.subqueue)]
+        self.uncount(lane)
         if len(task.subqueue) > 0 and until_of(task.subqueue) == UNTIL_START:
             self.give_up_key(unique_of(task.subqueue), task.number)
         lane.took(task)
@@ -152,6 +133,7 @@ class Tasks(Driver):
         """A READY task is gone, or buried."""
         self.count -= 1
         lane = self.by_name[lane_name(task.subqueue)]
+        self.uncount(lane)
         lane.left()
         if lane.count > 0:
             if lane.look():
@@ -203,6 +185,7 @@ class Tasks(Driver):
         assert self.count == check_lanes(
             self.lanes, self.limits, self.rates, self.line, taken, self.behind
         )
+        check_waits(self)
 
     # ---- the way of a lane
 
@@ -250,6 +233,7 @@ class Tasks(Driver):
         if ring is not None and ring.count == 0 and limit.ring is ring:
             self.drop_ring(ring)
             limit.ring = None
+        self.note_limit(key, limit)
         self.drop_limit(key, limit)
         return moved
 
@@ -275,6 +259,7 @@ class Tasks(Driver):
                 self.drop_ring(ring)
                 rate.ring = None
                 ring = None
+            self.note_rate(key, rate)
         at_ms: i64 = 0
         if ring is not None:
             if rate.ready < rate.burst:
@@ -392,104 +377,23 @@ class Tasks(Driver):
             self.alarms = [(int(one.alarm_ms), k) for k, one in self.rates.items() if one.alarm_ms]
             heapify(self.alarms)
 
-    # ---- tables
-
-    def cost(self) -> i64:
-        """Entries pushed so far, into rings that are there."""
-        return self.line.pushes
-
-    def keys(self) -> i64:
-        """How many keys are known."""
-        count: i64 = len(self.limits) + len(self.rates) + len(self.groups)
-        return count + len(self.uniques.claims)
-
-    def new_lane(self, name: bytes, keys: Keys) -> Lane:
-        """Make the lane, and the keys that it names."""
-        self.serial += 1
-        lane = Lane(self.serial, name, keys.group, keys.limit, keys.rate)
-        self.by_name[name] = lane
-        self.lanes[int(self.serial)] = lane
-        self.bytes_used += LANE_BYTES + len(name)
-        group = self.groups.get(keys.group)
-        if group is None:
-            group = Group()
-            self.groups[keys.group] = group
-            self.bytes_used += KEY_BYTES + len(keys.group)
-        group.lanes += 1
-        if len(keys.limit) > 0:
-            self.known_limit(keys.limit).lanes += 1
-        if len(keys.rate) > 0:
-            rate = self.rates.get(keys.rate)
-            if rate is None:
-                rate = Rate(keys, self.empty_ns + keys.burst * keys.gap_ns)
-                self.rates[keys.rate] = rate
-                self.bytes_used += KEY_BYTES + len(keys.rate)
-            rate.lanes += 1
-        return lane
-
-    def drop_lane(self, lane: Lane) -> None:
-        """The lane has no READY task any more, and stands nowhere."""
-        if lane.size() > 0:
-            lane.compact()  # a buried task may come back
-        del self.by_name[lane.name]
-        del self.lanes[int(lane.serial)]
-        self.bytes_used -= LANE_BYTES + len(lane.name)
-        group = self.groups[lane.group]
-        group.lanes -= 1
-        if group.lanes == 0:
-            del self.groups[lane.group]
-            self.bytes_used -= KEY_BYTES + len(lane.group)
-        if len(lane.limit) > 0:
-            limit = self.limits[lane.limit]
-            limit.lanes -= 1
-            self.drop_limit(lane.limit, limit)
-        if len(lane.rate) > 0:
-            self.rates[lane.rate].lanes -= 1
-
-    def known_limit(self, key: bytes) -> Limit:
-        """The limit of that key, made if it is new."""
-        limit = self.limits.get(key)
-        if limit is None:
-            limit = Limit()
-            self.limits[key] = limit
-            self.bytes_used += KEY_BYTES + len(key)
-        return limit
-
-    def drop_limit(self, key: bytes, limit: Limit) -> None:
-        """Forget a limit that nobody uses."""
-        if limit.lanes == 0 and limit.used == 0 and self.limits.get(key) is limit:
-            del self.limits[key]
-            self.bytes_used -= KEY_BYTES + len(key)
-
-    def new_ring(self, where: i64) -> Ring:
-        """A ring for lanes that wait."""
-        self.bytes_used += RING_BYTES
-        return Ring(where, self.lanes, self.groups)
-
-    def drop_ring(self, ring: Ring) -> None:
-        """An empty ring goes."""
-        self.bytes_used -= RING_BYTES
-        self.line.pushes += ring.pushes  # as part of the cost
-
-    def wait_for(self, rate: Rate) -> Ring:
-        """The ring of lanes that wait for a token."""
-        ring = rate.ring
-        if ring is None:
-            ring = self.new_ring(IN_RATE)
-            rate.ring = ring
-        return ring
+    # ---- what tasks say
 
     def set_keys(self, lane: Lane, packed: bytes, number: i64) -> None:
         """Places, rate and weight are those that the task with the highest number says (T40.3)."""
         group = self.groups[lane.group]
         if number > group.set_by:
             group.set_by = number
-            group.weight = i64(read_i32_le(packed, numbers_at(packed)))
+            self.weigh(group, i64(read_i32_le(packed, numbers_at(packed))))
+        if len(lane.group) > 0:
+            group.tasks += 1
         if len(lane.limit) > 0:
             limit = self.limits[lane.limit]
+            limit.tasks += 1
             if limit.says(packed, number):
                 self.feed_limit(lane.limit, limit)
         if len(lane.rate) > 0:
             rate = self.rates[lane.rate]
+            rate.tasks += 1
             if rate.says(packed, number, self.now_ms):
                 self.feed_rate(lane.rate, rate)

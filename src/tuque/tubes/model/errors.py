@@ -80,6 +80,7 @@ IS_SCHEDULE: Final = 73
 NO_MAJORITY_LEFT: Final = 74
 NAME_ALL_HERE: Final = 75
 NO_MAJORITY_HERE: Final = 76
+NO_LIMITS: Final = 77  # tube
 
 
 class TubeError(Exception):

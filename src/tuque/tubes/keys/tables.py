@@ -1,0 +1,181 @@
+"""The lanes, keys and groups of a tube of type `tasks`, and who waits (SPEC T41 to T43, T47).
+
+Must not know: which lane goes next.
+"""
+
+from itertools import islice
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.tubes.keys.limits import Limit, Rate
+from tuque.tubes.keys.ring import IN_RATE, IN_READY, Group, Lane, Ring
+from tuque.tubes.keys.unique import Uniques
+from tuque.tubes.keys.words import FILL_MAX_NS, Keys
+from tuque.tubes.types.driver import Driver
+
+# Estimates, without the keys' bytes. By tracemalloc, interpreted, with 20,000 and 44,000 lanes: a
+# lane with a key of its own takes 670 to 760 bytes if that is a limit, 760 to 860 if a rate, 870 to
+# 1,000 if a group. Compiled objects, and rings, have not been measured.
+LANE_BYTES: Final = 560
+KEY_BYTES: Final = 240
+RING_BYTES: Final = 420
+
+# rows of LIMITS
+OF_LIMIT: Final = 1
+OF_RATE: Final = 2
+OF_GROUP: Final = 3
+
+
+class KeyTables(Driver):
+    """What the type `tasks` knows of lanes and keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uniques = Uniques()
+        # buckets not known before were empty at that instant (T42.4)
+        self.empty_ns: i64 = -FILL_MAX_NS
+        self.serial: i64 = 0
+        self.by_name: dict[bytes, Lane] = {}
+        self.lanes: dict[int, Lane] = {}
+        self.limits: dict[bytes, Limit] = {}
+        self.rates: dict[bytes, Rate] = {}
+        self.groups: dict[bytes, Group] = {}
+        self.weights: i64 = 0  # of all groups
+        self.full_limits: dict[bytes, None] = {}  # that tasks wait for, the longest first
+        self.full_rates: dict[bytes, None] = {}
+        self.line = Ring(IN_READY, self.lanes, self.groups)
+
+    def cost(self) -> i64:
+        """Entries pushed so far, into rings that are there."""
+        return self.line.pushes
+
+    def keys(self) -> i64:
+        """How many keys are known."""
+        count: i64 = len(self.limits) + len(self.rates) + len(self.groups)
+        return count + len(self.uniques.claims)
+
+    def new_lane(self, name: bytes, keys: Keys) -> Lane:
+        """Make the lane, and the keys that it names."""
+        self.serial += 1
+        lane = Lane(self.serial, name, keys.group, keys.limit, keys.rate)
+        self.by_name[name] = lane
+        self.lanes[int(self.serial)] = lane
+        self.bytes_used += LANE_BYTES + len(name)
+        group = self.groups.get(keys.group)
+        if group is None:
+            group = Group()
+            self.groups[keys.group] = group
+            self.weights += group.weight
+            self.bytes_used += KEY_BYTES + len(keys.group)
+        group.lanes += 1
+        if len(keys.limit) > 0:
+            self.known_limit(keys.limit).lanes += 1
+        if len(keys.rate) > 0:
+            rate = self.rates.get(keys.rate)
+            if rate is None:
+                rate = Rate(keys, self.empty_ns + keys.burst * keys.gap_ns)
+                self.rates[keys.rate] = rate
+                self.bytes_used += KEY_BYTES + len(keys.rate)
+            rate.lanes += 1
+        return lane
+
+    def drop_lane(self, lane: Lane) -> None:
+        """The lane has no READY task any more, and stands nowhere."""
+        if lane.size() > 0:
+            lane.compact()  # a buried task may come back
+        del self.by_name[lane.name]
+        del self.lanes[int(lane.serial)]
+        self.bytes_used -= LANE_BYTES + len(lane.name)
+        group = self.groups[lane.group]
+        group.lanes -= 1
+        if group.lanes == 0:
+            del self.groups[lane.group]
+            self.weights -= group.weight
+            self.bytes_used -= KEY_BYTES + len(lane.group)
+        if len(lane.limit) > 0:
+            limit = self.limits[lane.limit]
+            limit.lanes -= 1
+            self.drop_limit(lane.limit, limit)
+        if len(lane.rate) > 0:
+            self.rates[lane.rate].lanes -= 1
+
+    def known_limit(self, key: bytes) -> Limit:
+        """The limit of that key, made if it is new."""
+        limit = self.limits.get(key)
+        if limit is None:
+            limit = Limit()
+            self.limits[key] = limit
+            self.bytes_used += KEY_BYTES + len(key)
+        return limit
+
+    def drop_limit(self, key: bytes, limit: Limit) -> None:
+        """Forget a limit that nobody uses."""
+        if limit.lanes == 0 and limit.used == 0 and self.limits.get(key) is limit:
+            del self.limits[key]
+            self.bytes_used -= KEY_BYTES + len(key)
+
+    def new_ring(self, where: i64) -> Ring:
+        """A ring for lanes that wait."""
+        self.bytes_used += RING_BYTES
+        return Ring(where, self.lanes, self.groups)
+
+    def drop_ring(self, ring: Ring) -> None:
+        """An empty ring goes."""
+        self.bytes_used -= RING_BYTES
+        self.line.pushes += ring.pushes  # as part of the cost
+
+    def wait_for(self, rate: Rate) -> Ring:
+        """The ring of lanes that wait for a token."""
+        ring = rate.ring
+        if ring is None:
+            ring = self.new_ring(IN_RATE)
+            rate.ring = ring
+        return ring
+
+    # ---- who waits (T47)
+
+    def note_limit(self, key: bytes, limit: Limit) -> None:
+        """Remember since when tasks wait for a place, or that none does."""
+        if limit.ring is None:
+            if limit.since_ms != 0:
+                limit.since_ms = 0
+                del self.full_limits[key]
+        elif limit.since_ms == 0:
+            limit.since_ms = self.now_ms
+            self.full_limits[key] = None
+
+    def note_rate(self, key: bytes, rate: Rate) -> None:
+        """As `note_limit`, of a token."""
+        if rate.ring is None:
+            if rate.since_ms != 0:
+                rate.since_ms = 0
+                del self.full_rates[key]
+        elif rate.since_ms == 0:
+            rate.since_ms = self.now_ms
+            self.full_rates[key] = None
+
+    def uncount(self, lane: Lane) -> None:
+        """One READY task of the lane was taken, or is gone."""
+        if len(lane.group) > 0:
+            self.groups[lane.group].tasks -= 1
+        if len(lane.limit) > 0:
+            self.limits[lane.limit].tasks -= 1
+        if len(lane.rate) > 0:
+            self.rates[lane.rate].tasks -= 1
+
+    def weigh(self, group: Group, weight: i64) -> None:
+        """The group has another weight."""
+        self.weights += weight - group.weight
+        group.weight = weight
+
+    def full_keys(self, first: i64, count: i64) -> list[tuple[i64, bytes]]:
+        """[T47] Up to `count` rows from the one of that place on: what each is, and its key."""
+        found: list[tuple[i64, bytes]] = []
+        for what, keys in ((OF_LIMIT, self.full_limits), (OF_RATE, self.full_rates)):
+            for key in islice(keys, int(first), int(first + count - len(found))):
+                found.append((what, key))
+            first = max(0, first - len(keys))
+        for key in islice(self.groups, int(first), int(first + count - len(found))):
+            found.append((OF_GROUP, key))
+        return found
