@@ -130,7 +130,8 @@ def test_a_pause(tasks: Door) -> None:
 
 
 def test_run_now(tasks: Door) -> None:
-    """T46.5 `RUN tube name` replies with the id of the job, null if its unique key is taken."""
+    """T46.5 `RUN tube name` replies with the id of the job, null if its unique key is taken; what
+    refuses an ADDJOB refuses it."""
     tasks("SCHEDULE ADD t n EVERY 10 UNIQUE key body")
     id = tasks.value("SCHEDULE RUN t n")
     assert tasks.value("SCHEDULE RUN t n") is None
@@ -216,7 +217,8 @@ def test_words_that_are_refused(tasks: Door, words: str, error: bytes) -> None:
 
 
 def test_a_tenant_without_room_gets_its_job_later(tasks: Door) -> None:
-    """T45.6 While memory, the journal or the tenant's quota let no job in, it waits."""
+    """T45.6 While memory, the journal, a paused input (P2) or the tenant's quotas let no job in,
+    it waits."""
     tasks("SCHEDULE ADD t n EVERY 10 body")
     tasks.s.journal_error = "disk full"
     tasks.n.now_ms += 12_000
@@ -229,7 +231,8 @@ def test_a_tenant_without_room_gets_its_job_later(tasks: Door) -> None:
 
 
 def test_a_schedule_counts_against_a_tenant(door: Door) -> None:
-    """T45.6 While memory, the journal or the tenant's quota let no job in, it waits."""
+    """T45.6 While memory, the journal, a paused input (P2) or the tenant's quotas let no job in,
+    it waits."""
     door("ACL SETUSER ops on nopass +@all ~*")
     door("AUTH ops x")
     door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=2")
@@ -250,3 +253,51 @@ def test_a_schedule_counts_against_a_tenant(door: Door) -> None:
     door("GETJOB FROM t", by=ann)
     assert door("TUBE TRUNCATE t", by=ann) == b":2\r\n"
     assert door("SCHEDULE ADD t other EVERY 10 body", by=ann) == b"+ADDED\r\n"
+
+
+def test_a_paused_tube_gets_no_jobs_of_schedules(tasks: Door) -> None:
+    """T45.6 While memory, the journal, a paused input (P2) or the tenant's quotas let no job in,
+    it waits."""
+    tasks("SCHEDULE ADD t n EVERY 10 MISSED all body")
+    tasks("PAUSE t in")
+    later(tasks, 25_000)
+    assert tasks.value("QLEN t") == 0 and show(tasks)["fired"] == 0
+    assert tasks("SCHEDULE RUN t n") == b"-PAUSED Queue paused in input, try later\r\n"
+    tasks("PAUSE t none")
+    later(tasks, 500)
+    assert taken(tasks) == ["body"] * 2
+    tasks("PAUSE t out")
+    later(tasks, 10_000)
+    assert tasks.value("QLEN t") == 1
+
+
+def test_jobs_of_schedules_are_adds_of_the_tenant(door: Door) -> None:
+    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN and jobs of schedules
+    (T45.6) in a second; as many as that may come at once."""
+    door("ACL SETUSER ops on nopass +@all ~*")
+    door("AUTH ops x")
+    door("ACL SETUSER ann on nopass +@all ~* tenant:one")
+    door("TUBE CREATE one/t tasks")
+    for i in range(20):
+        assert door(f"SCHEDULE ADD one/t n{i} EVERY 1 UNIQUE k{i} body") == b"+ADDED\r\n"
+    door("ACL SETUSER ann quota:adds=2")
+    later(door, 1_500)
+    assert door.value("QLEN one/t") == 2
+    later(door, 2_000)
+    assert door.value("QLEN one/t") in (5, 6)
+    later(door, 9_000)
+    assert door.value("QLEN one/t") == 20
+
+
+def test_run_now_counts_the_bytes_of_the_body(door: Door) -> None:
+    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD and SCHEDULE RUN by its users are refused if
+    there would be more"""
+    door("ACL SETUSER ops on nopass +@all ~*")
+    door("AUTH ops x")
+    door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:bytes=200")
+    ann = door.connect()
+    door("AUTH ann x", by=ann)
+    door("TUBE CREATE t tasks", by=ann)
+    assert door("SCHEDULE ADD t n EVERY 1000", "x" * 90, by=ann) == b"+ADDED\r\n"
+    assert door("SCHEDULE RUN t n", by=ann).startswith(b"$")
+    assert door("SCHEDULE RUN t n", by=ann).startswith(b"-QUOTA tenant 'one' has jobs of 180 bytes")

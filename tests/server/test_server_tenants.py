@@ -29,6 +29,9 @@ THINGS = (
     "TUBE PUT t task",
     "TUBE PUT t second",
     "TUBE TAKE t",
+    "TUBE CREATE s tasks",
+    "SCHEDULE ADD s night EVERY 1000 UNIQUE key schedule",
+    "ADDJOB s task 0 UNIQUE own LIMIT key 1 RATE key 1/h GROUP key",
     "LEASE OPEN g me leased",
     "ADDJOB leased body 0",
     "LEASE NEXT g EPOCH 1 COUNT 5 TTL 60000",
@@ -83,7 +86,7 @@ def variants(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
     words += [b"1"] * (max(arity, max(places) + 1) - len(words))
     found = []
     for id in ids if unit.jobs_from else [b""]:
-        for queue in (b"q", b"t", b"other", b"paused", b"q.dead"):
+        for queue in (b"q", b"t", b"s", b"other", b"paused", b"q.dead"):
             one = list(words)
             for at in unit.queue_at:
                 one[at] = queue
@@ -131,6 +134,9 @@ def more(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
         "LEASE RELEASE": ["LEASE RELEASE g EPOCH"],
         "TUBE CREATE": ["TUBE CREATE t fifo", "TUBE CREATE q fifo"],
         "TUBE STATISTICS": ["TUBE STATISTICS"],
+        "TUBE DROP": ["TUBE DROP s"],
+        "ADDJOB": ["ADDJOB s x 0 UNIQUE own", "ADDJOB s x 0 UNIQUE key LIMIT key 1"],
+        "SCHEDULE ADD": ["SCHEDULE ADD s night EVERY 10 UNIQUE key x"],
         "TUBE TAKE": ["TUBE TAKE t TIMEOUT 0"],
         "TUBE ACK": ["TUBE ACK t 0"],
         "TUBE TASKS": ["TUBE TASKS t READY"],
@@ -144,6 +150,8 @@ def more(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
         line.replace("EPOCH", str(START_MS)).encode().split(b" ")
         for line in lines.get(unit.row, [])
     ]
+    if unit.row.startswith("SCHEDULE ") and unit.row != "SCHEDULE ADD":
+        found.append([*unit.row.encode().split(b" "), b"s", b"night"])
     for id in ids:
         if unit.row in ("START", "ACKJOB", "CANCEL", "NACK", "WAITJOB"):
             head = {"NACK": [b"NACK", b"DELAY", b"1"], "WAITJOB": [b"WAITJOB", b"1"]}
@@ -203,7 +211,7 @@ def theirs(box: PumpBox) -> list[object]:
     )
     queues = sorted(
         (q.name, int(q.length), int(q.pause), len(q.waiters))
-        for q in n.queues.values()
+        for q in n.queues.values()  # tubes among them
         if q.name.startswith(b"tenant-b/")
     )
     groups = sorted(

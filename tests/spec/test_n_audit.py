@@ -14,6 +14,8 @@ from pump_box import PumpBox
 from raw_resp import encode, wait_for
 
 from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
+from tuque.wire.commands import table
+from tuque.wire.rights import UNITS
 
 NODE = "ab" * 20
 KEEP = 8 * ROLL_LEAST
@@ -44,9 +46,9 @@ def test_acts(box: PumpBox, tmp_path: Path) -> None:
 
     N9.2 A line is an object of JSON: seq, ts_ms, node, user, from, door (`resp` or `iproto`), act,
     words, outcome. `act` is the unit, such as `acl|setuser`. `words` are at most 32 words of at
-    most 128 bytes, without passwords (C7.5) and bodies; of an IPROTO call the name that was called.
-    `outcome` is `ok`, the first word or the code of the error, or `begun` for what takes more than
-    one turn.
+    most 128 bytes, without passwords (C7.5) and bodies; of a subcommand that does not exist two; of
+    an IPROTO call the name that was called. `outcome` is `ok`, the first word or the code of the
+    error, or `begun` for what takes more than one turn.
     """
     root, eve, stranger = box.connect(), box.connect(), box.connect()
     audit = box.server.audit
@@ -80,6 +82,60 @@ def test_acts(box: PumpBox, tmp_path: Path) -> None:
     assert told[1][2] in ("ok", "begun")
     assert found[2]["words"][1] == cut
     assert "sesame" not in str(found) and "a body" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TUBE PUTT t sesame",
+        "SCHEDULE ADDD t n EVERY 10 sesame",
+        "DEAD ADD q sesame",
+        "ACL DRYRUN bob ADDJOB q sesame 0",
+        "ACL SETUSR bob >sesame",
+        "ACL SETUSER >sesame",
+        "ACL DELUSER bob sesame",
+        "CONFIG SETT requirepass sesame",
+        "CONFIG SET hz 10 requirepass sesame",
+        "CONFIG REQUIREPASS sesame",
+    ],
+)
+def test_a_slip_shows_no_body_and_no_password(box: PumpBox, tmp_path: Path, line: str) -> None:
+    """N9.2: a command that is mistyped, or lacks a word, fails, and is kept without its secret;
+    MONITOR has no password of it either (C7.5)."""
+    audit = box.server.audit
+    assert audit is not None
+    root, eve, monitor = box.connect(), box.connect(), box.connect()
+    box.say(root, encode("ACL", "SETUSER", "eve", "on", "nopass", "+@produce", "~*"))
+    box.say(eve, encode("AUTH", "eve", ""))
+    box.say(monitor, encode("MONITOR"))
+    for wire in (root, eve):
+        box.say(wire, encode(*line.split(" ")))
+    audit.close()
+    found = rows(tmp_path / "audit")[2:]  # behind SETUSER and MONITOR
+    assert [row["user"] for row in found] == ["default", "eve"]
+    assert "sesame" not in str(found)
+    if line.startswith(("ACL", "CONFIG")):
+        assert b"sesame" not in box.hear(monitor)
+
+
+def test_each_act_is_kept(box: PumpBox, tmp_path: Path) -> None:
+    """N9.1: a walk over the table of rights as a user who may do none of it: each unit of the
+    categories admin and dangerous leaves its line, no other one does."""
+    audit = box.server.audit
+    assert audit is not None
+    wire = box.connect()
+    box.say(wire, encode("ACL", "SETUSER", "eve", "on", "nopass"))
+    box.say(wire, encode("AUTH", "eve", ""))
+    walked = [unit for unit in UNITS if unit.row not in ("QUIT", "RESET", "AUTH", "HELLO")]
+    for unit in walked:
+        words = unit.row.split(" ")
+        words += ["x"] * (abs(table()[words[0].encode()].arity) - len(words))
+        box.say(wire, encode(*words))
+        box.say(wire, encode("CLIENT", "REPLY", "ON"))
+    audit.close()
+    kept = [(row["act"], row["outcome"]) for row in rows(tmp_path / "audit")[1:]]
+    acts = [one.name for one in walked if {"admin", "dangerous"} & set(one.categories)]
+    assert kept == [(name, "NOPERM") for name in acts] and len(acts) > 50
 
 
 def test_numbers_go_on(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_clearing_serves(box: Box) -> None:
 
 
 def test_what_in_stops(box: Box) -> None:
-    """P2.1 A paused input stops ADDJOB (R1.7), DEADLETTER into the queue (Q10.1) and the due time
-    of ALO jobs (Q2.2). It does not stop ENQUEUE, NACK and imports in flight.
+    """P2.1 A paused input stops ADDJOB (R1.7), DEADLETTER into the queue (Q10.1), the due time of
+    ALO jobs (Q2.2) and schedules (T45.6). It does not stop ENQUEUE, NACK and imports in flight.
     """
     job_id = box.add(RETRY=5)
     box.run("PAUSE", "q", "in")

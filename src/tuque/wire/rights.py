@@ -216,8 +216,9 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("ACL SAVE", "dangerous", ""),
 ]
 # fmt: on
-# options of more words than a name and a value; those of one word
-WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4}
+# options of more words than a name and a value
+WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4, b"LIMIT": 3, b"RATE": 3}
+NARROW: Final[dict[bytes, i64]] = {}  # DEAD REPLAY has a RATE of one number
 # of commands with ids: the word after one of these is no id
 BEFORE_VALUES: Final = [
     *(b"DELAY", b"WORKER", b"REASON", b"RESULT", b"COUNT", b"TASK", b"CAUSE", b"SINCE"),
@@ -231,6 +232,7 @@ NOT_FOR_TENANTS: Final = [
 ]
 # counted by quotas (N11.2)
 ADDING: Final = ["ADDJOB", "STAGE", "PUBLISH", "TUBE PUT", "SCHEDULE ADD", "SCHEDULE RUN"]
+# options of one word
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
 PAIRS: Final = b"HEADERS"  # a count, then names and values in turn
 
@@ -376,6 +378,7 @@ class Unit:
         found: list[int] = []
         i = self.options_from
         size: i64 = len(args)
+        wide = WIDE if self.option == b"DEAD" else NARROW
         while i + 1 < size:
             word = args[i].upper()
             if word == self.option:
@@ -387,7 +390,7 @@ class Unit:
             elif word in FLAGS or word.isdigit():
                 i += 1
             else:
-                i += WIDE.get(word, 2)
+                i += wide.get(word, 2)
         return found
 
 

@@ -143,19 +143,32 @@ def without_secrets(s: Server, args: list[bytes]) -> list[bytes]:
                 words[i + 1 :] = [REDACTED] * len(words[i + 1 :])
                 break
         return words
-    if name == b"CONFIG" and len(args) > 3:
-        option = args[2].lower().replace(b"_", b"-")
-        name_here = option.replace(b"-", b"_").decode("latin-1")
-        if option in HIDDEN or not hasattr(s.cfg, name_here):
-            return [*args[:3], *[REDACTED] * (len(args) - 3)]
+    if name == b"CONFIG" and len(args) > 2:
+        return without_secret_values(s, args)
     if name == b"ACL":
         return without_words_of_users(args)
+    return args
+
+
+def without_secret_values(s: Server, args: list[bytes]) -> list[bytes]:
+    """CONFIG without what may be a secret, also where the command is wrong."""
+    word = args[1].upper()
+    if word == b"GET":
+        return args
+    if word != b"SET":
+        return [*args[:2], *[REDACTED] * (len(args) - 2)]
+    option = args[2].lower().replace(b"_", b"-")
+    name_here = option.replace(b"-", b"_").decode("latin-1")
+    if len(args) > 3 and (len(args) > 4 or option in HIDDEN or not hasattr(s.cfg, name_here)):
+        return [*args[:3], *[REDACTED] * (len(args) - 3)]
     return args
 
 
 def without_words_of_users(args: list[bytes]) -> list[bytes]:
     """[N4] ACL without what may be a password or its hash (N4.5)."""
     words = list(args[:3])
+    if len(words) == 3 and words[2][:1] in (b">", b"<", b"#", b"!"):  # the name was forgotten
+        words[2] = REDACTED
     for word in args[3:]:
         is_right = word[:1] in (b"+", b"-", b"~") or word.lower() in PLAIN_WORDS
         words.append(word if is_right else REDACTED)

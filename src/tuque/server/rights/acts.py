@@ -9,6 +9,7 @@ from tuque.server.state.client import Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.server.users.account import Account
+from tuque.wire.bounds import CONTAINERS
 from tuque.wire.commands import Command
 from tuque.wire.rights import UNITS, Unit, unit_of
 
@@ -17,6 +18,7 @@ IS_ACT: Final = [any(word in CATEGORIES for word in unit.categories) for unit in
 OK: Final = "ok"
 BEGUN: Final = "begun"  # it takes more than one turn
 UNSHOWN: Final = "LOADJOB"  # its word is a job with a body
+SHOWN_OF_NONE: Final = 2  # words of a subcommand that there is not: a mistyped one may have a body
 
 
 def note_act(
@@ -33,7 +35,12 @@ def note_act(
         outcome = first_word(c.out[written])
     elif c.chore is not None or c.is_blocked:
         outcome = BEGUN
-    words = args[:1] if command.name == UNSHOWN else cut_words(without_secrets(s, args))
+    if command.name == UNSHOWN:
+        words = args[:1]
+    elif unit.row in CONTAINERS:
+        words = cut_words(args[:SHOWN_OF_NONE])
+    else:
+        words = cut_words(without_secrets(s, args))
     keep(s, account.name, c.address, "resp", unit, words, outcome)
 
 

@@ -10,6 +10,7 @@ from tuque.server.commands.by_id import oom_text
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.words import LEAVING
+from tuque.server.rights.tenant import check_growth as check_bytes
 from tuque.server.schedules.firing import EVICTED, look
 from tuque.server.schedules.instants import NoInstant, next_after
 from tuque.server.state.client import Client
@@ -84,6 +85,7 @@ def cmd_schedule(s: Server, c: Client, args: list[bytes]) -> None:
         c.reply(shown(s, c, tube, schedules.schedule_of(tube, args[3]), True))
     elif word == b"RUN":
         check_growth(s)
+        check_bytes(s, c.user, None, schedules.schedule_of(tube, args[3]).body)  # N11.2
         job = schedules.run_now(s.n, t, tube, args[3])
         c.reply(None if job is None else job.id)
     elif word == b"DROP":

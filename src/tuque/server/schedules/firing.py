@@ -15,7 +15,7 @@ from tuque.tubes.keys.plan import Plan
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks.schedules import fire, may_fire, next_due, plan_of
+from tuque.tubes.tasks.schedules import fire, is_busy, may_fire, next_due, plan_of
 
 PER_TURN: Final = 100  # looked at in one turn
 EVICTED: Final = 1_000
@@ -59,4 +59,8 @@ def has_room(s: Server, tube: Tube, task: Task, plan: Plan) -> bool:
         if not make_room(n, EVICTED):
             return False
     tenant = s.acl.tenants.get(tube.tally.owner.name)
-    return tenant is None or over_owned(s, tenant, 1, len(task.body)) is None
+    if tenant is None:
+        return True
+    if over_owned(s, tenant, 1, len(task.body)) is not None:
+        return False
+    return is_busy(n, tube, plan) or tenant.wait_ms(n.now_ms) == 0  # N11.3

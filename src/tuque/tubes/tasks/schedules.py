@@ -14,6 +14,7 @@ from mypy_extensions import i64, u8
 from tuque.core.model import ledger
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN
 from tuque.tubes.keys.plan import (
     PLANS_MAX,
     Plan,
@@ -25,7 +26,13 @@ from tuque.tubes.keys.plan import (
 )
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
-from tuque.tubes.model.errors import MANY_SCHEDULES, NO_SCHEDULE, NO_SCHEDULES, TubeError
+from tuque.tubes.model.errors import (
+    MANY_SCHEDULES,
+    NO_SCHEDULE,
+    NO_SCHEDULES,
+    PAUSED,
+    TubeError,
+)
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING
@@ -158,8 +165,8 @@ def next_due(n: Node, t: Tubes) -> Task | None:
 
 
 def may_fire(n: Node, t: Tubes, tube: Tube, plan: Plan) -> bool:
-    """Whether a job can be added, and the last one is where it must be (T45.4)."""
-    if tube.drops > 0 or n.is_leaving:
+    """Whether a job can be added (T45.6), and the last one is where it must be (T45.4)."""
+    if tube.pause & PAUSE_IN or tube.drops > 0 or n.is_leaving:
         return False
     if n.reachable_count + 1 < copies_needed(n, t, tube):
         return False
@@ -219,6 +226,8 @@ def add_job(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan) -> Task:
 def run_now(n: Node, t: Tubes, tube: Tube, name: bytes) -> Task | None:
     """[T45] RUN: a job now; no instant is noted (T45.7). None: its unique key is taken."""
     task = schedule_of(tube, name)
+    if tube.pause & PAUSE_IN or tube.drops > 0:
+        raise TubeError(PAUSED)  # T46.5
     needs_copies(n, t, tube)
     plan = unpack_plan(task.subqueue)
     return None if is_busy(n, tube, plan) else add_job(n, t, tube, task, plan)
