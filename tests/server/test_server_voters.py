@@ -66,9 +66,13 @@ def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
 
 
 def test_words(door: Door) -> None:
-    """T28.7 list (its number; 0 without one)"""
+    """T28.7 list (its number; 0 without one)
+
+    T28.7 others (nodes that go by a list of another origin, each with that origin)
+    """
     assert door.value("CLUSTER VOTERS") == [
         *(b"list", 0, b"origin", b"", b"right", 0, b"voters", [], b"unsettled", []),
+        *(b"others", []),
     ]
     assert door("CLUSTER VOTERS ADD").startswith(b"-ERR syntax error")
     assert door("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")
@@ -81,6 +85,8 @@ def test_words(door: Door) -> None:
     told = door.value("CLUSTER VOTERS")
     assert told[:6] == [b"list", 3, b"origin", b"6f" * 16, b"right", 0]
     assert [row[3] for row in told[7]] == [b"lost-right", b"unreachable"]
+    b.strangers = {b"e" * 40: b"x" * 16}
+    assert door.value("CLUSTER VOTERS")[-2:] == [b"others", [[b"e" * 40, b"78" * 16]]]
     b.right = 2
     assert door.value("CLUSTER VOTERS")[7][0][3] == b"votes"
     door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)

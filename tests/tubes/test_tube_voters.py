@@ -14,7 +14,7 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.replication.stands import record_voters, stand_of
 from tuque.tubes.voting.changes import change_voters, changes_tick, force_voters
 from tuque.tubes.voting.door import send_due
-from tuque.tubes.voting.voters import may_vouch, set_willing
+from tuque.tubes.voting.voters import FORCE_GAP, may_vouch, set_willing
 
 
 def voters_at(lab: VotesLab, i: int) -> Voters:
@@ -354,19 +354,52 @@ def test_a_lost_majority_is_given_up_by_command() -> None:
     assert len({voters_at(lab, i).origin for i in range(5)}) == 1
 
 
+def other_cluster(lab: VotesLab, number: int) -> None:
+    """Node 3 goes by a list of its own, of another cluster."""
+    lab.live(500)
+    lab.isolate(3)
+    b = lab.t(3).ballots
+    rights = {lab.nodes[3].node_id: number}
+    b.voters, b.right, b.is_renewed = Voters(number, b"p" * 16, rights, IN_FORCE), number, True
+    n = lab.nodes[3]
+    assert n.records is not None
+    record_voters(n.records, b, b.voters)
+
+
+def test_a_cluster_whose_list_was_forced_is_another_one() -> None:
+    """T28.8 no list of another cluster (T23.4) ends this one's.
+
+    T23.4 The log says it once, and CLUSTER VOTERS names the nodes (T28.7).
+    """
+    lab = VotesLab(4, makes=False, off=3)
+    other_cluster(lab, FORCE_GAP + 1)
+    lab.live(2_000)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1_000)
+    for _ in range(2):
+        lab.heal()
+        lab.live(TIMEOUT_MS)
+        assert lab.runs_at() == [0]
+        assert [names(lab, i) for i in range(4)] == [[0, 1, 2]] * 3 + [[3]]
+        lab.isolate(3)
+    for i in range(3):
+        assert may_vouch(lab.nodes[i], lab.t(i))
+        assert lab.t(i).ballots.strangers == {lab.nodes[3].node_id: b"p" * 16}
+        assert sum("two clusters have met" in note for note in lab.t(i).notes) == 1
+    assert set(lab.t(3).ballots.strangers) == {lab.nodes[i].node_id for i in range(3)}
+    lab.die(0)
+    (home,) = lab.watch(4 * TIMEOUT_MS)
+    assert home in (1, 2), "their votes still count"
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_two_lists_that_meet(restarts: bool) -> None:
     """T23.4 Each node then leaves the tubes whose leader goes by the other list to that list's
     voters: it does not stand up or vote about them, also after a restart."""
     lab = VotesLab(4, makes=False, off=3)
-    lab.live(500)
-    lab.isolate(3)
-    b = lab.t(3).ballots
-    rights = {lab.nodes[3].node_id: 1}
-    b.voters, b.right, b.is_renewed = Voters(1, b"p" * 16, rights, IN_FORCE), 1, True
+    other_cluster(lab, 1)
     n = lab.nodes[3]
-    assert n.records is not None
-    record_voters(n.records, b, b.voters)
     lab.heal()
     lab.live(500)
     lab.make(3, name=b"u")

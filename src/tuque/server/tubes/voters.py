@@ -61,6 +61,7 @@ def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
         "right": int(t.ballots.right),
         "voters": rows,
         "unsettled": waiting[:SHOWN],
+        "others": [[node_id, origin.hex()] for node_id, origin in t.ballots.strangers.items()],
     }
 
 

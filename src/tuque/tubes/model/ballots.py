@@ -124,7 +124,7 @@ class Ballots:
         self.voters: Voters | None = None
         self.right: i64 = 0  # of this node, under `voters`; 0: none
         self.confirmed: i64 = 0  # slots that have this node's proposal on disk
-        self.strangers: dict[bytes, None] = {}  # nodes that go by a list of another origin (T23.4)
+        self.strangers: dict[bytes, bytes] = {}  # nodes that go by another list: its origin (T23.4)
         self.next: NextList | None = None
         self.change: Change | None = None  # that this node makes now
         self.outside: i64 = 0  # slots of nodes without a vote that go by the list (T28.4)

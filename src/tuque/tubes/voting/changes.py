@@ -32,6 +32,7 @@ from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.replication.stands import record_next
 from tuque.tubes.voting.settling import unsettled
 from tuque.tubes.voting.voters import (
+    FAMILY_BYTES,
     FORCE_GAP,
     OWN,
     adopt,
@@ -101,7 +102,8 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
             raise TubeError(why.NAME_ALL_HERE, (node_id,))
     number = voters.number + FORCE_GAP
     text = b"%s %d %d forced" % (n.ids.seed, n.now_ms, number)
-    origin = blake2b(text, digest_size=ORIGIN_BYTES).digest()
+    made = blake2b(text, digest_size=ORIGIN_BYTES - FAMILY_BYTES).digest()
+    origin = voters.origin[:FAMILY_BYTES] + made
     b.right = number
     b.change = None
     adopt(n, t, Voters(number, origin, {node_id: int(number) for node_id in nodes}, IN_FORCE))

@@ -19,6 +19,7 @@ from tuque.tubes.voting.settling import count_anew
 VOTERS_LEAST: Final = 3
 FIRST_RIGHT: Final = 1
 OWN: Final = 0  # the slot of this node
+FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
 FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
 
 
@@ -171,11 +172,9 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     voters = Voters(m.number, m.origin, dict(m.voters), IN_FORCE)
     if known is not None and known.step == IN_FORCE:
         if known.origin != m.origin and not is_forced_over(known, m):
-            note = "another list of voters is in force on some nodes: they do not vote together"
-            if note not in t.notes:
-                t.notes.append(note)
             leave_to_others(n, t, slot, m)
             return
+        b.strangers.pop(n.peers[slot].node_id, None)
         if known.origin == m.origin and known.number >= m.number:
             return
         right = voters.rights.get(n.node_id, 0)
@@ -191,9 +190,16 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """[T23] The sender goes by a list of another origin: its tubes are not voted about here."""
     b = t.ballots
-    b.strangers[n.peers[slot].node_id] = None
+    sender = n.peers[slot].node_id
+    if m.origin not in b.strangers.values():
+        t.notes.append(
+            f"node {sender[:8].decode()} goes by another list of voters (origin {m.origin.hex()}): "
+            "two clusters have met, and neither votes about the tubes of the other; CLUSTER VOTERS "
+            "names the nodes; to part them, cut the network between them, then CLUSTER FORGET them"
+        )
+    b.strangers[sender] = m.origin
     for node_id, _ in m.voters:
-        b.strangers[node_id] = None
+        b.strangers[node_id] = m.origin
     for tube in t.by_name.values():
         if not tube.is_mine and not tube.is_others and b.is_of_others(tube.home):
             tube.is_others = True
@@ -203,6 +209,8 @@ def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
 
 def is_forced_over(known: Voters, m: VotersTold) -> bool:
     """[T28] Whether that list was made by force, and later than the known one (T28.8)."""
+    if known.origin[:FAMILY_BYTES] != m.origin[:FAMILY_BYTES]:
+        return False  # it is another cluster's
     if m.number // FORCE_GAP != known.number // FORCE_GAP:
         return m.number > known.number
     return m.number >= FORCE_GAP and m.origin > known.origin
