@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,14 +153,16 @@ def test_numbers_go_on(tmp_path: Path) -> None:
     with files_of(directory, NODE)[-1].open("ab") as file:
         file.write(b'{"seq": 7, "ts')
     assert last_seq(directory, NODE) == 6
-    (tmp_path / f"audit-{NODE}-{9:020d}.jsonl").touch()
+    (tmp_path / f"audit-{NODE}-{7:020d}.jsonl").touch()
     (tmp_path / f"audit-{'cd' * 20}-{99:020d}.jsonl").write_text('{"seq": 99}\n')
     assert last_seq(directory, NODE) == 6
+    (tmp_path / f"audit-{NODE}-{9:020d}.jsonl").touch()  # the lines before it were lost
+    assert last_seq(directory, NODE) == 8
 
 
 def test_lines_that_nobody_writes(tmp_path: Path) -> None:
     """N9.3 If more than 10,000 lines wait, or the disk takes none, lines are dropped: the reader
-    sees the gap in `seq`, and the log says why.
+    sees the gap in `seq`, also over a restart, and the log says why.
     """
     audit = Audit(str(tmp_path / "a"), NODE, KEEP)
     audit.thread = threading.current_thread()  # it writes nothing
@@ -175,6 +179,41 @@ def test_lines_that_nobody_writes(tmp_path: Path) -> None:
     full.note(2, {})
     full.close()
     assert full.error == "" and [row["seq"] for row in rows(tmp_path / "b")] == [2]
+
+
+FULL = """
+import json, resource, signal, sys
+from tuque.server.log.audit import Audit, files_of
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
+audit = Audit(sys.argv[1], sys.argv[2], 1 << 20)
+for number in range(500):
+    audit.note(number, {"act": "one"})
+while audit.written + audit.lost < 500:
+    pass
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+for number in range(3 if sys.argv[3] == "goes on" else 0):
+    audit.note(number, {"act": "two"})
+audit.close()
+print(json.dumps([audit.written, audit.lost, len(files_of(sys.argv[1], sys.argv[2]))]))
+"""
+
+
+@pytest.mark.parametrize("then", ["goes on", "stops"])
+def test_a_full_disk(tmp_path: Path, then: str) -> None:
+    """N9.3: while the disk takes no more, no file is made for each line, and none of a line stays;
+    the gap is seen, also if the node is stopped before there is room."""
+    words = [sys.executable, "-c", FULL, str(tmp_path), NODE, then]
+    out = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120).stdout
+    written, lost, files = json.loads(out)
+    assert lost > 400 and files == (1 if then == "goes on" else 2)
+    next_one = Audit(str(tmp_path), NODE, 1 << 20)
+    next_one.note(1, {"act": "three"})
+    next_one.close()
+    found = [row["seq"] for row in rows(tmp_path)]
+    first = 501 if then == "stops" else 504
+    assert found == [*range(1, 501 - lost), *range(501, first), first]
+    assert len(found) == written + 1
 
 
 def test_the_log_says_why(box: PumpBox, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,8 @@ ROLL_MOST: Final = 16 << 20
 PARTS: Final = 8  # files that share audit-keep-bytes, at least
 TAIL_BYTES: Final = 1 << 16  # read from the end of a file to find its last whole line
 NAME: Final = re.compile(r"audit-([0-9A-Za-z.]+)-(\d{20})\.jsonl")
+TAIL: Final = len(".jsonl")
+SEQ_END: Final = 20 + TAIL
 NOT_DONE: Final = "a line could not be written: "
 
 
@@ -34,18 +36,21 @@ def is_of(name: str, node: str) -> bool:
 
 
 def last_seq(directory: str, node: str) -> int:
-    """The number of the last line of earlier starts, 0 without one. Raises OSError."""
+    """The number of the last line of earlier starts, also of one that was lost, if it is known; 0
+    without one. Raises OSError."""
+    before = 0
     for path in reversed(files_of(directory, node)):
+        before = max(before, int(path.name[-SEQ_END:-TAIL]) - 1)  # its first line is that or later
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
             lines = file.read().splitlines()
         for line in reversed(lines):
             try:
-                return int(json.loads(line)["seq"])
+                return max(before, int(json.loads(line)["seq"]))
             except (ValueError, TypeError, KeyError):
                 continue  # the kill of the server cut it
-    return 0
+    return before
 
 
 @final
@@ -71,6 +76,7 @@ class Audit:
         self.thread: threading.Thread | None = None
         self.fd = -1
         self.size = 0
+        self.lost_seq = 0  # of the line that was lost last, 0: a later one is written
 
     def note(self, at_ms: int, told: dict[str, object]) -> None:
         """Add a line with these fields; drops it if too many wait."""
@@ -93,25 +99,38 @@ class Audit:
             try:
                 self.write(item[0], item[1])
                 self.error = ""
+                self.lost_seq = 0
             except OSError as error:
                 self.error = NOT_DONE + (error.strerror or str(error))
                 self.lost += 1
-                self.end_file()
+                self.lost_seq = item[0]
 
     def write(self, seq: int, data: bytes) -> None:
         """Append a line to the file, or to a new one. Raises OSError."""
         if self.fd < 0 or self.size + len(data) > self.roll_bytes:
             self.end_file()
             self.prune()
-            name = os.path.join(self.directory, f"audit-{self.node}-{seq:020d}.jsonl")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            self.fd = os.open(name, flags, 0o600)
+            self.fd = self.new_file(seq)
             self.size = 0
         sent = os.write(self.fd, data)
-        if sent < len(data):  # the disk is full: the reader leaves a cut line out
+        if sent < len(data):  # the disk is full
+            self.cut_back()
             raise OSError(0, "the disk took a part of it")
         self.size += sent
         self.written += 1
+
+    def new_file(self, seq: int) -> int:
+        """A new file whose first line is that one, or later. Raises OSError."""
+        name = os.path.join(self.directory, f"audit-{self.node}-{seq:020d}.jsonl")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(name, flags, 0o600)
+
+    def cut_back(self) -> None:
+        """Remove a part of a line; else the reader leaves it out, and a new file begins."""
+        try:
+            os.ftruncate(self.fd, self.size)
+        except OSError:
+            self.end_file()
 
     def prune(self) -> None:
         """Remove the oldest files, so that a new one has room. Raises OSError."""
@@ -137,3 +156,12 @@ class Audit:
             self.thread.join()
             self.thread = None
         self.end_file()
+        if self.lost_seq > 0:
+            self.mark_lost()
+
+    def mark_lost(self) -> None:
+        """An empty file says how far the numbers had come: the next start shows the gap."""
+        try:
+            os.close(self.new_file(self.lost_seq + 1))
+        except OSError:
+            return  # the log has said why lines are lost
