@@ -10,6 +10,7 @@ import pytest
 from lab import RealServer
 
 from tuque import Client, aio
+from tuque.errors import NoPerm
 from tuque.worker import App, Limit, Unique
 from tuque.worker.broker.plans import send_plans
 from tuque.worker.tasks.codec import decode
@@ -61,7 +62,7 @@ def test_what_cannot_be_scheduled() -> None:
 
 
 def test_a_worker_tells_the_broker_when_it_starts(node: RealServer, client: Client) -> None:
-    """U9.1 Workers of the app make the tube, with the task's `retry_s` as ttr"""
+    """U9.1 Workers of the app make the tube if there is none, with the task's `retry_s` as ttr"""
     app = app_of(node.url, "told")
 
     async def start() -> None:
@@ -91,3 +92,17 @@ def test_what_the_broker_refuses_is_logged(
 
     asyncio.run(start())
     assert "schedules are not in force" in caplog.text
+
+
+def test_who_may_not_make_tubes_may_declare(node: RealServer, client: Client) -> None:
+    """U9.1: a worker whose user may produce and consume needs somebody else to make the tube once;
+    without it the error says which right is missing."""
+    wire = node.wire()
+    words = ("on", "nopass", "+@produce", "+@consume", "~narrow")
+    assert wire("ACL", "SETUSER", "narrow", *words) == b"OK"
+    app = app_of(node.url.replace("tuque://", "tuque://narrow:x@"), "narrow")
+    with pytest.raises(NoPerm, match=r"tube\|create"):
+        app.send_schedules()
+    client.tube("narrow").create("tasks")
+    assert set(app.send_schedules().values()) == {"added"}
+    app.close()

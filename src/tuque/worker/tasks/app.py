@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, 
 
 from tuque import aio
 from tuque.client.sync import Client
-from tuque.errors import ConfigError
+from tuque.errors import ConfigError, NoTube
 from tuque.worker.seal.keys import Keys
 from tuque.worker.tasks.adding import Call, Planned
 from tuque.worker.tasks.arguments import UNTYPED, wanted_type
@@ -230,8 +230,11 @@ class App(Hooks):
         found: dict[str, str] = {}
         for one in self.schedules.values():
             queue, name, body, asked = one.words()
-            self.client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
-            found[name] = self.client.schedule_add(queue, name, body, **asked)
+            try:
+                found[name] = self.client.schedule_add(queue, name, body, **asked)
+            except NoTube:  # a user who may not make tubes needs it only then
+                self.client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+                found[name] = self.client.schedule_add(queue, name, body, **asked)
         return found
 
     async def send_schedules_async(self, client: aio.Client | None = None) -> dict[str, str]:
@@ -240,8 +243,11 @@ class App(Hooks):
         client = client or self.aio_client
         for one in self.schedules.values():
             queue, name, body, asked = one.words()
-            await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
-            found[name] = await client.schedule_add(queue, name, body, **asked)
+            try:
+                found[name] = await client.schedule_add(queue, name, body, **asked)
+            except NoTube:
+                await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+                found[name] = await client.schedule_add(queue, name, body, **asked)
         return found
 
     @overload
