@@ -11,8 +11,8 @@ from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
 from tuque.core.jobs.transitions import REQUEUE_RETRY, requeue
 from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED
 from tuque.core.msgs.bus import Ask, Moved, Queued, WillQueue, Working
-from tuque.core.node.slots import set_reachable
-from tuque.core.repair.settle import on_away
+from tuque.core.node.slots import rank, set_reachable
+from tuque.core.repair.settle import answer_claim, on_away
 from tuque.core.replication.requeue_messages import on_willqueue
 from tuque.core.state.losses import SETTLE
 
@@ -238,6 +238,28 @@ def test_links_settle_who_serves_a_job() -> None:
             assert job.state == QUEUED or job.qtime_ms >= lab.now_ms + 2_000
     lab.pass_ms(3_000)
     assert all(len(queued_at(lab, id)) == 1 for id in ids)
+
+
+@pytest.mark.parametrize("pass_ms", [8_000, 15_000])
+def test_who_gives_way_waits_a_retry_time(pass_ms: int) -> None:
+    """Q12.3 If none of these is sent, the sender serves the job: this node dequeues it, and its due
+    time becomes the later of its old value and now + retry + J.
+    """
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=10)
+    lab.isolate(1)
+    lab.pass_ms(pass_ms)
+    if pass_ms < 10_000:
+        here = 1  # its copy waits
+        assert queued_at(lab, id) == [0]
+    else:
+        here = min((0, 1), key=lambda i: rank(id, lab.nodes[i].node_id))
+        assert queued_at(lab, id) == [0, 1]
+    there = 1 - here
+    answer_claim(lab.nodes[here], lab.slot(here, there), job_at(lab, here, id), STAND_QUEUED)
+    job = job_at(lab, here, id)
+    assert job.state == ACTIVE
+    assert lab.now_ms + 10_000 <= job.qtime_ms <= lab.now_ms + 10_500
 
 
 def test_what_was_known_before_is_not_asked_again() -> None:
