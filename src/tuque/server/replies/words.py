@@ -71,7 +71,14 @@ TEXTS: Final[dict[int, bytes]] = {
         b"on node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of "
         b"the tube says why there; fix it and restart that node, or choose another node"
     ),
-    why.BY_VOTE: b"votes choose the leader of tube '%s': it needs a majority of the voters",
+    why.BY_VOTE: (
+        b"votes choose the leader of tube '%s': FORCE is for a tube of which no voter has all, "
+        b"once a majority of the voters has been here for %d s and has chosen none"
+    ),
+    why.OTHER_VOTERS: b"the voters of another list choose the leader of tube '%s'",
+    why.NO_VOTES_YET: (
+        b"no majority has voted for this node yet: it goes on asking, see TUBE HOME %s"
+    ),
     why.NO_VOTERS: (
         b"votes choose the leader only where a list of voters is in force, which three nodes or "
         b"more make, and never that of a temporary tube"

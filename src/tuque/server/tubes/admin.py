@@ -18,7 +18,7 @@ from tuque.server.tubes.homes import home_id
 from tuque.server.tubes.plugins import listing, register_installed
 from tuque.server.tubes.statistics import Statistics
 from tuque.tubes.failover.claims import claim_tube
-from tuque.tubes.model.ballots import AGAIN, GAVE_UP, GIVEN, REASONS, SILENT
+from tuque.tubes.model.ballots import AGAIN, FORCED, GAVE_UP, GIVEN, REASONS, SILENT
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import NO_CALLBACK, TUBES_MAX, TubeError
 from tuque.tubes.model.registry import Tubes
@@ -184,6 +184,7 @@ def vote_figures(s: Server, t: Tubes | None) -> dict[str, object]:
         "tubes_elections_gave_up": won[GAVE_UP],
         "tubes_elections_given": won[GIVEN],
         "tubes_elections_again": won[AGAIN],
+        "tubes_elections_forced": won[FORCED],
     }
 
 

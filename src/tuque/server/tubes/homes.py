@@ -15,6 +15,7 @@ from tuque.tubes.failover.switchover import move_home, take_home
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import copies_needed, lag_of, state_of_node, state_of_tube
+from tuque.tubes.voting.force import take_by_vote
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import error_reply
 from tuque.wire.resp import put_bulk
@@ -41,7 +42,10 @@ def home(call: TubeCall) -> None:
     if call.options.is_forced:
         if node_id != s.n.node_id:
             raise ArgError(NOT_HERE % address_of(s, node_id))
-        take_home(s.n, t, tube, call.client, call.serial())
+        if t.ballots.leads(tube):
+            take_by_vote(s.n, t, tube, call.client, call.serial())
+        else:
+            take_home(s.n, t, tube, call.client, call.serial())
     elif move_home(s.n, t, tube, node_id, call.client, call.serial()):
         call.value(OK)
         return

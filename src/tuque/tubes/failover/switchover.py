@@ -316,8 +316,6 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
     """
     if t.is_read_only:
         raise TubeError(why.NODE_READ_ONLY)
-    if t.ballots.leads(tube):
-        raise TubeError(why.BY_VOTE, (tube.name,))
     may_force = not tube.is_mine or may_be_forced(tube)
     if not may_force and tube.run_ms == 0:
         raise TubeError(why.HOME_ALIVE, (tube.name,))

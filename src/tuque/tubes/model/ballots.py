@@ -36,12 +36,14 @@ SILENT: Final = 1  # the leader is silent
 GAVE_UP: Final = 2  # it gave up
 GIVEN: Final = 3  # it gave the tube to this node (T27.6)
 AGAIN: Final = 4  # this node led it, until its start or without a lease (T27.5, T25.6)
+FORCED: Final = 5  # its copy counts as whole by command (T27.12)
 REASONS: Final = [
     "?",
     "its leader was silent",
     "its leader gave up",
     "its leader gave it to this node",
     "this node led it before",
+    "by command, as no voter had all of it",
 ]
 
 PULSES: Final = 64

@@ -81,6 +81,8 @@ NO_MAJORITY_LEFT: Final = 74
 NAME_ALL_HERE: Final = 75
 NO_MAJORITY_HERE: Final = 76
 NO_LIMITS: Final = 77  # tube
+OTHER_VOTERS: Final = 78
+NO_VOTES_YET: Final = 79
 
 
 class TubeError(Exception):

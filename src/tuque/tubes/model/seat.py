@@ -24,6 +24,7 @@ class Seat:
         self.has_better = False  # one of them has a newer copy
         self.waits: i64 = 0  # surveys that ended so
         self.silent_ms: i64 = 0  # since when no node leads it, as far as known; 0: one does
+        self.alone_ms: i64 = 0  # since when votes choose no leader, with a majority here; 0: no
         self.given_epoch: i64 = 0  # a leader that gave up gave it the tube, all of it (T27.6)
         self.given_seq: i64 = -1
         self.wait_ms: i64 = 0  # the next survey is not before

@@ -15,11 +15,12 @@ from tuque.core.msgs.bus import (
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
 from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, Voters
-from tuque.tubes.model.errors import LATE, TubeError
+from tuque.tubes.model.errors import LATE, NO_VOTES_YET, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.replication.leadership import others_of
 from tuque.tubes.voting.changes import changes_tick, on_next
+from tuque.tubes.voting.force import tell_forced
 from tuque.tubes.voting.polls import look_at_stands, on_own_vote, on_vote, on_voted
 from tuque.tubes.voting.pulses import (
     look_at_journal,
@@ -179,11 +180,17 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
     t.creating = []
     for done in waiting:
         tube = done.tube
-        if tube is not None and tube.lease_ms < n.now_ms:
+        is_led = tube is not None and tube.is_mine and tube.is_won
+        if tube is not None and (not is_led or tube.lease_ms < n.now_ms):
             if done.until_ms > n.now_ms and t.by_name.get(tube.name) is tube:
                 t.creating.append(done)
                 continue
-            done.error = TubeError(LATE, (int(voters.majority()),))
+            if len(done.values) > 0:
+                done.error = TubeError(NO_VOTES_YET, (tube.name,))
+            else:
+                done.error = TubeError(LATE, (int(voters.majority()),))
+        elif tube is not None and len(done.values) > 0:
+            tell_forced(n, tube, done)
         t.home_done.append(done)
 
 

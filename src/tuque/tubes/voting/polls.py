@@ -154,11 +154,27 @@ def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
     if not may_vouch(n, t):
         return
     surveys: list[Tube] = []
+    are_here = 1 + len(voters_open(n, t, voters)) >= voters.majority()
     for tube in t.by_name.values():
+        if b.leads(tube) and not tube.is_others:
+            look_alone(n, t, tube, are_here)
         if b.leads(tube) and not tube.is_others and look_at_stand(n, t, voters, tube):
             surveys.append(tube)
     for first in range(0, len(surveys), ASKED_TUBES):
         survey(n, t, voters, surveys[first : first + ASKED_TUBES])
+
+
+def look_alone(n: Node, t: Tubes, tube: Tube, are_here: bool) -> None:
+    """[T27] Note since when no vote makes a leader, though a majority is here (T27.12)."""
+    seat = seat_of(tube)
+    _, stood_with = stand_of(tube)
+    is_led = tube.is_mine and tube.is_won
+    if stood_with != n.node_id:
+        is_led = not is_silent(n, t, tube)
+    if is_led or not are_here:
+        seat.alone_ms = 0
+    elif seat.alone_ms == 0:
+        seat.alone_ms = n.now_ms
 
 
 def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
