@@ -102,6 +102,10 @@ class Shop:
             async with Client(url, discover=False) as node:
                 await node.pause("newsletter", "out")
         await client.execute("TUBE", "CREATE", "letters", "fifottl")
+        await client.tube("statements").create("tasks")
+        words = {"cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin"}
+        await client.schedule_add("statements", "daily", "{}", **words)
+        await client.schedule_add("statements", "refresh", "{}", every_s=1800)
         for number in range(40):
             await client.addjob("events", f"{number}")
         epoch = await client.lease_open("table", "spark-1", "events")

@@ -43,6 +43,7 @@ OTHERS = {
     "queues": "/queues",
     "jobs": "/queue?name=images&tab=active",
     "tubes": "/tubes",
+    "schedules": "/schedules",
     "leases": "/leases",
     "log": "/log",
     "add": "/ask/add?queue=images",

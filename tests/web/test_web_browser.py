@@ -35,6 +35,7 @@ WIDTHS = {"wide": (1366, 900), "phone": (390, 844)}
 THEMES = {"wide": "light", "phone": "dark"}
 PAGES = (
     *("/", "/queues", "/queue?name=images", "/queue?name=images&tab=active", "/dead", "/tubes"),
+    *("/schedules", "/queue?name=reports", "/ask/run-schedule?tube=reports&schedule=daily"),
     *("/cluster", "/workers", "/leases", "/log", "/ask/add", "/queue?name=nobody", "/no-page"),
 )
 LONG_MS = 30_000
@@ -91,6 +92,10 @@ def load(cluster: TestCluster) -> Iterator[None]:
         client.execute("TUBE", "CREATE", "letters", "fifottl")
         client.execute("TUBE", "PUT", "letters", "a letter")
         client.addjob("later", "x", delay=3600)
+        client.tube("reports").create("tasks")
+        client.schedule_add("reports", "daily", "{}", cron="0 9 * * *", tz="Europe/Berlin")
+        client.schedule_add("reports", "hourly", "{}", every_s=3600)
+        client.schedule_pause("reports", "hourly")
         for number in range(40):
             client.addjob("results", f"{number}")
         epoch = client.lease_open("table", "spark-1", "results")
@@ -340,7 +345,7 @@ def test_charts_say_whole_minutes(tab: Tab) -> None:
 
 
 def test_keys_lead_through_the_pages(tab: Tab) -> None:
-    for letter, path in (("q", "/queues"), ("d", "/dead"), ("c", "/cluster"), ("o", "/")):
+    for letter, path in (("q", "/queues"), ("s", "/schedules"), ("c", "/cluster"), ("o", "/")):
         tab.page.keyboard.press("g")
         tab.page.keyboard.press(letter)
         tab.page.wait_for_url(tab.base + path)
@@ -358,7 +363,7 @@ def test_keys_lead_through_the_pages(tab: Tab) -> None:
 @pytest.mark.parametrize("wide", [1366, pytest.param(1100, marks=pytest.mark.slow), 390])
 def test_every_page_is_reached_by_clicks(tab: Tab, wide: int) -> None:
     tab.page.set_viewport_size({"width": wide, "height": 844})
-    for path in ("/queues", "/dead", "/tubes", "/workers", "/cluster", "/leases", "/log", "/"):
+    for path in ("/queues", "/dead", "/tubes", "/schedules", "/workers", "/leases", "/log", "/"):
         tab.page.click(".who summary")
         tab.page.click(f"a[href='{path}'] >> visible=true")
         tab.page.wait_for_url(tab.base + path)

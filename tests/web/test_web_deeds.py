@@ -197,8 +197,8 @@ def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
 
 
 def test_a_schedule_is_no_plain_job(admin: Reader, cluster: TestCluster) -> None:
-    """O14.20 The page of a job that is a schedule (T45.8) says so, with its name, its times and the
-    command that changes it. Of the deeds it has only Delete
+    """O14.20 The page of a job that is a schedule (T45.8) says so, with its name, its times, and
+    where it is changed (O14.24). Of the deeds it has only Delete
     """
     with cluster[0].client() as client:
         client.tube("reports").create("tasks")

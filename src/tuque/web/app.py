@@ -40,6 +40,7 @@ from tuque.web.pages.job import job
 from tuque.web.pages.overview import find, overview
 from tuque.web.pages.queue import queue
 from tuque.web.pages.queues import queues
+from tuque.web.pages.schedules import schedules
 from tuque.web.pages.workers import workers
 from tuque.web.show import templates
 from tuque.web.show.text import link, unkey
@@ -54,6 +55,7 @@ PAGES: Final[dict[str, Callable[[Ask], Awaitable[Page]]]] = {
     "/job": job,
     "/dead": dead,
     "/tubes": tubes,
+    "/schedules": schedules,
     "/cluster": cluster,
     "/workers": workers,
     "/leases": leases,

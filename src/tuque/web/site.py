@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tuque.web.read.jobs import Found
 
 
-ASKED = ("/queue", "/job", "/dead", "/tubes", "/workers", "/leases")  # pages of what nodes say now
+# pages of what nodes say now
+ASKED = ("/queue", "/job", "/dead", "/tubes", "/schedules", "/workers", "/leases")
 
 
 class Site:

@@ -14,7 +14,7 @@ import msgspec
 from tuque.errors import Error
 from tuque.web.deeds.log import Deed
 from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
-from tuque.web.pages import change_job, change_queue, change_rest
+from tuque.web.pages import change_job, change_queue, change_rest, schedules
 from tuque.web.pages import dead as dead_page
 from tuque.web.show.text import plural
 from tuque.web.site import Ask, Page, shared
@@ -22,7 +22,8 @@ from tuque.web.site import Ask, Page, shared
 Propose = Callable[[Ask], Awaitable[Proposal]]
 Perform = Callable[[Ask], Awaitable[Outcome]]
 
-SUBJECTS: Final = ("queue", "id", "tube", "worker", "group", "task", "text")  # words of forms
+# words of forms
+SUBJECTS: Final = ("queue", "id", "tube", "schedule", "worker", "group", "task", "text")
 SAID: Final = 5  # of them in a line of the log
 
 DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
@@ -42,6 +43,10 @@ DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
     "quiet": (change_rest.propose_quiet, change_rest.quiet),
     "stop-worker": (change_rest.propose_stop, change_rest.stop_worker),
     "release": (change_rest.propose_release, change_rest.release),
+    "pause-schedule": (schedules.propose_pause, schedules.pause),
+    "resume-schedule": (schedules.propose_resume, schedules.resume),
+    "run-schedule": (schedules.propose_run, schedules.run),
+    "drop-schedule": (schedules.propose_drop, schedules.drop),
 }
 
 

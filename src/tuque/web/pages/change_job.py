@@ -25,7 +25,7 @@ async def facts_of(ask: Ask, is_delete: bool = False) -> JobFacts:
     if facts.best is None:
         raise Refused("No node has this job any more.")
     if facts.schedule and not is_delete:
-        raise Refused(f"This is the schedule {facts.schedule}: tuque schedule changes it.")
+        raise Refused(f"This is the schedule {facts.schedule}: the page Schedules changes it.")
     return facts
 
 
@@ -131,7 +131,7 @@ def drops(facts: JobFacts) -> list[str]:
     return [
         f"This is no job: it is the schedule {facts.schedule} of {queue}, which makes jobs.",
         "It makes no more of them. Those that it has made stay.",
-        "This cannot be undone. To hold it for a while: tuque schedule pause.",
+        "This cannot be undone. To hold it for a while, pause it on the page Schedules.",
     ]
 
 

@@ -48,6 +48,7 @@ async def overview(ask: Ask) -> Page:
             "oldest_s": max((one.oldest_s for one in view.work), default=0.0),
             "history": history,
             "delayed": int(history.level("delayed")[-1]) if history else None,
+            "plans": view.sum("tubes_schedules"),
             "at_work": int(history.level("at-work")[-1]) if history else None,
             "charts": marked(charts(ask, history), [(one.at_s, one.text) for one in watch.marks]),
             "rows": rows,
@@ -206,7 +207,9 @@ def slow(history: Points) -> Chart:
     """Mean waits and mean work."""
     wait = history.mean_s("wait-ms", "first-delivered")
     work = history.mean_s("work-ms", "worked")
-    answer = f"A job waits {span(wait)} and runs {span(work)}, on average."
+    parts = [] if wait is None else [f"waits {span(wait)}"]
+    parts += [] if work is None else [f"runs {span(work)}"]
+    answer = f"A job {' and '.join(parts)}, on average." if parts else ""
     lines = [
         Line("wait", "s2", "line", history.means_s("wait-ms", "first-delivered")),
         Line("work", "s3", "line", history.means_s("work-ms", "worked")),
@@ -217,7 +220,7 @@ def slow(history: Points) -> Chart:
         "span",
         history.at_s,
         lines,
-        answer if wait is not None or work is not None else "",
+        answer,
         log=True,
     )
 

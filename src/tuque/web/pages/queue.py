@@ -16,8 +16,10 @@ from tuque.web.read.figures import DEAD, Queue
 from tuque.web.read.history import Points
 from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
 from tuque.web.read.lists import SHARE
+from tuque.web.read.tubes import ScheduleRow
 from tuque.web.read.workers import workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
+from tuque.web.show.firings import in_words, state_of
 from tuque.web.show.text import num, rate, span
 from tuque.web.show.verdict import of_queue
 from tuque.web.site import Ask, Page, shared
@@ -25,6 +27,8 @@ from tuque.web.site import Ask, Page, shared
 TABS: Final = ("ready", "active")
 QUICK_S: Final = 0.1
 SAID: Final = 80  # characters of a body in a row
+PLANS: Final = 5  # schedules that the page names
+KEYED: Final = "tasks"  # the type of tubes that have schedules
 
 
 async def queue(ask: Ask) -> Page:
@@ -43,6 +47,7 @@ async def queue(ask: Ask) -> Page:
     for one in notices:
         name_deploy(one, watch.marks)
         name_quiet(one, workers)
+    plans = await watch.schedules.of(name) if here.type == KEYED else []
     return Page(
         "queue",
         {
@@ -54,15 +59,25 @@ async def queue(ask: Ask) -> Page:
             "points": points,
             "first": notices[0] if notices else None,
             "imports": await imports(ask, name) if found else {},
-            "charts": marked(charts(points), marks_for(ask, name)),
+            "charts": marked(charts(points, len(plans)), marks_for(ask, name)),
             "by_node": by_node(ask, here),
             "dead": ask.view.letters(here),
             "dead_name": name + DEAD,
             "tab": tab,
-            **await jobs_of(ask, name, tab),
+            "plans": [planned(one, ask.view.clock_s) for one in plans[:PLANS]],
+            "plan_count": len(plans),
+            **await jobs_of(ask, name, tab, {one.plan.id for one in plans}),
         },
         200 if found else 404,
     )
+
+
+def planned(row: ScheduleRow, now_s: float) -> dict[str, Any]:
+    """A schedule of the queue, on one line."""
+    plan = row.plan
+    kind, word = state_of(plan, now_s)
+    when = in_words(plan) or plan.cron
+    return {"plan": plan, "kind": kind, "word": word, "when": when}
 
 
 async def imports(ask: Ask, name: str) -> dict[str, tuple[str, ...]]:
@@ -88,11 +103,12 @@ def by_node(ask: Ask, found: Queue) -> list[tuple[str, Any, float]]:
     ]
 
 
-async def jobs_of(ask: Ask, name: str, tab: str) -> dict[str, Any]:
-    """The jobs of a tab: the next ones, or those that are not ready."""
+async def jobs_of(ask: Ask, name: str, tab: str, plans: set[str]) -> dict[str, Any]:
+    """[O14] Jobs of a tab: the next ones, or those that are not ready. No schedules (O14.25)."""
     nodes = ask.site.watch.nodes
     if tab == "active":
-        rows, is_all = await not_ready(ask, name)
+        found, is_all = await not_ready(ask, name)
+        rows = [one for one in found if one.id not in plans]
         return {
             "jobs": [active_row(one) for one in rows[:ROWS]],
             "job_count": len(rows),
@@ -152,7 +168,7 @@ def known(points: Points, answer: str) -> str:
     return answer if points.is_known else "Not known: no node that answers knows it."
 
 
-def charts(points: Points) -> list[Chart]:
+def charts(points: Points, plans: int = 0) -> list[Chart]:
     """The questions about one queue."""
     came, done = points.rate("added"), points.rate("acked")
     oldest = points.level("oldest-ms")
@@ -179,12 +195,13 @@ def charts(points: Points) -> list[Chart]:
             known(points, f"{span(oldest[-1] / 1000)}." if oldest else ""),
         ),
         slow(points),
-        places(points),
+        places(points, plans),
     ]
 
 
-def places(points: Points) -> Chart:
+def places(points: Points, plans: int) -> Chart:
     """Jobs by state."""
+    delayed = "delayed, schedules" if plans else "delayed"
     ready = points.level("ready")
     return made(
         "Where are its jobs?",
@@ -194,7 +211,7 @@ def places(points: Points) -> Chart:
         [
             Line("ready", "s1", "area", points.drawn(ready)),
             Line("at work", "s3", "line", points.drawn(points.level("at-work"))),
-            Line("delayed", "s6", "line", points.drawn(points.level("delayed"))),
+            Line(delayed, "s6", "line", points.drawn(points.level("delayed"))),
         ],
         known(points, f"{num(ready[-1])} ready." if ready else ""),
     )

@@ -1,4 +1,4 @@
-"""Tubes and leases as their nodes show them, a page at a time.
+"""Tubes, their schedules, and leases as their nodes show them, a page at a time.
 
 Decides how much a page may ask: the names of all tubes in one command a node, now and then if they
 are many, and the figures only of those that are shown.
@@ -18,13 +18,16 @@ from tuque.aio import Client
 from tuque.client.commands.homes import HomeInfo, TubeCopy
 from tuque.client.commands.leases import LeaseInfo
 from tuque.client.commands.tubes import TubeInfo
+from tuque.client.commands.writes import Schedule, schedule_page
 from tuque.errors import Error
-from tuque.web.read.lists import FEW, Thrift
+from tuque.web.read.lists import FEW, Lists, Thrift, Wish
 from tuque.web.read.nodes import Node, Nodes
 from tuque.web.read.rows import PAGE
 
 T = TypeVar("T")
 STAYED_S: Final = 10.0  # between two looks at which tubes fail over
+OF_TUBE: Final = 1_000  # schedules of a tube that are read
+PLANS: Final = Wish("name", False, type="tasks", most=FEW)
 
 
 class TubeRow(msgspec.Struct, frozen=True):
@@ -48,6 +51,77 @@ class Part(msgspec.Struct, Generic[T], frozen=True):
     start: int
     total: int
     known: int
+
+
+class ScheduleRow(msgspec.Struct, frozen=True):
+    """A schedule, and the leader of its tube."""
+
+    node: str
+    plan: Schedule
+
+    @property
+    def name(self) -> str:
+        """Its queue and its name, as filters see it."""
+        return f"{self.plan.queue} {self.plan.name}"
+
+
+class Schedules:
+    """The schedules of all tubes, as they were read last; each at the leader of its tube."""
+
+    def __init__(self, nodes: Nodes, lists: Lists) -> None:
+        self._nodes = nodes
+        self._lists = lists
+        self._rows: list[ScheduleRow] = []
+        self._thrift = Thrift()
+        self._read_at: frozenset[str] = frozenset()
+        self.is_all = True  # no tube has more than OF_TUBE, and no more than FEW tubes have some
+
+    def expire(self) -> None:
+        """They have changed: the next page reads them anew."""
+        self._thrift = Thrift()
+
+    async def of(self, queue: str) -> list[ScheduleRow]:
+        """Those of one queue, the next one first."""
+        return [row for row in await self.every() if row.plan.queue == queue]
+
+    async def every(self) -> list[ScheduleRow]:
+        """[O14] All that are known, the next one first (O14.23)."""
+        up = frozenset(node.id for node in self._nodes.up())
+        if self._thrift.may() or up != self._read_at:
+            begun_s = time.monotonic()
+            listing = await self._lists.of(PLANS)
+            names, is_all = list(listing.queues), len(listing.queues) >= listing.total
+
+            async def question(client: Client) -> tuple[list[Schedule], bool]:
+                return await plans_at(client, names)
+
+            found = await self._nodes.ask(question) if names else {}
+            rows = [ScheduleRow(id, one) for id, (some, _) in found.items() for one in some]
+            self._rows = sorted(rows, key=soon)
+            self.is_all = is_all and all(whole for _, whole in found.values())
+            self._read_at = up
+            self._thrift.spent(time.monotonic() - begun_s)
+        return self._rows
+
+
+def soon(row: ScheduleRow) -> tuple[bool, int, str]:
+    """The order of schedules: those with a next instant first."""
+    return not row.plan.next_ms, row.plan.next_ms, row.name
+
+
+async def plans_at(client: Client, names: list[str]) -> tuple[list[Schedule], bool]:
+    """The schedules that a node leads, of these tubes; and whether that is all of them."""
+    found: list[Schedule] = []
+    left = [(name, "0") for name in names]
+    for _ in range(OF_TUBE // 100):
+        pages = await client.run_all([schedule_page(name, cursor) for name, cursor in left])
+        replies = zip(left, pages, strict=True)
+        told = [(name, page) for (name, _), page in replies if isinstance(page, tuple)]
+        found += [one for _, (_, plans) in told for one in plans]
+        left = [(name, cursor) for name, (cursor, _) in told if cursor != "0"]
+        if not left:
+            return found, True
+    return found, False
 
 
 class Tubes:
