@@ -23,9 +23,10 @@ from tuque.core.model.add_spec import PLAIN
 from tuque.core.replication.add import on_addjob, settle
 from tuque.core.state.staged import Staged
 from tuque.core.transactions.stage import on_stage
+from tuque.tubes.keys.members import DONE, GroupPlan, unpack_child
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import groups, ops
 from tuque.wire.bound import WHOLE
 from tuque.wire.bounds import BOUNDS, LIGHT_WORK
 from tuque.wire.commands import ROWS
@@ -171,6 +172,24 @@ def wait_all(full: Full) -> None:
         full.run("ADDJOB", "k", "b", 0, "GROUP", key)
 
 
+def group_all(full: Full) -> str:
+    """A group of 1,000 children with results, and 200 others; its id."""
+    full.run("TUBE", "CREATE", "g", "tasks")
+    n, t = full.box.n, tubes_of(full.box.n)
+    tube = t.by_name[b"g"]
+    for _ in range(200):
+        plan = GroupPlan()
+        plan.size = 10_000
+        last = groups.create(n, t, tube, plan, b"", 0, 1_000)
+    for i in range(1_000):
+        groups.add(n, t, tube, last, i, full.ids[20_000 + i])
+    for number in list(groups.family_of(tube, last.number).by_index.values()):
+        task = tube.tasks[number]
+        child = unpack_child(task.subqueue)
+        groups.note_end(n, t, tube, task, child, DONE, b"done", b"", b"x" * 4_000)
+    return last.id.decode()
+
+
 def many_queues(full: Full) -> None:
     """20,000 of them, in no order."""
     for i in range(20_000):
@@ -302,6 +321,20 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "SCHEDULE SHOW": lambda f: ["SCHEDULE", "SHOW", "k", "n0"],
     "SCHEDULE": lambda f: ["SCHEDULE", "RUN", "k", "n0"],
     "LIMITS": lambda f: [wait_all(f), "LIMITS", "k", "COUNT", 1_000, "CURSOR", 2_500][1:],
+    "GROUP CREATE": lambda f: [
+        f.run("TUBE", "CREATE", "g", "tasks"),
+        *("GROUP", "CREATE", "g", 9, *["PRI", 1] * 76, "THEN", "x" * 100_000),
+    ][1:],
+    "GROUP ADD": lambda f: [
+        *("GROUP", "ADD", "g", group_all(f)),
+        *[word for i in range(500) for word in (2_000 + i, f.ids[i])],
+    ],
+    "GROUP SHOW": lambda f: ["GROUP", "SHOW", "g", group_all(f)],
+    "GROUP RESULTS": lambda f: ["GROUP", "RESULTS", "g", group_all(f), 0, "COUNT", 1_000],
+    "GROUP LIST": lambda f: [group_all(f), "GROUP", "LIST", "g"][1:],
+    "GROUP CANCEL": lambda f: ["GROUP", "CANCEL", "g", group_all(f)],
+    "GROUP HELP": lambda f: ["GROUP", "HELP"],
+    "GROUP": lambda f: ["GROUP", "WHAT"],
     "WORKER DEPLOYS": lambda f: [deploy_all(f), "WORKER", "DEPLOYS"][1:],
     "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],

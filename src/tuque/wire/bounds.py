@@ -40,6 +40,7 @@ CONTAINERS: Final = [
     "LEASE",
     "TUBE",
     "SCHEDULE",
+    "GROUP",
     "WORKER",
     "CLIENT",
     "CLUSTER",
@@ -130,6 +131,14 @@ BOUNDS: Final[dict[str, Bound]] = {
     "SCHEDULE SHOW": Bound(4, 10, SMALL, ONE, True),
     "SCHEDULE": Bound(FEW_WORDS, 10, SMALL, ONE),
     "LIMITS": Bound(6, 20_100, 524_288, CUT),
+    "GROUP CREATE": Bound(160, 200, SMALL, REFUSED),
+    "GROUP ADD": Bound(1_004, TURN_WORK, SMALL, REFUSED),
+    "GROUP SHOW": Bound(4, 10, SMALL, ONE, True),
+    "GROUP RESULTS": Bound(7, 2_000, REPLY_BYTES + 131_072, CUT, True),
+    "GROUP LIST": Bound(6, 2_000, 262_144, CUT),
+    "GROUP CANCEL": Bound(4, TURN_WORK, SMALL, ONE),
+    "GROUP HELP": Bound(2, 64, SMALL, ONE),
+    "GROUP": _OPTIONS,
     "WORKER HERE": Bound(160, TURN_WORK, SMALL, REFUSED),
     "WORKER LIST": Bound(FEW_WORDS, TURN_WORK + 1_100, REPLY_BYTES + 65_536, CUT_SLICED, True),
     "WORKER DEPLOYS": Bound(2, 200, 262_144, ONE),
@@ -175,6 +184,8 @@ def long_word(name: str, args: list[bytes]) -> i64:
     body: i64 = BODIES.get(name, -1)
     if name == "SCHEDULE":
         body = len(args) - 1  # of ADD; no other one has a body
+    elif name == "GROUP" and len(args) > 2 and args[len(args) - 2].upper() == b"THEN":
+        body = len(args) - 1
     for i in range(1, len(args)):
         if len(args[i]) > LONG_WORD and i != body:
             if name in BODY_OPTIONS and args[i - 1].upper() in (b"BODY", b"DETAIL"):

@@ -332,6 +332,18 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Keys of a tube of type tasks for which tasks wait, and its groups with their shares.",
     ),
     (
+        "GROUP",
+        -2,
+        "write",
+        "queues",
+        "CREATE queue children [ONFAIL stop|wait|continue] [KEEP sec] [THEN-options: RETRY sec, "
+        "PRI n, LIMIT key n, RATE key n/s|m|h [burst], GROUP key [WEIGHT n]] [THEN body] | "
+        "ADD queue group index id [index id ...] | SHOW queue group | "
+        "RESULTS queue group [from] [COUNT n] | LIST queue [cursor] [COUNT n] | "
+        "CANCEL queue group",
+        "Groups of jobs: a job that a tube of type tasks gets when all of its children have ended.",
+    ),
+    (
         "WORKER",
         -2,
         "readonly",

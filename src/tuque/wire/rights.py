@@ -128,6 +128,14 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("TUBE REGISTERDRIVER", "dangerous", ""),
     ("TUBE GRANT_ROLE", "dangerous", "2 queue"),
     ("TUBE ON_TASK_CHANGE", "admin", "2 queue"),
+    ("GROUP", "dangerous", ""),
+    ("GROUP HELP", "connection", ""),
+    ("GROUP CREATE", "produce", "2 queue"),
+    ("GROUP ADD", "produce", "2 queue, 3 jobs"),
+    ("GROUP SHOW", "produce consume inspect", "2 queue"),
+    ("GROUP RESULTS", "produce consume inspect", "2 queue"),
+    ("GROUP LIST", "inspect", "2 queue"),
+    ("GROUP CANCEL", "produce", "2 queue"),
     ("SCHEDULE", "dangerous", ""),
     ("SCHEDULE HELP", "connection", ""),
     ("SCHEDULE ADD", "produce", "2 queue"),
@@ -231,7 +239,15 @@ NOT_FOR_TENANTS: Final = [
     *("TUBE GRANT", "TUBE REVOKE", "TUBE GRANTS", "TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE"),
 ]
 # counted by quotas (N11.2)
-ADDING: Final = ["ADDJOB", "STAGE", "PUBLISH", "TUBE PUT", "SCHEDULE ADD", "SCHEDULE RUN"]
+ADDING: Final = [
+    "ADDJOB",
+    "STAGE",
+    "PUBLISH",
+    "TUBE PUT",
+    "SCHEDULE ADD",
+    "SCHEDULE RUN",
+    "GROUP CREATE",
+]
 # options of one word
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]
 PAIRS: Final = b"HEADERS"  # a count, then names and values in turn

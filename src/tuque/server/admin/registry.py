@@ -47,6 +47,7 @@ from tuque.server.commands.session import (
 )
 from tuque.server.commands.stage import cmd_publish, cmd_stage
 from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
+from tuque.server.groups.commands import cmd_group
 from tuque.server.operate.history import cmd_history
 from tuque.server.operate.limits import cmd_limits
 from tuque.server.operate.queues import cmd_qlist
@@ -82,6 +83,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "tube": cmd_tube,
     "schedule": cmd_schedule,
     "limits": cmd_limits,
+    "group": cmd_group,
     "worker": cmd_worker,
     "qlist": cmd_qlist,
     "jscan": cmd_jscan,

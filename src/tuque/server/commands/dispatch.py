@@ -54,6 +54,8 @@ from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKI
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks.groups import FIRST_MINDER
+from tuque.tubes.tasks.groups import wake as wake_group
 from tuque.wire.adding.options import addjob_options
 from tuque.wire.args import (
     SYNTAX,
@@ -402,6 +404,9 @@ def tell_wakes(s: Server) -> None:
     wakes = s.n.wakes
     s.n.wakes = []
     for wake in wakes:
+        if wake.client < FIRST_MINDER and s.n.policy is not None:
+            wake_group(tubes_of(s.n), wake.client)
+            continue
         c = s.by_number.get(wake.client)
         if c is None and len(s.takes) > 0:
             tell_iproto_take(s, wake)

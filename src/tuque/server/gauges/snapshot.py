@@ -195,6 +195,9 @@ def add_parts(s: Server, shot: Snapshot) -> None:
         shot.gauges["tube_sessions"] = len(t.sessions)
         shot.counters["schedules_fired"] = int(t.schedules_fired)
         shot.counters["schedules_late"] = int(t.schedules_late)
+        shot.counters["groups_made"] = int(t.groups_made)
+        shot.counters["groups_done"] = int(t.groups_done)
+        shot.counters["groups_failed"] = int(t.groups_failed)
     if s.eventlog is not None and n.events is not None:
         shot.counters["events_dropped"] = int(n.events.dropped)
 

@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import FAR
+from tuque.server.groups.looking import look_at_groups
 from tuque.server.replies.iproto_replies import tell_puts
 from tuque.server.replies.tube_replies import tell_puts_resp
 from tuque.server.replies.tube_sync import next_sync_ms, tell_synced
@@ -21,6 +22,8 @@ def end_turn(s: Server) -> None:
     t = tubes_of(n)
     if len(t.due) > 0:
         run_schedules(s, t)
+    if len(t.members_due) > 0:
+        look_at_groups(s, t)
     tell_puts_resp(s, t)
     tell_puts(s, t)
     if len(s.syncing) > 0:
@@ -40,7 +43,7 @@ def next_turn_ms(s: Server) -> i64:
     if s.n.policy is None:
         return FAR
     t = tubes_of(s.n)
-    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) > 0:
+    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
         return s.n.now_ms
     return next_sync_ms(s) if len(s.syncing) > 0 else FAR
 

@@ -13,6 +13,7 @@ from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, w
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
 from tuque.core.model.task import FAR, Task
+from tuque.tubes.keys.members import Members, is_member
 
 NAME_MAX: Final = 128
 CRON_MAX: Final = 128
@@ -74,6 +75,11 @@ class Step:
 def is_plan(packed: bytes) -> bool:
     """Whether a task of type `tasks` that carries these bytes is a schedule."""
     return len(packed) >= NUMBERS_AT and packed[0] == 0 and packed[1] == 0
+
+
+def is_apart(packed: bytes) -> bool:
+    """Whether the task is no job: a schedule, a group or a child of one."""
+    return is_plan(packed) or is_member(packed)
 
 
 def pack_plan(plan: Plan) -> bytes:
@@ -166,21 +172,26 @@ def same_words(one: Plan, other: Plan) -> bool:
 
 @final
 class Plans:
-    """The schedules of one tube, by name, and jobs that wait for copies (T45.4)."""
+    """The schedules of one tube, by name, jobs that wait for copies (T45.4), and groups."""
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, int] = {}  # numbers of tasks
         self.held: dict[int, int] = {}  # number of a job: the change that added it
+        self.members = Members()
 
     def joined(self, task: Task) -> i64:
-        """The task, a schedule, is in the tube; returns the bytes that this takes."""
+        """The task, a schedule or of a group, is in the tube; returns the bytes that this takes."""
+        if is_member(task.subqueue):
+            return self.members.joined(task)
         name = unpack_plan(task.subqueue).name
         is_new = name not in self.by_name
         self.by_name[name] = int(task.number)
         return PLAN_BYTES + len(name) if is_new else i64(0)
 
     def ended(self, task: Task) -> i64:
-        """The schedule is gone; returns the bytes that are free."""
+        """The schedule, or what is of a group, is gone; returns the bytes that are free."""
+        if is_member(task.subqueue):
+            return self.members.ended(task)
         name = unpack_plan(task.subqueue).name
         if self.by_name.get(name, -1) != task.number:
             return 0

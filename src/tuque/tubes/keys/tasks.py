@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from tuque.core.model.task import FAR, Task
 from tuque.tubes.keys.checks import check_lanes, check_waits, ring_of
 from tuque.tubes.keys.limits import Limit, Rate
-from tuque.tubes.keys.plan import Plans, is_plan
+from tuque.tubes.keys.plan import Plans, is_apart
 from tuque.tubes.keys.rate import NS
 from tuque.tubes.keys.ring import IN_LIMIT, IN_READY, SLACK, Lane, Ring
 from tuque.tubes.keys.tables import KEY_BYTES, KeyTables
@@ -55,7 +55,7 @@ class Tasks(KeyTables):
 
     def joined(self, task: Task) -> None:
         """[T44] The task is in the tube, in whatever status: it may have a unique key (T44.2)."""
-        if is_plan(task.subqueue):
+        if is_apart(task.subqueue):
             self.bytes_used += self.plans.joined(task)
         elif len(task.subqueue) > 0:
             used = self.uniques.bytes_used
@@ -64,7 +64,7 @@ class Tasks(KeyTables):
 
     def ended(self, task: Task) -> None:
         """[T44] The task is gone: its unique key is free (T44.2)."""
-        if is_plan(task.subqueue):
+        if is_apart(task.subqueue):
             self.bytes_used -= self.plans.ended(task)
             return
         if len(self.plans.held) > 0:

@@ -19,6 +19,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
+from tuque.tubes.keys.members import is_group, is_member, is_sound_member, unpack_group
 from tuque.tubes.keys.plan import is_plan, is_sound_plan, unpack_plan
 
 KEY_MAX: Final = 255
@@ -138,6 +139,9 @@ def is_sound(packed: bytes) -> bool:
     size: i64 = len(packed)
     if size == 0:
         return True
+    if is_member(packed):
+        has_keys = is_sound_member(packed) and is_group(packed)
+        return is_sound(unpack_group(packed).keys) if has_keys else is_sound_member(packed)
     if is_plan(packed):
         return is_sound_plan(packed) and is_sound(unpack_plan(packed).keys)
     if size < NAME_AT + 3 + FIXED:

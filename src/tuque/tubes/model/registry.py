@@ -136,6 +136,13 @@ class Tubes(Policy):
         self.due: dict[bytes, None] = {}  # schedules to look at, by job id (T45.3)
         self.schedules_fired: i64 = 0  # jobs that they made here
         self.schedules_late: i64 = 0  # how often instants had been missed (T45.5)
+        self.members_due: dict[bytes, None] = {}  # groups and children to look at, by job id
+        self.minders: dict[bytes, int] = {}  # as which client this node waits, by child's record
+        self.minded: dict[int, bytes] = {}  # the reverse
+        self.minder_serial: i64 = 0
+        self.groups_made: i64 = 0
+        self.groups_done: i64 = 0
+        self.groups_failed: i64 = 0  # or cancelled
         self.put_done: list[PutDone] = []
         self.told: list[Told] = []
         self.begin_homes()

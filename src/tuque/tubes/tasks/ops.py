@@ -21,10 +21,19 @@ from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, who
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import is_plan
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
-from tuque.tubes.model.errors import IS_SCHEDULE, NO_TOUCH, NOT_FOUND, NOT_TAKEN, PAUSED, TubeError
+from tuque.tubes.model.errors import (
+    IS_MEMBER,
+    IS_SCHEDULE,
+    NO_TOUCH,
+    NOT_FOUND,
+    NOT_TAKEN,
+    PAUSED,
+    TubeError,
+)
 from tuque.tubes.model.options import PutSpec, Putter
 from tuque.tubes.model.registry import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.model.replica_state import RUNNING
@@ -287,6 +296,8 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         return task
     if tube.driver.has_keys and is_plan(task.subqueue):
         raise TubeError(IS_SCHEDULE, (number,))  # T45.8
+    if tube.driver.has_keys and is_member(task.subqueue):
+        raise TubeError(IS_MEMBER, (number,))  # T50.9
     change(n, t, tube, task, BURIED)
     arm(n, t, task, 0)
     tube.calls.bury += 1

@@ -1,5 +1,5 @@
-"""DELAYED tasks whose time has come, and that wait on: schedules, and jobs without their copies
-(SPEC T45)."""
+"""DELAYED tasks whose time has come, and that wait on: schedules, groups, and jobs without their
+copies (SPEC T45, T50)."""
 
 from typing import Final
 
@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import is_plan
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model.registry import Tubes
@@ -22,6 +23,9 @@ def put_off_until_ms(n: Node, t: Tubes, tube: Tube, task: Task) -> i64:
     driver = tube.driver
     if not isinstance(driver, Tasks):
         return 0
+    if is_member(task.subqueue):
+        t.members_due[task.id] = None  # T50.3
+        return n.now_ms + AGAIN_MS
     if is_plan(task.subqueue):
         t.due[task.id] = None  # T45.3: the shell says what fires
         return n.now_ms + AGAIN_MS

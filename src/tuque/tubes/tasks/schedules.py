@@ -15,6 +15,7 @@ from tuque.core.model import ledger
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
+from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import (
     PLANS_MAX,
     Plan,
@@ -262,10 +263,10 @@ def drop_schedule(n: Node, t: Tubes, tube: Tube, name: bytes) -> bool:
 def take_up(n: Node, tube: Tube, task: Task) -> None:
     """A task of a journal or a replica enters a tube with keys.
 
-    A schedule is DELAYED, and due now. A job that is due may be one whose copies are not there
-    yet: it waits until those have what this node has (T45.4).
+    A schedule, or what is of a group, is DELAYED, and due now. A job that is due may be one whose
+    copies are not there yet: it waits until those have what this node has (T45.4).
     """
-    if is_plan(task.subqueue):
+    if is_plan(task.subqueue) or is_member(task.subqueue):
         task.status = u8(DELAYED)
         task.qtime_ms = n.now_ms
     elif task.status == DELAYED and 0 < task.qtime_ms <= n.now_ms:

@@ -23,6 +23,7 @@ class Totals:
         self.delayed: i64 = 0
         self.buried: i64 = 0
         self.schedules: i64 = 0
+        self.groups: i64 = 0
         self.waiting_takes: i64 = 0
         self.waiting_puts: i64 = 0
         self.subscribers: i64 = 0
@@ -52,6 +53,7 @@ def totals_of(n: Node, t: Tubes) -> Totals:
             found.running += 1
         if isinstance(tube.driver, Tasks):
             found.schedules += len(tube.driver.plans.by_name)
+            found.groups += len(tube.driver.plans.members.open)
         if len(why_stopped(tube.type, tube.driver)) > 0:
             found.stopped += 1
         if n.others != 0 and not tube.is_temporary:

@@ -8,6 +8,7 @@ from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.refusal import DUPLICATE, NO_KEYS, TUBE_KEYS_FULL, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.tubes.keys.members import is_group, is_member, unpack_child, unpack_group
 from tuque.tubes.keys.plan import is_plan, unpack_plan
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import UNTIL_START, unique_of, unpack
@@ -46,6 +47,10 @@ def shown_keys(tube: Tube, task: Task) -> dict[str, object] | None:
         return None
     if is_plan(task.subqueue):
         return {"schedule": unpack_plan(task.subqueue).name}  # T45.8
+    if is_group(task.subqueue):
+        return {"children": int(unpack_group(task.subqueue).size)}  # T50.9
+    if is_member(task.subqueue):
+        return {"child": unpack_child(task.subqueue).id}
     keys = unpack(task.subqueue)
     found: dict[str, object] = {}
     if len(keys.unique) > 0:

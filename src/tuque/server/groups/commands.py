@@ -1,0 +1,262 @@
+"""GROUP: jobs whose ends are awaited together, kept by the leader of a tube (SPEC T51)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.core.model.task import FAR, Task
+from tuque.core.repair.evict import make_room
+from tuque.server.commands.by_id import check_ids, oom_text
+from tuque.server.replies.help import reply_help
+from tuque.server.replies.redirects import tube_named
+from tuque.server.replies.words import LEAVING
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.tubes.keys.members import (
+    CHILDREN_MAX,
+    CONTINUE,
+    STOP,
+    WAIT,
+    GroupPlan,
+    is_group,
+    unpack_child,
+    unpack_group,
+)
+from tuque.tubes.model.options import PRI_DEFAULT
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import needs_home
+from tuque.tubes.tasks import groups
+from tuque.wire.adding.keys import KEY_WORDS
+from tuque.wire.adding.options import addjob_options
+from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
+from tuque.wire.args import wrong_option as wrong_word
+
+POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
+POLICY_WORDS: Final = ("stop", "wait", "continue")
+STATES: Final = ("open", "done", "failed", "cancelled")
+OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
+JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"PRI")
+KEEP_MS: Final = 86_400_000
+KEEP_MAX_MS: Final = 366 * 86_400_000
+NEEDS: Final[dict[bytes, bytes]] = {
+    b"CREATE": b"a tube, the number of children, and at last THEN and a body, or neither",
+    b"ADD": b"a tube, a group, and an index and an id of each child",
+    b"SHOW": b"a tube and a group",
+    b"RESULTS": b"a tube and a group",
+    b"LIST": b"a tube",
+    b"CANCEL": b"a tube and a group",
+}
+WORDS: Final[dict[bytes, tuple[int, int]]] = {
+    b"CREATE": (4, 160),
+    b"ADD": (6, 1_004),
+    b"RESULTS": (4, 7),
+    b"LIST": (3, 6),
+}
+BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
+BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
+BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
+BAD_FROM: Final = b"ERR the first index must be a number from 0 to %d" % CHILDREN_MAX
+BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
+BAD_CURSOR: Final = b"ERR invalid cursor"
+NO_TASKS: Final = b"ERR '%s' is a tube: the children of a group are jobs of queues"
+ROWS_MAX: Final = 1_000
+LIST_MAX: Final = 100
+PAGE_BYTES: Final = 1024 * 1024  # results of a page; one is always there
+
+
+def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
+    """[T51] GROUP CREATE | ADD | SHOW | RESULTS | LIST | CANCEL."""
+    word = args[1].upper()
+    if word == b"HELP" and len(args) == 2:
+        reply_help(s, c, b"GROUP")
+        return
+    if word not in NEEDS:
+        raise wrong(b"GROUP takes CREATE, ADD, SHOW, RESULTS, LIST, CANCEL or HELP")
+    least, most = WORDS.get(word, (4, 4))
+    if not least <= len(args) <= most or (word == b"ADD" and len(args) % 2 != 0):
+        raise wrong(b"GROUP %s takes %s" % (word, NEEDS[word]))
+    t = tubes_of(s.n)
+    tube = tube_named(t, args[2])
+    needs_home(s.n, t, tube)
+    groups.driver_of(tube)  # T50.1
+    if word == b"CREATE":
+        create(s, c, t, tube, args)
+        return
+    if word == b"LIST":
+        show_all(s, c, tube, args[3:])
+        return
+    task = groups.group_of(s.n, tube, args[3])
+    if word == b"ADD":
+        add(s, c, t, tube, task, args)
+    elif word == b"SHOW":
+        c.reply(shown(c, tube, task))
+    elif word == b"RESULTS":
+        results(s, c, tube, task, args[4:])
+    else:
+        s.n.work += len(groups.family_of(tube, task.number).by_index) // 10
+        c.reply(int(groups.cancel(s.n, t, tube, task)))
+
+
+def create(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> None:
+    """CREATE tube children [ONFAIL policy] [KEEP sec] [options of the callback] [THEN body]."""
+    plan = GroupPlan()
+    plan.size = ranged(args[3], 1, CHILDREN_MAX, BAD_SIZE)
+    plan.keep_ms = KEEP_MS
+    end = len(args)
+    body = b""
+    if end >= 6 and args[end - 2].upper() == b"THEN":
+        plan.has_callback = True
+        body = args[end - 1]
+        end -= 2
+    seen: dict[bytes, None] = {}
+    i = 4
+    while i < end and args[i].upper() in OWN_WORDS:
+        word = args[i].upper()
+        if i + 1 == end:
+            raise wrong(b"%s needs a value" % word)
+        if word in seen:
+            raise twice(word)
+        seen[word] = None
+        set_word(plan, word, args[i + 1])
+        i += 2
+    pri, ttr_ms = set_callback(plan, tube, args[i:end])
+    check_growth(s)
+    c.reply(groups.create(s.n, t, tube, plan, body, pri, ttr_ms).id)
+
+
+def set_word(plan: GroupPlan, word: bytes, value: bytes) -> None:
+    """One word of the group itself."""
+    if word == b"KEEP":
+        plan.keep_ms = some_ms(value)
+        if not 1_000 <= plan.keep_ms <= KEEP_MAX_MS:
+            raise ArgError(BAD_KEEP)
+        return
+    policy = POLICIES.get(value.upper())
+    if policy is None:
+        raise refused(word, b"stop, wait or continue", value)
+    plan.policy = policy
+
+
+def set_callback(plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, int]:
+    """The options of the callback; returns its pri and its ttr in ms (T51.1)."""
+    if len(words) > 0 and words[0].upper() not in JOB_WORDS:
+        raise wrong_word(b"GROUP CREATE", words[0], OWN_WORDS + JOB_WORDS)
+    if len(words) > 0 and not plan.has_callback:
+        raise wrong(b"%s needs a callback: THEN and its body come last" % words[0].upper())
+    spec = addjob_options([b"", b"", b"", b"", *words])
+    if spec.replicate >= 0 or spec.delay_ms > 0 or spec.maxlen > 0 or len(spec.key) > 0:
+        raise wrong(b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE and GROUP")
+    if spec.is_async or spec.with_new or spec.terms is not None or len(spec.headers) > 0:
+        raise wrong(b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE and GROUP")
+    if spec.has_utube or spec.ttl_s > 0 or b"UNIQUE" in [word.upper() for word in words]:
+        raise wrong(b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE and GROUP")
+    plan.keys = spec.keys
+    pri = spec.pri if spec.has_pri and spec.pri != PRI_DEFAULT else tube.pri
+    return int(pri), int(spec.retry_s * 1000 if spec.retry_s > 0 else tube.ttr_ms)
+
+
+def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[bytes]) -> None:
+    """ADD tube group index id [index id ...]: how many are new (T51.2)."""
+    check_ids(s, args, 5, 2)
+    indexes: list[int] = []
+    for i in range(4, len(args), 2):
+        indexes.append(int(ranged(args[i], 0, CHILDREN_MAX - 1, BAD_INDEX)))
+        job = s.n.jobs.get(args[i + 1])
+        if isinstance(job, Task):
+            raise ArgError(NO_TASKS % c.named(job.queue))
+    check_growth(s)
+    s.n.work += len(indexes)
+    count = 0
+    for k in range(len(indexes)):
+        count += int(groups.add(s.n, t, tube, group, indexes[k], args[5 + 2 * k]))
+    c.reply(count)
+
+
+def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
+    """LIST tube [cursor] [COUNT n]: groups that have not become their callback (T51.4)."""
+    cursor = 0
+    if len(words) in (1, 3):
+        cursor = int(ranged(words[0], 0, FAR, BAD_CURSOR))
+        words = words[1:]
+    count = counted(b"GROUP LIST", words, LIST_MAX)
+    numbers = sorted(groups.driver_of(tube).plans.members.open)
+    s.n.work += len(numbers) // 10
+    found = [number for number in numbers if number >= cursor]
+    rows: list[object] = [shown(c, tube, tube.tasks[one]) for one in found[:count]]
+    after = found[count] if len(found) > count else 0
+    c.reply([b"%d" % after, rows])
+
+
+def counted(command: bytes, words: list[bytes], default: int) -> int:
+    """The value of COUNT, which is all that may be there."""
+    if len(words) == 2 and words[0].upper() == b"COUNT":
+        return min(int(ranged(words[1], 1, ROWS_MAX, BAD_COUNT)), default)
+    if len(words) > 0:
+        raise wrong_word(command, words[0], (b"COUNT",))
+    return default
+
+
+def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
+    """A group, as names and values (T51.3)."""
+    family = groups.family_of(tube, task.number)
+    plan = GroupPlan()
+    state = "called"
+    if is_group(task.subqueue):
+        plan = unpack_group(task.subqueue)
+        state = STATES[int(plan.state)]
+    else:
+        plan.size = len(family.by_index)
+        plan.has_callback = True
+    return {
+        "id": task.id,
+        "queue": c.named(tube.name),
+        "state": state,
+        "children": int(plan.size),
+        "added": len(family.by_index),
+        "done": int(family.done),
+        "failed": int(family.failed),
+        "onfail": POLICY_WORDS[int(plan.policy)] if is_group(task.subqueue) else "",
+        "callback": int(plan.has_callback),
+        "created-ms": int(task.created_ms),
+        "over-ms": int(plan.over_ms),
+    }
+
+
+def results(s: Server, c: Client, tube: Tube, task: Task, words: list[bytes]) -> None:
+    """RESULTS tube group [from] [COUNT n]: the next index, 0 at the end, and rows (T51.3)."""
+    index = 0
+    if len(words) in (1, 3):
+        index = int(ranged(words[0], 0, CHILDREN_MAX, BAD_FROM))
+        words = words[1:]
+    left = counted(b"GROUP RESULTS", words, ROWS_MAX)
+    family = groups.family_of(tube, task.number)
+    size = len(family.by_index)
+    if is_group(task.subqueue):
+        size = int(unpack_group(task.subqueue).size)
+    room = PAGE_BYTES
+    rows: list[object] = []
+    while index < size and left > 0 and room > 0:
+        number = family.by_index.get(index)
+        left -= 1
+        s.n.work += 1
+        if number is not None:
+            child = unpack_child(tube.tasks[number].subqueue)
+            word = child.word if len(child.word) > 0 else b"open"
+            state = b"failed" if child.state > 1 else (b"done" if child.state == 1 else b"open")
+            rows.append([index, child.id, state, child.result, word, child.reason])
+            room -= 100 + len(child.reason)
+            room -= 0 if child.result is None else len(child.result)
+        index += 1
+    c.reply([index if index < size else 0, rows])
+
+
+def check_growth(s: Server) -> None:
+    """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
+    n = s.n
+    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+        if not make_room(n, groups.EVICTED):
+            raise ArgError(oom_text(n))
+    if n.is_leaving:
+        raise ArgError(LEAVING)

@@ -1,0 +1,241 @@
+"""Groups of jobs and their children, and the bytes in which tasks carry them (SPEC T50).
+
+A group is a task that stays DELAYED, and so is the record of each child; both have these bytes
+where other tasks have their keys. Layout: i16 -1, which neither keys nor a schedule begin with, and
+the kind u8. A group: policy, state, has callback u8 each; children, KEEP in ms and its end in ms
+i64 each; the keys of the callback. A child: state, has a result u8 each; number of its group,
+index, its end in ms i64 each; lengths of its id, word and reason u16 each; these three; the result.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
+from mypy_extensions import i16, i64, mypyc_attr, u8
+
+from tuque.core.model.task import FAR, Task
+
+CHILDREN_MAX: Final = 10_000  # of one group
+GROUPS_MAX: Final = 10_000  # of one tube
+RESULT_MAX: Final = 65_536  # of one child
+RESULTS_MAX: Final = 64 * 1024 * 1024  # of all children of a group
+REASON_MAX: Final = 2_048
+KEYS_MAX: Final = 2_048
+GROUP_BYTES: Final = 300
+CHILD_BYTES: Final = 120
+
+# what becomes of the group when a child fails (T50.5)
+STOP: Final = 0
+WAIT: Final = 1
+CONTINUE: Final = 2
+
+# states: of a group, and of a child
+OPEN: Final = 0
+DONE: Final = 1
+FAILED: Final = 2
+CANCELLED: Final = 3
+
+A_GROUP: Final = 1
+A_CHILD: Final = 2
+KIND_AT: Final = 2
+GROUP_FIXED: Final = 30
+CHILD_FIXED: Final = 35
+
+
+@final
+@mypyc_attr(acyclic=True)
+class GroupPlan:
+    """How many children a group has, and what becomes of it."""
+
+    def __init__(self) -> None:
+        self.policy: i64 = STOP
+        self.state: i64 = OPEN
+        self.has_callback = False
+        self.size: i64 = 0  # children
+        self.keep_ms: i64 = 0
+        self.over_ms: i64 = 0  # 0: it is open
+        self.keys = b""  # of the callback
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Child:
+    """One child, and how it ended."""
+
+    def __init__(self) -> None:
+        self.state: i64 = OPEN
+        self.group: i64 = 0  # the number of its task
+        self.index: i64 = 0
+        self.over_ms: i64 = 0
+        self.id = b""  # of the job
+        self.word = b""  # its outcome: done, dead, cancelled or gone
+        self.reason = b""
+        self.result: bytes | None = None
+
+
+def is_member(packed: bytes) -> bool:
+    """Whether a task of type `tasks` that carries these bytes is a group or a child of one."""
+    return len(packed) > KIND_AT and packed[0] == 255 and packed[1] == 255
+
+
+def is_group(packed: bytes) -> bool:
+    """Whether it is a group that has not become its callback yet."""
+    return is_member(packed) and packed[KIND_AT] == A_GROUP
+
+
+def pack_group(plan: GroupPlan) -> bytes:
+    """The bytes that the group's task carries."""
+    writer = BytesWriter()
+    write_i16_le(writer, -1)
+    writer.append(A_GROUP)
+    writer.append(u8(plan.policy))
+    writer.append(u8(plan.state))
+    writer.append(1 if plan.has_callback else 0)
+    for number in (plan.size, plan.keep_ms, plan.over_ms):
+        write_i64_le(writer, i64(number))
+    writer.write(plan.keys)
+    return writer.getvalue()
+
+
+def unpack_group(packed: bytes) -> GroupPlan:
+    """The group in the bytes, which `is_sound_member` has found in order."""
+    plan = GroupPlan()
+    plan.policy = i64(packed[3])
+    plan.state = i64(packed[4])
+    plan.has_callback = packed[5] != 0
+    plan.size = read_i64_le(packed, 6)
+    plan.keep_ms = read_i64_le(packed, 14)
+    plan.over_ms = read_i64_le(packed, 22)
+    plan.keys = packed[GROUP_FIXED:]
+    return plan
+
+
+def pack_child(child: Child) -> bytes:
+    """The bytes that the child's record carries."""
+    writer = BytesWriter()
+    write_i16_le(writer, -1)
+    writer.append(A_CHILD)
+    writer.append(u8(child.state))
+    writer.append(0 if child.result is None else 1)
+    for number in (child.group, child.index, child.over_ms):
+        write_i64_le(writer, i64(number))
+    words = (child.id, child.word, child.reason)
+    for word in words:
+        write_i16_le(writer, i16(len(word)))
+    for word in words:
+        writer.write(word)
+    if child.result is not None:
+        writer.write(child.result)
+    return writer.getvalue()
+
+
+def unpack_child(packed: bytes) -> Child:
+    """As `unpack_group`, of a child."""
+    child = Child()
+    child.state = i64(packed[3])
+    child.group = read_i64_le(packed, 5)
+    child.index = read_i64_le(packed, 13)
+    child.over_ms = read_i64_le(packed, 21)
+    words: list[bytes] = []
+    at: i64 = CHILD_FIXED
+    for i in range(3):
+        end = at + i64(read_i16_le(packed, 29 + 2 * i))
+        words.append(packed[at:end])
+        at = end
+    child.id = words[0]
+    child.word = words[1]
+    child.reason = words[2]
+    if packed[4] != 0:
+        child.result = packed[at:]
+    return child
+
+
+def is_sound_member(packed: bytes) -> bool:
+    """Whether bytes from a journal or another node are a group or a child.
+
+    The keys of a callback are not looked at.
+    """
+    if packed[KIND_AT] == A_GROUP:
+        return len(packed) >= GROUP_FIXED and is_sound_group(unpack_group(packed))
+    if packed[KIND_AT] != A_CHILD or len(packed) < CHILD_FIXED:
+        return False
+    end: i64 = CHILD_FIXED
+    for i in range(3):
+        size = i64(read_i16_le(packed, 29 + 2 * i))
+        if size < 0:
+            return False
+        end += size
+    if end > len(packed) or (packed[4] == 0 and end != len(packed)):
+        return False
+    child = unpack_child(packed)
+    if child.state > FAILED or not 0 <= child.index < CHILDREN_MAX or not 0 <= child.group < FAR:
+        return False
+    return 0 <= child.over_ms <= FAR and 0 < len(child.id) <= 64
+
+
+def is_sound_group(plan: GroupPlan) -> bool:
+    """Whether all of the group is within its bounds."""
+    if plan.policy > CONTINUE or plan.state > CANCELLED or not 1 <= plan.size <= CHILDREN_MAX:
+        return False
+    if len(plan.keys) > KEYS_MAX or is_member(plan.keys):
+        return False
+    return 0 <= plan.keep_ms <= FAR and 0 <= plan.over_ms <= FAR
+
+
+@final
+class Family:
+    """The children of one group that were added."""
+
+    def __init__(self) -> None:
+        self.by_index: dict[int, int] = {}  # numbers of their records
+        self.done: i64 = 0
+        self.failed: i64 = 0
+        self.result_bytes: i64 = 0
+
+
+@final
+class Members:
+    """The groups of one tube, by the number of their task."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, None] = {}  # those that have not become their callback
+        self.families: dict[int, Family] = {}
+
+    def joined(self, task: Task) -> i64:
+        """A group or a child is in the tube; returns the bytes that this takes."""
+        if is_group(task.subqueue):
+            self.open[int(task.number)] = None
+            return GROUP_BYTES
+        child = unpack_child(task.subqueue)
+        family = self.families.get(int(child.group))
+        if family is None:
+            family = Family()
+            self.families[int(child.group)] = family
+        if int(child.index) in family.by_index:
+            return 0  # a stray: one record of an index counts
+        family.by_index[int(child.index)] = int(task.number)
+        self.count(family, child, 1)
+        return CHILD_BYTES
+
+    def ended(self, task: Task) -> i64:
+        """The group or child is gone; returns the bytes that are free."""
+        if is_group(task.subqueue):
+            self.open.pop(int(task.number), None)
+            return GROUP_BYTES
+        child = unpack_child(task.subqueue)
+        family = self.families.get(int(child.group))
+        if family is None or family.by_index.get(int(child.index), -1) != int(task.number):
+            return 0
+        del family.by_index[int(child.index)]
+        self.count(family, child, -1)
+        if len(family.by_index) == 0:
+            del self.families[int(child.group)]
+        return CHILD_BYTES
+
+    def count(self, family: Family, child: Child, by: i64) -> None:
+        """Count the child in its family, or no more."""
+        if child.state == DONE:
+            family.done += by
+        elif child.state == FAILED:
+            family.failed += by
+        if child.result is not None:
+            family.result_bytes += by * len(child.result)

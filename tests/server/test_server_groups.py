@@ -1,0 +1,280 @@
+"""GROUP on a server without sockets (SPEC T50, T51)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from door import START_MS, Door
+
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.server.commands.dispatch import tell_wakes
+from tuque.server.tubes.turn import end_turn, next_turn_ms
+
+SLACK_MS = 20  # timers are that late
+
+
+@pytest.fixture
+def tasks(door: Door) -> Door:
+    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
+    return door
+
+
+def turn(door: Door) -> None:
+    """Turns of the loop, until none has work at this instant."""
+    for _ in range(10_000):
+        tick(door.n)
+        tell_wakes(door.s)
+        end_turn(door.s)
+        if min(next_timer_ms(door.n), next_turn_ms(door.s)) > door.n.now_ms:
+            break
+    assert door("DEBUG CHECK") == b"+OK\r\n"
+
+
+def later(door: Door, ms: int) -> None:
+    """Time passes, with turns on the way."""
+    until = door.n.now_ms + ms + SLACK_MS
+    while door.n.now_ms < until:
+        door.n.now_ms = min(until, door.n.now_ms + max(ms // 20, 500))
+        turn(door)
+
+
+def shown(door: Door, group: str) -> dict[str, Any]:
+    row = door.value(f"GROUP SHOW t {group}")
+    return {one.decode(): value for one, value in zip(row[::2], row[1::2], strict=True)}
+
+
+def counts(door: Door, group: str) -> tuple[str, int, int, int]:
+    row = shown(door, group)
+    return row["state"].decode(), row["added"], row["done"], row["failed"]
+
+
+def made(door: Door, size: int, words: str = "THEN callback", options: str = "") -> Any:
+    """A group with that many children, jobs of the queue q; its id and theirs."""
+    group = door.value(f"GROUP CREATE t {size} {words}").decode()
+    ids = [door.value(f"ADDJOB q c{i} 0 KEEP 9000 {options}").decode() for i in range(size)]
+    pairs = " ".join(f"{i} {id}" for i, id in enumerate(ids))
+    assert door.value(f"GROUP ADD t {group} {pairs}") == size
+    turn(door)
+    return group, ids
+
+
+def results(door: Door, group: str, words: str = "") -> list[Any]:
+    return door.value(f"GROUP RESULTS t {group} {words}")
+
+
+def callbacks(door: Door) -> list[tuple[str, bytes]]:
+    return [(id.decode(), body) for _, id, body in door.value("GETJOB NOHANG COUNT 9 FROM t") or []]
+
+
+def test_the_callback_comes_when_all_have_ended(tasks: Door) -> None:
+    """T50.4 When all children have ended, the group becomes its callback: in one change its task is
+    READY under the id that it had."""
+    group, ids = made(tasks, 3)
+    for i in (2, 0):
+        assert tasks.value(f"DONE {ids[i]} - RESULT r{i}") == 1
+    turn(tasks)
+    assert counts(tasks, group) == ("open", 3, 2, 0) and callbacks(tasks) == []
+    tasks(f"DONE {ids[1]} - RESULT r1")
+    turn(tasks)
+    assert callbacks(tasks) == [(group, b"callback")]
+    assert counts(tasks, group) == ("called", 3, 3, 0)
+    after, rows = results(tasks, group)
+    assert after == 0 and rows == [
+        [i, ids[i].encode(), b"done", b"r%d" % i, b"done", b""] for i in range(3)
+    ]
+    assert tasks.value(f"ACKJOB {group}") == 1
+    later(tasks, 121_000)
+    assert tasks(f"GROUP SHOW t {group}").startswith(b"-NOJOBGROUP tube 't' has no group '")
+    assert tasks.value("QLEN t") == 0 and not tasks.s.n.jobs
+
+
+def test_results_in_pages(tasks: Door) -> None:
+    """T51.3 A page has n (1,000) children, and ends after 1 MiB of results."""
+    group, ids = made(tasks, 40)
+    for id in ids:
+        tasks(f"DONE {id} - RESULT", b"x" * 60_000)
+    turn(tasks)
+    after, rows = results(tasks, group)
+    assert 0 < after == len(rows) < 40 and sum(len(row[3]) for row in rows) < 2 << 20
+    last, more = results(tasks, group, str(after))
+    assert [row[0] for row in rows + more] == list(range(after + len(more)))
+    assert [row[0] for row in results(tasks, group, "38 COUNT 1")[1]] == [38]
+    assert results(tasks, group, "39 COUNT 1")[0] == 0
+    assert last == 0 or len(results(tasks, group, str(last))[1]) > 0
+
+
+def test_an_index_counts_once(tasks: Door) -> None:
+    """T50.3 So a child that runs twice, or ends twice, counts once."""
+    group, ids = made(tasks, 2)
+    other = tasks.value("ADDJOB q x 0 KEEP 9000").decode()
+    assert tasks.value(f"GROUP ADD t {group} 0 {other} 0 {ids[0]}") == 0
+    tasks(f"DONE {other} -")
+    tasks(f"DONE {ids[0]} - RESULT a")
+    tasks(f"DONE {ids[0]} - RESULT b")
+    turn(tasks)
+    assert counts(tasks, group) == ("open", 2, 1, 0)
+    assert results(tasks, group)[1][0][:4] == [0, ids[0].encode(), b"done", b"a"]
+    assert results(tasks, group)[1][1][2:] == [b"open", None, b"open", b""]
+
+
+def dead(door: Door, id: str) -> None:
+    """Fail the job for good."""
+    door("GETJOB NOHANG COUNT 9 FROM q")
+    run = door.value(f"START {id}")[0][0].decode()
+    assert door.value(f"FAIL {id} {run} FINAL REASON no")[0] == b"dead"
+    turn(door)
+
+
+def test_a_failed_child_stops_the_group(tasks: Door) -> None:
+    """T50.5 A child that fails makes the group fail (ONFAIL stop): the callback does not run, and
+    the open children are cancelled."""
+    group, ids = made(tasks, 3, options="ATTEMPTS 3")
+    tasks(f"DONE {ids[0]} - RESULT a")
+    dead(tasks, ids[1])
+    assert counts(tasks, group) == ("failed", 3, 1, 2) and callbacks(tasks) == []
+    rows = results(tasks, group)[1]
+    assert [row[4] for row in rows] == [b"done", b"dead", b"cancelled"]
+    assert rows[1][5] == b"no"
+    assert b"CANCELLED" in tasks(f"WORKING {ids[2]}")
+    later(tasks, 86_400_000)
+    assert tasks(f"GROUP SHOW t {group}").startswith(b"-NOJOBGROUP")  # T50.6
+    later(tasks, 61_000)
+    assert len(tasks.value("TUBE INFO t")) > 0 and tasks.value("QLEN t") == 0
+
+
+def test_a_group_goes_on_without_those_that_failed(tasks: Door) -> None:
+    """T50.5 with `continue` it has ended like the others, without a result."""
+    group, ids = made(tasks, 4, "ONFAIL continue THEN callback", "ATTEMPTS 3")
+    tasks(f"CANCEL {ids[3]}")
+    tasks(f"DEADLETTER {ids[2]} qq REASON no")
+    dead(tasks, ids[1])
+    assert counts(tasks, group)[0] == "open"
+    tasks(f"DONE {ids[0]} -")
+    turn(tasks)
+    assert callbacks(tasks) == [(group, b"callback")]
+    rows = results(tasks, group)[1]
+    assert [row[2] for row in rows] == [b"done", *[b"failed"] * 3]
+    assert [row[4] for row in rows][1] == b"dead" and rows[0][3] is None
+
+
+def test_a_group_waits_for_a_replay(tasks: Door) -> None:
+    """T50.5 With `wait`, one that is dead is waited for, in case it is replayed."""
+    group, ids = made(tasks, 1, "ONFAIL wait THEN callback", "ATTEMPTS 3")
+    dead(tasks, ids[0])
+    later(tasks, 60_000)
+    assert counts(tasks, group) == ("open", 1, 0, 0)
+    tasks("DEAD REPLAY q.dead ALL")
+    later(tasks, 6_000)
+    tasks(f"DONE {ids[0]} - RESULT ok")
+    turn(tasks)
+    assert callbacks(tasks) == [(group, b"callback")]
+
+
+@pytest.mark.parametrize("how", ["ACKJOB", "DELJOB", "EXPIRE"])
+def test_ends_that_no_worker_says(tasks: Door, how: str) -> None:
+    """T50.3 `done` is its end, or it has failed: `dead`, `cancelled`, or `gone` (expired, deleted,
+    or ended and not kept)."""
+    group, ids = made(tasks, 1, "ONFAIL continue THEN callback", "TTL 50")
+    if how == "EXPIRE":
+        later(tasks, 51_000)
+    else:
+        tasks(f"{how} {ids[0]}")
+        turn(tasks)
+    assert callbacks(tasks) == [(group, b"callback")]
+    assert results(tasks, group)[1][0][4] == (b"done" if how == "ACKJOB" else b"gone")
+
+
+def test_one_that_had_ended_before(tasks: Door) -> None:
+    """T50.2 A job that ended before it was added counts while its outcome is kept (W7.2): children
+    need KEEP."""
+    group = tasks.value("GROUP CREATE t 2 ONFAIL continue").decode()
+    kept = tasks.value("ADDJOB q x 0 KEEP 90").decode()
+    brief = tasks.value("ADDJOB q x 0").decode()
+    tasks(f"DONE {kept} - RESULT a")
+    tasks(f"DONE {brief} - RESULT a")
+    later(tasks, 1_000)
+    tasks(f"GROUP ADD t {group} 0 {kept} 1 {brief}")
+    turn(tasks)
+    assert counts(tasks, group) == ("done", 2, 1, 1)
+    assert shown(tasks, group)["callback"] == 0 and callbacks(tasks) == []
+
+
+def test_cancel(tasks: Door) -> None:
+    """T50.7 CANCEL of a group: its callback does not run, and each open child is cancelled (W8), by
+    and by; a node that is not in reach is asked until it answers."""
+    group, ids = made(tasks, 3)
+    tasks(f"DONE {ids[0]} -")
+    turn(tasks)
+    assert tasks.value(f"GROUP CANCEL t {group}") == 1
+    assert tasks.value(f"GROUP CANCEL t {group}") == 0
+    turn(tasks)
+    assert counts(tasks, group) == ("cancelled", 3, 1, 2)
+    for id in ids[1:]:
+        assert tasks.value(f"RESULT {id}")[1] in (b"cancelled",)
+    assert callbacks(tasks) == [] and tasks.value("GETJOB NOHANG FROM q") is None
+
+
+def test_deleting_the_group_cancels_its_children(tasks: Door) -> None:
+    """T50.7 The same becomes of the children when the task of the group is deleted."""
+    group, ids = made(tasks, 2)
+    assert tasks.value(f"DELJOB {group}") == 1
+    later(tasks, 61_000)
+    assert tasks.value(f"RESULT {ids[0]}")[1] == b"cancelled"
+    assert not [one for one in tasks.n.jobs.values() if one.queue == b"t"]
+
+
+def test_children_that_never_came(tasks: Door) -> None:
+    """T50.8 A group that has not got all its children an hour after its CREATE is cancelled."""
+    group = tasks.value("GROUP CREATE t 2 THEN callback").decode()
+    child = tasks.value("ADDJOB q x 0 KEEP 9000").decode()
+    tasks(f"GROUP ADD t {group} 1 {child}")
+    later(tasks, 3_500_000)
+    assert counts(tasks, group) == ("open", 1, 0, 0)
+    later(tasks, 200_000)
+    assert counts(tasks, group) == ("cancelled", 1, 0, 1)
+    assert tasks.value(f"RESULT {child}")[1] == b"cancelled"
+    assert tasks.value(f"GROUP ADD t {group} 0 {child}") == 0  # T51.2
+
+
+def test_results_that_are_too_large(tasks: Door) -> None:
+    """T50.3 A child whose result is not kept, has more than 65,536 bytes, or would make those of
+    the group more than 64 MiB, has failed; its reason says so."""
+    group, ids = made(tasks, 2, "ONFAIL continue THEN callback")
+    tasks(f"DONE {ids[0]} - RESULT", b"x" * 65_537)
+    tasks(f"DONE {ids[1]} - RESULT", b"x" * 65_536)
+    turn(tasks)
+    rows = results(tasks, group)[1]
+    assert rows[0][2:5] == [b"failed", None, b"done"] and len(rows[1][3]) == 65_536
+    assert rows[0][5] == b"its result of 65537 bytes is larger than 65536"
+
+
+def test_words(tasks: Door) -> None:
+    """T51.1 A group has 1 to 10,000 children, a tube 10,000 groups that are open."""
+    assert tasks("GROUP CREATE t 0") == b"-ERR a group has 1 to 10000 children\r\n"
+    assert tasks("GROUP CREATE t 10001") == b"-ERR a group has 1 to 10000 children\r\n"
+    assert b"THEN and its body come last" in tasks("GROUP CREATE t 1 PRI 3")
+    assert b"takes of ADDJOB's options" in tasks("GROUP CREATE t 1 UNIQUE k THEN b")
+    assert b"stop, wait or continue" in tasks("GROUP CREATE t 1 ONFAIL x THEN b")
+    assert tasks("TUBE CREATE u fifo") == b"+OK\r\n"
+    assert tasks("GROUP CREATE u 1") == (
+        b"-NOTUBE tube 'u' has no groups: they need a tube of type tasks that stays\r\n"
+    )
+    group = tasks.value("GROUP CREATE t 1 PRI 7 RETRY 40 LIMIT l 1 THEN b").decode()
+    task = tasks.value("ADDJOB t x 0").decode()
+    assert b"children of a group are jobs of queues" in tasks(f"GROUP ADD t {group} 0 {task}")
+    assert tasks(f"GROUP ADD t {group} 1 {task.replace('D', 'D')}").startswith(b"-ERR")
+    number = tasks.value(f"SHOW {group}")
+    assert b"children" in number
+    assert b"-WRONGTUBE task 0 belongs to a group" in tasks("TUBE BURY t 0")
+    page = tasks.value("GROUP LIST t")
+    assert page[0] == b"0" and len(page[1]) == 1
+    child = tasks.value("ADDJOB q x 0 KEEP 9").decode()
+    tasks(f"GROUP ADD t {group} 0 {child}")
+    tasks(f"DONE {child} -")
+    turn(tasks)
+    tasks(f"ACKJOB {task}")
+    row = tasks.value(f"SHOW {group}")
+    told = dict(zip(row[::2], row[1::2], strict=True))
+    assert (told[b"pri"], told[b"retry"], told[b"limit"]) == (7, 40, b"l")
+    assert tasks.value("GROUP LIST t")[1] == [] and START_MS > 0

@@ -1,0 +1,202 @@
+"""Groups of jobs across restarts and leaders, without a server (SPEC T50)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journal_home import START_MS, Home, again
+from votes_lab import TIMEOUT_MS, VotesLab
+
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.transitions import check
+from tuque.core.life.outcomes import on_done
+from tuque.core.node.node import Node
+from tuque.core.replication.ack import on_ackjob
+from tuque.core.replication.add import on_addjob, settle
+from tuque.store.files.disk import MemoryDisk
+from tuque.tubes.keys.members import (
+    CONTINUE,
+    Child,
+    GroupPlan,
+    is_group,
+    is_member,
+    is_sound_member,
+    pack_child,
+    pack_group,
+    unpack_child,
+    unpack_group,
+)
+from tuque.tubes.keys.words import is_sound
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import groups
+from tuque.wire.adding.options import addjob_options
+
+SIZE = 8
+
+
+def shell(n: Node) -> None:
+    """What the server does with groups at the end of a turn."""
+    t = tubes_of(n)
+    wakes, n.wakes = n.wakes, []
+    for wake in wakes:
+        groups.wake(t, wake.client)
+    while (task := groups.next_member(n, t)) is not None:
+        groups.look(n, t, task)
+
+
+def planned() -> GroupPlan:
+    plan = GroupPlan()
+    plan.size, plan.policy, plan.has_callback, plan.keep_ms = SIZE, CONTINUE, True, 60_000
+    return plan
+
+
+def child_job(n: Node, index: int) -> bytes:
+    """A job that is kept for an hour when it has ended."""
+    words = [b"", b"", b"", b"", b"KEEP", b"3600", b"REPLICATE", b"1"]
+    return on_addjob(n, b"q", b"%d" % index, settle(n, addjob_options(words))).id
+
+
+def created(n: Node, tube: Tube) -> bytes:
+    plan = planned()
+    return groups.create(n, tubes_of(n), tube, plan, b"callback", tube.pri, tube.ttr_ms).id
+
+
+def results_of(n: Node, tube: Tube, group: bytes) -> list[bytes | None]:
+    """The results of the children, in order."""
+    family = groups.family_of(tube, groups.group_of(n, tube, group).number)
+    found = [tube.tasks[family.by_index[i]].subqueue for i in sorted(family.by_index)]
+    return [unpack_child(packed).result for packed in found]
+
+
+# ---- restarts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_survive_restarts(seed: int) -> None:
+    """T50.4 So the callback is there once, over starts and changes of the leader."""
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    tube = home.t.by_name[b"t"]
+    group = created(home.n, tube)
+    ids = [child_job(home.n, i) for i in range(SIZE)]
+    for i, id in enumerate(ids):
+        assert groups.add(home.n, home.t, tube, groups.group_of(home.n, tube, group), i, id)
+    home.turn()
+    chance = random.Random(seed)
+    calls: list[bytes] = []
+    for _ in range(60):
+        home.pass_ms(chance.randrange(400))
+        at = chance.randrange(SIZE)
+        on_done(home.n, ids[at], 0, b"r%d" % at)
+        shell(home.n)
+        if chance.random() < 0.4:
+            home.turn()
+            if chance.random() < 0.5:
+                home = again(home, chance.randrange(3_000))
+        elif chance.random() < 0.3:
+            home = again(home)  # what this turn has done is lost
+        calls += [job.id for job in on_getjob(home.n, 9, [b"t"], 9)]
+        check(home.n)
+    for i in range(SIZE):
+        on_done(home.n, ids[i], 0, b"r%d" % i)
+    for _ in range(20):
+        home.pass_ms(1_000)
+        shell(home.n)
+    calls += [job.id for job in on_getjob(home.n, 9, [b"t"], 9)]
+    assert set(calls) == {group}
+    tube = home.t.by_name[b"t"]
+    assert results_of(home.n, tube, group) == [b"r%d" % i for i in range(SIZE)]
+    assert on_ackjob(home.n, group)
+    for _ in range(8):
+        home.pass_ms(60_000)
+        shell(home.n)
+    assert len(tube.tasks) == 0 and not home.t.minders and not home.n.life.watches
+    check(home.n)
+
+
+# ---- leaders
+
+
+class GroupsLab(VotesLab):
+    """Three nodes with a tube of type tasks, whose shells look at groups."""
+
+    def __init__(self) -> None:
+        super().__init__(3, makes=False)
+        self.live(2 * TIMEOUT_MS)
+        assert all(self.in_force(i) for i in range(3))
+        self.make(0, b"tasks", sync=2)
+        self.live(1_000)
+
+    def settle(self, i: int) -> None:
+        """End of a turn: leaders look at their groups."""
+        shell(self.nodes[i])
+        super().settle(i)
+
+    def leader(self) -> int:
+        """The node that leads, after as long as it takes."""
+        for _ in range(200):
+            found = self.runs_at()
+            if found:
+                return found[0]
+            self.live(250)
+        raise AssertionError("nobody leads")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_survive_their_leaders(seed: int) -> None:
+    """T50.3 A child whose job is at another node is asked for each second, 500 at once at most."""
+    lab = GroupsLab()
+    chance = random.Random(seed)
+    n, tube = lab.nodes[0], lab.tube(0)
+    n.now_ms = lab.now_ms
+    group = created(n, tube)
+    places = [chance.choice((1, 2)) for _ in range(SIZE)]
+    ids = []
+    for i in range(SIZE):
+        lab.nodes[places[i]].now_ms = lab.now_ms
+        ids.append(child_job(lab.nodes[places[i]], i))
+        assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, ids[i])
+    lab.run()
+    lab.live(3_000)
+    for i in range(SIZE):
+        if i == SIZE // 2:
+            lab.die(0)
+            lab.live(4 * TIMEOUT_MS)
+            lab.revive(0)
+        lab.live(chance.choice((50, 700)))
+        lab.nodes[places[i]].now_ms = lab.now_ms
+        on_done(lab.nodes[places[i]], ids[i], 0, b"r%d" % i)
+        lab.run()
+    lab.live(10_000)
+    at = lab.leader()
+    assert at != 0
+    n = lab.nodes[at]
+    n.now_ms = lab.now_ms
+    assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
+    assert results_of(n, lab.tube(at), group) == [b"r%d" % i for i in range(SIZE)]
+
+
+# ---- the bytes
+
+
+def test_groups_and_children_go_into_bytes_and_back() -> None:
+    plan = planned()
+    plan.over_ms = 7
+    packed = pack_group(plan)
+    assert is_group(packed) and is_member(packed) and is_sound(packed)
+    for name in ("size", "policy", "state", "has_callback", "keep_ms", "over_ms", "keys"):
+        assert getattr(unpack_group(packed), name) == getattr(plan, name), name
+    child = Child()
+    child.group, child.index, child.id, child.word, child.result = 3, 7, b"D-1", b"done", b""
+    small = pack_child(child)
+    child.result = b"r" * 70_000
+    child.reason = b"why"
+    large = pack_child(child)
+    assert unpack_child(small).result == b"" and unpack_child(large).result == child.result
+    for packed in (small, large):
+        assert is_member(packed) and not is_group(packed) and is_sound(packed)
+        for end in range(3, 40):
+            assert not is_sound_member(packed[:end])
+    assert unpack_child(large).reason == b"why" and unpack_child(large).id == b"D-1"
