@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,19 @@ def test_the_page_needs_no_network_and_is_small() -> None:
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
     assert 'name="viewport"' in page
     assert len(page) < 60_000
+
+
+def test_the_page_has_a_policy() -> None:
+    """H6.6 The page has a policy (CSP): the browser runs its one script, by its SHA-256, and loads
+    nothing."""
+    page = report.html_page(figures())
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert policy is not None and page.index(policy[0]) < page.index("<style>")
+    assert policy[1] == (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    )
 
 
 def test_all_that_can_be_shown_stays_small() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import redis
+import tarantool
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port, info, run_server
 from raw_resp import wait_for
@@ -124,6 +125,24 @@ def test_iproto_over_tls_begins_with_the_greeting(place: Place) -> None:
     sock = socket.create_connection(("127.0.0.1", place.iproto), timeout=30)
     with place.context().wrap_socket(sock, server_hostname="localhost") as link:
         assert link.recv(9) == b"Tarantool"
+
+
+def test_a_tarantool_client_works_over_tls(place: Place) -> None:
+    """X1.1 `iproto-tls-port` is for those of IPROTO; X1.3: the unmodified connector, a body of many
+    records."""
+    body = "x" * 300_000
+    with contextlib.closing(place.node.wire()) as wire:
+        assert wire("TUBE", "CREATE", "tls-tube", "fifo", "IFNOTEXISTS") == b"OK"
+    files = {"ssl_ca_file": str(place.authority.cafile)}
+    where = {"connection_timeout": 60, "socket_timeout": 60, "transport": "ssl", **files}
+    link = tarantool.Connection("localhost", place.iproto, **where)
+    try:
+        (put,) = link.call("queue.tube.tls-tube:put", (body,))
+        (taken,) = link.call("queue.tube.tls-tube:take", (10,))
+        assert (taken[0], taken[2]) == (put[0], body)
+        assert link.call("queue.tube.tls-tube:ack", (taken[0],))[0][1] == "-"
+    finally:
+        link.close()
 
 
 def test_metrics_are_served_over_https_only(place: Place) -> None:

@@ -6,8 +6,10 @@ Tables and texts are made here; in the browser report.js draws the charts from c
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -79,15 +81,23 @@ def html_page(found: Figures) -> str:
     ]
     data = charts.data(found)
     data["tiles"] = {key: tile_values(found, key) for key in ("", *data["queues"])}
+    script = _part("report.js")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Tuque report, {utc(found.first_s)}</title><style>{_part('report.css')}</style>"
         "</head><body>\n"
         + "\n".join(body)
         + f'\n<script type="application/json" id="data">{_json(data)}</script>'
-        + f"\n<script>{_part('report.js')}</script></body></html>\n"
+        + f"\n<script>{script}</script></body></html>\n"
     )
+
+
+def policy(script: str) -> str:
+    """[H6] What the browser may do for the page: run that script, and load nothing (H6.6)."""
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
 def _part(name: str) -> str:
