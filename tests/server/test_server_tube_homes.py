@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 from door import NODE_ID, Door, taken
@@ -91,6 +92,20 @@ def test_tubes_that_are_not_copied_yet_are_counted_at_their_home(tube: Door) -> 
     assert tube.info("tubes")["tubes_incomplete"] == "1"
     move_away(tube)
     assert tube.info("tubes")["tubes_incomplete"] == "0"
+
+
+def test_tubes_whose_home_cannot_be_reached_are_named(tube: Door) -> None:
+    """T11.5 `tubes_homeless_names` has the first 20 names, percent-encoded and separated by
+    commas.
+    """
+    tubes = tubes_of(tube.n)
+    names = [f"a,b {i:02}" for i in range(22)]
+    for name in names:
+        tube("TUBE CREATE", name, "fifo")
+        lose_home(tube.n, tubes, tubes.by_name[name.encode()], OTHER, 2)
+    found = tube.info("tubes")
+    assert (found["tubes_homeless"], found["tubes_running"]) == ("22", "1")
+    assert found["tubes_homeless_names"].split(",") == [quote(name, "") for name in names[:20]]
 
 
 def test_where_a_tube_is_at_home(tube: Door) -> None:
