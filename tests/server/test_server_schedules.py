@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 from door import START_MS, Door
+from own_log import own_lines
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.server.log.notes import say_all_again
 from tuque.server.tubes.turn import end_turn, next_turn_ms
 
 
@@ -89,6 +92,43 @@ def test_instants_that_were_missed(tasks: Door, policy: str, count: int) -> None
     assert told["late"] == max(count, 1) and told["next-ms"] == START_MS + 110_000
     later(tasks, 10_000)
     assert taken(tasks) == ["body"]
+
+
+@pytest.mark.parametrize(("policy", "count"), [("skip", 10), ("one", 11)])
+def test_the_last_ten_seconds_were_in_time(tasks: Door, policy: str, count: int) -> None:
+    """T45.5 Those of the last 10 s make their own jobs by every policy. They count as in time also
+    if it takes longer to add these jobs. The log says that instants were missed."""
+    tasks(f"SCHEDULE ADD t n EVERY 1 MISSED {policy} body")
+    tasks.n.now_ms += 60_500
+    for _ in range(
+        11
+    ):  # missed ones, then those of 51 s to 60 s: one in a turn, and these are slow
+        tick(tasks.n)
+        end_turn(tasks.s)
+        tasks.n.now_ms += 1_500
+    told = show(tasks)
+    assert (told["fired"], told["late"]) == (count, 1)
+    assert told["last-ms"] == START_MS + 60_000
+    assert taken(tasks) == ["body"] * count
+
+
+def test_why_a_schedule_waits(tasks: Door, caplog: pytest.LogCaptureFixture) -> None:
+    """T46.4 waits is why an instant that has come makes no job yet, else empty. The log says it
+    when that is so for 5 s."""
+    tasks("SCHEDULE ADD t n EVERY 1 body")
+    assert show(tasks)["waits"] == b""
+    said = "schedule n of t waits: the input of the queue is paused"
+    tasks("PAUSE t in")
+    say_all_again()
+    caplog.set_level(logging.INFO, "tuque.server")
+    later(tasks, 4_000)
+    assert show(tasks)["waits"] == b"the input of the queue is paused"
+    assert said not in own_lines(caplog)
+    later(tasks, 5_000)
+    assert own_lines(caplog).count(said) == 1
+    tasks("PAUSE t none")
+    later(tasks, 500)
+    assert show(tasks)["waits"] == b""
 
 
 def test_the_same_words_change_nothing(tasks: Door) -> None:

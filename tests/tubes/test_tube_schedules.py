@@ -38,7 +38,7 @@ def shell(n: Node) -> None:
     while (task := schedules.next_due(n, t)) is not None:
         tube = t.by_name[task.queue]
         plan = schedules.plan_of(tube, task)
-        step = step_of(plan, int(n.now_ms))
+        step = step_of(plan, int(n.now_ms), 0)
         if step.fires_ms == 0 or schedules.may_fire(n, t, tube, plan):
             schedules.fire(n, t, tube, task, plan, step)
 
@@ -203,6 +203,21 @@ def test_a_job_is_ready_once_a_majority_has_it() -> None:
     lab.now_ms = n.now_ms
     lab.live(500)
     assert len(on_getjob(n, 9, [b"t"], 10)) >= 1
+
+
+def test_a_job_that_was_run_can_be_taken() -> None:
+    """T45.7 RUN adds a job at once and notes no instant; when the reply comes, the job can be
+    taken."""
+    lab = SchedulesLab()
+    lab.begin_one()
+    n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
+    on_getjob(n, 9, [b"t"], 100)
+    job = schedules.run_now(n, t, tube, b"n")
+    assert job is not None
+    assert tube in t.to_sync.values(), "the reply waits for the copies"
+    lab.run()
+    assert lab.answered(0) == tube.seq
+    assert [one.id for one in on_getjob(n, 9, [b"t"], 10)] == [job.id]
 
 
 def test_the_note_came_without_the_job() -> None:

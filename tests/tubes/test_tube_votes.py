@@ -7,7 +7,6 @@ from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.msgs.bus import StandAt, TubeStands, TubeVote, TubeVoted
-from tuque.server.replies.words import text_of
 from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, PROMISED, YES
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import MAJORITY, NO

@@ -25,8 +25,8 @@ class Schedule(msgspec.Struct, frozen=True):
     """A schedule of a tube; unix ms, 0: there is none.
 
     Either `cron`, in the time zone `tz`, or `every_s`. `fired` jobs were made at instants, the last
-    one at `last_ms`; `late` counts how often instants were missed. Only
-    `schedule_show` knows `body`.
+    one at `last_ms`; `late` counts how often instants were missed; `waits` is why an instant that
+    has come makes no job yet. Only `schedule_show` knows `body`.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Schedule(msgspec.Struct, frozen=True):
     fired: int
     late: int
     id: str
+    waits: str = ""
     body: bytes | None = None
 
 
@@ -240,6 +241,7 @@ def _schedule(reply: Reply) -> Schedule:
         fired=told["fired"],
         late=told["late"],
         id=to_text(told["id"]),
+        waits=to_text(told.get("waits", b"")),
         body=told.get("body"),
     )
 

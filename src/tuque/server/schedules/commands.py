@@ -11,7 +11,7 @@ from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.words import LEAVING
 from tuque.server.rights.tenant import check_growth as check_bytes
-from tuque.server.schedules.firing import EVICTED, look
+from tuque.server.schedules.firing import EVICTED, MISSED_WORDS, look, why_waits
 from tuque.server.schedules.instants import NoInstant, next_after
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -41,7 +41,6 @@ from tuque.wire.resp import Status
 OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
 JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"TTL", b"PRI")
 MISSED: Final[dict[bytes, int]] = {b"SKIP": SKIP, b"ONE": ONE, b"ALL": ALL}
-MISSED_WORDS: Final = ("skip", "one", "all")
 DONE: Final = ("ADDED", "UNCHANGED", "REPLACED")
 NEEDS: Final[dict[bytes, bytes]] = {
     b"ADD": b"a tube, a name, CRON or EVERY, and at last the body",
@@ -80,9 +79,9 @@ def cmd_schedule(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"ADD":
         add(s, c, t, tube, args)
     elif word == b"LIST":
-        show_all(s, c, tube, args[3:])
+        show_all(s, c, t, tube, args[3:])
     elif word == b"SHOW":
-        c.reply(shown(s, c, tube, schedules.schedule_of(tube, args[3]), True))
+        c.reply(shown(s, c, t, tube, schedules.schedule_of(tube, args[3]), True))
     elif word == b"RUN":
         check_growth(s)
         check_bytes(s, c.user, None, schedules.schedule_of(tube, args[3]).body)  # N11.2
@@ -185,7 +184,7 @@ def pause(s: Server, c: Client, t: Tubes, tube: Tube, name: bytes, is_paused: bo
     c.reply(int(is_changed))
 
 
-def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
+def show_all(s: Server, c: Client, t: Tubes, tube: Tube, words: list[bytes]) -> None:
     """LIST tube [cursor] [COUNT n]: by the order in which they were added."""
     cursor = 0
     count = ROWS_MAX
@@ -199,12 +198,14 @@ def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
     numbers = sorted(schedules.driver_of(tube).plans.by_name.values())
     s.n.work += len(numbers) // 10
     found = [number for number in numbers if number >= cursor]
-    rows: list[object] = [shown(s, c, tube, tube.tasks[one], False) for one in found[:count]]
+    rows: list[object] = [shown(s, c, t, tube, tube.tasks[one], False) for one in found[:count]]
     after = found[count] if len(found) > count else 0
     c.reply([b"%d" % after, rows])
 
 
-def shown(s: Server, c: Client, tube: Tube, task: Task, has_body: bool) -> dict[str, object]:
+def shown(
+    s: Server, c: Client, t: Tubes, tube: Tube, task: Task, has_body: bool
+) -> dict[str, object]:
     """A schedule, as names and values (T46.4)."""
     plan = unpack_plan(task.subqueue)
     next_ms = 0
@@ -225,6 +226,7 @@ def shown(s: Server, c: Client, tube: Tube, task: Task, has_body: bool) -> dict[
         "last-ms": int(plan.fired_ms),
         "fired": int(plan.fired),
         "late": int(plan.late),
+        "waits": why_waits(s, t, tube, task),
         "id": task.id,
     }
     if has_body:

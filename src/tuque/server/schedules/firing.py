@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.evict import make_room
 from tuque.logtext import facts
 from tuque.server.log.notes import say_once
 from tuque.server.rights.tenant import over_owned
-from tuque.server.schedules.instants import NoInstant, step_of
+from tuque.server.schedules.instants import NoInstant, next_after, step_of
 from tuque.server.state.state import Server
-from tuque.tubes.keys.plan import Plan
+from tuque.tubes.keys.plan import ALL, Plan, Step
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks.schedules import fire, is_busy, may_fire, next_due, plan_of
+from tuque.tubes.tasks.schedules import driver_of, fire, is_busy, may_fire, next_due, plan_of
 
 PER_TURN: Final = 100  # looked at in one turn
 EVICTED: Final = 1_000
+PATIENCE_MS: Final = 5_000  # so late the log says why
+MISSED_WORDS: Final = ("skip", "one", "all")
 
 
 def run_schedules(s: Server, t: Tubes) -> None:
@@ -35,32 +39,83 @@ def look(s: Server, t: Tubes, tube: Tube, task: Task) -> None:
     n = s.n
     plan = plan_of(tube, task)
     try:
-        step = step_of(plan, int(n.now_ms))
+        step = step_now(n, tube, task, plan)
     except NoInstant as why:
-        say_once(
-            int(n.now_ms),
-            "schedule %(schedule)s of %(queue)s waits: %(reason)s",
-            facts(
-                "schedule_waits", schedule=shown(plan.name), queue=shown(tube.name), reason=str(why)
-            ),
-        )
+        say_waits(s, tube, plan, str(why))
         return
-    if step.fires_ms > 0 and not (may_fire(n, t, tube, plan) and has_room(s, tube, task, plan)):
+    reason = ""
+    if step.fires_ms > 0:
+        reason = why_not(s, t, tube, plan) or no_room(s, tube, task, plan, True)
+    if len(reason) > 0:
+        if next_after(plan, int(plan.noted_ms)) < int(n.now_ms) - PATIENCE_MS:
+            say_waits(s, tube, plan, reason)
         return
+    if step.is_late:
+        say_missed(s, tube, plan)
+        if plan.missed != ALL:
+            driver_of(tube).plans.caught[int(task.number)] = int(n.now_ms)
     fire(n, t, tube, task, plan, step)
 
 
-def has_room(s: Server, tube: Tube, task: Task, plan: Plan) -> bool:
-    """Whether memory, journal and the tenant's quota let one more job in (T45.6)."""
+def step_now(n: Node, tube: Tube, task: Task, plan: Plan) -> Step:
+    """What the schedule does now. Raises NoInstant."""
+    caught_ms = driver_of(tube).plans.caught.get(int(task.number), 0)
+    return step_of(plan, int(n.now_ms), caught_ms)
+
+
+def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
+    """Why the tube takes no job now; "": it does (T45.4, T45.6)."""
+    if may_fire(s.n, t, tube, plan):
+        return ""
+    if tube.pause & PAUSE_IN:
+        return "the input of the queue is paused"
+    if s.n.is_leaving:
+        return "the node is leaving"
+    return "too few nodes have its last job, or are here for the next one"
+
+
+def why_waits(s: Server, t: Tubes, tube: Tube, task: Task) -> str:
+    """Why a schedule whose instant has come waits now; "": none has, or it does not (T46.4)."""
+    plan = plan_of(tube, task)
+    try:
+        if step_now(s.n, tube, task, plan).fires_ms == 0:
+            return ""
+    except NoInstant as why:
+        return str(why)
+    return why_not(s, t, tube, plan) or no_room(s, tube, task, plan, False)
+
+
+def say_waits(s: Server, tube: Tube, plan: Plan, reason: str) -> None:
+    """Log why a schedule makes no job."""
+    told = facts("schedule_waits", schedule=shown(plan.name), queue=shown(tube.name), reason=reason)
+    say_once(int(s.n.now_ms), "schedule %(schedule)s of %(queue)s waits: %(reason)s", told)
+
+
+def say_missed(s: Server, tube: Tube, plan: Plan) -> None:
+    """Log that instants were missed, and what becomes of them (T45.5)."""
+    told = facts(
+        "schedule_missed",
+        schedule=shown(plan.name),
+        queue=shown(tube.name),
+        policy=MISSED_WORDS[int(plan.missed)],
+    )
+    text = "schedule %(schedule)s of %(queue)s missed instants: MISSED %(policy)s"
+    say_once(int(s.n.now_ms), text, told)
+
+
+def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
+    """What lets no job in: journal, memory or the tenant's quotas (T45.6); "": nothing."""
     n = s.n
     if len(s.journal_error) > 0:
-        return False
+        return f"the journal does not work: {s.journal_error}"
     if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
-        if not make_room(n, EVICTED):
-            return False
+        if not (evicts and make_room(n, EVICTED)):
+            return "memory is short"
     tenant = s.acl.tenants.get(tube.tally.owner.name)
     if tenant is None:
-        return True
+        return ""
     if over_owned(s, tenant, 1, len(task.body)) is not None:
-        return False
-    return is_busy(n, tube, plan) or tenant.wait_ms(n.now_ms) == 0  # N11.3
+        return "the tenant has as much as it may"
+    if is_busy(n, tube, plan) or tenant.wait_ms(n.now_ms) == 0:  # N11.3
+        return ""
+    return "the tenant adds as much in a second as it may"

@@ -55,8 +55,11 @@ def zone_of(name: bytes) -> ZoneInfo:
         raise NoInstant("this node knows no such time zone") from None
 
 
-def step_of(plan: Plan, now_ms: int) -> Step:
-    """What the schedule does now, and when to look again (T45.3, T45.5). Raises NoInstant."""
+def step_of(plan: Plan, now_ms: int, caught_ms: int) -> Step:
+    """What the schedule does now, and when to look again (T45.3, T45.5). Raises NoInstant.
+
+    `caught_ms` is when missed instants were last dealt with: those that were in time then are.
+    """
     noted = int(plan.noted_ms)
     if plan.is_paused:
         return Step(0, noted, FAR, False)
@@ -64,7 +67,7 @@ def step_of(plan: Plan, now_ms: int) -> Step:
     if first > now_ms:
         return Step(0, noted, first, False)
     since = now_ms - LATE_MS
-    if first >= since:
+    if first >= since or first <= caught_ms:
         return Step(first, first, next_after(plan, first), False)
     if plan.missed == ALL:
         return Step(first, first, next_after(plan, first), True)

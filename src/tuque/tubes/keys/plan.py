@@ -178,6 +178,7 @@ class Plans:
         self.by_name: dict[bytes, int] = {}  # numbers of tasks
         self.held: dict[int, int] = {}  # number of a job: the change that added it
         self.members = Members()
+        self.caught: dict[int, int] = {}  # by number: no instant up to then counts as missed
 
     def joined(self, task: Task) -> i64:
         """The task, a schedule or of a group, is in the tube; returns the bytes that this takes."""
@@ -192,6 +193,7 @@ class Plans:
         """The schedule, or what is of a group, is gone; returns the bytes that are free."""
         if is_member(task.subqueue):
             return self.members.ended(task)
+        self.caught.pop(int(task.number), None)
         name = unpack_plan(task.subqueue).name
         if self.by_name.get(name, -1) != task.number:
             return 0

@@ -199,7 +199,7 @@ def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> N
     if n.records is not None:
         n.records.has_custody = True  # T45.4: on disk before anybody gets the job
     if adds:
-        add_job(n, t, tube, task, plan)
+        add_job(n, t, tube, task, plan, True)
 
 
 def is_busy(n: Node, tube: Tube, plan: Plan) -> bool:
@@ -209,14 +209,14 @@ def is_busy(n: Node, tube: Tube, plan: Plan) -> bool:
     return same_task(n, tube, plan.keys) is not None or driver_of(tube).keys() >= KEYS_MAX
 
 
-def add_job(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan) -> Task:
-    """Add a job; with SYNC it is READY once it has its copies (T45.4)."""
+def add_job(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, waits: bool) -> Task:
+    """Add a job; one that waits is with SYNC not READY before it has its copies (T45.4)."""
     spec = PutSpec()
     spec.keys = plan.keys
     spec.ttl_ms = plan.ttl_ms
     spec.ttr_ms = plan.ttr_ms
     spec.pri = plan.pri
-    if copies_needed(n, t, tube) > 1:
+    if waits and copies_needed(n, t, tube) > 1:
         spec.delay_ms = HELD_MS
     job = insert(n, t, tube, task.body, BYTES, spec)
     if spec.delay_ms > 0:
@@ -231,7 +231,7 @@ def run_now(n: Node, t: Tubes, tube: Tube, name: bytes) -> Task | None:
         raise TubeError(PAUSED)  # T46.5
     needs_copies(n, t, tube)
     plan = unpack_plan(task.subqueue)
-    return None if is_busy(n, tube, plan) else add_job(n, t, tube, task, plan)
+    return None if is_busy(n, tube, plan) else add_job(n, t, tube, task, plan, False)
 
 
 def set_paused(n: Node, t: Tubes, tube: Tube, name: bytes, is_paused: bool) -> bool:
