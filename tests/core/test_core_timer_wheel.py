@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuque.core.model.job import Job
-from tuque.core.model.timer_wheel import FAR, Wheel
+from tuque.core.model.timer_wheel import FAR, FINE_MS, KEY_MASK, Wheel
 
 START = 1_800_000_000_000
 LATE_MS = 16
@@ -66,6 +66,28 @@ def test_moving_timers_leaves_no_entry_behind(moves: list[tuple[int, int]]) -> N
     held = [job for slot in wheel.slots.values() for job in slot]
     assert len(held) == len(armed) == wheel.count
     assert {id(job) for job in held} == {id(jobs[which]) for which in armed}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), WAITS), min_size=1, max_size=60))
+def test_the_next_instant_is_right_after_each_change(
+    changes: list[tuple[int, bool, int]],
+) -> None:
+    """It is asked for more often than it changes, so the wheel keeps it."""
+    wheel = Wheel()
+    jobs = [job_due(number, START) for number in range(10)]
+    for which, cancelled, wait_ms in changes:
+        if cancelled:
+            wheel.cancel(jobs[which])
+        else:
+            jobs[which].expire_ms = START + wait_ms
+            wheel.arm(jobs[which], START)
+        fresh = [
+            start if key & 3 else start + FINE_MS
+            for start, key in wheel.starts
+            if wheel.slots[key & KEY_MASK]
+        ]
+        assert wheel.next_ms() == min(fresh, default=FAR)
 
 
 def test_a_burst_is_dealt_out_in_bounded_steps() -> None:

@@ -50,6 +50,9 @@ class Wheel:
         self.slots: Slots = {}
         self.starts: list[tuple[int, int]] = []  # heap of (first instant, key), one per slot
         self.count: i64 = 0
+        self.has_first = False  # the next two are known
+        self.first_ms: i64 = FAR  # when the first slot that is not empty has work
+        self.first_jobs: list[Job] = []  # the jobs in it
         self.key0: i64 = -1  # the two latest slots: bursts of jobs share theirs
         self.jobs0: list[Job] = []
         self.key1: i64 = -1
@@ -68,6 +71,7 @@ class Wheel:
             self.slots[key] = jobs
             level: i64 = full & 3
             heappush(self.starts, ((full >> 2) << shift_of(level), full))
+            self.has_first = False
         self.key1 = self.key0
         self.jobs1 = self.jobs0
         self.key0 = key
@@ -110,16 +114,23 @@ class Wheel:
 
     def next_ms(self) -> i64:
         """The instant at which `due` next has work; FAR: no timer is set."""
+        if self.has_first and len(self.first_jobs) > 0:
+            return self.first_ms
         while len(self.starts) > 0:
             start, key = self.starts[0]
-            if len(self.slots[key & KEY_MASK]) == 0:
+            jobs = self.slots[key & KEY_MASK]
+            if len(jobs) == 0:
                 self.drop_first()
                 continue
-            return start if key & 3 else start + FINE_MS
+            self.has_first = True
+            self.first_jobs = jobs
+            self.first_ms = start if key & 3 else start + FINE_MS
+            return self.first_ms
         return FAR
 
     def drop_first(self) -> None:
         """Drop the first slot, which is empty."""
+        self.has_first = False
         _, full = heappop(self.starts)
         key: i64 = full & KEY_MASK
         del self.slots[key]

@@ -101,7 +101,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             s.figures.turned_down += 1
             unknown(s, c, args[0])
             return
-    start_ns: i64 = CLOCK_NS()
+    start_ns: i64 = s.mark_ns if s.mark_ns != 0 else CLOCK_NS()
+    s.mark_ns = 0
     written: i64 = len(c.out)
     account = c.user  # as it was: the command may log out
     refused = refuse(s, c, command, args)
@@ -121,13 +122,10 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             c.error(refusal_text(s, refused_there))  # T17.3
         except Exception as fault:
             on_fault(s, c, command.name, written, fault)
-        spent_ns: i64 = CLOCK_NS() - start_ns
-        command.calls += 1
-        command.usec_ns += spent_ns
-        s.figures.commands += 1
-        note_time(s, command, args, spent_ns)
+        note_time(s, command, args, start_ns)
     if s.audit is not None and account is not None:
         note_act(s, c, account, command, args, written)
+        s.mark_ns = 0
     if c.reply_mode != REPLY_ON:
         quiet(c, written)
     if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
@@ -138,12 +136,20 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         s.touch(c)
     if len(s.n.ready) > 0:
         serve_ready(s.n)
+        s.mark_ns = 0
     if len(s.n.wakes) > 0 or len(s.n.life.calls) > 0:
         tell_wakes(s)
+        s.mark_ns = 0
 
 
-def note_time(s: Server, command: Command, args: list[bytes], spent_ns: i64) -> None:
-    """Keep a command that took long for SLOWLOG and LATENCY."""
+def note_time(s: Server, command: Command, args: list[bytes], start_ns: i64) -> None:
+    """Count a command that has ended; keep one that took long for SLOWLOG and LATENCY."""
+    ended_ns: i64 = CLOCK_NS()
+    spent_ns = ended_ns - start_ns
+    s.mark_ns = ended_ns  # the next command begins
+    command.calls += 1
+    command.usec_ns += spent_ns
+    s.figures.commands += 1
     if 0 <= s.slow_ns <= spent_ns:
         note_slow(s, args, spent_ns)
     if s.latency_ms > 0 and spent_ns >= s.latency_ms * 1_000_000:

@@ -29,6 +29,7 @@ from tuque.server.loop.standstill import begin_turn, end_replies
 from tuque.server.loop.tell_events import tell_events
 from tuque.server.replies import producers
 from tuque.server.replies.chores import next_chore_ms, run_chores
+from tuque.server.sockets.connection import SHORT_READ
 from tuque.server.sockets.poller import IN, OUT, Poller
 from tuque.server.state.client import NOT_HELD, Client
 from tuque.server.state.iproto_connection import Wired
@@ -58,6 +59,8 @@ class Pump:
         self.signal_fd: i64 = -1
         self.bells: dict[int, Callable[[], None]] = {}  # rung by threads, and what to do then
         self.house_ms: i64 = 0
+        self.began_ns: i64 = 0  # of the last turn, without its sleep
+        self.ended_ns: i64 = 0
         self.events_ms: i64 = 0  # when to flush the event stream
 
     def listen(self, sock: socket.socket) -> None:
@@ -91,11 +94,21 @@ class Pump:
 
     def run(self) -> None:
         """Run turns until asked to stop."""
-        while not self.s.stop_requested:
+        if not self.s.stop_requested:
             self.turn(-1)
+        while not self.s.stop_requested:
+            self.turn_in(self.sleep_ms(-1, self.ended_ms()))
 
     def wait_ms(self, most_ms: i64) -> i64:
         """How long to sleep: until the next timer, at most `most_ms`."""
+        return self.sleep_ms(most_ms, self.s.clock_ms())
+
+    def ended_ms(self) -> i64:
+        """When the last turn ended. It costs less than another look at the clock."""
+        return self.s.n.now_ms + (self.ended_ns - self.began_ns) // 1_000_000
+
+    def sleep_ms(self, most_ms: i64, clock_ms: i64) -> i64:
+        """As `wait_ms`, at that instant."""
         s = self.s
         if len(s.resumed) > 0 or len(s.dirty) > 0 or len(s.n.added) > 0 or len(s.n.dirty_peers) > 0:
             return 0
@@ -133,7 +146,7 @@ class Pump:
                 at_ms = min(at_ms, s.keep_ms)
         if at_ms == FAR:
             return most_ms
-        left_ms = at_ms - (s.clock_ms())
+        left_ms = at_ms - clock_ms
         if left_ms < 0:
             left_ms = 0
         if left_ms > 60_000:
@@ -142,17 +155,20 @@ class Pump:
 
     def turn(self, most_ms: i64) -> None:
         """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
-        waited_ms = self.wait_ms(most_ms)
+        self.turn_in(self.wait_ms(most_ms))
+
+    def turn_in(self, waited_ms: i64) -> None:
+        """The turn, after a sleep of so many ms, or as long as nothing happens (-1)."""
         before_ms = self.s.n.now_ms
         ready = self.lookout.wait(waited_ms)
-        began_ns: i64 = self.s.system.work_ns()
+        self.began_ns = self.s.system.work_ns()
         self.hear(ready)
         if 0 <= waited_ms < self.s.n.now_ms - before_ms - DEAF_MS:
             self.s.n.life.deaf_ms = self.s.n.now_ms  # W6.1
         self.step()
         self.settle()
-        ended_ns: i64 = self.s.system.work_ns()
-        self.s.watch.note_turn(ended_ns - began_ns, ended_ns)
+        self.ended_ns = self.s.system.work_ns()
+        self.s.watch.note_turn(self.ended_ns - self.began_ns, self.ended_ns)
 
     def hear(self, ready: list[tuple[int, int]]) -> None:
         """[C8.1] Begin a turn: read the input and run it."""
@@ -160,6 +176,7 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
+        s.mark_ns = 0
         self.share.begin()
         self.take(ready)
         while s.committer is not None and not s.stop_requested and len(self.share.late) == 0:
@@ -180,6 +197,7 @@ class Pump:
             if c is not None:
                 if mask & OUT:
                     self.outlet.drain(c)
+                    s.mark_ns = 0
                 if mask & ~OUT and not c.is_closed:
                     if self.share.is_used():
                         self.share.late[fd] = None  # L2.8
@@ -188,7 +206,9 @@ class Pump:
                         self.read(c)
                     except Exception as error:
                         self.outlet.on_bug(c, error)
-            elif fd in s.wired:
+                continue
+            s.mark_ns = 0
+            if fd in s.wired:
                 self.on_wired(s.wired[fd], mask)
             elif bus is not None and bus.on_ready(fd, mask):
                 pass
@@ -253,6 +273,7 @@ class Pump:
         s = self.s
         resumed = s.resumed
         s.resumed = []
+        s.mark_ns = 0
         self.share.begin()
         for i, c in enumerate(resumed):
             if self.share.is_used():
@@ -333,6 +354,8 @@ class Pump:
             self.outlet.on_end(c, len(c.todo) == 0 and not c.is_busy())
             return
         s.figures.in_bytes += len(data)
+        if len(data) >= SHORT_READ:
+            s.mark_ns = 0  # a longer read, and what it holds, take time of their own
         self.share.note_read(c.fd, len(data) >= most)
         if c.is_closing:
             return  # nothing more runs, e.g. after QUIT

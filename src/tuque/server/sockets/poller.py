@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 from typing import Final
 
 IN: Final = 1  # the same values for epoll and poll
 OUT: Final = 4
+MOST: Final = 1_024  # descriptors of one wait
 
 
 class Poller:
@@ -16,6 +18,7 @@ class Poller:
         self.has_epoll = epoll is not None
         if epoll is not None:
             self.epoll = epoll
+            self.poll: Callable[[float, int], list[tuple[int, int]]] = epoll.poll
         else:
             self.poller = select.poll()
 
@@ -43,7 +46,9 @@ class Poller:
     def wait(self, most_ms: int) -> list[tuple[int, int]]:
         """Descriptors that are ready and how; waits up to `most_ms`, -1 for ever."""
         if self.has_epoll:
-            return self.epoll.poll(most_ms / 1000 if most_ms >= 0 else -1, 1024)
+            if most_ms <= 0:
+                return self.poll(most_ms, MOST)
+            return self.poll(most_ms / 1000, MOST)
         return self.poller.poll(most_ms if most_ms >= 0 else None)
 
     def close(self) -> None:

@@ -152,6 +152,7 @@ class Server:
 
     def begin_work(self) -> None:
         """Long commands, and the work on jobs."""
+        self.mark_ns: i64 = 0  # when the last command ended; 0: something else took time since
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
