@@ -7,7 +7,8 @@ from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job, awake_ms
-from tuque.core.model.refusal import MAXLEN, PAUSED, Refusal
+from tuque.core.model.life import NO_TERMS, Failure, Life
+from tuque.core.model.refusal import MAXLEN, NOTDELIVERED, PAUSED, Refusal
 from tuque.core.model.task import BURIED, BYTES, DELAYED, FAR, READY, TAKEN, Task, state_of
 from tuque.core.msgs.bus import (
     TubeMessage,
@@ -32,6 +33,9 @@ from tuque.tubes.failover.controller import (
 from tuque.tubes.failover.invariants import check_homes
 from tuque.tubes.failover.restore_tasks import restore_task
 from tuque.tubes.failover.standstill import on_standstill
+from tuque.tubes.keys.plan import is_apart
+from tuque.tubes.keys.words import with_work
+from tuque.tubes.keys.work import pack_work
 from tuque.tubes.model.errors import (
     LEAVING,
     NO_COPIES,
@@ -48,10 +52,11 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.leadership import needs_copies
 from tuque.tubes.replication.send import tell_copies
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import ops, runs
 from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
-from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer, set_pri
+from tuque.tubes.tasks.timers import on_task_timer
+from tuque.tubes.tasks.transitions import admit, forget, insert, set_pri
 from tuque.tubes.tasks.unique import check_unique, keys_refusal, same_task, shown_keys
 from tuque.tubes.voting.changes import gives_vote_up
 from tuque.tubes.voting.door import (
@@ -115,7 +120,12 @@ class TubePolicy(Tubes):
             spec.has_met = True
             return same  # T44.4
         if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
-            if not spec.has_pri and not spec.has_utube and len(spec.keys) == 0:
+            if (
+                not spec.has_pri
+                and not spec.has_utube
+                and len(spec.keys) == 0
+                and not has_work(spec)
+            ):
                 return insert(n, self, q, body, BYTES, PLAIN)
         wanted = PutSpec()
         if spec.asked_ttl_s > 0:
@@ -129,6 +139,9 @@ class TubePolicy(Tubes):
         if spec.has_utube:
             wanted.utube = spec.utube
         wanted.keys = spec.keys
+        if has_work(spec):
+            terms = NO_TERMS if spec.terms is None else spec.terms
+            wanted.keys = with_work(spec.keys, pack_work(Life(terms, spec.headers)))
         return insert(n, self, q, body, BYTES, wanted)
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
@@ -195,6 +208,45 @@ class TubePolicy(Tubes):
     def keys_of(self, task: Task) -> dict[str, object] | None:
         """[T40] The keys of the task, if its tube has keys (T40.7)."""
         return shown_keys(self.tube_of(task), task)
+
+    def takes_work(self, q: Queue) -> bool:
+        """[T48] Whether ADDJOB takes options about the work of its tasks (T48.1)."""
+        assert isinstance(q, Tube)
+        return q.driver.has_keys
+
+    def has_runs(self, task: Task) -> bool:
+        """[T48] Whether the task may have a run: not a schedule, nor a group."""
+        return self.tube_of(task).driver.has_keys and not is_apart(task.subqueue)
+
+    def start(
+        self, n: Node, task: Task, worker: bytes, client: i64
+    ) -> tuple[Life | None, Refusal | None]:
+        """[T48] START (T48.3)."""
+        if not ops.may_finish(self, task, client):
+            return None, Refusal(NOTDELIVERED)
+        return runs.start(n, self, self.tube_of(task), task, worker, client)
+
+    def at_work(self, n: Node, task: Task, run: i64, client: i64) -> Refusal | None:
+        """[T48] WORKING with a run (T48.4)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        return runs.at_work(n, self, tube, task, run, client)
+
+    def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
+        """[T48] RELEASE (T48.5)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        if not ops.may_finish(self, task, client):
+            return False
+        return runs.release(n, self, tube, task, run, delay_ms)
+
+    def fail(
+        self, n: Node, task: Task, run: i64, delay_ms: i64, failure: Failure, is_final: bool
+    ) -> tuple[i64, i64, Refusal | None]:
+        """[T48] FAIL (T48.7)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        return runs.on_fail(n, self, tube, task, run, delay_ms, failure, is_final)
 
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""
@@ -357,6 +409,11 @@ class TubePolicy(Tubes):
         assert len(grants) == self.rights.count, "grants"
         for one in grants:
             assert one.tube in self.by_name and one.bits != 0, "grant on a tube that is gone"
+
+
+def has_work(spec: AddSpec) -> bool:
+    """Whether ADDJOB has options about the work of its task (T48.1)."""
+    return spec.terms is not None or len(spec.headers) > 0
 
 
 def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:

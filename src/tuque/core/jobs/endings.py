@@ -182,7 +182,8 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
         if cause == ledger.MOVED:
             leave_life(n, job)
         else:
-            conclude(n, job, DONE if cause == ledger.GC_ACKED else GONE, running(n, job))
+            kind = DONE if cause == ledger.GC_ACKED else GONE
+            conclude(n, job, kind, running(n, job), lives.result)
 
 
 def flush_outcomes(n: Node) -> None:

@@ -22,6 +22,15 @@ def dead_queue(job: Job, life: Life) -> bytes:
     return dead if len(dead) > 0 else job.queue + DEAD_SUFFIX
 
 
+def letters_of(n: Node, id: bytes) -> bytes:
+    """The queue of the dead letter of an open job; of an unknown one none."""
+    job = n.jobs.get(id)
+    if job is None:
+        return b""
+    life = life_of(n, id)
+    return job.queue + DEAD_SUFFIX if life is None else dead_queue(job, life)
+
+
 def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
     """[W6] PROCEDURE the job is given up: it moves to the queue of dead letters (W6.5)."""
     leave_line(n, job)

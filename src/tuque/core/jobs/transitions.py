@@ -146,6 +146,8 @@ def is_task(n: Node, id: bytes) -> bool:
 def drop_task(n: Node, task: Task, cause: i64) -> None:
     """[G2] Remove a task, already out of its tube, from timers and table."""
     n.wheel.cancel(task)  # G2.3
+    if n.has_lives:
+        end_life(n, task, cause)
     leave_job(n, task)
     n.job_bytes -= job_bytes(task)
     n.ledger.leave(cause)  # G2.1

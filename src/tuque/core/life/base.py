@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.transitions import dequeue
+from tuque.core.jobs.transitions import dequeue, policy_of
 from tuque.core.model.job import ACKED, QUEUED, WAIT_REPL, Job
 from tuque.core.model.life import (
     CANCELLED,
@@ -55,6 +55,8 @@ def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
             return None, Refusal(ACKED_ALREADY)
         return None, Refusal(NOJOB if job is None else ACKED_ALREADY)
     if isinstance(job, Task):
+        if policy_of(n).has_runs(job):
+            return job, None  # T48
         return None, Refusal(TASK_WORK, (job.queue,))
     if job.state == WAIT_REPL:
         return None, Refusal(NOTDELIVERED)

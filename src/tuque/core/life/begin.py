@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.life_copies import tell_soon
 from tuque.core.jobs.requeue import is_delayed
-from tuque.core.jobs.transitions import dequeue
+from tuque.core.jobs.transitions import dequeue, policy_of
 from tuque.core.life.base import hash_here, is_held, new_life, open_job
 from tuque.core.life.runs import end_cancelled, extend
 from tuque.core.model.job import ACTIVE, DELIVERED, LEASED, OUT_HERE, QUEUED, Job
@@ -35,6 +35,8 @@ def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
 
 def start(n: Node, job: Job, worker: bytes, client: i64) -> tuple[Life | None, Refusal | None]:
     """[W2] As `on_start`, of an open job: its life with the run, or why there is none."""
+    if isinstance(job, Task):
+        return policy_of(n).start(n, job, worker, client)
     life = life_of(n, job.id)
     if job.flags & LEASED:
         return None, Refusal(LEASED_WORK)
@@ -71,7 +73,10 @@ def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | Non
 
     Returns its life with the run; None if START would refuse it (W17.3).
     """
-    if isinstance(job, Task) or job.state != ACTIVE:
+    if isinstance(job, Task):
+        policy = policy_of(n)
+        return policy.start(n, job, worker, client)[0] if policy.has_runs(job) else None
+    if job.state != ACTIVE:
         return None
     life = life_of(n, job.id)
     if life is not None:

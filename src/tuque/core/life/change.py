@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of, tell_watchers
 from tuque.core.jobs.life_copies import edit_message, tell_life
+from tuque.core.jobs.transitions import policy_of
 from tuque.core.life.base import make_life, open_job
 from tuque.core.life.holds import (
     AGREED,
@@ -36,6 +37,7 @@ from tuque.core.model.refusal import (
     NO_TUBE,
     NOJOB,
     NOT_HELD,
+    TASK_CANCEL,
     TASK_UPDATE,
     TASK_WORK,
     Refusal,
@@ -88,6 +90,12 @@ def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
     return None if is_here else Refusal(NOJOB)
 
 
+def uncancelled(n: Node, task: Task) -> Refusal:
+    """[W8, T48] Why a task is not cancelled (W8.6, T48.10)."""
+    has_runs = policy_of(n).has_runs(task)
+    return Refusal(TASK_CANCEL if has_runs else TASK_WORK, (task.queue,))
+
+
 def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None, Change | None]:
     """[W8] ON COMMAND CANCEL: what became of the job; or the change to wait for (W8.1, W8.5)."""
     job = n.jobs.get(id)
@@ -95,7 +103,7 @@ def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None, C
         known = n.has_lives and n.life.known(id) is not None
         return (OVER if known else UNKNOWN), None, None
     if isinstance(job, Task):
-        return UNKNOWN, Refusal(TASK_WORK, (job.queue,)), None
+        return UNKNOWN, uncancelled(n, job), None
     if job.state == ACKED:
         return (UNKNOWN if job.flags & BODYLESS else OVER), None, None
     change = n.life.changes.get(id)

@@ -63,7 +63,7 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
             done_elsewhere(n, id, run, result, client)
         return False
     if isinstance(job, Task):
-        return on_ackjob(n, id, client)
+        return done_task(n, job, result, client)
     if job.state == ACKED:
         return False
     life = life_of(n, job.id)
@@ -81,6 +81,22 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
     retire_concluded(n, job)
     n.life.in_hand = None
     return True
+
+
+def done_task(n: Node, task: Task, result: bytes | None, client: i64) -> bool:
+    """[T48] DONE of a task is an ack with a result (T48.6)."""
+    life = life_of(n, task.id)
+    caller: i64 = -1 if life is None else life.client
+    if life is not None and client == caller:
+        life.client = -1  # its worker knows
+    n.life.result = result
+    try:
+        is_done = on_ackjob(n, task.id, client)
+    finally:
+        n.life.result = None
+    if not is_done and life is not None:
+        life.client = caller
+    return is_done
 
 
 def worker_of(life: Life | None, run: i64) -> bytes:

@@ -12,6 +12,7 @@ from tuque.core.jobs.transitions import (
     REQUEUE_DELAY,
     may_enqueue,
     memory_level,
+    policy_of,
     remove,
     requeue,
     retry_due_ms,
@@ -62,6 +63,7 @@ from tuque.core.model.refusal import (
     Refusal,
 )
 from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
+from tuque.core.model.task import Task
 from tuque.core.node.announce import set_due, tell_working
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import CANCELLED as EV_CANCELLED
@@ -94,6 +96,11 @@ def extend(n: Node, job: Job, life: Life) -> None:
 
 def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
     """[Q8, W3] ON COMMAND WORKING id [run]: the run is heard of. `run` 0: none was named."""
+    task = task_with_runs(n, id)
+    if task is not None and (run != 0 or is_at_work(n, id)):
+        return policy_of(n).at_work(n, task, run, client)
+    if task is not None:
+        return on_working(n, id, client)
     life = life_of(n, id)
     if is_held(n, id):
         return Refusal(CHANGING)  # W16.1
@@ -125,6 +132,20 @@ def on_work(n: Node, id: bytes, run: i64, client: i64) -> Refusal | None:
         n.records.state(job)
     tell_life(n, job)
     return None
+
+
+def task_with_runs(n: Node, id: bytes) -> Task | None:
+    """[T48] The task with that id, if it is of a tube whose tasks have runs."""
+    job = n.jobs.get(id)
+    if not isinstance(job, Task) or not policy_of(n).has_runs(job):
+        return None
+    return job
+
+
+def is_at_work(n: Node, id: bytes) -> bool:
+    """Whether a run of the job lasts."""
+    life = life_of(n, id)
+    return life is not None and life.run_state == LIVE
 
 
 def on_progress(n: Node, id: bytes, run: i64, progress: bytes, client: i64) -> Refusal | None:
@@ -168,6 +189,8 @@ def tell_runner(n: Node, id: bytes, life: Life, client: i64) -> None:
 def on_release(n: Node, id: bytes, run: i64, delay_ms: i64, client: i64 = -1) -> bool:
     """[W4] ON COMMAND RELEASE: the job is given back, nothing is counted (W4.1)."""
     job, _ = open_job(n, id)
+    if isinstance(job, Task):
+        return policy_of(n).release(n, job, run, delay_ms, client)
     if job is None or job.flags & LEASED or is_held(n, id):
         return False
     life = life_of(n, id)
@@ -258,6 +281,9 @@ def on_fail(
     job, refused = open_job(n, id)
     if job is None:
         return 0, 0, refused
+    if isinstance(job, Task):
+        failure = Failure(n.now_ms, attempt_of(run), b"", cause, reason, detail)
+        return policy_of(n).fail(n, job, run, delay_ms, failure, is_final)
     if is_held(n, id):
         return 0, 0, Refusal(CHANGING)  # W16.1
     life = life_of(n, id)
@@ -386,7 +412,7 @@ def on_nack_of(n: Node, id: bytes, delay_ms: i64, client: i64) -> bool:
     life = life_of(n, id)
     if is_held(n, id):
         return False  # W16.1
-    if life is None or life.is_dead:
+    if life is None or life.is_dead or isinstance(n.jobs.get(id), Task):
         return on_nack(n, id, delay_ms, client)
     job, _ = open_job(n, id)
     if job is None:

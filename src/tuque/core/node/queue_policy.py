@@ -16,6 +16,7 @@ from tuque.core.msgs.bus import TubeMessage
 if TYPE_CHECKING:
     from tuque.core.model.add_spec import AddSpec
     from tuque.core.model.job import Job
+    from tuque.core.model.life import Failure, Life
     from tuque.core.model.refusal import Refusal
     from tuque.core.node.node import Node
     from tuque.core.node.queue import Queue
@@ -61,6 +62,36 @@ class Policy:
 
     def keys_of(self, task: Task) -> dict[str, object] | None:
         """The keys of the task, for SHOW; None: it has a sub-queue instead."""
+        raise AssertionError("no policy")
+
+    # runs of tasks (T48)
+
+    def takes_work(self, q: Queue) -> bool:
+        """Whether ADDJOB takes options about the work of its tasks."""
+        raise AssertionError("no policy")
+
+    def has_runs(self, task: Task) -> bool:
+        """Whether the words of chapter W that begin and end runs are for this task."""
+        raise AssertionError("no policy")
+
+    def start(
+        self, n: Node, task: Task, worker: bytes, client: i64
+    ) -> tuple[Life | None, Refusal | None]:
+        """START: the life with the run, or why there is none."""
+        raise AssertionError("no policy")
+
+    def at_work(self, n: Node, task: Task, run: i64, client: i64) -> Refusal | None:
+        """WORKING with a run."""
+        raise AssertionError("no policy")
+
+    def release(self, n: Node, task: Task, run: i64, delay_ms: i64, client: i64) -> bool:
+        """RELEASE; False: it is not this run that has the task."""
+        raise AssertionError("no policy")
+
+    def fail(
+        self, n: Node, task: Task, run: i64, delay_ms: i64, failure: Failure, is_final: bool
+    ) -> tuple[i64, i64, Refusal | None]:
+        """FAIL: what became of the task, and the wait in ms; or a refusal."""
         raise AssertionError("no policy")
 
     def delete(self, n: Node, task: Task) -> None:

@@ -7,12 +7,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import conclude, running
+from tuque.core.jobs.endings import conclude, record_job, running
+from tuque.core.jobs.letters import dead_queue, drop_letters
 from tuque.core.jobs.transitions import policy_of, remove
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import PLAIN
 from tuque.core.model.job import ACKED, BODYLESS, DEAD, WAIT_REPL, Job
-from tuque.core.model.life import LETTERED
+from tuque.core.model.life import LETTERED, Life
 from tuque.core.model.tally import set_why
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
@@ -106,3 +107,31 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | 
         retire(n, job)  # Q10.2
     n.dead_letters += 1
     return dead
+
+
+def bury_task(n: Node, task: Task, life: Life, cause: bytes, reason: bytes) -> Job:
+    """[T48] The task is given up: its dead letter is a new job, with the life of the task (T48.7).
+
+    The caller ends the task in the same turn; its life has left the tables.
+    """
+    spec = settle(n, PLAIN)
+    letter = make_job(n, dead_queue(task, life), task.body, spec)
+    letter.expire_ms = n.now_ms + n.limits.dead_keep_ms
+    life.origin = task.queue
+    life.dead_cause = cause
+    life.dead_ms = n.now_ms
+    life.is_resting = False
+    life.client = -1
+    n.has_lives = True
+    n.life.enter(letter.id, life)
+    n.life.bury(letter.queue, letter.id, life, len(letter.body), n.limits.dead_bytes)
+    n.life.dead += 1
+    begin(n, letter)
+    record_job(n, letter)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, letter)
+    n.book.die(task, cause)
+    if n.events is not None:
+        n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause)
+    drop_letters(n)
+    return letter

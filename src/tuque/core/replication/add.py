@@ -102,16 +102,19 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
     """Why the node refuses the job; None if it does not (R1.3-R1.7). `spec` is settled."""
     q = n.queues.get(queue)
     if q is not None and q.policy is not None:
-        if spec.terms is not None or len(spec.headers) > 0:
+        if (spec.terms is not None or len(spec.headers) > 0) and not q.policy.takes_work(q):
             return Refusal(TUBE_LIFE, (queue,))  # W1.4
+        refused = letters_refusal(n, spec)
+        if refused is not None:
+            return refused
         return q.policy.refusal(n, q, spec)
     terms = spec.terms
     if terms is not None:
         if terms.attempts > 0 and spec.retry_s == 0:
             return Refusal(ATTEMPTS_OF_ONCE)  # W1.4
-        dead = n.queues.get(terms.dead) if len(terms.dead) > 0 else None
-        if dead is not None and dead.policy is not None:
-            return Refusal(TUBE_LETTERS, (terms.dead,))  # W1.4
+        refused = letters_refusal(n, spec)
+        if refused is not None:
+            return refused
     if spec.has_pri or spec.has_utube:
         return Refusal(NO_TUBE, (queue,))  # T1.2
     if len(spec.keys) > 0:
@@ -133,6 +136,16 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
         if q.pause & PAUSE_IN:
             return Refusal(PAUSED)  # R1.7
     return None
+
+
+def letters_refusal(n: Node, spec: AddSpec) -> Refusal | None:
+    """[W1] DEAD names a tube (W1.4)."""
+    terms = spec.terms
+    if terms is None or len(terms.dead) == 0:
+        return None
+    dead = n.queues.get(terms.dead)
+    is_tube = dead is not None and dead.policy is not None
+    return Refusal(TUBE_LETTERS, (terms.dead,)) if is_tube else None
 
 
 def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:

@@ -102,6 +102,7 @@ class Lives:
     """All of it on one node, and what it costs."""
 
     in_hand: Outcome | None = None  # with a result that goes out in this turn and is not kept
+    result: bytes | None = None  # what DONE says of the task that ends now
     details_thinned: i64 = 0  # dropped for memory (M3.4)
     results_thinned: i64 = 0
     asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)

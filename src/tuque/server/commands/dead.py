@@ -26,6 +26,9 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.wire.args import ArgError, header_pairs, ranged, twice, wrong, wrong_option
 
+NEEDS_QUEUE: Final = (
+    b"ERR '%s' is a tube: its dead letters are not replayed in it, DEAD REPLAY needs QUEUE here"
+)
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
 NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
@@ -311,6 +314,11 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
         letters = selected(n, args[2], chosen)
     if is_replay and len(chosen.to) == 0 and not c.sees_all():
         letters = [one for one in letters if c.sees(one.life.origin)]  # N2.5
+    if is_replay and len(chosen.to) == 0:
+        for one in letters:
+            origin = n.queues.get(one.life.origin)
+            if origin is not None and origin.policy is not None:
+                raise ArgError(NEEDS_QUEUE % origin.name)  # T48.8
     if chosen.rate > 0:
         if not is_replay:
             raise wrong(b"RATE is an option of DEAD REPLAY")

@@ -5,6 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of
+from tuque.core.jobs.letters import letters_of
 from tuque.core.life.base import open_job
 from tuque.core.life.begin import start
 from tuque.core.life.change import on_update
@@ -226,15 +227,22 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
                 raise ArgError(BAD_CAUSE)
             cause = value
         i += 2
+    dead_in = letters_of(s.n, words[1])
     became, wait_ms, refused = on_fail(
         s.n, words[1], run, delay_ms, reason, detail, is_final, c.number, cause
     )
     if refused is not None:
         c.error(core_words(refused))
-    elif became == BACK:
+    else:
+        put_failed(c, became, wait_ms, dead_in)
+
+
+def put_failed(c: Client, became: i64, wait_ms: i64, dead_in: bytes) -> None:
+    """The reply to FAIL (W5.5)."""
+    if became == BACK:
         c.reply([b"retry", int(wait_ms)])
     elif became == DIED:
-        c.reply([b"dead", c.named(s.n.jobs[words[1]].queue)])
+        c.reply([b"dead", c.named(dead_in)])
     elif became == GONE:
         c.reply([b"expired", None])
     else:

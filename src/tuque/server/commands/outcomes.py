@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask, may_fetch, not_cancelled
-from tuque.core.life.change import on_cancel
+from tuque.core.life.change import on_cancel, uncancelled
 from tuque.core.life.outcomes import (
     is_agreed,
     is_settled,
@@ -14,7 +14,7 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.model.refusal import NOJOB, TASK_WORK, Refusal
+from tuque.core.model.refusal import NOJOB
 from tuque.core.model.task import Task
 from tuque.core.node.node import JOB_ENDED, WAIT_OVER, Wake
 from tuque.core.state.lives import Change
@@ -204,7 +204,7 @@ def refuse_tasks(s: Server, ids: list[bytes]) -> None:
     for id in ids:
         task = s.n.jobs.get(id)
         if isinstance(task, Task):
-            raise ArgError(core_words(Refusal(TASK_WORK, (task.queue,))))
+            raise ArgError(core_words(uncancelled(s.n, task)))
 
 
 def wait_for_update(s: Server, c: Client, id: bytes, change: Change) -> None:

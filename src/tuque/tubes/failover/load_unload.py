@@ -22,6 +22,7 @@ from tuque.tubes.model.replica_state import Held, Shift
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.receive import drop_copy, forget_held, keep_copy
 from tuque.tubes.replication.send import record_home
+from tuque.tubes.tasks.lives import put_life_away
 from tuque.tubes.tasks.sessions import enter_session, record_session
 from tuque.tubes.tasks.transitions import record
 from tuque.tubes.types.driver import Absent
@@ -187,6 +188,8 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         if session is not None:
             session.taken.pop(task.id, None)
     n.wheel.cancel(task)
+    if n.has_lives:
+        put_life_away(n, task)
     leave_job(n, task)
     del tube.tasks[task.number]
     n.job_bytes -= job_bytes(task) + TASK_BYTES

@@ -3,7 +3,7 @@
 A task of type `tasks` has them where tasks of other types have their sub-queue: so they are in its
 records and copies. Layout: length of the lane's name u16; group, limit and rate, each after its
 length u8: this is the lane's name; weight i32, places i32, gap_ns i64, burst i32; end of the unique
-key i64, and the key. A task without keys has no bytes.
+key i64, the key after its length u8; then its work (work.py). A task with neither has no bytes.
 """
 
 from typing import Final, final
@@ -20,7 +20,8 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
 from tuque.tubes.keys.members import is_group, is_member, is_sound_member, unpack_group
-from tuque.tubes.keys.plan import is_plan, is_sound_plan, unpack_plan
+from tuque.tubes.keys.plan import is_apart, is_plan, is_sound_plan, unpack_plan
+from tuque.tubes.keys.work import is_sound_work
 
 KEY_MAX: Final = 255
 WEIGHT_MAX: Final = 1_000
@@ -39,7 +40,7 @@ PLACES_AT: Final = 4  # of the numbers after the lane's name
 GAP_AT: Final = 8
 BURST_AT: Final = 16
 UNTIL_AT: Final = 20
-FIXED: Final = 28  # after the lane's name, to the unique key
+FIXED: Final = 29  # after the lane's name, to the unique key
 
 
 @final
@@ -64,9 +65,9 @@ class Keys:
         return named == 0 and self.weight == 1
 
 
-def pack(keys: Keys) -> bytes:
-    """The bytes that the task carries; none without keys."""
-    if keys.is_plain():
+def pack(keys: Keys, work: bytes = b"") -> bytes:
+    """The bytes that the task carries; none without keys and work."""
+    if keys.is_plain() and len(work) == 0:
         return b""
     writer = BytesWriter()
     size = 3 + len(keys.group) + len(keys.limit) + len(keys.rate)
@@ -79,8 +80,30 @@ def pack(keys: Keys) -> bytes:
     write_i64_le(writer, keys.gap_ns)
     write_i32_le(writer, i32(keys.burst))
     write_i64_le(writer, keys.until_ms)
+    writer.append(u8(len(keys.unique)))
     writer.write(keys.unique)
+    writer.write(work)
     return writer.getvalue()
+
+
+def with_work(packed: bytes, work: bytes) -> bytes:
+    """The bytes of a task with other work, which may be none."""
+    if len(packed) == 0:
+        return pack(Keys(), work)
+    return packed[: work_at(packed)] + work
+
+
+def work_at(packed: bytes) -> i64:
+    """Where the work begins in the bytes of a task that has some."""
+    at = numbers_at(packed) + FIXED
+    return at + i64(packed[at - 1])
+
+
+def work_of(packed: bytes) -> bytes:
+    """The work of the task (T48.2); empty: none."""
+    if len(packed) == 0 or is_apart(packed):
+        return b""
+    return packed[work_at(packed) :]
 
 
 def lane_name(packed: bytes) -> bytes:
@@ -108,7 +131,8 @@ def until_of(packed: bytes) -> i64:
 
 def unique_of(packed: bytes) -> bytes:
     """As `limit_of`: the unique key; empty: none."""
-    return packed[numbers_at(packed) + FIXED :]
+    at = numbers_at(packed) + FIXED
+    return packed[at : at + i64(packed[at - 1])]
 
 
 def unpack(packed: bytes) -> Keys:
@@ -130,7 +154,7 @@ def unpack(packed: bytes) -> Keys:
     keys.gap_ns = read_i64_le(packed, end + GAP_AT)
     keys.burst = i64(read_i32_le(packed, end + BURST_AT))
     keys.until_ms = read_i64_le(packed, end + UNTIL_AT)
-    keys.unique = packed[end + FIXED :]
+    keys.unique = unique_of(packed)
     return keys
 
 
@@ -151,9 +175,9 @@ def is_sound(packed: bytes) -> bool:
         if end >= size:
             return False
         end += i64(packed[end]) + 1
-    if end != NAME_AT + i64(read_i16_le(packed, 0)) or not end + FIXED <= size <= (
-        end + FIXED + KEY_MAX
-    ):
+    if end != NAME_AT + i64(read_i16_le(packed, 0)) or end + FIXED > size:
+        return False
+    if work_at(packed) > size or not is_sound_work(work_of(packed)):
         return False
     return is_in_range(unpack(packed))
 

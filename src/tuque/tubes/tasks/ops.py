@@ -40,6 +40,7 @@ from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import needs_copies, needs_home
 from tuque.tubes.tasks.sessions import session_for
+from tuque.tubes.tasks.timers import on_task_timer
 from tuque.tubes.tasks.transitions import (
     arm,
     change,
@@ -49,7 +50,6 @@ from tuque.tubes.tasks.transitions import (
     hand_out,
     insert,
     make_ready,
-    on_task_timer,
     record,
     tell,
 )

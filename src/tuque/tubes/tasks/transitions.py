@@ -11,7 +11,7 @@ from mypy_extensions import i32, i64, u8
 from tuque.core.jobs.transitions import drop_task, mark_ready, register
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, DELIVERED
-from tuque.core.model.tally import BY_COMMAND, BY_RETRY
+from tuque.core.model.tally import BY_COMMAND
 from tuque.core.model.task import (
     BURIED,
     DELAYED,
@@ -30,7 +30,7 @@ from tuque.core.model.task import (
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.table import swap_job
-from tuque.core.outbox.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
+from tuque.core.outbox.events import REQUEUE_COMMAND
 from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
 from tuque.tubes.keys.tasks import Tasks
@@ -39,7 +39,7 @@ from tuque.tubes.model.options import PRI_DEFAULT, Change, PutDone, PutSpec, Tol
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.send import trace
-from tuque.tubes.tasks.putting_off import put_off_until_ms
+from tuque.tubes.tasks.lives import enter_life, moved_on
 from tuque.tubes.types.driver import Driver
 
 TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart may skip
@@ -78,6 +78,8 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
     elif to == BURIED:
         tube.buried += 1
         tube.graves.push(task)
+    if driver.has_keys and n.has_lives and to != DONE:
+        moved_on(n, task, old)
     if old == TAKEN:
         tube.taken -= 1
         if task.owner != 0:
@@ -235,31 +237,6 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     end(n, t, tube, task, ledger.EXPIRED, changes.TTL)
 
 
-def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """[T6] TIMER of a task: its ttl, its ttr or its delay is over."""
-    now_ms = n.now_ms
-    if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
-        if task.status == TAKEN:
-            tube.calls.ttr += 1  # T6.3
-            task.deliveries += 1
-            n.requeues += 1
-            make_ready(n, t, tube, task, changes.TTR)
-            n.book.requeue(task, BY_RETRY)
-            if n.events is not None:
-                n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
-        else:
-            again_ms = put_off_until_ms(n, t, tube, task)
-            if again_ms > 0:
-                arm(n, t, task, again_ms)
-                return
-            tube.calls.delay += 1  # T6.4
-            make_ready(n, t, tube, task, changes.DELAY)
-    if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
-        expire(n, t, tube, task)
-    elif task.status != DONE:
-        n.wheel.arm(task, now_ms)
-
-
 def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64) -> None:
     """Give the task, the driver's `first`, to the session (T5.1)."""
     change(n, t, tube, task, TAKEN)
@@ -390,6 +367,8 @@ def enter(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
         used = driver.bytes_used
         driver.joined(task)
         t.bytes_used += driver.bytes_used - used
+        if len(task.subqueue) > 0:
+            enter_life(n, task)
 
 
 def end_keys(t: Tubes, driver: Driver, task: Task) -> None:

@@ -1,0 +1,41 @@
+"""The lives of the tasks that this node leads, as they follow from the tasks (SPEC T48.2)."""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.endings import leave_life, life_of
+from tuque.core.model.life import LIVE, RELEASED
+from tuque.core.model.task import DELAYED, TAKEN, Task
+from tuque.core.node.node import Node
+from tuque.tubes.keys.words import work_of
+from tuque.tubes.keys.work import unpack_work
+
+
+def enter_life(n: Node, task: Task) -> None:
+    """The task enters the tables of the leader: so does its life, if it has one."""
+    work = work_of(task.subqueue)
+    life = unpack_work(work) if len(work) > 0 else None
+    if life is not None:
+        life.terms = n.life.share(life.terms)
+        life.is_resting = life.is_resting and task.status == DELAYED
+        n.has_lives = True
+        n.life.enter(task.id, life)
+
+
+def moved_on(n: Node, task: Task, old: i64) -> None:
+    """The task has another status than `old`: no run of it lasts, nor its back-off."""
+    life = life_of(n, task.id)
+    if life is None:
+        return
+    if old == TAKEN and life.run_state == LIVE:
+        life.run_state = RELEASED
+        life.ended_ms = n.now_ms
+    elif old == DELAYED:
+        life.is_resting = False
+
+
+def put_life_away(n: Node, task: Task) -> None:
+    """The task leaves the tables, but goes on: nobody hears that a run is over."""
+    life = life_of(n, task.id)
+    if life is not None:
+        life.client = -1
+        leave_life(n, task)

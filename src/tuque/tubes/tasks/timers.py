@@ -1,0 +1,73 @@
+"""Timers of tasks: ttl, ttr and delay (SPEC T6); and DELAYED tasks that wait on: schedules, groups,
+and jobs without their copies (SPEC T45, T50).
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.tally import BY_RETRY
+from tuque.core.model.task import BURIED, DELAYED, DONE, READY, TAKEN, Task
+from tuque.core.node.node import Node
+from tuque.core.outbox.events import REQUEUE_TIMEOUT
+from tuque.tubes.keys.members import is_member
+from tuque.tubes.keys.plan import is_plan
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.model import changes
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import synced
+from tuque.tubes.tasks.runs import is_silent
+from tuque.tubes.tasks.transitions import arm, expire, make_ready
+
+AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
+COPIES_MS: Final = 20  # so is a job that waits for its copies
+
+
+def put_off_until_ms(n: Node, t: Tubes, tube: Tube, task: Task) -> i64:
+    """[T45] When to look at the DELAYED task again, whose time has come; 0: it is READY now."""
+    driver = tube.driver
+    if not isinstance(driver, Tasks):
+        return 0
+    if is_member(task.subqueue):
+        t.members_due[task.id] = None  # T50.3
+        return n.now_ms + AGAIN_MS
+    if is_plan(task.subqueue):
+        t.due[task.id] = None  # T45.3: the shell says what fires
+        return n.now_ms + AGAIN_MS
+    held = driver.plans.held
+    if len(held) == 0:
+        return 0
+    seq: i64 = held.get(int(task.number), 0)
+    if seq > synced(n, t, tube):
+        return n.now_ms + COPIES_MS  # T45.4
+    held.pop(int(task.number), None)
+    return 0
+
+
+def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """[T6] TIMER of a task: its ttl, its ttr or its delay is over."""
+    now_ms = n.now_ms
+    if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
+        if task.status == TAKEN and is_silent(n, t, tube, task):
+            if tube.tasks.get(task.number) is not task:
+                return  # T48.7
+        elif task.status == TAKEN:
+            tube.calls.ttr += 1  # T6.3
+            task.deliveries += 1
+            n.requeues += 1
+            make_ready(n, t, tube, task, changes.TTR)
+            n.book.requeue(task, BY_RETRY)
+            if n.events is not None:
+                n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
+        else:
+            again_ms = put_off_until_ms(n, t, tube, task)
+            if again_ms > 0:
+                arm(n, t, task, again_ms)
+                return
+            tube.calls.delay += 1  # T6.4
+            make_ready(n, t, tube, task, changes.DELAY)
+    if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
+        expire(n, t, tube, task)
+    elif task.status != DONE:
+        n.wheel.arm(task, now_ms)

@@ -1,0 +1,183 @@
+"""START, FAIL, RELEASE, DONE of tasks in a tube of type `tasks` (SPEC T48)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from door import Door
+
+from tuque.core.dispatch.timers import tick
+
+
+@pytest.fixture
+def tasks(door: Door) -> Door:
+    assert door("TUBE CREATE t tasks TTR 30") == b"+OK\r\n"
+    return door
+
+
+def later(door: Door, ms: int) -> None:
+    door.n.now_ms += ms
+    tick(door.n)
+    assert door("DEBUG CHECK") == b"+OK\r\n"
+
+
+def take(door: Door, count: int = 1, queue: str = "t") -> list[bytes]:
+    got = door.value(f"GETJOB NOHANG COUNT {count} FROM {queue}") or []
+    return [job[1] for job in got]
+
+
+def start(door: Door, id: bytes, worker: str = "w") -> Any:
+    return door.value("START", "WORKER", worker, id)[0]
+
+
+def test_a_run_that_fails_and_is_done(tasks: Door) -> None:
+    """T48.3 START is for a task that is TAKEN, by GETJOB or by the caller's session; any other one:
+    `-NOTDELIVERED`."""
+    id = tasks.add("t", "body", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
+    assert str(start(tasks, id)).count("NOTDELIVERED")
+    assert take(tasks) == [id]
+    run, attempt, of, starts, retry_ms, limit_ms = start(tasks, id)
+    assert (attempt, of, starts, retry_ms, limit_ms) == (1, 3, 1, 30_000, 0)
+    assert start(tasks, id)[0] == run  # the same worker gets the same run
+    assert tasks.value("FAIL", id, run.decode(), "REASON", "no luck") == [b"retry", 10_000]
+    assert take(tasks) == []
+    later(tasks, 10_020)
+    assert take(tasks) == [id]
+    run2, attempt, *_ = start(tasks, id)
+    assert attempt == 2 and run2 != run
+    assert tasks("FAIL", id, run.decode()).startswith(b"-STALE")
+    assert tasks.value("RELEASE", id, run2.decode()) == 1
+    assert take(tasks) == [id]
+    run3, attempt, *_ = start(tasks, id)
+    assert attempt == 2  # the release used up nothing
+    assert tasks.value("DONE", id, run3.decode()) == 1
+    assert tasks.value("QLEN t") == 0
+    later(tasks, 0)
+
+
+def letters(door: Door, queue: str = "t.dead") -> list[list[Any]]:
+    rows: list[list[Any]] = door.value(f"DEAD LIST {queue}")[1]
+    return rows
+
+
+def shown(door: Door, id: bytes) -> dict[bytes, Any]:
+    words = door.value("DEAD SHOW", id)
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def fields(door: Door, id: bytes) -> dict[bytes, Any]:
+    words = door.value("RESULT", id)
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_the_last_attempt_makes_a_dead_letter(tasks: Door) -> None:
+    """T48.8 After the last attempt that fails, or FINAL, the dead letter is a new job with its own
+    id, in the queue that DEAD names, with the copies of a plain ADDJOB; the task ends in the same
+    step of the journal, and its keys are free."""
+    words = ("ATTEMPTS", "2", "BACKOFF", "0", "0", "0", "UNIQUE", "u", "LIMIT", "l", "1")
+    id = tasks.add("t", "body", *words, "HEADERS", "1", "tuque-task", "send")
+    other = tasks.add("t", "other", "LIMIT", "l", "1")
+    assert take(tasks, 9) == [id]
+    (run, *_) = start(tasks, id)
+    assert tasks.value("FAIL", id, run, "REASON", "one") == [b"retry", 0]
+    assert take(tasks) == [id]  # its number comes first
+    (run, attempt, *_) = start(tasks, id)
+    assert attempt == 2
+    assert tasks.value("FAIL", id, run, "REASON", "two", "DETAIL", "trace") == [b"dead", b"t.dead"]
+    later(tasks, 0)
+    ((letter, origin, task, attempts, cause, reason, *_),) = letters(tasks)
+    assert letter != id
+    assert (origin, task, attempts, cause, reason) == (b"t", b"send", 2, b"failed", b"two")
+    assert shown(tasks, letter)[b"detail"] == b"trace"
+    assert shown(tasks, letter)[b"body"] == b"body"
+    assert take(tasks, 9) == [other]  # the place is free
+    assert tasks.add("t", "body", "UNIQUE", "u") != id  # so is the key
+    assert take(tasks, 1, "t.dead") == [letter]
+    assert tasks("DEAD REPLAY t.dead ALL").startswith(b"-ERR 't' is a tube: its dead letters")
+    assert tasks.value("DEAD REPLAY t.dead QUEUE again IDS", letter)[1] == 1
+    assert take(tasks, 1, "again") == [letter]
+    later(tasks, 0)
+
+
+def test_a_silent_run_is_an_attempt(tasks: Door) -> None:
+    """T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
+    fails with the cause `crashed`; at its TIMELIMIT with `timeout`."""
+    id = tasks.add("t", "body", "ATTEMPTS", "2", "BACKOFF", "0", "0", "0")
+    assert take(tasks) == [id]
+    later(tasks, 30_020)  # nobody began it
+    assert take(tasks) == [id]
+    (run, attempt, *_) = start(tasks, id)
+    assert attempt == 1
+    later(tasks, 20_000)
+    assert tasks.value("WORKING", id, run) == 30
+    later(tasks, 20_000)
+    assert tasks.value("PROGRESS", id, run, "half") == b"OK"
+    later(tasks, 30_020)
+    assert take(tasks) == [id]
+    (run, attempt, *_) = start(tasks, id)
+    assert attempt == 2
+    later(tasks, 30_020)
+    ((_, _, _, attempts, cause, reason, *_),) = letters(tasks)
+    assert (attempts, cause, reason) == (2, b"crashed", b"silent for 30 s")
+
+
+def test_a_run_over_its_time_limit(tasks: Door) -> None:
+    """T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
+    fails with the cause `crashed`; at its TIMELIMIT with `timeout`."""
+    id = tasks.add("t", "body", "ATTEMPTS", "2", "TIMELIMIT", "40", "BACKOFF", "0", "0", "0")
+    assert take(tasks) == [id]
+    (run, *_) = start(tasks, id)
+    later(tasks, 25_000)
+    assert tasks.value("WORKING", id, run) == 30
+    later(tasks, 15_020)
+    assert tasks("WORKING", id, run).startswith(b"-TOOLATE")
+    assert take(tasks) == [id]
+    (run, attempt, *_) = start(tasks, id)
+    assert attempt == 2
+    assert tasks.value("FAIL", id, run, "CAUSE", "timeout") == [b"dead", b"t.dead"]
+    assert letters(tasks)[0][4] == b"timeout"
+
+
+def test_a_result_is_kept(tasks: Door) -> None:
+    """T48.6 Its outcome and result are kept for KEEP at the node that led the tube then, and are
+    lost with it; RESULT finds them from all nodes (W15)."""
+    id = tasks.add("t", "body", "KEEP", "60", "ATTEMPTS", "2")
+    assert fields(tasks, id)[b"state"] == b"waiting"
+    take(tasks)
+    (run, *_) = start(tasks, id)
+    tasks("PROGRESS", id, run, "half")
+    seen = fields(tasks, id)
+    assert (seen[b"state"], seen[b"progress"], seen[b"worker"]) == (b"running", b"half", b"w")
+    assert tasks.value("DONE", id, run, "RESULT", "42") == 1
+    seen = fields(tasks, id)
+    assert (seen[b"state"], seen[b"result"], seen[b"of"]) == (b"done", b"42", 2)
+    assert tasks("START", id).startswith(b"*1\r\n-ACKED")
+    later(tasks, 61_000)
+    assert tasks("RESULT", id).startswith(b"-NOJOB")
+
+
+def test_getjob_begins_runs(tasks: Door) -> None:
+    """T48.3 The run token has the attempt, how often the task was taken, and a hash of the token of
+    the take (T5.1)."""
+    id = tasks.add("t", "body", "ATTEMPTS", "2", "HEADERS", "1", "a", "b")
+    ((_, got, _, *more),) = tasks.value("GETJOB START WORKER w WITHMETA FROM t")
+    named = dict(zip(more[::2], more[1::2], strict=True))
+    assert got == id and named[b"run"] == start(tasks, id)[0]
+    assert (named[b"attempt"], named[b"of"], named[b"headers"]) == (1, 2, [b"a", b"b"])
+    assert b"-ATWORK" in tasks("START WORKER v", id)
+    assert tasks.value("NACK", id) == 1  # ends the run, uncounted
+    take(tasks)
+    assert start(tasks, id)[1] == 1
+
+
+def test_words_that_tasks_do_not_have(tasks: Door) -> None:
+    """T48.10 CANCEL: `-ERR '<name>' is a tube of type tasks: its tasks are not cancelled, use
+    DELJOB or TUBE DELETE`."""
+    id = tasks.add("t", "body", "ATTEMPTS", "2")
+    wanted = b"-ERR 't' is a tube of type tasks: its tasks are not cancelled, use DELJOB"
+    assert tasks("CANCEL", id).startswith(wanted)
+    assert tasks("UPDATEJOB", id, "BODY", "x").startswith(b"-ERR 't' is a tube: UPDATEJOB")
+    tasks("TUBE CREATE f fifottl")
+    assert tasks("ADDJOB f b 0 ATTEMPTS 2").startswith(b"-ERR 'f' is a tube")
+    assert tasks("ADDJOB t b 0 DEAD f").startswith(b"-ERR 'f' is a tube")

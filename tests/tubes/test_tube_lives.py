@@ -1,0 +1,274 @@
+"""Lives of tasks across restarts and leaders, without a server (SPEC T48)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journal_home import START_MS, Home, again
+from votes_lab import TIMEOUT_MS, VotesLab
+
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.endings import life_of
+from tuque.core.jobs.transitions import check
+from tuque.core.life.begin import on_start
+from tuque.core.life.outcomes import on_done
+from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.life import Failure, Life, Terms, attempt_of
+from tuque.core.model.refusal import NO_RUN_YET, STALE_RUN, Refusal
+from tuque.core.node.node import Node
+from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.store.files.disk import MemoryDisk
+from tuque.tubes.keys.words import (
+    Keys,
+    is_sound,
+    lane_name,
+    pack,
+    unique_of,
+    unpack,
+    with_work,
+    work_of,
+)
+from tuque.tubes.keys.work import pack_work, unpack_work
+
+
+def add(n: Node, attempts: int = 3, backoff_ms: int = 0, keep_ms: int = 0) -> bytes:
+    """A task with terms, a header and keys."""
+    spec = AddSpec()
+    spec.terms = Terms(attempts, backoff_ms, backoff_ms, 0, b"", keep_ms, 0)
+    spec.headers = b"\x01a\x01\x00b"
+    spec.retry_s = 30
+    keys = Keys()
+    keys.limit, keys.places = b"l", 1
+    spec.keys = pack(keys)
+    spec = settle(n, spec)
+    assert refusal(n, b"t", spec) is None
+    return on_addjob(n, b"t", b"body", spec).id
+
+
+def take(n: Node) -> list[bytes]:
+    return [job.id for job in on_getjob(n, 9, [b"t"], 10)]
+
+
+def begin(n: Node, id: bytes) -> int:
+    """START; the run."""
+    assert on_start(n, id, b"w", 1) is None
+    life = life_of(n, id)
+    assert life is not None
+    return life.run
+
+
+def fail(n: Node, id: bytes, run: int, is_final: bool = False) -> int:
+    became, _, refused = on_fail(n, id, run, -1, b"no luck", b"trace", is_final)
+    assert refused is None
+    return became
+
+
+def why(refused: Refusal | None) -> int:
+    assert refused is not None
+    return refused.code
+
+
+def letters(n: Node) -> list[Life]:
+    found = n.life.letters.get(b"t.dead")
+    return [] if found is None else [n.life.by_id[id] for _, id in found.order]
+
+
+# ---- restarts
+
+
+def test_failures_survive_a_restart() -> None:
+    """T48.2 Terms, headers, the highest failed attempt and the first and last failure are part of
+    the task: they are in its records and its copies, without the detail of FAIL."""
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    id = add(home.n)
+    assert take(home.n) == [id]
+    assert fail(home.n, id, begin(home.n, id)) == BACK
+    home.turn()
+    home = again(home)
+    life = life_of(home.n, id)
+    assert life is not None and life.last is not None
+    assert (life.failed, life.terms.attempts, life.headers) == (1, 3, b"\x01a\x01\x00b")
+    assert (life.last.reason, life.last.detail) == (b"no luck", b"")
+    assert take(home.n) == [id]
+    run = begin(home.n, id)
+    assert attempt_of(run) == 2
+    home.turn()
+    home = again(home)
+    assert on_work(home.n, id, run - 1, 1) is not None
+    assert on_work(home.n, id, run, 1) is None  # T48.4
+    assert fail(home.n, id, run, True) == DIED
+    home.turn()
+    check(home.n)
+    home = again(home)
+    check(home.n)
+    (letter,) = letters(home.n)
+    assert (letter.failed, letter.origin, letter.dead_cause) == (2, b"t", b"failed")
+    assert id not in home.n.jobs and take(home.n) == []
+
+
+def test_a_run_of_before_a_restart_that_is_silent() -> None:
+    """T48.4 A run that the leader does not know goes on with WORKING, PROGRESS, RELEASE, FAIL or
+    DONE if its token is that of the present take: it began before a restart, or at an earlier
+    leader. If it is silent, no attempt counts."""
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    id = add(home.n)
+    take(home.n)
+    run = begin(home.n, id)
+    home.turn()
+    home = again(home)
+    assert take(home.n) == []
+    home.pass_ms(30_020)
+    assert take(home.n) == [id]
+    assert why(on_work(home.n, id, run, 1)) in (NO_RUN_YET, STALE_RUN)
+    assert attempt_of(begin(home.n, id)) == 1
+    assert why(on_work(home.n, id, run, 1)) == STALE_RUN
+    home.turn()
+    home = again(home)
+    assert on_release(home.n, id, run, 0) is False
+    check(home.n)
+
+
+def test_a_result_survives_a_restart() -> None:
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    id = add(home.n, keep_ms=60_000)
+    take(home.n)
+    run = begin(home.n, id)
+    assert on_done(home.n, id, run, b"42", 1)
+    home.turn()
+    home = again(home)
+    kept = home.n.life.known(id)
+    assert kept is not None and (kept.result, kept.run) == (b"42", run)
+    assert id not in home.n.jobs
+
+
+# ---- leaders
+
+
+class LivesLab(VotesLab):
+    """Three nodes with a tube of type tasks."""
+
+    def __init__(self) -> None:
+        super().__init__(3, makes=False)
+        self.live(2 * TIMEOUT_MS)
+        self.make(0, b"tasks", sync=2)
+        self.live(1_000)
+
+    def leader(self) -> Node:
+        """The node that leads, after as long as it takes."""
+        for _ in range(200):
+            found = self.runs_at()
+            if found:
+                n = self.nodes[found[0]]
+                n.now_ms = self.now_ms
+                return n
+            self.live(250)
+        raise AssertionError("nobody leads")
+
+    def lose_leader(self) -> None:
+        gone = self.runs_at()[0]
+        self.die(gone)
+        self.live(4 * TIMEOUT_MS)
+        self.leader()
+        self.revive(gone)
+        self.live(2_000)
+
+
+def test_a_run_goes_on_at_the_next_leader() -> None:
+    """T48.4 A run that the leader does not know goes on with WORKING, PROGRESS, RELEASE, FAIL or
+    DONE if its token is that of the present take: it began before a restart, or at an earlier
+    leader. If it is silent, no attempt counts."""
+    lab = LivesLab()
+    n = lab.leader()
+    id = add(n)
+    assert take(n) == [id]
+    assert fail(n, id, begin(n, id)) == BACK
+    assert take(n) == [id]
+    run = begin(n, id)
+    lab.run()
+    lab.live(500)
+    lab.lose_leader()
+    n = lab.leader()
+    life = life_of(n, id)
+    assert life is not None and life.failed == 1
+    assert on_work(n, id, run, 1) is None
+    assert attempt_of(run) == 2
+    lab.run()
+    lab.lose_leader()
+    n = lab.leader()
+    assert fail(n, id, run, True) == DIED
+    lab.run()
+    lab.live(500)
+    assert len(letters(n)) == 1
+    assert take(n) == []
+    for one in lab.nodes:
+        check(one)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_runs_over_many_leaders(seed: int) -> None:
+    """Nothing is lost, no attempt is above ATTEMPTS, and what was answered as done is done."""
+    lab = LivesLab()
+    chance = random.Random(seed)
+    ids: list[bytes] = []
+    done: set[bytes] = set()
+    for _ in range(6):
+        for _ in range(15):
+            n = lab.leader()
+            if chance.random() < 0.3:
+                ids.append(add(n))
+            for id in take(n):
+                assert id not in done
+                if chance.random() < 0.2:
+                    continue  # the worker dies before it begins
+                run = begin(n, id)
+                assert attempt_of(run) <= 3
+                what = chance.randrange(5)
+                if what == 0:
+                    fail(n, id, run)
+                elif what == 1:
+                    on_release(n, id, run, chance.choice((0, 500)))
+                elif what == 2:
+                    assert on_done(n, id, run, None, 1)
+                    done.add(id)
+            lab.run()
+            lab.live(chance.choice((50, 500, 12_000)))
+        lab.lose_leader()
+    for _ in range(40):
+        n = lab.leader()
+        for id in take(n):
+            assert on_done(n, id, begin(n, id), None, 1)
+        lab.run()
+        lab.live(8_000)
+    assert lab.tube(lab.runs_at()[0]).tasks == {}
+    for one in lab.nodes:
+        check(one)
+
+
+# ---- the bytes
+
+
+def test_work_goes_into_bytes_and_back() -> None:
+    life = Life(Terms(3, 1, 2, 3, b"dead", 4, 5), b"\x01a\x01\x00b")
+    life.failed = 2
+    life.first = Failure(1, 1, b"w", b"failed", b"why", b"detail")
+    keys = Keys()
+    keys.unique, keys.group, keys.weight = b"u" * 255, b"g", 7
+    plain = pack(keys)
+    packed = with_work(plain, pack_work(life))
+    assert is_sound(plain) and is_sound(packed)
+    assert lane_name(packed) == lane_name(plain)
+    assert unique_of(packed) == keys.unique and unpack(packed).weight == 7
+    again_ = unpack_work(work_of(packed))
+    assert again_ is not None and again_.first is not None
+    assert again_.terms.key() == life.terms.key() and again_.failed == 2
+    assert (again_.first.reason, again_.first.detail) == (b"why", b"")
+    assert with_work(packed, b"") == plain
+    for end in range(1, len(packed)):
+        assert not is_sound(packed[:end]) or packed[:end] == plain
+    alone = with_work(b"", pack_work(life))
+    assert is_sound(alone) and lane_name(alone) == lane_name(b"")
