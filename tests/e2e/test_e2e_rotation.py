@@ -213,7 +213,8 @@ def test_the_authority_of_nodes_changes_under_load(nodes: list[Node], tmp_path: 
                 wait_for(lambda: all(has_links(one) for one in nodes))
                 wait_for(lambda before=before: load.done > before + 10 or bool(load.failed))
     assert load.failed == []
-    assert all(one.info()["bus_links_tls"] == "2" for one in nodes)
+    # the last link may be replaced once more: two nodes dialled each other at once
+    wait_for(lambda: all(one.info()["bus_links_tls"] == "2" for one in nodes))
 
 
 def secrets_of(node: Node) -> str:
