@@ -102,9 +102,10 @@ def test_all_queues_must_match(box: PumpBox) -> None:
 
 
 def test_ids_are_of_queues(box: PumpBox) -> None:
-    """N2.4 A command with ids names the queues of those jobs that the node knows. A command with a
-    group of leases names the queues of the group, PUBLISH those of what is staged in the
-    transaction. Of an unknown id nothing is known: who knows the id may use it.
+    """N2.4 A command with ids names the queues of those jobs that the node knows, or knew since its
+    start and keeps the outcome of. A command with a group of leases names the queues of the group,
+    PUBLISH those of what is staged in the transaction. Of an unknown id nothing is known: who knows
+    the id may use it.
     """
     root, wire = box.connect(), box.connect()
     ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
@@ -119,6 +120,10 @@ def test_ids_are_of_queues(box: PumpBox) -> None:
     assert f"the queue of '{id.decode()}'" in str(ask(box, wire, "ACKJOB", *many, id))
     assert ask(box, wire, "ACKJOB", *many) == 0
     assert ask(box, root, "QLEN", "theirs") == 1
+    kept = ask(box, root, "ADDJOB", "theirs", "x", 0, "KEEP", 100)
+    assert ask(box, root, "DONE", kept, "-", "RESULT", "of others") == 1
+    for words in (("RESULT", kept), ("WAITJOB", 1, kept), ("CANCEL", kept)):
+        assert "the queue of 'D-" in str(ask(box, wire, *words))
     assert ask(box, root, "STAGE", "mine", "a", 60_000, "mine", "x") == 1
     assert ask(box, root, "STAGE", "mine", "a", 60_000, "theirs", "x") == 2
     assert "the queue of 'mine'" in str(ask(box, wire, "PUBLISH", "mine", 1, "mine", "a"))

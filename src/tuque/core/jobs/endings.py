@@ -53,6 +53,7 @@ def conclude_life(
         outcome.result = result
         outcome.reason = reason
         outcome.tenant = tenant_of(job.queue)
+        outcome.queue = job.queue
         outcome.is_shared = job.holders != 1
         if life is not None:
             outcome.of = life.terms.attempts
@@ -115,6 +116,7 @@ def conclude_as(n: Node, job: Job, outcome: Outcome) -> None:
     outcome.until_ms = n.now_ms + max(keep_ms, 1)
     keep_until_agreed(job, outcome, keep_ms)
     outcome.tenant = tenant_of(job.queue)
+    outcome.queue = job.queue
     if outcome.kind == CANCELLED:
         leave_as_cancelled(job)
     if outcome.is_claim:

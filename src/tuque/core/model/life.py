@@ -195,6 +195,7 @@ class Outcome:
         self.is_shared = True  # another node may have the result, too: had, if it was dropped here
         self.is_disputed = False  # another outcome of the job met it here (W14.15)
         self.tenant = b""  # whose the job was, as far as this node knows (N11.7)
+        self.queue = b""  # of the job, as far as this node knows (N2.4)
 
     def strip(self, why: bytes) -> None:
         """Drop the result; the outcome stays, with the reason `why`."""
@@ -211,7 +212,7 @@ class Outcome:
         made.result, made.reason = self.result, self.reason
         made.is_claim, made.is_brief = self.is_claim, self.is_brief
         made.is_shared = self.is_shared
-        made.tenant = self.tenant
+        made.tenant, made.queue = self.tenant, self.queue
         return made
 
     def is_stripped(self) -> bool:

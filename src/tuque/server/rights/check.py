@@ -118,11 +118,15 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
 
 
 def queue_of(s: Server, id: bytes) -> bytes | None:
-    """The queue of a job that this node knows (N2.4)."""
+    """The queue of a job that this node knows, or whose outcome it keeps (N2.4)."""
     job = s.n.jobs.get(id)
     if job is None and len(id) > 0 and not is_job_id(id):
-        job = s.n.jobs.get(of_url(id))
-    return None if job is None else job.queue
+        id = of_url(id)
+        job = s.n.jobs.get(id)
+    if job is not None:
+        return job.queue
+    outcome = s.n.life.kept.get(id)
+    return None if outcome is None or len(outcome.queue) == 0 else outcome.queue
 
 
 def denied_of_worker(s: Server, account: Account, name: bytes) -> Denied | None:
