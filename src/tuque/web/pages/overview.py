@@ -7,8 +7,10 @@ from typing import Final
 from tuque.web.pages.queues import rows_of
 from tuque.web.read.history import Points
 from tuque.web.read.rows import in_order
+from tuque.web.read.tubes import KEYED
 from tuque.web.read.workers import Mark, WorkerRow, workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
+from tuque.web.show.keys import name_keys
 from tuque.web.show.remedy import in_place_of, needed
 from tuque.web.show.text import brief, clip, link, num, rate, span
 from tuque.web.show.verdict import Notice, notices
@@ -29,6 +31,11 @@ async def overview(ask: Ask) -> Page:
     workers = await workers_of(watch.nodes)
     found += [lost(ask, one) for one in workers if one.state == "lost"]
     found.sort(key=lambda one: one.rank)
+    for one in found[:NOTICES_MAX]:
+        queue = view.queues.get(one.queue)
+        if one.is_late and queue is not None and queue.type == KEYED:
+            keys = await watch.keys.of(one.queue)
+            name_keys(one, queue, keys.rows, view.clock_s)
     for one in found:
         name_deploy(one, watch.marks)
         name_quiet(one, workers)

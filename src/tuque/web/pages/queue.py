@@ -16,10 +16,11 @@ from tuque.web.read.figures import DEAD, Queue
 from tuque.web.read.history import Points
 from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
 from tuque.web.read.lists import SHARE
-from tuque.web.read.tubes import ScheduleRow
+from tuque.web.read.tubes import KEYED, KeyRows, ScheduleRow
 from tuque.web.read.workers import workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
 from tuque.web.show.firings import in_words, state_of
+from tuque.web.show.keys import SHOWN, groups, held, name_keys
 from tuque.web.show.text import num, rate, span
 from tuque.web.show.verdict import of_queue
 from tuque.web.site import Ask, Page, shared
@@ -28,7 +29,6 @@ TABS: Final = ("ready", "active")
 QUICK_S: Final = 0.1
 SAID: Final = 80  # characters of a body in a row
 PLANS: Final = 5  # schedules that the page names
-KEYED: Final = "tasks"  # the type of tubes that have schedules
 
 
 async def queue(ask: Ask) -> Page:
@@ -44,7 +44,9 @@ async def queue(ask: Ask) -> Page:
     lost = (await name_away(ask, [row])).get(name)
     notices = of_queue(ask.view, here, points, watch.behind) if found else []
     workers = await workers_of(watch.nodes) if any(one.is_late for one in notices) else []
+    keys = await watch.keys.of(name) if here.type == KEYED else KeyRows()
     for one in notices:
+        name_keys(one, here, keys.rows, ask.view.clock_s)
         name_deploy(one, watch.marks)
         name_quiet(one, workers)
     plans = await watch.schedules.of(name) if here.type == KEYED else []
@@ -66,10 +68,21 @@ async def queue(ask: Ask) -> Page:
             "tab": tab,
             "plans": [planned(one, ask.view.clock_s) for one in plans[:PLANS]],
             "plan_count": len(plans),
+            **keys_of(keys, ask.view.clock_s),
             **await jobs_of(ask, name, tab, {one.plan.id for one in plans}),
         },
         200 if found else 404,
     )
+
+
+def keys_of(found: KeyRows, now_s: float) -> dict[str, Any]:
+    """[O14] What the tasks of a tube wait for, and whose turn it is (O14.26)."""
+    return {
+        "held": held(found.rows, now_s),
+        "groups": groups(found.rows, now_s),
+        "has_all_keys": found.is_all,
+        "keys_shown": SHOWN,
+    }
 
 
 def planned(row: ScheduleRow, now_s: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tubes, their schedules, and leases as their nodes show them, a page at a time.
+"""Tubes, their schedules and keys, and leases as their nodes show them, a page at a time.
 
 Decides how much a page may ask: the names of all tubes in one command a node, now and then if they
 are many, and the figures only of those that are shown.
@@ -17,6 +17,7 @@ import msgspec
 from tuque.aio import Client
 from tuque.client.commands.homes import HomeInfo, TubeCopy
 from tuque.client.commands.leases import LeaseInfo
+from tuque.client.commands.operate import KeyRow, limits_page
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.commands.writes import Schedule, schedule_page
 from tuque.errors import Error
@@ -27,7 +28,10 @@ from tuque.web.read.rows import PAGE
 T = TypeVar("T")
 STAYED_S: Final = 10.0  # between two looks at which tubes fail over
 OF_TUBE: Final = 1_000  # schedules of a tube that are read
-PLANS: Final = Wish("name", False, type="tasks", most=FEW)
+KEYS: Final = 1_000  # keys of a tube that are read: one reply of LIMITS
+KEPT: Final = 50  # tubes whose keys are kept
+KEYED: Final = "tasks"  # the type of tubes that have schedules and keys
+PLANS: Final = Wish("name", False, type=KEYED, most=FEW)
 
 
 class TubeRow(msgspec.Struct, frozen=True):
@@ -122,6 +126,40 @@ async def plans_at(client: Client, names: list[str]) -> tuple[list[Schedule], bo
         if not left:
             return found, True
     return found, False
+
+
+class KeyRows(msgspec.Struct, frozen=True):
+    """Keys that tasks of a tube wait for, and its groups; `is_all`: not only the first KEYS."""
+
+    rows: list[KeyRow] = []
+    is_all: bool = True
+
+
+class Keys:
+    """The keys of tubes that pages look at, as they were read last."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._kept: dict[str, KeyRows] = {}
+        self._thrift: dict[str, Thrift] = {}
+
+    async def of(self, tube: str) -> KeyRows:
+        """[O14] Those of one tube, from its leader (O14.26)."""
+        thrift = self._thrift.setdefault(tube, Thrift())
+        if tube not in self._kept or thrift.may():
+            begun_s = time.monotonic()
+
+            async def question(client: Client) -> tuple[str, list[KeyRow]]:
+                return await client.run(limits_page(tube, "0", count=KEYS))
+
+            found = await self._nodes.ask(question)  # other nodes name the leader: an error
+            pages = [KeyRows(rows, cursor == "0") for cursor, rows in found.values()]
+            self._kept[tube] = pages[0] if pages else KeyRows()
+            thrift.spent(time.monotonic() - begun_s)
+            while len(self._kept) > KEPT:
+                oldest = next(iter(self._kept))
+                del self._kept[oldest], self._thrift[oldest]
+        return self._kept[tube]
 
 
 class Tubes:

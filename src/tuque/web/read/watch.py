@@ -23,7 +23,7 @@ from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
 from tuque.web.read.lists import FEW, FIRST, GRAVES, Lists, Rows, Wish, filled, page_of
 from tuque.web.read.nodes import Node, Nodes
-from tuque.web.read.tubes import Schedules, Tubes
+from tuque.web.read.tubes import Keys, Schedules, Tubes
 from tuque.web.read.workers import Deploys, Mark
 
 log: Final = logging.getLogger("tuque.web")
@@ -42,6 +42,7 @@ class Watch:
         self.nodes = Nodes(settings)
         self.lists = Lists(self.nodes)
         self.tubes = Tubes(self.nodes)
+        self.keys = Keys(self.nodes)
         self.schedules = Schedules(self.nodes, self.lists)
         self.rings = Rings(self.nodes)
         self.points: dict[str, Points] = {}  # of each node

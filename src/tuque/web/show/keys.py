@@ -1,0 +1,91 @@
+"""Keys that tasks wait for, and groups, as the page of their queue shows them (SPEC T47)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from tuque.client.commands.operate import KeyRow
+from tuque.web.read.figures import Queue
+from tuque.web.show.firings import ahead
+from tuque.web.show.text import clip, num, span
+from tuque.web.show.verdict import Notice
+
+SHOWN: Final = 10  # rows of each table
+MOST: Final = 0.5  # of the ready jobs: if so many wait for keys, that is why
+PACES: Final = (("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400))
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A limit or a rate for which tasks wait."""
+
+    kind: str
+    key: str
+    room: str  # `2 of 2 at work`, `10/s, burst 1`
+    waiting: int
+    since_s: float
+    then: str  # when a token comes
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A group with ready tasks, and its share of the takes in percent."""
+
+    key: str
+    weight: int
+    waiting: int
+    share: float
+    next_s: float | None  # since when its next task is there; None: no task of it may go
+
+
+def held(rows: Iterable[KeyRow], now_s: float) -> list[Held]:
+    """[O14] Limits and rates, those with the longest wait first (O14.26)."""
+    found = []
+    for one in rows:
+        since_s = max(0.0, now_s - one.since_ms / 1000)
+        if one.kind == "limit":
+            room = f"{num(one.used)} of {num(one.places)} at work"
+            found.append(Held(one.kind, one.key, room, one.waiting, since_s, ""))
+        elif one.kind == "rate":
+            room = f"{pace(one.token_us)}, burst {num(one.burst)}"
+            then = f"next {ahead(one.token_ms / 1000 - now_s)}"
+            found.append(Held(one.kind, one.key, room, one.waiting, since_s, then))
+    return sorted(found, key=lambda one: -one.since_s)
+
+
+def groups(rows: Iterable[KeyRow], now_s: float) -> list[Group]:
+    """[O14] Groups with ready tasks, those with most of them first (O14.26)."""
+    found = []
+    for one in rows:
+        if one.kind == "group":
+            share = 100.0 * one.weight / one.weights if one.weights else 0.0
+            next_s = max(0.0, now_s - one.next_ms / 1000) if one.next_ms else None
+            found.append(Group(one.key, one.weight, one.waiting, share, next_s))
+    return sorted(found, key=lambda one: (-one.waiting, one.key))
+
+
+def name_keys(notice: Notice, queue: Queue, rows: Iterable[KeyRow], now_s: float) -> None:
+    """[O14] Says of a queue behind that its jobs wait for limits or rates, if most do (O14.27)."""
+    found = held(rows, now_s)
+    waiting = sum(one.waiting for one in found)
+    if not notice.is_late or not waiting or waiting < MOST * queue.ready:
+        return
+    most = max(found, key=lambda one: one.waiting)
+    notice.because = (
+        f"{num(waiting)} of its {num(queue.ready)} ready jobs wait for a place of a limit or a "
+        f"token of a rate, most of them, {num(most.waiting)}, for the {most.kind} "
+        f"{clip(most.key)} ({most.room})"
+    )
+    notice.do = [
+        "Wait, or raise these limits or rates where jobs are added: more slots do not help"
+    ]
+
+
+def pace(token_us: int) -> str:
+    """One token each so many us, as RATE says it: `10/s`, `2/m`; else how far they are apart."""
+    for unit, unit_s in PACES:
+        count = unit_s * 1e6 / token_us if token_us else 0.0
+        if count >= 0.999 and abs(count - round(count)) < 0.01 * count:
+            return f"{num(round(count))}/{unit}"
+    return f"one each {span(token_us / 1e6)}"
