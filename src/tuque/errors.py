@@ -295,6 +295,12 @@ class NoSchedule(ReplyError):
     code = "NOSCHEDULE"
 
 
+class NoJobGroup(ReplyError):
+    """The tube has no group of jobs of that id (any more)."""
+
+    code = "NOJOBGROUP"
+
+
 class NotTaken(ReplyError):
     """The caller's session does not hold the task, or no longer by that take."""
 
@@ -406,6 +412,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         NoTask,
         NotTaken,
         NoSchedule,
+        NoJobGroup,
         TubeHome,
         NoQuorum,
         ReadOnly,

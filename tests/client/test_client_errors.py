@@ -40,6 +40,7 @@ CODES = {
     "NOGROUP there is none": errors.NoGroup,
     "NOBATCH there is none": errors.NoBatch,
     "NOSTAGE there is none": errors.NoStage,
+    "NOJOBGROUP tube 't' has no group 'D-1'": errors.NoJobGroup,
     "NOSCHEDULE tube 't' has no schedule 'n'": errors.NoSchedule,
     "TUBEHOME h:1 Tube 't' has its home there": errors.TubeHome,
     "NOQUORUM Tube 't': this node reaches 1 of 3 nodes": errors.NoQuorum,

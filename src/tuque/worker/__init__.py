@@ -16,6 +16,8 @@ Must not know: the server.
 
 from __future__ import annotations
 
+from tuque.worker.groups.group import Group, GroupHandle, group
+from tuque.worker.groups.results import Failed
 from tuque.worker.pools.execute import Attempt, Job, current_job
 from tuque.worker.seal.keys import Key, Keys
 from tuque.worker.tasks.adding import Call
@@ -36,8 +38,11 @@ __all__ = [
     "BadBody",
     "Call",
     "Envelope",
+    "Failed",
     "Failure",
     "Fair",
+    "Group",
+    "GroupHandle",
     "Handle",
     "Job",
     "Key",
@@ -52,5 +57,6 @@ __all__ = [
     "TaskOptions",
     "Unique",
     "current_job",
+    "group",
     "load_app",
 ]

@@ -11,7 +11,7 @@ from tuque.client.commands import calls, dead, operate, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
 from tuque.client.commands.operate import KeyRow, WorkerInfo
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.writes import ChildEnd, JobGroup, Schedule
 from tuque.errors import ReplyError
 
 T = TypeVar("T")
@@ -118,6 +118,24 @@ class Scans(Runner):
         """The schedules of a tube of type tasks, in the order in which they were added."""
         return self._scan(
             lambda cursor: writes.schedule_page(queue, cursor, count=count, timeout=timeout)
+        )
+
+    def groups(
+        self, queue: Text, *, count: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[JobGroup]:
+        """The groups of jobs of a tube of type tasks, the oldest first, without those that have
+        become their callback.
+        """
+        return self._scan(
+            lambda cursor: writes.group_page(queue, cursor, count=count, timeout=timeout)
+        )
+
+    def group_results(
+        self, queue: Text, id: Text, *, count: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[ChildEnd]:
+        """The children of a group of jobs in the order of their indexes; `NoJobGroup`."""
+        return self._scan(
+            lambda cursor: writes.ends_page(queue, id, cursor, count=count, timeout=timeout)
         )
 
     def limits(

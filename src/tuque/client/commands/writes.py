@@ -1,4 +1,4 @@
-"""The method table, exactly-once writes: jobs under a key, at instants, or staged and published.
+"""The method table, exactly-once writes: jobs at instants, in groups, or staged and published.
 
 A transaction consists of attempts, one per writer; `publish` names those that count, and a version
 of the application, which is published once however often it is requested. No I/O here.
@@ -53,6 +53,41 @@ class ScheduleKeys(TypedDict, total=False):
     limit: tuple[Text, int] | None
     rate: tuple[Text, str] | tuple[Text, str, int] | None
     group: Text | tuple[Text, int] | None
+
+
+OnFail = Literal["stop", "wait", "continue"]
+GroupStatus = Literal["open", "called", "done", "failed", "cancelled"]
+
+
+class JobGroup(msgspec.Struct, frozen=True):
+    """A group of jobs; unix ms, 0: not yet.
+
+    `state` is "called" when the group has become its callback, whose id is `id`. `added` of
+    `children` were added; `done` and `failed` have ended.
+    """
+
+    id: str
+    queue: str
+    state: GroupStatus
+    children: int
+    added: int
+    done: int
+    failed: int
+    on_fail: str
+    has_callback: bool
+    created_ms: int
+    over_ms: int
+
+
+class ChildEnd(msgspec.Struct, frozen=True):
+    """A child of a group; `how` it ended is done, dead, cancelled or gone, or that it is open."""
+
+    index: int
+    id: str
+    state: Literal["open", "done", "failed"]
+    result: bytes | None
+    how: str
+    reason: str
 
 
 class AddOptions(KeyWords, total=False):
@@ -165,6 +200,77 @@ def schedule_drop(queue: Text, name: Text, *, timeout: float | None = None) -> C
     return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
 
 
+def group_create(
+    queue: Text,
+    children: int,
+    *,
+    body: Text | None = None,
+    on_fail: OnFail | None = None,
+    keep: float | None = None,
+    retry: int | None = None,
+    pri: int | None = None,
+    limit: tuple[Text, int] | None = None,
+    rate: tuple[Text, str] | tuple[Text, str, int] | None = None,
+    group: Text | tuple[Text, int] | None = None,
+    timeout: float | None = None,
+) -> Call[str]:
+    """Makes a group of so many jobs in a tube of type tasks, and returns its id.
+
+    With `body` a job with it is added when all children have ended, under that id; the options
+    after `keep` are its. `group_add` names the children. Not sent twice.
+    """
+    args: list[Arg] = ["GROUP", "CREATE", to_bytes(queue), children]
+    if on_fail is not None:
+        args += ("ONFAIL", on_fail)
+    if keep is not None:
+        args += ("KEEP", seconds(keep))
+    args += job_options(None, None, retry, None, None, None, None)
+    args += tube_options(pri, None, limit=limit, rate=rate, group=group)
+    if body is not None:
+        args += ("THEN", to_bytes(body))
+    return Call(args=tuple(args), parse=to_text, timeout_s=timeout)
+
+
+def group_add(
+    queue: Text, id: Text, children: Mapping[int, Text], *, timeout: float | None = None
+) -> Call[int]:
+    """Adds children by their indexes, 500 at most; how many were new. `NoJobGroup`."""
+    args: list[Arg] = ["GROUP", "ADD", to_bytes(queue), to_bytes(id)]
+    for index, child in children.items():
+        args += (index, to_bytes(child))
+    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
+
+
+def group_show(queue: Text, id: Text, *, timeout: float | None = None) -> Call[JobGroup]:
+    """How far a group is; raises `NoJobGroup`."""
+    args = ("GROUP", "SHOW", to_bytes(queue), to_bytes(id))
+    return Call(args=args, parse=_group, repeat=True, timeout_s=timeout)
+
+
+def group_cancel(queue: Text, id: Text, *, timeout: float | None = None) -> Call[bool]:
+    """Cancels a group and its open children; False if it was not open. `NoJobGroup`."""
+    args = ("GROUP", "CANCEL", to_bytes(queue), to_bytes(id))
+    return Call(args=args, parse=bool, repeat=True, timeout_s=timeout)
+
+
+def group_page(
+    queue: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
+) -> Call[tuple[str, list[JobGroup]]]:
+    """One step of a list of groups: the next cursor, "0" at the end, and groups."""
+    args: list[Arg] = ["GROUP", "LIST", to_bytes(queue), cursor]
+    args += ("COUNT", 100 if count is None else count)
+    return Call(args=tuple(args), parse=_groups, repeat=True, timeout_s=timeout)
+
+
+def ends_page(
+    queue: Text, id: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
+) -> Call[tuple[str, list[ChildEnd]]]:
+    """One step through the children of a group: the next index, "0" at the end, and children."""
+    args: list[Arg] = ["GROUP", "RESULTS", to_bytes(queue), to_bytes(id), cursor]
+    args += ("COUNT", 1_000 if count is None else count)
+    return Call(args=tuple(args), parse=_ends, repeat=True, timeout_s=timeout)
+
+
 def stage(
     txn: Text,
     attempt: Text,
@@ -244,6 +350,38 @@ def _schedule(reply: Reply) -> Schedule:
         waits=to_text(told.get("waits", b"")),
         body=told.get("body"),
     )
+
+
+def _groups(reply: Reply) -> tuple[str, list[JobGroup]]:
+    cursor, rows = reply
+    return to_text(cursor), [_group(row) for row in rows]
+
+
+def _group(reply: Reply) -> JobGroup:
+    told = pairs(reply)
+    state: Any = to_text(told["state"])
+    return JobGroup(
+        id=to_text(told["id"]),
+        queue=to_text(told["queue"]),
+        state=state,
+        children=told["children"],
+        added=told["added"],
+        done=told["done"],
+        failed=told["failed"],
+        on_fail=to_text(told["onfail"]),
+        has_callback=bool(told["callback"]),
+        created_ms=told["created-ms"],
+        over_ms=told["over-ms"],
+    )
+
+
+def _ends(reply: Reply) -> tuple[str, list[ChildEnd]]:
+    after, rows = reply
+    found: list[ChildEnd] = []
+    for index, id, state, result, how, reason in rows:
+        word: Any = to_text(state)
+        found.append(ChildEnd(index, to_text(id), word, result, to_text(how), to_text(reason)))
+    return str(after), found
 
 
 def _id_and_new(reply: Reply) -> tuple[str, bool]:

@@ -24,6 +24,7 @@ from tuque.console.cluster.homes import (
 from tuque.console.cluster.homes import text as text_of
 from tuque.console.cluster.limits import limits
 from tuque.console.cluster.view import ask, known_nodes
+from tuque.console.groups import group
 from tuque.console.terminal import look
 from tuque.console.terminal.format import json_line, printable
 from tuque.console.terminal.link import Link, Reply
@@ -64,6 +65,7 @@ def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
 
 
 tubes.add_command(limits)
+tubes.add_command(group)
 
 
 @tubes.command()

@@ -37,6 +37,7 @@ ADVICE = {
     "NOTASK": "the task is done, deleted or expired: numbers are never given twice",
     "NOTTAKEN": "this session does not hold the task: another one does, its ttr is over, or it was "
     "taken by a `tuque cli` that has ended; `TUBE PEEK` shows its state",
+    "NOJOBGROUP": "`GROUP LIST queue` shows the groups of a tube of type tasks",
     "NOSCHEDULE": "`SCHEDULE LIST queue` shows the schedules of a tube of type tasks",
     "WRONGTUBE": "`TUBE INFO` shows the type of a tube; docs/tubes.md says what each can do",
     "NOQUORUM": "this node may not run the tube now: wait until it reaches enough nodes; when they "

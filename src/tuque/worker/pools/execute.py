@@ -21,6 +21,7 @@ import msgspec
 
 from tuque.errors import Cancelled
 from tuque.logtext import facts
+from tuque.worker.groups.results import filled, filled_async, is_callback
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.seal.keys import OVERHEAD_BYTES, Keys
 from tuque.worker.tasks.arguments import BadArguments
@@ -249,6 +250,8 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
         tell(task.app, task.app.on_start, job)  # U3.2
         try:
             call.control.check()
+            if is_callback(call.envelope):
+                call.envelope = filled(task.app, call.envelope, job.queue, job.id)
             result = run_inside(task.app, job, lambda: _body(task, call))
         except BaseException as err:
             outcome = judged(job, outcome_of(err, task))
@@ -270,6 +273,8 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
         await tell_async(task.app.on_start, job)  # U3.2
         try:
             call.control.check()
+            if is_callback(call.envelope):
+                call.envelope = await filled_async(task.app, call.envelope, job.queue, job.id)
             running = await_inside(task.app, job, lambda: _body(task, call))
             result = await _with_limit(running, call)
         except asyncio.CancelledError:

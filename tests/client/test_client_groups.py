@@ -1,0 +1,104 @@
+"""Groups of jobs with the client (SPEC T51)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from client_nodes import Connect, ScriptedNode
+from lab import RealServer
+
+from tuque import Client
+from tuque.client.commands import writes
+from tuque.client.commands.calls import Call
+from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.client.routing.homes import tubes_in
+from tuque.errors import NoJobGroup, NoTube
+
+ROW = [
+    b"id", b"D-1", b"queue", b"t", b"state", b"open", b"children", 3, b"added", 2, b"done", 1,
+    b"failed", 0, b"onfail", b"stop", b"callback", 1, b"created-ms", 5, b"over-ms", 0,
+]  # fmt: skip
+SHOWN = JobGroup("D-1", "t", "open", 3, 2, 1, 0, "stop", True, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "reply", "value"),
+    [
+        (writes.group_create("t", 3), [b"CREATE", b"t", 3], b"D-1", "D-1"),
+        (
+            writes.group_create(
+                "t", 3, body="b", on_fail="wait", keep=1.5, retry=9, pri=7, limit=("l", 2)
+            ),
+            [b"CREATE", b"t", 3, "ONFAIL", "wait", "KEEP", "1.500", "RETRY", 9, "PRI", 7,
+             "LIMIT", b"l", 2, "THEN", b"b"],
+            b"D-1",
+            "D-1",
+        ),
+        (
+            writes.group_add("t", "D-1", {0: "D-2", 7: "D-3"}),
+            [b"ADD", b"t", b"D-1", 0, b"D-2", 7, b"D-3"],
+            2,
+            2,
+        ),
+        (writes.group_show("t", "D-1"), [b"SHOW", b"t", b"D-1"], ROW, SHOWN),
+        (writes.group_cancel("t", "D-1"), [b"CANCEL", b"t", b"D-1"], 1, True),
+        (
+            writes.group_page("t", "5"),
+            [b"LIST", b"t", "5", "COUNT", 100],
+            [b"7", [ROW]],
+            ("7", [SHOWN]),
+        ),
+        (
+            writes.ends_page("t", "D-1", "5"),
+            [b"RESULTS", b"t", b"D-1", "5", "COUNT", 1_000],
+            [0, [[6, b"D-2", b"failed", None, b"dead", b"why"]]],
+            ("0", [ChildEnd(6, "D-2", "failed", None, "dead", "why")]),
+        ),
+    ],
+)  # fmt: skip
+def test_words_and_values(call: Call[Any], words: list[Any], reply: Any, value: Any) -> None:
+    assert call.args == ("GROUP", words[0].decode(), *words[1:])
+    assert call.read(reply) == value
+    assert tubes_in(call) == [b"t"]  # it goes to the leader
+
+
+def test_both_faces(connect: Connect, node: ScriptedNode) -> None:
+    node.answers["GROUP"] = b"+D-1\r\n"
+    assert connect(node.url).group_create("t", 5) == "D-1"
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_group_on_a_node(real_node: RealServer) -> None:
+    with Client(real_node.url) as client:
+        with pytest.raises(NoTube):
+            client.group_create("plain", 1)
+        client.tube("sums").create("tasks", ttr=30)
+        with pytest.raises(NoJobGroup):
+            client.group_show("sums", client.addjob("kept", "x"))
+        group = client.group_create("sums", 40, body="all", pri=3)
+        ids = [client.addjob("numbers", str(i), keep=600) for i in range(40)]
+        assert client.group_add("sums", group, dict(enumerate(ids))) == 40
+        assert [one.id for one in client.groups("sums")] == [group]
+        for i, id in enumerate(ids):
+            client.done(id, "-", result=b"r%d" % i)
+        wait_for(lambda: client.group_show("sums", group).state == "called")
+        ends = list(client.group_results("sums", group, count=7))
+        assert [one.index for one in ends] == list(range(40))
+        assert [one.id for one in ends] == ids and ends[2].result == b"r2"
+        (job,) = client.getjob("sums", count=9)
+        assert (job.id, job.body) == (group, b"all")
+        other = client.group_create("sums", 2)
+        assert client.group_cancel("sums", other) and not client.group_cancel("sums", other)
+        assert client.group_show("sums", other).state == "cancelled"
+        info = client.info("tubes")
+        assert (info["tubes_groups_made"], info["tubes_groups_done"]) == (2, 1)
+        assert info["tubes_groups_failed"] == 1

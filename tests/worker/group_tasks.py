@@ -1,0 +1,46 @@
+"""Tasks that a worker of test_worker_groups.py runs in groups."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tuque.worker import App, Backoff, Failed, Reject, current_job
+
+app = App("tuque://127.0.0.1:1")
+
+
+def note(line: str) -> None:
+    """Adds a line for the test."""
+    with (Path(os.environ["OUT"]) / "did").open("a") as out:
+        out.write(line + "\n")
+
+
+@app.task(queue="numbers", attempts=2, retry_s=2, backoff=Backoff(0.05, 0.1))
+def square(number: int, fails: bool = False) -> int:
+    note(f"square {number}")
+    if fails:
+        raise Reject("it was to fail") if number % 2 else ValueError("it was to fail")
+    return number * number
+
+
+@app.task(queue="numbers")
+async def half(number: int) -> float:
+    return number / 2
+
+
+@app.task(queue="sums")
+def add_up(numbers: list[int]) -> None:
+    note(f"sum {sum(numbers)} {current_job().id}")
+
+
+@app.task(queue="sums")
+async def add_halves(numbers: list[float]) -> None:
+    note(f"halves {sum(numbers)} {current_job().id}")
+
+
+@app.task(queue="sums", retry_s=5)
+def count(numbers: list[int | Failed]) -> None:
+    good = [one for one in numbers if not isinstance(one, Failed)]
+    how = sorted({one.how for one in numbers if isinstance(one, Failed)})
+    note(f"count {len(numbers)} {sum(good)} {len(numbers) - len(good)} {how} {current_job().id}")
