@@ -1,4 +1,4 @@
-"""Keys of tasks (SPEC T40 to T44): lanes, places, tokens, turns of groups, unique keys.
+"""What tasks of type `tasks` carry (SPEC T40 to T50): keys, schedules, groups, lives; who is next.
 
 Must not know: nodes, sessions, the journal.
 """
