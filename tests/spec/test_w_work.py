@@ -106,7 +106,7 @@ def test_what_attempts_need(box: Box) -> None:
     assert refused == "ERR ATTEMPTS needs RETRY above 0"
     box.run("TUBE", "CREATE", "tube", "fifo")
     assert "dead letters go to a queue" in box.run("ADDJOB", "q", "b", 0, "DEAD", "tube")
-    assert "or a tube of type tasks" in box.run("ADDJOB", "tube", "b", 0, "KEEP", 1)
+    assert "are of queues" in box.run("ADDJOB", "tube", "b", 0, "KEEP", 1)
 
 
 def test_no_expiry(box: Box) -> None:

@@ -66,3 +66,34 @@ def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(
     tasks.never.enqueue("y")
     wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
     wait_until(lambda: client.tube("q").info().taken == 0, "its task is acked")
+
+
+def test_the_broker_counts_the_attempts_of_a_task_with_a_policy(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """T48.1 ADDJOB to such a tube takes ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS
+    (W1)."""
+    limited = tasks.third_time_lucky.options(limit=Limit(1), headers={"tenant": "north"})
+    handle = limited.enqueue("x")
+    shown = client.result(handle.id)
+    assert (shown.of, shown.state) == (5, "waiting")
+    start_worker("-c", "2")
+    wait_until(lambda: did() == ["x 1", "x 2", "x 3"], "it runs three times")
+    wait_until(lambda: client.qlen("q") == 0, "it is done")
+    tasks.never.options(limit=Limit(1)).enqueue("y")
+    wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
+    (letter,) = client.dead_letters("graves")
+    assert (letter.origin, letter.attempts, letter.cause) == ("q", 3, "failed")
+    assert letter.task == tasks.never.name and letter.reason == "ValueError: no, never"
+    assert client.tube("q").info().taken == 0
+
+
+def test_a_task_with_a_policy_has_a_result_and_puts_itself_off(
+    client: Client, start_worker: StartWorker
+) -> None:
+    added = tasks.adds.options(limit=Limit(1)).enqueue(1, 2)
+    start_worker("-c", "2")
+    assert added.result(timeout=30) == 3
+    put_off = tasks.later.options(limit=Limit(1), keep_s=60).enqueue(3)
+    wait_until(lambda: client.result(put_off.id).state == "done", "it was put off, and is done")
+    assert client.result(put_off.id).attempt == 1

@@ -82,7 +82,8 @@ class Runs:
         aside: Aside,
     ) -> None:
         """`name` is the worker's; a later process under the same name may go on with its runs."""
-        self.teller = Teller(client, link, name, self._on_started, self._on_refused, self._on_told)
+        then = (self._on_started, self._on_refused, self._on_told, self._queue_of)
+        self.teller = Teller(client, link, name, *then)
         self._client = client
         self._is_progress_told = True
         self._hands = hands
@@ -95,6 +96,10 @@ class Runs:
         self._told: set[asyncio.Task[None]] = set()
         self.keys: Keys | None = None  # of the app (U8)
         self.ask: Callable[[str], bool] = lambda job_id: False  # see Heart.ask
+
+    def _queue_of(self, job_id: str) -> str:
+        held = self._hands.held_of(job_id)
+        return "" if held is None else held.job.queue
 
     # Begin
 

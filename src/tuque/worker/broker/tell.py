@@ -44,10 +44,12 @@ class Teller:
         on_started: Callable[[str, Run | ReplyError], None],
         on_refused: Callable[[str, ReplyError], None],
         on_told: Callable[[Ended, object], None],
+        queue_of: Callable[[str], str] = lambda job_id: "",
     ) -> None:
         """`on_started` gets a job's run or why there is none, `on_told` the reply to an end.
 
-        `on_refused` is called for each job if the broker refused START as a whole.
+        `on_refused` is called for each job if the broker refused START as a whole. A command is
+        about jobs of one queue: tubes have different leaders.
         """
         self._client = client
         self._link = link
@@ -55,6 +57,7 @@ class Teller:
         self._on_started = on_started
         self._on_refused = on_refused
         self._on_told = on_told
+        self._queue_of = queue_of
         self._ended: deque[Ended] = deque()
         self._starts: deque[str] = deque()
         self._work = asyncio.Event()
@@ -123,22 +126,28 @@ class Teller:
         starts = list(islice(self._starts, AT_ONCE))
         pipeline = self._client.pipeline()
         said: list[list[Ended]] = []
-        plain = [one for one in ended if isinstance(one, Done) and one.result is None]
-        if plain:
-            pipeline.done_many(*((one.job_id, one.run) for one in plain))
-            said.append([*plain])
-        backs: dict[float | None, list[Ended]] = {}
+        plain: dict[str, list[Ended]] = {}
+        backs: dict[tuple[str, float | None], list[Ended]] = {}
         for one in ended:
+            queue = self._queue_of(one.job_id)
             if isinstance(one, Release):
-                backs.setdefault(one.delay_s, []).append(one)
+                backs.setdefault((queue, one.delay_s), []).append(one)
             elif isinstance(one, Fail) or one.result is not None:
                 _queue(pipeline, one)
                 said.append([one])
-        for delay_s, some in backs.items():
+            else:
+                plain.setdefault(queue, []).append(one)
+        for some in plain.values():
+            pipeline.done_many(*((one.job_id, one.run) for one in some))
+            said.append(some)
+        for (_, delay_s), some in backs.items():
             pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
             said.append(some)
-        if starts:
-            pipeline.start(*starts, worker=self._name)
+        begun: dict[str, list[str]] = {}
+        for job_id in starts:
+            begun.setdefault(self._queue_of(job_id), []).append(job_id)
+        for job_ids in begun.values():
+            pipeline.start(*job_ids, worker=self._name)
         answers = await pipeline.execute(raise_on_error=False)
         replies = zip(said, answers, strict=False)
         too_big = {one: a for (one, *_), a in replies if _weight(one) and _is_too_big(a)}
@@ -157,8 +166,8 @@ class Teller:
             for one in some:
                 if one not in too_big:
                     self._on_told(one, answer)
-        if starts:
-            self._take_runs(starts, answers[-1])
+        for job_ids, found in zip(begun.values(), answers[len(said) :], strict=True):
+            self._take_runs(job_ids, found)
 
     def _take_runs(self, starts: list[str], found: Any) -> None:
         """The reply to START: a run or a refusal for each job, or a refusal of the command."""

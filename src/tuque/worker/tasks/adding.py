@@ -140,16 +140,18 @@ class Adding(Generic[R]):
         """Queue, body and options for ADDJOB."""
         if not self.goes_to_tube:
             return self.options.queue, self._sealed(self._body), self._asked()
-        body = self._body
-        if self.headers:  # a tube has no place for them but the body
-            call = self._call
-            body = self.task.body(self.options, call.args, call.kwargs, self.headers)
-        asked = asked_of_tube(self.options)
         policies = self.options.policies
         if policies is not None:
+            asked = asked_of_tube(self.options)
+            asked.update(self._work())
             values = self.task.values(self._call.args, self._call.kwargs)
             asked = {**asked, **policies.keyed(self.task.name, values, self.headers)}
-        return self.options.queue, self._sealed(body), asked
+            return self.options.queue, self._sealed(self._body), asked
+        body = self._body
+        if self.headers:  # other tubes have no place for them but the body
+            call = self._call
+            body = self.task.body(self.options, call.args, call.kwargs, self.headers)
+        return self.options.queue, self._sealed(body), asked_of_tube(self.options)
 
     def _sealed(self, body: bytes) -> bytes:
         """[U8] The body under the app's keys, if it has some (U8.1)."""
@@ -171,19 +173,28 @@ class Adding(Generic[R]):
         """The arguments of addjob for a queue; of a job at most once, no attempts are counted."""
         options = self.options
         asked = asked_of_tube(options)
-        asked["keep"] = self.task.keep_s(options) or None
-        asked["headers"] = {**self.headers, TASK_HEADER: self.task.name}
-        if self.task.app.keys is not None:
-            asked["headers"][KEY_HEADER] = self.task.app.keys.id
-        asked["dead"] = options.dead
+        asked.update(self._work())
         if options.retry_s == 0:
             return asked
         asked["delay"] = options.delay_s
         asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s
         asked["ttl"] = options.ttl_s or 0
-        asked["attempts"] = options.attempts
-        asked["backoff"] = options.backoff.figures
-        asked["time_limit"] = options.time_limit_s
+        return asked
+
+    def _work(self) -> Asked:
+        """[W1] The options about the job's work."""
+        options = self.options
+        asked: Asked = {
+            "keep": self.task.keep_s(options) or None,
+            "headers": {**self.headers, TASK_HEADER: self.task.name},
+            "dead": options.dead,
+        }
+        if self.task.app.keys is not None:
+            asked["headers"][KEY_HEADER] = self.task.app.keys.id
+        if options.retry_s != 0:
+            asked["attempts"] = options.attempts
+            asked["backoff"] = options.backoff.figures
+            asked["time_limit"] = options.time_limit_s
         return asked
 
 
