@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tuque.sim.flaws.homes import lost_while_behind
+from tuque.sim.engine.plan import Plan
+from tuque.sim.flaws.homes import (
+    half_hidden,
+    lost_while_behind,
+    starts_and_votes,
+    two_at_once,
+    unlike_timeouts,
+    voter_dies,
+)
 from tuque.sim.plans.vote_swarm import draw_votes
 from tuque.sim.runs.seeds import run_plan
 
@@ -31,3 +41,24 @@ def test_faults_of_votes_find_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_many_faults_of_votes_find_nothing(seed: int) -> None:
     assert run_plan(draw_votes(seed)).findings == []
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        voter_dies,
+        *(
+            pytest.param(plan, marks=pytest.mark.slow)
+            for plan in (two_at_once, unlike_timeouts, half_hidden, starts_and_votes)
+        ),
+    ],
+)
+def test_the_plans_of_flaws_of_votes_find_nothing_else(plan: Callable[[int], Plan]) -> None:
+    """T26.2 So no node votes twice in one epoch.
+
+    T25.3 for its own timeout, by its own clock, it votes for nobody else about the tubes for which
+    it stands with that node.
+    """
+    outcome = run_plan(plan(1))
+    assert outcome.findings == []
+    assert outcome.counts["looks for second homes"] > 0

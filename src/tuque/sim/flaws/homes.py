@@ -11,14 +11,15 @@ from tuque.server.replies import tube_sync
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.tubes.failover import activation, conflicts, switchover
-from tuque.tubes.model.ballots import BETTER, YES
+from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, YES
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Move
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication import leadership, send
+from tuque.tubes.replication import leadership, send, stands
 from tuque.tubes.replication.send import record_home
+from tuque.tubes.replication.stands import stand_of
 from tuque.tubes.tasks import ops
-from tuque.tubes.voting import polls
+from tuque.tubes.voting import door, polls, pulses
 
 
 def leases_never_end() -> list[Patch]:
@@ -130,6 +131,60 @@ def votes_go_to_stale_copies() -> list[Patch]:
     return everywhere(sound, answer_to)
 
 
+def votes_are_given_twice() -> list[Patch]:
+    """A voter votes for whoever asks, also a second time in one epoch."""
+    sound = polls.answer_to
+
+    def answer_to(n: Node, t: Tubes, slot: int, m: Any, at: Any) -> int:
+        answer = int(sound(n, t, slot, m, at))
+        tube = t.by_name.get(at.name)
+        if answer == OLD_EPOCH and tube is not None and at.epoch == stand_of(tube)[0]:
+            return YES
+        return answer
+
+    return everywhere(sound, answer_to)
+
+
+def votes_are_not_recorded() -> list[Patch]:
+    """A vote is given before it is on the disk, and never gets there."""
+
+    def record_stand(records: Any, tube: Tube) -> None:
+        return
+
+    return everywhere(stands.record_stand, record_stand)
+
+
+def leases_outlast_promises() -> list[Patch]:
+    """A leader goes by its own timeout, not by the shortest that a voter has."""
+    sound = pulses.lease_of
+
+    def lease_of(n: Node, t: Tubes, voters: Any, standing: int) -> int:
+        kept, t.ballots.timeouts = t.ballots.timeouts, {}
+        until = int(sound(n, t, voters, standing))
+        t.ballots.timeouts = kept
+        return until
+
+    return everywhere(sound, lease_of)
+
+
+def promises_are_broken() -> list[Patch]:
+    """A voter votes for another node although its leader is not silent."""
+
+    def may_turn(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
+        return not (tube.is_mine and tube.is_won and n.now_ms <= tube.lease_ms)
+
+    return everywhere(polls.may_turn, may_turn)
+
+
+def promises_end_with_a_start() -> list[Patch]:
+    """A voter that starts votes at once, though it may have promised before."""
+
+    def votes_loaded(n: Node, t: Tubes) -> None:
+        t.ballots.bound_ms = 0
+
+    return everywhere(door.votes_loaded, votes_loaded)
+
+
 # ---- plans that reveal them
 
 
@@ -150,6 +205,70 @@ def lost_while_behind(seed: int) -> Plan:
     plan.ops.append(Op(4_100, "crash", {
         "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 6_000,
     }))  # fmt: skip
+    return order(plan)
+
+
+def two_at_once(seed: int) -> Plan:
+    """Four followers ask in vain, each at its own pace, until they see each other: two at once."""
+    plan = three_homes(seed, 5, sync=3)
+    plan.seed, plan.failover, plan.node_timeout_ms = f"two at once {seed}", True, 1_000
+    plan.faults, plan.delay_us = ["kill", "cut"], 20_000
+    for a in (1, 2, 3):
+        apart = {"a": [a], "b": list(range(a + 1, 5)), "for_ms": 800}
+        plan.ops.append(Op(4_600 + 20 * (seed % 10), "cut", apart))  # links outlast it
+    plan.ops.append(Op(4_000, "crash", {
+        "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 5_000,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def voter_dies(seed: int) -> Plan:
+    """A voter dies right after its vote, and the node that it voted for is cut off."""
+    plan = voted(seed, "voter dies")
+    plan.faults, plan.sync_us = ["kill", "cut"], 20_000
+    plan.ops.append(Op(4_000, "crash", {
+        "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 1_700,
+    }))  # fmt: skip
+    plan.ops.append(Op(3_900, "tube_spoiler", {
+        "client": "s", "tube": "t0", "node": 0, "for_ms": 6_000, "wait_us": 30_000,
+        "cut_ms": 5_000, "down_ms": 100,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def unlike_timeouts(seed: int) -> Plan:
+    """The leader has a longer timeout than its voters, and is cut off."""
+    plan = voted(seed, "unlike timeouts")
+    plan.faults, plan.timeouts_ms = ["cut", "break"], [5_000, 1_000, 1_000]
+    plan.ops.append(Op(4_000 + seed, "cut", {"a": [0], "b": [1, 2], "for_ms": 6_000}))
+    return order(plan)
+
+
+def half_hidden(seed: int) -> Plan:
+    """One follower does not see the leader, the other one does, over a slow line."""
+    plan = voted(seed, "half hidden")
+    plan.faults = ["cut", "slow"]
+    for op in plan.ops:
+        if op.kind in ("tube_producer", "tube_worker"):
+            op.args["for_ms"] = 3_500  # else the other one's copy is newer
+    hidden = 1 + seed % 2
+    slow = {"a": 3 - hidden, "b": 0, "extra_ms": 200, "for_ms": 9_000}
+    plan.ops.append(Op(3_000, "slow", slow))
+    plan.ops.append(Op(4_000 + seed, "cut", {"a": [0], "b": [hidden], "for_ms": 6_000}))
+    return order(plan)
+
+
+def starts_and_votes(seed: int) -> Plan:
+    """A voter restarts, and meets only the follower that does not see the leader."""
+    plan = voted(seed, "starts and votes")
+    plan.faults = ["cut", "kill", "break"]
+    hidden = 1 + seed % 2
+    plan.ops.append(Op(4_000, "cut", {"a": [0], "b": [hidden], "for_ms": 6_000}))
+    at_ms = 6_000 + 37 * (seed % 10)
+    plan.ops.append(Op(at_ms, "crash", {
+        "node": 3 - hidden, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 10,
+    }))  # fmt: skip
+    plan.ops.append(Op(at_ms + 1, "cut", {"a": [0], "b": [3 - hidden], "for_ms": 4_000}))
     return order(plan)
 
 
@@ -303,9 +422,15 @@ HOME_FLAWS: Final = [
     Flaw("t20", "a paused tube delivers tasks", pauses_are_not_looked_at, 5, paused),
     Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
     Flaw("t40", "a stale copy gets votes", votes_go_to_stale_copies, 10, lost_while_behind),
+    Flaw("t41", "a voter votes twice in one epoch", votes_are_given_twice, 20, two_at_once),
+    Flaw("t42", "a vote is not on the disk", votes_are_not_recorded, 20, voter_dies),
+    Flaw("t43", "a lease outlasts promises", leases_outlast_promises, 10, unlike_timeouts),
+    Flaw("t44", "a promise is broken", promises_are_broken, 10, half_hidden),
+    Flaw("t45", "a promise ends with a start", promises_end_with_a_start, 20, starts_and_votes),
 ]
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
-    "t21": "tube-stood", "t40": "tube-sync",
+    "t21": "tube-stood", "t40": "tube-sync", "t41": "tube-twice", "t42": "tube-twice",
+    "t43": "tube-twice", "t44": "tube-twice", "t45": "tube-twice",
 }  # fmt: skip

@@ -33,13 +33,13 @@ def holders_of(n: Node, id: bytes) -> list[bytes]:
 class Settings:
     """The configuration of the nodes of a seed."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, at: int) -> None:
         self.policy = plan.policy
         self.sync_us = plan.sync_us
         self.memory_bytes = plan.memory_bytes
         self.may_evict = True
         self.queue_idle_ms = plan.queue_idle_ms
-        self.node_timeout_ms = plan.node_timeout_ms
+        self.node_timeout_ms = plan.timeouts_ms[at] if plan.timeouts_ms else plan.node_timeout_ms
         self.opens_early = plan.opens_early
         self.bus_limit_bytes = plan.bus_limit_bytes
         self.sealed = plan.sealed
@@ -61,7 +61,7 @@ class Machine:
         self.clock = MachineClock(self.world, self.name, rate)
         self.disk = SimDisk(self.world.stream(f"disk {index}"))
         self.old_disk: SimDisk | None = None
-        self.settings = Settings(plan)
+        self.settings = Settings(plan, index)
         self.holes = plan.holes
         self.cpu_us = plan.cpu_us
         self.load_us = plan.load_us

@@ -39,7 +39,13 @@ from tuque.sim.workload.programs import Person, Worker
 from tuque.sim.workload.publishers import Publisher, Repeater
 from tuque.sim.workload.scripts import Script
 from tuque.sim.workload.tube_clients import TubeMeddler, TubeProducer, TubeWorker
-from tuque.sim.workload.tube_movers import TubeForcer, TubeMover, TubePauser, TubeRescuer
+from tuque.sim.workload.tube_movers import (
+    TubeForcer,
+    TubeMover,
+    TubePauser,
+    TubeRescuer,
+    TubeSpoiler,
+)
 
 SETUP_MS: Final = 8_000
 HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
@@ -63,6 +69,7 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "tube_pauser": TubePauser,
     "tube_forcer": TubeForcer,
     "tube_rescuer": TubeRescuer,
+    "tube_spoiler": TubeSpoiler,
     "life_producer": LifeProducer,
     "life_worker": LifeWorker,
     "life_boss": LifeBoss,

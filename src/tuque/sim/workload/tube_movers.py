@@ -9,7 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.node.queue import PAUSE_NAMES
+from tuque.sim.engine.plan import Op
+from tuque.sim.tube_judges.disk import tubes_on
 from tuque.sim.tube_judges.turns import Pausing
+from tuque.sim.workload.faults import apply
 from tuque.sim.workload.programs import Args
 from tuque.sim.workload.scripts import Say, Steps, Told, failed
 from tuque.sim.workload.tube_clients import TubeClient
@@ -133,3 +136,38 @@ class TubeRescuer(TubeForcer):
             if any(line.is_lost for line in self.facts.lines.values()):
                 machines = [m for m in self.cluster.machines if m.shell is not None]
                 yield from self.force(machines[self.chance.randrange(len(machines))])
+
+
+class TubeSpoiler(TubeClient):
+    """Waits for a vote: then the voter dies, and the candidate is cut off from all others."""
+
+    def steps(self) -> Steps:
+        """Once: look each millisecond."""
+        while True:
+            for m in self.cluster.machines:
+                candidate = self.voted_for(m)
+                if candidate is not None and m.shell is not None:
+                    yield self.chance.randrange(self.args["wait_us"])
+                    self.spoil(m, candidate)
+                    return
+            yield 1_000
+
+    def voted_for(self, m: Machine) -> Machine | None:
+        """The node that has this one's newest vote, and that it does not know as leader yet."""
+        t = tubes_on(m.shell.n) if m.shell is not None else None
+        tube = t.by_name.get(self.facts.key) if t is not None else None
+        seat = tube.seat if tube is not None else None
+        if tube is None or seat is None or seat.voted_epoch <= tube.epoch:
+            return None
+        others = [one for one in self.cluster.machines if one is not m]
+        return next((one for one in others if one.node_id == seat.voted_node), None)
+
+    def spoil(self, voter: Machine, candidate: Machine) -> None:
+        """The faults."""
+        self.history.count("votes spoiled")
+        at = self.cluster.machines.index
+        others = [at(one) for one in self.cluster.machines if one is not candidate]
+        cut = {"a": [at(candidate)], "b": others, "for_ms": self.args["cut_ms"]}
+        apply(self.cluster, Op(0, "cut", cut))
+        self.cluster.watcher.on_fault("crash by kill", [voter])
+        voter.die(how="kill", back="disk", down_ms=self.args["down_ms"])
