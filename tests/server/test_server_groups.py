@@ -278,3 +278,21 @@ def test_words(tasks: Door) -> None:
     told = dict(zip(row[::2], row[1::2], strict=True))
     assert (told[b"pri"], told[b"retry"], told[b"limit"]) == (7, 40, b"l")
     assert tasks.value("GROUP LIST t")[1] == [] and START_MS > 0
+
+
+def test_children_count_for_their_tenant(door: Door) -> None:
+    """N11.2 jobs are those of its queues and tubes that this node has in any state, the records of
+    children among them"""
+    door("ACL SETUSER ops on nopass +@all ~*")
+    door("AUTH ops x")
+    door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=5")
+    ann = door.connect()
+    door("AUTH ann x", by=ann)
+    door("TUBE CREATE t tasks", by=ann)
+    group = door("GROUP CREATE t 9 THEN callback", by=ann).split(b"\r\n")[1]
+    ids = [door("ADDJOB q x 0 KEEP 9", by=ann)[1:-2] for _ in range(2)]
+    pairs = [b"0", ids[0], b"1", ids[1]]
+    assert door("GROUP ADD t", group, *pairs, by=ann) == b":2\r\n"
+    assert door("GROUP ADD t", group, *pairs, by=ann) == b":0\r\n"
+    refused = door("GROUP ADD t", group, b"2", ids[0], by=ann)
+    assert refused.startswith(b"-QUOTA tenant 'one' has 5 jobs at this node, and may have 5")

@@ -312,8 +312,9 @@ def test_a_paused_tube_gets_no_jobs_of_schedules(tasks: Door) -> None:
 
 
 def test_jobs_of_schedules_are_adds_of_the_tenant(door: Door) -> None:
-    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN and jobs of schedules
-    (T45.6) in a second; as many as that may come at once."""
+    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and jobs of
+    schedules (T45.6) in a second; as many as that may come at once.
+    """
     door("ACL SETUSER ops on nopass +@all ~*")
     door("AUTH ops x")
     door("ACL SETUSER ann on nopass +@all ~* tenant:one")
@@ -330,8 +331,9 @@ def test_jobs_of_schedules_are_adds_of_the_tenant(door: Door) -> None:
 
 
 def test_run_now_counts_the_bytes_of_the_body(door: Door) -> None:
-    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD and SCHEDULE RUN by its users are refused if
-    there would be more"""
+    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and GROUP ADD by its
+    users are refused if there would be more
+    """
     door("ACL SETUSER ops on nopass +@all ~*")
     door("AUTH ops x")
     door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:bytes=200")

@@ -32,12 +32,43 @@ THINGS = (
     "TUBE CREATE s tasks",
     "SCHEDULE ADD s night EVERY 1000 UNIQUE key schedule",
     "ADDJOB s task 0 UNIQUE own LIMIT key 1 RATE key 1/h GROUP key",
+    "GROUP CREATE s 3 THEN callback",
     "LEASE OPEN g me leased",
     "ADDJOB leased body 0",
     "LEASE NEXT g EPOCH 1 COUNT 5 TTL 60000",
     "STAGE x at 60000 q staged",
     "WORKER HERE w HOST h APP one QUEUES q",
 )
+
+# forms of commands that the places do not tell
+FORMS: dict[str, list[str]] = {
+    "GETJOB": ["GETJOB NOHANG START WORKER w FROM q", "GETJOB NOHANG WITHCOUNTERS FROM q t"],
+    "DEAD REPLAY": ["DEAD REPLAY q.dead ALL", "DEAD REPLAY q.dead QUEUE t ALL"],
+    "DEAD PURGE": ["DEAD PURGE q.dead ALL"],
+    "JSCAN": ["JSCAN 0 REPLY all", "JSCAN BUSYLOOP", "JSCAN 0 QUEUE q REPLY all"],
+    "QSCAN": ["QSCAN BUSYLOOP", "QSCAN TYPE fifo"],
+    "QLIST": ["QLIST", "QLIST MATCH *q*", "QLIST MATCH tenant-b*", "QLIST NAMES q t"],
+    "HISTORY": ["HISTORY QUEUES", "HISTORY 5s", "HISTORY 5s TIMES wait", "HISTORY 5s QUEUE q"],
+    "PUBLISH": ["PUBLISH app 1 x at", "PUBLISH app 1 ACK g EPOCH 1 x at"],
+    "STAGE": ["STAGE x at 60000 q body"],
+    "LEASE FETCH": ["LEASE FETCH g EPOCH 1 0", "LEASE FETCH g EPOCH 1 0 COLUMNS"],
+    "LEASE NEXT": ["LEASE NEXT g EPOCH 2 COUNT 5 TTL 1000"],
+    "LEASE COMMIT": ["LEASE COMMIT g EPOCH 1"],
+    "LEASE RELEASE": ["LEASE RELEASE g EPOCH"],
+    "TUBE CREATE": ["TUBE CREATE t fifo", "TUBE CREATE q fifo"],
+    "TUBE STATISTICS": ["TUBE STATISTICS"],
+    "TUBE DROP": ["TUBE DROP s"],
+    "ADDJOB": ["ADDJOB s x 0 UNIQUE own", "ADDJOB s x 0 UNIQUE key LIMIT key 1"],
+    "SCHEDULE ADD": ["SCHEDULE ADD s night EVERY 10 UNIQUE key x"],
+    "TUBE TAKE": ["TUBE TAKE t TIMEOUT 0"],
+    "TUBE ACK": ["TUBE ACK t 0"],
+    "TUBE TASKS": ["TUBE TASKS t READY"],
+    "TUBE SUBSCRIBE": ["TUBE SUBSCRIBE t"],
+    "WORKER LIST": ["WORKER LIST", "WORKER LIST MATCH *w*", "WORKER LIST MATCH tenant-b*"],
+    "INFO": ["INFO", "INFO tubes", "INFO jobs"],
+    "CLUSTER NODES": ["CLUSTER NODES"],
+    "PAUSE": ["PAUSE paused state", "PAUSE q in"],
+}
 
 
 def as_user(box: PumpBox, name: str) -> Wire:
@@ -58,6 +89,8 @@ def make_things(box: PumpBox, name: str) -> list[bytes]:
             epoch = said[1:-2].decode()
         if line.startswith("ADDJOB"):
             ids.append(said[1:-2])
+        elif line.startswith("GROUP"):
+            ids.append(said.split(b"\r\n")[1])
     wire.close()
     box.hear(box.connect())  # its session has ended
     return ids
@@ -118,39 +151,11 @@ def variants(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
 
 def more(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
     """Forms that the places do not tell."""
-    lines: dict[str, list[str]] = {
-        "GETJOB": ["GETJOB NOHANG START WORKER w FROM q", "GETJOB NOHANG WITHCOUNTERS FROM q t"],
-        "DEAD REPLAY": ["DEAD REPLAY q.dead ALL", "DEAD REPLAY q.dead QUEUE t ALL"],
-        "DEAD PURGE": ["DEAD PURGE q.dead ALL"],
-        "JSCAN": ["JSCAN 0 REPLY all", "JSCAN BUSYLOOP", "JSCAN 0 QUEUE q REPLY all"],
-        "QSCAN": ["QSCAN BUSYLOOP", "QSCAN TYPE fifo"],
-        "QLIST": ["QLIST", "QLIST MATCH *q*", "QLIST MATCH tenant-b*", "QLIST NAMES q t"],
-        "HISTORY": ["HISTORY QUEUES", "HISTORY 5s", "HISTORY 5s TIMES wait", "HISTORY 5s QUEUE q"],
-        "PUBLISH": ["PUBLISH app 1 x at", "PUBLISH app 1 ACK g EPOCH 1 x at"],
-        "STAGE": ["STAGE x at 60000 q body"],
-        "LEASE FETCH": ["LEASE FETCH g EPOCH 1 0", "LEASE FETCH g EPOCH 1 0 COLUMNS"],
-        "LEASE NEXT": ["LEASE NEXT g EPOCH 2 COUNT 5 TTL 1000"],
-        "LEASE COMMIT": ["LEASE COMMIT g EPOCH 1"],
-        "LEASE RELEASE": ["LEASE RELEASE g EPOCH"],
-        "TUBE CREATE": ["TUBE CREATE t fifo", "TUBE CREATE q fifo"],
-        "TUBE STATISTICS": ["TUBE STATISTICS"],
-        "TUBE DROP": ["TUBE DROP s"],
-        "ADDJOB": ["ADDJOB s x 0 UNIQUE own", "ADDJOB s x 0 UNIQUE key LIMIT key 1"],
-        "SCHEDULE ADD": ["SCHEDULE ADD s night EVERY 10 UNIQUE key x"],
-        "TUBE TAKE": ["TUBE TAKE t TIMEOUT 0"],
-        "TUBE ACK": ["TUBE ACK t 0"],
-        "TUBE TASKS": ["TUBE TASKS t READY"],
-        "TUBE SUBSCRIBE": ["TUBE SUBSCRIBE t"],
-        "WORKER LIST": ["WORKER LIST", "WORKER LIST MATCH *w*", "WORKER LIST MATCH tenant-b*"],
-        "INFO": ["INFO", "INFO tubes", "INFO jobs"],
-        "CLUSTER NODES": ["CLUSTER NODES"],
-        "PAUSE": ["PAUSE paused state", "PAUSE q in"],
-    }
     found = [
         line.replace("EPOCH", str(START_MS)).encode().split(b" ")
-        for line in lines.get(unit.row, [])
+        for line in FORMS.get(unit.row, [])
     ]
-    if unit.row.startswith("SCHEDULE ") and unit.row != "SCHEDULE ADD":
+    if unit.row.startswith("SCHEDULE "):
         found.append([*unit.row.encode().split(b" "), b"s", b"night"])
     for id in ids:
         if unit.row in ("START", "ACKJOB", "CANCEL", "NACK", "WAITJOB"):
@@ -164,6 +169,10 @@ def more(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
             found.append([*unit.row.encode().split(b" "), b"q.dead", b"IDS", id])
         elif unit.row in ("FAIL", "DONE", "RELEASE"):
             found.append([unit.row.encode(), id, b"-"])
+        elif unit.row.startswith("GROUP "):
+            found += [
+                [*unit.row.encode().split(b" "), b"s", *one] for one in ([id], [id, b"0", id])
+            ]
     return found
 
 

@@ -167,8 +167,8 @@ def test_a_user_that_comes_to_another_tenant(box: PumpBox) -> None:
 
 
 def test_jobs_and_bytes(box: PumpBox) -> None:
-    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD and SCHEDULE RUN by its users are refused if
-    there would be more; PUBLISH is not, what is staged counts already.
+    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and GROUP ADD by its
+    users are refused if there would be more; PUBLISH is not, what is staged counts already.
     """
     root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
     assert ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=3") == b"OK"
@@ -226,8 +226,9 @@ def test_the_smallest_number_holds(box: PumpBox) -> None:
 
 
 def test_adds_in_a_second(box: PumpBox) -> None:
-    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN and jobs of schedules
-    (T45.6) in a second; as many as that may come at once."""
+    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and jobs of
+    schedules (T45.6) in a second; as many as that may come at once.
+    """
     root, ann = box.connect(), as_user(box, "ann")
     ask(box, root, "ACL", "SETUSER", "ann", "quota:adds=4")
     said = [ask(box, ann, "ADDJOB", "q", "x", 0) for _ in range(5)]

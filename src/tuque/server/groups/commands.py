@@ -10,6 +10,7 @@ from tuque.server.commands.by_id import check_ids, oom_text
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.words import LEAVING
+from tuque.server.rights.tenant import refusal
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.keys.members import (
@@ -167,11 +168,21 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[byte
         if isinstance(job, Task):
             raise ArgError(NO_TASKS % c.named(job.queue))
     check_growth(s)
+    check_children(s, c, tube, group, indexes)
     s.n.work += len(indexes)
     count = 0
     for k in range(len(indexes)):
         count += int(groups.add(s.n, t, tube, group, indexes[k], args[5 + 2 * k]))
     c.reply(count)
+
+
+def check_children(s: Server, c: Client, tube: Tube, group: Task, indexes: list[int]) -> None:
+    """[N11] Raise ArgError if the tenant may not have the records of so many children (N11.2)."""
+    known = groups.family_of(tube, group.number).by_index
+    count = sum([1 for index in indexes if index not in known])
+    refused = None if c.user is None else refusal(s, c.user, count, 0, False)
+    if count > 0 and refused is not None:
+        raise ArgError(refused)
 
 
 def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
