@@ -44,6 +44,9 @@ THINGS = (
     "TUBE CREATE Ps tasks",
     "SCHEDULE ADD Ps night EVERY 1000 UNIQUE Skey Sbody",
     "ADDJOB Ps Sbody 0 UNIQUE Sunique LIMIT Slimit 1 RATE Srate 1/h GROUP Sgroup",
+    "GROUP CREATE Ps 3 ONFAIL continue THEN Sbody",
+    "ADDJOB Pq Sbody 0 RETRY 30 KEEP 1000",
+    "GROUP ADD Ps GROUP 0 ID7",
     "TUBE CREATE Phidden-tube-S fifo",
     "LEASE OPEN Pg Sowner Pleased",
     "ADDJOB Pleased Sbody 0",
@@ -108,10 +111,14 @@ class Place:
             )
             words = words.replace("EPOCH", self.epoch.decode())
             words = words.replace("ID1", ids[1].decode() if len(ids) > 1 else "")
+            words = words.replace("ID7", ids[-1].decode() if ids else "")
+            words = words.replace(" GROUP 0", f" {ids[-2].decode()} 0" if len(ids) > 2 else "")
             said = self.box.say(wire, encode(*words.split(" ")))
             assert not said.startswith(b"-"), (words, said)
             if line.startswith("ADDJOB"):
                 ids.append(said[1:-2])
+            elif line.startswith("GROUP CREATE"):
+                ids.append(said.split(b"\r\n")[1])
             elif line.startswith("LEASE OPEN"):
                 self.epoch = said[1:-2]
         self.ids += ids
@@ -148,6 +155,8 @@ class Place:
         prefix = chance.choice(["", "", "tv/"] if self.is_tenant else ["pay.", "orders."])
         if word in ("queue", "tube", "to"):
             return (prefix + chance.choice("q t s q.dead delayed leased new".split())).encode()
+        if word == "group" and chance.random() < 0.4:
+            return chance.choice(self.ids)  # of jobs
         if word in ("group", "txn", "app", "name"):
             name = {"group": "g", "txn": "x", "app": "app"}.get(word)
             return (prefix + (name or chance.choice(["w", "night", "q"]))).encode()
