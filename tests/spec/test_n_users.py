@@ -425,13 +425,14 @@ def test_a_file_that_is_cut(box: PumpBox, tmp_path: Path) -> None:
     [
         ("bob on", "begins with"), ("user", "begins with"), ("user bob on >pw", "hashes, not"),
         ("user bob what", "what"), ("user bob on\nuser bob off", "twice"),
-        ("user b\xe9b on", "printable"),
+        ("user b\xe9b on", "printable"), ("user bob" + 150_000 * " ~a", "more than 262144 bytes"),
+        ("user bob " + 500 * "x", "x" * 128 + r"\.\.\.'"),
     ],
 )  # fmt: skip
 def test_faults_of_the_users_file(tmp_path: Path, line: str, why: str) -> None:
     """N5.1 `users-file` has one user a line: `user`, its name, words of SETUSER, with hashes
     instead of passwords. A line that begins with `#` is a comment. A file that is missing or has
-    a fault stops the start.
+    a fault stops the start. A line has at most 262,144 bytes, the file 16 MiB.
     """
     path = tmp_path / "users"
     path.write_text(line)

@@ -10,6 +10,7 @@ from tuque.server.users.words import WordError, apply_words, check_name, is_slow
 
 USERS_MAX: Final = 10_000
 FILE_BYTES: Final = 16 << 20
+LINE_BYTES: Final = 256 << 10  # longer ones would hold up the interpreter, and so the loop
 TURN_LINES: Final = 16
 USER: Final = b"user"
 PLAIN: Final = "a users file has hashes, not passwords: ACL SETUSER, then ACL SAVE writes them"
@@ -27,6 +28,8 @@ def read_users(path: str) -> list[Account]:
     for number, line in enumerate(text.splitlines(), 1):
         if number % TURN_LINES == 0:
             sleep(0)  # this is a thread, and the loop waits for the interpreter
+        if len(line) > LINE_BYTES:
+            raise UsersFileError(f"{path}:{number}: a line of more than {LINE_BYTES} bytes")
         words = line.split()
         if len(words) == 0 or words[0].startswith(b"#"):
             continue

@@ -44,6 +44,8 @@ BAD_QUOTA: Final = (
 )
 BAD_WIRED: Final = "after iproto: stand 40 hexadecimal digits"
 
+SHOWN: Final = 128  # bytes of a word in an error
+
 
 class WordError(ValueError):
     """A word is not understood; the text says which, unless it may be a password, and why."""
@@ -57,7 +59,9 @@ def check_name(name: bytes) -> None:
 
 def fault(word: bytes, why: str) -> WordError:
     """The error for a word; passwords and hashes are not repeated."""
-    shown = word if word[:1] not in (b">", b"<", b"#", b"!") else word[:1] + b"..."
+    shown = word if len(word) <= SHOWN else word[:SHOWN] + b"..."
+    if word[:1] in (b">", b"<", b"#", b"!"):
+        shown = word[:1] + b"..."
     return WordError(f"'{shown.decode('utf-8', 'backslashreplace')}': {why}")
 
 
