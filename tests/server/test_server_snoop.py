@@ -47,6 +47,7 @@ THINGS = (
     "GROUP CREATE Ps 3 ONFAIL continue THEN Sbody",
     "ADDJOB Pq Sbody 0 RETRY 30 KEEP 1000",
     "GROUP ADD Ps GROUP 0 ID7",
+    "ADDJOB Ps Sbody 0 RATE Srate 10/s ATTEMPTS 2 DEAD Pq.dead KEEP 1000 HEADERS 1 h S",
     "TUBE CREATE Phidden-tube-S fifo",
     "LEASE OPEN Pg Sowner Pleased",
     "ADDJOB Pleased Sbody 0",

@@ -359,6 +359,7 @@ def test_the_whole_node_is_not_shown(box: PumpBox) -> None:
     closed = "NOPERM user 'ann' may not use CONFIG GET: it is not for users of a tenant"
     assert ask(box, root, "ACL", "SETUSER", "ann", "+config|get") == b"OK"
     assert ask(box, ann, "CONFIG", "GET", "port") == Err(closed)  # N2.7
+    assert ask(box, root, "ACL", "DRYRUN", "ann", "CONFIG", "GET", "port") == closed.encode()
     for words in (("5s",), ("1m", "TIMES", "wait"), ("5s", "added")):
         assert ask(box, ann, "HISTORY", *words) == Err(text)
     assert ask(box, ann, "HISTORY", "QUEUES") == []

@@ -10,7 +10,7 @@ from tuque.server.admin.acl_chores import LoadUsers, SaveUsers, SetUser
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.rights.change import end_sessions
-from tuque.server.rights.check import NO_UNIT, denied_queue, words_of
+from tuque.server.rights.check import denied_queue, unit_error
 from tuque.server.rights.tenant import put_prefix
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -187,8 +187,7 @@ def dry_run(s: Server, c: Client, name: bytes, words: list[bytes]) -> None:
     s.n.work += len(words)
     unit = unit_of(command.name, words)
     if not account.granted[unit.code]:
-        categories = b" or @".join(words_of(unit))
-        c.reply(NO_UNIT % (name, unit.row.encode(), unit.name.encode(), categories))
+        c.reply(unit_error(account, unit))
         return
     if len(account.prefix) > 0:
         put_prefix(s, account, unit, words)

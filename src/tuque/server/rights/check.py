@@ -171,11 +171,15 @@ def denied_stage(s: Server, account: Account, args: list[bytes]) -> Denied | Non
 def deny_unit(s: Server, c: Connection, account: Account, unit: Unit) -> bytes:
     """Note the denial; its error (N2.7)."""
     note(s, c, account, COMMAND, unit.name.encode())
-    text = unit.name.encode()
+    return unit_error(account, unit)
+
+
+def unit_error(account: Account, unit: Unit) -> bytes:
+    """[N2] The error of a user who may not use the unit (N2.7)."""
     shown = unit.row.encode()
     if len(account.prefix) > 0 and not unit.is_for_tenants:
         return NO_UNIT_HERE % (account.name, shown)  # N10.4
-    return NO_UNIT % (account.name, shown, text, b" or @".join(words_of(unit)))
+    return NO_UNIT % (account.name, shown, unit.name.encode(), b" or @".join(words_of(unit)))
 
 
 def words_of(unit: Unit) -> list[bytes]:
