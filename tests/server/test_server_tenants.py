@@ -283,3 +283,17 @@ def test_what_is_not_for_tenants(tmp_path: Path) -> None:
             said = box.say(as_user(box, "ann"), encode(*words))
             assert said.startswith(b"-NOPERM user 'ann' may not use "), said
     box.close()
+
+
+def test_callbacks_are_not_for_tenants(tmp_path: Path) -> None:
+    """N10.4 for ONCHANGE of TUBE CREATE there is no callback (T16.4): those of the node are the
+    administrator's, as with on_task_change."""
+    boxes: list[PumpBox] = []
+    box = box_of(tmp_path / "one", boxes)
+    box.server.notices.callbacks[b"listen"] = lambda *words: None
+    for name in ("listen", "none"):
+        said = box.say(as_user(box, "ann"), encode("TUBE", "CREATE", "t", "fifo", "ONCHANGE", name))
+        assert said == b"-ERR this server has no callback named '%s'\r\n" % name.encode()
+    wire = as_user(box, "ops")
+    assert box.say(wire, encode("TUBE", "CREATE", "t", "fifo", "ONCHANGE", "listen")) == b"+OK\r\n"
+    box.close()

@@ -47,9 +47,12 @@ WATCHED_MAX: Final = 1_000  # tubes that one connection may subscribe to
 def create(call: TubeCall) -> None:
     """[T2] Create a tube of that type with these options."""
     s = call.s
+    is_tenant = call.caller.is_tenant()
+    if is_tenant and len(call.options.on_change) > 0:
+        raise TubeError(NO_CALLBACK, (call.options.on_change,))  # N10.4
     check_callback(s, call.options.on_change)
     name, type, o = call.tube or b"", call.options.name or b"", call.options.tube_options()
-    if call.caller.is_tenant():
+    if is_tenant:
         check_share(call.t, name, s.n.limits.tubes_max // FAIR)
     made = claim_tube(s.n, call.t, name, type, o, call.user, call.client, call.serial())
     if made is None:
