@@ -69,6 +69,8 @@ def test_figures_of_nodes_are_merged(tmp_path: Path, tuque: Run) -> None:
             assert rows[0]["oldest_ms"] > 0
             here = tuque("queues", "-p", cluster.nodes[1].port, "--here", "--json").stdout
             assert json.loads(here)["ready"] == 4
+            two.tube("timed").create("tasks")
+            two.schedule_add("timed", "hourly", "x", every_s=3600)
             two.worker_here("h/1", slots=2)
             one.worker_here("h/2", slots=2)
             told = tuque("workers", "-p", cluster.nodes[0].port, "--json").stdout.splitlines()
@@ -78,6 +80,7 @@ def test_figures_of_nodes_are_merged(tmp_path: Path, tuque: Run) -> None:
             picture = json.loads(tuque("top", "--once", "--json", "-u", one_url(cluster)).stdout)
             assert set(picture) == {"queues", "workers", "nodes"}
             assert [row["error"] for row in picture["nodes"]] == ["", ""]
+            assert [row["schedules"] for row in picture["nodes"]] == [0, 1]
 
 
 def one_url(cluster: RealCluster) -> str:

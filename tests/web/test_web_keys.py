@@ -38,6 +38,9 @@ def test_keys_with_the_longest_wait_come_first() -> None:
     a, b = groups(rows, NOW_S)
     assert (a.key, a.share, a.next_s) == ("a", 75.0, 2.0)
     assert (b.key, b.share, b.next_s) == ("b", 25.0, None), "it may not go"
+    *_, rest = groups([KeyRow("group", "a", 3, 0, 9_998_000, weight=3, weights=4)], NOW_S)
+    assert (rest.key, rest.share, rest.waiting) == ("", 25.0, None), "tasks without a group"
+    assert len(groups([KeyRow("group", "a", 3, 0, 0, weight=3, weights=4)], NOW_S, False)) == 1
 
 
 def test_a_queue_whose_jobs_wait_for_a_limit_needs_no_slots() -> None:
@@ -67,8 +70,8 @@ def test_a_queue_whose_jobs_wait_for_a_limit_needs_no_slots() -> None:
 
 def test_the_page_of_a_queue_shows_its_keys(cluster: TestCluster, console: Console) -> None:
     """O14.26 The page of a tube of type tasks shows the limits and rates for which its READY tasks
-    wait, with the places in use, how many wait and since when, and its groups with their shares, as
-    LIMITS (T47) says
+    wait, with the places in use, how many wait and since when, and its groups with their shares,
+    the tasks without a group as one, as LIMITS (T47) says
     """
     until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     with cluster[1].client() as client:

@@ -40,7 +40,11 @@ def held(cluster: TestCluster) -> TestCluster:
             client.fail(job, job.run or "", reason="KeyError")
         client.execute("TUBE", "CREATE", "letters", "fifo")
         client.execute("TUBE", "PUT", "letters", "a letter")
+        client.tube("reports").create("tasks")
+        client.schedule_add("reports", "daily", "{}", cron="0 9 * * *")
         client.lease_open("nightly", "spark-1", "results")
+    with cluster[0].client() as client:
+        client.execute("TUBE", "CREATE", "parcels", "fifo")
     return cluster
 
 
@@ -90,6 +94,8 @@ def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: N
         until(lambda path=path: took_s(admin, path) < CALL_S / 2, f"make {path} quickly")
     tubes, leases, dead = (admin.get(path).text for path in ("/tubes", "/leases", "/dead"))
     assert "home away" in tubes and "hand out nothing until it is back" in tubes
+    assert "hand out nothing until" not in admin.get("/tubes", match="parcels").text
+    until(lambda: "are not shown: no answer" in admin.get("/schedules").text, "name the node")
     assert "1 of 1" not in tubes, "copies that nobody could count"
     assert "Nobody leases jobs" not in leases
     assert f"Groups of {node_short(console)} are not shown: no answer" in leases
@@ -98,7 +104,7 @@ def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: N
     for path in ("/", "/queues", "/queue?name=mail", "/workers", "/tubes"):
         assert "2 of 3 nodes" in admin.get(path).text, path
     for path in ("/", "/cluster"):
-        said = "1 tube has no leader: it hands out nothing until it is back"
+        said = "2 tubes have no leader: they hand out nothing until it is back"
         until(lambda path=path, said=said: said in admin.get(path).text, "count tubes")
         text = admin.get(path).text
         assert '"st warn" id="live-state">2 of 3<' in text and "verdict fine" not in text

@@ -39,6 +39,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     memory: int = 0
     memory_max: int = 0
     leaving: bool = False
+    schedules: int = 0  # of the tubes that it leads
 
 
 class Board:
@@ -176,6 +177,7 @@ def node_row(address: str, id: str, info: dict[str, Any]) -> NodeRow:
         int(info.get("used_memory", 0)),
         int(info.get("maxmemory", 0)),
         info.get("cluster_leaving") == "yes",
+        int(info.get("tubes_schedules", 0)),
     )
 
 

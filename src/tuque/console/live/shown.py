@@ -25,8 +25,8 @@ WORKER_HEADS: Final = (
 )
 WORKER_LEFT: Final = 5  # columns that are aligned so
 WORKER_LEAST: Final = ("FAILED", "DONE", "QUEUES", "HEARD", "APP")
-NODE_HEADS: Final = ("NODE", "STATE", "JOBS", "QUEUED", "CLIENTS", "WAITING", "MEMORY")
-NODE_LEAST: Final = ("WAITING", "CLIENTS")
+NODE_HEADS: Final = ("NODE", "STATE", "JOBS", "QUEUED", "CLIENTS", "WAITING", "SCHEDULES", "MEMORY")
+NODE_LEAST: Final = ("SCHEDULES", "WAITING", "CLIENTS")
 
 
 def span(ms: int) -> str:
@@ -142,7 +142,7 @@ def lost_lines(one: WorkerInfo) -> list[str]:
 def node_cells(row: NodeRow) -> list[str]:
     """A node under its heads."""
     if row.error:
-        return [printable(row.address), printable(row.error), "-", "-", "-", "-", "-"]
+        return [printable(row.address), printable(row.error), *["-"] * (len(NODE_HEADS) - 2)]
     memory = size(row.memory)
     if row.memory_max:
         memory += f" of {size(row.memory_max)}"
@@ -153,6 +153,7 @@ def node_cells(row: NodeRow) -> list[str]:
         count(row.queued),
         count(row.clients),
         count(row.blocked),
+        count(row.schedules),
         memory,
     ]
 

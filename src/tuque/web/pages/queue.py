@@ -79,7 +79,7 @@ def keys_of(found: KeyRows, now_s: float) -> dict[str, Any]:
     """[O14] What the tasks of a tube wait for, and whose turn it is (O14.26)."""
     return {
         "held": held(found.rows, now_s),
-        "groups": groups(found.rows, now_s),
+        "groups": groups(found.rows, now_s, found.is_all),
         "has_all_keys": found.is_all,
         "keys_shown": SHOWN,
     }

@@ -12,6 +12,7 @@ from tuque.web.read.rows import PAGE
 from tuque.web.read.tubes import Part, ScheduleRow, fits
 from tuque.web.show.firings import MISSED, ahead, firings, in_words, state_of
 from tuque.web.show.text import link
+from tuque.web.show.verdict import homeless
 from tuque.web.site import Ask, Page, shared
 
 KINDS = ("on time", "paused", "held back", "no next time")
@@ -41,6 +42,7 @@ async def schedules(ask: Ask) -> Page:
             "wanted": wanted,
             "page_size": PAGE,
             "is_all": ask.site.watch.schedules.is_all,
+            "may_miss": ask.view.old and homeless(ask.view) > 0,
             "told": ask.view.sum("tubes_schedules"),
             "fired": ask.view.sum("tubes_schedules_fired"),
             "late": ask.view.sum("tubes_schedules_late"),

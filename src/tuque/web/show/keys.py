@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -34,7 +34,7 @@ class Group(msgspec.Struct, frozen=True):
 
     key: str
     weight: int
-    waiting: int
+    waiting: int | None  # None: not known, of the tasks without a group
     share: float
     next_s: float | None  # since when its next task is there; None: no task of it may go
 
@@ -54,15 +54,27 @@ def held(rows: Iterable[KeyRow], now_s: float) -> list[Held]:
     return sorted(found, key=lambda one: -one.since_s)
 
 
-def groups(rows: Iterable[KeyRow], now_s: float) -> list[Group]:
-    """[O14] Groups with ready tasks, those with most of them first (O14.26)."""
+def groups(rows: Sequence[KeyRow], now_s: float, is_all: bool = True) -> list[Group]:
+    """[O14] Groups with ready tasks, those with most of them first (O14.26).
+
+    The tasks without a group count as one: it has what is left of the weights.
+    """
     found = []
     for one in rows:
         if one.kind == "group":
             share = 100.0 * one.weight / one.weights if one.weights else 0.0
             next_s = max(0.0, now_s - one.next_ms / 1000) if one.next_ms else None
             found.append(Group(one.key, one.weight, one.waiting, share, next_s))
-    return sorted(found, key=lambda one: (-one.waiting, one.key))
+    found.sort(key=lambda one: (-(one.waiting or 0), one.key))
+    left = max((one.weights for one in rows), default=0) - sum(one.weight for one in found)
+    if found and is_all and left > 0 and all(one.key for one in found):
+        found.append(Group("", left, None, 100.0 * left / (left + sum_of(found)), None))
+    return found
+
+
+def sum_of(found: list[Group]) -> int:
+    """Their weights together."""
+    return sum(one.weight for one in found)
 
 
 def name_keys(notice: Notice, queue: Queue, rows: Iterable[KeyRow], now_s: float) -> None:
