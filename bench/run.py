@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cluster
+import keys
 import leases
 import load
 import restart
@@ -335,6 +336,7 @@ SECTIONS = {
     "restart": restart.bench_restart,
     "leases": leases.bench_leases,
     "tubes": tubes.bench_tubes,
+    "keys": keys.bench_keys,
     "turns": turns.bench_turns,
     "iproto": iproto.bench_iproto,
     "worker": worker.bench_worker,

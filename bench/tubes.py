@@ -37,25 +37,31 @@ def cycles(run: Run) -> None:
     to second: every round has new nodes, and alternates in short slices.
     """
     for conns, depth in SHAPES:
-        found: dict[str, list[float]] = {kind: [] for kind in ("queue", *TYPES)}
-        slice_s = min(SLICE_S, run.seconds)
-        for _ in range(run.rounds):
-            with ExitStack() as stack:
-                ports = {kind: stack.enter_context(node_of(kind)).port for kind in found}
-                for _ in range(round(run.seconds / slice_s)):
-                    for kind, port in ports.items():
-                        rate = load.cycle(run.program, "disque-fast", port, conns, depth, slice_s)
-                        found[kind].append(rate)
+        found = cycles_of(run, ("queue", *TYPES), conns, depth)
         for kind in TYPES:
             ratio = run.ratio(found[kind], found["queue"])
             detail = f"{middle(found[kind])} : {middle(found['queue'])}"
             run.note(f"cycle {conns} x {depth}, {kind} / queue", ratio, "x", 0.8, True, detail)
 
 
+def cycles_of(run: Run, kinds: tuple[str, ...], conns: int, depth: int) -> dict[str, list[float]]:
+    """Cycles per second with queues of each of these kinds."""
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    slice_s = min(SLICE_S, run.seconds)
+    for _ in range(run.rounds):
+        with ExitStack() as stack:
+            ports = {kind: stack.enter_context(node_of(kind)).port for kind in found}
+            for _ in range(round(run.seconds / slice_s)):
+                for kind, port in ports.items():
+                    rate = load.cycle(run.program, "disque-fast", port, conns, depth, slice_s)
+                    found[kind].append(rate)
+    return found
+
+
 def node_of(kind: str) -> servers.Broker:
     """A new node on which the load generator's queues are of that kind."""
     node = servers.tuque()
-    if kind in TYPES:
+    if kind != "queue":
         line = load.Line(node.port)
         for i in range(QUEUES):
             line.call("TUBE", "CREATE", f"q{i}", kind)
