@@ -167,3 +167,32 @@ def test_what_a_turn_produces_does_not_leave_with_what_the_journal_lets_go(
     box.pump.step()
     box.pump.settle()
     assert kept.turns_until_answered(producer) != first
+
+
+def test_silence_counts_anew_once_the_journal_works_again(
+    make_kept: Callable[[str], Kept],
+) -> None:
+    """W6.1 Only silence that the node could have heard counts: none does while its journal fails
+    (J6.1). Each run gets a whole RETRY after that, after a start of the node (W13.3), after its
+    process stood still for over a second, and after a link to another holder came up.
+    """
+    kept = make_kept("everysec")
+    box = kept.box
+    worker = box.connect()
+    id = box.say(worker, ADD)[1:].strip()
+    run = re.findall(rb"1\.1\.[0-9a-f]{6}", box.say(worker, encode("START", id)))[0]
+    assert box.n.life.deaf_ms == 0
+    kept.disk.is_full = True
+
+    def is_failing() -> bool:
+        box.say(box.connect(), ADD)
+        return b"-MISCONF" in box.say(box.connect(), encode("WORKING", id, run))
+
+    wait_for(is_failing)
+    records = box.n.records
+    assert records is not None and records.is_failing
+    kept.disk.is_full = False
+    reader = box.connect()
+    wait_for(lambda: b"+PONG" in box.say(reader, encode("PING")))
+    assert not records.is_failing
+    assert 0 < box.n.life.deaf_ms <= box.n.now_ms

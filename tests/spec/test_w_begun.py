@@ -141,3 +141,17 @@ def test_the_attempt_counts_from_the_delivery(box: Box) -> None:
     (job,) = begin(box)
     box.pass_ms(10_500)
     assert state(box, id) == "dead"
+
+
+def test_a_flagged_job_shows_why_it_was_cancelled(box: Box) -> None:
+    """W9.1 Of a flagged job the reason is that of the CANCEL, without cause and detail."""
+    id = box.add(**TRIES)
+    box.get()
+    assert box.run("FAIL", id, start(box, id), "DELAY", 0, "REASON", "oops", "DETAIL", "trace")
+    box.get()
+    start(box, id)
+    assert fields(box.run("RESULT", id))["reason"] == b"oops"
+    assert box.run("CANCEL", "REASON", "enough", id) == [b"flagged"]
+    told = fields(box.run("RESULT", id))
+    assert (told["state"], told["cause"]) == (b"running", b"")
+    assert (told["reason"], told["detail"]) == (b"enough", b"")

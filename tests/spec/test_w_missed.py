@@ -210,9 +210,9 @@ def test_questions_to_holders() -> None:
 
 
 def test_silence_that_a_node_could_not_hear() -> None:
-    """W6.1 Only silence that the node could have heard counts: each run gets a whole RETRY after a
-    start of the node (W13.3), after its process stood still for over a second, and after a link to
-    another holder came up.
+    """W6.1 Only silence that the node could have heard counts: none does while its journal fails
+    (J6.1). Each run gets a whole RETRY after that, after a start of the node (W13.3), after its
+    process stood still for over a second, and after a link to another holder came up.
     """
     lab = Lab(3)
     id = add(lab)
@@ -221,6 +221,21 @@ def test_silence_that_a_node_could_not_hear() -> None:
     lab.pass_ms(25_000)
     at(lab, 0).life.deaf_ms = lab.now_ms
     lab.isolate(0)
+    lab.pass_ms(29_000)
+    assert life(lab, 0, id).failed == 0
+    lab.pass_ms(2_500)
+    assert life(lab, 0, id).failed == 1
+
+    lab = Lab(1)
+    id = add(lab)
+    lab.get(0)
+    start(lab, 0, id)
+    records = at(lab, 0).records = Records(at(lab, 0).node_ids)
+    records.is_failing = True
+    lab.pass_ms(90_000)
+    assert life(lab, 0, id).failed == 0
+    records.is_failing = False
+    at(lab, 0).life.deaf_ms = lab.now_ms
     lab.pass_ms(29_000)
     assert life(lab, 0, id).failed == 0
     lab.pass_ms(2_500)

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+from tuque.errors import Cancelled
 from tuque.worker import App, Reject, RetryLater, current_job
 
 app = App("tuque://127.0.0.1:1")
@@ -119,3 +120,13 @@ def sees_its_job(out: str) -> None:
     Path(out).write_text(
         f"{job.job_id} {job.queue} {job.number} of {job.max_deliveries}, {job.nacks} nacks"
     )
+
+
+@app.task
+def hears_of_a_cancel() -> None:
+    raise Cancelled("CANCELLED Job was cancelled")
+
+
+@app.task
+async def hears_of_a_cancel_async() -> None:
+    raise Cancelled("CANCELLED Job was cancelled")

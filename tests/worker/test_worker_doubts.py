@@ -9,7 +9,7 @@ from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
 from tuque.client.commands.life import Run
-from tuque.errors import Stale
+from tuque.errors import JobFailed, Stale
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, RetryLater, current_job
 
@@ -83,3 +83,27 @@ def test_a_task_that_kills_its_worker_is_dead_after_its_attempts(tuque_app: Test
     assert runs == [1, 2, 3]
     (letter,) = tuque_app.dead()
     assert (letter.cause, letter.attempt, letter.origin) == ("crashed", 3, "q")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"ttl_s": 5}, r"failed after 0 attempts \(expired\): its TTL was over$"),
+        ({"attempts": 1}, r"failed after 1 attempt \(failed\): ValueError: no$"),
+    ],
+)
+def test_a_job_that_was_given_up_says_why(
+    tuque_app: TestApp, options: dict[str, int], text: str
+) -> None:
+    app = App()
+
+    @app.task(queue="q", ttl_s=options.get("ttl_s", 0), attempts=options.get("attempts", 3))
+    def fails() -> int:
+        raise ValueError("no")
+
+    handle = fails.enqueue()
+    if "ttl_s" in options:
+        tuque_app.advance(6)
+    tuque_app.run_until_idle()
+    with pytest.raises(JobFailed, match=text):
+        handle.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from quick import is_quick
 from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
-from tuque.errors import JobCancelled, JobFailed, NoJob, NoNode, NoResult, ResultTimeout
+from tuque.errors import JobCancelled, JobFailed, Misconf, NoJob, NoNode, NoResult, ResultTimeout
 from tuque.worker import App, Handle
 
 
@@ -267,3 +268,40 @@ def test_a_result_that_is_too_big_costs_only_itself(
     assert client.result(big).result is None
     assert f"the result of job {big.id} is lost" in worker.text
     assert worker.text.count("is lost") == 1
+
+
+def test_a_run_goes_on_while_the_disk_is_full(
+    start_worker: StartWorker, node: RealServer, client: Client, did: Did
+) -> None:
+    """W6.1 Only silence that the node could have heard counts: none does while its journal fails
+    (J6.1).
+    """
+    handle = tasks.checks.options(retry_s=1, attempts=1, keep_s=60).enqueue("x")
+    worker = start_worker("-c", "1")
+    wait_until(did, "the job runs")
+    _, most = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (1, most))
+
+    def is_full() -> bool:
+        try:
+            client.addjob("other", "x")
+        except Misconf:
+            return True
+        except ConnectionError:  # closed, since the journal failed (J6.7)
+            pass
+        return False
+
+    wait_until(is_full, "the journal fails")
+    worker.says("broker refuses")
+    until = time.monotonic() + 3.5
+    wait_until(lambda: time.monotonic() > until, "three retry times are over")
+    assert is_full()
+    assert handle.status().state == "running"
+    assert worker.text.count("broker is back") <= 1  # a GETJOB that waited before
+    assert "WARNING WORKING" not in worker.text
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (most, most))
+    wait_until(lambda: not is_full(), "the journal works")
+    assert handle.status().state == "running"
+    assert handle.cancel("enough") == "flagged"
+    with pytest.raises(JobCancelled, match="enough"):
+        handle.result(60)

@@ -92,6 +92,17 @@ def test_every_way_a_job_can_end(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
+def test_another_jobs_cancel_is_a_failure_of_this_one(kind: str) -> None:
+    """U2.2 So is `tuque.errors.Cancelled` in a run that was not cancelled: it may come from a
+    command about another job.
+    """
+    outcomes = run_calls(MAKERS[kind], call("hears_of_a_cancel"), call("hears_of_a_cancel_async"))
+    for outcome in outcomes:
+        assert (outcome.kind, outcome.text) == ("failed", "Cancelled: CANCELLED Job was cancelled")
+        assert "raise Cancelled" in outcome.trace
+
+
+@pytest.mark.parametrize("kind", MAKERS)
 def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(kind: str) -> None:
     outcomes = run_calls(
         MAKERS[kind],

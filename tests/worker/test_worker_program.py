@@ -40,6 +40,8 @@ def test_a_burst_ends_with_the_queues(
     U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
     wait, no queue is out of reach, and it holds no job. The exit code is 3 if a job failed and was
     not done since, else 0.
+
+    U2.6 A job of an unknown task is given up there at its first delivery.
     """
     handles = tasks.adds.enqueue_many(tasks.adds.call(at, 1) for at in range(50))
     tasks.third_time_at_once.enqueue("x")
@@ -52,6 +54,10 @@ def test_a_burst_ends_with_the_queues(
     tasks.gives_up.enqueue("x")
     start_worker("--burst", "--pool", pool, "-c", "1").ends(3)
     start_worker("--burst", "--pool", pool, "-c", "1").ends(0)
+    for body in ("no call, and without ATTEMPTS", '{"task":"no.such","args":[]}'):
+        id = client.addjob("q", body)
+        start_worker("--burst", "--pool", pool, "-c", "1").ends(3)
+        assert client.result(id).state == "dead"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tuque.worker.broker.link import Link
 from tuque.worker.broker.obituary import obituary
 from tuque.worker.broker.sealed import sealed
 from tuque.worker.broker.settle import Settler
-from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
+from tuque.worker.broker.story import GIVEN_BACK, GONE, Story
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import Call
 from tuque.worker.pools.jsonlog import of_job
@@ -266,7 +266,7 @@ class Holder(ABC):
 
     def _settle(self, held: Held, settlement: Settlement) -> None:
         if isinstance(settlement, Dead):
-            self.story.counts[DEAD] += 1
+            self.story.died(held.job.id)
             body = obituary(held.job, settlement.reason)
             is_failed = is_letter_here(held.job, settlement.queue)
             settlement = replace(settlement, body=body, is_failed=is_failed)

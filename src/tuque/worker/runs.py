@@ -21,7 +21,7 @@ from tuque.logtext import facts
 from tuque.worker.broker.beat import OVER
 from tuque.worker.broker.link import Link
 from tuque.worker.broker.sealed import sealed
-from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
+from tuque.worker.broker.story import GIVEN_BACK, GONE, Story
 from tuque.worker.broker.tell import Ended, Teller
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import over_limit_text
@@ -302,7 +302,7 @@ class Runs:
         self._aside.put_off(held.about, outcome, wait_s)
 
     def _is_dead(self, held: Held, outcome: Outcome, queue: str, reason: str) -> None:
-        self._story.counts[DEAD] += 1
+        self._story.died(held.job.id)
         took_s = time.monotonic() - held.since
         then = Dead(held.job.id, queue, reason)
         self._story.ended(held.about, held.about.number, outcome, then, took_s)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque import __version__
 from tuque.client.url import settings
 from tuque.errors import ConfigError
-from tuque.worker.pools.execute import Job, describe, guarded, judged, outcome_of, trace_of
+from tuque.worker.pools.execute import Job, came_to, describe, guarded, trace_of
 from tuque.worker.tasks.adding import TASK_HEADER
 from tuque.worker.tasks.hooks import Failure, Hooks, Outgoing
 from tuque.worker.tasks.policy import encodable, one_line
@@ -248,13 +248,13 @@ def named(operation: str, kind: str, queue: str | None) -> Attributes:
 
 def mark_end(span: Span, job: Job, err: BaseException, task: Any) -> None:
     """[U7] What the end of a run by an exception means (U7.4)."""
-    came_to = judged(job, outcome_of(err, task))
-    kind = came_to.kind
+    ended = came_to(job, err, task)
+    kind = ended.kind
     if kind == "failed" and isinstance(err, asyncio.CancelledError):
         kind = "cancelled"  # the worker stops
     span.set_attribute(OUTCOME, kind)
     if kind == "timeout":
-        mark_failed(span, kind, came_to.text)  # U2.11
+        mark_failed(span, kind, ended.text)  # U2.11
     if kind not in ("failed", "rejected"):
         return
     span.add_event(

@@ -141,6 +141,8 @@ def is_held(n: Node, id: bytes) -> bool:
 def heard_again_ms(n: Node, job: Job) -> i64:
     """[W6] Since when this node could hear of the job's runs (W6.1)."""
     at_ms = n.life.deaf_ms
+    if n.records is not None and n.records.is_failing:
+        at_ms = n.now_ms  # WORKING is refused (J6.1)
     if job.holders != 1:
         for slot in slots_of(job.holders):
             at_ms = max(at_ms, n.peers[slot].linked_ms)

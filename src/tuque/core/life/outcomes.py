@@ -323,6 +323,7 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
         fields["cause"] = life.dead_cause
         fields["ended-ms"] = int(life.dead_ms)
     elif life.is_cancelled:
+        fields["cause"] = fields["detail"] = b""  # of a failure before
         fields["reason"] = life.cancel_reason
     return fields
 

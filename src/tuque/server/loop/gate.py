@@ -80,6 +80,8 @@ class Gate:
         self.is_rewriting = committer.is_rewriting()
         s.journal_error = committer.error
         if records is not None:
+            if records.is_failing:
+                n.life.deaf_ms = n.now_ms  # until this turn (W6.1)
             records.is_failing = len(s.journal_error) > 0
         if self.is_rewriting or s.journal_error or self.was_noted:
             log_notes(committer.take_notes())

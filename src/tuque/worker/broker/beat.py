@@ -20,6 +20,7 @@ from tuque.errors import (
     ConnectionError,
     Dead,
     Error,
+    Misconf,
     NoJob,
     ReplyError,
     Stale,
@@ -135,9 +136,8 @@ class Heart:
                 pipeline.working(job_id, self._run_of(job_id) or None)
             answers = await pipeline.execute(raise_on_error=False)
             for answer in answers:
-                if isinstance(answer, ConnectionError) and not is_about_home(
-                    answer, self._client.node
-                ):
+                if self._is_outage(answer):
+                    assert isinstance(answer, Error)
                     raise answer
         except Error as err:
             wait_s = self._link.failed("WORKING", err)
@@ -149,6 +149,12 @@ class Heart:
         for job_id, answer in zip(job_ids, answers, strict=True):
             if job_id in self._due_of:
                 self._on_answer(job_id, answer)
+
+    def _is_outage(self, answer: object) -> bool:
+        """Whether the node in use is away, or cannot write its journal (J6.1): no job's fault."""
+        if isinstance(answer, Misconf):
+            return answer.node in ("", self._client.node)
+        return isinstance(answer, ConnectionError) and not is_about_home(answer, self._client.node)
 
     def _on_answer(self, job_id: str, answer: object) -> None:
         run = self._run_of(job_id)

@@ -85,8 +85,8 @@ class Story:
             return
         what = "asked to run later" if outcome.kind == "retry" else "failed"
         self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
-        if outcome.kind != "retry" and len(self.unwell) < UNWELL_KEPT:
-            self.unwell.add(job.id)
+        if outcome.kind != "retry":
+            self._fell_ill(job.id)
         if isinstance(then, Nack | Release):
             after = f"next try in {then.delay_s or 0:.1f} s"
         else:
@@ -106,6 +106,15 @@ class Story:
             ),
             extra={"trace": outcome.trace if is_new else "", **of_job(job)},
         )
+
+    def died(self, job_id: str) -> None:
+        """Counts a dead letter, also of a job that never ran."""
+        self.counts[DEAD] += 1
+        self._fell_ill(job_id)
+
+    def _fell_ill(self, job_id: str) -> None:
+        if len(self.unwell) < UNWELL_KEPT:
+            self.unwell.add(job_id)
 
     def _count(self, task: str, outcome: str, took_s: float) -> None:
         """Counts a run of that task."""

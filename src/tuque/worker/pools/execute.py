@@ -205,9 +205,10 @@ def of_pipe(payload: bytes) -> Call:
     return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
 
 
-def judged(job: Job, outcome: Outcome) -> Outcome:
-    """What a run came to, if it may have been cancelled."""
-    return job._control().judge(outcome)
+def came_to(job: Job, err: BaseException, task: Task[..., Any]) -> Outcome:
+    """What a run that raised came to; it may have been cancelled."""
+    control = job._control()
+    return control.judge(outcome_of(err, task, control))
 
 
 NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.job() in tests"
@@ -243,7 +244,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
         try:
             return asyncio.run(_on_own_loop(task, call))
         except BaseException as err:
-            return outcome_of(err, task)
+            return outcome_of(err, task, call.control)
     job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
@@ -254,7 +255,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
                 call.envelope = filled(task.app, call.envelope, job.queue, job.id)
             result = run_inside(task.app, job, lambda: _body(task, call))
         except BaseException as err:
-            outcome = judged(job, outcome_of(err, task))
+            outcome = came_to(job, err, task)
             if is_failure(outcome, call):
                 outcome.is_told = True
                 tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
@@ -280,7 +281,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
         except asyncio.CancelledError:
             raise  # the pool cancelled it and knows why
         except BaseException as err:
-            outcome = judged(job, outcome_of(err, task))
+            outcome = came_to(job, err, task)
             if is_failure(outcome, call):
                 outcome.is_told = True
                 await tell_async(task.app.on_failure, job, failure_of(outcome, err))
@@ -371,9 +372,15 @@ def over_limit_text(limit_s: float | None) -> str:
     return f"ran longer than its time limit of {seconds} s"
 
 
-def outcome_of(err: BaseException, task: Task[..., Any] | None = None) -> Outcome:
-    """The outcome for an exception; it can be encoded whatever the exception's text."""
-    if isinstance(err, Cancelled):
+def outcome_of(
+    err: BaseException, task: Task[..., Any] | None = None, control: Control | None = None
+) -> Outcome:
+    """The outcome for an exception; it can be encoded whatever the exception's text.
+
+    `Cancelled` is a failure as any other if the run was not cancelled: a task may hear it of
+    another job (U2.2).
+    """
+    if isinstance(err, Cancelled) and control is not None and control.is_cancelled:
         return Outcome("cancelled", one_line(guarded(str, err)))
     if isinstance(err, RetryLater):
         return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)

@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 WAIT_MS: Final = 3_600_000  # of one call, when there is no limit
 AGAIN_S: Final = 0.1  # after a wait that an outage ended
+REASONS: Final = {
+    "expired": "its TTL was over",
+    "unstarted": "no worker began it",
+}  # the broker has none
 NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
 
 
@@ -200,11 +204,7 @@ class Handle(str, Generic[R]):
             text = f"job {self.id} was cancelled"
             raise JobCancelled(f"{text}: {found.reason}" if found.reason else text, job_id=self.id)
         if found.state == "dead":
-            error = JobFailed(
-                f"job {self.id} failed after {found.attempt} attempts ({found.cause}): "
-                f"{found.reason}",
-                job_id=self.id,
-            )
+            error = JobFailed(_failed(self.id, found), job_id=self.id)
             error.cause, error.reason, error.attempts = found.cause, found.reason, found.attempt
             error.detail = found.detail.decode(errors="replace")
             raise error
@@ -268,6 +268,14 @@ def _wait_ms(ends_at: float | None) -> int:
 def _may_ask_again(err: Error, ends_at: float | None) -> bool:
     """[U1] Whether a wait goes on after an outage of the broker (U1.6)."""
     return err.retryable and ends_at is not None and time.monotonic() + AGAIN_S < ends_at
+
+
+def _failed(job_id: str, found: Result) -> str:
+    """The text about a job that was given up."""
+    attempts = "1 attempt" if found.attempt == 1 else f"{found.attempt} attempts"
+    reason = found.reason or REASONS.get(found.cause, "")
+    text = f"job {job_id} failed after {attempts} ({found.cause})"
+    return f"{text}: {reason}" if reason else text
 
 
 def _late(id: str, found: Result, timeout: float | None) -> str:
