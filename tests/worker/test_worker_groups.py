@@ -12,7 +12,7 @@ from lab import RealCluster, RealServer
 from worker_lab import HERE, Program, wait_until
 
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
-from tuque.worker import App, Failed, Limit, group
+from tuque.worker import App, Failed, Limit, chain, group
 
 
 @pytest.fixture
@@ -83,6 +83,67 @@ def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
         program.kill()
 
 
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_chain_passes_each_result_on(node: RealServer, place: Path, pool: str) -> None:
+    """U11.3 `result` of the handle goes from step to step, and returns what the last one
+    returned."""
+    program = worker(place, node.url, "--pool", pool)
+    try:
+        steps = chain(tasks.plus_one.call(1), tasks.plus_one, tasks.plus_one, tasks.as_text)
+        assert steps.enqueue().result(60) == "<4>"
+        assert did(place, "plus") == ["plus 1", "plus 2", "plus 3"]
+        assert chain(tasks.half.call(3)).enqueue().result(60) == 1.5
+
+        async def on_a_loop() -> str:
+            made = await chain(tasks.plus_one.call(6), tasks.as_text).enqueue_async()
+            found = await made.result_async(60)
+            await tasks.app.aclose()
+            return found
+
+        assert asyncio.run(on_a_loop()) == "<7>"
+        with pytest.raises(JobFailed, match="it was to fail"):
+            chain(tasks.square.call(1, True), tasks.as_text).enqueue().result(60)
+    finally:
+        program.kill()
+
+
+def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path) -> None:
+    """U11.2 a step that runs twice adds the next one once"""
+    program = worker(place, node.url, "--pool", "process")
+    try:
+        handle = chain(tasks.plus_one.call(100), tasks.as_text).enqueue()
+        assert handle.result(60) == "<101>"
+        assert did(place, "plus") == ["plus 100"] * 2 and len(did(place, "text")) == 1
+    finally:
+        program.kill()
+
+
+def test_cancel_of_a_chain(place: Path) -> None:
+    """U11.4 `cancel` cancels the step that is waiting or at work."""
+    handle = chain(tasks.plus_one.call(1), tasks.as_text).enqueue()
+    assert handle.cancel() == "ended" and handle.cancel() == "over"
+    with pytest.raises(JobCancelled):
+        handle.result(10)
+
+
+def test_what_cannot_be_a_chain() -> None:
+    """U11.1 All steps are jobs of queues"""
+    app = App("tuque://127.0.0.1:1")
+
+    @app.task(name="keyed", limit=Limit(1))
+    def keyed(number: int) -> int:
+        return number
+
+    with pytest.raises(TypeError, match="keyed has keys"):
+        chain(tasks.plus_one.call(1), keyed)
+    with pytest.raises(TypeError, match="begins with a call"):
+        chain(tasks.plus_one, tasks.as_text)  # type: ignore[call-overload]  # that is tested
+    with pytest.raises(TypeError, match="has tasks, not 3"):
+        chain(tasks.plus_one.call(1), 3)  # type: ignore[call-overload]  # so is this
+    with pytest.raises(ValueError, match="1024 bytes"):
+        chain(tasks.plus_one.call(1), *[tasks.as_text] * 100)
+
+
 def test_cancel_and_timeout(place: Path) -> None:
     """U10.4 `cancel` cancels the children that are open, and the callback."""
     handle = group(tasks.square.call(n) for n in range(3)).then(tasks.add_up).enqueue()
@@ -126,12 +187,19 @@ def test_a_hundred_children_with_failures_and_a_killed_worker(tmp_path: Path) ->
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         urls = [node.url for node in cluster.nodes]
         tasks.app.use(urls[0])
+        wait_until(
+            lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3, "votes of three nodes"
+        )
         programs = [worker(tmp_path, url) for url in urls]
         try:
             calls = [tasks.square.options(replicate=2).call(n, n % 10 < 3) for n in range(100)]
             handle = group(calls, on_fail="continue").then(tasks.count).enqueue()
             wait_until(lambda: len(did(tmp_path, "square")) > 20, "some children")
             programs[0].kill()
+            home = tasks.app.client.tube("sums").info().home
+            ids = [bytes(node.wire()("CLUSTER", "MYID")).decode() for node in cluster.nodes]
+            leader = cluster.nodes[ids.index(home)]
+            leader.kill()
             wait_until(lambda: did(tmp_path, "count"), "the callback", 180)
             (line,) = did(tmp_path, "count")
             total = sum(n * n for n in range(100) if n % 10 >= 3)

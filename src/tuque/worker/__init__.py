@@ -16,6 +16,7 @@ Must not know: the server.
 
 from __future__ import annotations
 
+from tuque.worker.groups.chain import Chain, ChainHandle, chain
 from tuque.worker.groups.group import Group, GroupHandle, group
 from tuque.worker.groups.results import Failed
 from tuque.worker.pools.execute import Attempt, Job, current_job
@@ -37,6 +38,8 @@ __all__ = [
     "Backoff",
     "BadBody",
     "Call",
+    "Chain",
+    "ChainHandle",
     "Envelope",
     "Failed",
     "Failure",
@@ -56,6 +59,7 @@ __all__ = [
     "Task",
     "TaskOptions",
     "Unique",
+    "chain",
     "current_job",
     "group",
     "load_app",

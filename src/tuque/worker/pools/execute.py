@@ -21,6 +21,7 @@ import msgspec
 
 from tuque.errors import Cancelled
 from tuque.logtext import facts
+from tuque.worker.groups.chain import goes_on, goes_on_async, is_step
 from tuque.worker.groups.results import filled, filled_async, is_callback
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.seal.keys import OVERHEAD_BYTES, Keys
@@ -254,6 +255,10 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
             if is_callback(call.envelope):
                 call.envelope = filled(task.app, call.envelope, job.queue, job.id)
             result = run_inside(task.app, job, lambda: _body(task, call))
+            kept = result
+            if is_step(job):
+                call.control.check()
+                kept = goes_on(task.app, job, result)
         except BaseException as err:
             outcome = came_to(job, err, task)
             if is_failure(outcome, call):
@@ -261,7 +266,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
                 tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
             return outcome
         tell(task.app, task.app.on_success, job, result)
-        return _done(task, call, result)
+        return _done(task, call, kept)
     finally:
         _current.reset(token)
 
@@ -278,6 +283,9 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
                 call.envelope = await filled_async(task.app, call.envelope, job.queue, job.id)
             running = await_inside(task.app, job, lambda: _body(task, call))
             result = await _with_limit(running, call)
+            kept = result
+            if is_step(job):
+                kept = await goes_on_async(task.app, job, result)
         except asyncio.CancelledError:
             raise  # the pool cancelled it and knows why
         except BaseException as err:
@@ -287,7 +295,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
                 await tell_async(task.app.on_failure, job, failure_of(outcome, err))
             return outcome
         await tell_async(task.app.on_success, job, result)
-        return _done(task, call, result)
+        return _done(task, call, kept)
     finally:
         _current.reset(token)
 
