@@ -131,6 +131,33 @@ def test_quiet_queues_give_their_place_to_busy_ones(door: Door) -> None:
     assert door.s.watch.other_counts(door.n, 3)[0] == rest + 1
 
 
+def test_no_tenant_has_all_places(door: Door) -> None:
+    """O3.4 But a queue of a tenant that has more than a quarter of the places gives way to any
+    queue of others, and takes a place from its own tenant only."""
+    door("CONFIG SET metrics-queues 8")
+    door("CONFIG SET rings-queues 8")
+    for i in range(10):
+        for _ in range(5):
+            door.add(f"big/{i}")
+    pass_ms(door, 5_000)
+    assert len(door.value("HISTORY QUEUES")) == 8
+    for name in ("small/q", "plain"):
+        door.add(name)
+    for _ in range(500):
+        door.add("big/busy")
+    pass_ms(door, 5_000)
+    names = door.value("HISTORY QUEUES")
+    assert {b"small/q", b"plain", b"big/busy"} <= set(names) and len(names) == 8
+    for i in range(3):
+        for _ in range(600):
+            door.add(f"big/busy-{i}")
+    for _ in range(2):
+        pass_ms(door, 5_000)
+        names = door.value("HISTORY QUEUES")
+        assert {b"small/q", b"plain", b"big/busy-2"} <= set(names) and len(names) == 8
+    assert door.s.watch.shares == {b"big": 6, b"small": 1, b"": 1}
+
+
 def test_a_walk_looks_at_a_bounded_number_of_queues(door: Door) -> None:
     """O3.4 `rings-queues` (200) queues have points"""
     for i in range(5_000):

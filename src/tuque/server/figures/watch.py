@@ -13,6 +13,7 @@ from tuque.core.model.job import Job
 from tuque.core.model.tally import BOUNDS, Histogram, Tally
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue
+from tuque.core.state.shares import FAIR
 from tuque.server.figures.rings import (
     COUNTS,
     LONG_MS,
@@ -31,6 +32,7 @@ WALK: Final = 2_000  # queues looked at in one turn
 PAUSE_MS: Final = 25  # between two slices of a walk
 LATE_MS: Final = 1_000  # points do not wait longer for a walk
 IDLE_MS: Final = 900_000  # an empty queue may lose its place (O3.4)
+WANTED: Final = 50  # queues that want a place, looked at after one walk
 NONE: Final = [0] * COUNTS
 
 
@@ -75,7 +77,10 @@ class Watch:
         self.past = NONE  # what queues counted while they were watched that no longer are
         self.sums = Level()  # of the last whole walk, tasks of tubes among them
         self.walked = Level()  # of this one
-        self.best: list[tuple[int, bytes]] = []  # heap of (score, name): the most that want a place
+        # heaps of (score, name): the most that want a place, of tenants with much and of others
+        self.best: list[tuple[int, bytes]] = []
+        self.modest: list[tuple[int, bytes]] = []
+        self.shares: dict[bytes, int] = {}  # places of each tenant
         self.points = Points(OF_NODE, NONE)
         self.waits = Points(TIMES, Histogram().buckets(), NONE_WIDE)  # O3.7
         self.works = Points(TIMES, Histogram().buckets(), NONE_WIDE)
@@ -121,6 +126,7 @@ class Watch:
         self.at = len(n.queue_list)
         self.walked = Level()
         self.best = []
+        self.modest = []
         if self.at == 0:
             self.end(n)
 
@@ -154,13 +160,14 @@ class Watch:
         if w is not None and w.tally is tally:
             w.score = score
         elif w is None and len(self.watched) < self.limit:
-            self.watched[q.name] = Watched(q.name, tally, is_new)
+            self.enter(Watched(q.name, tally, is_new), score)
         elif w is None and score > 0:
             entry = (int(score), q.name)
-            if len(self.best) < 50:
-                heappush(self.best, entry)
-            elif self.best[0] < entry:
-                heappushpop(self.best, entry)
+            heap = self.best if self.is_greedy(tally, 1) else self.modest
+            if len(heap) < WANTED:
+                heappush(heap, entry)
+            elif heap[0] < entry:
+                heappushpop(heap, entry)
 
     def end(self, n: Node) -> None:
         """The walk is over: give free places to the queues that want them most."""
@@ -170,35 +177,62 @@ class Watch:
                 self.leave(w)
         while len(self.watched) > self.limit:
             self.leave(next(reversed(self.watched.values())))
-        best = self.best
-        self.best = []
-        best.sort(reverse=True)
-        for score, name in best:
-            tally = n.book.tallies.get(name)
-            if tally is None or name in self.watched:
-                continue
-            if len(self.watched) >= self.limit and not self.make_room(n, i64(score)):
-                break
-            self.watched[name] = Watched(name, tally, False)
+        for heap in (self.modest, self.best):
+            heap.sort(reverse=True)
+            for score, name in heap:
+                tally = n.book.tallies.get(name)
+                if tally is None or name in self.watched:
+                    continue
+                if len(self.watched) >= self.limit and not self.make_room(n, i64(score), tally):
+                    break
+                self.enter(Watched(name, tally, False), i64(score))
+            heap.clear()
 
-    def make_room(self, n: Node, score: i64) -> bool:
-        """[O3] Take its place from a queue that was idle long, or is far quieter (O3.4)."""
+    def is_greedy(self, tally: Tally, more: i64) -> bool:
+        """[N11] Whether its tenant has more than a quarter of the places, with these (N11.8)."""
+        tenant = tally.owner.name
+        return len(tenant) > 0 and (self.shares.get(tenant, 0) + more) * FAIR > self.limit
+
+    def make_room(self, n: Node, score: i64, tally: Tally) -> bool:
+        """[O3] Take its place from a queue that was idle long, or is far quieter (O3.4); first from
+        those of a tenant with more than its share (N11.8)."""
         least: Watched | None = None
+        spare: Watched | None = None
+        is_greedy = self.is_greedy(tally, 1)
         for w in self.watched.values():
             q = n.queues.get(w.name)
             if w.tally.at_work + w.tally.delayed == 0 and (q is None or q.length == 0):
                 if q is None or q.atime_ms + IDLE_MS <= n.now_ms:
                     self.leave(w)
                     return True
+            if self.is_greedy(w.tally, 0):
+                if spare is None or w.score < spare.score:
+                    spare = w
+            elif is_greedy and w.tally.owner.name != tally.owner.name:
+                continue
             if least is None or w.score < least.score:
                 least = w
+        if spare is not None and not is_greedy:
+            self.leave(spare)
+            return True
         if least is None or score < 4 * least.score + 100:
             return False
         self.leave(least)
         return True
 
+    def enter(self, w: Watched, score: i64) -> None:
+        """The queue is watched; it has that score until the next walk."""
+        w.score = score
+        tenant = w.tally.owner.name
+        self.shares[tenant] = self.shares.get(tenant, 0) + 1
+        self.watched[w.name] = w
+
     def leave(self, w: Watched) -> None:
         """The queue is watched no more; what it counted stays out of `other`."""
+        tenant = w.tally.owner.name
+        self.shares[tenant] -= 1
+        if self.shares[tenant] == 0:
+            del self.shares[tenant]
         grown = differences(w.tally.counts(), w.since)
         self.past = [count + grown[i] for i, count in enumerate(self.past)]
         del self.watched[w.name]
