@@ -101,8 +101,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             s.figures.turned_down += 1
             unknown(s, c, args[0])
             return
-    start_ns: i64 = s.mark_ns if s.mark_ns != 0 else CLOCK_NS()
-    s.mark_ns = 0
+    start_ns = begin_ns(s)
     written: i64 = len(c.out)
     account = c.user  # as it was: the command may log out
     refused = refuse(s, c, command, args)
@@ -140,6 +139,15 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     if len(s.n.wakes) > 0 or len(s.n.life.calls) > 0:
         tell_wakes(s)
         s.mark_ns = 0
+
+
+def begin_ns(s: Server) -> i64:
+    """When a command begins: at the end of the last one, unless something else ran since."""
+    at_ns = s.mark_ns
+    if at_ns == 0:
+        return CLOCK_NS()
+    s.mark_ns = 0
+    return at_ns
 
 
 def note_time(s: Server, command: Command, args: list[bytes], start_ns: i64) -> None:
