@@ -46,7 +46,11 @@ OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its 
 
 def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
     """The open job with that id, or why there is none to work on (W2.2)."""
-    job = n.jobs.get(id)
+    return if_open(n, id, n.jobs.get(id))
+
+
+def if_open(n: Node, id: bytes, job: Job | None) -> tuple[Job | None, Refusal | None]:
+    """As `open_job`; `job`: the one that has the id."""
     if job is None or job.state == ACKED:
         outcome = n.life.kept.get(id) if n.has_lives else None
         if outcome is not None:

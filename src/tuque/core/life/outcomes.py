@@ -41,7 +41,7 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.node.slots import slots_of
 from tuque.core.outbox.events import RUN_DONE
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.replication.ack import ack_job
 from tuque.core.replication.ack_gc import hurry, retire_concluded, unheard
 from tuque.core.replication.orphan_acks import on_unknown_ack
 from tuque.core.state.lives import Asking
@@ -62,6 +62,11 @@ def on_done(n: Node, id: bytes, run: i64, result: bytes | None, client: i64 = -1
         if len(n.peers) > 1:
             done_elsewhere(n, id, run, result, client)
         return False
+    return end_done(n, job, run, result, client)
+
+
+def end_done(n: Node, job: Job, run: i64, result: bytes | None, client: i64) -> bool:
+    """[W7] As `on_done`, of a known job."""
     if isinstance(job, Task):
         return done_task(n, job, result, client)
     if job.state == ACKED:
@@ -91,7 +96,7 @@ def done_task(n: Node, task: Task, result: bytes | None, client: i64) -> bool:
         life.client = -1  # its worker knows
     n.life.result = result
     try:
-        is_done = on_ackjob(n, task.id, client)
+        is_done = ack_job(n, task, client)
     finally:
         n.life.result = None
     if not is_done and life is not None:

@@ -30,8 +30,11 @@ def on_ackjob(n: Node, id: bytes, client: i64 = -1) -> bool:
     False when unknown (A3.3) or acked before (A3.2, A1.1).
     """
     job = n.jobs.get(id)
-    if job is None:
-        return False
+    return job is not None and ack_job(n, job, client)
+
+
+def ack_job(n: Node, job: Job, client: i64) -> bool:
+    """[A3] As `on_ackjob`, of a known job."""
     if isinstance(job, Task):
         return policy_of(n).ack(n, job, client)
     if job.state == ACKED:

@@ -12,9 +12,10 @@ from tuque.core.jobs.requeue import on_dequeue
 from tuque.core.jobs.transitions import in_way, megabytes
 from tuque.core.life.outcomes import on_enqueue_of
 from tuque.core.life.runs import on_nack_of
+from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
+from tuque.core.replication.ack import ack_job, on_ackjob, on_deljob, on_fastack
 from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
 from tuque.server.replies.chores import begin
 from tuque.server.replies.core_words import BOTH_IN_WAY, LETTERS_IN_WAY, OUTCOMES_IN_WAY
@@ -22,7 +23,7 @@ from tuque.server.replies.redirects import check_tasks
 from tuque.server.rights.check import deny_queue
 from tuque.server.rights.tenant import hide_ids
 from tuque.server.state.chore import Chore
-from tuque.server.state.client import Client
+from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.state import Server
 from tuque.wire.args import HEADER_MAX, SYNTAX, ArgError, seconds_ms
 from tuque.wire.resp import int_reply
@@ -90,6 +91,18 @@ def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
         i += step
     if s.n.policy is not None:
         check_tasks(s, args, first, step)  # T17.3
+
+
+def job_named(n: Node, id: bytes, handed: list[Job], at: i64) -> Job | None:
+    """The job with that id; `handed`: jobs that may be named, this one perhaps at `at`.
+
+    A job that has left the node has no place in its table.
+    """
+    if at < len(handed):
+        job = handed[at]
+        if job.id == id and job.place >= 0:
+            return job
+    return n.jobs.get(id)
 
 
 def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:
@@ -179,11 +192,18 @@ def each_id(s: Server, c: Client, args: list[bytes], first: i64, code: i64, dela
         return
     check_ids(s, args, first)
     done: i64 = 0
+    handed = c.handed
     i = first
     while i < len(args):
-        if on_id(s.n, code, args[i], c.number, delay_ms):
+        job = job_named(s.n, args[i], handed, i - first) if code == ACKJOB else None
+        if job is not None:
+            is_done = ack_job(s.n, job, c.number)
+        else:
+            is_done = on_id(s.n, code, args[i], c.number, delay_ms)
+        if is_done:
             done += 1
         i += 1
+    c.handed = NONE_HANDED
     c.out.append(int_reply(done))
 
 

@@ -358,6 +358,7 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:
     """Write the reply of GETJOB."""
     out = c.out
     out.append(array_head(len(jobs)))
+    c.hand(jobs)
     if extras != 0:
         put_more(s, c, jobs, extras)
         return

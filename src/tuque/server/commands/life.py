@@ -6,10 +6,10 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.letters import letters_of
-from tuque.core.life.base import open_job
+from tuque.core.life.base import if_open
 from tuque.core.life.begin import start
 from tuque.core.life.change import on_update
-from tuque.core.life.outcomes import on_done
+from tuque.core.life.outcomes import end_done, on_done
 from tuque.core.life.runs import (
     BACK,
     DIED,
@@ -29,11 +29,11 @@ from tuque.core.model.life import (
     run_text,
 )
 from tuque.core.model.refusal import NOTDELIVERED
-from tuque.server.commands.by_id import check_ids
+from tuque.server.commands.by_id import check_ids, job_named
 from tuque.server.commands.outcomes import wait_for_update
 from tuque.server.replies.core_words import core_words
 from tuque.server.rights.tenant import check_growth
-from tuque.server.state.client import Client
+from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.state import Server
 from tuque.wire.args import (
     OF_SECONDS,
@@ -124,7 +124,7 @@ def cmd_start(s: Server, c: Client, args: list[bytes]) -> None:
     begun: list[bytes] = []
     i = first
     while i < len(args):
-        job, refused = open_job(n, args[i])
+        job, refused = if_open(n, args[i], job_named(n, args[i], c.handed, i - first))
         i += 1
         if job is not None:
             life, refused = start(n, job, worker, c.number)
@@ -272,9 +272,15 @@ def cmd_done(s: Server, c: Client, args: list[bytes]) -> None:
     while i < size:
         if not is_same:
             run = run_in(s, words[i + 1])
-        if on_done(s.n, words[i], run, result, c.number):
+        job = job_named(s.n, words[i], c.handed, i // 2)
+        if job is not None:
+            is_done = end_done(s.n, job, run, result, c.number)
+        else:
+            is_done = on_done(s.n, words[i], run, result, c.number)
+        if is_done:
             done += 1
         i += 2
+    c.handed = NONE_HANDED
     if result is not None and s.n.life.results_large != large:
         sizes = (len(result), int(s.n.life.large_bytes), int(s.n.limits.results_bytes))
         c.error(LARGE_RESULT % sizes)  # W7.4

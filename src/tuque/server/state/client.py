@@ -6,6 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.job import Job
 from tuque.core.state.lives import Asking, Change
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
@@ -17,6 +18,9 @@ REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2  # drop the next command's reply
 REPLY_SKIPPING: Final = 3  # drop this command's
 ERROR_BYTES: Final = 4_096  # of an error, which may repeat the client's input
+HANDED_MAX: Final = 32  # jobs of its last GETJOB that a client's connection remembers
+HANDED_BYTES: Final = 4_096  # of their bodies: they may outlive their job
+NONE_HANDED: Final[list[Job]] = []
 LOOK: Final = 500  # clients checked in one round of housekeeping
 
 # why a client's next command does not run yet
@@ -40,6 +44,7 @@ class Client(Connection):
     ) -> None:
         super().__init__(number, sock, address, now_ms)
         self.is_unix = address.startswith("unix:")
+        self.handed: list[Job] = NONE_HANDED  # of its last GETJOB, if few and short
         self.reader = RequestReader(max_bulk)
         self.todo: list[list[list[bytes]]] = []  # read but not run: blocked or paused
         self.todo_ms: list[int] = []  # when each piece arrived
@@ -74,6 +79,17 @@ class Client(Connection):
         self.lib_version = b""
         self.command = ""  # the last one, lower case
         self.commands: i64 = 0
+
+    def hand(self, jobs: list[Job]) -> None:
+        """Remember the jobs of a GETJOB: the next words of the client often name them in order."""
+        self.handed = NONE_HANDED
+        if len(jobs) > HANDED_MAX:
+            return
+        size: i64 = 0
+        for job in jobs:
+            size += len(job.body)
+        if size <= HANDED_BYTES:
+            self.handed = jobs
 
     def sees(self, queue: bytes) -> bool:
         """[N2] Whether the client's user may see the queue (N2.5)."""

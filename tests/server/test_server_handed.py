@@ -1,0 +1,101 @@
+"""What a node remembers of a client's last words: the jobs that it was handed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pump_box import PumpBox, ask
+from raw_resp import Wire
+
+from tuque.server.state.client import HANDED_BYTES, HANDED_MAX, Client
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[PumpBox]:
+    box = PumpBox(tmp_path)
+    yield box
+    box.check()
+    box.close()
+    box.listener.close()
+
+
+def add(box: PumpBox, wire: Wire, body: str, *options: str | int) -> bytes:
+    id = ask(box, wire, "ADDJOB", "q", body, 0, *options)
+    assert isinstance(id, bytes)
+    return id
+
+
+def get(box: PumpBox, wire: Wire, count: int) -> list[bytes]:
+    """The ids of jobs from the queue."""
+    jobs = ask(box, wire, "GETJOB", "NOHANG", "COUNT", count, "FROM", "q")
+    assert isinstance(jobs, list)
+    return [job[1] for job in jobs]
+
+
+def only_client(box: PumpBox) -> Client:
+    (client,) = box.server.clients.values()
+    return client
+
+
+def test_jobs_are_acked_in_any_order(box: PumpBox) -> None:
+    wire = box.connect()
+    ids = [add(box, wire, str(i)) for i in range(6)]
+    assert get(box, wire, 5) == ids[:5]
+    assert ask(box, wire, "ACKJOB", ids[1], ids[0], ids[5], ids[2]) == 4
+    assert sorted(box.n.jobs) == sorted(ids[3:5])
+    assert ask(box, wire, "ACKJOB", ids[3], ids[3]) == 1
+    assert list(box.n.jobs) == [ids[4]]
+
+
+def test_runs_begin_and_end_in_any_order(box: PumpBox) -> None:
+    wire = box.connect()
+    ids = [add(box, wire, str(i)) for i in range(3)]
+    assert get(box, wire, 3) == ids
+    runs = ask(box, wire, "START", ids[2], ids[1], ids[0])
+    assert isinstance(runs, list)
+    assert all(box.n.life.by_id[id].starts == 1 for id in ids)
+    assert ask(box, wire, "DONE", ids[1], runs[1][0], ids[2], runs[0][0]) == 2
+    assert list(box.n.jobs) == [ids[0]]
+    assert ask(box, wire, "DONE", ids[0], runs[2][0]) == 1
+
+
+def test_a_job_that_has_left_the_node_is_not_found_by_its_old_record(box: PumpBox) -> None:
+    wire, other = box.connect(), box.connect()
+    ids = [add(box, wire, str(i)) for i in range(3)]
+    assert get(box, wire, 3) == ids
+    assert ask(box, other, "DELJOB", ids[0]) == 1
+    reply = ask(box, wire, "START", ids[0], ids[1])
+    assert isinstance(reply, list)
+    assert str(reply[0]).startswith("NOJOB")
+    assert ask(box, wire, "DONE", ids[0], "-", ids[1], "-") == 1
+    assert list(box.n.jobs) == [ids[2]]
+    add(box, wire, "3")
+    (last,) = get(box, wire, 1)
+    assert ask(box, other, "DEBUG", "FLUSHALL") == b"OK"
+    assert ask(box, wire, "ACKJOB", last) == 0
+    assert ask(box, wire, "DONE", last, "-") == 0
+
+
+def test_few_and_short_ones_are_remembered_until_they_have_ended(box: PumpBox) -> None:
+    wire = box.connect()
+    ids = [add(box, wire, "x") for _ in range(HANDED_MAX + 1)]
+    get(box, wire, HANDED_MAX)
+    client = only_client(box)
+    assert len(client.handed) == HANDED_MAX
+    ask(box, wire, "START", *ids[:HANDED_MAX])
+    assert len(client.handed) == HANDED_MAX
+    ask(box, wire, "DONE", ids[0], "-")
+    assert client.handed == []
+    get(box, wire, 1)
+    assert len(client.handed) == 1
+    ask(box, wire, "ACKJOB", ids[HANDED_MAX])
+    assert client.handed == []
+    for i in range(HANDED_MAX + 1):
+        add(box, wire, str(i))
+    get(box, wire, HANDED_MAX + 1)
+    assert client.handed == []
+    add(box, wire, "x" * (HANDED_BYTES + 1))
+    get(box, wire, 1)
+    assert client.handed == []
