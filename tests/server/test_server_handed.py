@@ -1,4 +1,4 @@
-"""What a node remembers of a client's last words: the jobs that it was handed."""
+"""What a node remembers of a client's last words: the jobs handed to it, options of ADDJOB."""
 
 from __future__ import annotations
 
@@ -99,3 +99,33 @@ def test_few_and_short_ones_are_remembered_until_they_have_ended(box: PumpBox) -
     add(box, wire, "x" * (HANDED_BYTES + 1))
     get(box, wire, 1)
     assert client.handed == []
+
+
+def test_the_same_options_mean_the_same_until_the_settings_change(box: PumpBox) -> None:
+    wire = box.connect()
+
+    def added(*options: str | int) -> tuple[int, int, int]:
+        job = box.n.jobs[add(box, wire, "x", *options)]
+        return int(job.retry_s), int(job.delay_s), int(job.expire_ms - box.n.now_ms) // 1000
+
+    day_s = 86_400
+    assert ask(box, wire, "CONFIG", "SET", "default-ttl", day_s) == b"OK"
+    assert added("RETRY", 5) == added("RETRY", 5) == (5, 0, day_s)
+    assert added("RETRY", 6) == (6, 0, day_s)
+    assert added("RETRY", 6, "DELAY", 9) == added("RETRY", 6, "DELAY", 9) == (6, 9, day_s)
+    assert added("RETRY", 6, "DELAY", 8) == (6, 8, day_s)
+    assert added("DELAY", 8, "RETRY", 7) == (7, 8, day_s)
+    assert ask(box, wire, "CONFIG", "SET", "default-ttl", day_s // 2) == b"OK"
+    assert added("DELAY", 8, "RETRY", 7) == (7, 8, day_s // 2)
+
+
+def test_options_that_differ_from_job_to_job_are_not_kept(box: PumpBox) -> None:
+    wire = box.connect()
+    first = add(box, wire, "x", "DEDUPE", "a")
+    assert box.server.last_spec is None
+    assert add(box, wire, "x", "DEDUPE", "a") == first
+    assert add(box, wire, "x", "DEDUPE", "b") != first
+    add(box, wire, "x", "HEADERS", 1, "trace", "1")
+    assert box.server.last_spec is None
+    add(box, wire, "x", "RETRY", 5, "ATTEMPTS", 3)
+    assert box.server.last_spec is not None

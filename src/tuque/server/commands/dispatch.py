@@ -273,12 +273,9 @@ def quiet(c: Client, written: i64) -> None:
 def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [options] (R1.1-R1.10)."""
     n = s.n
-    if len(args) > 4:
-        spec = settle(n, addjob_options(args))
-    else:
-        if n.reachable_count != s.reachable_then:
-            s.settle_plain()
-        spec = s.plain_spec
+    if n.reachable_count != s.reachable_then:
+        s.settle_plain()
+    spec = s.plain_spec if len(args) == 4 else spec_of(s, args)
     wait_ms = timeout_ms(args[3])
     if len(spec.key) > 0 and answer_same(s, c, args, spec, wait_ms):
         return
@@ -303,6 +300,32 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
         c.out.append(new_reply(job.id, not spec.has_met))  # Z4.7, T44.4
     else:
         c.out.append(b"+%s\r\n" % job.id)
+
+
+def spec_of(s: Server, args: list[bytes]) -> AddSpec:
+    """The settled options of an ADDJOB; the next one often has the same."""
+    last = s.last_spec
+    if last is not None and not s.n.is_leaving and has_options(args, s.last_options):
+        return last
+    spec = settle(s.n, addjob_options(args))
+    differs = len(spec.key) + len(spec.keys) + len(spec.headers) > 0  # from job to job
+    if not differs and not s.n.is_leaving:
+        s.last_spec = spec
+        s.last_options = args[4:]
+    return spec
+
+
+def has_options(args: list[bytes], options: list[bytes]) -> bool:
+    """Whether the ADDJOB has these options, in these words."""
+    size: i64 = len(args)
+    if size != len(options) + 4:
+        return False
+    i: i64 = 4
+    while i < size:
+        if args[i] != options[i - 4]:
+            return False
+        i += 1
+    return True
 
 
 def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms: i64) -> bool:

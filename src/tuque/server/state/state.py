@@ -153,6 +153,8 @@ class Server:
     def begin_work(self) -> None:
         """Long commands, and the work on jobs."""
         self.mark_ns: i64 = 0  # when the last command ended; 0: something else took time since
+        self.last_spec: AddSpec | None = None  # of an ADDJOB with options, settled
+        self.last_options: list[bytes] = []  # its options
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
@@ -274,6 +276,7 @@ class Server:
         """The settled options of a plain ADDJOB: REPLICATE depends on who is reachable (R1.1)."""
         self.reachable_then = self.n.reachable_count
         self.plain_spec = settle(self.n, PLAIN)
+        self.last_spec = None
 
     def touch(self, c: Connection) -> None:
         """Mark the connection as having output."""
