@@ -143,6 +143,15 @@ def ends_its_process(text: str, name: str) -> None:
     os._exit(7)
 
 
+@app.task(queue="q", retry_s=60, attempts=1)
+def ends_its_process_or_lasts(seconds: float) -> None:
+    """Ends the process, if it is given no time."""
+    if seconds == 0:
+        os._exit(7)
+    time.sleep(seconds)
+    note("lasted")
+
+
 @app.task(queue="poison", retry_s=60, backoff=SOON, max_deliveries=10_000)
 def ends_every_process(number: int) -> None:
     note(f"poison {number}")

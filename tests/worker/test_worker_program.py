@@ -60,6 +60,21 @@ def test_a_burst_ends_with_the_queues(
         assert client.result(id).state == "dead"
 
 
+def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """
+    U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
+    wait, no queue is out of reach, and it holds no job.
+    """
+    tasks.ends_its_process_or_lasts.enqueue(0)
+    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(60)]
+    tasks.ends_its_process_or_lasts.enqueue_many(calls)
+    start_worker("--burst", "-c", "2").ends(3)
+    assert did() == ["lasted"] * 60
+    assert client.qlen("q") == 0
+
+
 @pytest.mark.parametrize(
     "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
 )

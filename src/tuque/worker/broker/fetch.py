@@ -19,6 +19,7 @@ from tuque.worker.broker.link import pause
 POLL_MS: Final = (
     1000  # how long one GETJOB waits; also the longest time an idle worker takes to stop
 )
+HELD_BACK_MS: Final = 100  # the same while a queue is held back: it may be free again at any time
 REGROUP_S: Final = 0.02  # a tube moved during the wait: the next round finds its leader
 
 
@@ -44,7 +45,10 @@ class Fetcher:
 
     @property
     def is_dry(self) -> bool:
-        """Whether every node had nothing when it was asked last, and none is out of reach."""
+        """Whether every node had nothing when it was asked last, and none is out of reach.
+
+        A wait that skipped a queue does not count (U4.1).
+        """
         return not self._away.has_any and self._empty_waits >= self._groups
 
     async def fetch(self, want: int, but: Set[str] = frozenset()) -> None:
@@ -57,7 +61,9 @@ class Fetcher:
             return
         queues = self._away.here(queues)
         if queues:
-            await self._wait(queues, want)
+            await self._wait(queues, want, HELD_BACK_MS if but else POLL_MS)
+            if but:
+                self._empty_waits = 0
         else:
             await pause(self._away.wait_s(self._queues), self._until)
 
@@ -82,7 +88,7 @@ class Fetcher:
                 break
         return got > 0
 
-    async def _wait(self, queues: list[str], want: int) -> None:
+    async def _wait(self, queues: list[str], want: int, poll_ms: int) -> None:
         """Waits for jobs of the queues of one node, the next time of another one."""
         groups = self._client.home_groups(queues)
         self._waits += 1
@@ -90,7 +96,7 @@ class Fetcher:
         try:
             jobs = await self._client.getjob(
                 *group,
-                timeout_ms=POLL_MS // len(groups),
+                timeout_ms=poll_ms // len(groups),
                 count=want,
                 withcounters=True,
                 with_meta=True,
