@@ -289,7 +289,7 @@ class TestOnce:
         assert letter.reason == "the only try (retry_s=0): ValueError: not this time"
         assert (letter.cause, letter.attempts, letter.body) == ("failed", 1, dead.body)
         assert b"ValueError: not this time" in letter.detail and b"Traceback" in letter.detail
-        with pytest.raises(JobFailed, match=r"after 1 attempts \(failed\): the only try"):
+        with pytest.raises(JobFailed, match=r"after 1 attempt \(failed\): the only try"):
             tasks.app.handle(handle.id).result(5)
         worker.says("no more tries, it goes to q.dead")
         assert "next try" not in worker.text
