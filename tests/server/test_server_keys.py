@@ -207,7 +207,7 @@ def test_show_has_the_keys(tasks: Door) -> None:
         ("UNTIL done", b"-ERR UNTIL needs a UNIQUE key\r\n"),
         ("ON reject", b"-ERR ON needs a UNIQUE key\r\n"),
         ("UNIQUE a UNTIL 60", b"-ERR UNTIL must be done or start, not '60'\r\n"),
-        ("UNIQUE a ON replace", b"-ERR ON must be keep or reject, not 'replace'\r\n"),
+        ("UNIQUE a ON other", b"-ERR ON must be keep, reject or replace, not 'other'\r\n"),
         ("GROUP " + "x" * 256, b"-ERR GROUP key must be 1 to 255 bytes\r\n"),
     ],
 )
@@ -236,3 +236,23 @@ def test_a_tube_keeps_a_bounded_number_of_keys(tasks: Door) -> None:
     assert tasks("ADDJOB t b 0 GROUP g") == said
     assert tasks.add("t", "b", "UNIQUE", "mine") == first
     tasks.add("t", "plain")
+
+
+def test_a_waiting_task_gets_another_body(tasks: Door) -> None:
+    """T44.7 With ON replace a task that is READY or DELAYED gets the body of the ADDJOB, and stays
+    what it was otherwise: id, place, delay, keys and options. Of one that is TAKEN or BURIED the
+    reply is that of T44.5."""
+    words = ("UNIQUE", "u", "ON", "replace")
+    id = tasks.add("t", "one", *words)
+    tasks.add("t", "other")
+    assert tasks.add("t", "two-two", *words) == id
+    assert tasks.value("ADDJOB t three 0 WITHNEW", *words) == [id, 0]
+    late = tasks.add("t", "late", "DELAY", "5", "UNIQUE", "v")
+    assert tasks.add("t", "later", "UNIQUE", "v", "ON", "replace") == late
+    assert tasks("DEBUG CHECK") == b"+OK\r\n"
+    assert bodies(tasks) == ["three", "other"]
+    wanted = b"-DUPLICATE %s has this UNIQUE key\r\n" % id
+    assert tasks("ADDJOB t four 0", *words) == wanted
+    later(tasks, 5_020)
+    assert bodies(tasks) == ["later"]
+    assert tasks("ADDJOB t b 0 UNIQUE u ON x").startswith(b"-ERR")

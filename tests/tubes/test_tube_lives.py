@@ -146,6 +146,24 @@ def test_a_result_survives_a_restart() -> None:
     assert id not in home.n.jobs
 
 
+def test_a_body_that_was_replaced_survives_a_restart() -> None:
+    """T44.7 With ON replace a task that is READY or DELAYED gets the body of the ADDJOB"""
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    spec = AddSpec()
+    keys = Keys()
+    keys.unique = b"u"
+    spec.keys, spec.replaces_same = pack(keys), True
+    spec = settle(home.n, spec)
+    for body in (b"one", b"another"):
+        assert refusal(home.n, b"t", spec) is None
+        on_addjob(home.n, b"t", body, spec)
+        home.turn()
+    home = again(home)
+    assert [job.body for job in on_getjob(home.n, 9, [b"t"], 10)] == [b"another"]
+    check(home.n)
+
+
 # ---- leaders
 
 

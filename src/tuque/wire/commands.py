@@ -71,7 +71,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "jobs",
         "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
         "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [WITHNEW] [PRI n] [UTUBE key] "
-        "[UNIQUE key [UNTIL done|start] [ON keep|reject]] [LIMIT key n] "
+        "[UNIQUE key [UNTIL done|start] [ON keep|reject|replace]] [LIMIT key n] "
         "[RATE key n/s|m|h [burst]] [GROUP key [WEIGHT n]] "
         "[ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] [KEEP sec] [TIMELIMIT sec] "
         "[HEADERS count name value ...]",

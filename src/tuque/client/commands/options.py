@@ -61,7 +61,7 @@ class KeyWords(TypedDict, total=False):
 
     unique: Text | None
     unique_until: Literal["done", "start"] | None
-    unique_on: Literal["keep", "reject"] | None
+    unique_on: Literal["keep", "reject", "replace"] | None
     limit: tuple[Text, int] | None
     rate: tuple[Text, str] | tuple[Text, str, int] | None
     group: Text | tuple[Text, int] | None

@@ -29,6 +29,7 @@ class AddSpec:
         self.has_utube = False
         self.keys = b""  # packed, of a tube of type tasks (T40)
         self.rejects_same = False  # UNIQUE ... ON reject (T44.5)
+        self.replaces_same = False  # UNIQUE ... ON replace (T44.7)
         self.has_met = False  # the reply is the task that has the unique key (T44.4)
         # as the client said, before defaults
         self.asked_replicate: i64 = -1

@@ -75,6 +75,7 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.has_utube = spec.has_utube
     full.keys = spec.keys
     full.rejects_same = spec.rejects_same
+    full.replaces_same = spec.replaces_same
     full.asked_replicate = spec.replicate
     full.asked_retry_s = spec.retry_s
     full.asked_ttl_s = spec.ttl_s

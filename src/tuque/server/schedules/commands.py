@@ -165,8 +165,8 @@ def set_job(s: Server, plan: Plan, words: list[bytes]) -> None:
         raise wrong(b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys")
     if spec.is_async or spec.with_new or spec.terms is not None or len(spec.headers) > 0:
         raise wrong(b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys")
-    if spec.has_utube or spec.rejects_same:
-        raise wrong(b"SCHEDULE ADD has no UTUBE and no ON reject")
+    if spec.has_utube or spec.rejects_same or spec.replaces_same:
+        raise wrong(b"SCHEDULE ADD has no UTUBE, and of ON only keep")
     plan.keys = spec.keys
     if spec.has_pri:
         plan.pri = spec.pri

@@ -86,6 +86,7 @@ class TubeLog:
                 renew_task(job, r)
                 job.pri = r.pri  # it is in no order yet
                 job.subqueue = r.subqueue  # of a schedule: it changes (T45.3)
+                job.body = r.body  # T44.7
             else:
                 job = task_of(r)
                 jobs[r.id] = job

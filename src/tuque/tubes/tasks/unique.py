@@ -6,13 +6,17 @@ from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.refusal import DUPLICATE, NO_KEYS, TUBE_KEYS_FULL, Refusal
-from tuque.core.model.task import Task
+from tuque.core.model.task import DELAYED, READY, Task
 from tuque.core.node.node import Node
+from tuque.core.node.table import put_body
 from tuque.tubes.keys.members import is_group, is_member, unpack_child, unpack_group
 from tuque.tubes.keys.plan import is_plan, unpack_plan
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import UNTIL_START, unique_of, unpack
+from tuque.tubes.model import changes
+from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.tasks.transitions import record_whole, tell
 
 KEYS_MAX: Final = 1_000_000  # of one tube
 
@@ -35,10 +39,24 @@ def keys_refusal(tube: Tube, spec: AddSpec, same: Task | None) -> Refusal | None
     if not isinstance(driver, Tasks):
         return Refusal(NO_KEYS)
     if same is not None:
-        return Refusal(DUPLICATE, (same.id,)) if spec.rejects_same else None  # T44.5
+        is_refused = spec.rejects_same or (spec.replaces_same and not is_waiting(same))
+        return Refusal(DUPLICATE, (same.id,)) if is_refused else None  # T44.5, T44.7
     if driver.keys() >= KEYS_MAX:
         return Refusal(TUBE_KEYS_FULL, (tube.name, KEYS_MAX))  # T40.6
     return None
+
+
+def is_waiting(task: Task) -> bool:
+    """Whether nobody has the task: it may get another body (T44.7)."""
+    return task.status == READY or task.status == DELAYED
+
+
+def replace_body(n: Node, t: Tubes, tube: Tube, task: Task, body: bytes) -> None:
+    """[T44] The task that has the unique key gets this body, and stays what it was (T44.7)."""
+    if task.body != body:
+        put_body(n, task, body)
+        record_whole(n, tube, task)
+        tell(n, t, tube, task, changes.UPDATE)
 
 
 def shown_keys(tube: Tube, task: Task) -> dict[str, object] | None:

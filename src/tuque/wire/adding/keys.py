@@ -38,6 +38,7 @@ class KeyOptions:
     def __init__(self) -> None:
         self.keys = Keys()
         self.rejects_same = False
+        self.replaces_same = False
         self.has_until = b""  # UNTIL or ON, which need UNIQUE
         self.has_weight = False
 
@@ -69,16 +70,17 @@ class KeyOptions:
         return at + 1
 
     def mode(self, word: bytes, value: bytes, at: i64) -> i64:
-        """UNTIL done|start, ON keep|reject."""
+        """UNTIL done|start, ON keep|reject|replace."""
         said = value.upper()
         if word == b"UNTIL":
             if said != b"DONE" and said != b"START":
                 raise refused(word, b"done or start", value)
             self.keys.until_ms = UNTIL_DONE if said == b"DONE" else UNTIL_START
         else:
-            if said != b"KEEP" and said != b"REJECT":
-                raise refused(word, b"keep or reject", value)
+            if said not in (b"KEEP", b"REJECT", b"REPLACE"):
+                raise refused(word, b"keep, reject or replace", value)
             self.rejects_same = said == b"REJECT"
+            self.replaces_same = said == b"REPLACE"
         return at + 1
 
     def rate(self, args: list[bytes], at: i64) -> i64:

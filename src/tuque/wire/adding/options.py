@@ -83,6 +83,7 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
     spec.headers = work.headers
     spec.keys = keys.packed()
     spec.rejects_same = keys.rejects_same
+    spec.replaces_same = keys.replaces_same
     return spec
 
 
