@@ -116,6 +116,31 @@ def test_groups_survive_restarts(seed: int) -> None:
     check(home.n)
 
 
+def test_what_was_noted_needs_no_outcome_any_more() -> None:
+    """T50.1 they are in the journal and its copies, and count as delayed."""
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    tube = home.t.by_name[b"t"]
+    group = created(home.n, tube)
+    ids = [child_job(home.n, i) for i in range(SIZE)]
+    for i, id in enumerate(ids):
+        groups.add(home.n, home.t, tube, groups.group_of(home.n, tube, group), i, id)
+    shell(home.n)
+    for part in (ids[1:], ids[:1]):
+        for id in part:
+            on_done(home.n, id, 0, b"r" + id[-1:])
+        shell(home.n)
+        home.turn()
+        home.pass_ms(2 * 3_600_000)  # nothing is kept of the job
+        home = again(home)
+        home.pass_ms(1_000)
+        shell(home.n)
+    tube = home.t.by_name[b"t"]
+    assert results_of(home.n, tube, group) == [b"r" + id[-1:] for id in ids]
+    assert [job.id for job in on_getjob(home.n, 9, [b"t"], 9)] == [group]
+    check(home.n)
+
+
 # ---- leaders
 
 
