@@ -35,7 +35,12 @@ WIDTHS = {"wide": (1366, 900), "phone": (390, 844)}
 THEMES = {"wide": "light", "phone": "dark"}
 PAGES = (
     *("/", "/queues", "/queue?name=images", "/queue?name=images&tab=active", "/dead", "/tubes"),
-    *("/schedules", "/queue?name=reports", "/ask/run-schedule?tube=reports&schedule=daily"),
+    *(
+        "/schedules",
+        "/queue?name=reports",
+        "/queue?name=exports",
+        "/ask/run-schedule?tube=reports&schedule=daily",
+    ),
     *("/cluster", "/workers", "/leases", "/log", "/ask/add", "/queue?name=nobody", "/no-page"),
 )
 LONG_MS = 30_000
@@ -96,6 +101,10 @@ def load(cluster: TestCluster) -> Iterator[None]:
         client.schedule_add("reports", "daily", "{}", cron="0 9 * * *", tz="Europe/Berlin")
         client.schedule_add("reports", "hourly", "{}", every_s=3600)
         client.schedule_pause("reports", "hourly")
+        client.tube("exports").create("tasks")
+        for number in range(9):
+            client.addjob("exports", "x", limit=("shop-1", 1), group=f"tenant-{number % 3}")
+        client.getjob("exports")
         for number in range(40):
             client.addjob("results", f"{number}")
         epoch = client.lease_open("table", "spark-1", "results")
