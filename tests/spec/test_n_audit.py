@@ -102,8 +102,8 @@ def test_acts(box: PumpBox, tmp_path: Path) -> None:
     ],
 )
 def test_a_slip_shows_no_body_and_no_password(box: PumpBox, tmp_path: Path, line: str) -> None:
-    """N9.2: a command that is mistyped, or lacks a word, fails, and is kept without its secret;
-    MONITOR has no password of it either (C7.5)."""
+    """A slip (N9.2): a command that is mistyped, or lacks a word, fails, and is kept without
+    its secret; MONITOR has no password of it either (C7.5)."""
     audit = box.server.audit
     assert audit is not None
     root, eve, monitor = box.connect(), box.connect(), box.connect()
@@ -121,7 +121,7 @@ def test_a_slip_shows_no_body_and_no_password(box: PumpBox, tmp_path: Path, line
 
 
 def test_each_act_is_kept(box: PumpBox, tmp_path: Path) -> None:
-    """N9.1: a walk over the table of rights as a user who may do none of it: each unit of the
+    """For N9.1: a walk over the table of rights as a user who may do none of it: each unit of the
     categories admin and dangerous leaves its line, no other one does."""
     audit = box.server.audit
     assert audit is not None
@@ -201,8 +201,8 @@ print(json.dumps([audit.written, audit.lost, len(files_of(sys.argv[1], sys.argv[
 
 @pytest.mark.parametrize("then", ["goes on", "stops"])
 def test_a_full_disk(tmp_path: Path, then: str) -> None:
-    """N9.3: while the disk takes no more, no file is made for each line, and none of a line stays;
-    the gap is seen, also if the node is stopped before there is room."""
+    """A full disk (N9.3): while the disk takes no more, no file is made for each line, and none of
+    a line stays; the gap is seen, also if the node is stopped before there is room."""
     words = [sys.executable, "-c", FULL, str(tmp_path), NODE, then]
     out = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120).stdout
     written, lost, files = json.loads(out)

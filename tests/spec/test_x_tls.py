@@ -128,7 +128,9 @@ def test_iproto_over_tls_begins_with_the_greeting(place: Place) -> None:
 
 
 def test_a_tarantool_client_works_over_tls(place: Place) -> None:
-    """X1.1 `iproto-tls-port` is for those of IPROTO; X1.3: the unmodified connector, a body of many
+    """X1.1 `iproto-tls-port` for those of IPROTO
+
+    Also for X1.3: the unmodified connector, a body of many
     records."""
     body = "x" * 300_000
     with contextlib.closing(place.node.wire()) as wire:

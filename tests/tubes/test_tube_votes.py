@@ -450,8 +450,8 @@ def reasons(lab: VotesLab, i: int) -> list[int]:
 
 def test_why_a_node_leads() -> None:
     """T11.5 Those won by what was before: `tubes_elections_silent` (the leader was silent),
-    `_gave_up` (it gave up), `_given` (it gave the tube to this node) and `_again` (this node led
-    it)."""
+    `_gave_up` (it gave up), `_given` (it gave the tube to this node),
+    `_again` (this node led it) and `_forced` (T27.12)."""
     lab = VotesLab(3)
     lab.die(0)
     (home,) = lab.watch(2 * TIMEOUT_MS)

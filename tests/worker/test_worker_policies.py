@@ -87,7 +87,8 @@ def test_the_client_has_the_words() -> None:
 
 
 def test_docs_and_errors(node: RealServer, client: Client) -> None:
-    """U1.8 a tube of type `tasks` (T40). The first `enqueue` makes that tube"""
+    """U1.8 A task with `unique`, `limit`, `rate` or `group` has its jobs in a tube of type `tasks`
+    (T40), with the options of W1 as in a queue. The first `enqueue` makes that tube"""
     names: dict[str, Any] = {"__name__": "page"}
     page = (DOCS / "policies.md").read_text("utf-8")
     for at, text in enumerate(re.findall(r"```python\n(.*?)```", page, re.S)):

@@ -95,8 +95,8 @@ def test_what_the_broker_refuses_is_logged(
 
 
 def test_who_may_not_make_tubes_may_declare(node: RealServer, client: Client) -> None:
-    """U9.1: a worker whose user may produce and consume needs somebody else to make the tube once;
-    without it the error says which right is missing."""
+    """Rights (U9.1): a worker whose user may produce and consume needs somebody else to make
+    the tube once; without it the error says which right is missing."""
     wire = node.wire()
     words = ("on", "nopass", "+@produce", "+@consume", "~narrow")
     assert wire("ACL", "SETUSER", "narrow", *words) == b"OK"
