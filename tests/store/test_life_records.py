@@ -119,7 +119,8 @@ def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     derived = {"terms", "first", "last", "bytes", "told_ms", "heard_ms", "ended_ms", "buried_as"}
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived, "fat_bytes"}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
-    derived = {"is_claim", "is_disputed", "fat_bytes", "tenant", "is_shared", "outlives"}
+    derived = {"is_claim", "is_disputed", "fat_bytes", "tenant", "queue", "is_shared"}
+    derived |= {"outlives"}
     assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, *derived}
     assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
 
