@@ -287,7 +287,8 @@ def test_dead_letters_are_replayed_at_a_rate(real_node: RealServer) -> None:
         done = client.dead_replay("paced.dead", rate=5, on_page=lambda *at: pages.append(at))
         took_s = time.monotonic() - began
         assert done == 7 and pages == [(5, 5), (7, 7)]
-        assert took_s >= 1.2, "the seventh may follow 6/5 s after the first"
+        # two clocks: the node counts whole ms
+        assert took_s > 1.19, "the seventh may follow 6/5 s after the first"
         assert client.qlen("paced") == 7
 
 

@@ -189,8 +189,11 @@ def test_a_tube_of_a_silent_home_is_not_moved(admin: Reader, console: Console, h
     """
     said = "does not answer: how many tasks it has is not known"
     others = [node.short for node in console.site.watch.nodes.known.values()]
-    reply = admin.do("home", tube="letters", node=others[0])  # perhaps before it is known to hang
-    assert reply.status_code == 409 and said in reply.text, reply.text
+    reply = admin.do("home", tube="letters", node=others[0])
+    if reply.status_code == 403:  # it is known to hang already: the dialog has no form to send
+        assert said in admin.get("/ask/home", tube="letters").text
+    else:
+        assert reply.status_code == 409 and said in reply.text, reply.text
     until(lambda: said in admin.get("/ask/home", tube="letters").text, "say it at once")
     text = admin.get("/ask/home", tube="letters").text
     assert "tuque tubes home letters NODE --force" in text and "0 tasks" not in text
