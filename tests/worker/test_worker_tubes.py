@@ -8,6 +8,7 @@ from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
+from tuque.errors import JobFailed
 from tuque.worker import Limit
 
 
@@ -80,7 +81,9 @@ def test_the_broker_counts_the_attempts_of_a_task_with_a_policy(
     start_worker("-c", "2")
     wait_until(lambda: did() == ["x 1", "x 2", "x 3"], "it runs three times")
     wait_until(lambda: client.qlen("q") == 0, "it is done")
-    tasks.never.options(limit=Limit(1)).enqueue("y")
+    never = tasks.never.options(limit=Limit(1), keep_s=60).enqueue("y")
+    with pytest.raises(JobFailed, match="failed after 3 attempts: ValueError: no, never"):
+        never.result(60)
     wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
     (letter,) = client.dead_letters("graves")
     assert (letter.origin, letter.attempts, letter.cause) == ("q", 3, "failed")

@@ -274,7 +274,8 @@ def _failed(job_id: str, found: Result) -> str:
     """The text about a job that was given up."""
     attempts = "1 attempt" if found.attempt == 1 else f"{found.attempt} attempts"
     reason = found.reason or REASONS.get(found.cause, "")
-    text = f"job {job_id} failed after {attempts} ({found.cause})"
+    cause = f" ({found.cause})" if found.cause else ""  # of a tube: T48.8
+    text = f"job {job_id} failed after {attempts}{cause}"
     return f"{text}: {reason}" if reason else text
 
 
