@@ -31,6 +31,7 @@ from tuque.testing import TestCluster
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 PASSWORD = "correct horse battery"  # of a console that lives for minutes
 BYTES_MAX = 120_000
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
 WIDE, NARROW = (1366, 900), (390, 844)
 FIVE = {
     "overview": "/",
@@ -67,7 +68,7 @@ def main() -> None:
         base = stack.enter_context(Running(cluster.url)).base
         time.sleep(given.seconds)
         browser = stack.enter_context(playwright.sync_playwright()).chromium.launch(
-            executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
+            executable_path=next(filter(None, map(shutil.which, BROWSERS)), None),
             args=["--no-sandbox", "--font-render-hinting=none"],
         )
         stack.callback(browser.close)
