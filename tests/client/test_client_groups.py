@@ -13,7 +13,7 @@ from lab import RealServer
 from tuque import Client
 from tuque.client.commands import writes
 from tuque.client.commands.calls import Call
-from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.client.commands.writes import ChildEnd, GroupChild, JobGroup
 from tuque.client.routing.homes import tubes_in
 from tuque.errors import NoJobGroup, NoTube
 
@@ -50,6 +50,18 @@ SHOWN = JobGroup("D-1", "t", "open", 3, 2, 1, 0, "stop", True, 5, 0)
             [b"LIST", b"t", "5", "COUNT", 100],
             [b"7", [ROW]],
             ("7", [SHOWN]),
+        ),
+        (
+            writes.group_page("t", "0", count=5, state="failed"),
+            [b"LIST", b"t", "0", "COUNT", 5, "STATE", "failed"],
+            [b"0", []],
+            ("0", []),
+        ),
+        (
+            writes.children_page("t", "D-1", "5", state="failed"),
+            [b"CHILDREN", b"t", b"D-1", "5", "COUNT", 1_000, "STATE", "failed"],
+            [0, [[6, b"D-2", b"failed", 0, b"dead", b"why", 9]]],
+            ("0", [GroupChild(6, "D-2", "failed", 0, "dead", "why", 9)]),
         ),
         (
             writes.ends_page("t", "D-1", "5"),
@@ -94,6 +106,10 @@ def test_a_group_on_a_node(real_node: RealServer) -> None:
         ends = list(client.group_results("sums", group, count=7))
         assert [one.index for one in ends] == list(range(40))
         assert [one.id for one in ends] == ids and ends[2].result == b"r2"
+        children = list(client.group_children("sums", group, state="done", count=7))
+        assert [one.id for one in children] == ids and children[2].result_bytes == 2
+        assert [one.id for one in client.groups("sums", state="called")] == [group]
+        assert list(client.groups("sums", state="open")) == []
         (job,) = client.getjob("sums", count=9)
         assert (job.id, job.body) == (group, b"all")
         other = client.group_create("sums", 2)

@@ -10,7 +10,7 @@ from tuque import Client
 
 
 def test_groups(port: int, tuque: Run) -> None:
-    """T51.4 groups that are not their callback yet."""
+    """T51.4 groups that are not their callback yet"""
     with Client(f"tuque://127.0.0.1:{port}") as client:
         client.tube("sums").create("tasks", ttr=30)
         group = client.group_create("sums", 2, body="x")
@@ -22,6 +22,8 @@ def test_groups(port: int, tuque: Run) -> None:
     assert json.loads(listed.stdout)["children"] == 2
     shown = tuque("tubes", "group", "show", "-p", port, "sums", group, "--children").stdout.decode()
     assert "state: open" in shown and f"0  {child}  open" in shown
+    failed = tuque("tubes", "group", "list", "-p", port, "sums", "--state", "failed")
+    assert (failed.returncode, failed.stdout) == (0, b"")
     assert tuque("tubes", "group", "cancel", "-p", port, "sums", group).stdout == b"cancelled\n"
     assert tuque("tubes", "group", "cancel", "-p", port, "sums", group).stdout == b"it was over\n"
     assert tuque("tubes", "group", "show", "-p", port, "sums", "D-1").returncode == 1

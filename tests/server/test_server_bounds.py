@@ -331,6 +331,9 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     ],
     "GROUP SHOW": lambda f: ["GROUP", "SHOW", "g", group_all(f)],
     "GROUP RESULTS": lambda f: ["GROUP", "RESULTS", "g", group_all(f), 0, "COUNT", 1_000],
+    "GROUP CHILDREN": lambda f: [
+        *("GROUP", "CHILDREN", "g", group_all(f), 0, "COUNT", 1_000, "STATE", "done"),
+    ],
     "GROUP LIST": lambda f: [group_all(f), "GROUP", "LIST", "g"][1:],
     "GROUP CANCEL": lambda f: ["GROUP", "CANCEL", "g", group_all(f)],
     "GROUP HELP": lambda f: ["GROUP", "HELP"],

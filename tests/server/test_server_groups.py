@@ -296,3 +296,60 @@ def test_children_count_for_their_tenant(door: Door) -> None:
     assert door("GROUP ADD t", group, *pairs, by=ann) == b":0\r\n"
     refused = door("GROUP ADD t", group, b"2", ids[0], by=ann)
     assert refused.startswith(b"-QUOTA tenant 'one' has 5 jobs at this node, and may have 5")
+
+
+def listed(door: Door, words: str) -> list[str]:
+    return [row[1].decode() for row in door.value(f"GROUP LIST t {words}")[1]]
+
+
+def test_groups_of_a_state(tasks: Door) -> None:
+    """T51.4 with STATE those of that state, also `called`."""
+    called, ids = made(tasks, 1)
+    tasks(f"DONE {ids[0]} -")
+    turn(tasks)
+    failed, ids = made(tasks, 1, options="ATTEMPTS 1")
+    dead(tasks, ids[0])
+    opened, _ = made(tasks, 1)
+    over, _ = made(tasks, 1)
+    assert tasks.value(f"GROUP CANCEL t {over}") == 1
+    assert listed(tasks, "") == [failed, opened, over]
+    for state, group in (("called", called), ("failed", failed), ("open", opened)):
+        assert listed(tasks, f"0 COUNT 5 STATE {state}") == [group]
+    assert listed(tasks, "STATE CANCELLED") == [over] and listed(tasks, "STATE done") == []
+    after, rows = tasks.value("GROUP LIST t STATE open COUNT 1")
+    assert (after, len(rows)) == (b"0", 1)
+    assert tasks("GROUP LIST t STATE shut") == (
+        b"-ERR STATE must be open, done, failed, cancelled, called, not 'shut'\r\n"
+    )
+    for words in ("STATE open STATE open", "COUNT", "0 STATE", "0 0", "0 COUNT 2 x"):
+        assert tasks(f"GROUP LIST t {words}").startswith(b"-ERR syntax error"), words
+
+
+def test_children_without_their_results(tasks: Door) -> None:
+    """T51.6 replies with the next index, 0 at the end, and for each child from that index on, of
+    that state: index, id, `open`, `done` or `failed`, the bytes of its result, how it ended,
+    reason, and when (unix ms).
+    """
+    group, ids = made(tasks, 4, "ONFAIL continue THEN x", "ATTEMPTS 1")
+    tasks(f"DONE {ids[1]} - RESULT 12345")
+    dead(tasks, ids[2])
+    now_ms = tasks.n.now_ms
+    after, rows = tasks.value(f"GROUP CHILDREN t {group}")
+    assert after == 0 and [row[2] for row in rows] == [b"open", b"done", b"failed", b"open"]
+    assert rows[1] == [1, ids[1].encode(), b"done", 5, b"done", b"", rows[1][6]]
+    assert rows[2][3:6] == [0, b"dead", b"no"] and 0 < rows[2][6] <= now_ms
+    assert rows[0][3:] == [0, b"open", b"", 0]
+    for state, indexes in (("failed", [2]), ("open", [0, 3]), ("DONE", [1])):
+        found = tasks.value(f"GROUP CHILDREN t {group} 0 STATE {state}")
+        assert [row[0] for row in found[1]] == indexes
+    assert tasks.value(f"GROUP CHILDREN t {group} 1 COUNT 1 STATE open")[0] == 0
+    assert tasks(f"GROUP CHILDREN t {group} STATE dead").startswith(b"-ERR STATE must be open, ")
+    assert tasks(f"GROUP CHILDREN t {ids[0]}").startswith(b"-NOJOBGROUP")
+
+
+def test_children_a_thousand_at_a_time(tasks: Door) -> None:
+    """T51.6 It looks at 1,000 children at most, so that a reply with a next index may have none."""
+    group = tasks.value("GROUP CREATE t 2500 THEN x").decode()
+    assert tasks.value(f"GROUP CHILDREN t {group} STATE failed") == [1000, []]
+    assert tasks.value(f"GROUP CHILDREN t {group} 1000") == [2000, []]
+    assert tasks.value(f"GROUP CHILDREN t {group} 2000") == [0, []]

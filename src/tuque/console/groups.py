@@ -5,9 +5,11 @@ Decides what a line shows; the leader of the tube does the work.
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
-from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.client.commands.writes import ChildEnd, GroupStatus, JobGroup
 from tuque.completion import queue_names
 from tuque.console.jobs import HELP, at, client_of, fields, told
 from tuque.console.terminal.format import json_line, printable
@@ -23,11 +25,14 @@ def group() -> None:
 @group.command("list", context_settings=HELP)
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--state", type=click.Choice(get_args(GroupStatus)), help="Groups of that state only."
+)
 @click.argument("queue", shell_complete=queue_names)
-def list_groups(node: NodeOptions, as_json: bool, queue: str) -> None:
+def list_groups(node: NodeOptions, as_json: bool, state: GroupStatus | None, queue: str) -> None:
     """List the groups of QUEUE that have not become their callback, one a line."""
     with client_of(node, is_here=False) as client:
-        for one in client.groups(queue):
+        for one in client.groups(queue, state=state):
             click.echo(json_line(fields(one)) if as_json else row(one))
 
 

@@ -339,7 +339,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "CREATE queue children [ONFAIL stop|wait|continue] [KEEP sec] [THEN-options: RETRY sec, "
         "PRI n, LIMIT key n, RATE key n/s|m|h [burst], GROUP key [WEIGHT n]] [THEN body] | "
         "ADD queue group index id [index id ...] | SHOW queue group | "
-        "RESULTS queue group [from] [COUNT n] | LIST queue [cursor] [COUNT n] | "
+        "RESULTS queue group [from] [COUNT n] | "
+        "CHILDREN queue group [from] [COUNT n] [STATE open|done|failed] | "
+        "LIST queue [cursor] [COUNT n] [STATE open|called|done|failed|cancelled] | "
         "CANCEL queue group",
         "Groups of jobs: a job that a tube of type tasks gets when all of its children have ended.",
     ),

@@ -134,6 +134,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("GROUP ADD", "produce", "2 queue, 3 jobs"),
     ("GROUP SHOW", "produce consume inspect", "2 queue"),
     ("GROUP RESULTS", "produce consume inspect", "2 queue"),
+    ("GROUP CHILDREN", "produce consume inspect", "2 queue"),
     ("GROUP LIST", "inspect", "2 queue"),
     ("GROUP CANCEL", "produce", "2 queue"),
     ("SCHEDULE", "dangerous", ""),

@@ -90,6 +90,18 @@ class ChildEnd(msgspec.Struct, frozen=True):
     reason: str
 
 
+class GroupChild(msgspec.Struct, frozen=True):
+    """A child of a group without its result, of which `result_bytes` are kept; unix ms, 0: open."""
+
+    index: int
+    id: str
+    state: Literal["open", "done", "failed"]
+    result_bytes: int
+    how: str
+    reason: str
+    over_ms: int
+
+
 class AddOptions(KeyWords, total=False):
     """The options of `addjob`."""
 
@@ -254,11 +266,18 @@ def group_cancel(queue: Text, id: Text, *, timeout: float | None = None) -> Call
 
 
 def group_page(
-    queue: Text, cursor: str, *, count: int | None = None, timeout: float | None = None
+    queue: Text,
+    cursor: str,
+    *,
+    count: int | None = None,
+    state: GroupStatus | None = None,
+    timeout: float | None = None,
 ) -> Call[tuple[str, list[JobGroup]]]:
     """One step of a list of groups: the next cursor, "0" at the end, and groups."""
     args: list[Arg] = ["GROUP", "LIST", to_bytes(queue), cursor]
     args += ("COUNT", 100 if count is None else count)
+    if state is not None:
+        args += ("STATE", state)
     return Call(args=tuple(args), parse=_groups, repeat=True, timeout_s=timeout)
 
 
@@ -269,6 +288,23 @@ def ends_page(
     args: list[Arg] = ["GROUP", "RESULTS", to_bytes(queue), to_bytes(id), cursor]
     args += ("COUNT", 1_000 if count is None else count)
     return Call(args=tuple(args), parse=_ends, repeat=True, timeout_s=timeout)
+
+
+def children_page(
+    queue: Text,
+    id: Text,
+    cursor: str,
+    *,
+    count: int | None = None,
+    state: Literal["open", "done", "failed"] | None = None,
+    timeout: float | None = None,
+) -> Call[tuple[str, list[GroupChild]]]:
+    """Like `ends_page`, without results, and of one state if that is given."""
+    args: list[Arg] = ["GROUP", "CHILDREN", to_bytes(queue), to_bytes(id), cursor]
+    args += ("COUNT", 1_000 if count is None else count)
+    if state is not None:
+        args += ("STATE", state)
+    return Call(args=tuple(args), parse=_children, repeat=True, timeout_s=timeout)
 
 
 def stage(
@@ -381,6 +417,16 @@ def _ends(reply: Reply) -> tuple[str, list[ChildEnd]]:
     for index, id, state, result, how, reason in rows:
         word: Any = to_text(state)
         found.append(ChildEnd(index, to_text(id), word, result, to_text(how), to_text(reason)))
+    return str(after), found
+
+
+def _children(reply: Reply) -> tuple[str, list[GroupChild]]:
+    after, rows = reply
+    found: list[GroupChild] = []
+    for index, id, state, size, how, reason, over_ms in rows:
+        word: Any = to_text(state)
+        how, reason = to_text(how), to_text(reason)
+        found.append(GroupChild(index, to_text(id), word, size, how, reason, over_ms))
     return str(after), found
 
 

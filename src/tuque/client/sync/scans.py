@@ -11,7 +11,7 @@ from tuque.client.commands import calls, dead, operate, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
 from tuque.client.commands.operate import KeyRow, WorkerInfo
-from tuque.client.commands.writes import ChildEnd, JobGroup, Schedule
+from tuque.client.commands.writes import ChildEnd, GroupChild, GroupStatus, JobGroup, Schedule
 from tuque.client.sync.runner import Runner
 from tuque.errors import ReplyError
 
@@ -122,13 +122,36 @@ class Scans(Runner):
         )
 
     def groups(
-        self, queue: Text, *, count: int | None = None, timeout: float | None = None
+        self,
+        queue: Text,
+        *,
+        state: GroupStatus | None = None,
+        count: int | None = None,
+        timeout: float | None = None,
     ) -> Iterator[JobGroup]:
-        """The groups of jobs of a tube of type tasks, the oldest first, without those that have
-        become their callback.
+        """The groups of jobs of a tube of type tasks, the oldest first: those of that state, or
+        all that have not become their callback.
         """
         return self._scan(
-            lambda cursor: writes.group_page(queue, cursor, count=count, timeout=timeout)
+            lambda cursor: writes.group_page(
+                queue, cursor, count=count, state=state, timeout=timeout
+            )
+        )
+
+    def group_children(
+        self,
+        queue: Text,
+        id: Text,
+        *,
+        state: Literal["open", "done", "failed"] | None = None,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[GroupChild]:
+        """The children of a group of jobs without their results; `NoJobGroup`."""
+        return self._scan(
+            lambda cursor: writes.children_page(
+                queue, id, cursor, count=count, state=state, timeout=timeout
+            )
         )
 
     def group_results(

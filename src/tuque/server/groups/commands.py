@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.model.task import FAR, Task
+from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
 from tuque.server.commands.by_id import check_ids, oom_text
+from tuque.server.groups.listing import results, show_all, show_children, shown
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.words import LEAVING
@@ -19,9 +20,6 @@ from tuque.tubes.keys.members import (
     STOP,
     WAIT,
     GroupPlan,
-    is_group,
-    unpack_child,
-    unpack_group,
 )
 from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.registry import Tubes
@@ -35,8 +33,6 @@ from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
 from tuque.wire.args import wrong_option as wrong_word
 
 POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
-POLICY_WORDS: Final = ("stop", "wait", "continue")
-STATES: Final = ("open", "done", "failed", "cancelled")
 OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
 JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"PRI")
 KEEP_MS: Final = 86_400_000
@@ -46,6 +42,7 @@ NEEDS: Final[dict[bytes, bytes]] = {
     b"ADD": b"a tube, a group, and an index and an id of each child",
     b"SHOW": b"a tube and a group",
     b"RESULTS": b"a tube and a group",
+    b"CHILDREN": b"a tube and a group",
     b"LIST": b"a tube",
     b"CANCEL": b"a tube and a group",
 }
@@ -53,28 +50,23 @@ WORDS: Final[dict[bytes, tuple[int, int]]] = {
     b"CREATE": (4, 160),
     b"ADD": (6, 1_004),
     b"RESULTS": (4, 7),
-    b"LIST": (3, 6),
+    b"CHILDREN": (4, 9),
+    b"LIST": (3, 8),
 }
 BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
 BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
 BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
-BAD_FROM: Final = b"ERR the first index must be a number from 0 to %d" % CHILDREN_MAX
-BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
-BAD_CURSOR: Final = b"ERR invalid cursor"
 NO_TASKS: Final = b"ERR '%s' is a tube: the children of a group are jobs of queues"
-ROWS_MAX: Final = 1_000
-LIST_MAX: Final = 100
-PAGE_BYTES: Final = 1024 * 1024  # results of a page; one is always there
 
 
 def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
-    """[T51] GROUP CREATE | ADD | SHOW | RESULTS | LIST | CANCEL."""
+    """[T51] GROUP CREATE | ADD | SHOW | RESULTS | CHILDREN | LIST | CANCEL."""
     word = args[1].upper()
     if word == b"HELP" and len(args) == 2:
         reply_help(s, c, b"GROUP")
         return
     if word not in NEEDS:
-        raise wrong(b"GROUP takes CREATE, ADD, SHOW, RESULTS, LIST, CANCEL or HELP")
+        raise wrong(b"GROUP takes CREATE, ADD, SHOW, RESULTS, CHILDREN, LIST, CANCEL or HELP")
     least, most = WORDS.get(word, (4, 4))
     if not least <= len(args) <= most or (word == b"ADD" and len(args) % 2 != 0):
         raise wrong(b"GROUP %s takes %s" % (word, NEEDS[word]))
@@ -95,6 +87,8 @@ def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
         c.reply(shown(c, tube, task))
     elif word == b"RESULTS":
         results(s, c, tube, task, args[4:])
+    elif word == b"CHILDREN":
+        show_children(s, c, tube, task, args[4:])
     else:
         s.n.work += len(groups.family_of(tube, task.number).by_index) // 10
         c.reply(int(groups.cancel(s.n, t, tube, task)))
@@ -183,84 +177,6 @@ def check_children(s: Server, c: Client, tube: Tube, group: Task, indexes: list[
     refused = None if c.user is None else refusal(s, c.user, count, 0, False)
     if count > 0 and refused is not None:
         raise ArgError(refused)
-
-
-def show_all(s: Server, c: Client, tube: Tube, words: list[bytes]) -> None:
-    """LIST tube [cursor] [COUNT n]: groups that have not become their callback (T51.4)."""
-    cursor = 0
-    if len(words) in (1, 3):
-        cursor = int(ranged(words[0], 0, FAR, BAD_CURSOR))
-        words = words[1:]
-    count = counted(b"GROUP LIST", words, LIST_MAX)
-    numbers = sorted(groups.driver_of(tube).plans.members.open)
-    s.n.work += len(numbers) // 10
-    found = [number for number in numbers if number >= cursor]
-    rows: list[object] = [shown(c, tube, tube.tasks[one]) for one in found[:count]]
-    after = found[count] if len(found) > count else 0
-    c.reply([b"%d" % after, rows])
-
-
-def counted(command: bytes, words: list[bytes], default: int) -> int:
-    """The value of COUNT, which is all that may be there."""
-    if len(words) == 2 and words[0].upper() == b"COUNT":
-        return min(int(ranged(words[1], 1, ROWS_MAX, BAD_COUNT)), default)
-    if len(words) > 0:
-        raise wrong_word(command, words[0], (b"COUNT",))
-    return default
-
-
-def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
-    """A group, as names and values (T51.3)."""
-    family = groups.family_of(tube, task.number)
-    plan = GroupPlan()
-    state = "called"
-    if is_group(task.subqueue):
-        plan = unpack_group(task.subqueue)
-        state = STATES[int(plan.state)]
-    else:
-        plan.size = len(family.by_index)
-        plan.has_callback = True
-    return {
-        "id": task.id,
-        "queue": c.named(tube.name),
-        "state": state,
-        "children": int(plan.size),
-        "added": len(family.by_index),
-        "done": int(family.done),
-        "failed": int(family.failed),
-        "onfail": POLICY_WORDS[int(plan.policy)] if is_group(task.subqueue) else "",
-        "callback": int(plan.has_callback),
-        "created-ms": int(task.created_ms),
-        "over-ms": int(plan.over_ms),
-    }
-
-
-def results(s: Server, c: Client, tube: Tube, task: Task, words: list[bytes]) -> None:
-    """RESULTS tube group [from] [COUNT n]: the next index, 0 at the end, and rows (T51.3)."""
-    index = 0
-    if len(words) in (1, 3):
-        index = int(ranged(words[0], 0, CHILDREN_MAX, BAD_FROM))
-        words = words[1:]
-    left = counted(b"GROUP RESULTS", words, ROWS_MAX)
-    family = groups.family_of(tube, task.number)
-    size = len(family.by_index)
-    if is_group(task.subqueue):
-        size = int(unpack_group(task.subqueue).size)
-    room = PAGE_BYTES
-    rows: list[object] = []
-    while index < size and left > 0 and room > 0:
-        number = family.by_index.get(index)
-        left -= 1
-        s.n.work += 1
-        if number is not None:
-            child = unpack_child(tube.tasks[number].subqueue)
-            word = child.word if len(child.word) > 0 else b"open"
-            state = b"failed" if child.state > 1 else (b"done" if child.state == 1 else b"open")
-            rows.append([index, child.id, state, child.result, word, child.reason])
-            room -= 100 + len(child.reason)
-            room -= 0 if child.result is None else len(child.result)
-        index += 1
-    c.reply([index if index < size else 0, rows])
 
 
 def check_growth(s: Server) -> None:
