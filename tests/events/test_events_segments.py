@@ -99,6 +99,7 @@ def test_rows_of_runs(tmp_path: Path) -> None:
     events.run(NOW_MS + 3, job, ev.RUN_CRASHED, 2, b"silent for 30 s")
     events.run(NOW_MS + 4, job, ev.REPLAYED, 70_000, b"")
     events.home_changed(NOW_MS + 4, b"mail", 1 << 40, b"its leader was silent")
+    events.of_group(NOW_MS + 4, ev.GROUP_DONE, b"sums", 3, b"D-1 3 done, 0 failed")
     log.close(events, NOW_MS + 5)
     found = [(r["event"], r["delivery"], r["reason"], r["consumer"]) for r in rows(tmp_path)[1:-1]]
     assert found == [
@@ -108,9 +109,10 @@ def test_rows_of_runs(tmp_path: Path) -> None:
         ("run-crashed", 2, "silent for 30 s", None),
         ("replayed", 70_000, "", None),
         ("home-changed", (1 << 31) - 1, "its leader was silent", None),
+        ("group-done", 3, "D-1 3 done, 0 failed", None),
     ]
-    assert [r["job_id"] for r in rows(tmp_path)] == ["", *5 * [job.id.decode()], "", ""]
-    assert rows(tmp_path)[-2]["queue"] == "mail"
+    assert [r["job_id"] for r in rows(tmp_path)] == ["", *5 * [job.id.decode()], "", "", ""]
+    assert [r["queue"] for r in rows(tmp_path)][-3:] == ["mail", "sums", ""]
 
 
 def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:

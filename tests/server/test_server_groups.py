@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from door import START_MS, Door
+from told_events import Told
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.core.outbox.events import KIND_NAMES, Events
 from tuque.server.commands.dispatch import tell_wakes
 from tuque.server.tubes.turn import end_turn, next_turn_ms
 
@@ -353,3 +355,43 @@ def test_children_a_thousand_at_a_time(tasks: Door) -> None:
     assert tasks.value(f"GROUP CHILDREN t {group} STATE failed") == [1000, []]
     assert tasks.value(f"GROUP CHILDREN t {group} 1000") == [2000, []]
     assert tasks.value(f"GROUP CHILDREN t {group} 2000") == [0, []]
+
+
+def test_events_of_groups(tasks: Door) -> None:
+    """E1.9 group-created, and then one of group-done, group-failed, group-cancelled and
+    group-called (it is its callback now), are rows of the leader of a group's tube (T50): the queue
+    is the tube, the number of the delivery is that of the children.
+    """
+    events = tasks.n.events = Events(1_000, 0)
+    called, ids = made(tasks, 2)
+    for id in ids:
+        tasks(f"DONE {id} -")
+    turn(tasks)
+    failed, ids = made(tasks, 2, "ONFAIL stop", "ATTEMPTS 1")
+    dead(tasks, ids[1])
+    over, _ = made(tasks, 1, "ONFAIL wait")
+    tasks(f"GROUP CANCEL t {over}")
+    done, ids = made(tasks, 1, "ONFAIL continue")
+    tasks(f"DONE {ids[0]} -")
+    turn(tasks)
+    events.cut()
+    rows = []
+    for chunk in map(Told, events.full):
+        kinds = [KIND_NAMES[kind] for kind in chunk.kinds]
+        columns = (kinds, chunk.queues, chunk.delivery, chunk.job_ids)
+        reasons = iter(chunk.reason)
+        for kind, queue, number, job in zip(*columns, strict=True):
+            reason = "" if kind in ("added", "delivered", "acked") else next(reasons).decode()
+            if kind.startswith("group-"):
+                assert (queue, job) == (b"t", b"")
+                rows.append((kind, number, reason))
+    assert rows == [
+        ("group-created", 2, f"{called} on failure stop"),
+        ("group-called", 2, f"{called} 2 done, 0 failed"),
+        ("group-created", 2, f"{failed} on failure stop"),
+        ("group-failed", 2, f"{failed} 0 done, 1 failed"),
+        ("group-created", 1, f"{over} on failure wait"),
+        ("group-cancelled", 1, f"{over} 0 done, 0 failed"),
+        ("group-created", 1, f"{done} on failure continue"),
+        ("group-done", 1, f"{done} 1 done, 0 failed"),
+    ]

@@ -6,10 +6,8 @@ from struct import iter_unpack
 
 from tuque.core.outbox.events import (
     COLUMN_NAMES,
-    HOME_CHANGED,
     ID_BYTES,
-    STARTED,
-    STOPPED,
+    WITHOUT_JOB,
     Chunk,
 )
 
@@ -23,7 +21,6 @@ LONGS = {
     "first_ms": "first",
     "last_ms": "last",
 }
-WITHOUT_JOB = (STARTED, STOPPED, HOME_CHANGED)
 INTS = ("delivery", "size", "deliveries", "nacks", "timeouts")
 
 

@@ -40,6 +40,21 @@ RUN_DONE: Final = 15
 CANCELLED: Final = 16
 REPLAYED: Final = 17
 HOME_CHANGED: Final = 18  # of a tube, not of a job
+GROUP_CREATED: Final = 19  # of groups of jobs, which are no jobs; in the order of their states
+GROUP_DONE: Final = 20
+GROUP_FAILED: Final = 21
+GROUP_CANCELLED: Final = 22
+GROUP_CALLED: Final = 23
+WITHOUT_JOB: Final = [
+    STARTED,
+    STOPPED,
+    HOME_CHANGED,
+    GROUP_CREATED,
+    GROUP_DONE,
+    GROUP_FAILED,
+    GROUP_CANCELLED,
+    GROUP_CALLED,
+]
 
 KIND_NAMES: Final = [
     "added",
@@ -61,6 +76,11 @@ KIND_NAMES: Final = [
     "cancelled",
     "replayed",
     "home-changed",
+    "group-created",
+    "group-done",
+    "group-failed",
+    "group-cancelled",
+    "group-called",
 ]
 
 # why a job was requeued without a NACK; index into REQUEUE_CAUSES
@@ -128,7 +148,7 @@ class Chunk:
         # ttl and retry, both i64, per `added`
         self.ttl_raw = BytesWriter()
         self.retry_raw = BytesWriter()
-        # one value per `nacked`, `requeued`, `dead`, `deleted`, `home-changed`, and event of a run
+        # one value per `nacked`, `requeued`, `dead`, `deleted`, and event of a run, tube or group
         self.reason_lens = BytesWriter()  # i32: length
         self.reason_raw = BytesWriter()
         # one value per `acked`, `expired`, `dead`, `deleted`; instants i64 ms, 0 = never
@@ -252,6 +272,12 @@ class Events:
         c = self._mark(HOME_CHANGED, now_ms, tube, epoch if epoch < EPOCH_MOST else EPOCH_MOST)
         if c is not None:
             _put_reason(c, reason)
+
+    def of_group(self, now_ms: i64, kind: i64, tube: bytes, children: i64, text: bytes) -> None:
+        """A group of jobs began or ended; `kind` is GROUP_CREATED or a later one (E1.9)."""
+        c = self._mark(kind, now_ms, tube, children)
+        if c is not None:
+            _put_reason(c, text)
 
     # what the shell calls
 

@@ -11,6 +11,7 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.keys.members import (
     CHILDREN_MAX,
+    POLICY_WORDS,
     GroupPlan,
     is_group,
     unpack_child,
@@ -21,7 +22,6 @@ from tuque.tubes.tasks import groups
 from tuque.wire.args import ranged, refused, twice
 from tuque.wire.args import wrong_option as wrong_word
 
-POLICY_WORDS: Final = ("stop", "wait", "continue")
 STATES: Final = ("open", "done", "failed", "cancelled")
 CALLED: Final = "called"
 CHILD_STATES: Final = (b"open", b"done", b"failed", b"failed")

@@ -27,6 +27,7 @@ CHILD_BYTES: Final = 120
 STOP: Final = 0
 WAIT: Final = 1
 CONTINUE: Final = 2
+POLICY_WORDS: Final = ["stop", "wait", "continue"]
 
 # states: of a group, and of a child
 OPEN: Final = 0

@@ -18,6 +18,7 @@ from tuque.core.model import ledger
 from tuque.core.model.refusal import NOJOB
 from tuque.core.model.task import BYTES, DELAYED, MAX_MS, READY, Task, whole_s
 from tuque.core.node.node import Node
+from tuque.core.outbox.events import GROUP_CALLED, GROUP_CREATED
 from tuque.tubes.keys.members import (
     CANCELLED,
     CONTINUE,
@@ -25,6 +26,7 @@ from tuque.tubes.keys.members import (
     FAILED,
     GROUPS_MAX,
     OPEN,
+    POLICY_WORDS,
     REASON_MAX,
     RESULT_MAX,
     RESULTS_MAX,
@@ -106,6 +108,10 @@ def create(
         raise TubeError(MANY_GROUPS_OF_JOBS, (tube.name, GROUPS_MAX))
     task = enter_member(n, t, tube, pack_group(plan), body, pri, ttr_ms, n.now_ms + FILL_MS)
     t.groups_made += 1
+    if n.events is not None:
+        policy = POLICY_WORDS[int(plan.policy)].encode()
+        text = b"%s on failure %s" % (task.id, policy)
+        n.events.of_group(n.now_ms, GROUP_CREATED, tube.name, plan.size, text)
     return task
 
 
@@ -341,10 +347,20 @@ def call_back(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupPlan) -> Non
     tube.jobs_in += 1
     tube.atime_ms = n.now_ms
     t.groups_done += 1
+    tell_end(n, tube, task, GROUP_CALLED, plan)
     if n.events is not None:
         n.events.added(n.now_ms, task)
     record_whole(n, tube, task)
     tell(n, t, tube, task, changes.DELAY)
+
+
+def tell_end(n: Node, tube: Tube, task: Task, kind: i64, plan: GroupPlan) -> None:
+    """[E1.9] The group has ended, or become its callback."""
+    if n.events is None:
+        return
+    family = family_of(tube, task.number)
+    text = b"%s %d done, %d failed" % (task.id, int(family.done), int(family.failed))
+    n.events.of_group(n.now_ms, kind, tube.name, plan.size, text)
 
 
 def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
@@ -352,6 +368,7 @@ def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
     plan = unpack_group(task.subqueue)
     plan.state = state
     plan.over_ms = n.now_ms
+    tell_end(n, tube, task, GROUP_CREATED + state, plan)
     renew(t, tube, task, pack_group(plan))
     arm(n, t, task, n.now_ms + plan.keep_ms)
     record_whole(n, tube, task)
