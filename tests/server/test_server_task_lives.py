@@ -140,8 +140,7 @@ def test_a_run_over_its_time_limit(tasks: Door) -> None:
 
 
 def test_a_result_is_kept(tasks: Door) -> None:
-    """T48.6 Its outcome and result are kept for KEEP at the node that led the tube then, and are
-    lost with it; RESULT finds them from all nodes (W15)."""
+    """T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP"""
     id = tasks.add("t", "body", "KEEP", "60", "ATTEMPTS", "2")
     assert fields(tasks, id)[b"state"] == b"waiting"
     take(tasks)

@@ -56,7 +56,9 @@ LIFE_FIELDS = [
     *"is_resting is_cancelled cancel_reason progress ttl_ms expire_ms".split(),
     *"is_dead dead_ms dead_cause origin serial edit".split(),
 ]
-OUTCOME_FIELDS = "id kind until_ms ended_ms run of worker progress result reason is_brief".split()
+OUTCOME_FIELDS = (
+    "id kind until_ms ended_ms run of worker progress result reason is_brief number".split()
+)
 
 
 @st.composite
@@ -86,6 +88,8 @@ def outcomes(draw: st.DrawFn) -> Outcome:
     outcome.worker, outcome.progress, outcome.reason = draw(WORDS), draw(WORDS), draw(WORDS)
     outcome.result = draw(st.none() | st.binary(max_size=3000))
     outcome.is_brief = draw(st.booleans())
+    if draw(st.booleans()):
+        outcome.number, outcome.queue = draw(I64), draw(st.binary(min_size=1, max_size=50))
     return outcome
 
 
@@ -112,6 +116,7 @@ def test_lives_and_outcomes_come_back_whole(id: bytes, life: Life, outcome: Outc
     assert facts(found.last) == facts(life.last)
     for name in OUTCOME_FIELDS:
         assert getattr(ended, name) == getattr(outcome, name), name
+    assert ended.queue == (outcome.queue if outcome.is_of_task() else b"")
 
 
 def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
@@ -120,7 +125,7 @@ def test_every_field_of_a_life_is_recorded_or_named_here() -> None:
     assert names_of(Life(NO_TERMS, b"")) == {*LIFE_FIELDS, *derived, "fat_bytes"}
     assert names_of(NO_TERMS) == set(TERM_FIELDS)
     derived = {"is_claim", "is_disputed", "fat_bytes", "tenant", "queue", "is_shared"}
-    derived |= {"outlives"}
+    derived |= {"outlives", "change"}
     assert names_of(Outcome(ID, DONE, 1, 1)) == {*OUTCOME_FIELDS, *derived}
     assert names_of(Failure(1, 1, b"", b"", b"", b"")) == set(FAILURE_FIELDS)
 

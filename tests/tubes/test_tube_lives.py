@@ -168,12 +168,12 @@ def test_a_body_that_was_replaced_survives_a_restart() -> None:
 
 
 class LivesLab(VotesLab):
-    """Three nodes with a tube of type tasks."""
+    """Nodes with a tube of type tasks."""
 
-    def __init__(self) -> None:
-        super().__init__(3, makes=False)
+    def __init__(self, count: int = 3, sync: int = 2) -> None:
+        super().__init__(count, makes=False)
         self.live(2 * TIMEOUT_MS)
-        self.make(0, b"tasks", sync=2)
+        self.make(0, b"tasks", sync=sync)
         self.live(1_000)
 
     def leader(self) -> Node:

@@ -6,10 +6,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import Job, awake_ms
-from tuque.core.model.life import NO_TERMS, Failure, Life
+from tuque.core.model.job import Job
+from tuque.core.model.life import NO_TERMS, Failure, Life, Outcome
 from tuque.core.model.refusal import MAXLEN, NOTDELIVERED, PAUSED, Refusal
-from tuque.core.model.task import BURIED, BYTES, DELAYED, FAR, READY, TAKEN, Task, state_of
+from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.msgs.bus import (
     TubeMessage,
     TubePulse,
@@ -30,7 +30,7 @@ from tuque.tubes.failover.controller import (
     homes_tick,
     on_tube_message,
 )
-from tuque.tubes.failover.invariants import check_homes
+from tuque.tubes.failover.invariants import check_homes, check_tube
 from tuque.tubes.failover.restore_tasks import restore_task
 from tuque.tubes.failover.standstill import on_standstill
 from tuque.tubes.keys.plan import is_apart
@@ -50,6 +50,7 @@ from tuque.tubes.model.registry import PUT_BYTES, SESSION_BYTES, Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
+from tuque.tubes.replication.ends import shows
 from tuque.tubes.replication.leadership import needs_copies
 from tuque.tubes.replication.send import tell_copies
 from tuque.tubes.tasks import ops, runs
@@ -57,7 +58,7 @@ from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.timers import on_task_timer
 from tuque.tubes.tasks.transitions import admit, forget, insert, set_pri
-from tuque.tubes.tasks.unique import check_unique, keys_refusal, replace_body, same_task, shown_keys
+from tuque.tubes.tasks.unique import keys_refusal, replace_body, same_task, shown_keys
 from tuque.tubes.voting.changes import gives_vote_up
 from tuque.tubes.voting.door import (
     check_votes,
@@ -250,6 +251,10 @@ class TubePolicy(Tubes):
         needs_copies(n, self, tube)
         return runs.on_fail(n, self, tube, task, run, delay_ms, failure, is_final)
 
+    def shows(self, n: Node, outcome: Outcome) -> i64:
+        """[T48] Whether this node may show how a task ended (T48.6)."""
+        return shows(n, self, outcome)
+
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
@@ -416,55 +421,6 @@ class TubePolicy(Tubes):
 def has_work(spec: AddSpec) -> bool:
     """Whether ADDJOB has options about the work of its task (T48.1)."""
     return spec.terms is not None or len(spec.headers) > 0
-
-
-def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
-    """Assert that one tube's tables agree; returns the number of tasks held by sessions."""
-    counts = {READY: 0, TAKEN: 0, DELAYED: 0, BURIED: 0}
-    held: i64 = 0
-    taken: list[Task] = []
-    is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
-    for number, task in tube.tasks.items():
-        assert task.number == number < tube.next_number, "number of a task"
-        assert n.jobs.get(task.id) is task, "task is no job"
-        if tube.shift is not None and task.owner != 0:
-            session = t.sessions.get(task.owner)
-            if session is None:
-                assert is_out or task in tube.shift.orphans, "holder that is over"
-                held -= 1
-        if is_out:
-            if task.owner != 0:
-                held += 1
-            continue
-        counts[task.status] += 1
-        assert task.state == state_of(i64(task.status)), "state and status"
-        if task.status == TAKEN:
-            taken.append(task)
-            assert 0 < task.token <= t.token, "token of a take"
-            if task.owner != 0:
-                held += 1
-                if tube.shift is None:
-                    assert task.id in t.sessions[task.owner].taken, "holder does not know"
-        else:
-            assert task.owner == 0, "holder of a task that nobody took"
-        if task.status == READY or task.status == BURIED:
-            assert task.qtime_ms == 0, "timer of a task"
-            assert task.dead_ms == FAR or awake_ms(task) >= task.dead_ms, "end of a task"
-        elif task.qtime_ms != 0:
-            assert awake_ms(task) == task.qtime_ms, "timer of a task that comes back"
-    assert counts[READY] == tube.ready_count(), "READY tasks"
-    assert counts[TAKEN] == tube.taken, "TAKEN tasks"
-    assert counts[DELAYED] == tube.delayed, "DELAYED tasks"
-    assert counts[BURIED] == tube.buried == len(tube.graves.listing()), "BURIED tasks"
-    assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
-    tube.driver.check(taken)
-    check_unique(tube)
-    calls = tube.calls
-    gone = calls.done + calls.truncated + calls.moved
-    assert calls.put + calls.loaded == len(tube.tasks) + gone, "conservation"
-    if tube.driver.has_room_limit and tube.capacity > 0:
-        assert len(tube.tasks) <= tube.capacity, "capacity"
-    return held
 
 
 def tubes_of(n: Node) -> Tubes:

@@ -34,9 +34,12 @@ from tuque.core.outbox.life_records import (
     HAS_RESULT,
     LIFE_FIXED,
     LIFE_WORDS,
+    OF_TASK,
+    OUTCOME_BITS,
     OUTCOME_FIXED,
     OUTCOME_WORDS,
     RESTING,
+    read_place,
 )
 
 SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
@@ -167,14 +170,17 @@ def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> 
         return False
     kind: i64 = data[at]
     bits: i64 = data[at + 1]
-    if not DONE <= kind <= LETTERED or bits > HAS_RESULT | BRIEF:
+    if not DONE <= kind <= LETTERED or bits > OUTCOME_BITS:
         return False
     outcome = Outcome(id, kind, read_i64_le(data, at + 6), read_i64_le(data, at + 14))
     outcome.of = i64(read_i32_le(data, at + 2))
     outcome.run = read_i64_le(data, at + 22)
-    if not r.read_words(data, at + OUTCOME_FIXED - ID_BYTES, end, OUTCOME_WORDS):
+    count: i64 = OUTCOME_WORDS + 1 if bits & OF_TASK else OUTCOME_WORDS
+    if not r.read_words(data, at + OUTCOME_FIXED - ID_BYTES, end, count):
         return False
     words = r.words
+    if bits & OF_TASK and not read_place(outcome, words[OUTCOME_WORDS]):
+        return False
     outcome.worker, outcome.progress, outcome.reason = words[0], words[1], words[2]
     outcome.is_brief = bits & BRIEF != 0
     if bits & HAS_RESULT:

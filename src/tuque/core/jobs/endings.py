@@ -8,6 +8,7 @@ from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, CANCELLED_OUT, LEASED, Job
 from tuque.core.model.life import CANCELLED, DONE, GONE, LIVE, Life, Outcome
 from tuque.core.model.tally import set_why, tenant_of, why_of
+from tuque.core.model.task import Task
 from tuque.core.node.node import JOB_ENDED, Node, Wake
 
 ELSEWHERE_MS: Final = 60_000  # what DONE said of a job that is not here is kept
@@ -55,6 +56,9 @@ def conclude_life(
         outcome.tenant = tenant_of(job.queue)
         outcome.queue = job.queue
         outcome.is_shared = job.holders != 1
+        if isinstance(job, Task):
+            outcome.number = job.number  # T48.6
+            outcome.is_shared = n.others != 0
         if life is not None:
             outcome.of = life.terms.attempts
             outcome.worker = life.worker if run == life.run else b""

@@ -65,7 +65,7 @@ def may_fetch(n: Node, id: bytes) -> bool:
     """Whether another holder may have the result that this one has dropped (W15.10)."""
     if n.linked & ~1 == 0 or not lacks_result(n, id):
         return False
-    return is_agreed(n, n.jobs.get(id))
+    return is_agreed(n, id)
 
 
 def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> Asking:

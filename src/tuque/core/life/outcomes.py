@@ -39,6 +39,7 @@ from tuque.core.model.life import (
 from tuque.core.model.refusal import NOJOB, NOREACH, NOREACH_RESULT, Refusal
 from tuque.core.model.task import Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
+from tuque.core.node.queue_policy import AWAY, SHOWN
 from tuque.core.node.slots import slots_of
 from tuque.core.outbox.events import RUN_DONE
 from tuque.core.replication.ack import ack_job
@@ -140,15 +141,31 @@ def on_enqueue_of(n: Node, id: bytes) -> bool:
 # ---- what clients see
 
 
-def is_agreed(n: Node, job: Job | None) -> bool:
-    """[W14] Whether all holders in reach have confirmed the end of the job (W14.4)."""
-    return job is None or (job.state == ACKED and unheard(n, job) & n.reachable == 0)
+def is_agreed(n: Node, id: bytes) -> bool:
+    """[W14] Whether all holders in reach have confirmed the end of the job (W14.4); of a task,
+    whether enough nodes have it (T48.6).
+    """
+    job = n.jobs.get(id)
+    if job is not None:
+        return job.state == ACKED and unheard(n, job) & n.reachable == 0
+    return shows(n, id) == SHOWN
+
+
+def shows(n: Node, id: bytes) -> i64:
+    """[T48] Whether this node may show the kept outcome, if it is one of a task (T48.6)."""
+    kept = n.life.known(id)
+    policy = n.policy
+    if kept is None or policy is None or not kept.is_of_task():
+        return SHOWN
+    return policy.shows(n, kept)
 
 
 def is_elsewhere(n: Node, id: bytes) -> bool:
     """Whether this node knows neither the job nor its outcome; an ack is no outcome."""
     job = n.jobs.get(id)
-    return (job is None or job.flags & BODYLESS != 0) and n.life.known(id) is None
+    if job is not None and job.flags & BODYLESS == 0:
+        return False
+    return n.life.known(id) is None or (job is None and shows(n, id) == AWAY)
 
 
 def lacks_result(n: Node, id: bytes) -> bool:
@@ -183,7 +200,7 @@ def lacking(n: Node, id: bytes, asking: Asking | None) -> i64:
     kept = n.life.known(id)
     if kept is None:
         return quiet(n, asking) if asking is not None and asking.is_shared else 0
-    if not kept.is_stripped() or not kept.is_shared or not is_agreed(n, n.jobs.get(id)):
+    if not kept.is_stripped() or not kept.is_shared or not is_agreed(n, id):
         return 0
     return quiet(n, asking)
 
@@ -223,7 +240,7 @@ def outcome_of(n: Node, id: bytes) -> bytes:
         if asking is not None:
             return told_outcome(asking)
         return b"gone" if silent(n, id, None) == 0 else b""
-    if not is_agreed(n, n.jobs.get(id)):
+    if not is_agreed(n, id):
         return b""
     kept = n.life.known(id)
     return b"done" if kept is None else OUTCOME_NAMES[kept.kind]
@@ -270,12 +287,12 @@ def own_fields(n: Node, id: bytes) -> dict[str, object] | None:
     """The fields of RESULT by what this node has; None if it does not know the job."""
     kept = n.life.known(id)
     job = n.jobs.get(id)
-    if kept is None:
+    if kept is None or is_elsewhere(n, id):
         if job is None or job.flags & BODYLESS:
             return None
         return of_job(n, job, life_of(n, id))
     fields = of_outcome(kept)
-    if not is_agreed(n, job):
+    if not is_agreed(n, id):
         state = b"running" if kept.run != 0 else b"waiting"
         fields.update(state=state, result=None, reason=b"")  # W14.4
         fields["ended-ms"] = 0

@@ -38,6 +38,7 @@ TERMS_BYTES: Final = 200
 LIFE_BYTES: Final = 330
 FAILURE_BYTES: Final = 130
 OUTCOME_BYTES: Final = 300
+OF_TASK_BYTES: Final = 120  # its place in the table of its tube
 
 # what may be dropped when memory is short (M3.4)
 THIN_MIN: Final = 256  # a smaller result or detail is not worth it
@@ -196,6 +197,12 @@ class Outcome:
         self.is_disputed = False  # another outcome of the job met it here (W14.15)
         self.tenant = b""  # whose the job was, as far as this node knows (N11.7)
         self.queue = b""  # of the job, as far as this node knows (N2.4)
+        self.number: i64 = -1  # of the task in its tube, if it was one (T48.6)
+        self.change: i64 = 0  # of the tube: it ended with that one; 0: before this node led
+
+    def is_of_task(self) -> bool:
+        """Whether it is of a task of a tube (T48.6)."""
+        return self.number >= 0
 
     def strip(self, why: bytes) -> None:
         """Drop the result; the outcome stays, with the reason `why`."""
@@ -213,6 +220,7 @@ class Outcome:
         made.is_claim, made.is_brief = self.is_claim, self.is_brief
         made.is_shared = self.is_shared
         made.tenant, made.queue = self.tenant, self.queue
+        made.number, made.change = self.number, self.change
         return made
 
     def is_stripped(self) -> bool:
@@ -223,6 +231,8 @@ class Outcome:
         """Bytes of memory."""
         result = self.result
         size: i64 = OUTCOME_BYTES + len(self.progress) + len(self.reason) + len(self.worker)
+        if self.number >= 0:
+            size += OF_TASK_BYTES
         return size if result is None else size + len(result)
 
 

@@ -6,7 +6,7 @@ V, Q and A. Core does not know tubes; tubes/policy.py is the only policy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -16,10 +16,15 @@ from tuque.core.msgs.bus import TubeMessage
 if TYPE_CHECKING:
     from tuque.core.model.add_spec import AddSpec
     from tuque.core.model.job import Job
-    from tuque.core.model.life import Failure, Life
+    from tuque.core.model.life import Failure, Life, Outcome
     from tuque.core.model.refusal import Refusal
     from tuque.core.node.node import Node
     from tuque.core.node.queue import Queue
+
+# whether a node may show how a task ended (T48.6)
+SHOWN: Final = 0
+NOT_YET: Final = 1  # too few nodes have it
+AWAY: Final = 2  # the leader knows
 
 
 class Policy:
@@ -92,6 +97,10 @@ class Policy:
         self, n: Node, task: Task, run: i64, delay_ms: i64, failure: Failure, is_final: bool
     ) -> tuple[i64, i64, Refusal | None]:
         """FAIL: what became of the task, and the wait in ms; or a refusal."""
+        raise AssertionError("no policy")
+
+    def shows(self, n: Node, outcome: Outcome) -> i64:
+        """Whether this node may show how a task ended: one of SHOWN, NOT_YET, AWAY (T48.6)."""
         raise AssertionError("no policy")
 
     def delete(self, n: Node, task: Task) -> None:

@@ -10,15 +10,16 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
              the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
              words: worker, cause, reason, detail
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
-             words: worker, progress, reason; then the result, if its bit is set. With until_ms 0 it
-             drops the outcome; with ended_ms 0 it is what DONE said of a job that is not here
+             words: worker, progress, reason, and if its bit is set the place of a task: number i64,
+             tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
+             with ended_ms 0 it is what DONE said of a job that is not here
 
 Writes bytes only; core/outbox/records.py has the kinds and counts the records.
 """
 
 from typing import Final
 
-from librt.strings import BytesWriter, write_i32_le, write_i64_le
+from librt.strings import BytesWriter, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from tuque.core.model.life import Failure, Life, Outcome
@@ -34,6 +35,8 @@ ALL_BITS: Final = 31
 # bits of an OUTCOME
 HAS_RESULT: Final = 1
 BRIEF: Final = 2
+OF_TASK: Final = 4
+OUTCOME_BITS: Final = 7
 
 LIFE_FIXED: Final = 158  # id to the first word
 LIFE_WORDS: Final = 7
@@ -41,6 +44,7 @@ FAILURE_FIXED: Final = 12
 FAILURE_WORDS: Final = 4
 OUTCOME_FIXED: Final = 70
 OUTCOME_WORDS: Final = 3
+PLACE_FIXED: Final = 8
 
 
 def put_life(w: BytesWriter, kind: i64, id: bytes, life: Life) -> None:
@@ -111,6 +115,10 @@ def put_outcome(w: BytesWriter, kind: i64, outcome: Outcome) -> None:
     """All of an outcome but its result, which the caller writes after it."""
     words = [outcome.worker, outcome.progress, outcome.reason]
     result = outcome.result
+    bits: i64 = (0 if result is None else HAS_RESULT) | (BRIEF if outcome.is_brief else 0)
+    if outcome.is_of_task():
+        bits |= OF_TASK
+        words.append(put_place(outcome.number, outcome.queue))
     size: i64 = 1 + OUTCOME_FIXED + words_size(words)
     if result is not None:
         size += len(result)
@@ -118,12 +126,29 @@ def put_outcome(w: BytesWriter, kind: i64, outcome: Outcome) -> None:
     w.append(kind)
     w.write(outcome.id)
     w.append(outcome.kind)
-    w.append(u8((0 if result is None else HAS_RESULT) | (BRIEF if outcome.is_brief else 0)))
+    w.append(u8(bits))
     write_i32_le(w, i32(outcome.of))
     write_i64_le(w, outcome.until_ms)
     write_i64_le(w, outcome.ended_ms)
     write_i64_le(w, outcome.run)
     put_words(w, words)
+
+
+def put_place(number: i64, tube: bytes) -> bytes:
+    """The place of a task that ended, in bytes."""
+    w = BytesWriter()
+    write_i64_le(w, number)
+    w.write(tube)
+    return w.getvalue()
+
+
+def read_place(outcome: Outcome, place: bytes) -> bool:
+    """Read the place of a task into its outcome. False if it is none."""
+    if len(place) <= PLACE_FIXED:
+        return False
+    outcome.number = read_i64_le(place, 0)
+    outcome.queue = place[PLACE_FIXED:]
+    return outcome.number >= 0
 
 
 def words_size(words: list[bytes]) -> i64:

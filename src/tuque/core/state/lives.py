@@ -107,8 +107,10 @@ class Lives:
     results_thinned: i64 = 0
     asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)
     asked: i64 = 0  # without those that were answered
+    large_id = b""  # the last one of which the result was dropped at DONE (W7.4)
 
     def __init__(self) -> None:
+        self.ended_in: dict[bytes, dict[int, bytes]] = {}  # kept ones of tasks: tube, number, id
         self.by_id: dict[bytes, Life] = {}
         self.terms: dict[tuple[int, int, int, int, bytes, int, int], Terms] = {}
         self.kept: dict[bytes, Outcome] = {}
@@ -157,7 +159,6 @@ class Lives:
         self.conflict_id = b""  # the last one
         self.dead_dropped: i64 = 0
         self.results_large: i64 = 0  # dropped at DONE (W7.4)
-        self.large_id = b""  # the last one
 
     def bytes_used(self) -> i64:
         """Memory in bytes (M1)."""
@@ -229,7 +230,19 @@ class Lives:
         self.kept_bytes += outcome.size()
         if len(outcome.tenant) > 0:
             self.shares.keep(outcome.tenant, outcome.id, outcome.size())  # N11.7
+        if outcome.is_of_task():
+            ended = self.ended_in.get(outcome.queue)
+            if ended is None:
+                ended = {}
+                self.ended_in[outcome.queue] = ended
+            ended[outcome.number] = outcome.id
         heappush(self.ends, (outcome.until_ms, outcome.id))
+
+    def kept_in(self, tube: bytes, number: i64) -> Outcome | None:
+        """[T48] The kept outcome of the task that had this number in the tube (T48.6)."""
+        ended = self.ended_in.get(tube)
+        id = ended.get(number) if ended is not None else None
+        return None if id is None else self.kept.get(id)
 
     def known(self, id: bytes) -> Outcome | None:
         """The kept outcome, unless it is only what somebody said of a job that is not here."""
@@ -245,6 +258,12 @@ class Lives:
             outcome.fat_bytes = 0
             if len(outcome.tenant) > 0:
                 self.shares.forget(outcome.tenant, id)
+            if outcome.is_of_task():
+                ended = self.ended_in[outcome.queue]
+                if ended.get(outcome.number) == id:  # not another one's (T18.6)
+                    del ended[outcome.number]
+                if len(ended) == 0:
+                    del self.ended_in[outcome.queue]
 
     def thin_result(self) -> bool:
         """[M3] Drop the oldest large result; its outcome stays (M3.4). False: none was found.
@@ -294,6 +313,7 @@ class Lives:
         self.kept_order = deque()
         self.fat = deque()
         self.ends = []
+        self.ended_in = {}
         self.kept_bytes = 0
         for outcome in outcomes:
             self.fat_bytes -= outcome.fat_bytes

@@ -53,7 +53,7 @@ def cmd_result(s: Server, c: Client, args: list[bytes]) -> None:
         ask_for(s, c, LOOK)  # W15.1
     elif wait_ms >= 0 and lacking(s.n, id, None) != 0:
         block(s, c, Wanted([id], 0), wait_ms)  # W15.10
-    elif is_settled(s.n, id) or (id not in s.n.jobs and wait_ms < 0):
+    elif is_settled(s.n, id):
         put_result(s, c, id)
     elif wait_ms < 0:
         if s.n.life.known(id) is None:
@@ -143,7 +143,7 @@ def awaits_result(s: Server, id: bytes) -> bool:
 def awaits_nodes(s: Server, wanted: Wanted) -> bool:
     """Whether other nodes must still answer about a job, or confirm its end."""
     for id in wanted.ids:
-        if s.n.life.known(id) is not None and not is_agreed(s.n, s.n.jobs.get(id)):
+        if s.n.life.known(id) is not None and not is_agreed(s.n, id):
             return True
         if id not in s.n.life.asking and must_ask(s, wanted, id):
             return True  # it comes next

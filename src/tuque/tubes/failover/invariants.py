@@ -1,12 +1,15 @@
-"""Assertions about leaders and replicas (`DEBUG CHECK`, SPEC T18, T19)."""
+"""Assertions about tubes, leaders and replicas (`DEBUG CHECK`, SPEC T11, T18, T19)."""
 
 from mypy_extensions import i64
 
+from tuque.core.model.job import awake_ms
+from tuque.core.model.task import BURIED, DELAYED, FAR, READY, TAKEN, Task, state_of
 from tuque.core.node.node import Node
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.receive import HELD_BYTES, copy_bytes
+from tuque.tubes.tasks.unique import check_unique
 
 
 def check_homes(n: Node, t: Tubes) -> i64:
@@ -55,3 +58,52 @@ def check_home(n: Node, t: Tubes, tube: Tube) -> i64:
     for number in tube.unseen:
         assert not tube.is_complete and number in tube.copies, "unseen copy"
     return used
+
+
+def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
+    """Assert that one tube's tables agree; returns the number of tasks held by sessions."""
+    counts = {READY: 0, TAKEN: 0, DELAYED: 0, BURIED: 0}
+    held: i64 = 0
+    taken: list[Task] = []
+    is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
+    for number, task in tube.tasks.items():
+        assert task.number == number < tube.next_number, "number of a task"
+        assert n.jobs.get(task.id) is task, "task is no job"
+        if tube.shift is not None and task.owner != 0:
+            session = t.sessions.get(task.owner)
+            if session is None:
+                assert is_out or task in tube.shift.orphans, "holder that is over"
+                held -= 1
+        if is_out:
+            if task.owner != 0:
+                held += 1
+            continue
+        counts[task.status] += 1
+        assert task.state == state_of(i64(task.status)), "state and status"
+        if task.status == TAKEN:
+            taken.append(task)
+            assert 0 < task.token <= t.token, "token of a take"
+            if task.owner != 0:
+                held += 1
+                if tube.shift is None:
+                    assert task.id in t.sessions[task.owner].taken, "holder does not know"
+        else:
+            assert task.owner == 0, "holder of a task that nobody took"
+        if task.status == READY or task.status == BURIED:
+            assert task.qtime_ms == 0, "timer of a task"
+            assert task.dead_ms == FAR or awake_ms(task) >= task.dead_ms, "end of a task"
+        elif task.qtime_ms != 0:
+            assert awake_ms(task) == task.qtime_ms, "timer of a task that comes back"
+    assert counts[READY] == tube.ready_count(), "READY tasks"
+    assert counts[TAKEN] == tube.taken, "TAKEN tasks"
+    assert counts[DELAYED] == tube.delayed, "DELAYED tasks"
+    assert counts[BURIED] == tube.buried == len(tube.graves.listing()), "BURIED tasks"
+    assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
+    tube.driver.check(taken)
+    check_unique(tube)
+    calls = tube.calls
+    gone = calls.done + calls.truncated + calls.moved
+    assert calls.put + calls.loaded == len(tube.tasks) + gone, "conservation"
+    if tube.driver.has_room_limit and tube.capacity > 0:
+        assert len(tube.tasks) <= tube.capacity, "capacity"
+    return held

@@ -108,6 +108,7 @@ class Tube(Queue):
         self.loaded_seq: i64 = 0  # `seq` at startup
         self.seq_reserved: i64 = 0  # in the journal as possibly used, up to here
         self.is_changed = False  # is in the list of tubes to send
+        self.ends_due: deque[tuple[int, bytes]] = deque()  # of tasks: change and id (T48.6)
         self.followers: dict[int, Follower] = {}  # by slot
         self.before_epoch: i64 = 0  # the previous leader's epoch, which ended at `begin_seq`
         self.begin_seq: i64 = 0

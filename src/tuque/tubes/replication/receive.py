@@ -5,7 +5,7 @@ it, no timer acts on it. Its instants are on this node's clock; its holder is a 
 the leader (`tube.held` has the session).
 """
 
-from typing import Final
+from typing import Final, final
 
 from librt.strings import read_i32_le
 from mypy_extensions import i64
@@ -14,18 +14,20 @@ from tuque.core.decode.tubes import TaskRecord, decode_task, renew_task, task_of
 from tuque.core.jobs.transitions import unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
+from tuque.core.model.life import Outcome
 from tuque.core.model.task import FAR, TASK_BYTES, Task
 from tuque.core.msgs.bus import TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
 from tuque.core.outbox.placement_records import tell_tube_holder
-from tuque.core.outbox.records import TASK_ADD, TASK_STATE
+from tuque.core.outbox.records import OUTCOME, TASK_ADD, TASK_STATE
 from tuque.core.outbox.tube_records import tell_task, tell_task_state
 from tuque.tubes.keys.words import is_sound
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Held
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.ends import drop_end, keep_end, read_end
 from tuque.tubes.replication.send import (
     BEGINS,
     ENDS,
@@ -140,7 +142,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
             ask_copies(n, t, tube)
         return
     changes = changes_in(m.records)
-    if changes is None or not are_known(t, tube, changes):
+    if changes is None or not is_of_tube(t, tube, changes):
         lose_whole(n, t, tube)
         ask_copies(n, t, tube)
         return
@@ -198,9 +200,18 @@ def fits(tube: Tube, m: TubeCopy) -> bool:
     return m.epoch == tube.copy_epoch or tube.is_asking
 
 
-def changes_in(records: bytes) -> list[TaskRecord] | None:
+@final
+class Changes:
+    """What one message says: tasks as they are now, and how others ended (T48.6)."""
+
+    def __init__(self) -> None:
+        self.tasks: list[TaskRecord] = []
+        self.ends: list[Outcome] = []
+
+
+def changes_in(records: bytes) -> Changes | None:
     """The records in the message; None if any byte is wrong."""
-    found: list[TaskRecord] = []
+    found = Changes()
     at: i64 = 0
     end: i64 = len(records)
     while at < end:
@@ -211,13 +222,20 @@ def changes_in(records: bytes) -> list[TaskRecord] | None:
         if size < 1 or size > end - at:
             return None
         kind: i64 = records[at]
+        if kind == OUTCOME:
+            outcome = read_end(records, at + 1, at + size)
+            if outcome is None:
+                return None
+            found.ends.append(outcome)
+            at += size
+            continue
         if kind != TASK_ADD and kind != TASK_STATE:
             return None
         r = TaskRecord()
         r.is_whole = kind == TASK_ADD
         if not decode_task(kind, records, at + 1, at + size, r) or not is_sane_record(r):
             return None
-        found.append(r)
+        found.tasks.append(r)
         at += size
     return found
 
@@ -231,6 +249,14 @@ def is_sane_record(r: TaskRecord) -> bool:
         if instant < 0 or instant > FAR:
             return False
     return max(r.nacks, r.deliveries, r.delivered_count) < COUNT_MAX
+
+
+def is_of_tube(t: Tubes, tube: Tube, changes: Changes) -> bool:
+    """Whether all of it can be of this tube."""
+    for outcome in changes.ends:
+        if outcome.queue != tube.name:
+            return False
+    return are_known(t, tube, changes.tasks)
 
 
 def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
@@ -256,7 +282,7 @@ def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
     return True
 
 
-def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord]) -> None:
+def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
     """Apply the changes to the replica, and record them."""
     jump_ms: i64 = n.now_ms - m.now_ms
     records = n.records
@@ -265,8 +291,12 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord])
             tell_tube_holder(records, tube.name, number, uuid, user)
     is_walk = m.flags & WALK != 0
     tube.is_local = False
-    for r in changes:
+    for outcome in changes.ends:
+        keep_end(n, outcome, jump_ms)
+    for r in changes.tasks:
         shift_record(r, jump_ms)
+        if r.id in n.life.kept:
+            drop_end(n, r.id)
         if r.is_whole:
             old = tube.copies.get(r.number)
             if old is not None:

@@ -28,6 +28,7 @@ from tuque.core.outbox.tube_records import tell_task, tell_task_state
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Follower, Walk
 from tuque.tubes.model.tube import TRAIL_BYTES, Tube
+from tuque.tubes.replication.ends import ended_numbers, settle_ends, tell_end
 
 TRAIL_MAX: Final = 65_536
 SEQ_RESERVE: Final = 65_536  # change numbers that a restart may skip
@@ -155,6 +156,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
         if m.flags & ON_DISK and tube.move is not None and tube.move.slot == slot:
             tube.move.on_disk_seq = m.seq
     t.synced_changed = True
+    settle_ends(n, t, tube)
     if tube.move is not None:
         t.must_look = True
 
@@ -246,6 +248,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
         if task is None:
             if not is_again:
                 gone.append(number)
+                tell_end(n, tube, number, records)  # T48.6
             continue
         if is_whole:
             tell_task(records, task)
@@ -295,7 +298,7 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
     follower.is_new = False
     if walk.is_fresh:
         walk.is_fresh = False
-        walk.numbers = list(tube.tasks) + list(tube.copies)
+        walk.numbers = list(tube.tasks) + list(tube.copies) + ended_numbers(n, tube)
         walk.numbers.sort()
         walk.end_number = tube.next_number
         follower.cursor = tube.seq
@@ -318,7 +321,9 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
         walk.next_number = number + 1
         count += 1
         task = tube.find(number)
-        if task is not None:
+        if task is None:
+            tell_end(n, tube, number, records)  # T48.6
+        else:
             tell_task(records, task)
             if task.owner != 0:
                 owners[task.owner] = None

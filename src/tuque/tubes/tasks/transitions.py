@@ -38,6 +38,7 @@ from tuque.tubes.model import changes
 from tuque.tubes.model.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.ends import note_end
 from tuque.tubes.replication.send import trace
 from tuque.tubes.tasks.lives import enter_life, moved_on
 from tuque.tubes.types.driver import Driver
@@ -194,6 +195,8 @@ def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> No
         if n.records is not None:
             n.records.remove(task.id, cause)
         tube.seq += 1
+        if tube.driver.has_keys and n.has_lives:
+            note_end(n, tube, task)  # T48.6
         if n.others != 0:
             trace(n, tube, task.number, False)
     tell(n, t, tube, task, event)
