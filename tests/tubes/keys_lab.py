@@ -80,3 +80,25 @@ class Lab:
 
     def check(self) -> None:
         self.driver.check(list(self.taken.values()))
+
+
+def drain(lab: Lab) -> None:
+    """Take all; then nothing is left, not even memory."""
+    for _ in range(100_000):
+        task = lab.take()
+        if task is not None:
+            lab.end(task)
+        elif lab.taken:
+            lab.end(next(iter(lab.taken.values())))
+        elif lab.ready:
+            at_ms = lab.driver.next_ms()
+            assert at_ms > lab.driver.now_ms, "T42.3: an instant to wake at"
+            lab.advance(at_ms - lab.driver.now_ms)
+        else:
+            break
+    assert not lab.ready
+    lab.advance(10_000)
+    driver = lab.driver
+    assert driver.bytes_used == 0
+    assert not driver.lanes and not driver.by_name
+    assert driver.keys() == 0

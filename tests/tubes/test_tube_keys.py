@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import pytest
-from keys_lab import SECOND_NS, START_MS, Lab, keys_of
+from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
 
 from tuque.core.model.task import BURIED, DONE, TAKEN, Task
 from tuque.tubes.keys import tasks
@@ -95,28 +95,6 @@ def test_no_limit_is_exceeded_and_no_take_is_missed(seed: int) -> None:
         if step % 10 == 0:
             lab.check()
     drain(lab)
-
-
-def drain(lab: Lab) -> None:
-    """Take all; then nothing is left, not even memory."""
-    for _ in range(100_000):
-        task = lab.take()
-        if task is not None:
-            lab.end(task)
-        elif lab.taken:
-            lab.end(next(iter(lab.taken.values())))
-        elif lab.ready:
-            at_ms = lab.driver.next_ms()
-            assert at_ms > lab.driver.now_ms, "T42.3: an instant to wake at"
-            lab.advance(at_ms - lab.driver.now_ms)
-        else:
-            break
-    assert not lab.ready
-    lab.advance(10_000)
-    driver = lab.driver
-    assert driver.bytes_used == 0
-    assert not driver.lanes and not driver.by_name
-    assert driver.keys() == 0
 
 
 # ---- places
@@ -376,99 +354,3 @@ def test_a_task_of_higher_priority_takes_over_what_its_lane_waits_with() -> None
     more = lab.put(keys_of(limit=b"b", places=1, rate=b"s", gap_ns=SECOND_NS), pri=0)
     assert lab.driver.first() is more
     lab.check()
-
-
-# ---- cost
-
-
-def test_a_take_costs_the_same_with_a_hundred_thousand_keys() -> None:
-    lab = Lab()
-    many = 100_000 if IS_COMPILED else 10_000
-    for number in range(many):
-        name = b"k%d" % number
-        lab.put(keys_of(b"g%d" % (number % 1_000), 1, name, 1, name, SECOND_NS))
-        if number % 1_000 == 0:
-            lab.put(keys_of(b"g0", 1, b"k0", 1, b"k0", SECOND_NS))
-    before = lab.driver.cost()
-    for _ in range(1_000):
-        task = lab.take()
-        assert task is not None
-        lab.end(task)
-    assert lab.driver.cost() - before <= 3_000  # entries pushed: none looks at all keys
-    assert lab.driver.keys() == 1_000 + many - 999 + many  # limits at rest are gone
-
-
-def waiting_lanes(lab: Lab, count: int, last: Keys) -> None:
-    """So many lanes of one key, by their groups, and one task that sets the key anew."""
-    for number in range(count):
-        keys = keys_of(b"g%d" % number, limit=last.limit, places=1 if last.limit else 0)
-        keys.rate, keys.gap_ns = last.rate, 60 * SECOND_NS if last.rate else 0
-        lab.put(keys)
-    before = lab.driver.cost()
-    lab.put(last)
-    assert lab.driver.cost() - before <= tasks.STEP + 3  # T41.6
-
-
-@pytest.mark.parametrize("which", ["limit", "rate"])
-def test_lanes_that_may_go_all_at_once_go_in_steps(which: str) -> None:
-    lab = Lab()
-    last = keys_of(b"last")
-    if which == "limit":
-        last.limit, last.places = b"a", 1_000_000
-    else:
-        lab.driver.begin_empty(START_MS - 9_000)
-        last.rate, last.gap_ns, last.burst = b"a", 1_000, 1_000_000
-    many = 3 * tasks.STEP
-    waiting_lanes(lab, many, last)
-    lab.driver.now_ms += 1_000
-    lab.check()
-    steps = 0
-    while lab.driver.next_ms() <= lab.driver.now_ms:
-        assert lab.driver.alarm_ms <= lab.driver.now_ms
-        before = lab.driver.line.count
-        lab.driver.wake(1)
-        assert lab.driver.line.count - before <= tasks.STEP  # T41.6
-        lab.check()
-        steps += 1
-        if steps == 1:
-            cost = lab.driver.cost()
-            last.group = b"more"
-            lab.put(last)  # while others are behind
-            assert lab.driver.cost() - cost <= 2
-    assert steps >= 2
-    assert lab.driver.line.count == many + 2
-    drain(lab)
-
-
-def test_lanes_that_may_go_no_longer_go_back_in_steps() -> None:
-    lab = Lab()
-    many = 2 * tasks.STEP + 10
-    for number in range(many):
-        lab.put(keys_of(b"g%d" % number, limit=b"a", places=many))
-    lab.put(keys_of(b"last", limit=b"a", places=1))
-    other = lab.put(keys_of(b"other"))
-    for back in (1, 2):
-        assert lab.take() is None  # T41.6
-        assert lab.driver.line.count == many + 1 - back * tasks.STEP
-        assert lab.driver.alarm_ms <= lab.driver.now_ms
-        lab.driver.wake(1)
-        assert lab.driver.next_ms() > lab.driver.now_ms
-    task = lab.take()
-    assert task is not None and task is not other
-    assert lab.take() is other
-    assert lab.take() is None
-    lab.check()
-    drain(lab)
-
-
-def test_nothing_happens_while_all_wait() -> None:
-    lab = Lab()
-    for number in range(300):
-        lab.put(keys_of(limit=b"k%d" % (number % 100), places=1))
-    while lab.take() is not None:
-        pass
-    before = lab.driver.cost()
-    for _ in range(1_000):
-        assert lab.take() is None
-    assert lab.driver.cost() == before
-    assert lab.driver.next_ms() > START_MS + 10**12

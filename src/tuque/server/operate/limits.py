@@ -68,8 +68,7 @@ def page(args: list[bytes]) -> tuple[int, int]:
 def limit_row(driver: Tasks, key: bytes) -> dict[str, object]:
     """A limit for whose places tasks wait (T47.2)."""
     limit = driver.limits[key]
-    ring = limit.ring
-    lane = None if ring is None else ring.first()
+    lane = limit.first()
     task = None if lane is None else lane.first()
     return {
         "kind": b"limit",

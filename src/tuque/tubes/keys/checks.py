@@ -30,7 +30,12 @@ def check_lanes(
         count += lane.count
         head = lane.first()
         assert head is not None and head.number == lane.number, "first task of a lane"
-        assert ring_of(lane, limits, rates, line).lines[lane.group].count > 0, "lane in no ring"
+        if lane.stands == IN_LIMIT and limits[lane.limit].ring is None:
+            assert limits[lane.limit].alone is lane, "lane in no ring"
+        else:
+            stood = ring_of(lane, limits, rates, line).lines[lane.group]
+            assert stood.count > 0, "lane in no ring"
+            assert lane.place < 0 or stood.items[lane.place - stood.start] is lane, "its place"
         is_placed = len(lane.limit) > 0 and lane.stands != IN_LIMIT
         assert lane.has_place == is_placed, "place of a lane"
         if lane.has_place:
@@ -60,7 +65,8 @@ def check_waits(tables: KeyTables) -> None:
             tasks[what, key] = tasks.get((what, key), 0) + int(lane.count)
     for key, limit in tables.limits.items():
         assert limit.tasks == tasks.get((OF_LIMIT, key), 0), "READY tasks of a limit"
-        assert (limit.ring is not None) == (limit.since_ms != 0) == (key in tables.full_limits)
+        assert limit.waits() == (limit.since_ms != 0) == (key in tables.full_limits)
+        assert limit.ring is None or limit.alone is None, "a lane that is not alone"
     for key, rate in tables.rates.items():
         assert rate.tasks == tasks.get((OF_RATE, key), 0), "READY tasks of a rate"
         assert (rate.ring is not None) == (rate.since_ms != 0) == (key in tables.full_rates)

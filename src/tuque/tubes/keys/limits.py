@@ -6,7 +6,7 @@ from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.tubes.keys.rate import Bucket
-from tuque.tubes.keys.ring import Ring
+from tuque.tubes.keys.ring import Lane, Ring
 from tuque.tubes.keys.words import BURST_AT, GAP_AT, PLACES_AT, Keys, numbers_at
 
 
@@ -22,7 +22,17 @@ class Limit:
         self.lanes: i64 = 0
         self.tasks: i64 = 0  # READY ones
         self.since_ms: i64 = 0  # when tasks began to wait for a place; 0: none waits
-        self.ring: Ring | None = None  # lanes that wait
+        self.alone: Lane | None = None  # the one lane that waits; of several there is a ring
+        self.ring: Ring | None = None
+
+    def waits(self) -> bool:
+        """Whether a lane waits for a place."""
+        return self.alone is not None or self.ring is not None
+
+    def first(self) -> Lane | None:
+        """The lane that gets the next place."""
+        ring = self.ring
+        return self.alone if ring is None else ring.first()
 
     def says(self, packed: bytes, number: i64) -> bool:
         """Go by the places in the task's bytes, if it counts; True: they are others (T40.3)."""

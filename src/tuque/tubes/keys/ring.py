@@ -1,8 +1,9 @@
 """Lanes that stand in line, one line for each group; the groups take turns (SPEC T43).
 
 Deficit round robin: a group that comes to the head may send `weight` lanes, then goes to the tail.
-One that has no lane left loses the rest of its turn. Lanes are named by their number, so that no
-object refers to another one in a circle; an entry of a heap whose lane has moved is stale.
+One that has no lane left loses the rest of its turn. Most lanes come in the order in which they go,
+and stand in a list; the others are in a heap, by number, where an entry whose lane has moved is
+stale. No object refers to another one in a circle.
 """
 
 from heapq import heapify, heappop, heappush
@@ -37,12 +38,17 @@ class Lane(Order):
         self.rate = rate
         self.has_place = False  # of its LIMIT, for its next task
         self.stands: i64 = 0  # 0: nowhere
+        self.place: i64 = -1  # in the list of its line; -1: it has an entry in the heap
         self.pri: i64 = 0  # of its first task, as its entry has it
         self.number: i64 = -1
 
     def entry(self) -> Entry:
         """Its entry in the heap where it stands."""
         return int(self.pri), int(self.number), int(self.serial)
+
+    def goes_before(self, pri: i64, number: i64) -> bool:
+        """Whether its first task goes before that one."""
+        return self.pri < pri or (self.pri == pri and self.number < number)
 
     def look(self) -> bool:
         """Look at the first task again: whether it is another one. The lane has tasks."""
@@ -66,15 +72,72 @@ class Group:
         self.tasks: i64 = 0  # READY ones; not counted of the group without a name
 
 
+_GONE: Final = Lane(0, b"", b"", b"", b"")  # fills places that lanes have left
+
+
 @mypyc_attr(acyclic=True)
 class Line:
     """The lanes of one group in a ring."""
 
     def __init__(self, group: bytes) -> None:
         self.group = group
-        self.heap: list[Entry] = []
+        self.items: list[Lane] = []  # from `head` on, in order; some may be _GONE
+        self.head: i64 = 0
+        self.start: i64 = 0  # the place of the first item
+        self.last_pri: i64 = 0  # of the last item, gone or not
+        self.last_number: i64 = 0
+        self.heap: list[Entry] = []  # of lanes that go before the last item
         self.count: i64 = 0
         self.deficit: i64 = 0
+
+    def append(self, lane: Lane) -> bool:
+        """Add the lane to the list; False: it goes before the last one there."""
+        items = self.items
+        size: i64 = len(items)
+        if size == self.head:
+            items.clear()
+            self.head = 0
+            size = 0
+        elif lane.goes_before(self.last_pri, self.last_number):
+            return False
+        self.last_pri = lane.pri
+        self.last_number = lane.number
+        lane.place = self.start + size
+        items.append(lane)
+        return True
+
+    def remove(self, lane: Lane) -> None:
+        """Remove the lane from the list, if it is there."""
+        if lane.place < 0:
+            return
+        at = lane.place - self.start
+        lane.place = -1
+        self.items[at] = _GONE
+        if at == self.head:
+            self.skip()
+
+    def skip(self) -> None:
+        """Go on to the first lane of the list."""
+        items = self.items
+        size: i64 = len(items)
+        head = self.head
+        while head < size and items[head] is _GONE:
+            head += 1
+        if head >= SPENT and head * 2 >= size:
+            del items[:head]
+            self.start += head
+            head = 0
+        self.head = head
+
+    def close_up(self) -> None:
+        """Drop what lanes have left behind in the list."""
+        items: list[Lane] = []
+        for lane in self.items:
+            if lane is not _GONE:
+                lane.place = self.start + len(items)
+                items.append(lane)
+        self.items = items
+        self.head = 0
 
 
 @mypyc_attr(acyclic=True)
@@ -104,8 +167,12 @@ class Ring:
         self.push(line, lane)
 
     def push(self, line: Line, lane: Lane) -> None:
-        """Add the lane's entry; those before it are stale."""
+        """Put the lane, which is not in the list, where it belongs; what it had before is stale."""
         self.pushes += 1
+        if line.append(lane):
+            if len(line.items) - line.head > 2 * line.count + SLACK:
+                line.close_up()
+            return
         heappush(line.heap, lane.entry())
         if len(line.heap) > 2 * line.count + SLACK:
             kept = {entry for entry in line.heap if self.is_good(entry)}
@@ -121,11 +188,14 @@ class Ring:
 
     def moved(self, lane: Lane) -> None:
         """The first task of a lane that stands here is another one."""
-        self.push(self.lines[lane.group], lane)
+        line = self.lines[lane.group]
+        line.remove(lane)
+        self.push(line, lane)
 
     def leave(self, lane: Lane) -> Line:
         """The lane goes; `settle` follows."""
         line = self.lines[lane.group]
+        line.remove(lane)
         line.count -= 1
         self.count -= 1
         lane.stands = 0
@@ -136,6 +206,7 @@ class Ring:
         if line.count > 0 or self.lines.get(line.group) is not line:
             return
         del self.lines[line.group]
+        line.items.clear()  # its places are never asked for again
         line.heap.clear()
         if len(self.order) - self.at > 2 * len(self.lines) + SLACK:
             self.order = [one for one in self.order[self.at :] if one.count > 0]
@@ -162,8 +233,14 @@ class Ring:
     def top(self, line: Line) -> Lane:
         """The first lane of a line that is not empty."""
         heap = line.heap
-        while not self.is_good(heap[0]):
+        while len(heap) > 0 and not self.is_good(heap[0]):
             heappop(heap)
+        if line.head < len(line.items):
+            lane = line.items[line.head]
+            if len(heap) == 0:
+                return lane
+            if lane.goes_before(heap[0][0], heap[0][1]):
+                return lane
         return self.lanes[heap[0][2]]
 
     def first(self) -> Lane | None:

@@ -137,7 +137,7 @@ class KeyTables(Driver):
 
     def note_limit(self, key: bytes, limit: Limit) -> None:
         """Remember since when tasks wait for a place, or that none does."""
-        if limit.ring is None:
+        if not limit.waits():
             if limit.since_ms != 0:
                 limit.since_ms = 0
                 del self.full_limits[key]

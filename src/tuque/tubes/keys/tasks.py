@@ -45,6 +45,7 @@ class Tasks(KeyTables):
         self.alarms: list[tuple[int, bytes]] = []
         self.behind: dict[bytes, None] = {}  # limits with lanes to move in the next turn
         self.count: i64 = 0  # READY tasks
+        self.chosen = Lane(0, b"", b"", b"", b"")  # of the task that `first` gave
 
     def begin_empty(self, now_ms: i64) -> None:
         """[T42] Another leader may have spent the tokens (T42.4)."""
@@ -91,8 +92,21 @@ class Tasks(KeyTables):
         lane.push(task)
         if lane.stands == 0:
             self.stand(lane)
-        elif lane.look():
-            ring_of(lane, self.limits, self.rates, self.line).moved(lane)
+        elif task.pri < lane.pri or (task.pri == lane.pri and task.number < lane.number):
+            self.look(lane)
+
+    def look(self, lane: Lane) -> None:
+        """The first task of a lane that stands somewhere may be another one."""
+        if lane.look():
+            ring = self.ring_of(lane)
+            if ring is not None:
+                ring.moved(lane)
+
+    def ring_of(self, lane: Lane) -> Ring | None:
+        """The ring in which the lane stands; None: it waits for a place alone."""
+        if lane.stands == IN_LIMIT:
+            return self.limits[lane.limit].ring
+        return ring_of(lane, self.limits, self.rates, self.line)
 
     def first(self) -> Task | None:
         """The task to take next."""
@@ -104,12 +118,18 @@ class Tasks(KeyTables):
                 self.go_on_later(b"")  # T41.6: no limit has this name
                 return None
             lane = self.line.first()
-        return None if lane is None else self.better(lane).first()
+        if lane is None:
+            return None
+        lane = self.better(lane)
+        self.chosen = lane
+        return lane.first()
 
     def took(self, task: Task) -> None:
         """`first` was taken: a token is spent, the place goes with the task."""
         self.count -= 1
-        lane = self.by_name[lane_name(task.subqueue)]
+        lane = self.chosen
+        if lane.stands != IN_READY or lane.number != task.number:
+            lane = self.by_name[lane_name(task.subqueue)]
         self.uncount(lane)
         if len(task.subqueue) > 0 and until_of(task.subqueue) == UNTIL_START:
             self.give_up_key(unique_of(task.subqueue), task.number)
@@ -136,13 +156,16 @@ class Tasks(KeyTables):
         self.uncount(lane)
         lane.left()
         if lane.count > 0:
-            if lane.look():
-                ring_of(lane, self.limits, self.rates, self.line).moved(lane)
+            self.look(lane)
             return
         stood = lane.stands
-        ring = ring_of(lane, self.limits, self.rates, self.line)
-        ring.settle(ring.leave(lane))
+        ring = self.ring_of(lane)
         limit = self.limits.get(lane.limit)
+        if ring is not None:
+            ring.settle(ring.leave(lane))
+        elif limit is not None:
+            limit.alone = None
+            lane.stands = 0
         rate = self.rates.get(lane.rate)
         if rate is not None and stood == IN_READY:
             rate.ready -= 1
@@ -194,14 +217,26 @@ class Tasks(KeyTables):
         lane.look()
         if len(lane.limit) > 0 and not lane.has_place:
             limit = self.limits[lane.limit]
-            ring = limit.ring
-            if ring is None:
-                ring = self.new_ring(IN_LIMIT)
-                limit.ring = ring
-            ring.add(lane)
+            if limit.alone is None and limit.ring is None:
+                limit.alone = lane
+                lane.stands = IN_LIMIT
+            else:
+                self.places_of(limit).add(lane)
             self.feed_limit(lane.limit, limit)
         else:
             self.go_on(lane)
+
+    def places_of(self, limit: Limit) -> Ring:
+        """The ring of lanes that wait for a place: there are several."""
+        ring = limit.ring
+        if ring is None:
+            ring = self.new_ring(IN_LIMIT)
+            limit.ring = ring
+            lane = limit.alone
+            limit.alone = None
+            if lane is not None:
+                ring.add(lane)
+        return ring
 
     def go_on(self, lane: Lane) -> None:
         """The lane has its place: a token is next."""
@@ -209,14 +244,39 @@ class Tasks(KeyTables):
             self.line.add(lane)
             return
         rate = self.rates[lane.rate]
-        self.wait_for(rate).add(lane)
+        if rate.ring is None and rate.ready < rate.tokens(self.now_ms):
+            rate.ready += 1  # it need not wait
+            self.line.add(lane)
+        else:
+            self.wait_for(rate).add(lane)
         self.feed_rate(lane.rate, rate)
 
     def feed_limit(self, key: bytes, limit: Limit) -> i64:
         """Places that are free go to the lanes that wait, by their groups' turns; how many went."""
         moved: i64 = 0
         ring = limit.ring
-        while ring is not None and limit.used < limit.places and key not in self.behind:
+        has_room = limit.used < limit.places and key not in self.behind
+        alone = limit.alone
+        if alone is not None and has_room:
+            limit.alone = None
+            limit.used += 1
+            alone.has_place = True
+            self.go_on(alone)
+            moved = 1
+        elif ring is not None:
+            if has_room:
+                moved = self.feed_ring(key, limit, ring)
+            if ring.count == 0 and limit.ring is ring:
+                self.drop_ring(ring)
+                limit.ring = None
+        self.note_limit(key, limit)
+        self.drop_limit(key, limit)
+        return moved
+
+    def feed_ring(self, key: bytes, limit: Limit, ring: Ring) -> i64:
+        """As `feed_limit`, for the lanes of a ring."""
+        moved: i64 = 0
+        while limit.used < limit.places:
             line = ring.head()
             if line is None:
                 break
@@ -230,11 +290,6 @@ class Tasks(KeyTables):
             lane.has_place = True
             ring.spent(line)
             self.go_on(lane)
-        if ring is not None and ring.count == 0 and limit.ring is ring:
-            self.drop_ring(ring)
-            limit.ring = None
-        self.note_limit(key, limit)
-        self.drop_limit(key, limit)
         return moved
 
     def feed_rate(self, key: bytes, rate: Rate) -> i64:
@@ -283,7 +338,7 @@ class Tasks(KeyTables):
         Its key has fewer places, or a slower rate, than when it was let go, or tasks that were
         TAKEN before a load need the place (T41.4).
         """
-        rate = self.rates.get(lane.rate)
+        rate = self.rates.get(lane.rate) if len(lane.rate) > 0 else None
         if len(lane.limit) > 0:
             limit = self.limits[lane.limit]
             if limit.used > limit.places:
@@ -309,18 +364,9 @@ class Tasks(KeyTables):
         if len(lane.rate) > 0:
             ring = self.rates[lane.rate].ring
             other = None if ring is None else ring.first_of(lane.group)
-            if ring is not None and other is not None and other.entry() < lane.entry():
+            if ring is not None and other is not None and other.goes_before(lane.pri, lane.number):
                 self.swap(ring, other, lane)
                 lane = other
-        if len(lane.limit) > 0:
-            ring = self.limits[lane.limit].ring
-            other = None if ring is None else ring.first_of(lane.group)
-            if ring is not None and other is not None and other.entry() < lane.entry():
-                if other.rate == lane.rate:
-                    lane.has_place = False
-                    other.has_place = True
-                    self.swap(ring, other, lane)
-                    lane = other
         return lane
 
     def swap(self, ring: Ring, other: Lane, lane: Lane) -> None:
@@ -381,12 +427,12 @@ class Tasks(KeyTables):
 
     def set_keys(self, lane: Lane, packed: bytes, number: i64) -> None:
         """Places, rate and weight are those that the task with the highest number says (T40.3)."""
-        group = self.groups[lane.group]
-        if number > group.set_by:
-            group.set_by = number
-            self.weigh(group, i64(read_i32_le(packed, numbers_at(packed))))
         if len(lane.group) > 0:
+            group = self.groups[lane.group]
             group.tasks += 1
+            if number > group.set_by:
+                group.set_by = number
+                self.weigh(group, i64(read_i32_le(packed, numbers_at(packed))))
         if len(lane.limit) > 0:
             limit = self.limits[lane.limit]
             limit.tasks += 1

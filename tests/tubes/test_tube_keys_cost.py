@@ -1,0 +1,138 @@
+"""SPEC T41.3, T41.6: what takes cost with many keys, and what is kept for them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
+
+from tuque.tubes.keys import tasks
+from tuque.tubes.keys.ring import SLACK
+from tuque.tubes.keys.words import Keys
+
+IS_COMPILED = not (tasks.__file__ or "").endswith(".py")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_many_lanes_the_lowest_goes_next(seed: int) -> None:
+    """T43.3 Inside a group the lowest (pri, number) of the lanes that may go is next; and of lanes
+    that are gone little is kept (M1)."""
+    chance = random.Random(seed)
+    lab = Lab()
+    for at in range(1_500):
+        what = chance.random()
+        if what < 0.6:
+            # most come in their order, some before others; up to two share a lane
+            lab.put(keys_of(limit=b"k%d" % (at // 2), places=9), chance.choice([5, 5, 5, 5, 1, 8]))
+        elif what < 0.8 and lab.ready:
+            least = min(lab.ready.values(), key=lambda task: (task.pri, task.number))
+            assert lab.take() is least
+        elif what < 0.9 and lab.taken:
+            lab.give_back(chance.choice(list(lab.taken.values())))
+        elif lab.ready:
+            lab.remove(chance.choice(list(lab.ready.values())))
+        if at % 100 == 0:
+            lab.check()
+    assert len(lab.ready) > 100
+    while len(lab.ready) > 10:
+        lab.remove(chance.choice(list(lab.ready.values())))
+    lab.put(keys_of(limit=b"last", places=1), 0)
+    lab.put(keys_of(limit=b"other", places=1), 9)
+    line = lab.driver.line.lines[b""]
+    assert len(line.items) - line.head <= 2 * line.count + SLACK
+    assert len(line.heap) <= 2 * line.count + SLACK
+    drain(lab)
+
+
+def test_a_take_costs_the_same_with_a_hundred_thousand_keys() -> None:
+    lab = Lab()
+    many = 100_000 if IS_COMPILED else 10_000
+    for number in range(many):
+        name = b"k%d" % number
+        lab.put(keys_of(b"g%d" % (number % 1_000), 1, name, 1, name, SECOND_NS))
+        if number % 1_000 == 0:
+            lab.put(keys_of(b"g0", 1, b"k0", 1, b"k0", SECOND_NS))
+    before = lab.driver.cost()
+    for _ in range(1_000):
+        task = lab.take()
+        assert task is not None
+        lab.end(task)
+    assert lab.driver.cost() - before <= 3_000  # entries pushed: none looks at all keys
+    assert lab.driver.keys() == 1_000 + many - 999 + many  # limits at rest are gone
+
+
+def waiting_lanes(lab: Lab, count: int, last: Keys) -> None:
+    """So many lanes of one key, by their groups, and one task that sets the key anew."""
+    for number in range(count):
+        keys = keys_of(b"g%d" % number, limit=last.limit, places=1 if last.limit else 0)
+        keys.rate, keys.gap_ns = last.rate, 60 * SECOND_NS if last.rate else 0
+        lab.put(keys)
+    before = lab.driver.cost()
+    lab.put(last)
+    assert lab.driver.cost() - before <= tasks.STEP + 3  # T41.6
+
+
+@pytest.mark.parametrize("which", ["limit", "rate"])
+def test_lanes_that_may_go_all_at_once_go_in_steps(which: str) -> None:
+    lab = Lab()
+    last = keys_of(b"last")
+    if which == "limit":
+        last.limit, last.places = b"a", 1_000_000
+    else:
+        lab.driver.begin_empty(START_MS - 9_000)
+        last.rate, last.gap_ns, last.burst = b"a", 1_000, 1_000_000
+    many = 3 * tasks.STEP
+    waiting_lanes(lab, many, last)
+    lab.driver.now_ms += 1_000
+    lab.check()
+    steps = 0
+    while lab.driver.next_ms() <= lab.driver.now_ms:
+        assert lab.driver.alarm_ms <= lab.driver.now_ms
+        before = lab.driver.line.count
+        lab.driver.wake(1)
+        assert lab.driver.line.count - before <= tasks.STEP  # T41.6
+        lab.check()
+        steps += 1
+        if steps == 1:
+            cost = lab.driver.cost()
+            last.group = b"more"
+            lab.put(last)  # while others are behind
+            assert lab.driver.cost() - cost <= 2
+    assert steps >= 2
+    assert lab.driver.line.count == many + 2
+    drain(lab)
+
+
+def test_lanes_that_may_go_no_longer_go_back_in_steps() -> None:
+    lab = Lab()
+    many = 2 * tasks.STEP + 10
+    for number in range(many):
+        lab.put(keys_of(b"g%d" % number, limit=b"a", places=many))
+    lab.put(keys_of(b"last", limit=b"a", places=1))
+    other = lab.put(keys_of(b"other"))
+    for back in (1, 2):
+        assert lab.take() is None  # T41.6
+        assert lab.driver.line.count == many + 1 - back * tasks.STEP
+        assert lab.driver.alarm_ms <= lab.driver.now_ms
+        lab.driver.wake(1)
+        assert lab.driver.next_ms() > lab.driver.now_ms
+    task = lab.take()
+    assert task is not None and task is not other
+    assert lab.take() is other
+    assert lab.take() is None
+    lab.check()
+    drain(lab)
+
+
+def test_nothing_happens_while_all_wait() -> None:
+    lab = Lab()
+    for number in range(300):
+        lab.put(keys_of(limit=b"k%d" % (number % 100), places=1))
+    while lab.take() is not None:
+        pass
+    before = lab.driver.cost()
+    for _ in range(1_000):
+        assert lab.take() is None
+    assert lab.driver.cost() == before
+    assert lab.driver.next_ms() > START_MS + 10**12
