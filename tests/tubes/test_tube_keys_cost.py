@@ -16,8 +16,8 @@ IS_COMPILED = not (tasks.__file__ or "").endswith(".py")
 
 @pytest.mark.parametrize("seed", range(4))
 def test_of_many_lanes_the_lowest_goes_next(seed: int) -> None:
-    """T43.3 Inside a group the lowest (pri, number) of the lanes that may go is next; and of lanes
-    that are gone little is kept (M1)."""
+    """T43.3, with tasks that come in order, before others and back; little is kept of lanes that
+    are gone."""
     chance = random.Random(seed)
     lab = Lab()
     for at in range(1_500):
