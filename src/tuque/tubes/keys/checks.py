@@ -3,14 +3,15 @@
 from mypy_extensions import i64
 
 from tuque.core.model.task import Task
+from tuque.tubes.keys.lane import Lane, Line
 from tuque.tubes.keys.limits import Limit, Rate
-from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, Lane, Ring
+from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, Ring
 from tuque.tubes.keys.tables import OF_GROUP, OF_LIMIT, OF_RATE, KeyTables
 from tuque.tubes.keys.words import limit_of
 
 
 def check_lanes(
-    lanes: dict[int, Lane],
+    lanes: dict[bytes, Lane],
     limits: dict[bytes, Limit],
     rates: dict[bytes, Rate],
     line: Ring,
@@ -34,8 +35,7 @@ def check_lanes(
             assert limits[lane.limit].alone is lane, "lane in no ring"
         else:
             stood = ring_of(lane, limits, rates, line).lines[lane.group]
-            assert stood.count > 0, "lane in no ring"
-            assert lane.place < 0 or stood.items[lane.place - stood.start] is lane, "its place"
+            check_place(stood, lane)
         is_placed = len(lane.limit) > 0 and lane.stands != IN_LIMIT
         assert lane.has_place == is_placed, "place of a lane"
         if lane.has_place:
@@ -55,6 +55,17 @@ def check_lanes(
             assert ring.count > 0, "empty ring"
             assert rate.ready >= rate.burst or rate.alarm_ms > 0, "no alarm"
     return count
+
+
+def check_place(line: Line, lane: Lane) -> None:
+    """Assert that the lane stands in the line, once, and that none goes before its top."""
+    assert line.count > 0, "lane in no ring"
+    if lane.place < 0:
+        assert line.heap[lane.spot] is lane, "spot of a lane"
+    else:
+        assert lane.spot < 0 and line.items[lane.place - line.start] is lane, "place of a lane"
+    first = line.top()
+    assert not lane.goes_before(first.pri, first.number), "first lane of a line"
 
 
 def check_waits(tables: KeyTables) -> None:

@@ -5,8 +5,9 @@ from typing import final
 from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i64, mypyc_attr
 
+from tuque.tubes.keys.lane import Lane
 from tuque.tubes.keys.rate import Bucket
-from tuque.tubes.keys.ring import Lane, Ring
+from tuque.tubes.keys.ring import Ring
 from tuque.tubes.keys.words import BURST_AT, GAP_AT, PLACES_AT, Keys, numbers_at
 
 

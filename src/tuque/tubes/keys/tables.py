@@ -8,10 +8,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.tubes.keys.lane import Lane
 from tuque.tubes.keys.limits import Limit, Rate
-from tuque.tubes.keys.ring import IN_RATE, IN_READY, Group, Lane, Ring
+from tuque.tubes.keys.ring import IN_RATE, IN_READY, Group, Ring
 from tuque.tubes.keys.unique import Uniques
-from tuque.tubes.keys.words import FILL_MAX_NS, Keys
+from tuque.tubes.keys.words import FILL_MAX_NS, names_of, unpack
 from tuque.tubes.types.driver import Driver
 
 # Estimates, without the keys' bytes. By tracemalloc, interpreted, with 20,000 and 44,000 lanes: a
@@ -35,19 +36,17 @@ class KeyTables(Driver):
         self.uniques = Uniques()
         # buckets not known before were empty at that instant (T42.4)
         self.empty_ns: i64 = -FILL_MAX_NS
-        self.serial: i64 = 0
-        self.by_name: dict[bytes, Lane] = {}
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[bytes, Lane] = {}
         self.limits: dict[bytes, Limit] = {}
         self.rates: dict[bytes, Rate] = {}
         self.groups: dict[bytes, Group] = {}
         self.weights: i64 = 0  # of all groups
         self.full_limits: dict[bytes, None] = {}  # that tasks wait for, the longest first
         self.full_rates: dict[bytes, None] = {}
-        self.line = Ring(IN_READY, self.lanes, self.groups)
+        self.line = Ring(IN_READY, self.groups)
 
     def cost(self) -> i64:
-        """Entries pushed so far, into rings that are there."""
+        """How often a lane was put into a line so far."""
         return self.line.pushes
 
     def keys(self) -> i64:
@@ -55,28 +54,27 @@ class KeyTables(Driver):
         count: i64 = len(self.limits) + len(self.rates) + len(self.groups)
         return count + len(self.uniques.claims)
 
-    def new_lane(self, name: bytes, keys: Keys) -> Lane:
-        """Make the lane, and the keys that it names."""
-        self.serial += 1
-        lane = Lane(self.serial, name, keys.group, keys.limit, keys.rate)
-        self.by_name[name] = lane
-        self.lanes[int(self.serial)] = lane
+    def new_lane(self, name: bytes, packed: bytes) -> Lane:
+        """Make the lane of a task that carries these bytes, and the keys that it names."""
+        lane = Lane(name, *names_of(name))
+        self.lanes[name] = lane
         self.bytes_used += LANE_BYTES + len(name)
-        group = self.groups.get(keys.group)
+        group = self.groups.get(lane.group)
         if group is None:
             group = Group()
-            self.groups[keys.group] = group
+            self.groups[lane.group] = group
             self.weights += group.weight
-            self.bytes_used += KEY_BYTES + len(keys.group)
+            self.bytes_used += KEY_BYTES + len(lane.group)
         group.lanes += 1
-        if len(keys.limit) > 0:
-            self.known_limit(keys.limit).lanes += 1
-        if len(keys.rate) > 0:
-            rate = self.rates.get(keys.rate)
+        if len(lane.limit) > 0:
+            self.known_limit(lane.limit).lanes += 1
+        if len(lane.rate) > 0:
+            rate = self.rates.get(lane.rate)
             if rate is None:
+                keys = unpack(packed)
                 rate = Rate(keys, self.empty_ns + keys.burst * keys.gap_ns)
-                self.rates[keys.rate] = rate
-                self.bytes_used += KEY_BYTES + len(keys.rate)
+                self.rates[lane.rate] = rate
+                self.bytes_used += KEY_BYTES + len(lane.rate)
             rate.lanes += 1
         return lane
 
@@ -84,8 +82,7 @@ class KeyTables(Driver):
         """The lane has no READY task any more, and stands nowhere."""
         if lane.size() > 0:
             lane.compact()  # a buried task may come back
-        del self.by_name[lane.name]
-        del self.lanes[int(lane.serial)]
+        del self.lanes[lane.name]
         self.bytes_used -= LANE_BYTES + len(lane.name)
         group = self.groups[lane.group]
         group.lanes -= 1
@@ -118,7 +115,7 @@ class KeyTables(Driver):
     def new_ring(self, where: i64) -> Ring:
         """A ring for lanes that wait."""
         self.bytes_used += RING_BYTES
-        return Ring(where, self.lanes, self.groups)
+        return Ring(where, self.groups)
 
     def drop_ring(self, ring: Ring) -> None:
         """An empty ring goes."""

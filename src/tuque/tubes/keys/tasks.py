@@ -14,10 +14,11 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
 from tuque.tubes.keys.checks import check_lanes, check_waits, ring_of
+from tuque.tubes.keys.lane import NO_LANE, SLACK, Lane
 from tuque.tubes.keys.limits import Limit, Rate
 from tuque.tubes.keys.plan import Plans, is_apart
 from tuque.tubes.keys.rate import NS
-from tuque.tubes.keys.ring import IN_LIMIT, IN_READY, SLACK, Lane, Ring
+from tuque.tubes.keys.ring import IN_LIMIT, IN_READY, Ring
 from tuque.tubes.keys.tables import KEY_BYTES, KeyTables
 from tuque.tubes.keys.words import (
     UNTIL_START,
@@ -25,7 +26,6 @@ from tuque.tubes.keys.words import (
     limit_of,
     numbers_at,
     unique_of,
-    unpack,
     until_of,
 )
 from tuque.tubes.types.ordering import listing_of
@@ -45,7 +45,7 @@ class Tasks(KeyTables):
         self.alarms: list[tuple[int, bytes]] = []
         self.behind: dict[bytes, None] = {}  # limits with lanes to move in the next turn
         self.count: i64 = 0  # READY tasks
-        self.chosen = Lane(0, b"", b"", b"", b"")  # of the task that `first` gave
+        self.chosen = NO_LANE  # of the task that `first` gave
 
     def begin_empty(self, now_ms: i64) -> None:
         """[T42] Another leader may have spent the tokens (T42.4)."""
@@ -84,9 +84,9 @@ class Tasks(KeyTables):
         """A READY task joins its lane."""
         self.count += 1
         name = lane_name(task.subqueue)
-        lane = self.by_name.get(name)
+        lane = self.lanes.get(name)
         if lane is None:
-            lane = self.new_lane(name, unpack(task.subqueue))
+            lane = self.new_lane(name, task.subqueue)
         if len(task.subqueue) > 0:
             self.set_keys(lane, task.subqueue, task.number)
         lane.push(task)
@@ -129,7 +129,7 @@ class Tasks(KeyTables):
         self.count -= 1
         lane = self.chosen
         if lane.stands != IN_READY or lane.number != task.number:
-            lane = self.by_name[lane_name(task.subqueue)]
+            lane = self.lanes[lane_name(task.subqueue)]
         self.uncount(lane)
         if len(task.subqueue) > 0 and until_of(task.subqueue) == UNTIL_START:
             self.give_up_key(unique_of(task.subqueue), task.number)
@@ -152,7 +152,7 @@ class Tasks(KeyTables):
     def left(self, task: Task) -> None:
         """A READY task is gone, or buried."""
         self.count -= 1
-        lane = self.by_name[lane_name(task.subqueue)]
+        lane = self.lanes[lane_name(task.subqueue)]
         self.uncount(lane)
         lane.left()
         if lane.count > 0:
@@ -255,7 +255,9 @@ class Tasks(KeyTables):
         """Places that are free go to the lanes that wait, by their groups' turns; how many went."""
         moved: i64 = 0
         ring = limit.ring
-        has_room = limit.used < limit.places and key not in self.behind
+        has_room = limit.used < limit.places
+        if len(self.behind) > 0:
+            has_room = has_room and key not in self.behind
         alone = limit.alone
         if alone is not None and has_room:
             limit.alone = None
@@ -284,7 +286,7 @@ class Tasks(KeyTables):
                 self.go_on_later(key)
                 break
             moved += 1
-            lane = ring.top(line)
+            lane = line.top()
             ring.leave(lane)
             limit.used += 1
             lane.has_place = True
@@ -302,7 +304,7 @@ class Tasks(KeyTables):
                 line = ring.head()
                 if line is None:
                     break
-                lane = ring.top(line)
+                lane = line.top()
                 ring.leave(lane)
                 ring.spent(line)
                 rate.ready += 1

@@ -72,18 +72,25 @@ def pack(keys: Keys, work: bytes = b"") -> bytes:
     writer = BytesWriter()
     size = 3 + len(keys.group) + len(keys.limit) + len(keys.rate)
     write_i16_le(writer, i16(size))
-    for key in (keys.group, keys.limit, keys.rate):
-        writer.append(u8(len(key)))
-        writer.write(key)
+    put_key(writer, keys.group)
+    put_key(writer, keys.limit)
+    put_key(writer, keys.rate)
     write_i32_le(writer, i32(keys.weight))
     write_i32_le(writer, i32(keys.places))
     write_i64_le(writer, keys.gap_ns)
     write_i32_le(writer, i32(keys.burst))
     write_i64_le(writer, keys.until_ms)
-    writer.append(u8(len(keys.unique)))
-    writer.write(keys.unique)
-    writer.write(work)
+    put_key(writer, keys.unique)
+    if len(work) > 0:
+        writer.write(work)
     return writer.getvalue()
+
+
+def put_key(writer: BytesWriter, key: bytes) -> None:
+    """The key after its length."""
+    writer.append(u8(len(key)))
+    if len(key) > 0:
+        writer.write(key)
 
 
 def with_work(packed: bytes, work: bytes) -> bytes:
@@ -103,7 +110,8 @@ def work_of(packed: bytes) -> bytes:
     """The work of the task (T48.2); empty: none."""
     if len(packed) == 0 or is_apart(packed):
         return b""
-    return packed[work_at(packed) :]
+    at = work_at(packed)
+    return b"" if at == len(packed) else packed[at:]
 
 
 def lane_name(packed: bytes) -> bytes:
@@ -111,6 +119,15 @@ def lane_name(packed: bytes) -> bytes:
     if len(packed) == 0:
         return NO_NAME
     return packed[NAME_AT : NAME_AT + i64(read_i16_le(packed, 0))]
+
+
+def names_of(name: bytes) -> tuple[bytes, bytes, bytes]:
+    """Group, limit and rate in the name of a lane."""
+    end = i64(name[0]) + 1
+    group = name[1:end]
+    at = end
+    end = at + i64(name[at]) + 1
+    return group, name[at + 1 : end], name[end + 1 :]
 
 
 def numbers_at(packed: bytes) -> i64:
@@ -132,7 +149,8 @@ def until_of(packed: bytes) -> i64:
 def unique_of(packed: bytes) -> bytes:
     """As `limit_of`: the unique key; empty: none."""
     at = numbers_at(packed) + FIXED
-    return packed[at : at + i64(packed[at - 1])]
+    size = i64(packed[at - 1])
+    return b"" if size == 0 else packed[at : at + size]
 
 
 def unpack(packed: bytes) -> Keys:

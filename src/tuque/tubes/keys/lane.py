@@ -1,0 +1,174 @@
+"""Lanes, and how those of one group stand in line (SPEC T41.1, T43.3).
+
+Most lanes come in the order in which they go, and stand in a list; the others stand in a heap, of
+which each lane knows its place. So a lane leaves from anywhere, and nothing stale is kept. Must not
+know: keys, places, tokens.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from tuque.core.model.task import READY
+from tuque.tubes.types.ordering import READY_BIT, Order
+
+SLACK: Final = 16  # places that lanes have left and that are tolerated
+SPENT: Final = 64  # such places before the head of a list
+
+
+@mypyc_attr(acyclic=True)
+class Lane(Order):
+    """READY tasks with the same group, limit and rate."""
+
+    def __init__(self, name: bytes, group: bytes, limit: bytes, rate: bytes) -> None:
+        super().__init__(READY, READY_BIT)
+        self.name = name
+        self.group = group
+        self.limit = limit
+        self.rate = rate
+        self.has_place = False  # of its LIMIT, for its next task
+        self.stands: i64 = 0  # 0: nowhere
+        self.place: i64 = -1  # in the list of its line; -1: it is not there
+        self.spot: i64 = -1  # as `place`, in the heap
+        self.pri: i64 = 0  # of its first task, as its line has it
+        self.number: i64 = -1
+
+    def goes_before(self, pri: i64, number: i64) -> bool:
+        """Whether its first task goes before that one."""
+        return self.pri < pri or (self.pri == pri and self.number < number)
+
+    def look(self) -> bool:
+        """Look at the first task again: whether it is another one. The lane has tasks."""
+        task = self.first()
+        assert task is not None
+        if task.number == self.number and task.pri == self.pri:
+            return False
+        self.pri = task.pri
+        self.number = task.number
+        return True
+
+
+NO_LANE: Final = Lane(b"", b"", b"", b"")  # fills places that lanes have left
+
+
+@mypyc_attr(acyclic=True)
+class Line:
+    """The lanes of one group in a ring."""
+
+    def __init__(self, group: bytes) -> None:
+        self.group = group
+        self.items: list[Lane] = []  # from `head` on, in order; some may be NO_LANE
+        self.head: i64 = 0
+        self.start: i64 = 0  # the place of the first item
+        self.last_pri: i64 = 0  # of the last item, gone or not
+        self.last_number: i64 = 0
+        self.heap: list[Lane] = []  # of lanes that go before the last item
+        self.count: i64 = 0
+        self.deficit: i64 = 0
+
+    def top(self) -> Lane:
+        """The first lane of a line that is not empty."""
+        heap = self.heap
+        if self.head == len(self.items):
+            return heap[0]
+        lane = self.items[self.head]
+        if len(heap) > 0 and heap[0].goes_before(lane.pri, lane.number):
+            return heap[0]
+        return lane
+
+    def add(self, lane: Lane) -> None:
+        """Add a lane that is not in the line."""
+        items = self.items
+        size: i64 = len(items)
+        if size == self.head:
+            items.clear()
+            self.head = 0
+            size = 0
+        elif lane.goes_before(self.last_pri, self.last_number):
+            self.heap.append(lane)
+            rise(self.heap, len(self.heap) - 1, lane)
+            return
+        self.last_pri = lane.pri
+        self.last_number = lane.number
+        lane.place = self.start + size
+        items.append(lane)
+        if size - self.head > 2 * self.count + SLACK:
+            self.close_up()
+
+    def remove(self, lane: Lane) -> None:
+        """Remove a lane, whose first task may be another one already."""
+        if lane.place < 0:
+            remove_from(self.heap, lane)
+            return
+        at = lane.place - self.start
+        lane.place = -1
+        self.items[at] = NO_LANE
+        if at == self.head:
+            self.skip()
+
+    def skip(self) -> None:
+        """Go on to the first lane of the list."""
+        items = self.items
+        size: i64 = len(items)
+        head = self.head
+        while head < size and items[head] is NO_LANE:
+            head += 1
+        if head >= SPENT and head * 2 >= size:
+            del items[:head]
+            self.start += head
+            head = 0
+        self.head = head
+
+    def close_up(self) -> None:
+        """Drop the places in the list that lanes have left."""
+        items: list[Lane] = []
+        for lane in self.items:
+            if lane is not NO_LANE:
+                lane.place = self.start + len(items)
+                items.append(lane)
+        self.items = items
+        self.head = 0
+
+
+def rise(heap: list[Lane], at: i64, lane: Lane) -> None:
+    """Put the lane there in the heap, or above, where it belongs."""
+    while at > 0:
+        above = (at - 1) >> 1
+        other = heap[above]
+        if not lane.goes_before(other.pri, other.number):
+            break
+        heap[at] = other
+        other.spot = at
+        at = above
+    heap[at] = lane
+    lane.spot = at
+
+
+def sink(heap: list[Lane], at: i64, lane: Lane) -> None:
+    """As `rise`, or below."""
+    size: i64 = len(heap)
+    below = 2 * at + 1
+    while below < size:
+        other = heap[below]
+        if below + 1 < size and heap[below + 1].goes_before(other.pri, other.number):
+            below += 1
+            other = heap[below]
+        if not other.goes_before(lane.pri, lane.number):
+            break
+        heap[at] = other
+        other.spot = at
+        at = below
+        below = 2 * at + 1
+    heap[at] = lane
+    lane.spot = at
+
+
+def remove_from(heap: list[Lane], lane: Lane) -> None:
+    """Remove the lane from the heap: the last one takes its spot."""
+    at = lane.spot
+    lane.spot = -1
+    last = heap.pop()
+    if last is not lane:
+        rise(heap, at, last)
+        if last.spot == at:
+            sink(heap, at, last)
