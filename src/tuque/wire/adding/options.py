@@ -35,6 +35,19 @@ BASIC_WORDS: Final = (
 )
 TUBE_WORDS: Final = (b"PRI", b"UTUBE")
 WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+# which option a word is
+OF_FLAGS: Final = 1
+OF_BASIC: Final = 2
+OF_TUBES: Final = 3
+OF_WORK: Final = 4
+OF_KEYS: Final = 5
+KINDS: Final[dict[bytes, int]] = {
+    **dict.fromkeys((b"ASYNC", b"WITHNEW"), OF_FLAGS),
+    **dict.fromkeys(BASIC_WORDS, OF_BASIC),
+    **dict.fromkeys(TUBE_WORDS, OF_TUBES),
+    **dict.fromkeys(WORK_WORDS, OF_WORK),
+    **dict.fromkeys(KEY_WORDS, OF_KEYS),
+}
 SOME_SECONDS: Final = b"a number of seconds above 0, at most 2147483647"
 KEY_TTL_MAX: Final = 365 * 86_400_000
 REPLICATE_MAX: Final = 65_535
@@ -49,57 +62,58 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
     i = first
     count: i64 = len(args)
     has_key_ttl = False
-    work = WorkOptions()
-    keys = KeyOptions()
+    work: WorkOptions | None = None
+    keys: KeyOptions | None = None
     while i < count:
-        word = args[i].upper()
-        if first == 4 and flag_option(spec, word):
+        word = args[i]
+        kind = KINDS.get(word, 0)
+        if kind == 0:
+            word = word.upper()
+            kind = KINDS.get(word, 0)
+        if kind == OF_FLAGS and first == 4:
+            flag_option(spec, word)
             i += 1
             continue
-        if i + 1 == count:
+        if i + 1 == count or kind == 0 or (kind != OF_BASIC and first != 4):
             raise wrong_add(args[i], first)
-        value = args[i + 1]
-        if basic_option(spec, word, value, 0 if first == 4 else 1):
-            pass
-        elif word == b"DEDUPE":
-            if not 1 <= len(value) <= KEY_MAX:
-                raise ArgError(BAD_KEY)
-            spec.key = value
-        elif word == b"DEDUPETTL":
-            spec.key_ttl_ms = in_range(word, value, 1, KEY_TTL_MAX, b"a number of ms")
-            has_key_ttl = True
-        elif first == 4 and word in WORK_WORDS:
-            i = work.take(word, args, i + 1)
-            continue
-        elif first == 4 and word in KEY_WORDS:
+        if kind == OF_KEYS:
+            if keys is None:
+                keys = KeyOptions()
             i = keys.take(word, args, i + 1)
             continue
-        elif first != 4 or not tube_option(spec, word, value):
-            raise wrong_add(args[i], first)
+        if kind == OF_WORK:
+            if work is None:
+                work = WorkOptions()
+            i = work.take(word, args, i + 1)
+            continue
+        if kind == OF_TUBES:
+            tube_option(spec, word, args[i + 1])
+        else:
+            basic_option(spec, word, args[i + 1], 0 if first == 4 else 1)
+            has_key_ttl = has_key_ttl or word == b"DEDUPETTL"
         i += 2
     if has_key_ttl and len(spec.key) == 0:
         raise ArgError(NO_KEY)
-    spec.terms = work.terms()
-    spec.headers = work.headers
-    spec.keys = keys.packed()
-    spec.rejects_same = keys.rejects_same
-    spec.replaces_same = keys.replaces_same
+    if work is not None:
+        spec.terms = work.terms()
+        spec.headers = work.headers
+    if keys is not None:
+        spec.keys = keys.packed()
+        spec.rejects_same = keys.rejects_same
+        spec.replaces_same = keys.replaces_same
     return spec
 
 
-def flag_option(spec: AddSpec, word: bytes) -> bool:
-    """An option without a value; False: it is another one."""
+def flag_option(spec: AddSpec, word: bytes) -> None:
+    """An option without a value."""
     if word == b"ASYNC":
         spec.is_async = True
-    elif word == b"WITHNEW":
-        spec.with_new = True  # Z4.7
     else:
-        return False
-    return True
+        spec.with_new = True  # Z4.7
 
 
-def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> bool:
-    """An option that ADDJOB and STAGE share; False: it is another one."""
+def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> None:
+    """An option that ADDJOB and STAGE share."""
     if word == b"REPLICATE":
         spec.replicate = in_range(word, value, 1, REPLICATE_MAX)
     elif word == b"TTL":
@@ -109,14 +123,17 @@ def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> bo
     elif word == b"DELAY":
         spec.delay_ms = seconds_ms(value)  # W1.6
         spec.delay_s = (spec.delay_ms + 999) // 1000
-    elif word == b"MAXLEN":
+    elif word == b"DEDUPE":
+        if not 1 <= len(value) <= KEY_MAX:
+            raise ArgError(BAD_KEY)
+        spec.key = value
+    elif word == b"DEDUPETTL":
+        spec.key_ttl_ms = in_range(word, value, 1, KEY_TTL_MAX, b"a number of ms")
+    else:
         maxlen = strict_int(value)
         if maxlen is None or maxlen < 1:
             raise refused(word, b"a number from 1 up", value)
         spec.maxlen = min(maxlen, SECONDS_MAX)
-    else:
-        return False
-    return True
 
 
 def wrong_add(word: bytes, first: i64) -> ArgError:
@@ -126,19 +143,16 @@ def wrong_add(word: bytes, first: i64) -> ArgError:
     return wrong_option(b"ADDJOB", word, BASIC_WORDS + WORK_WORDS + KEY_WORDS + TUBE_WORDS)
 
 
-def tube_option(spec: AddSpec, word: bytes, value: bytes) -> bool:
-    """[T1] An option of ADDJOB that applies to tubes only (T1.1); False: it is another one."""
+def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
+    """[T1] An option of ADDJOB that applies to tubes only (T1.1)."""
     if word == b"PRI":
         spec.pri = in_range(word, value, 0, PRI_MAX)
         spec.has_pri = True
-    elif word == b"UTUBE":
+    else:
         if len(value) > UTUBE_MAX:
             raise ArgError(BAD_UTUBE)
         spec.utube = value
         spec.has_utube = True
-    else:
-        return False
-    return True
 
 
 @final
