@@ -6,10 +6,14 @@ import random
 
 import pytest
 from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
+from tube_home import Home
 
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.transitions import check
 from tuque.tubes.keys import tasks
 from tuque.tubes.keys.lane import SLACK
-from tuque.tubes.keys.words import Keys
+from tuque.tubes.keys.words import Keys, pack
+from tuque.tubes.tasks import ops
 
 IS_COMPILED = not (tasks.__file__ or "").endswith(".py")
 
@@ -136,3 +140,32 @@ def test_nothing_happens_while_all_wait() -> None:
         assert lab.take() is None
     assert lab.driver.cost() == before
     assert lab.driver.next_ms() > START_MS + 10**12
+
+
+def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
+    """T42.3 As many lanes of a rate may go as it has tokens. While others wait, one timer of the
+    rate is set, at its next token; each take sets it anew."""
+    home = Home()
+    n, t = home.n, home.t
+    tube = home.make("tasks")
+    for number in range(400):  # two tasks of each key
+        home.put(tube, keys=pack(keys_of(limit=b"k%d" % (number % 200), places=1)))
+    while home.take(tube) is not None:
+        pass
+    ops.wait(n, t, tube, 1, 0)
+    assert tube.taken == 200 and home.woken() == []
+    assert t.next_ms(n) > START_MS + 10**12  # places come back with tasks, at no instant
+    for _ in range(20):
+        home.put(tube, keys=pack(keys_of(rate=b"r", gap_ns=10 * SECOND_NS)))
+    assert home.woken() == [(1, 400)]  # it waited for any; one token was there
+    assert home.take(tube) is None
+    wakes = 0
+    while tube.taken < 220:
+        wakes += 1
+        n.now_ms = t.next_ms(n)
+        tick(n)
+        while home.take(tube) is not None:
+            pass
+    assert wakes == 19
+    assert n.now_ms == START_MS + 190_000
+    check(n)
