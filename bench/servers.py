@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tuque.console.cluster import programs
+
 
 def free_port() -> int:
-    """A free TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free TCP port, of those that no connection gets: a server that starts finds it free."""
+    return programs.free_port()
 
 
 class Broker:
@@ -120,8 +120,9 @@ def waits(port: int, seconds: float, password: str = "") -> list[float]:
     with socket.create_connection(("127.0.0.1", port), 30) as sock:
         if password:
             sock.sendall(b"AUTH %s\r\n" % password.encode())
-            if not sock.recv(64).startswith(b"+OK"):
-                raise SystemExit("cannot log in")
+            reply = sock.recv(200)
+            if not reply.startswith(b"+OK"):
+                raise SystemExit(f"cannot log in: {reply!r}")
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             began = time.perf_counter()

@@ -62,16 +62,25 @@ def guess(port: int) -> None:
 
 def crowd(port: int) -> None:
     """It has the password: 90 connections with 10,000 PINGs at once on each, again and again."""
+    while True:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            here: dict[int, Crowded] = {}
+            for _ in range(90):
+                # an answer may wait for what others of a crowd sent before
+                sock = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+                sock.sendall(b"AUTH %s\r\n" % PASSWORD.encode())
+                sock.recv(64)
+                here[sock.fileno()] = Crowded(sock)
+            ping(here)
+
+
+def ping(here: dict[int, Crowded]) -> None:
+    """Send and read on all of them, until one is closed."""
     text = b"PING\r\n" * 10_000
     poll = select.poll()
-    here: dict[int, Crowded] = {}
-    for _ in range(90):
-        sock = socket.create_connection(("127.0.0.1", port), 5)
-        sock.sendall(b"AUTH %s\r\n" % PASSWORD.encode())
-        sock.recv(64)
-        sock.setblocking(False)
-        here[sock.fileno()] = Crowded(sock)
-        poll.register(sock, select.POLLIN | select.POLLOUT)
+    for fd, one in here.items():
+        one.sock.setblocking(False)
+        poll.register(fd, select.POLLIN | select.POLLOUT)
     while True:
         for fd, mask in poll.poll():
             one = here[fd]
@@ -79,7 +88,10 @@ def crowd(port: int) -> None:
                 if mask & select.POLLOUT:
                     one.sent += one.sock.send(text[one.sent : one.sent + 65_536])
                 if mask & select.POLLIN:
-                    one.heard += len(one.sock.recv(262_144))
+                    heard = len(one.sock.recv(262_144))
+                    if heard == 0:
+                        return
+                    one.heard += heard
             if one.heard >= len(b"+PONG\r\n") * 10_000:
                 one.sent = one.heard = 0
             wants = select.POLLOUT if one.sent < len(text) else 0
