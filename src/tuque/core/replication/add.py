@@ -41,27 +41,13 @@ from tuque.core.replication.rereplicate import examine
 
 
 def settle(n: Node, spec: AddSpec) -> AddSpec:
-    """Fill in the defaults of the spec (R1.1)."""
+    """A copy of the spec, with the defaults (R1.1)."""
     full = AddSpec()
-    full.ttl_s = spec.ttl_s if spec.ttl_s > 0 else n.limits.default_ttl_s
-    if spec.ttl_s == 0:
-        full.ttl_s = NEVER_S  # W1.5
+    full.ttl_s = spec.ttl_s
     full.retry_s = spec.retry_s
-    if spec.retry_s < 0:
-        full.retry_s = full.ttl_s // 10
-        if full.retry_s > n.limits.default_retry_max_s:
-            full.retry_s = n.limits.default_retry_max_s
-        if full.retry_s < 1:
-            full.retry_s = 1
     full.replicate = spec.replicate
-    if spec.replicate < 0:
-        full.replicate = n.reachable_count + (0 if n.is_leaving else 1)  # K4.3
-        if full.replicate < 1:
-            full.replicate = 1
-        if full.replicate > n.limits.default_replicate:
-            full.replicate = n.limits.default_replicate
     full.delay_s = spec.delay_s
-    full.delay_ms = spec.delay_ms if spec.delay_ms > 0 else spec.delay_s * 1000
+    full.delay_ms = spec.delay_ms
     full.terms = spec.terms
     full.headers = spec.headers
     full.maxlen = spec.maxlen
@@ -76,10 +62,33 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.keys = spec.keys
     full.rejects_same = spec.rejects_same
     full.replaces_same = spec.replaces_same
-    full.asked_replicate = spec.replicate
-    full.asked_retry_s = spec.retry_s
-    full.asked_ttl_s = spec.ttl_s
-    return full
+    return fill_in(n, full)
+
+
+def fill_in(n: Node, spec: AddSpec) -> AddSpec:
+    """Fill in the defaults of the spec itself (R1.1)."""
+    spec.asked_replicate = spec.replicate
+    spec.asked_retry_s = spec.retry_s
+    spec.asked_ttl_s = spec.ttl_s
+    if spec.ttl_s == 0:
+        spec.ttl_s = NEVER_S  # W1.5
+    elif spec.ttl_s < 0:
+        spec.ttl_s = n.limits.default_ttl_s
+    if spec.retry_s < 0:
+        spec.retry_s = spec.ttl_s // 10
+        if spec.retry_s > n.limits.default_retry_max_s:
+            spec.retry_s = n.limits.default_retry_max_s
+        if spec.retry_s < 1:
+            spec.retry_s = 1
+    if spec.replicate < 0:
+        spec.replicate = n.reachable_count + (0 if n.is_leaving else 1)  # K4.3
+        if spec.replicate < 1:
+            spec.replicate = 1
+        if spec.replicate > n.limits.default_replicate:
+            spec.replicate = n.limits.default_replicate
+    if spec.delay_ms <= 0:
+        spec.delay_ms = spec.delay_s * 1000
+    return spec
 
 
 def must_be_external(n: Node) -> bool:

@@ -29,7 +29,7 @@ from tuque.core.node.node import (
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.replication.add import fill_in, on_addjob, refusal
 from tuque.server.commands.by_id import check_ids, check_room, cmd_ack, oom_text
 from tuque.server.commands.life import tell_cancelled, worker_of
 from tuque.server.commands.meta import put_more
@@ -307,7 +307,7 @@ def spec_of(s: Server, args: list[bytes]) -> AddSpec:
     last = s.last_spec
     if last is not None and not s.n.is_leaving and has_options(args, s.last_options):
         return last
-    spec = settle(s.n, addjob_options(args))
+    spec = fill_in(s.n, addjob_options(args))
     differs = len(spec.key) + len(spec.keys) + len(spec.headers) > 0  # from job to job
     if not differs and not s.n.is_leaving:
         s.last_spec = spec

@@ -16,7 +16,7 @@ from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.refusal import NOREPL_TIMEOUT, Refusal
 from tuque.core.node.node import Node
 from tuque.core.node.slots import slots_of
-from tuque.core.replication.add import must_be_external, settle
+from tuque.core.replication.add import fill_in, must_be_external
 from tuque.server.bus.peers import Bus
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import (
@@ -155,7 +155,7 @@ def must_stall(s: Server, c: Client, args: list[bytes]) -> bool:
     """[B2.4] Whether the ADDJOB needs copies, the links lack room, and it may still wait."""
     n = s.n
     try:
-        spec = s.plain_spec if len(args) == 4 else settle(n, addjob_options(args))
+        spec = s.plain_spec if len(args) == 4 else fill_in(n, addjob_options(args))
         wait_ms = timeout_ms(args[3]) if len(args) > 3 else 0
     except ArgError:
         return False  # it gets its error

@@ -56,7 +56,8 @@ class KeyTables(Driver):
 
     def new_lane(self, name: bytes, packed: bytes) -> Lane:
         """Make the lane of a task that carries these bytes, and the keys that it names."""
-        lane = Lane(name, *names_of(name))
+        group_key, limit_key, rate_key = names_of(name)
+        lane = Lane(name, group_key, limit_key, rate_key)
         self.lanes[name] = lane
         self.bytes_used += LANE_BYTES + len(name)
         group = self.groups.get(lane.group)
