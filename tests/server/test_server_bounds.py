@@ -161,6 +161,13 @@ def schedule_all(full: Full) -> None:
     full.run("SCHEDULE", "ADD", "k", "n0", "EVERY", 9, "body")
 
 
+def topic_all(full: Full) -> None:
+    """As many subscriptions as a node keeps, with long names and filters."""
+    for i in range(10_000):
+        name, glob = f"{i}-" * 80, "b*" * 60
+        full.run("TOPIC", "SUBSCRIBE", f"t{i // 256}", name, "FILTER", "a", glob)
+
+
 def wait_all(full: Full) -> None:
     """Tasks wait for 3,000 long keys of each kind."""
     full.run("TUBE", "CREATE", "k", "tasks")
@@ -338,6 +345,16 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "GROUP CANCEL": lambda f: ["GROUP", "CANCEL", "g", group_all(f)],
     "GROUP HELP": lambda f: ["GROUP", "HELP"],
     "GROUP": lambda f: ["GROUP", "WHAT"],
+    "TOPIC SUBSCRIBE": lambda f: [
+        *("TOPIC", "SUBSCRIBE", "t" * 255, "q" * 512, "FILTER"),
+        *[word for i in range(8) for word in (f"{i}" * 64, "g" * 128)],
+    ],
+    "TOPIC LIST": lambda f: [topic_all(f), "TOPIC", "LIST", "COUNT", 1_000][1:],
+    "TOPIC ADD": lambda f: [
+        *(topic_all(f), "TOPIC", "ADD", "t0", "x" * 100_000, 0, "HEADERS", 1, "a", "b")
+    ][1:],
+    "TOPIC HELP": lambda f: ["TOPIC", "HELP"],
+    "TOPIC": lambda f: ["TOPIC", "WHAT"],
     "WORKER DEPLOYS": lambda f: [deploy_all(f), "WORKER", "DEPLOYS"][1:],
     "WORKER": lambda f: ["WORKER", "STOP", "w"],
     "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],

@@ -40,12 +40,15 @@ from tuque.core.outbox.records import (
     STAGED,
     STATE,
     TOMB,
+    TOPIC,
     TUBE,
     TUBE_HOLDER,
     VOTERS,
     VOTERS_NEXT,
 )
+from tuque.core.state.topics import Subscription
 from tuque.core.transactions.restore import StageLog
+from tuque.core.transactions.topics import restore_topics
 from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     BAD,
@@ -115,6 +118,7 @@ class Loader:
         self.nodes = NodeSets()
         self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
         self.pauses: dict[bytes, tuple[i64, i64]] = {}  # bits, instant of the command ns
+        self.topics: dict[tuple[bytes, bytes], Subscription] = {}
         self.leases = LeaseLog()
         self.staging = StageLog()
         self.tubes = TubeLog()
@@ -328,10 +332,9 @@ class Loader:
         elif kind == PEER:
             self.nodes.name(r.a, r.node_id, r.b)
         elif kind == PAUSE:
+            self.pauses.pop(r.queue, None)
             if r.bits != 0 or r.a != 0:
                 self.pauses[r.queue] = (r.bits, r.a)
-            else:
-                self.pauses.pop(r.queue, None)
         elif LEASE_GROUP <= kind <= LEASE_DROP:
             for id in self.leases.apply(kind, r.lease, self.jobs):
                 self.acked[id] = self.jobs[id].expire_ms
@@ -346,10 +349,19 @@ class Loader:
             self.tubes.homes.votes.apply(kind, r.vote)
         elif LIFE <= kind <= OUTCOME:
             self.life.apply(kind, r.life, self.jobs.get(r.id))
+        elif kind == TOPIC:
+            self.on_topic(r.topic.one)
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:
             self.gap_records += r.a
+
+    def on_topic(self, one: Subscription | None) -> None:
+        """A version of a subscription takes the place of the one before (T60.6)."""
+        if one is not None:
+            self.topics.pop((one.topic, one.queue), None)
+            if one.version > 0:
+                self.topics[(one.topic, one.queue)] = one
 
     def on_add(self, r: Record) -> None:
         """Add a job, unless its ack was read: an ack is final."""
@@ -456,6 +468,7 @@ class Loader:
         self.order = []
         for queue, (bits, stamp_ns) in self.pauses.items():
             restore_pause(n, queue, bits, stamp_ns)
+        restore_topics(n, self.topics)
         self.leases.restore(n)
         self.staging.restore(n)
         self.life.finish(n)

@@ -17,6 +17,7 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_BCAST
 from tuque.core.outbox.records import Records
+from tuque.core.outbox.topic_records import tell_topic
 from tuque.core.outbox.transaction_records import tell_app, tell_key, tell_staged
 from tuque.core.state.dedupe_keys import Kept
 from tuque.core.state.staged import Attempt, Staged
@@ -48,6 +49,8 @@ class Snapshot:
             paused = n.queues.get(name)
             bits: i64 = paused.pause if paused is not None else 0
             self.records.pause(name, bits | PAUSE_BCAST if told.is_bcast else bits, told.stamp_ns)
+        for one in n.topics.known():
+            tell_topic(self.records, one)
         tell_all(n, self.records)  # now: their jobs follow later, in their state at that time
         if n.policy is not None:
             tell_all_tubes(n, tubes_of(n), self.records)

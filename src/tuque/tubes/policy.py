@@ -51,7 +51,7 @@ from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.ends import shows
-from tuque.tubes.replication.leadership import needs_copies
+from tuque.tubes.replication.leadership import needs_copies, synced
 from tuque.tubes.replication.send import tell_copies
 from tuque.tubes.tasks import ops, runs
 from tuque.tubes.tasks.admin import remove_tube
@@ -254,6 +254,14 @@ class TubePolicy(Tubes):
     def shows(self, n: Node, outcome: Outcome) -> i64:
         """[T48] Whether this node may show how a task ended (T48.6)."""
         return shows(n, self, outcome)
+
+    def has_replicas(self, n: Node, tubes: list[tuple[bytes, int, int]]) -> bool:
+        """[T18] Whether each of the changes is where it must be (T18.5)."""
+        for name, epoch, seq in tubes:
+            tube = self.by_name.get(name)
+            if tube is not None and (tube.epoch != epoch or synced(n, self, tube) < seq):
+                return False
+        return True
 
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""

@@ -41,6 +41,7 @@ CONTAINERS: Final = [
     "TUBE",
     "SCHEDULE",
     "GROUP",
+    "TOPIC",
     "WORKER",
     "CLIENT",
     "CLUSTER",
@@ -140,6 +141,11 @@ BOUNDS: Final[dict[str, Bound]] = {
     "GROUP CANCEL": Bound(4, TURN_WORK, SMALL, ONE),
     "GROUP HELP": Bound(2, 64, SMALL, ONE),
     "GROUP": _OPTIONS,
+    "TOPIC SUBSCRIBE": Bound(21, 64, SMALL, REFUSED),
+    "TOPIC LIST": Bound(8, 5_500, 3_145_728, CUT),
+    "TOPIC ADD": Bound(160, TURN_WORK, 16_384, REFUSED),
+    "TOPIC HELP": Bound(2, 64, SMALL, ONE),
+    "TOPIC": _OPTIONS,
     "WORKER HERE": Bound(160, TURN_WORK, SMALL, REFUSED),
     "WORKER LIST": Bound(FEW_WORDS, TURN_WORK + 1_100, REPLY_BYTES + 65_536, CUT_SLICED, True),
     "WORKER DEPLOYS": Bound(2, 200, 262_144, ONE),
@@ -167,6 +173,7 @@ BOUNDS: Final[dict[str, Bound]] = {
 BODIES: Final[dict[str, i64]] = {
     "ADDJOB": 2,
     "TUBE PUT": 3,
+    "TOPIC ADD": 3,
     "STAGE": 5,
     "LOADJOB": 1,
     "PING": 1,
@@ -182,6 +189,8 @@ def long_word(name: str, args: list[bytes]) -> i64:
     """[L2] The first word that is too long for its position, -1 if there is none (L2.9)."""
     if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
         name = "TUBE PUT"
+    elif name == "TOPIC" and len(args) > 1 and args[1].upper() == b"ADD":
+        name = "TOPIC ADD"
     body: i64 = BODIES.get(name, -1)
     if name == "SCHEDULE":
         body = len(args) - 1  # of ADD; no other one has a body

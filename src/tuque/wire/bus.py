@@ -57,6 +57,7 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
+from tuque.core.msgs.topics import TopicsTold, are_subscriptions
 from tuque.wire.seal.seal import CODE_BYTES, Seal
 from tuque.wire.seal.steps import Arriving, Coder
 from tuque.wire.tubes.told import is_sane_tube
@@ -440,6 +441,8 @@ def are_fields(fields: list[bytes | int | None]) -> bool:
 
 def is_sane_other(m: AnyMessage) -> bool:
     """The same for messages about many jobs, and for rare ones."""
+    if isinstance(m, TopicsTold):
+        return are_subscriptions(m)
     ids: object = getattr(m, "ids", None)
     if isinstance(ids, list) and not are_ids(ids):
         return False

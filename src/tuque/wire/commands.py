@@ -346,6 +346,15 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Groups of jobs: a job that a tube of type tasks gets when all of its children have ended.",
     ),
     (
+        "TOPIC",
+        -2,
+        "write",
+        "queues",
+        "SUBSCRIBE topic queue [FILTER name glob [name glob ...]] | UNSUBSCRIBE topic queue | "
+        "LIST [TOPIC name] [CURSOR c] [COUNT n] | ADD topic body ms-timeout [options of ADDJOB]",
+        "Topics: add a job to all queues that are subscribed, or to none of them.",
+    ),
+    (
         "WORKER",
         -2,
         "readonly",

@@ -137,6 +137,12 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("GROUP CHILDREN", "produce consume inspect", "2 queue"),
     ("GROUP LIST", "inspect", "2 queue"),
     ("GROUP CANCEL", "produce", "2 queue"),
+    ("TOPIC", "dangerous", ""),
+    ("TOPIC HELP", "connection", ""),
+    ("TOPIC SUBSCRIBE", "admin", "2 own, 3 queue"),
+    ("TOPIC UNSUBSCRIBE", "admin", "2 own, 3 queue"),
+    ("TOPIC LIST", "inspect", "2 options TOPIC, shown"),
+    ("TOPIC ADD", "produce", "2 own, 5 options DEAD"),
     ("SCHEDULE", "dangerous", ""),
     ("SCHEDULE HELP", "connection", ""),
     ("SCHEDULE ADD", "produce", "2 queue"),
@@ -248,6 +254,7 @@ ADDING: Final = [
     "SCHEDULE ADD",
     "SCHEDULE RUN",
     "GROUP CREATE",
+    "TOPIC ADD",
 ]
 # options of one word
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]

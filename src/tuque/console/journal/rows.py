@@ -10,6 +10,7 @@ import time
 from typing import Any, Final
 
 from tuque.console.terminal.format import printable
+from tuque.core.decode.leases import LeaseRecord
 from tuque.core.decode.life import LifeRecord
 from tuque.core.decode.records import Record, has_id
 from tuque.core.decode.transactions import StageRecord
@@ -22,6 +23,7 @@ from tuque.core.outbox import records as rec
 from tuque.core.outbox.placement_records import COMPLETE, GONE, MINE, HomeRecord
 from tuque.core.outbox.transaction_records import NO_ID
 from tuque.core.outbox.vote_records import IN_FORCE, VoteRecord
+from tuque.core.state.topics import Subscription
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 
 INDENT: Final = 8
@@ -65,12 +67,7 @@ def fields(r: Record) -> dict[str, Any]:
     elif r.kind == rec.END:
         row.update(jobs=r.a, records=r.b)
     elif rec.LEASE_GROUP <= r.kind <= rec.LEASE_DROP:
-        row.update(group=text(r.lease.name), epoch=r.lease.epoch, batch=r.lease.seq)
-        if r.kind == rec.LEASE_GROUP:
-            row.update(committed=r.lease.acked_seq, owner=text(r.lease.names[1]))
-        elif r.kind == rec.LEASE_BATCH:
-            row.update(first=r.lease.first, positions=len(r.lease.ids), jobs=r.lease.total)
-            row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
+        row.update(lease_row(r.kind, r.lease))
     elif rec.STAGED <= r.kind <= rec.APP:
         row.update(staged_row(r.kind, r.stage))
     elif rec.TUBE <= r.kind <= rec.GRANT:
@@ -81,8 +78,21 @@ def fields(r: Record) -> dict[str, Any]:
         row.update(life_row(r.kind, r.life))
     elif rec.VOTERS <= r.kind <= rec.VOTERS_NEXT:
         row.update(vote_row(r.kind, r.vote))
+    elif r.kind == rec.TOPIC and r.topic.one is not None:
+        row.update(topic_row(r.topic.one))
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
+    return row
+
+
+def lease_row(kind: int, r: LeaseRecord) -> dict[str, Any]:
+    """A lease group, or one of its batches."""
+    row: dict[str, Any] = {"group": text(r.name), "epoch": r.epoch, "batch": r.seq}
+    if kind == rec.LEASE_GROUP:
+        row.update(committed=r.acked_seq, owner=text(r.names[1]))
+    elif kind == rec.LEASE_BATCH:
+        row.update(first=r.first, positions=len(r.ids), jobs=r.total)
+        row.update(parts=r.parts, drop_ms=r.drop_ms)
     return row
 
 
@@ -102,6 +112,13 @@ def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
         row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
         row["body_bytes"] = len(r.body)
     return row
+
+
+def topic_row(one: Subscription) -> dict[str, Any]:
+    """A subscription, or its removal."""
+    row: dict[str, Any] = {"topic": text(one.topic), "queue": text(one.queue)}
+    row["filters"] = list(map(text, one.filters))
+    return row | {"version": one.version, "node": text(one.node), "is_gone": one.is_gone}
 
 
 def life_row(kind: int, r: LifeRecord) -> dict[str, Any]:

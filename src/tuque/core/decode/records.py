@@ -42,12 +42,14 @@ from tuque.core.outbox.records import (
     STATE,
     STATE_BYTES,
     TOMB,
+    TOPIC,
     TUBE,
     TUBE_HOLDER,
     TUBE_HOME,
     VOTERS,
     VOTERS_NEXT,
 )
+from tuque.core.outbox.topic_records import TopicRecord, decode_topic
 from tuque.core.outbox.vote_records import VoteRecord, decode_vote
 
 
@@ -88,6 +90,7 @@ class Record:
         self.home = HomeRecord()
         self.life = LifeRecord()
         self.vote = VoteRecord()
+        self.topic = TopicRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -188,6 +191,10 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if VOTERS <= kind <= VOTERS_NEXT:
         if not decode_vote(kind, data, at, end, r.vote):
             raise BadRecord("vote about a tube out of range")
+        return end
+    if kind == TOPIC:
+        if not decode_topic(data, at, end, r.topic):
+            raise BadRecord("subscription out of range")
         return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")

@@ -11,6 +11,7 @@ from tuque.core.model.tombstones import Tombs
 from tuque.core.node.node import Node
 from tuque.core.node.table import leave_queue
 from tuque.core.transactions.stage import flush_staged
+from tuque.core.transactions.topics import flush_topics
 
 
 def flush_all(n: Node) -> i64:
@@ -33,6 +34,7 @@ def flush_all(n: Node) -> i64:
     for g in list(n.leases.groups.values()):
         forget_group(n, g)
     flush_staged(n)
+    flush_topics(n)
     flush_outcomes(n)
     n.idle_checks = []
     n.ready = []

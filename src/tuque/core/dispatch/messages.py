@@ -51,6 +51,7 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
+from tuque.core.msgs.topics import TopicsTold
 from tuque.core.node.node import Node
 from tuque.core.node.slots import clear_link, on_slots, set_reachable
 from tuque.core.repair.drain import drain_link_up, on_answer, on_left
@@ -73,6 +74,7 @@ from tuque.core.replication.requeue_messages import (
     on_willqueue,
     on_working_message,
 )
+from tuque.core.transactions.topics import on_topics, topics_link_up
 
 
 def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
@@ -136,6 +138,8 @@ def on_rare(n: Node, slot: i64, m: AnyMessage) -> None:
         on_left(n, slot, m)
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
+    elif isinstance(m, TopicsTold):
+        on_topics(n, slot, m)
     elif n.policy is not None and isinstance(
         m,
         TubesTold
@@ -192,6 +196,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     collect_link_up(n, slot)
     life_link_up(n, slot)
     federate_link_up(n, slot)
+    topics_link_up(n, slot)
     begin_settling(n, slot)
     if n.policy is not None:
         n.policy.on_link_up(n, slot)

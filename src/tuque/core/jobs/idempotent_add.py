@@ -8,7 +8,13 @@ from heapq import heappop, heappush
 from mypy_extensions import i64
 
 from tuque.core.model.job import Job
-from tuque.core.model.refusal import KEYS_FULL, NOREPL_PUBLISHED, NOREPL_SAME_KEY, Refusal
+from tuque.core.model.refusal import (
+    KEYS_FULL,
+    NOREPL_PUBLISHED,
+    NOREPL_SAME_KEY,
+    NOREPL_TOPIC,
+    Refusal,
+)
 from tuque.core.node.node import Added, Adding, Node
 from tuque.core.outbox.transaction_records import tell_key
 from tuque.core.state.dedupe_keys import Follower, full_key
@@ -110,9 +116,11 @@ def on_copies(n: Node, p: Publishing) -> None:
     if p.left > 0:
         return
     n.staging.publishing.remove(p)
-    error = Refusal(NOREPL_PUBLISHED, (p.count, p.short)) if p.short > 0 else None
+    code = NOREPL_TOPIC if len(p.told) > 0 else NOREPL_PUBLISHED
+    error = Refusal(code, (p.count, p.short)) if p.short > 0 else None
     told = Added(p.client, p.serial, b"", error)
     told.count = p.count
+    told.ids = p.told
     n.added.append(told)
     for client, serial in p.repeats:
         told = Added(client, serial, b"", None)

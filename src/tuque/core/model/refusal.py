@@ -82,6 +82,11 @@ NOREACH_RESULT: Final = 64  # about: nodes
 NOREPL_BOTH: Final = 65  # about: MB of dead letters, MB of kept outcomes
 TASK_CANCEL: Final = 66  # about: tube
 
+# topics (SPEC T60)
+TOPIC_FULL: Final = 101  # about: topic, its subscriptions
+SUBSCRIPTIONS_FULL: Final = 102  # about: subscriptions
+NOREPL_TOPIC: Final = 103  # about: jobs, those with too few copies
+
 
 @final
 class Refusal:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
+from tuque.core.msgs.base import Message
+from tuque.core.msgs.topics import TopicsTold
 
 LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
@@ -22,10 +23,6 @@ COUNT_NACK: Final = 1  # Queued.how: the counter to increment
 COUNT_DELIVERY: Final = 2
 HAS_QUEUED: Final = 4  # Queued.how: the sender has the job queued now (Q4.3)
 WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE (Q4.5)
-
-
-class Message(msgspec.Struct, array_like=True, gc=False):
-    """A message to one peer."""
 
 
 class Slots(Message, tag=1):
@@ -494,6 +491,7 @@ AnyMessage = (
     | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
     | Ask | Lack
     | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold | Hold | HoldTold
+    | TopicsTold
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
     | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip

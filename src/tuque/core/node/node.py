@@ -30,6 +30,7 @@ from tuque.core.state.losses import Losses
 from tuque.core.state.recent import Recent
 from tuque.core.state.staged import Publishing, Staging
 from tuque.core.state.steps import Steps
+from tuque.core.state.topics import Topics
 
 # why a waiting client is unblocked
 GOT_JOBS: Final = 0
@@ -151,6 +152,7 @@ class Added:
         self.id = id
         self.error = error  # None: success
         self.count: i64 = 0  # without an id: the reply to a PUBLISH
+        self.ids: list[bytes] = []  # or to a TOPIC ADD
 
 
 @final
@@ -295,6 +297,7 @@ class Node:
         self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
+        self.topics = Topics()
 
     def used_bytes(self) -> i64:
         """Bytes the process uses: base, jobs and the rest (M1.1)."""
@@ -303,6 +306,7 @@ class Node:
         if self.policy is not None:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
+        used += self.topics.bytes
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:

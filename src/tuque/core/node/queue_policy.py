@@ -103,6 +103,10 @@ class Policy:
         """Whether this node may show how a task ended: one of SHOWN, NOT_YET, AWAY (T48.6)."""
         raise AssertionError("no policy")
 
+    def has_replicas(self, n: Node, tubes: list[tuple[bytes, int, int]]) -> bool:
+        """Whether enough nodes have these changes: of each the tube, epoch and number (T18.5)."""
+        raise AssertionError("no policy")
+
     def delete(self, n: Node, task: Task) -> None:
         """DELJOB."""
         raise AssertionError("no policy")

@@ -30,7 +30,7 @@ follows; without it this node is the only one. Sets are of slots of core/node/sl
 The records of leases and of staged jobs are in core/outbox/lease_records.py and
 core/outbox/transaction_records.py, those of tubes in core/outbox/tube_records.py and
 core/outbox/placement_records.py, those of lives in core/outbox/life_records.py, those of
-votes in core/outbox/vote_records.py.
+votes in core/outbox/vote_records.py, that of topics in core/outbox/topic_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, extend
@@ -80,6 +80,7 @@ OUTCOME: Final = 32
 VOTERS: Final = 33
 TUBE_STAND: Final = 34
 VOTERS_NEXT: Final = 35
+TOPIC: Final = 36
 
 KIND_NAMES: Final = [
     "?",
@@ -118,6 +119,7 @@ KIND_NAMES: Final = [
     "voters",
     "tube-stand",
     "voters-next",
+    "topic",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

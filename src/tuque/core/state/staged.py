@@ -106,6 +106,10 @@ class Publishing:
         self.until_ms: i64 = 0
         self.look_ms: i64 = 0  # when more are sent
         self.repeats: list[tuple[int, int]] = []  # clients that repeated it: client, serial
+        # of a TOPIC ADD, which has no app (T62.5)
+        self.told: list[bytes] = []  # the reply
+        self.end_ms: i64 = 0  # of its timeout; 0: none
+        self.tubes: list[tuple[bytes, int, int]] = []  # whose changes wait for replicas (T18.5)
 
 
 @final

@@ -399,11 +399,14 @@ def send_some(n: Node, p: Publishing) -> None:
 
 
 def publishing_tick(n: Node) -> None:
-    """[Z3] TIMER of publications whose jobs wait for copies (Z3.2, Z3.3)."""
+    """[Z3, T62] TIMER of jobs that wait for copies after a PUBLISH (Z3.2, Z3.3) or a TOPIC ADD."""
     for p in list(n.staging.publishing):
         if p.sent < len(p.ids) and p.look_ms <= n.now_ms:
             send_some(n, p)
-        if p.until_ms <= n.now_ms:
+        if len(p.tubes) > 0 and n.policy is not None and n.policy.has_replicas(n, p.tubes):
+            p.tubes = []
+            on_copies(n, p)
+        if p.until_ms <= n.now_ms or 0 < p.end_ms <= n.now_ms:
             give_up(n, p)
 
 
@@ -414,6 +417,10 @@ def give_up(n: Node, p: Publishing) -> None:
         if adding is not None and adding.publishing is p:
             p.short += 1
             on_enough(n, adding)
+    if len(p.tubes) > 0:
+        p.short += len(p.tubes)
+        p.tubes = []
+        on_copies(n, p)
 
 
 def publishing_next_ms(n: Node) -> i64:
@@ -422,6 +429,8 @@ def publishing_next_ms(n: Node) -> i64:
     for p in n.staging.publishing:
         if p.until_ms < at_ms:
             at_ms = p.until_ms
+        if 0 < p.end_ms < at_ms:
+            at_ms = p.end_ms
         if p.sent < len(p.ids) and p.look_ms < at_ms:
             at_ms = p.look_ms
     return at_ms

@@ -18,6 +18,7 @@ from tuque.core.jobs.transitions import memory_level
 from tuque.core.leases.info import lease_figures
 from tuque.core.model.ledger import CAUSES
 from tuque.core.transactions.stage import staging_figures
+from tuque.core.transactions.topics import topic_figures
 from tuque.server.admin.cluster_info import bus_section, cluster_section
 from tuque.server.figures.handshakes import Handshakes
 from tuque.server.replies.load_share import load_share
@@ -263,6 +264,11 @@ def leases(s: Server) -> Fields:
     return lease_figures(s.n)
 
 
+def topics(s: Server) -> Fields:
+    """[T62] Topics and their subscriptions (T62.9)."""
+    return topic_figures(s.n)
+
+
 def staging(s: Server) -> Fields:
     """[Z7.1] Staged jobs, publications and keys."""
     return staging_figures(s.n)
@@ -384,6 +390,7 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "events": events,
     "leases": leases,
     "staging": staging,
+    "topics": topics,
     "tubes": tubes,
     "users": users,
     "tenants": tenants,

@@ -53,6 +53,7 @@ from tuque.server.operate.limits import cmd_limits
 from tuque.server.operate.queues import cmd_qlist
 from tuque.server.operate.workers import cmd_worker
 from tuque.server.schedules.commands import cmd_schedule
+from tuque.server.topics.commands import cmd_topic
 from tuque.server.tubes.commands import cmd_tube
 
 COMMANDS: Final[dict[str, Handler]] = {
@@ -84,6 +85,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "schedule": cmd_schedule,
     "limits": cmd_limits,
     "group": cmd_group,
+    "topic": cmd_topic,
     "worker": cmd_worker,
     "qlist": cmd_qlist,
     "jscan": cmd_jscan,

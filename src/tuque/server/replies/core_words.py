@@ -140,6 +140,17 @@ WORDS: Final[dict[int, bytes]] = {
     why.DUPLICATE: b"DUPLICATE %s has this UNIQUE key",
     why.TUBE_KEYS_FULL: b"OOM tube '%s' has %d keys, the most that a tube keeps",
     why.TUBE_LETTERS: b"ERR '%s' is a tube: dead letters go to a queue",
+    why.TOPIC_FULL: (
+        b"ERR topic '%s' has %d subscriptions, the most that a topic has: unsubscribe one, or "
+        b"use another topic"
+    ),
+    why.SUBSCRIPTIONS_FULL: (
+        b"ERR %d queues are subscribed to topics, the most that a node keeps: unsubscribe some"
+    ),
+    why.NOREPL_TOPIC: (
+        b"NOREPL all %d jobs of the topic are added, but %d of them with fewer copies than asked "
+        b"for, since nodes are away: do not add them again"
+    ),
     why.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
 }
 

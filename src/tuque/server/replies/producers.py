@@ -71,6 +71,8 @@ def tell_added(s: Server) -> None:
             c.holes[at] = b""
         elif one.error is not None:
             c.holes[at] = c.error_bytes(core_words(one.error))
+        elif len(one.ids) > 0:
+            c.holes[at] = ids_reply(one.ids)  # for a TOPIC ADD (T62.5)
         elif len(one.id) == 0:
             c.holes[at] = int_reply(one.count)  # for a PUBLISH (Z3.1)
         elif one.serial in c.told_new:
@@ -86,6 +88,14 @@ def tell_added(s: Server) -> None:
 def new_reply(id: bytes, is_new: bool) -> bytes:
     """[Z4] The reply to ADDJOB WITHNEW (Z4.7)."""
     return b"*2\r\n+%s\r\n:%d\r\n" % (id, is_new)
+
+
+def ids_reply(ids: list[bytes]) -> bytes:
+    """[T62] The reply to TOPIC ADD (T62.1)."""
+    parts = [b"*%d\r\n" % len(ids)]
+    for id in ids:
+        parts.append(b"+%s\r\n" % id)
+    return b"".join(parts)
 
 
 def let_follow(s: Server, c: Client) -> None:

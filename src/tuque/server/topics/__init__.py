@@ -1,0 +1,1 @@
+"""Topics: the command. Must not know: how subscriptions reach other nodes."""
