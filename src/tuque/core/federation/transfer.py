@@ -26,7 +26,16 @@ from tuque.core.jobs.transitions import (
     unregister,
 )
 from tuque.core.model import ledger
-from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED_THERE, STALE, Job
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    IN_TRANSIT,
+    LET_GO,
+    ONCE_QUEUED,
+    QUEUED_THERE,
+    STALE,
+    Job,
+)
 from tuque.core.msgs.bus import (
     CUSTODY,
     HAS_QUEUED,
@@ -38,10 +47,10 @@ from tuque.core.msgs.bus import (
     SetAck,
     YourJobs,
 )
-from tuque.core.node.announce import deny, jitter_behind_ms, set_due
+from tuque.core.node.announce import deny, jitter_behind_ms, set_due, tell_queued
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.node.slots import introduce, say, slots_of, translate
+from tuque.core.node.slots import introduce, rank, say, slots_of, translate
 from tuque.core.replication.holders import hear_holders, spare
 from tuque.core.replication.replicate import FIELDS, as_message, end_earlier, job_of
 from tuque.core.replication.requeue_messages import is_awaited, keeps_worker, known_job, put_off
@@ -334,12 +343,27 @@ def on_loaded_custody(n: Node) -> None:
             repeat_custody(n, peer.slot)
 
 
+def take_back(n: Node, job: Job) -> None:
+    """[F4] This node let the job go for one that had it no more: queue it again (F4.2)."""
+    job.marks &= 0xFF ^ LET_GO
+    if may_enqueue(job):
+        enqueue(n, job)
+        if n.records is not None:
+            n.records.state(job)
+        tell_queued(n, job, HAS_QUEUED)
+
+
 def on_moved(n: Node, slot: i64, m: Moved) -> None:
     """[F4] ON RECV MOVED: another node serves the job; add its holders (F4.1)."""
     job = known_job(n, slot, m.id)
     if job is not None:
         hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
+        if job.marks & LET_GO and rank(m.id, n.peers[slot].node_id) > rank(m.id, n.node_id):
+            take_back(n, job)
+            return
         is_doubted = job.marks & STALE != 0 and is_awaited(n, job)
+        let_go = job.marks & LET_GO
         put_off(n, job, n.now_ms + m.left_ms + jitter_behind_ms(n))
+        job.marks |= let_go
         if is_doubted:
             job.marks |= STALE  # Q11.5

@@ -54,7 +54,8 @@ STALE: Final = 4  # its due time is from the journal: ask the other holders firs
 OUT_HERE: Final = 8  # a worker of this node, or with WORKING here, has it until its due time
 OUT_THERE: Final = 16  # a worker of another node has it until its due time
 QUEUED_THERE: Final = 32  # another node has it queued until its due time (E1.6)
-ASKED_ALL: Final = 64  # held, and nodes that are no holders are asked, too (Q11.9)
+ASKED_ALL: Final = 64  # held, and nodes that are no holders are asked as well (Q11.9)
+LET_GO: Final = 128  # dequeued for another node that said it has the job queued (F4.2)
 
 # ranks: how close a node is to delivering the job; the greater one serves it (Q12)
 STAND_DUE: Final = 1  # held, and due

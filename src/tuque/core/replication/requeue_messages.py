@@ -4,7 +4,7 @@ Each sender has a copy, so it becomes a holder. A due time only moves later: no 
 delay short.
 """
 
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from tuque.core.jobs.endings import has_ended
 from tuque.core.jobs.life_copies import ack_of, packed_outcome
@@ -14,6 +14,7 @@ from tuque.core.model.job import (
     ACTIVE,
     DELIVERED,
     LEASED,
+    LET_GO,
     OUT_HERE,
     OUT_THERE,
     QUEUED,
@@ -178,6 +179,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
     if m.how & HAS_QUEUED and m.how & (COUNT_NACK | WAS_ASKED) == 0 and keeps_worker(n, slot, job):
         return  # Q4.5
     n.untold.pop(m.id, None)
+    let_go: i64 = i64(job.marks & LET_GO)
     if job.state == QUEUED:
         if m.how & HAS_QUEUED == 0:
             return
@@ -185,10 +187,12 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
             say(n, slot, Queued(m.id, HAS_QUEUED))
             return
         dequeue(n, job)  # Q4.3
+        let_go = LET_GO  # F4.2
         if n.records is not None:
             n.records.state(job)
     put_off(n, job, retry_due_ms(n, job))  # Q4.4
     job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE | QUEUED_THERE)
+    job.marks |= u8(let_go)
     if m.how & HAS_QUEUED:
         job.marks |= QUEUED_THERE  # E1.6
         life = n.life.by_id.get(m.id) if n.has_lives else None
