@@ -15,6 +15,7 @@ from tuque.core.life.change import ENDED, FLAGGED, on_cancel
 from tuque.core.life.letters import letter_of, replay
 from tuque.core.life.outcomes import (
     is_elsewhere,
+    is_settled,
     on_done,
     result_fields,
     watch,
@@ -310,6 +311,31 @@ def test_dead_at_every_holder() -> None:
     assert replay(at(lab, 2), letter, b"")
     assert lab.get(2) == [id]
     assert start(lab, 2, id) >> 23 & 0xFFFF == 1
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_who_waits_at_another_holder_hears_of_a_death(is_replayed: bool) -> None:
+    """W9.2 WAITJOB replies when all jobs, or COUNT of them, have ended or are dead: an array of
+    `[id, outcome]` of these.
+    """
+    lab = Lab(3)
+    id = add(lab)
+    lab.get(0)
+    if is_replayed:
+        fail(lab, 0, id, start(lab, 0, id), is_final=True)
+        lab.run()
+        letter = letter_of(at(lab, 0), id)
+        assert letter is not None and replay(at(lab, 0), letter, b"")
+        lab.run()
+        lab.get(0)
+    for i in range(3):
+        watch(at(lab, i), 9, [id], 0)
+    lab.run()
+    assert not any(9 in served for served in lab.served)
+    assert fail(lab, 0, id, start(lab, 0, id), is_final=True) == DIED
+    lab.run()
+    assert all(9 in served for served in lab.served), "each of them is woken"
+    assert all(is_settled(n, id) for n in lab.nodes)
 
 
 @pytest.mark.parametrize("how", ["final", "fail", "release"])

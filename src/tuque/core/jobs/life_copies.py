@@ -10,7 +10,7 @@ from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
 from tuque.core.decode.life import LifeRecord, decode_life, decode_outcome
-from tuque.core.jobs.endings import conclude_as, life_of, record_job
+from tuque.core.jobs.endings import conclude_as, life_of, look_again, record_job
 from tuque.core.model.job import ACKED, ACTIVE, Job
 from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.life import DONE, GONE, Failure, Life, Outcome
@@ -268,6 +268,7 @@ def enter_copy(n: Node, job: Job, life: Life) -> None:
     n.life.enter(job.id, life)
     if is_dead:
         n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
+        look_again(n, job)  # W9.2
 
 
 def set_body(n: Node, job: Job, body: bytes) -> None:

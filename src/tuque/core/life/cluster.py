@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import reach_changed, record_job
+from tuque.core.jobs.endings import look_again, reach_changed, record_job
 from tuque.core.jobs.life_copies import (
     edit_message,
     is_behind,
@@ -158,6 +158,7 @@ def die_here(n: Node, job: Job, mine: Life, theirs: Life, m: LifeAt) -> Job:
     job = move_copy(n, job, m)
     n.life.weigh(mine)
     n.life.bury(job.queue, job.id, mine, len(job.body), n.limits.dead_bytes)
+    look_again(n, job)  # W9.2
     return job
 
 
