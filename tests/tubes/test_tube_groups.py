@@ -8,7 +8,7 @@ import pytest
 from journal_home import START_MS, Home, again
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.deliver import on_getjob, wait
 from tuque.core.jobs.transitions import check
 from tuque.core.life.outcomes import on_done
 from tuque.core.node.node import Node
@@ -52,9 +52,9 @@ def planned() -> GroupPlan:
     return plan
 
 
-def child_job(n: Node, index: int) -> bytes:
+def child_job(n: Node, index: int, retry_s: int = 30) -> bytes:
     """A job that is kept for an hour when it has ended."""
-    words = [b"", b"", b"", b"", b"KEEP", b"3600", b"REPLICATE", b"1"]
+    words = [b"", b"", b"", b"", b"KEEP", b"3600", b"REPLICATE", b"1", b"RETRY", b"%d" % retry_s]
     return on_addjob(n, b"q", b"%d" % index, settle(n, addjob_options(words))).id
 
 
@@ -197,6 +197,92 @@ def test_groups_survive_their_leaders(seed: int) -> None:
     lab.live(10_000)
     at = lab.leader()
     assert at != 0
+    n = lab.nodes[at]
+    n.now_ms = lab.now_ms
+    assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
+    assert results_of(n, lab.tube(at), group) == [b"r%d" % i for i in range(SIZE)]
+
+
+def test_children_that_move_to_other_nodes() -> None:
+    """T50.3 A child whose job is at another node is asked for each second, 500 at once at most."""
+    lab = GroupsLab()
+    n, tube = lab.nodes[0], lab.tube(0)
+    n.now_ms = lab.now_ms
+    group = created(n, tube)
+    ids = [child_job(n, i, 0) for i in range(SIZE)]
+    for i, id in enumerate(ids):
+        assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, id)
+    lab.run()
+    lab.live(1_000)
+    there = lab.nodes[1]
+    for client in range(20):
+        there.now_ms = lab.now_ms
+        wait(there, client, [b"q"], SIZE, 0, lab.now_ms + 10_000)
+        lab.live(100)
+        on_getjob(there, 99, [b"q"], SIZE)
+    assert all(id in there.jobs and id not in n.jobs for id in ids)
+    for i, id in enumerate(ids):
+        there.now_ms = lab.now_ms
+        assert on_done(there, id, 0, b"r%d" % i)
+    lab.run()
+    lab.live(3_000)
+    n.now_ms = lab.now_ms
+    assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
+
+
+def child_task(lab: GroupsLab, i: int, index: int) -> bytes:
+    """A task of the tube u that node i leads, kept for an hour when it has ended."""
+    n = lab.nodes[i]
+    n.now_ms = lab.now_ms
+    words = [b"", b"", b"", b"", b"KEEP", b"3600"]
+    return on_addjob(n, b"u", b"%d" % index, settle(n, addjob_options(words))).id
+
+
+@pytest.mark.parametrize("how", ["moves", "dies", "both die", "restarts"])
+def test_children_whose_tube_changes_its_leader(how: str) -> None:
+    """W15.11 (tubes) A node that has a copy of a task, and not its outcome, does not answer: the
+    leader of the tube does. So a task of a tube that has no leader now, or that goes from one to
+    another, is not `gone`."""
+    lab = GroupsLab()
+    lab.make(1, b"tasks", b"u", sync=2)
+    lab.live(1_000)
+    n, tube = lab.nodes[0], lab.tube(0)
+    n.now_ms = lab.now_ms
+    group = created(n, tube)
+    ids = [child_task(lab, 1, i) for i in range(SIZE)]
+    for i, id in enumerate(ids):
+        assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, id)
+    lab.run()
+    lab.live(2_000)
+    if how == "moves":
+        lab.begin(1, 2, b"u")
+        lab.run()
+    else:
+        for i in (0, 1) if how == "both die" else (1,):
+            if how == "restarts":
+                lab.slow |= {0, 1, 2}
+            lab.die(i)
+            lab.live(3 * TIMEOUT_MS if how != "restarts" else 100)
+            lab.revive(i)
+            lab.live(3_000)
+            assert how != "restarts" or not lab.runs_at(b"u"), "all are there, and none leads"
+            lab.slow.clear()
+    lab.live(20_000)
+    (there,) = lab.runs_at(b"u")
+    assert there != 1 or how == "restarts"
+    lab.live(3_000)
+    at = lab.leader()
+    task = groups.group_of(lab.nodes[at], lab.tube(at), group)
+    family = groups.family_of(lab.tube(at), task.number)
+    assert (len(family.by_index), family.done, family.failed) == (SIZE, 0, 0)
+    n = lab.nodes[there]
+    n.now_ms = lab.now_ms
+    assert len(on_getjob(n, 9, [b"u"], SIZE)) == SIZE
+    for i in range(SIZE):
+        assert on_done(n, ids[i], 0, b"r%d" % i)
+    lab.run()
+    lab.live(4_000)
+    at = lab.leader()
     n = lab.nodes[at]
     n.now_ms = lab.now_ms
     assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]

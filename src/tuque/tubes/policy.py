@@ -212,6 +212,10 @@ class TubePolicy(Tubes):
         """[T40] The keys of the task, if its tube has keys (T40.7)."""
         return shown_keys(self.tube_of(task), task)
 
+    def has_copy(self, id: bytes) -> bool:
+        """[W15] Whether the tube's leader knows more about the task (W15.11)."""
+        return id in self.copies_by_id
+
     def takes_work(self, q: Queue) -> bool:
         """[T48] Whether ADDJOB takes options about the work of its tasks (T48.1)."""
         assert isinstance(q, Tube)

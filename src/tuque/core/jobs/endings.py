@@ -187,6 +187,8 @@ def end_life(n: Node, job: Job, cause: i64) -> None:
     elif job.id in lives.by_id or (len(lives.watchers) > 0 and job.id in lives.watchers):
         if cause == ledger.MOVED:
             leave_life(n, job)
+            if job.id in lives.watchers:
+                tell_watchers(n, job.id)  # W15.1: another node has it now
         else:
             kind = DONE if cause == ledger.GC_ACKED else GONE
             conclude(n, job, kind, running(n, job), lives.result)
@@ -238,7 +240,9 @@ def tell_watchers(n: Node, id: bytes) -> None:
 
 
 def look_again(n: Node, job: Job) -> None:
-    """[W14] A holder has confirmed the end: do all in reach agree now? (W14.14)"""
+    """[W9, W14] Who waits for the job looks again: a holder has confirmed its end (W14.14), or it
+    has died at another node (W9.2).
+    """
     if len(n.life.watchers) > 0 and job.id in n.life.watchers:
         tell_watchers(n, job.id)
 

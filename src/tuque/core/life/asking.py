@@ -42,6 +42,12 @@ def may_ask(n: Node, id: bytes) -> bool:
     return n.linked != 0 and n.ids.knows(id)
 
 
+def is_copy(n: Node, id: bytes) -> bool:
+    """Whether this node has a copy of a task, and another one may know how it ended (W15.11)."""
+    policy = n.policy
+    return policy is not None and policy.has_copy(id) and is_elsewhere(n, id)
+
+
 def has_turn(n: Node) -> bool:
     """Whether one more question may be sent now; counts it, until the second is over (W15.1)."""
     lives = n.life
@@ -74,6 +80,7 @@ def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> Asking:
     asking = table.get(id)
     if asking is None:
         asking = Asking(what, reason)
+        asking.since_ms = n.now_ms
         table[id] = asking
         if has_turn(n):
             send(n, id, asking)
@@ -96,7 +103,7 @@ def send(n: Node, id: bytes, asking: Asking) -> None:
 
 def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
     """[W15] ON RECV ASK about one job: reply what this node knows (W15.2), once it has loaded."""
-    if n.is_loading:
+    if n.is_loading or is_copy(n, m.id):
         return
     told = JobTold(m.id, not is_elsewhere(n, m.id), 0, False)
     if told.is_known and m.what == CANCEL:
@@ -208,7 +215,7 @@ def give_up(n: Node, id: bytes, asking: Asking) -> None:
     answered(n, asking)
     if not asking.is_settled:  # what a node said of an end stands
         asking.fields = []
-        asking.is_settled = silent(n, id, asking) == 0
+        asking.is_settled = silent(n, id, asking) == 0 and not is_copy(n, id)
 
 
 def in_turn(table: dict[bytes, Asking]) -> list[bytes]:

@@ -71,6 +71,10 @@ class Policy:
 
     # runs of tasks (T48)
 
+    def has_copy(self, id: bytes) -> bool:
+        """Whether this node has a copy of the task, which another node may deliver."""
+        raise AssertionError("no policy")
+
     def takes_work(self, q: Queue) -> bool:
         """Whether ADDJOB takes options about the work of its tasks."""
         raise AssertionError("no policy")

@@ -48,6 +48,7 @@ class Asking:
     def __init__(self, what: i64, reason: bytes) -> None:
         self.what = what
         self.reason = reason
+        self.since_ms: i64 = 0
         self.next_ms: i64 = 0  # of the next question
         self.denied: i64 = 0  # nodes that do not know it, as they said to the last question
         self.earlier: i64 = 0  # to the one before

@@ -56,7 +56,6 @@ WORDS: Final[dict[bytes, tuple[int, int]]] = {
 BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
 BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
 BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
-NO_TASKS: Final = b"ERR '%s' is a tube: the children of a group are jobs of queues"
 
 
 def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
@@ -158,9 +157,6 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[byte
     indexes: list[int] = []
     for i in range(4, len(args), 2):
         indexes.append(int(ranged(args[i], 0, CHILDREN_MAX - 1, BAD_INDEX)))
-        job = s.n.jobs.get(args[i + 1])
-        if isinstance(job, Task):
-            raise ArgError(NO_TASKS % c.named(job.queue))
     check_growth(s)
     check_children(s, c, tube, group, indexes)
     s.n.work += len(indexes)

@@ -59,6 +59,7 @@ from tuque.tubes.tasks.transitions import arm, change, end, enter, record_new, r
 FILL_MS: Final = 3_600_000  # a group without all its children is cancelled then (T50.8)
 ASKS_MAX: Final = 500  # children at other nodes that are asked for at once
 ASK_MS: Final = 1_000  # until a child at another node is asked for again
+PATIENCE_MS: Final = 5_000  # for an answer about such a child, before others have their turn
 LOOK_MS: Final = 30_000  # until a child is looked at again without a cause
 EVICTED: Final = 1_000  # for memory, before a group is refused
 REST_MS: Final = 60_000  # the same of one that has ended
@@ -250,7 +251,7 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Tas
             arm(n, t, task, n.now_ms + ASK_MS)
             return
         if not is_settled(n, id):
-            if asking.is_told:
+            if asking.is_told or n.now_ms >= asking.since_ms + PATIENCE_MS:
                 forget(n, t, task.id)  # others have their turn
             arm(n, t, task, n.now_ms + ASK_MS)
             return
