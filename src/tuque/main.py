@@ -38,6 +38,9 @@ SUBCOMMANDS: Final = {
     "schedule": Entry(
         "tuque.console.jobs", "schedule", "", "Jobs at times of day: list, add, run."
     ),
+    "topics": Entry(
+        "tuque.console.topics", "topics", "", "Jobs for many queues: subscribe, list, add."
+    ),
     "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
     "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),
     "audit": Entry("tuque.console.audit", "audit", "", "What administrators did."),

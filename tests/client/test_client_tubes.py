@@ -17,8 +17,8 @@ from lab import RealServer
 
 import tuque
 from tuque import Client
-from tuque.client.commands import drivers as types
 from tuque.client.commands import rights, tubes
+from tuque.client.commands import rights as types
 from tuque.client.commands.calls import Call
 from tuque.client.commands.tubes import TubeTask
 from tuque.client.tube import AsyncTube, QueuedTube, Tube

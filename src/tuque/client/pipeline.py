@@ -10,12 +10,12 @@ from tuque.client.commands import (
     admin,
     calls,
     dead,
-    drivers,
     homes,
     leases,
     life,
     operate,
     rights,
+    topics,
     tubes,
     writes,
 )
@@ -132,6 +132,9 @@ class Queued:
     schedule_resume = _queued(writes.schedule_resume)
     schedule_run = _queued(writes.schedule_run)
     schedule_drop = _queued(writes.schedule_drop)
+    topic_subscribe = _queued(topics.topic_subscribe)
+    topic_unsubscribe = _queued(topics.topic_unsubscribe)
+    topic_add = _queued(topics.topic_add)
     group_create = _queued(writes.group_create)
     group_add = _queued(writes.group_add)
     group_show = _queued(writes.group_show)
@@ -139,8 +142,8 @@ class Queued:
     tube_list = _queued(tubes.tube_list)
     tube_state = _queued(tubes.tube_state)
     tube_grants = _queued(rights.tube_grants)
-    tube_drivers = _queued(drivers.tube_drivers)
-    register_tube_driver = _queued(drivers.register_tube_driver)
+    tube_drivers = _queued(rights.tube_drivers)
+    register_tube_driver = _queued(rights.register_tube_driver)
     tube_statistics = _queued(tubes.tube_statistics)
     tube_cfg = _queued(tubes.tube_cfg)
     ping = _queued(admin.ping)

@@ -16,11 +16,11 @@ from tuque.client.commands import (
     admin,
     calls,
     dead,
-    drivers,
     leases,
     life,
     operate,
     rights,
+    topics,
     tubes,
     writes,
 )
@@ -187,6 +187,9 @@ class Client(Scans):
     schedule_resume = _method(writes.schedule_resume)
     schedule_run = _method(writes.schedule_run)
     schedule_drop = _method(writes.schedule_drop)
+    topic_subscribe = _method(topics.topic_subscribe)
+    topic_unsubscribe = _method(topics.topic_unsubscribe)
+    topic_add = _method(topics.topic_add)
     group_create = _method(writes.group_create)
     group_add = _method(writes.group_add)
     group_show = _method(writes.group_show)
@@ -194,8 +197,8 @@ class Client(Scans):
     tube_list = _method(tubes.tube_list)
     tube_state = _method(tubes.tube_state)
     tube_grants = _method(rights.tube_grants)
-    tube_drivers = _method(drivers.tube_drivers)
-    register_tube_driver = _method(drivers.register_tube_driver)
+    tube_drivers = _method(rights.tube_drivers)
+    register_tube_driver = _method(rights.register_tube_driver)
     tube_statistics = _method(tubes.tube_statistics)
     tube_cfg = _method(tubes.tube_cfg)
     ping = _method(admin.ping)

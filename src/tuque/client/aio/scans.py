@@ -11,6 +11,7 @@ from tuque.client.commands import calls, dead, operate, writes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadFilters, DeadLetter, DeadPage
 from tuque.client.commands.operate import KeyRow, WorkerInfo
+from tuque.client.commands.topics import Subscription, topic_page
 from tuque.client.commands.writes import ChildEnd, GroupChild, GroupStatus, JobGroup, Schedule
 from tuque.errors import ReplyError
 
@@ -171,6 +172,18 @@ class Scans(Runner):
         """
         return self._scan(
             lambda cursor: operate.limits_page(queue, cursor, count=count, timeout=timeout)
+        )
+
+    def topics(
+        self,
+        topic: Text | None = None,
+        *,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Subscription]:
+        """The subscriptions to all topics, or to one of them."""
+        return self._scan(
+            lambda cursor: topic_page(cursor, topic=topic, count=count, timeout=timeout)
         )
 
     def workers(

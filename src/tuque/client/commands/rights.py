@@ -1,4 +1,4 @@
-"""The method table, rights: which IPROTO users may call tubes.
+"""The method table, tubes: which IPROTO users may call them, and the types that a node knows.
 
 As in `tubes`, builders whose first argument is `tube` become methods of a `Tube` object.
 """
@@ -96,3 +96,44 @@ def _grant(row: Reply) -> TubeGrant:
 
 def _grants(reply: Reply) -> list[TubeGrant]:
     return list(map(_grant, reply))
+
+
+class TubeDriver(msgspec.Struct, frozen=True):
+    """A type of tube: `state` is built-in, loaded, installed (not registered), failed or missing.
+
+    `origin` names its class and package, `tubes` counts its tubes. `stopped` lists the tubes that
+    deliver nothing since their driver failed, each with its error; `error` is why a failed type
+    cannot be loaded.
+    """
+
+    name: str
+    state: str
+    origin: str
+    tubes: int
+    stopped: dict[str, str] = {}
+    error: str = ""
+
+
+def tube_drivers(*, timeout: float | None = None) -> Call[list[TubeDriver]]:
+    """The types of tubes that this node has, could load, or lacks."""
+    return Call(args=("TUBE", "DRIVERS"), parse=_drivers, repeat=True, timeout_s=timeout)
+
+
+def register_tube_driver(name: Text, *, timeout: float | None = None) -> Call[None]:
+    """Registers a type that was installed on the node after its start. ReplyError."""
+    args = ("TUBE", "REGISTERDRIVER", to_bytes(name))
+    return Call(args=args, parse=_nothing, timeout_s=timeout)
+
+
+def _drivers(reply: Reply) -> list[TubeDriver]:
+    return [
+        TubeDriver(
+            to_text(name),
+            to_text(state),
+            to_text(origin),
+            tubes,
+            {to_text(tube): to_text(why) for tube, why in stopped},
+            to_text(error),
+        )
+        for name, state, origin, tubes, stopped, error in reply
+    ]

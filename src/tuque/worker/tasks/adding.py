@@ -153,6 +153,10 @@ class Adding(Generic[R]):
             body = self.task.body(self.options, call.args, call.kwargs, self.headers)
         return self.options.queue, self._sealed(body), asked_of_tube(self.options)
 
+    def for_topic(self) -> tuple[bytes, Asked]:
+        """Body and options for TOPIC ADD: those of a queue."""
+        return self._sealed(self._body), self._asked()
+
     def _sealed(self, body: bytes) -> bytes:
         """[U8] The body under the app's keys, if it has some (U8.1)."""
         keys = self.task.app.keys
@@ -196,6 +200,16 @@ class Adding(Generic[R]):
             asked["backoff"] = options.backoff.figures
             asked["time_limit"] = options.time_limit_s
         return asked
+
+
+def published(call: Call[Any]) -> tuple[bytes, dict[str, Any]]:
+    """[U12] Body and options for TOPIC ADD (U12.1). Raises TypeError for a task with a policy."""
+    if call.options.policies is not None or call.options.utube is not None:
+        raise TypeError(
+            f"task {call.task.name}: jobs of a topic have no unique, limit, rate, group or utube"
+        )
+    body, asked = Adding(call).for_topic()
+    return body, {name: value for name, value in asked.items() if name != "utube"}
 
 
 class Batch(Generic[R]):

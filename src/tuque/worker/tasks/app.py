@@ -21,7 +21,7 @@ from tuque import aio
 from tuque.client.sync import Client
 from tuque.errors import ConfigError, NoTube
 from tuque.worker.seal.keys import Keys
-from tuque.worker.tasks.adding import Call, Planned
+from tuque.worker.tasks.adding import Call, Planned, published
 from tuque.worker.tasks.arguments import UNTYPED, wanted_type
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import Following, Hooks
@@ -224,6 +224,19 @@ class App(Hooks):
         if name in self.schedules:
             raise ValueError(f"there is a schedule {name} already")
         self.schedules[name] = Planned(name, call, cron, every_s, tz, missed)
+
+    def publish(self, topic: str, call: Call[Any]) -> list[str]:
+        """[U12] Add the call to each queue that is subscribed to the topic, or to none.
+
+        Returns the ids of the jobs. Workers of those queues run the task of that name.
+        """
+        body, asked = published(call)
+        return self.client.topic_add(topic, body, **asked)
+
+    async def publish_async(self, topic: str, call: Call[Any]) -> list[str]:
+        """The same for a coroutine."""
+        body, asked = published(call)
+        return await self.aio_client.topic_add(topic, body, **asked)
 
     def send_schedules(self) -> dict[str, str]:
         """Tells the broker all schedules: for each name "added", "unchanged" or "replaced"."""
