@@ -430,7 +430,6 @@ PLAIN_ERRORS: dict[str, type[ReplyError]] = {
 # The ends of texts that quote a name after a plain ERR.
 _OF_TUBES = (
     "is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
-    "is a tube of type tasks: its tasks are not cancelled, use DELJOB or TUBE DELETE",
     "is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues",
 )
 

@@ -255,6 +255,22 @@ def test_cancel(tasks: Door) -> None:
     assert callbacks(tasks) == [] and tasks.value("GETJOB NOHANG FROM q") is None
 
 
+def test_cancel_of_children_in_tubes(tasks: Door) -> None:
+    """T50.7 CANCEL of a group: its callback does not run, and each open child is cancelled (W8)"""
+    tasks("TUBE CREATE other tasks")
+    group = tasks.value("GROUP CREATE t 2 THEN callback").decode()
+    ids = [tasks.value(f"ADDJOB other c{i} 0 KEEP 9000").decode() for i in range(2)]
+    assert tasks.value(f"GROUP ADD t {group} 0 {ids[0]} 1 {ids[1]}") == 2
+    turn(tasks)
+    assert len(tasks.value("GETJOB NOHANG FROM other")) == 1
+    assert tasks.value(f"GROUP CANCEL t {group}") == 1
+    turn(tasks)
+    assert counts(tasks, group) == ("cancelled", 2, 0, 2)
+    assert tasks(f"START {ids[0]}").startswith(b"*1\r\n-CANCELLED ")
+    for id in ids:
+        assert tasks.value(f"RESULT {id}")[1] == b"cancelled"
+
+
 def test_deleting_the_group_cancels_its_children(tasks: Door) -> None:
     """T50.7 The same becomes of the children when the task of the group is deleted."""
     group, ids = made(tasks, 2)

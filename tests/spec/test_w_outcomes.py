@@ -116,14 +116,6 @@ def test_cancel(box: Box) -> None:
     box.run("DEBUG", "CHECK")
 
 
-def test_a_task_among_the_ids_refuses_the_whole_cancel(box: Box) -> None:
-    """W8.6 An error changes nothing: a task among the ids refuses the whole command."""
-    box.run("TUBE", "CREATE", "tube", "fifo")
-    waiting, task = box.add(), box.add("tube")
-    assert "is a tube" in box.run("CANCEL", waiting, task)
-    assert state(box, waiting) == "waiting"
-
-
 def test_end_of_a_flagged_job(box: Box) -> None:
     """W8.3 A flagged job ends as cancelled at START (of another worker only if nobody is at work),
     RELEASE, NACK, FAIL, or when its RETRY is over. DONE still makes it done: the result is true.

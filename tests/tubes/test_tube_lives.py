@@ -11,12 +11,14 @@ from votes_lab import TIMEOUT_MS, VotesLab
 from tuque.core.jobs.deliver import on_getjob
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.transitions import check
+from tuque.core.life.asking import CANCEL, ask
 from tuque.core.life.begin import on_start
-from tuque.core.life.outcomes import on_done
+from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel
+from tuque.core.life.outcomes import on_done, watch
 from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.life import Failure, Life, Terms, attempt_of
-from tuque.core.model.refusal import NO_RUN_YET, STALE_RUN, Refusal
+from tuque.core.model.refusal import CANCELLED_JOB, NO_RUN_YET, STALE_RUN, Refusal
 from tuque.core.node.node import Node
 from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.store.files.disk import MemoryDisk
@@ -132,6 +134,25 @@ def test_a_run_of_before_a_restart_that_is_silent() -> None:
     check(home.n)
 
 
+def test_a_cancel_survives_a_restart() -> None:
+    """T48.10 The flag is part of the task (T48.2): a new leader knows it."""
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    id = add(home.n)
+    assert take(home.n) == [id]
+    run = begin(home.n, id)
+    assert on_cancel(home.n, id, b"enough")[0] == FLAGGED
+    home.turn()
+    home = again(home)
+    assert why(on_work(home.n, id, run, 1)) == CANCELLED_JOB
+    assert on_release(home.n, id, run, 0)
+    assert id not in home.n.jobs
+    home.turn()
+    home = again(home)
+    assert id not in home.n.jobs
+    check(home.n)
+
+
 def test_a_result_survives_a_restart() -> None:
     home = Home(MemoryDisk(), START_MS)
     home.make(b"t", b"tasks")
@@ -227,6 +248,35 @@ def test_a_run_goes_on_at_the_next_leader() -> None:
         check(one)
 
 
+def test_a_cancelled_task_at_the_next_leader() -> None:
+    """T48.10 The flag is part of the task (T48.2): a new leader knows it. A node that does not lead
+    the tube asks the leader; its reply does not wait for SYNC.
+    """
+    lab = LivesLab()
+    n = lab.leader()
+    flagged, waiting = add(n, keep_ms=600_000), add(n, keep_ms=600_000)
+    assert take(n) == [flagged]  # both have the same LIMIT
+    run = begin(n, flagged)
+    lab.run()
+    asker = next(one for one in lab.nodes if one is not n)
+    for id, became in ((flagged, FLAGGED), (waiting, ENDED)):
+        watch(asker, 5, [id], 0)
+        asking = ask(asker, id, CANCEL, b"enough")
+        lab.run()
+        assert (asking.is_told, asking.became) == (True, became)
+    lab.live(500)
+    lab.lose_leader()
+    n = lab.leader()
+    assert on_cancel(n, waiting, b"")[0] == OVER
+    assert why(on_work(n, flagged, run, 1)) == CANCELLED_JOB
+    assert on_release(n, flagged, run, 0)
+    lab.run()
+    lab.live(500)
+    assert take(n) == []
+    for one in lab.nodes:
+        check(one)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_runs_over_many_leaders(seed: int) -> None:
     """Nothing is lost, no attempt is above ATTEMPTS, and what was answered as done is done."""
@@ -250,6 +300,9 @@ def test_random_runs_over_many_leaders(seed: int) -> None:
                     fail(n, id, run)
                 elif what == 1:
                     on_release(n, id, run, chance.choice((0, 500)))
+                elif what == 3 and chance.random() < 0.3:
+                    assert on_cancel(n, id, b"")[0] == FLAGGED
+                    done.add(id)  # it is not taken again
                 elif what == 2:
                     assert on_done(n, id, run, None, 1)
                     done.add(id)

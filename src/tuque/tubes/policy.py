@@ -51,7 +51,7 @@ from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.ends import shows
-from tuque.tubes.replication.leadership import needs_copies, synced
+from tuque.tubes.replication.leadership import needs_copies, needs_home, synced
 from tuque.tubes.replication.send import tell_copies
 from tuque.tubes.tasks import ops, runs
 from tuque.tubes.tasks.admin import remove_tube
@@ -266,6 +266,23 @@ class TubePolicy(Tubes):
             if tube is not None and (tube.epoch != epoch or synced(n, self, tube) < seq):
                 return False
         return True
+
+    def cancel(self, n: Node, task: Task, reason: bytes) -> bool:
+        """[T48] CANCEL (T48.10)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        return runs.cancel(n, self, tube, task, reason)
+
+    def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
+        """[T48] The same for another node or a group, who wait for no copies: 1 ended, 2 not, 0
+        if this node may not change the tube now.
+        """
+        tube = self.tube_of(task)
+        try:
+            needs_home(n, self, tube)
+        except TubeError:
+            return 0
+        return 1 if runs.cancel(n, self, tube, task, reason) else 2
 
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""

@@ -107,7 +107,7 @@ def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
         return
     told = JobTold(m.id, not is_elsewhere(n, m.id), 0, False)
     if told.is_known and m.what == CANCEL:
-        became, _, change = on_cancel(n, m.id, m.reason)
+        became, _, change = on_cancel(n, m.id, m.reason, True)
         if change is not None:
             change.slots.append(int(slot))  # gets the reply when it is over
             return

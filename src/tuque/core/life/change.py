@@ -37,7 +37,6 @@ from tuque.core.model.refusal import (
     NO_TUBE,
     NOJOB,
     NOT_HELD,
-    TASK_CANCEL,
     TASK_UPDATE,
     TASK_WORK,
     Refusal,
@@ -90,20 +89,36 @@ def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
     return None if is_here else Refusal(NOJOB)
 
 
-def uncancelled(n: Node, task: Task) -> Refusal:
-    """[W8, T48] Why a task is not cancelled (W8.6, T48.10)."""
-    has_runs = policy_of(n).has_runs(task)
-    return Refusal(TASK_CANCEL if has_runs else TASK_WORK, (task.queue,))
+def uncancelled(n: Node, task: Task) -> Refusal | None:
+    """[W8, T48] Why a task is not cancelled (W8.6, T48.10); None: it may be."""
+    return None if policy_of(n).has_runs(task) else Refusal(TASK_WORK, (task.queue,))
 
 
-def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[i64, Refusal | None, Change | None]:
-    """[W8] ON COMMAND CANCEL: what became of the job; or the change to wait for (W8.1, W8.5)."""
+def cancel_task(n: Node, task: Task, reason: bytes, is_asked: bool) -> tuple[i64, Refusal | None]:
+    """[T48] CANCEL of a task; `is_asked` outside of a command (T48.10)."""
+    refused = uncancelled(n, task)
+    if refused is not None:
+        return UNKNOWN, refused
+    policy = policy_of(n)
+    if is_asked:
+        return policy.cancel_asked(n, task, reason), None
+    return (ENDED if policy.cancel(n, task, reason) else FLAGGED), None
+
+
+def on_cancel(
+    n: Node, id: bytes, reason: bytes, is_asked: bool = False
+) -> tuple[i64, Refusal | None, Change | None]:
+    """[W8] ON COMMAND CANCEL: what became of the job; or the change to wait for (W8.1, W8.5).
+
+    `is_asked`: another node or a group asks, and not a client.
+    """
     job = n.jobs.get(id)
     if job is None:
         known = n.has_lives and n.life.known(id) is not None
         return (OVER if known else UNKNOWN), None, None
     if isinstance(job, Task):
-        return UNKNOWN, uncancelled(n, job), None
+        became, refused = cancel_task(n, job, reason, is_asked)
+        return became, refused, None
     if job.state == ACKED:
         return (UNKNOWN if job.flags & BODYLESS else OVER), None, None
     change = n.life.changes.get(id)

@@ -80,7 +80,6 @@ TUBE_KEYS_FULL: Final = 62  # about: tube, its most keys
 DELAY_FOR_EVER: Final = 63
 NOREACH_RESULT: Final = 64  # about: nodes
 NOREPL_BOTH: Final = 65  # about: MB of dead letters, MB of kept outcomes
-TASK_CANCEL: Final = 66  # about: tube
 
 # topics (SPEC T60)
 TOPIC_FULL: Final = 101  # about: topic, its subscriptions

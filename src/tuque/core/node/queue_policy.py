@@ -111,6 +111,14 @@ class Policy:
         """Whether enough nodes have these changes: of each the tube, epoch and number (T18.5)."""
         raise AssertionError("no policy")
 
+    def cancel(self, n: Node, task: Task, reason: bytes) -> bool:
+        """CANCEL of a task that may have runs; False: somebody has it, and hears of it."""
+        raise AssertionError("no policy")
+
+    def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
+        """The same outside of a command: 1 ended, 2 somebody has it, 0 not now."""
+        raise AssertionError("no policy")
+
     def delete(self, n: Node, task: Task) -> None:
         """DELJOB."""
         raise AssertionError("no policy")

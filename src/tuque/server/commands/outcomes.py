@@ -200,11 +200,12 @@ def cmd_cancel(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def refuse_tasks(s: Server, ids: list[bytes]) -> None:
-    """[W8] Raise if one of the ids is of a task, before anything is cancelled (W8.6)."""
+    """[W8] Raise if one of the ids is of a task without runs, before any is cancelled (W8.6)."""
     for id in ids:
         task = s.n.jobs.get(id)
-        if isinstance(task, Task):
-            raise ArgError(core_words(uncancelled(s.n, task)))
+        refused = uncancelled(s.n, task) if isinstance(task, Task) else None
+        if refused is not None:
+            raise ArgError(core_words(refused))
 
 
 def wait_for_update(s: Server, c: Client, id: bytes, change: Change) -> None:

@@ -101,11 +101,13 @@ def cancelled_jobs_go_on() -> list[Patch]:
     """W8.1: CANCEL of a job that nobody has says that it ended, and the job goes on."""
     sound = change.on_cancel
 
-    def on_cancel(n: Node, id: bytes, reason: bytes) -> tuple[int, Refusal | None, Change | None]:
+    def on_cancel(
+        n: Node, id: bytes, reason: bytes, is_asked: bool = False
+    ) -> tuple[int, Refusal | None, Change | None]:
         job = n.jobs.get(id)
         if job is not None and job.state == QUEUED:
             return change.ENDED, None, None
-        became: tuple[int, Refusal | None, Change | None] = sound(n, id, reason)
+        became: tuple[int, Refusal | None, Change | None] = sound(n, id, reason, is_asked)
         return became
 
     return everywhere(sound, on_cancel)

@@ -21,6 +21,8 @@ def pack_work(life: Life) -> bytes:
     kept = Life(life.terms, life.headers)
     kept.failed = life.failed
     kept.is_resting = life.is_resting
+    kept.is_cancelled = life.is_cancelled
+    kept.cancel_reason = life.cancel_reason
     kept.first = without_detail(life.first)
     kept.last = without_detail(life.last)
     writer = BytesWriter()
@@ -49,4 +51,4 @@ def is_sound_work(work: bytes) -> bool:
     if len(work) == 0:
         return True
     life = unpack_work(work)
-    return life is not None and life.run == 0 and not life.is_dead and not life.is_cancelled
+    return life is not None and life.run == 0 and not life.is_dead

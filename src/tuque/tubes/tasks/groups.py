@@ -385,7 +385,7 @@ def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
 def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> bool:
     """[T50] Cancel the child; False: its holder has not answered yet (T50.7)."""
     if not may_ask(n, id):
-        on_cancel(n, id, WHY)
+        on_cancel(n, id, WHY, True)
         return True
     asking = n.life.cancelling.get(id)
     if asking is None or task.id not in t.minders:

@@ -46,6 +46,7 @@ from tuque.tubes.tasks.transitions import (
     change,
     clamp,
     end,
+    ends_cancelled,
     expire,
     hand_out,
     insert,
@@ -262,6 +263,8 @@ def release(
 
 def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
     """Release the task from its holder."""
+    if ends_cancelled(n, t, tube, task):
+        return
     tube.calls.release += 1
     task.nacks += 1
     n.nacks += 1
@@ -298,6 +301,8 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         raise TubeError(IS_SCHEDULE, (number,))  # T45.8
     if tube.driver.has_keys and is_member(task.subqueue):
         raise TubeError(IS_MEMBER, (number,))  # T50.9
+    if ends_cancelled(n, t, tube, task):
+        return task
     change(n, t, tube, task, BURIED)
     arm(n, t, task, 0)
     tube.calls.bury += 1

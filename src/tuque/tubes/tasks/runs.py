@@ -17,7 +17,7 @@ from tuque.core.life.base import (
     tell_failure,
     tell_run,
 )
-from tuque.core.life.runs import BACK, DIED, GONE, back_off_ms, is_over_time, limit_text
+from tuque.core.life.runs import BACK, DIED, ENDED, GONE, back_off_ms, is_over_time, limit_text
 from tuque.core.model import ledger
 from tuque.core.model.job import OUT_HERE
 from tuque.core.model.life import (
@@ -33,7 +33,7 @@ from tuque.core.model.life import (
     attempt_of,
     run_of,
 )
-from tuque.core.model.refusal import ATWORK, NOTDELIVERED, OVER_TIME, Refusal
+from tuque.core.model.refusal import ATWORK, CANCELLED_JOB, NOTDELIVERED, OVER_TIME, Refusal
 from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
 from tuque.core.model.task import DELAYED, READY, TAKEN, Task
 from tuque.core.node.node import Node
@@ -49,6 +49,8 @@ from tuque.tubes.tasks.transitions import (
     change,
     clamp,
     end,
+    end_cancelled,
+    ends_cancelled,
     expire,
     record,
     record_whole,
@@ -72,12 +74,16 @@ def start(
     life = life_of(n, task.id)
     if life is not None and life.run_state == LIVE:
         if life.worker == worker:
+            if life.is_cancelled:
+                return None, end_by_start(n, t, tube, task, life)
             life.client = client
             return life, None  # W2.4
         since_s = (n.now_ms - life.since_ms) // 1000
         return None, Refusal(ATWORK, (life.worker, int(since_s)))
     if task.status != TAKEN:
         return None, Refusal(NOTDELIVERED)
+    if life is not None and life.is_cancelled:
+        return None, end_by_start(n, t, tube, task, life)
     if life is None:
         life = new_life(n, task.id, worker)
     begin(n, task, life, worker, client)
@@ -89,6 +95,39 @@ def start(
     if n.events is not None:
         n.events.run(n.now_ms, task, RUN_STARTED, attempt_of(life.run), worker)
     return life, None
+
+
+def end_by_start(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> Refusal:
+    """[T48] No run begins of a task that is cancelled: it ends (T48.10)."""
+    end_cancelled(n, t, tube, task, life)
+    return Refusal(CANCELLED_JOB, (life.cancel_reason,))
+
+
+def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:
+    """[T48] CANCEL: True, the task has ended; False, who has it hears of it (T48.10)."""
+    life = life_of(n, task.id)
+    if life is None:
+        life = new_life(n, task.id, b"")
+    is_news = not life.is_cancelled
+    if is_news:
+        life.cancel_reason = reason  # the first one stays
+        life.is_cancelled = True
+        n.life.weigh(life)
+    if task.status != TAKEN:
+        end_cancelled(n, t, tube, task, life)
+        return True
+    if is_news:
+        if life.run_state == LIVE and life.client >= 0:
+            n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
+        renew_work(n, t, tube, task, life)
+        record_whole(n, tube, task)
+        tell(n, t, tube, task, changes.UPDATE)
+    return False
+
+
+def renew_work(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None:
+    """The task carries its life as it is now: a new leader knows it (T48.2)."""
+    task.subqueue = with_work(task.subqueue, pack_work(life))
 
 
 def begin(n: Node, task: Task, life: Life, worker: bytes, client: i64) -> None:
@@ -127,6 +166,9 @@ def at_work(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, client: i64) ->
     life, refused = known_run(n, task, run, client)
     if life is None:
         return refused
+    if life.is_cancelled:
+        life.client = client
+        return Refusal(CANCELLED_JOB, (life.cancel_reason,))  # W8.2
     if is_over_time(n, life):
         return Refusal(OVER_TIME, (seconds_text(life.terms.limit_ms),))  # W3.3
     life.client = client
@@ -148,6 +190,8 @@ def release(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, delay_ms: i64) 
         return False
     if run == 0 and life is not None and life.run_state == LIVE:
         return False
+    if ends_cancelled(n, t, tube, task):
+        return True
     if life is not None:
         end_run(n, task, life, RELEASED)
         life.is_resting = delay_ms > 0
@@ -225,6 +269,8 @@ def fail(
     n.life.weigh(life)
     n.life.failures += 1
     n.book.fail(task)
+    if ends_cancelled(n, t, tube, task):
+        return ENDED
     if is_final or 0 < life.terms.attempts <= life.failed:
         die(n, t, tube, task, failure.cause)
         return DIED

@@ -18,7 +18,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import synced
 from tuque.tubes.tasks.runs import is_silent
-from tuque.tubes.tasks.transitions import arm, expire, make_ready
+from tuque.tubes.tasks.transitions import arm, ends_cancelled, expire, make_ready
 
 AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
 COPIES_MS: Final = 20  # so is a job that waits for its copies
@@ -54,6 +54,8 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
                 return  # T48.7
         elif task.status == TAKEN:
             tube.calls.ttr += 1  # T6.3
+            if ends_cancelled(n, t, tube, task):
+                return
             task.deliveries += 1
             n.requeues += 1
             make_ready(n, t, tube, task, changes.TTR)

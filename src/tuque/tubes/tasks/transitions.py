@@ -8,9 +8,12 @@ from typing import Final
 
 from mypy_extensions import i32, i64, u8
 
+from tuque.core.jobs.endings import conclude_life, leave_life, life_of
 from tuque.core.jobs.transitions import drop_task, mark_ready, register
+from tuque.core.life.base import tell_run
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, DELIVERED
+from tuque.core.model.life import CANCELLED, LIVE, RELEASED, Life
 from tuque.core.model.tally import BY_COMMAND
 from tuque.core.model.task import (
     BURIED,
@@ -30,6 +33,7 @@ from tuque.core.model.task import (
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.node.table import swap_job
+from tuque.core.outbox.events import CANCELLED as RUN_CANCELLED
 from tuque.core.outbox.events import REQUEUE_COMMAND
 from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
@@ -228,6 +232,31 @@ def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
     tell(n, t, tube, task, event)
 
 
+def ends_cancelled(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """[T48] End a task that is cancelled, where it would be given back otherwise (T48.10)."""
+    life = life_of(n, task.id) if tube.driver.has_keys else None
+    if life is None or not life.is_cancelled:
+        return False
+    end_cancelled(n, t, tube, task, life)
+    return True
+
+
+def end_cancelled(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None:
+    """[T48] The task ends as cancelled (T48.10)."""
+    if life.run_state == LIVE:
+        life.run_state = RELEASED
+        if life.client >= 0:
+            n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
+    if n.events is not None:
+        tell_run(n, task, life, RUN_CANCELLED, life.cancel_reason)
+        n.events.acked(n.now_ms, task)
+    leave_life(n, task)
+    conclude_life(n, task, life, CANCELLED, life.run, None, life.cancel_reason)
+    tube.calls.delete += 1
+    tube.calls.done += 1
+    end(n, t, tube, task, ledger.GC_ACKED, changes.DELETE)
+
+
 def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """End an expired task (T6.1)."""
     calls = tube.calls
@@ -300,6 +329,8 @@ def return_ms(n: Node, tube: Tube, task: Task) -> i64:
 
 def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """Release a TAKEN task at its session's end, RELEASE_ALL or a start (T4.3)."""
+    if ends_cancelled(n, t, tube, task):
+        return
     tube.calls.release += 1
     n.requeues += 1
     task.deliveries += 1

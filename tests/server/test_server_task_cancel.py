@@ -1,0 +1,99 @@
+"""CANCEL of tasks in a tube of type `tasks` (SPEC T48.10)."""
+
+from __future__ import annotations
+
+import pytest
+from door import Door
+from test_server_task_lives import fields, later, start, take, tasks
+
+__all__ = ["tasks"]
+
+KEPT = ("KEEP", "600", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
+
+
+def cancelled(door: Door, id: bytes, reason: bytes = b"enough") -> bool:
+    """Whether it has ended so, and its unique key is free."""
+    row = fields(door, id)
+    fresh = door.add("t", "other", "UNIQUE", "u", "ON", "reject")
+    assert door.value("DELJOB", fresh) == 1
+    return row[b"state"] == b"cancelled" and row[b"reason"] == reason
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "buried", "back-off"])
+def test_nobody_has_it(tasks: Door, state: str) -> None:
+    """T48.10 CANCEL of a task that is not TAKEN ends it, and its keys are free."""
+    delay = ("DELAY", "50") if state == "delayed" else ()
+    id = tasks.add("t", "body", *KEPT, *delay, "UNIQUE", "u", "LIMIT", "l", "1")
+    other = tasks.add("t", "next", "LIMIT", "l", "1", "PRI", "9")
+    if state == "buried":
+        assert tasks("TUBE BURY t 0").startswith(b"*")
+    elif state == "back-off":
+        take(tasks)
+        run = start(tasks, id)[0].decode()
+        assert tasks.value("FAIL", id, run) == [b"retry", 10_000]
+    assert tasks.value("CANCEL REASON enough", id) == [b"ended"]
+    assert cancelled(tasks, id)
+    assert tasks.value("CANCEL", id) == [b"over"]
+    assert take(tasks, 9) == [other]
+    later(tasks, 60_000)
+
+
+@pytest.mark.parametrize(
+    "how", ["release", "delay", "nack", "fail", "final", "silence", "bury", "start", "unstarted"]
+)
+def test_somebody_has_it(tasks: Door, how: str) -> None:
+    """T48.10 One that is TAKEN is `flagged`: its worker hears of it (W8.2), and it ends as
+    cancelled where it would be READY, DELAYED or BURIED again.
+    """
+    id = tasks.add("t", "body", *KEPT, "UNIQUE", "u")
+    assert take(tasks) == [id]
+    run = "" if how in ("start", "unstarted") else start(tasks, id)[0].decode()
+    assert tasks.value("CANCEL REASON enough", id) == [b"flagged"]
+    assert tasks.value("CANCEL REASON later", id) == [b"flagged"]
+    if run:
+        assert tasks("WORKING", id, run) == b"-CANCELLED Job was cancelled: enough\r\n"
+    if how == "release":
+        assert tasks.value("RELEASE", id, run) == 1
+    elif how == "delay":
+        assert tasks.value("RELEASE DELAY 5", id, run) == 1
+    elif how == "nack":
+        assert tasks.value("NACK", id) == 1
+    elif how in ("fail", "final"):
+        words = ("FINAL",) if how == "final" else ()
+        assert tasks.value("FAIL", id, run, *words) == [b"cancelled", None]
+    elif how == "bury":
+        tasks("TUBE BURY t 0")
+    elif how == "start":
+        assert b"-CANCELLED Job was cancelled: enough" in tasks("START WORKER w", id)
+    else:
+        later(tasks, 31_000)
+    assert cancelled(tasks, id)
+    assert take(tasks) == []
+    later(tasks, 60_000)
+    assert tasks.value("DEAD LIST t.dead")[1] == []
+
+
+def test_done_wins(tasks: Door) -> None:
+    """T48.10 DONE wins."""
+    id = tasks.add("t", "body", *KEPT)
+    take(tasks)
+    run = start(tasks, id)[0].decode()
+    assert tasks.value("CANCEL", id) == [b"flagged"]
+    assert tasks.value("DONE", id, run, "RESULT", "42") == 1
+    assert (fields(tasks, id)[b"state"], fields(tasks, id)[b"result"]) == (b"done", b"42")
+    later(tasks, 60_000)
+
+
+def test_many_at_once(tasks: Door) -> None:
+    """W8.6 An error changes nothing: a task of a tube that has no runs (T48) refuses the whole
+    command.
+    """
+    tasks("TUBE CREATE f fifo")
+    mine, plain, queued = (tasks.add(name, "b") for name in ("t", "f", "q"))
+    assert tasks("CANCEL", queued, plain).startswith(b"-ERR 'f' is a tube: its tasks have no runs")
+    assert tasks("CANCEL", mine, plain).startswith(b"-ERR 'f' is a tube: its tasks have no runs")
+    assert tasks.value("SCHEDULE ADD t s EVERY 60 body") == b"ADDED"
+    schedule = tasks.value("SCHEDULE SHOW t s")
+    plan = dict(zip(schedule[::2], schedule[1::2], strict=True))[b"id"]
+    assert tasks("CANCEL", mine, plan).startswith(b"-ERR 't' is a tube: ")
+    assert tasks.value("CANCEL", mine, queued) == [b"ended", b"ended"]
