@@ -212,7 +212,7 @@ class Cancelled(ReplyError):
 
 
 class Duplicate(ReplyError):
-    """Another job has the UNIQUE key, and ON reject was asked for; its id is in the text."""
+    """Another job has the UNIQUE key, and is at work, or ON is reject; its id is in the text."""
 
     code = "DUPLICATE"
 

@@ -19,14 +19,19 @@ from tuque.worker.tasks.keys import key_of
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def keys(options: TaskOptions, *args: Any) -> dict[str, Any]:
-    """What the broker is asked for about keys."""
+def words(options: TaskOptions, *args: Any) -> Any:
+    """The options of addjob."""
     app = App("tuque://127.0.0.1:1")
 
     @app.task(name="invoice", queue="q", **options)
     def invoice(tenant: str, order: int = 1) -> None: ...
 
-    asked = Adding(Call(invoice, invoice.defaults, args, {})).words()[2]
+    return Adding(Call(invoice, invoice.defaults, args or ("n",), {})).words()[2]
+
+
+def keys(options: TaskOptions, *args: Any) -> dict[str, Any]:
+    """What the broker is asked for about keys."""
+    asked = words(options, *args)
     return {
         name: asked.get(name) for name in ("unique", "limit", "rate", "group") if asked.get(name)
     }
@@ -37,6 +42,8 @@ def test_keys_are_made_of_arguments_and_headers() -> None:
     assert keys({"unique": Unique("order")}, "n", 7) == {"unique": "invoice:[7]"}
     assert keys({"unique": Unique("order")}, "n") == {"unique": "invoice:[1]"}
     assert keys({"unique": Unique(("tenant", "order"))}, "n", 7) == {"unique": 'invoice:["n", 7]'}
+    assert words({"unique": Unique("order", on="replace")})["unique_on"] == "replace"
+    assert "unique_on" not in words({"unique": Unique("order")})
     assert keys({"limit": Limit(2, "tenant")}, "n") == {"limit": ("invoice:n", 2)}
     assert keys({"limit": Limit(5)}, "n") == {"limit": ("invoice", 5)}
     assert keys({"limit": Limit(2, "tenant", name="api")}, "n") == {"limit": ("api:n", 2)}
@@ -64,7 +71,7 @@ def test_a_name_that_is_none_is_an_error_where_the_task_is_defined() -> None:
         lambda: Unique(()), lambda: Fair(()), lambda: Limit(0), lambda: Limit(True),
         lambda: Rate("10"), lambda: Rate("0/s"),
         lambda: Rate("1/s", burst=0), lambda: Fair("a", weight=1001),
-        lambda: Unique("a", until="never"), lambda: Limit(1, 3),
+        lambda: Unique("a", until="never"), lambda: Unique("a", on="never"), lambda: Limit(1, 3),
         lambda: keys({"limit": 3}, "n"),
     ],
 )  # fmt: skip
@@ -94,6 +101,12 @@ def test_docs_and_errors(node: RealServer, client: Client) -> None:
     for at, text in enumerate(re.findall(r"```python\n(.*?)```", page, re.S)):
         example = text.replace("tuque://127.0.0.1:7711", node.url)
         exec(compile(example, f"policies.md, example {at + 1}", "exec"), names)
+    (job,) = client.getjob("indexing")
+    assert b"final" in job.body and b"draft" not in job.body
+    with pytest.raises(Duplicate, match=re.escape(job.id)):
+        names["index"].enqueue("home", "too late")
+    with pytest.raises(TypeError, match=re.escape("its jobs cannot have Unique(on=)")):
+        names["app"].schedule("night", names["index"].call("home", "x"), every_s=60)
     info = client.tube("exports").info()
     assert (info.type, info.ttr) == ("tasks", 30.0)
     report = names["report"]

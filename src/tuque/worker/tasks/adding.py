@@ -55,6 +55,8 @@ class Planned:
         if self.tz is not None and self.cron is None:
             raise TypeError(f"schedule {self.name}: tz needs cron")
         options = self.call.options
+        if options.unique is not None and options.unique.on != "keep":
+            raise TypeError(f"schedule {self.name}: its jobs cannot have Unique(on=)")
         for word in ("delay_s", "key", "utube", "maxlen", "replicate"):
             if getattr(options, word) is not None:
                 raise TypeError(f"schedule {self.name}: its jobs cannot have {word}")

@@ -26,17 +26,22 @@ By = str | tuple[str, ...]
 class Unique:
     """One job for each value of `by`: arguments of the task, or headers.
 
-    Enqueuing a second one returns a handle of the first; `handle.is_new` is False then. `until`
-    says when another one may come: when the first is done, or already when it starts.
+    `until` says when another one may come: when the first is done, or already when it starts. What
+    a second `enqueue` does before is `on`. "keep": it returns a handle of the first, whose `is_new`
+    is False. "replace": so does this, and the first one gets the new arguments; `Duplicate` if it
+    is at work. "reject": `Duplicate`.
     """
 
     by: By
     until: Literal["done", "start"] = "done"
+    on: Literal["keep", "replace", "reject"] = "keep"
 
     def __post_init__(self) -> None:
         names_of(self, self.by)
         if self.until not in ("done", "start"):
             raise ValueError(f'Unique until "done" or "start", not {self.until!r}')
+        if self.on not in ("keep", "replace", "reject"):
+            raise ValueError(f'Unique on "keep", "replace" or "reject", not {self.on!r}')
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Keyed(TypedDict, total=False):
 
     unique: str | None
     unique_until: Literal["done", "start"] | None
+    unique_on: Literal["keep", "reject", "replace"] | None
     limit: tuple[str, int] | None
     rate: tuple[str, str] | tuple[str, str, int] | None
     group: tuple[str, int] | None
@@ -127,6 +133,8 @@ class Policies:
         if self.unique is not None:
             found["unique"] = key_of(task, self.unique.by, everything)
             found["unique_until"] = self.unique.until
+            if self.unique.on != "keep":
+                found["unique_on"] = self.unique.on
         if self.limit is not None:
             key = key_of(self.limit.name or task, self.limit.by, everything)
             found["limit"] = (key, self.limit.count)
