@@ -149,6 +149,13 @@ class LazyGroup(OptionsAnywhere):
         lines = (self.help or "").strip().splitlines()
         return lines[0].rstrip(".") if len(lines) == 1 else ""
 
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        heading = self._heading()
+        if heading:
+            formatter.write(f"Usage: {ctx.command_path} COMMAND [ARGS]...  {heading}:\n")
+        else:
+            super().format_usage(ctx, formatter)
+
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if not self._heading():
             super().format_help_text(ctx, formatter)
@@ -157,8 +164,7 @@ class LazyGroup(OptionsAnywhere):
         """List the subcommands from the table: `--help` imports none of them."""
         rows = [(name, entry.line) for name, entry in self.table.items()]
         heading = self._heading()
-        if heading:  # without an empty line above: the screen is full
-            formatter.write_heading(heading)
+        if heading:  # stands in the line of the usage: the screen is full
             with formatter.indentation():
                 formatter.write_dl(rows)
             return

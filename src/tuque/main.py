@@ -84,7 +84,7 @@ SUBCOMMANDS: Final = {
 @click.help_option("-h", "--help", hidden=True)
 @click.version_option(__version__, "--version", message="tuque %(version)s", hidden=True)
 def tuque() -> None:
-    """A distributed job broker; `tuque COMMAND --help` explains a command."""
+    """`tuque COMMAND --help` explains a command."""
 
 
 def main() -> None:

@@ -302,7 +302,7 @@ def test_info(door: Door, tmp_path: Path) -> None:
         f"# {name}"
         for name in (
             *"Server Clients Memory Jobs Queues Persistence Stats CPU Ledger Events".split(),
-            *"Leases Staging Tubes Users Tenants Cluster Bus".split(),
+            *"Leases Staging Topics Tubes Users Tenants Cluster Bus".split(),
         )
     ]
     assert door.value("INFO nosuch") == b""

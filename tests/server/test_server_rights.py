@@ -18,6 +18,7 @@ OWN = b"orders.a"
 OTHERS = b"payments"
 QUEUES = {"queue", "tube", "to"}
 NAMED_ONLY = {"QLIST", "TUBE UNSUBSCRIBE"}  # their names need no right
+OPTIONS = {"HISTORY": b"QUEUE", "TOPIC LIST": b"TOPIC", "TOPIC ADD": b"DEAD"}  # names of their own
 ENDS = {"QUIT", "RESET", "AUTH", "HELLO"}  # what the walk leaves to tests of sessions
 
 
@@ -52,8 +53,8 @@ def test_each_queue_of_the_syntax_has_a_place(row: str, syntax: str) -> None:
     if row in NAMED_ONLY:
         assert unit.names_after or unit.names_from
         assert unit.is_shown or unit.is_open  # names what is shown anyway
-    elif row == "HISTORY":
-        assert unit.option == b"QUEUE"
+    elif row in OPTIONS:
+        assert unit.option == OPTIONS[row]
     else:
         assert places == len(named), (row, unit.places, named)
     is_task = row.startswith(("TUBE ", "CLUSTER "))

@@ -146,7 +146,7 @@ class Place:
             "workers": sorted(
                 (hand.name, int(hand.order))
                 for hand in self.box.server.crew.by_name.values()
-                if hand.name.startswith(mark) and hand.said.queues
+                if hand.said.host.startswith(MARK)  # anybody may have a worker of that name
             ),
             "staged": [name for name in n.staging.txns if name.startswith(mark)],
         }

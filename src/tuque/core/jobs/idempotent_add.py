@@ -116,8 +116,11 @@ def on_copies(n: Node, p: Publishing) -> None:
     if p.left > 0:
         return
     n.staging.publishing.remove(p)
-    code = NOREPL_TOPIC if len(p.told) > 0 else NOREPL_PUBLISHED
-    error = Refusal(code, (p.count, p.short)) if p.short > 0 else None
+    error: Refusal | None = None
+    if p.short > 0 and len(p.told) > 0:
+        error = Refusal(NOREPL_TOPIC, (p.count, p.short))
+    elif p.short > 0:
+        error = Refusal(NOREPL_PUBLISHED, (p.count, p.short))
     told = Added(p.client, p.serial, b"", error)
     told.count = p.count
     told.ids = p.told

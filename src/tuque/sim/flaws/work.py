@@ -17,6 +17,9 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.state.lives import Lives
 from tuque.server.commands import dead
+from tuque.server.commands import outcomes as waits
+from tuque.server.state.client import Client, Wanted
+from tuque.server.state.state import Server
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import at_work, editing
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
@@ -113,12 +116,13 @@ def refused_edits_stand() -> list[Patch]:
 
 def ends_are_not_named() -> list[Patch]:
     """W9.2: WAITJOB does not name jobs whose outcome is kept."""
-    sound = outcomes.outcome_of
+    sound = waits.put_ended
 
-    def outcome_of(n: Node, id: bytes) -> bytes:
-        return b"" if n.life.known(id) is not None else sound(n, id)
+    def put_ended(s: Server, c: Client, wanted: Wanted) -> None:
+        wanted.ids = [id for id in wanted.ids if s.n.life.known(id) is None]
+        sound(s, c, wanted)
 
-    return everywhere(sound, outcome_of)
+    return everywhere(sound, put_ended)
 
 
 def all_ends_are_done() -> list[Patch]:
