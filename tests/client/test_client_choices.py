@@ -185,6 +185,33 @@ def test_a_refusal_that_names_another_node_is_followed_at_once_only_the_first_ti
             looking.pause_s(error, sent=True, now_s=100.0)
 
 
+def test_each_node_that_refusals_name_is_asked_at_once() -> None:
+    """So after a failover the new leader is asked at once, whoever was named before."""
+    looking = tries(repeat=False)
+    named = [TubeHome(f"a:{number} Tube 't' has its home there") for number in (1, 2)]
+    assert [one.home for one in named] == ["a:1", "a:2"]
+    for one in named:
+        assert looking.pause_s(one, sent=True, now_s=0.0) == 0.0
+    for one in named:
+        assert looking.pause_s(one, sent=True, now_s=0.0) > 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nobody_is_later_than_a_quarter_of_the_outage(seed: int) -> None:
+    """A leader that is lost has a successor soon: pauses grow with the outage, not beyond it."""
+    looking = Tries(
+        Retry(), repeat=True, deadline_s=99.0, search_s=99.0, now_s=0.0, rng=random.Random(seed)
+    )
+    now_s = failed_s = 5.0
+    count = 0
+    while now_s < 25.0:
+        pause_s = looking.pause_s(NoQuorum("x"), sent=False, now_s=now_s)
+        assert pause_s <= min(1.0, max(0.05, (now_s - failed_s) / 4))
+        now_s += pause_s
+        count += 1
+    assert 40 < count < 120, "neither a busy loop nor a sleep"
+
+
 def test_attempts_are_counted() -> None:
     limited = tries(repeat=True, attempts=2)
     for _ in range(2):

@@ -7,8 +7,10 @@ to be done and what it cannot know. `judge` says what no history may hold.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Self
 
 from tuque import Client
@@ -25,6 +27,7 @@ class Load:
         self.url = url
         self.tube = tube
         self.put: dict[str, int] = {}  # bodies whose put was answered, and their numbers
+        self.put_at: list[float] = []  # when they were answered
         self.maybe_put: set[str] = set()
         self.takes: list[tuple[int, int, str]] = []  # number, token, body
         self.acked: list[str] = []  # bodies whose ack was answered
@@ -75,6 +78,12 @@ class Load:
         with self._lock:
             return len(self.put), len(self.acked)
 
+    def longest_gap_s(self, since: float) -> float:
+        """The longest time without an answered put, from that instant on."""
+        with self._lock:
+            at = [since, *(one for one in self.put_at if one > since)]
+        return max((b - a for a, b in pairwise(at)), default=0.0)
+
     def _run(self, work: Callable[[Client, int], None], number: int) -> None:
         try:
             with Client(self.url, timeout=10.0) as client:  # a slow machine is no dead one
@@ -98,6 +107,7 @@ class Load:
             assert task is not None
             with self._lock:
                 self.put[body] = task.number
+                self.put_at.append(time.monotonic())
             serial += 1
 
     def _consume(self, client: Client, _: int) -> None:

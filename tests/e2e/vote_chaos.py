@@ -34,7 +34,7 @@ class VoteChaos(ProxiedNodes):
         super().__init__(directory, count, "--appendonly", "yes", "--appendfsync", fsync)
         self.chance = random.Random(seed)
         self.faults: Counter[str] = Counter()
-        self.gaps_s: list[float] = []  # from a fault until a put was answered
+        self.gaps_s: dict[str, list[float]] = {}  # the longest time without a put, by fault
         self.load: Load | None = None
 
     def start(self) -> None:
@@ -108,9 +108,10 @@ class VoteChaos(ProxiedNodes):
             before = self.load.counts()[0]
             number = self.leader()
             span_s = self.chance.choice((1.5, 2.5, 3.5))
-            self.hurt(self.chance.choice(FAULTS), number, span_s)
+            kind = self.chance.choice(FAULTS)
+            self.hurt(kind, number, span_s)
             wait_for(lambda n=before: self.load.counts()[0] > n + 20, self.what_is, 60)
-            self.gaps_s.append(time.monotonic() - began)
+            self.gaps_s.setdefault(kind, []).append(self.load.longest_gap_s(began))
             time.sleep(max(0.0, every_s - (time.monotonic() - began)))
 
     def what_is(self) -> str:
@@ -149,11 +150,13 @@ class VoteChaos(ProxiedNodes):
         """What was done."""
         won = [self.figure(i, "tubes_elections_won") for i in range(len(self.nodes))]
         puts, acks = (0, 0) if self.load is None else self.load.counts()
-        gaps = sorted(self.gaps_s)
-        middle = gaps[len(gaps) // 2] if gaps else 0.0
+        gaps = "; ".join(
+            f"{kind} {sorted(spans)[len(spans) // 2]:.2f} s, worst {max(spans):.2f} s"
+            for kind, spans in self.gaps_s.items()
+        )
         return (
             f"{dict(self.faults)}, puts {puts}, acks {acks}, elections won since the starts {won}, "
-            f"fault and recovery: median {middle:.1f} s, worst {max(gaps, default=0):.1f} s"
+            f"longest time without a put, median of each fault: {gaps}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -25,22 +26,30 @@ if TYPE_CHECKING:
 
 # nothing was done, and time or another node will help
 NOT_NOW = (Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
+SHARE = 0.25  # of the time since the first failure: nobody is later than that much of an outage
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How to retry: full jitter over a span that doubles, until the call's deadline.
 
     `base_s` is the first span, `cap_s` the longest; `attempts` bounds the number of retries:
-    0 for none, None for as many as the deadline allows.
+    0 for none, None for as many as the deadline allows. With None no span is longer than a quarter
+    of the time since the first failure, or `base_s`.
     """
 
     base_s: float = 0.05
     cap_s: float = 1.0
     attempts: int | None = None
 
-    def delay_s(self, attempt: int, rng: random.Random) -> float:
-        """Seconds to wait before retry number `attempt`, counted from 0."""
-        return rng.uniform(0.0, min(self.cap_s, self.base_s * 2.0 ** min(attempt, 32)))
+    def delay_s(self, attempt: int, rng: random.Random, lost_s: float = math.inf) -> float:
+        """Seconds to wait before retry number `attempt`, counted from 0.
+
+        `lost_s` is the time since the first failure.
+        """
+        span_s = min(self.cap_s, self.base_s * 2.0 ** min(attempt, 32))
+        if self.attempts is None:
+            span_s = min(span_s, max(self.base_s, lost_s * SHARE))
+        return rng.uniform(0.0, span_s)
 
 
 class Tries:
@@ -73,7 +82,8 @@ class Tries:
         self.had: Address | None = None  # the node that may have executed the call
         self._rng = rng
         self._count = 0
-        self._at_once: set[type[Error]] = set()  # retried once without a pause
+        self._failed_s = now_s  # when the first one failed
+        self._at_once: set[str] = set()  # nodes named by refusals, asked once without a pause
 
     def pause_s(
         self, error: Error, *, sent: bool, now_s: float, node: Address | None = None
@@ -83,12 +93,12 @@ class Tries:
         `sent`: the node had the call when it failed.
 
         Some refusals say that nothing was done and that time, or another node, will help: these
-        calls are always retried, at once the first time another node or session is named.
+        calls are always retried, at once the first time that node, or another session, is named.
         """
         if isinstance(error, TubeHome | NotTaken) and now_s < self.deadline_s:
-            kind = type(error)
-            if kind not in self._at_once:
-                self._at_once.add(kind)
+            named = error.home if isinstance(error, TubeHome) else ""
+            if named not in self._at_once:
+                self._at_once.add(named)
                 return 0.0
         safe = not sent or self._repeat
         if isinstance(error, ConnectionError):
@@ -105,7 +115,9 @@ class Tries:
             raise error
         if sent:
             self.search_until_s = min(self.deadline_s, now_s + self._search_s)
-        delay_s = self._retry.delay_s(self._count, self._rng)
+        if not self._count:
+            self._failed_s = now_s
+        delay_s = self._retry.delay_s(self._count, self._rng, now_s - self._failed_s)
         if now_s + delay_s >= self.search_until_s:
             raise error
         self._count += 1

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from tuque.client.retry import SHARE
 from tuque.errors import ConnectionError, Error, NoQuorum, ReadOnly, TubeHome
 from tuque.logtext import facts
 from tuque.worker.tasks.policy import Backoff
@@ -58,7 +59,8 @@ class Away:
         if now < story.due_at:
             return True
         story.failures += 1
-        story.due_at = now + AGAIN.delay_s(story.failures, self._rng)
+        wait_s = AGAIN.delay_s(story.failures, self._rng)
+        story.due_at = now + min(wait_s, max(AGAIN.first_s, (now - story.since) * SHARE))
         if not story.is_told and now - story.since >= TELL_AFTER_S:
             story.is_told = True
             log.warning(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from tuque.client.retry import SHARE
 from tuque.errors import ConnectionError, Error
 from tuque.logtext import facts
 from tuque.worker.tasks.policy import Backoff
@@ -56,6 +57,7 @@ class Link:
             )
         self._failures += 1
         wait_s = RECONNECT.delay_s(self._failures, self._rng)
+        wait_s = min(wait_s, max(RECONNECT.first_s, (now - self._lost_at) * SHARE))
         self._retry_at = now + wait_s
         if self._failures > 1:
             log.info(
