@@ -13,7 +13,7 @@ from tuque.sim.flaws.published import MUTATIONS
 from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.canary import canary
 from tuque.sim.runs.score import Score
-from tuque.sim.runs.seeds import Outcome, run_fresh, run_many, run_past, run_plan
+from tuque.sim.runs.seeds import OF_VOTES, Outcome, run_fresh, run_many, run_past, run_plan
 from tuque.sim.runs.shrink import Shrinker, as_test
 
 # kinds of which one finding suffices: the code itself reports a fault, or nothing was checked
@@ -23,6 +23,12 @@ GRAVE: Final = {"internal", "ledger", "empty"}
 @click.command()
 @click.option("--seeds", default=100, help="How many seeds to run.")
 @click.option("--start", type=int, help="The first seed; by default a fresh number.")
+@click.option(
+    "--plans",
+    type=click.Choice(["all", *OF_VOTES]),
+    default="all",
+    help="votes: leaders by vote; tasks: these, and tubes of type tasks.",
+)
 @click.option("--jobs", default=1, help="Processes.")
 @click.option("--minutes", default=0.0, help="Run seeds for so many minutes instead.")
 @click.option("--past", type=click.Path(exists=True), help="A file of seeds to run first.")
@@ -39,6 +45,7 @@ GRAVE: Final = {"internal", "ledger", "empty"}
 def main(
     seeds: int,
     start: int | None,
+    plans: str,
     jobs: int,
     minutes: float,
     past: str | None,
@@ -50,8 +57,9 @@ def main(
     json_path: str | None,
 ) -> None:
     """Run seeds of a simulated cluster; exit 1 when a promise is broken."""
+    kind = "" if plans == "all" else plans
     if replay is not None:
-        sys.exit(show(replay, mutation))
+        sys.exit(show(replay, mutation, kind))
     if shrink is not None:
         sys.exit(make_small(shrink))
     if with_canary:
@@ -65,7 +73,7 @@ def main(
         for one in run_past(past_seeds(Path(past).read_text()), jobs, mutation):
             note(score, one)
     is_past_broken = bool(score.failed)
-    for one in run_many(first, seeds, jobs, minutes, mutation):
+    for one in run_many(first, seeds, jobs, minutes, mutation, kind):
         note(score, one)
     elapsed_s = time.monotonic() - began
     print(score.table(elapsed_s))
@@ -96,13 +104,15 @@ def note(score: Score, one: Outcome) -> None:
         print(f"seed {one.seed}: {one.nodes} nodes, {', '.join(one.faults) or 'no faults'}")
         for text in one.findings[:3]:
             print(f"    {text}")
-        print(f"    again: python -m tuque.sim --replay {one.seed}", flush=True)
+        *kind, seed = one.seed.split()
+        more = f"--plans {kind[0]} " if kind else ""
+        print(f"    again: python -m tuque.sim {more}--replay {seed}", flush=True)
 
 
-def show(seed: int, mutation: str) -> int:
+def show(seed: int, mutation: str, plans: str) -> int:
     """Run a seed twice; print its trace, its findings and whether both runs agree."""
-    one = run_fresh(seed, mutation, trace=True)
-    two = run_fresh(seed, mutation)
+    one = run_fresh(seed, mutation, True, plans)
+    two = run_fresh(seed, mutation, False, plans)
     print("\n".join(one.trace))
     print("\n".join(one.findings) or "nothing found")
     print(f"digest {one.digest}, {one.events} events")

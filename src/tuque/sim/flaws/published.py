@@ -21,6 +21,7 @@ from tuque.core.replication import ack_gc, orphan_acks, requeue_messages
 from tuque.sim.engine import clock
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import HOME_FLAWS
+from tuque.sim.flaws.keys import KEY_FLAWS
 from tuque.sim.flaws.leases import ONCE_FLAWS
 from tuque.sim.flaws.lives import LIFE_FLAWS
 from tuque.sim.flaws.restarts import RESTART_FLAWS
@@ -435,6 +436,6 @@ FLAWS: Final = [
 ]  # fmt: skip
 ALL_FLAWS: Final = [
     *FLAWS, *RULE_FLAWS, *ONCE_FLAWS, *TUBE_FLAWS, *HOME_FLAWS, *RESTART_FLAWS, *TURN_FLAWS,
-    *LIFE_FLAWS, *WORK_FLAWS, *SEALED_FLAWS,
+    *LIFE_FLAWS, *WORK_FLAWS, *SEALED_FLAWS, *KEY_FLAWS,
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in ALL_FLAWS}

@@ -55,6 +55,8 @@ JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each check
 
 # detected in place, with `world.sometimes` and one of these names
 ON_THE_SPOT: Final = (
+    "a bucket is dry when the leader changes",
+    "a duplicate is answered by a new leader",
     "a home stood still",
     "a link ends with a wrong frame",
     "a link has no room",
@@ -64,6 +66,7 @@ ON_THE_SPOT: Final = (
     "a node is drained",
     "a turn while the journal is loaded",
     "crash between two effects of a turn",
+    "a new leader finds a limit that is full",
     "frames are held back",
     "repair done in a rolling restart",
     "restart with jobs from the disk",

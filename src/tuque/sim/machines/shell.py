@@ -273,6 +273,7 @@ class Shell:
         if self.loader is not None and self.machine.settings.opens_early:
             look_at_bus(self.s, self.bus)
         self.machine.cluster.tubing.on_turn(self.machine, self)
+        self.machine.cluster.tasking.on_turn(self.machine, self)
         figures = self.bus.figures
         overfull = figures.overfull
         pump.settle()

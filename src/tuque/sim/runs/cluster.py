@@ -22,7 +22,9 @@ from tuque.sim.judges.verdicts import Verdicts
 from tuque.sim.machines.machine import Machine
 from tuque.sim.machines.session import LOST
 from tuque.sim.plans.life_swarm import last_workers
+from tuque.sim.plans.task_swarm import last_tasks
 from tuque.sim.plans.tube_swarm import last_clients
+from tuque.sim.task_judges.keys import Tasking
 from tuque.sim.tube_judges.homes import look_for_home
 from tuque.sim.tube_judges.judge import Tubing
 from tuque.sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
@@ -38,6 +40,7 @@ from tuque.sim.workload.life_clients import (
 from tuque.sim.workload.programs import Person, Worker
 from tuque.sim.workload.publishers import Publisher, Repeater
 from tuque.sim.workload.scripts import Script
+from tuque.sim.workload.task_clients import TaskBoss, TaskProducer, TaskWorker
 from tuque.sim.workload.tube_clients import TubeMeddler, TubeProducer, TubeWorker
 from tuque.sim.workload.tube_movers import (
     TubeForcer,
@@ -75,6 +78,9 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "life_boss": LifeBoss,
     "life_editor": LifeEditor,
     "life_replayer": LifeReplayer,
+    "task_producer": TaskProducer,
+    "task_worker": TaskWorker,
+    "task_boss": TaskBoss,
 }
 
 
@@ -99,6 +105,7 @@ class Cluster:
         self.watcher = Watcher(self)
         self.leasing = Leasing(self)
         self.tubing = Tubing(self)
+        self.tasking = Tasking(self)
         self.living = Living(self)
         self.verdicts = Verdicts(self, self.watcher)
         self.again = Again(self)
@@ -139,6 +146,7 @@ class Cluster:
         self.drain()
         self.verdicts.on_drained()
         self.living.on_drained()
+        self.tasking.on_drained()
         self.phase = "rest"
         self.wait_ms(REST_MS // 2)
         self.verdicts.on_rest()
@@ -160,7 +168,7 @@ class Cluster:
             worker = Worker(self, name, op.args)
             self.people[name] = worker
             worker.begin()
-        elif op.kind == "tube":
+        elif op.kind in ("tube", "task_tube"):
             pass  # its clients know it, and create it
         elif op.kind in SCRIPTS:
             self.begin(op.kind, op.args)
@@ -268,8 +276,9 @@ class Cluster:
             self.people[worker.name] = worker
             worker.begin()
             self.probe(machine)
-        for kind, last in last_clients(self.plan, DRAIN_MS) + last_workers(self.plan, DRAIN_MS):
-            self.begin(kind, last)
+        for draw in (last_clients, last_workers, last_tasks):
+            for kind, last in draw(self.plan, DRAIN_MS):
+                self.begin(kind, last)
         end_us = self.world.now_us + DRAIN_MS * 1000
         while self.world.now_us < end_us:
             self.wait_ms(500)

@@ -76,6 +76,15 @@ CHECKED = {
     "life-stuck": "ends of lives",
     "life-wait": "WAITJOBs",
     "life-rate": "paced replays",
+    "task-limit": "looks at limits",
+    "task-rate": "takes with a rate",
+    "task-turn": "turns of groups",
+    "task-unique": "looks at unique keys",
+    "task-held": "holds of tasks",
+    "task-attempts": "runs of tasks",
+    "task-ended": "ends of tasks",
+    "task-lost": "tasks looked for at the end",
+    "task-stuck": "tasks looked for at the end",
 }
 TEXTS = {
     "internal": "internal errors",
@@ -140,6 +149,15 @@ TEXTS = {
     "life-stuck": "jobs still open at the end",
     "life-wait": "WAITJOBs that named a job that had not ended so",
     "life-rate": "replays faster than their RATE",
+    "task-limit": "limits with more tasks at work than places",
+    "task-rate": "takes faster than their RATE",
+    "task-turn": "groups that waited longer than one round",
+    "task-unique": "unique keys that two tasks had",
+    "task-held": "tasks that two workers had",
+    "task-attempts": "attempts of tasks that nobody began",
+    "task-ended": "tasks that came again after their end",
+    "task-lost": "tasks lost by a failover",
+    "task-stuck": "tasks that waited in vain",
     "empty": "seeds that checked nothing",
 }
 # the rules that allow two leaders of a tube to run at the same time

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,8 @@ from tuque.sim.engine.plan import Plan
 from tuque.sim.engine.world import Spinning
 from tuque.sim.flaws.published import MUTATIONS
 from tuque.sim.plans.swarm import draw
+from tuque.sim.plans.task_swarm import draw_tasks
+from tuque.sim.plans.vote_swarm import draw_votes
 from tuque.sim.runs.cluster import Cluster
 
 
@@ -140,18 +143,23 @@ def run_seed(
         return run_plan(flaw.plan(seed), trace, until=until)
 
 
-def run_fresh(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
-    """Run a seed that was never run before: with all kinds of clients."""
+def run_fresh(seed: int, mutation: str = "", trace: bool = False, plans: str = "") -> Outcome:
+    """Run a seed that was never run before: with all kinds of clients, or of one kind of plans."""
+    if plans:
+        return run_plan(OF_VOTES[plans](seed), trace)
     return run_seed(
         seed, mutation, trace, with_lives=True, with_edits=True, with_words=True, with_seals=True
     )
 
 
+OF_VOTES = {"votes": draw_votes, "tasks": draw_tasks}  # plans with voters
 KINDS = ("tubes", "lives", "edits", "words", "seals")  # clients that came one after the other
 
 
 def run_old(seed: int, words: list[str], mutation: str = "") -> Outcome:
-    """Run a seed with those kinds of clients only that there were when it failed."""
+    """Run a seed with those kinds of clients only that there were when it failed, or a plan."""
+    if words and words[0] in OF_VOTES:
+        return run_fresh(seed, mutation, False, words[0])
     tubes, *more = (kind in words for kind in KINDS)
     return run_seed(seed, mutation, False, tubes, "", *more)
 
@@ -167,7 +175,7 @@ def run_past(past: list[tuple[int, list[str]]], jobs: int, mutation: str = "") -
 
 
 def run_many(
-    first: int, count: int, jobs: int, minutes: float, mutation: str = ""
+    first: int, count: int, jobs: int, minutes: float, mutation: str = "", plans: str = ""
 ) -> Iterator[Outcome]:
     """Run seeds first, first+1, ...: `count` of them, or as many as `minutes` allow."""
     until = time.monotonic() + minutes * 60 if minutes else 0.0
@@ -176,16 +184,17 @@ def run_many(
         for seed in seeds:
             if until and time.monotonic() > until:
                 return
-            yield run_fresh(seed, mutation)
+            yield run_fresh(seed, mutation, False, plans)
         return
     with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
-        running = {pool.submit(run_fresh, seed, mutation) for seed in _some(seeds, jobs * 2)}
+        run = partial(run_fresh, mutation=mutation, plans=plans)
+        running = {pool.submit(run, seed) for seed in _some(seeds, jobs * 2)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 yield one.result()
                 if not until or time.monotonic() < until:
-                    running |= {pool.submit(run_fresh, seed, mutation) for seed in _some(seeds, 1)}
+                    running |= {pool.submit(run, seed) for seed in _some(seeds, 1)}
 
 
 def _some(seeds: Iterator[int], count: int) -> list[int]:

@@ -1,0 +1,193 @@
+"""Flaws of tubes of type `tasks`, enabled by switches.py (SPEC T40 to T48), and their plans."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tuque.core.model.life import Life, run_of
+from tuque.core.model.task import READY, TAKEN, Task
+from tuque.core.node.node import Node
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.homes import copies_are_not_awaited, order
+from tuque.sim.flaws.switches import Flaw, Patch, everywhere
+from tuque.sim.plans.task_swarm import task_plan
+from tuque.tubes.failover import load_unload, restore_tasks
+from tuque.tubes.keys.ring import Ring
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.unique import Uniques
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.tasks import runs
+
+
+def places_are_not_counted() -> list[Patch]:
+    """A new leader knows of no places in use."""
+    sound = Tasks.held
+
+    def held(self: Tasks, task: Task) -> None:
+        sound(self, task)
+        for limit in self.limits.values():
+            limit.used = 0
+
+    return [(Tasks, "held", held)]
+
+
+def buckets_begin_full() -> list[Patch]:
+    """A new leader allows a second burst."""
+
+    def begin_empty(self: Tasks, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    return [(Tasks, "begin_empty", begin_empty)]
+
+
+def turns_do_not_end() -> list[Patch]:
+    """A group goes on as long as it has tasks."""
+
+    def spent(self: Ring, line: Any) -> None:
+        if line.count == 0:
+            self.settle(line)
+
+    return [(Ring, "spent", spent)]
+
+
+def unique_keys_stay_behind() -> list[Patch]:
+    """A new leader does not know which unique keys its tasks have."""
+    sound_load, sound_joined = restore_tasks.take_in, Uniques.joined
+
+    def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+        Uniques.joined = nobody_joins  # type: ignore[method-assign] # that is the flaw
+        sound_load(n, t, tube, task)
+        Uniques.joined = sound_joined  # type: ignore[method-assign] # as above
+
+    def nobody_joins(self: Uniques, task: Task, now_ms: int) -> None:
+        return
+
+    return everywhere(sound_load, take_in)
+
+
+def takes_stay_behind() -> list[Patch]:
+    """A new leader hands out again what workers have."""
+    sound = load_unload.settle_owners
+
+    def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
+        sound(n, t, tube, found)
+        for task in tube.copies.values():
+            if task.status == TAKEN:
+                task.status = READY
+
+    return everywhere(sound, settle_owners)
+
+
+def alarms_are_not_set() -> list[Patch]:
+    """Nobody looks again when the next token of a rate comes."""
+
+    def set_alarm(self: Tasks, at_ms: int, key: bytes) -> None:
+        return
+
+    return [(Tasks, "set_alarm", set_alarm)]
+
+
+def takes_are_attempts() -> list[Patch]:
+    """Each take counts as an attempt, whether or not it failed."""
+
+    def run_of_take(task: Task, life: Life | None) -> int:
+        return run_of(int(task.delivered_count), 1, int(task.token) % runs.TAKES)
+
+    return everywhere(runs.run_of_take, run_of_take)
+
+
+def keyed_tube(
+    seed: str, options: dict[str, Any], habits: dict[str, Any], idle_ms: int = 60
+) -> Plan:
+    """One tube on three nodes, led by the first one, with three producers and four workers."""
+    plan = task_plan(seed, 3, 0, 12_000)
+    for i in range(3):
+        shared: dict[str, Any] = {"tube": "k", "node": i, "for_ms": 9_000}
+        made = {"client": f"kp{i}", "retry": [3], "idle_ms": idle_ms, **options, **shared}
+        plan.ops.append(Op(1_000 + i, "task_producer", made))
+    for i in range(4):
+        shared = {"tube": "k", "node": i % 3, "for_ms": 10_500}
+        works = {"client": f"kw{i}", "idle_ms": 5, "timeout": 500, "work_ms": 100, **habits}
+        plan.ops.append(Op(1_100 + i, "task_worker", works | shared))
+    return plan
+
+
+def lose_leader(plan: Plan, at_ms: int = 5_000) -> Plan:
+    """The first leader ends, and another one is voted for."""
+    plan.faults = ["kill"]
+    plan.ops.append(Op(at_ms, "crash", {
+        "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 4_000,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def limits_move(seed: int) -> Plan:
+    """Slow workers have all places of a limit when its leader is lost."""
+    habits = {"work_ms": 900}
+    return lose_leader(keyed_tube(f"limits move {seed}", {"limit": [["two", 2]]}, habits, 400))
+
+
+def dry_buckets(seed: int) -> Plan:
+    """All tokens of a rate are spent when its leader is lost."""
+    return lose_leader(keyed_tube(f"dry {seed}", {"rate": [["slow", 3, 12]]}, {"work_ms": 10}, 250))
+
+
+def unique_moves(seed: int) -> Plan:
+    """Many jobs of few unique keys, some of them at work when their leader is lost."""
+    options = {"unique": [f"u{i}" for i in range(6)], "on": ["keep", "reject"]}
+    return lose_leader(keyed_tube(f"unique moves {seed}", options, {"work_ms": 2_000}))
+
+
+def long_work(seed: int) -> Plan:
+    """Workers that say at times that they work on, when their leader is lost."""
+    return lose_leader(keyed_tube(f"long work {seed}", {}, {"work_ms": 2_000}, 700))
+
+
+def three_groups(seed: int) -> Plan:
+    """Three groups with more tasks than workers do."""
+    options = {"group": [["a", 1], ["b", 3], ["c", 1]]}
+    plan = order(keyed_tube(f"groups {seed}", options, {"work_ms": 150}, 150))
+    plan.check_every = 10
+    return plan
+
+
+def given_back(seed: int) -> Plan:
+    """Tasks with ATTEMPTS that are delivered, and given back, several times."""
+    habits = {"p_release": 0.4, "p_drop": 0.3}
+    options = {"attempts": [20], "retry": [1]}
+    return order(keyed_tube(f"given back {seed}", options, habits, 300))
+
+
+def lost_in_a_cut(seed: int, work_ms: int = 200) -> Plan:
+    """The leader is cut off, goes on for a while, and ends."""
+    plan = keyed_tube(f"in a cut {seed}", {}, {"work_ms": work_ms}, 120)
+    plan.faults = ["cut", "kill"]
+    plan.ops.append(Op(5_000, "cut", {"a": [0], "b": [1, 2], "for_ms": 3_000}))
+    plan.ops.append(Op(5_600 + seed * 13 % 200, "crash", {
+        "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 4_000,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def left_in_a_cut(seed: int) -> Plan:
+    """The same, with more jobs than workers have time for."""
+    return lost_in_a_cut(seed, 4_000)
+
+
+KEY_FLAWS: Final = [
+    Flaw("k1", "a new leader counts no places", places_are_not_counted, 5, limits_move),
+    Flaw("k2", "a new leader allows a second burst", buckets_begin_full, 5, dry_buckets),
+    Flaw("k3", "a group's turn does not end", turns_do_not_end, 5, three_groups),
+    Flaw("k4", "a new leader knows no unique keys", unique_keys_stay_behind, 5, unique_moves),
+    Flaw("k5", "a new leader hands out what is taken", takes_stay_behind, 5, long_work),
+    Flaw("k6", "nobody waits for a token", alarms_are_not_set, 5, dry_buckets),
+    Flaw("k7", "a delivery is an attempt", takes_are_attempts, 5, given_back),
+    Flaw("k8", "answers to adds do not wait", copies_are_not_awaited, 5, left_in_a_cut),
+    Flaw("k9", "answers to ends do not wait", copies_are_not_awaited, 5, lost_in_a_cut),
+]
+KEY_RULES: Final = {
+    "k1": "task-limit", "k2": "task-rate", "k3": "task-turn", "k4": "task-unique",
+    "k5": "task-held", "k6": "task-stuck", "k7": "task-attempts", "k8": "task-lost",
+    "k9": "task-ended",
+}  # fmt: skip

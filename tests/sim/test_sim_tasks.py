@@ -1,0 +1,86 @@
+"""Tubes of type `tasks` in the simulator: keys over changes of the leader (SPEC T40 to T48)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tuque.sim.engine.plan import Plan
+from tuque.sim.flaws.keys import (
+    KEY_FLAWS,
+    KEY_RULES,
+    dry_buckets,
+    given_back,
+    left_in_a_cut,
+    limits_move,
+    long_work,
+    lost_in_a_cut,
+    three_groups,
+    unique_moves,
+)
+from tuque.sim.plans.task_swarm import draw_tasks
+from tuque.sim.runs.score import CHECKED
+from tuque.sim.runs.seeds import run_plan, run_seed
+
+QUICK = ("k1", "k3", "k7")  # the judges of the others find the slow ones
+FIRST = {"k4": 2, "k5": 4}  # the seed that finds it, if seed 1 does not
+
+
+def slow_but(names: tuple[str, ...]) -> list[Any]:
+    """The names of all flaws; those that take long are slow."""
+    return [
+        pytest.param(flaw.name, marks=() if flaw.name in names else pytest.mark.slow)
+        for flaw in KEY_FLAWS
+    ]
+
+
+@pytest.mark.sources
+@pytest.mark.parametrize("name", slow_but(QUICK))
+def test_a_broken_promise_about_keys_is_found_by_its_judge(name: str) -> None:
+    flaw = next(flaw for flaw in KEY_FLAWS if flaw.name == name)
+    seeds, known = range(1, flaw.budget + 1), FIRST.get(name, 1)
+    rule = KEY_RULES[name]
+    rules = (run_seed(seed, name, until=rule).rules() for seed in sorted(seeds, key=known.__ne__))
+    assert any(rule in found for found in rules)
+
+
+@pytest.mark.parametrize(
+    ("plan", "states"),
+    [
+        (limits_move, ["a new leader finds a limit that is full"]),
+        *(
+            pytest.param(plan, states, marks=pytest.mark.slow)
+            for plan, states in (
+                (dry_buckets, ["a bucket is dry when the leader changes"]),
+                (unique_moves, ["a duplicate is answered by a new leader"]),
+                (three_groups, []),
+                (given_back, []),
+                (long_work, []),
+                (lost_in_a_cut, []),
+                (left_in_a_cut, []),
+            )
+        ),
+    ],
+)
+def test_keys_hold_when_the_leader_changes(plan: Callable[[int], Plan], states: list[str]) -> None:
+    """T41.2 Of a limit with n places at most n tasks are TAKEN at once.
+
+    T42.4 After a start and at a new leader each bucket is empty: no failover gives a second burst.
+    T44.6 After a start and at a new leader the tasks have the keys that they had.
+    """
+    outcome = run_plan(plan(1))
+    assert outcome.findings == []
+    assert outcome.counts.get("new leaders of tasks", 0) > 0 or plan in (three_groups, given_back)
+    for state in states:
+        assert outcome.seen[state] > 0
+    for flaw in KEY_FLAWS:
+        if flaw.bend is plan:
+            assert outcome.counts[CHECKED[KEY_RULES[flaw.name]]] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_many_faults_around_keys_find_nothing(seed: int) -> None:
+    assert run_plan(draw_tasks(seed)).findings == []
