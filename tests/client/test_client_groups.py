@@ -38,6 +38,16 @@ SHOWN = JobGroup("D-1", "t", "open", 3, 2, 1, 0, "stop", True, 5, 0)
             "D-1",
         ),
         (
+            writes.group_create(
+                "t", 3, body="b", attempts=3, backoff=(1, 2, 0.5), dead="d", time_limit=7,
+                headers={"n": "v"},
+            ),
+            [b"CREATE", b"t", 3, "ATTEMPTS", 3, "BACKOFF", 1, 2, "0.500", "DEAD", b"d",
+             "TIMELIMIT", 7, "HEADERS", 1, "n", b"v", "THEN", b"b"],
+            b"D-1",
+            "D-1",
+        ),
+        (
             writes.group_add("t", "D-1", {0: "D-2", 7: "D-3"}),
             [b"ADD", b"t", b"D-1", 0, b"D-2", 7, b"D-3"],
             2,

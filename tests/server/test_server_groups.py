@@ -335,6 +335,42 @@ def test_words(tasks: Door) -> None:
     assert tasks.value("GROUP LIST t")[1] == [] and START_MS > 0
 
 
+def test_the_life_of_a_callback(tasks: Door) -> None:
+    """T51.1 KEEP is a day unless given, also for the callback. The options are RETRY, PRI, of the
+    keys (T40) LIMIT, RATE and GROUP, and of the life (T48) ATTEMPTS, BACKOFF, DEAD, TIMELIMIT and
+    HEADERS. They need THEN, which is the last word but one."""
+    life = "ATTEMPTS 2 BACKOFF 0 0 0 DEAD lost TIMELIMIT 9 HEADERS 1 unique keep"
+    for words in ("KEEP 5", "UNIQUE k", "DELAY 5", "MAXLEN 5", "WITHNEW", "TTL 5"):
+        refused = tasks(f"GROUP CREATE t 1 PRI 3 {words} THEN b")
+        assert b"takes of ADDJOB's options RETRY" in refused, words
+    assert b"THEN and its body come last" in tasks(f"GROUP CREATE t 1 {life}")
+    groups = []
+    for _ in range(2):
+        group = tasks.value(f"GROUP CREATE t 1 KEEP 100 {life} THEN b").decode()
+        child = tasks.value("ADDJOB q x 0 KEEP 9").decode()
+        tasks(f"GROUP ADD t {group} 0 {child}")
+        tasks(f"DONE {child} -")
+        groups.append(group)
+    turn(tasks)
+    (job, *_) = tasks.value("GETJOB NOHANG WITHMETA FROM t")
+    told = dict(zip(job[3::2], job[4::2], strict=True))
+    assert (told[b"of"], told[b"time-limit-ms"]) == (2, 9_000)
+    assert told[b"headers"] == [b"unique", b"keep"]
+    run = tasks.value(f"START {groups[0]}")[0][0].decode()
+    assert tasks.value(f"DONE {groups[0]} {run} RESULT sum") == 1
+    later(tasks, 90_000)
+    found = tasks.value(f"RESULT {groups[0]}")
+    assert (found[1], found[11]) == (b"done", b"sum")
+    later(tasks, 11_000)
+    assert tasks(f"RESULT {groups[0]}").startswith(b"-NOJOB")
+    for became in (b"retry", b"dead"):
+        tasks("GETJOB NOHANG FROM t")
+        run = tasks.value(f"START {groups[1]}")[0][0].decode()
+        assert tasks.value(f"FAIL {groups[1]} {run} REASON no")[0] == became
+        turn(tasks)
+    assert tasks.value("QLEN lost") == 1
+
+
 def test_children_count_for_their_tenant(door: Door) -> None:
     """N11.2 jobs are those of its queues and tubes that this node has in any state, the records of
     children among them"""

@@ -6,7 +6,7 @@ import pytest
 from cluster_lab import Lab
 from node_by_hand import Box
 from own_log import own_lines
-from test_w_work import fields
+from test_w_work import TRIES, fields, start
 
 from tuque.core.jobs.transitions import memory_level
 from tuque.core.model.life import DONE, Outcome
@@ -319,3 +319,21 @@ def test_a_letter_above_the_bound_drops_no_other(box: Box) -> None:
 def listed(box: Box) -> list[bytes]:
     """The dead letters, oldest first."""
     return [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]]
+
+
+def test_a_flagged_job_that_is_done_has_the_reason(box: Box) -> None:
+    """W8.3 If that result is kept, the reason of the outcome is that of the CANCEL, or `cancelled`
+    if it gave none: so who follows it can stop there.
+    """
+    ids = [box.add(KEEP=600, **TRIES) for _ in range(4)]
+    box.get(count=4)
+    runs = [start(box, id) for id in ids]
+    box.run("CANCEL", "REASON", "enough", *ids[:2])
+    box.run("CANCEL", ids[2])
+    for id, run in zip(ids, runs, strict=True):
+        words = () if id == ids[1] else ("RESULT", "yes")
+        assert box.run("DONE", id, run, *words) == 1
+    told = [fields(box.run("RESULT", id)) for id in ids]
+    assert [one["state"] for one in told] == [b"done"] * 4
+    assert [one["reason"] for one in told] == [b"enough", b"", b"cancelled", b""]
+    box.run("DEBUG", "CHECK")

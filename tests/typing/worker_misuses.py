@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tuque.worker import App, Backoff, Failure, Handle, Job, Outgoing, RetryLater, current_job
+from tuque.worker import (
+    App,
+    Backoff,
+    Failure,
+    Handle,
+    Job,
+    Outgoing,
+    RetryLater,
+    chain,
+    current_job,
+    group,
+)
 
 app = App()
 
@@ -61,6 +72,38 @@ def many() -> None:
     resize.enqueue_many([fetch.call("u")])  # E: list-item
     resize.enqueue_many(resize.call("u", 1))  # E: arg-type
     resize.enqueue_many(["u"])  # E: list-item
+
+
+@app.task(queue="sums")
+def add_up(counts: list[int]) -> int:
+    return sum(counts)
+
+
+@app.task
+def length(text: str) -> int:
+    return len(text)
+
+
+def groups() -> None:
+    group([length.call("a")]).then(length)  # E: arg-type
+    group([fetch.call("u")]).then(add_up)  # E: arg-type
+    group([length.call("a")]).then(add_up).then(fetch)  # E: arg-type
+    group([length])  # E: arg-type
+    text: str = group([length.call("a")]).then(add_up).enqueue().result()  # E: assignment
+    print(text)
+
+
+def chains() -> None:
+    chain(fetch.call("u"), add_up)  # E: arg-type
+    chain(fetch.call("u"), length, fetch)  # E: arg-type
+    chain(fetch.call("u"), fetch, length, fetch)  # E: arg-type
+    chain(fetch.call("u"), length).then(length)  # E: arg-type
+    chain(fetch, length)  # E: call-overload
+    chain(group([fetch.call("u")]), add_up)  # E: arg-type
+    chain(group([length.call("u")]), add_up, fetch)  # E: arg-type
+    chain(fetch.call("u"), group([length.call("u")]))  # E: call-overload
+    number: str = chain(fetch.call("u"), length).enqueue().result()  # E: assignment
+    print(number)
 
 
 @app.on_enqueue  # E: arg-type

@@ -7,19 +7,24 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, assert_type
 
 from tuque.client.commands.life import Result
+from tuque.client.commands.writes import JobGroup
 from tuque.errors import EnqueueFailed
 from tuque.worker import (
     App,
     AsyncTask,
     Backoff,
     Call,
+    ChainProgress,
+    Failed,
     Failure,
     Handle,
     Job,
     Outgoing,
     RetryLater,
     Task,
+    chain,
     current_job,
+    group,
 )
 
 app = App()
@@ -135,6 +140,64 @@ def many() -> None:
 
 async def many_async() -> None:
     assert_type(await resize.enqueue_many_async([resize.call("u", 1)]), list[Handle[Image]])
+
+
+# 6 Groups and chains
+
+
+@app.task
+def count(day: str) -> int:
+    return len(day)
+
+
+@app.task(queue="sums")
+def add_up(counts: list[int]) -> int:
+    return sum(counts)
+
+
+@app.task(queue="sums")
+def add_good(counts: list[int | Failed]) -> int:
+    return sum(one for one in counts if not isinstance(one, Failed))
+
+
+@app.task
+async def store(total: int) -> str:
+    return str(total)
+
+
+@app.task
+def length(text: str) -> int:
+    return len(text)
+
+
+async def groups() -> None:
+    calls = [count.call("mon"), count.call("tue")]
+    plain = group(calls).enqueue()
+    assert_type(plain.results(5), list[int | Failed])
+    assert_type(await plain, list[int | Failed])
+    assert_type(plain.progress(), JobGroup)
+    made = group(calls).then(add_up)
+    assert_type(made.enqueue().result(5), int)
+    assert_type(await (await made.enqueue_async()), int)
+    assert_type(group(calls, on_fail="continue").then(add_good).enqueue().result(), int)
+
+
+async def chains() -> None:
+    calls = [count.call("mon"), count.call("tue")]
+    assert_type(chain(count.call("mon")).enqueue().result(), int)
+    assert_type(chain(count.call("mon"), store).enqueue().result(), str)
+    assert_type(chain(count.call("mon"), store, length, store).then(length).enqueue().result(), int)
+    assert_type(chain(count.call("a"), store, length, store, length).enqueue().result(), int)
+    assert_type(group(calls).then(add_up).then(store).enqueue().result(5), str)
+    assert_type(chain(group(calls), add_up).enqueue().result(5), int)
+    assert_type(chain(group(calls), add_good, store).enqueue().result(5), str)
+    assert_type(chain(group(calls), add_up, store, length).enqueue().result(5), int)
+    assert_type(chain(group(calls), add_up, store, length, store).enqueue().result(5), str)
+    handle = await chain(count.call("mon"), store).enqueue_async()
+    assert_type(await handle, str)
+    assert_type(await handle.result_async(5), str)
+    assert_type(handle.progress(), ChainProgress)
+    print(handle.cancel("user left"), await handle.cancel_async())
 
 
 # 7 Tracing without touching tasks

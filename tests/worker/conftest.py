@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import group_tasks
 import pytest
 from lab import RealServer
 from worker_lab import HERE, Did, Program, StartWorker
@@ -18,6 +19,14 @@ def node(tmp_path: Path) -> Iterator[RealServer]:
     directory.mkdir()
     with RealServer(directory, "--appendonly", "yes", "--appendfsync", "always") as node:
         yield node
+
+
+@pytest.fixture
+def place(node: RealServer, tmp_path: Path) -> Iterator[Path]:
+    """Where tasks of group_tasks.py note what they did; their app uses the node."""
+    group_tasks.app.use(node.url)
+    yield tmp_path
+    group_tasks.app.close()
 
 
 @pytest.fixture

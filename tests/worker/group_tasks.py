@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tuque.worker import App, Backoff, Failed, Reject, current_job
-from tuque.worker.groups import chain as chain_steps
+from tuque.worker import App, Backoff, Failed, Limit, Reject, current_job
+from tuque.worker.groups import steps as chain_steps
 from tuque.worker.pools import execute
 
 app = App("tuque://127.0.0.1:1")
@@ -68,3 +68,28 @@ def count(numbers: list[int | Failed]) -> None:
     good = [one for one in numbers if not isinstance(one, Failed)]
     how = sorted({one.how for one in numbers if isinstance(one, Failed)})
     note(f"count {len(numbers)} {sum(good)} {len(numbers) - len(good)} {how} {current_job().id}")
+
+
+@app.task(queue="numbers", attempts=3, retry_s=2, backoff=Backoff(0.05, 0.1))
+def flaky(number: int) -> int:
+    note(f"flaky {number}")
+    if number % 10 < 3 and current_job().attempt == 1:
+        raise ValueError("not yet")
+    return number
+
+
+@app.task(queue="sums", retry_s=5)
+def listed(numbers: list[int]) -> list[int]:
+    note(f"listed {current_job().id}")
+    return numbers
+
+
+@app.task(queue="totals")
+def total(numbers: list[float]) -> int:
+    return int(sum(numbers))
+
+
+@app.task(queue="taken", limit=Limit(8), retry_s=2, attempts=20)
+def taken(number: int) -> int:
+    note(f"taken {number} {current_job().id}")
+    return number + 1

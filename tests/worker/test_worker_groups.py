@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import group_tasks as tasks
 import pytest
+from group_lab import did, worker
 from lab import RealCluster, RealServer
-from worker_lab import HERE, Program, wait_until
+from worker_lab import wait_until
 
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
-from tuque.worker import App, Failed, Limit, chain, group
-
-
-@pytest.fixture
-def place(node: RealServer, tmp_path: Path) -> Iterator[Path]:
-    """Where tasks note what they did; the app uses the node."""
-    tasks.app.use(node.url)
-    yield tmp_path
-    tasks.app.close()
-
-
-def worker(place: Path, url: str, *flags: str) -> Program:
-    words = ("worker", "group_tasks:app", "--app-dir", str(HERE), "--url", url, "-c", "4")
-    return Program(place / f"worker-{url[-5:]}.log", *words, *flags, OUT=str(place))
-
-
-def did(place: Path, word: str) -> list[str]:
-    """The lines that begin with the word."""
-    file = place / "did"
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [line for line in lines if line.startswith(word)]
+from tuque.worker import App, Failed, Unique, group
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
@@ -83,67 +63,6 @@ def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
         program.kill()
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
-def test_a_chain_passes_each_result_on(node: RealServer, place: Path, pool: str) -> None:
-    """U11.3 `result` of the handle goes from step to step, and returns what the last one
-    returned."""
-    program = worker(place, node.url, "--pool", pool)
-    try:
-        steps = chain(tasks.plus_one.call(1), tasks.plus_one, tasks.plus_one, tasks.as_text)
-        assert steps.enqueue().result(60) == "<4>"
-        assert did(place, "plus") == ["plus 1", "plus 2", "plus 3"]
-        assert chain(tasks.half.call(3)).enqueue().result(60) == 1.5
-
-        async def on_a_loop() -> str:
-            made = await chain(tasks.plus_one.call(6), tasks.as_text).enqueue_async()
-            found = await made.result_async(60)
-            await tasks.app.aclose()
-            return found
-
-        assert asyncio.run(on_a_loop()) == "<7>"
-        with pytest.raises(JobFailed, match="it was to fail"):
-            chain(tasks.square.call(1, True), tasks.as_text).enqueue().result(60)
-    finally:
-        program.kill()
-
-
-def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path) -> None:
-    """U11.2 a step that runs twice adds the next one once"""
-    program = worker(place, node.url, "--pool", "process")
-    try:
-        handle = chain(tasks.plus_one.call(100), tasks.as_text).enqueue()
-        assert handle.result(60) == "<101>"
-        assert did(place, "plus") == ["plus 100"] * 2 and len(did(place, "text")) == 1
-    finally:
-        program.kill()
-
-
-def test_cancel_of_a_chain(place: Path) -> None:
-    """U11.4 `cancel` cancels the step that is waiting or at work."""
-    handle = chain(tasks.plus_one.call(1), tasks.as_text).enqueue()
-    assert handle.cancel() == "ended" and handle.cancel() == "over"
-    with pytest.raises(JobCancelled):
-        handle.result(10)
-
-
-def test_what_cannot_be_a_chain() -> None:
-    """U11.1 All steps are jobs of queues"""
-    app = App("tuque://127.0.0.1:1")
-
-    @app.task(name="keyed", limit=Limit(1))
-    def keyed(number: int) -> int:
-        return number
-
-    with pytest.raises(TypeError, match="keyed has keys"):
-        chain(tasks.plus_one.call(1), keyed)
-    with pytest.raises(TypeError, match="begins with a call"):
-        chain(tasks.plus_one, tasks.as_text)  # type: ignore[call-overload]  # that is tested
-    with pytest.raises(TypeError, match="has tasks, not 3"):
-        chain(tasks.plus_one.call(1), 3)  # type: ignore[call-overload]  # so is this
-    with pytest.raises(ValueError, match="1024 bytes"):
-        chain(tasks.plus_one.call(1), *[tasks.as_text] * 100)
-
-
 def test_cancel_and_timeout(place: Path) -> None:
     """U10.4 `cancel` cancels the children that are open, and the callback."""
     handle = group(tasks.square.call(n) for n in range(3)).then(tasks.add_up).enqueue()
@@ -162,7 +81,7 @@ def test_cancel_and_timeout(place: Path) -> None:
 
 
 def test_what_cannot_be_a_group(place: Path) -> None:
-    """U10.1 The children are jobs of queues, the callback has a queue of its own"""
+    """U10.1 The callback has a queue of its own: no child is a job of it"""
     with pytest.raises(ValueError, match="1 to 10000 calls"):
         group([])
     with pytest.raises(TypeError, match="call 0 is 3"):
@@ -171,14 +90,36 @@ def test_what_cannot_be_a_group(place: Path) -> None:
         group([tasks.half.call(1)]).then(tasks.half)  # type: ignore[arg-type]  # so is this
     with pytest.raises(ValueError, match="on_fail is"):
         group([tasks.half.call(1)], on_fail="x")  # type: ignore[arg-type]  # and this
+    with pytest.raises(TypeError, match="has a utube"):
+        group([tasks.half.options(utube="u").call(1)])
     app = App("tuque://127.0.0.1:1")
 
-    @app.task(name="keyed", limit=Limit(1))
-    def keyed() -> int:
+    @app.task(name="only", queue="only", unique=Unique("numbers"))
+    def only(numbers: list[float]) -> int:
         return 1
 
-    with pytest.raises(TypeError, match="keyed has keys"):
-        group([keyed.call()])
+    with pytest.raises(TypeError, match="only of a group cannot be unique"):
+        group([tasks.half.call(1)]).then(only)
+    many = group([tasks.half.call(1)])
+    with pytest.raises(TypeError, match="callback of a group is a task"):
+        many.then(many)  # type: ignore[arg-type]  # this, too
+
+
+def test_many_children_fail_and_are_tried_again(node: RealServer, place: Path) -> None:
+    """U10.2 The callback runs once all have ended; its argument is the list of their results, in
+    the order of the calls."""
+    programs = [worker(place, node.url), worker(place, node.url)]
+    try:
+        calls = [tasks.flaky.call(n) for n in range(100)]
+        handle = group(calls).then(tasks.listed).enqueue()
+        wait_until(lambda: len(did(place, "flaky")) > 20, "some children")
+        programs[0].kill()
+        assert handle.result(120) == list(range(100))
+        assert did(place, "listed") == [f"listed {handle.id}"]
+        assert len(did(place, "flaky")) > 110  # a run that was killed did not fail
+    finally:
+        for program in programs:
+            program.kill()
 
 
 @pytest.mark.slow
@@ -194,6 +135,8 @@ def test_a_hundred_children_with_failures_and_a_killed_worker(tmp_path: Path) ->
         try:
             calls = [tasks.square.options(replicate=2).call(n, n % 10 < 3) for n in range(100)]
             handle = group(calls, on_fail="continue").then(tasks.count).enqueue()
+            tried = [tasks.flaky.options(replicate=2).call(n) for n in range(100)]
+            other = group(tried).then(tasks.listed).enqueue()
             wait_until(lambda: len(did(tmp_path, "square")) > 20, "some children")
             programs[0].kill()
             home = tasks.app.client.tube("sums").info().home
@@ -204,6 +147,9 @@ def test_a_hundred_children_with_failures_and_a_killed_worker(tmp_path: Path) ->
             (line,) = did(tmp_path, "count")
             total = sum(n * n for n in range(100) if n % 10 >= 3)
             assert line == f"count 100 {total} 30 ['dead'] {handle.id}"
+            tasks.app.use(urls[ids.index(home) - 1])
+            assert other.result(180) == list(range(100))
+            assert len(set(did(tmp_path, "listed"))) == 1
         finally:
             for program in programs:
                 program.kill()

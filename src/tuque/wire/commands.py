@@ -337,7 +337,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write",
         "queues",
         "CREATE queue children [ONFAIL stop|wait|continue] [KEEP sec] [THEN-options: RETRY sec, "
-        "PRI n, LIMIT key n, RATE key n/s|m|h [burst], GROUP key [WEIGHT n]] [THEN body] | "
+        "PRI n, LIMIT key n, RATE key n/s|m|h [burst], GROUP key [WEIGHT n], ATTEMPTS n, "
+        "BACKOFF first max jitter, DEAD queue, TIMELIMIT sec, HEADERS count name value ...] "
+        "[THEN body] | "
         "ADD queue group index id [index id ...] | SHOW queue group | "
         "RESULTS queue group [from] [COUNT n] | "
         "CHILDREN queue group [from] [COUNT n] [STATE open|done|failed] | "

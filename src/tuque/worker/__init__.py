@@ -16,8 +16,9 @@ Must not know: the server.
 
 from __future__ import annotations
 
-from tuque.worker.groups.chain import Chain, ChainHandle, chain
-from tuque.worker.groups.group import Group, GroupHandle, group
+from tuque.worker.groups.chain import Chain, ChainHandle, ChainProgress, chain
+from tuque.worker.groups.group import Called, Group, group
+from tuque.worker.groups.handles import CalledHandle, GroupHandle
 from tuque.worker.groups.results import Failed
 from tuque.worker.pools.execute import Attempt, Job, current_job
 from tuque.worker.seal.keys import Key, Keys
@@ -38,8 +39,11 @@ __all__ = [
     "Backoff",
     "BadBody",
     "Call",
+    "Called",
+    "CalledHandle",
     "Chain",
     "ChainHandle",
+    "ChainProgress",
     "Envelope",
     "Failed",
     "Failure",

@@ -13,7 +13,14 @@ import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import Call, addjob, pairs
-from tuque.client.commands.options import KeyWords, job_options, seconds, tube_options
+from tuque.client.commands.options import (
+    KeyWords,
+    add_headers,
+    job_options,
+    seconds,
+    tube_options,
+    work_options,
+)
 
 COPIES_S = 30.0  # for the copies of what was published
 
@@ -224,6 +231,11 @@ def group_create(
     limit: tuple[Text, int] | None = None,
     rate: tuple[Text, str] | tuple[Text, str, int] | None = None,
     group: Text | tuple[Text, int] | None = None,
+    attempts: int | None = None,
+    backoff: tuple[float, float, float] | None = None,
+    dead: Text | None = None,
+    time_limit: float | None = None,
+    headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
     """Makes a group of so many jobs in a tube of type tasks, and returns its id.
@@ -238,6 +250,8 @@ def group_create(
         args += ("KEEP", seconds(keep))
     args += job_options(None, None, retry, None, None, None, None)
     args += tube_options(pri, None, limit=limit, rate=rate, group=group)
+    args += work_options(attempts, backoff, dead, None, time_limit)
+    add_headers(args, headers)
     if body is not None:
         args += ("THEN", to_bytes(body))
     return Call(args=tuple(args), parse=to_text, timeout_s=timeout)

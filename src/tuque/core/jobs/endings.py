@@ -12,6 +12,7 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import JOB_ENDED, Node, Wake
 
 ELSEWHERE_MS: Final = 60_000  # what DONE said of a job that is not here is kept
+ANY_REASON: Final = b"cancelled"  # of a CANCEL that gave none
 
 
 def life_of(n: Node, id: bytes) -> Life | None:
@@ -60,6 +61,8 @@ def conclude_life(
             outcome.number = job.number  # T48.6
             outcome.is_shared = n.others != 0
         if life is not None:
+            if life.is_cancelled and kind == DONE and result is not None:
+                outcome.reason = life.cancel_reason or ANY_REASON  # W8.3
             outcome.of = life.terms.attempts
             outcome.worker = life.worker if run == life.run else b""
             outcome.progress = life.progress

@@ -224,7 +224,9 @@ class Outcome:
         return made
 
     def is_stripped(self) -> bool:
-        """Whether it had a result that was dropped: only then has a job that is done a reason."""
+        """Whether it had a result that was dropped: only then has a job that is done a reason and
+        no result.
+        """
         return self.kind == DONE and self.result is None and len(self.reason) > 0
 
     def size(self) -> i64:

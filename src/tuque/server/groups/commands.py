@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import i64
+
+from tuque.core.model.life import NO_TERMS, Life, Terms
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
 from tuque.server.commands.by_id import check_ids, oom_text
@@ -21,6 +24,8 @@ from tuque.tubes.keys.members import (
     WAIT,
     GroupPlan,
 )
+from tuque.tubes.keys.words import unique_of, with_work
+from tuque.tubes.keys.work import pack_work
 from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
@@ -34,7 +39,8 @@ from tuque.wire.args import wrong_option as wrong_word
 
 POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
 OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
-JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"PRI")
+WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"TIMELIMIT", b"HEADERS")
+JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"PRI", *WORK_WORDS)
 KEEP_MS: Final = 86_400_000
 KEEP_MAX_MS: Final = 366 * 86_400_000
 NEEDS: Final[dict[bytes, bytes]] = {
@@ -53,6 +59,10 @@ WORDS: Final[dict[bytes, tuple[int, int]]] = {
     b"CHILDREN": (4, 9),
     b"LIST": (3, 8),
 }
+NOT_OF_CALLBACKS: Final = (
+    b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE, GROUP, ATTEMPTS, BACKOFF, "
+    b"DEAD, TIMELIMIT and HEADERS"
+)
 BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
 BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
 BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
@@ -141,14 +151,30 @@ def set_callback(plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, 
         raise wrong(b"%s needs a callback: THEN and its body come last" % words[0].upper())
     spec = addjob_options([b"", b"", b"", b"", *words])
     if spec.replicate >= 0 or spec.delay_ms > 0 or spec.maxlen > 0 or len(spec.key) > 0:
-        raise wrong(b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE and GROUP")
-    if spec.is_async or spec.with_new or spec.terms is not None or len(spec.headers) > 0:
-        raise wrong(b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE and GROUP")
-    if spec.has_utube or spec.ttl_s > 0 or b"UNIQUE" in [word.upper() for word in words]:
-        raise wrong(b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE and GROUP")
-    plan.keys = spec.keys
+        raise wrong(NOT_OF_CALLBACKS)
+    if spec.is_async or spec.with_new or spec.has_utube or spec.ttl_s > 0:
+        raise wrong(NOT_OF_CALLBACKS)
+    terms = NO_TERMS if spec.terms is None else spec.terms
+    if terms.keep_ms > 0 or (len(spec.keys) > 0 and len(unique_of(spec.keys)) > 0):
+        raise wrong(NOT_OF_CALLBACKS)
+    if plan.has_callback:
+        terms = kept_for(terms, plan.keep_ms)
+        plan.keys = with_work(spec.keys, pack_work(Life(terms, spec.headers)))
     pri = spec.pri if spec.has_pri and spec.pri != PRI_DEFAULT else tube.pri
     return int(pri), int(spec.retry_s * 1000 if spec.retry_s > 0 else tube.ttr_ms)
+
+
+def kept_for(terms: Terms, keep_ms: i64) -> Terms:
+    """[T51] The same with that KEEP, which is the group's (T51.1)."""
+    return Terms(
+        terms.attempts,
+        terms.first_ms,
+        terms.max_ms,
+        terms.jitter,
+        terms.dead,
+        keep_ms,
+        terms.limit_ms,
+    )
 
 
 def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[bytes]) -> None:

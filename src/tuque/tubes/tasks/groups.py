@@ -54,6 +54,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import needs_copies
+from tuque.tubes.tasks.lives import enter_life
 from tuque.tubes.tasks.transitions import arm, change, end, enter, record_new, record_whole, tell
 
 FILL_MS: Final = 3_600_000  # a group without all its children is cancelled then (T50.8)
@@ -343,6 +344,7 @@ def settle(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 def call_back(n: Node, t: Tubes, tube: Tube, task: Task, plan: GroupPlan) -> None:
     """[T50] The group is its callback from now on: one change of one task (T50.4)."""
     renew(t, tube, task, plan.keys)
+    enter_life(n, task)
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
     tube.jobs_in += 1

@@ -2,69 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from tuque.client.commands.writes import ChildEnd, JobGroup
-from tuque.errors import EnqueueFailed, JobCancelled, JobFailed, NoJobGroup, NoResult, ResultTimeout
-from tuque.worker.groups.results import GROUP_HEADER, Failed, in_order, plain_result
-from tuque.worker.tasks.adding import Call, envelope_of
+from tuque.errors import EnqueueFailed, Error
+from tuque.worker.groups.chain import Chain
+from tuque.worker.groups.handles import CalledHandle, GroupHandle
+from tuque.worker.groups.results import GROUP_HEADER, Failed
+from tuque.worker.groups.steps import kept
+from tuque.worker.tasks.adding import KEY_HEADER, TASK_HEADER, Call, envelope_of
 from tuque.worker.tasks.app import App
-from tuque.worker.tasks.arguments import UNTYPED, converted
 from tuque.worker.tasks.handle import Handle
-from tuque.worker.tasks.options import RETRY_S, Options
+from tuque.worker.tasks.options import RETRY_S
 from tuque.worker.tasks.task import KEYED, Task
 
 R = TypeVar("R")
 T = TypeVar("T")
+U = TypeVar("U")
 
 OnFail = Literal["stop", "wait", "continue"]
 CHILDREN_MAX: Final = 10_000
 ADDED_MAX: Final = 500  # children of one GROUP ADD
-KEEP_S: Final = 86_400.0  # of a child's outcome, at least: the broker must see it
 QUEUE: Final = "groups"  # the tube of groups without a callback
-FIRST_LOOK_S: Final = 0.02
-LOOK_S: Final = 1.0
 
 
-class Group(Generic[R]):
-    """Calls to be enqueued together; `group(...)` makes it."""
+class AnyGroup(Generic[R]):
+    """Calls to be enqueued together, with a callback or without."""
 
     def __init__(self, calls: Iterable[Call[R]], on_fail: OnFail, keep_s: float | None) -> None:
         self.calls = list(calls)
         self.on_fail = on_fail
         self.keep_s = keep_s
-        self.callback: Task[..., Any] | None = None
         if not 1 <= len(self.calls) <= CHILDREN_MAX:
             raise ValueError(f"a group has 1 to {CHILDREN_MAX} calls, not {len(self.calls)}")
         for at, call in enumerate(self.calls):
             if not isinstance(call, Call):
                 raise TypeError(f"group takes calls: call {at} is {call!r}")
-            if call.options.policies is not None:
+            if call.options.utube is not None:
                 raise TypeError(
-                    f"call {at} of the group: {call.task.name} has keys, so its jobs are in a "
-                    "tube; the children of a group are jobs of queues"
+                    f"call {at} of the group: {call.task.name} has a utube, and such jobs keep no "
+                    "results for a group"
                 )
         if on_fail not in ("stop", "wait", "continue"):
             raise ValueError(f"on_fail is stop, wait or continue, not {on_fail!r}")
-
-    def then(self, callback: Task[[list[R]], T] | Task[[list[R | Failed]], T]) -> Group[R]:
-        """[U10] The task that runs once all have ended, with their results as its argument.
-
-        Its queue is a tube of type tasks, made when it is first used; no child goes there.
-        """
-        queue = callback.defaults.queue
-        if any(call.options.queue == queue for call in self.calls):
-            raise ValueError(
-                f"the callback {callback.name} needs a queue of its own: '{queue}' is that of "
-                "children of the group"
-            )
-        callback.made_call(callback.defaults, ([],), {})
-        self.callback = callback
-        return self
 
     @property
     def app(self) -> App:
@@ -74,34 +56,16 @@ class Group(Generic[R]):
     @property
     def queue(self) -> str:
         """The tube that keeps the group."""
-        return QUEUE if self.callback is None else self.callback.defaults.queue
+        return QUEUE
 
     @property
     def tube_ttr_s(self) -> int:
         """The time to work of the tasks of a new tube."""
-        return (None if self.callback is None else self.callback.defaults.retry_s) or RETRY_S
+        return RETRY_S
 
-    def words(self) -> dict[str, Any]:
-        """The arguments of group_create."""
-        asked: dict[str, Any] = {"on_fail": self.on_fail, "keep": self.keep_s}
-        callback = self.callback
-        if callback is None:
-            return asked
-        options = callback.defaults
-        headers = {**options.headers, GROUP_HEADER: "1"}
-        body = envelope_of(callback, options, ([],), {}, headers)
-        keys = callback.app.keys
-        asked |= {
-            "body": body if keys is None else keys.seal(body),
-            "retry": options.retry_s,
-            "pri": options.pri,
-        }
-        if options.policies is not None:
-            if options.unique is not None:
-                raise TypeError(f"the callback {callback.name} of a group cannot be unique")
-            values = callback.values(([],), {})
-            asked |= options.policies.keyed(callback.name, values, options.headers)
-        return asked
+    def words(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """The arguments of group_create; a callback has these headers."""
+        return {"on_fail": self.on_fail, "keep": self.keep_s}
 
     def by_task(self) -> list[tuple[Task[..., R], list[int], list[Call[R]]]]:
         """The calls of each task, with their indexes; their outcomes are kept."""
@@ -112,44 +76,152 @@ class Group(Generic[R]):
             calls.append(replace(call, options=kept(call)))
         return list(found.values())
 
-    def enqueue(self) -> GroupHandle[R]:
+    def add(self, headers: Mapping[str, str]) -> tuple[str, dict[int, Handle[R]]]:
         """[U10] Adds the group and its children; raises what `enqueue_many` raises (U10.1)."""
         client = self.app.client
         client.tube(self.queue).create(KEYED, ttr=self.tube_ttr_s, if_not_exists=True)
-        id = client.group_create(self.queue, len(self.calls), **self.words())
+        id = client.group_create(self.queue, len(self.calls), **self.words(headers))
         children: dict[int, Handle[R]] = {}
+        indexes: list[int] = []
         try:
             for task, indexes, calls in self.by_task():
                 children |= dict(zip(indexes, task.enqueue_many(calls), strict=True))
-        except Exception as err:
-            children |= added_of(err, indexes)
             for part in parts(children):
                 client.group_add(self.queue, id, part)
-            client.group_cancel(self.queue, id)
+        except Exception as err:
+            with suppress(Error):  # then it is cancelled after an hour (T50.8)
+                for part in parts(children | added_of(err, indexes)):
+                    client.group_add(self.queue, id, part)
+                client.group_cancel(self.queue, id)
             raise
-        for part in parts(children):
-            client.group_add(self.queue, id, part)
-        return GroupHandle(self.app, self.queue, id, self.calls, children)
+        return id, children
 
-    async def enqueue_async(self) -> GroupHandle[R]:
-        """Like `enqueue`, for asyncio programs."""
+    async def add_async(self, headers: Mapping[str, str]) -> tuple[str, dict[int, Handle[R]]]:
+        """Like `add`, for asyncio programs."""
         client = self.app.aio_client
         await client.tube(self.queue).create(KEYED, ttr=self.tube_ttr_s, if_not_exists=True)
-        id = await client.group_create(self.queue, len(self.calls), **self.words())
+        id = await client.group_create(self.queue, len(self.calls), **self.words(headers))
         children: dict[int, Handle[R]] = {}
+        indexes: list[int] = []
         try:
             for task, indexes, calls in self.by_task():
                 handles = await task.enqueue_many_async(calls)
                 children |= dict(zip(indexes, handles, strict=True))
-        except Exception as err:
-            children |= added_of(err, indexes)
             for part in parts(children):
                 await client.group_add(self.queue, id, part)
-            await client.group_cancel(self.queue, id)
+        except Exception as err:
+            with suppress(Error):
+                for part in parts(children | added_of(err, indexes)):
+                    await client.group_add(self.queue, id, part)
+                await client.group_cancel(self.queue, id)
             raise
-        for part in parts(children):
-            await client.group_add(self.queue, id, part)
-        return GroupHandle(self.app, self.queue, id, self.calls, children)
+        return id, children
+
+
+class Group(AnyGroup[R]):
+    """Calls to be enqueued together; `group(...)` makes it."""
+
+    def then(self, callback: Task[[list[R]], T] | Task[[list[R | Failed]], T]) -> Called[R, T]:
+        """[U10] The task that runs once all have ended, with their results as its argument.
+
+        Its queue is a tube of type tasks, made when it is first used; no plain job goes there.
+        """
+        return Called(self, callback)
+
+    def enqueue(self) -> GroupHandle[R]:
+        """[U10] Adds the group and its children; raises what `enqueue_many` raises (U10.1)."""
+        return GroupHandle(self.app, self.queue, *self._made(self.add({})))
+
+    async def enqueue_async(self) -> GroupHandle[R]:
+        """Like `enqueue`, for asyncio programs."""
+        return GroupHandle(self.app, self.queue, *self._made(await self.add_async({})))
+
+    def _made(
+        self, added: tuple[str, dict[int, Handle[R]]]
+    ) -> tuple[str, list[Call[R]], dict[int, Handle[R]]]:
+        return added[0], self.calls, added[1]
+
+
+class Called(AnyGroup[R], Generic[R, T]):
+    """A group with its callback; `group(...).then(...)` makes it."""
+
+    def __init__(
+        self, first: Group[R], callback: Task[[list[R]], T] | Task[[list[R | Failed]], T]
+    ) -> None:
+        super().__init__(first.calls, first.on_fail, first.keep_s)
+        if not isinstance(callback, Task):
+            raise TypeError(
+                f"the callback of a group is a task, not {callback!r}; a group after a group is "
+                "enqueued by the callback of the first"
+            )
+        self.callback: Task[..., T] = callback
+        queue = callback.defaults.queue
+        if any(c.options.queue == queue and c.options.policies is None for c in self.calls):
+            raise ValueError(
+                f"the callback {callback.name} needs a queue of its own: '{queue}' is that of "
+                "children of the group"
+            )
+        if callback.defaults.unique is not None:
+            raise TypeError(f"the callback {callback.name} of a group cannot be unique")
+        callback.made_call(callback.defaults, ([],), {})
+
+    @property
+    def queue(self) -> str:
+        return self.callback.defaults.queue
+
+    @property
+    def tube_ttr_s(self) -> int:
+        return self.callback.defaults.retry_s or RETRY_S
+
+    def then(self, step: Task[[T], U]) -> Chain[U]:
+        """[U11] The task that runs after the callback, with its result (U11.6)."""
+        return Chain(self, (step,))
+
+    def words(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        asked = super().words(headers)
+        callback = self.callback
+        options = callback.defaults
+        call: Call[T] = Call(callback, options, ([],), {})
+        if headers:  # a step follows: it is named in the outcome
+            options = kept(call)
+        keys = callback.app.keys
+        body = envelope_of(callback, options, ([],), {}, {GROUP_HEADER: "1"})
+        own = {**options.headers, **headers, TASK_HEADER: callback.name}
+        if keys is not None:
+            own[KEY_HEADER] = keys.id
+            body = keys.seal(body)
+        asked |= {
+            "body": body,
+            "retry": options.retry_s,
+            "pri": options.pri,
+            "attempts": options.attempts,
+            "backoff": options.backoff.figures,
+            "dead": options.dead,
+            "time_limit": options.time_limit_s,
+            "headers": own,
+        }
+        if options.policies is not None:
+            values = callback.values(([],), {})
+            asked |= options.policies.keyed(callback.name, values, options.headers)
+        return asked
+
+    def enqueue(self) -> CalledHandle[R, T]:
+        """[U10] Adds the group and its children; raises what `enqueue_many` raises (U10.1)."""
+        return self.opened({})
+
+    async def enqueue_async(self) -> CalledHandle[R, T]:
+        """Like `enqueue`, for asyncio programs."""
+        return await self.opened_async({})
+
+    def opened(self, headers: dict[str, str]) -> CalledHandle[R, T]:
+        """Enqueues it; the callback has these headers."""
+        id, children = self.add(headers)
+        return CalledHandle(self.app, self.queue, id, self.calls, children, self.callback)
+
+    async def opened_async(self, headers: dict[str, str]) -> CalledHandle[R, T]:
+        """Like `opened`, for asyncio programs."""
+        id, children = await self.add_async(headers)
+        return CalledHandle(self.app, self.queue, id, self.calls, children, self.callback)
 
 
 def group(
@@ -164,115 +236,7 @@ def group(
     return Group(calls, on_fail, keep_s)
 
 
-class GroupHandle(Generic[R]):
-    """A group that was enqueued. Its id is that of its callback's job."""
-
-    def __init__(
-        self, app: App, queue: str, id: str, calls: list[Call[R]], children: dict[int, Handle[R]]
-    ) -> None:
-        self.queue = queue
-        self.id = id
-        self.children = [children[index] for index in sorted(children)]
-        self._app = app
-        self._types = [call.task.returns for call in calls]
-
-    def progress(self) -> JobGroup:
-        """How far the group is; `NoJobGroup` once its callback is over."""
-        return self._app.client.group_show(self.queue, self.id)
-
-    async def progress_async(self) -> JobGroup:
-        """Like `progress`, for asyncio programs."""
-        return await self._app.aio_client.group_show(self.queue, self.id)
-
-    def cancel(self) -> bool:
-        """Cancels the open children, and the callback; False if all have ended (U10.4)."""
-        return self._app.client.group_cancel(self.queue, self.id)
-
-    async def cancel_async(self) -> bool:
-        """Like `cancel`, for asyncio programs."""
-        return await self._app.aio_client.group_cancel(self.queue, self.id)
-
-    def results(self, timeout: float | None = None) -> list[R | Failed]:
-        """What the children returned, in order (U10.3); waits for all, `timeout` s at most.
-
-        Raises `JobFailed` if the group failed, `JobCancelled`, `ResultTimeout`, or `NoResult` once
-        the callback is over. With on_fail="continue" a child that failed is a `Failed`.
-        """
-        for wait_s in waits(timeout, self._late):
-            try:
-                found = self.progress()
-                if found.state != "open":
-                    return self._read(found, list(self._ends()))
-            except NoJobGroup as err:
-                raise self._gone(err) from None
-            time.sleep(wait_s)
-        raise AssertionError  # waits() raises
-
-    async def results_async(self, timeout: float | None = None) -> list[R | Failed]:
-        """Like `results`, for asyncio programs."""
-        client = self._app.aio_client
-        for wait_s in waits(timeout, self._late):
-            try:
-                found = await self.progress_async()
-                if found.state != "open":
-                    ends = [one async for one in client.group_results(self.queue, self.id)]
-                    return self._read(found, ends)
-            except NoJobGroup as err:
-                raise self._gone(err) from None
-            await asyncio.sleep(wait_s)
-        raise AssertionError  # waits() raises
-
-    def _ends(self) -> Iterable[ChildEnd]:
-        return self._app.client.group_results(self.queue, self.id)
-
-    def _late(self, timeout: float) -> ResultTimeout:
-        return ResultTimeout(f"group {self.id} is still open after {timeout:g} s", job_id=self.id)
-
-    def _gone(self, err: NoJobGroup) -> NoResult:
-        return NoResult(f"group {self.id} is over and not kept: {err.message}", job_id=self.id)
-
-    def _read(self, found: JobGroup, ends: list[ChildEnd]) -> list[R | Failed]:
-        """The results, or why there are none."""
-        if found.state == "cancelled":
-            raise JobCancelled(f"group {self.id} was cancelled", job_id=self.id)
-        if found.state == "failed":
-            first = next(one for one in in_order(ends) if one.state == "failed")
-            error = JobFailed(
-                f"child {first.index} of group {self.id} failed ({first.how}): {first.reason}",
-                job_id=first.id,
-            )
-            error.cause, error.reason = first.how, first.reason
-            raise error
-        return [self._result(one) for one in in_order(ends)]
-
-    def _result(self, end: ChildEnd) -> Any:
-        """The result of one child in the type of its task."""
-        if end.state != "done":
-            return Failed(end.how, end.reason)
-        value = plain_result(end, self._app.keys)
-        returns = self._types[end.index]
-        return value if returns is UNTYPED else converted("result", value, returns)
-
-
-def waits(timeout: float | None, late: Callable[[float], Exception]) -> Iterable[float]:
-    """How long to wait before the next look; raises when the time is over."""
-    ends_at = None if timeout is None else time.monotonic() + timeout
-    wait_s = FIRST_LOOK_S
-    while True:
-        left_s = wait_s if ends_at is None else ends_at - time.monotonic()
-        yield max(0.0, min(wait_s, left_s))
-        if ends_at is not None and timeout is not None and time.monotonic() >= ends_at:
-            raise late(timeout)
-        wait_s = min(LOOK_S, wait_s * 1.5)
-
-
-def kept(call: Call[Any]) -> Options:
-    """The options of a child: its outcome is kept until the broker has seen it."""
-    keep_s = max(KEEP_S, call.task.keep_s(call.options))
-    return replace(call.options, keep_s=keep_s)
-
-
-def parts(children: dict[int, Handle[R]]) -> list[dict[int, str]]:
+def parts(children: Mapping[int, Handle[R]]) -> list[dict[int, str]]:
     """The children, as many at once as GROUP ADD takes."""
     items = [(index, handle.id) for index, handle in children.items()]
     return [dict(items[at : at + ADDED_MAX]) for at in range(0, len(items), ADDED_MAX)]

@@ -21,8 +21,15 @@ import msgspec
 
 from tuque.errors import Cancelled
 from tuque.logtext import facts
-from tuque.worker.groups.chain import goes_on, goes_on_async, is_step
 from tuque.worker.groups.results import filled, filled_async, is_callback
+from tuque.worker.groups.steps import (
+    goes_on,
+    goes_on_async,
+    held_back,
+    held_back_async,
+    is_after,
+    is_step,
+)
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.seal.keys import OVERHEAD_BYTES, Keys
 from tuque.worker.tasks.arguments import BadArguments
@@ -249,6 +256,9 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
     job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
+        waits = held_back(task.app, job) if is_after(job) else None
+        if waits is not None:
+            return waits
         tell(task.app, task.app.on_start, job)  # U3.2
         try:
             call.control.check()
@@ -276,6 +286,9 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
     job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
+        waits = await held_back_async(task.app, job) if is_after(job) else None
+        if waits is not None:
+            return waits
         await tell_async(task.app.on_start, job)  # U3.2
         try:
             call.control.check()

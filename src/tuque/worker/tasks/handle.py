@@ -99,6 +99,10 @@ class Handle(str, Generic[R]):
         client raises if the broker is away; without a `timeout`, when the client does.
         """
         self._check_kept()
+        return self.read(self.outcome(timeout), timeout)
+
+    def outcome(self, timeout: float | None = None) -> Result:
+        """How the job ended, or where it stands when the time is over; waits as `result` does."""
         ends_at = _ends_at(timeout)
         client = self._of().client
         while True:
@@ -112,11 +116,15 @@ class Handle(str, Generic[R]):
                 time.sleep(AGAIN_S)
                 continue
             if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
-                return self._read(found, timeout)
+                return found
 
     async def result_async(self, timeout: float | None = None) -> R:
         """Like `result`, for asyncio programs."""
         self._check_kept()
+        return self.read(await self.outcome_async(timeout), timeout)
+
+    async def outcome_async(self, timeout: float | None = None) -> Result:
+        """Like `outcome`, for asyncio programs."""
         ends_at = _ends_at(timeout)
         client = self._of().aio_client
         while True:
@@ -130,7 +138,7 @@ class Handle(str, Generic[R]):
                 await asyncio.sleep(AGAIN_S)
                 continue
             if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
-                return self._read(found, timeout)
+                return found
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.result_async().__await__()
@@ -198,8 +206,8 @@ class Handle(str, Generic[R]):
     def _not_known(self) -> str:
         return f"job {self.id} is not known: nothing of it is kept"
 
-    def _read(self, found: Result, timeout: float | None) -> R:
-        """The result, or why there is none."""
+    def read(self, found: Result, timeout: float | None = None) -> R:
+        """The result in such an outcome; raises why there is none, as `result` does."""
         if found.state == "cancelled":
             text = f"job {self.id} was cancelled"
             raise JobCancelled(f"{text}: {found.reason}" if found.reason else text, job_id=self.id)

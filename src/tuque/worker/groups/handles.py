@@ -1,0 +1,251 @@
+"""Handles of groups that were enqueued (SPEC U10)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar
+
+from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.errors import (
+    Error,
+    JobCancelled,
+    JobFailed,
+    NoJobGroup,
+    NoResult,
+    ReplyError,
+    ResultTimeout,
+)
+from tuque.worker.groups.results import Failed, in_order, plain_result
+from tuque.worker.tasks.adding import Call
+from tuque.worker.tasks.app import App
+from tuque.worker.tasks.arguments import UNTYPED, converted
+from tuque.worker.tasks.handle import Handle
+from tuque.worker.tasks.task import Task
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+FIRST_LOOK_S: Final = 0.02
+LOOK_S: Final = 1.0
+CANCELLED_MAX: Final = 500  # children of one CANCEL
+WHY: Final = "its group was cancelled"
+
+
+class AnyGroupHandle(Generic[R]):
+    """A group that was enqueued, with a callback or without."""
+
+    def __init__(
+        self, app: App, queue: str, id: str, calls: list[Call[R]], children: dict[int, Handle[R]]
+    ) -> None:
+        self.queue = queue
+        self.id = id
+        self.children = [children[index] for index in sorted(children)]
+        self._app = app
+        self._types = [call.task.returns for call in calls]
+
+    def progress(self) -> JobGroup:
+        """How far the group is; `NoJobGroup` once its callback is over."""
+        return self._app.client.group_show(self.queue, self.id)
+
+    async def progress_async(self) -> JobGroup:
+        """Like `progress`, for asyncio programs."""
+        return await self._app.aio_client.group_show(self.queue, self.id)
+
+    def cancel(self) -> bool:
+        """Cancels the open children, and the callback; False if all have ended (U10.4).
+
+        No child begins after the reply, unless the node that has it was not in reach.
+        """
+        client = self._app.client
+        try:
+            if not client.group_cancel(self.queue, self.id):
+                return False
+        except NoJobGroup:
+            return False
+        for ids in self._some():
+            with suppress(ReplyError):  # the broker goes on asking
+                client.cancel(*ids, reason=WHY)
+        return True
+
+    async def cancel_async(self) -> bool:
+        """Like `cancel`, for asyncio programs."""
+        client = self._app.aio_client
+        try:
+            if not await client.group_cancel(self.queue, self.id):
+                return False
+        except NoJobGroup:
+            return False
+        for ids in self._some():
+            with suppress(ReplyError):
+                await client.cancel(*ids, reason=WHY)
+        return True
+
+    def _some(self) -> Iterable[list[Handle[R]]]:
+        """The children, as many at once as one CANCEL takes."""
+        return (
+            self.children[at : at + CANCELLED_MAX]
+            for at in range(0, len(self.children), CANCELLED_MAX)
+        )
+
+    def results(self, timeout: float | None = None) -> list[R | Failed]:
+        """What the children returned, in order (U10.3); waits for all, `timeout` s at most.
+
+        Raises `JobFailed` if the group failed, `JobCancelled`, `ResultTimeout`, or `NoResult` once
+        the callback is over. With on_fail="continue" a child that failed is a `Failed`.
+        """
+        found = self.closed(timeout)
+        if found is None:
+            raise self._gone()
+        return self._read(found, list(self._ends()))
+
+    async def results_async(self, timeout: float | None = None) -> list[R | Failed]:
+        """Like `results`, for asyncio programs."""
+        found = await self.closed_async(timeout)
+        if found is None:
+            raise self._gone()
+        return self._read(found, await self._ends_async())
+
+    def closed(self, timeout: float | None = None) -> JobGroup | None:
+        """Waits until no child is open; None: nothing is kept, since the callback is over."""
+        for wait_s in waits(timeout, self._late):
+            try:
+                found = self.progress()
+                if found.state != "open":
+                    return found
+            except NoJobGroup:
+                return None
+            except Error as err:
+                if timeout is None or not err.retryable:
+                    raise
+            time.sleep(wait_s)
+        raise AssertionError  # waits() raises
+
+    async def closed_async(self, timeout: float | None = None) -> JobGroup | None:
+        """Like `closed`, for asyncio programs."""
+        for wait_s in waits(timeout, self._late):
+            try:
+                found = await self.progress_async()
+                if found.state != "open":
+                    return found
+            except NoJobGroup:
+                return None
+            except Error as err:
+                if timeout is None or not err.retryable:
+                    raise
+            await asyncio.sleep(wait_s)
+        raise AssertionError  # waits() raises
+
+    def _ends(self) -> Iterable[ChildEnd]:
+        return self._app.client.group_results(self.queue, self.id)
+
+    async def _ends_async(self) -> list[ChildEnd]:
+        return [one async for one in self._app.aio_client.group_results(self.queue, self.id)]
+
+    def _late(self, timeout: float) -> ResultTimeout:
+        return ResultTimeout(f"group {self.id} is still open after {timeout:g} s", job_id=self.id)
+
+    def _gone(self) -> NoResult:
+        return NoResult(f"group {self.id} is over, its results are not kept", job_id=self.id)
+
+    def _read(self, found: JobGroup, ends: list[ChildEnd]) -> list[R | Failed]:
+        """The results, or why there are none."""
+        self.check(found, ends)
+        return [self._result(one) for one in in_order(ends)]
+
+    def check(self, found: JobGroup, ends: list[ChildEnd]) -> None:
+        """Raises if the group failed, or was cancelled."""
+        if found.state == "cancelled":
+            raise JobCancelled(f"group {self.id} was cancelled", job_id=self.id)
+        if found.state == "failed":
+            first = next(one for one in in_order(ends) if one.state == "failed")
+            error = JobFailed(
+                f"child {first.index} of group {self.id} failed ({first.how}): {first.reason}",
+                job_id=first.id,
+            )
+            error.cause, error.reason = first.how, first.reason
+            raise error
+
+    def _result(self, end: ChildEnd) -> Any:
+        """The result of one child in the type of its task."""
+        if end.state != "done":
+            return Failed(end.how, end.reason)
+        value = plain_result(end, self._app.keys)
+        returns = self._types[end.index]
+        return value if returns is UNTYPED else converted("result", value, returns)
+
+
+class GroupHandle(AnyGroupHandle[R]):
+    """A group without a callback that was enqueued."""
+
+    def __await__(self) -> Generator[Any, None, list[R | Failed]]:
+        return self.results_async().__await__()
+
+
+class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
+    """A group with a callback that was enqueued. Its id is that of the callback's job."""
+
+    def __init__(
+        self,
+        app: App,
+        queue: str,
+        id: str,
+        calls: list[Call[R]],
+        children: dict[int, Handle[R]],
+        callback: Task[..., T],
+    ) -> None:
+        super().__init__(app, queue, id, calls, children)
+        keeps = callback.keep_s(callback.defaults) > 0
+        self.callback: Handle[T] = Handle(
+            id, app, callback.returns, task=callback.name, keeps=keeps
+        )
+
+    def result(self, timeout: float | None = None) -> T:
+        """What the callback returned (U10.5); waits for it, `timeout` seconds at most.
+
+        Raises what `results` raises if the group failed or was cancelled, and what `Handle.result`
+        raises of the callback.
+        """
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        self.called(timeout)
+        return self.callback.result(left(ends_at))
+
+    async def result_async(self, timeout: float | None = None) -> T:
+        """Like `result`, for asyncio programs."""
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        await self.called_async(timeout)
+        return await self.callback.result_async(left(ends_at))
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.result_async().__await__()
+
+    def called(self, timeout: float | None = None) -> None:
+        """Waits until the callback is there, or over; raises what `results` raises."""
+        found = self.closed(timeout)
+        if found is not None and found.state != "called":
+            self.check(found, list(self._ends()))
+
+    async def called_async(self, timeout: float | None = None) -> None:
+        """Like `called`, for asyncio programs."""
+        found = await self.closed_async(timeout)
+        if found is not None and found.state != "called":
+            self.check(found, await self._ends_async())
+
+
+def waits(timeout: float | None, late: Callable[[float], Exception]) -> Iterable[float]:
+    """How long to wait before the next look; raises when the time is over."""
+    ends_at = None if timeout is None else time.monotonic() + timeout
+    wait_s = FIRST_LOOK_S
+    while True:
+        left_s = wait_s if ends_at is None else ends_at - time.monotonic()
+        yield max(0.0, min(wait_s, left_s))
+        if ends_at is not None and timeout is not None and time.monotonic() >= ends_at:
+            raise late(timeout)
+        wait_s = min(LOOK_S, wait_s * 1.5)
+
+
+def left(ends_at: float | None) -> float | None:
+    """How many seconds are left until then."""
+    return None if ends_at is None else max(0.0, ends_at - time.monotonic())

@@ -1,0 +1,164 @@
+"""The steps of a chain, as a worker sees them: when one begins, and what follows it (SPEC U11).
+
+A job carries the names of the steps that follow. Who has run a step adds the next one, and its DONE
+names that job. The outcome of a job is one and the same for all, so only one job is the next step:
+one that is not named does not begin, however often a step ran, and whatever nodes were lost.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from tuque.client.commands.life import Result
+from tuque.errors import Error, NoJob
+from tuque.worker.seal.keys import RESULT, BadSeal, Keys, is_sealed
+from tuque.worker.tasks.adding import Call
+from tuque.worker.tasks.codec import unpack
+from tuque.worker.tasks.options import Options
+from tuque.worker.tasks.policy import Outcome, one_line
+
+if TYPE_CHECKING:
+    from tuque.worker.pools.execute import Job
+    from tuque.worker.tasks.app import App
+
+CHAIN_HEADER: Final = "tuque-chain"  # the names of the steps that follow, as JSON
+AFTER_HEADER: Final = "tuque-after"  # the job of the step before
+NEXT: Final = "tuque-next"  # in the result of a step
+NAMES_BYTES: Final = 1_024  # as a header
+KEEP_S: Final = 86_400.0  # of an outcome, at least: somebody must see it
+WAIT_MS: Final = 2_000  # for the end of the step before: its worker tells it at this moment
+FIRST_S: Final = 0.25  # until a step that was held back begins again
+LATER_MAX_S: Final = 60.0
+DEAD_STARTS: Final = 10  # it is held back so often, for two minutes, before it ends for that
+
+
+def kept(call: Call[Any]) -> Options:
+    """The options of a child or a step: its outcome is kept until it has been seen."""
+    keep_s = max(KEEP_S, call.task.keep_s(call.options))
+    return replace(call.options, keep_s=keep_s)
+
+
+def header_of(names: list[str]) -> str:
+    """The names of the steps that follow, for a header."""
+    return json.dumps(names, separators=(",", ":"))
+
+
+def next_of(value: Any) -> str | None:
+    """The id of the next step, if a step has returned that."""
+    if isinstance(value, dict) and len(value) == 1:
+        found = value.get(NEXT)
+        return found if isinstance(found, str) else None
+    return None
+
+
+# ---- the step that follows
+
+
+def is_step(job: Job) -> bool:
+    """Whether another step follows the job."""
+    return CHAIN_HEADER in job.headers
+
+
+def step_after(app: App, job: Job, result: Any) -> Call[Any]:
+    """[U11] The next step, with a key by which this run adds it once (U11.2)."""
+    names = json.loads(job.headers[CHAIN_HEADER])
+    task = app.tasks.get(names[0])
+    if task is None:
+        raise LookupError(f"the next step of the chain is an unknown task: {names[0]}")
+    call: Call[Any] = task.made_call(task.defaults, (result,), {})
+    options = kept(call)
+    headers = dict(options.headers)
+    if options.retry_s != 0:  # else it cannot come again
+        headers[AFTER_HEADER] = job.id
+    if len(names) > 1:
+        headers[CHAIN_HEADER] = header_of(names[1:])
+    options = replace(options, headers=headers, key=f"{NEXT} {job.id} {job.starts}")
+    return replace(call, options=options)
+
+
+def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
+    """Adds the next step; what is the result of this one then."""
+    call = step_after(app, job, result)
+    return {NEXT: call.task.add_now(call.options, call.args, call.kwargs).id}
+
+
+async def goes_on_async(app: App, job: Job, result: Any) -> dict[str, str]:
+    """Like `goes_on`, on the running loop."""
+    call = step_after(app, job, result)
+    return {NEXT: (await call.task.add_async(call.options, call.args, call.kwargs)).id}
+
+
+# ---- the step before
+
+
+def is_after(job: Job) -> bool:
+    """Whether the job is a step that may have to wait for the one before; see `held_back`."""
+    return AFTER_HEADER in job.headers
+
+
+def held_back(app: App, job: Job) -> Outcome | None:
+    """[U11] What a step comes to that does not begin now; None: it begins (U11.3)."""
+    try:
+        found = app.client.result(job.headers[AFTER_HEADER], wait_ms=WAIT_MS)
+        outcome = judged(job, found, app.keys)
+        if outcome is not None and outcome.kind == "cancelled":
+            app.client.cancel(job.id, reason=outcome.text)
+    except NoJob:
+        return None
+    except Error as err:
+        return later(job, str(err))
+    return outcome
+
+
+async def held_back_async(app: App, job: Job) -> Outcome | None:
+    """Like `held_back`, on the running loop."""
+    try:
+        found = await app.aio_client.result(job.headers[AFTER_HEADER], wait_ms=WAIT_MS)
+        outcome = judged(job, found, app.keys)
+        if outcome is not None and outcome.kind == "cancelled":
+            await app.aio_client.cancel(job.id, reason=outcome.text)
+    except NoJob:
+        return None
+    except Error as err:
+        return later(job, str(err))
+    return outcome
+
+
+def judged(job: Job, before: Result, keys: Keys | None) -> Outcome | None:
+    """[U11] The same, by what the step before came to (U11.3, U11.5)."""
+    if not before.is_over:
+        return later(job, f"it is {before.state}")
+    if before.state == "dead" and job.starts < DEAD_STARTS:
+        return later(job, "it is dead")  # a DONE may come late
+    if before.state != "done":
+        return Outcome("cancelled", f"the step before is {before.state}")
+    if before.result is None:
+        return None
+    if before.reason:
+        return Outcome("cancelled", one_line(f"the step before was cancelled: {before.reason}"))
+    try:
+        following = next_of(unpack(opened(before.result, job.headers[AFTER_HEADER], keys)))
+    except (BadSeal, msgspec.MsgspecError, ValueError) as err:
+        return Outcome("rejected", one_line(f"the result of the step before is refused: {err}"))
+    if following == job.id:
+        return None
+    return Outcome("cancelled", f"the step before ran again, and job {following} follows it")
+
+
+def opened(data: bytes, id: str, keys: Keys | None) -> bytes:
+    """The result of the job as it was before it was sealed; BadSeal."""
+    if keys is not None:
+        return keys.open(data, RESULT, id)
+    if is_sealed(data):
+        raise BadSeal("it is under a key, and this App has no keys")
+    return data
+
+
+def later(job: Job, why: str) -> Outcome:
+    """The step comes again."""
+    delay_s = min(LATER_MAX_S, FIRST_S * 2 ** min(job.starts - 1, 10))
+    return Outcome("retry", one_line(f"waits for the step before: {why}"), delay_s=delay_s)

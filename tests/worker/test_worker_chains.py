@@ -1,0 +1,114 @@
+"""Chains: tasks one after the other, with workers as processes (SPEC U11)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import group_tasks as tasks
+import pytest
+from group_lab import did, worker
+from lab import RealCluster, RealServer
+from worker_lab import wait_until
+
+from tuque.errors import JobCancelled, JobFailed
+from tuque.worker import chain, group
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_chain_passes_each_result_on(node: RealServer, place: Path, pool: str) -> None:
+    """U11.4 `result` of the handle goes from step to step, and returns what the last one
+    returned."""
+    program = worker(place, node.url, "--pool", pool)
+    try:
+        steps = chain(tasks.plus_one.call(1), tasks.plus_one, tasks.plus_one, tasks.as_text)
+        assert steps.enqueue().result(60) == "<4>"
+        assert did(place, "plus") == ["plus 1", "plus 2", "plus 3"]
+        assert chain(tasks.half.call(3)).enqueue().result(60) == 1.5
+
+        async def on_a_loop() -> str:
+            made = await chain(tasks.plus_one.call(6), tasks.as_text).enqueue_async()
+            found = await made
+            await tasks.app.aclose()
+            return found
+
+        assert asyncio.run(on_a_loop()) == "<7>"
+        many = group(tasks.half.call(n) for n in range(6)).then(tasks.total).then(tasks.as_text)
+        assert many.enqueue().result(60) == "<7>"
+        with pytest.raises(JobFailed, match="it was to fail"):
+            chain(tasks.square.call(1, True), tasks.as_text).enqueue().result(60)
+    finally:
+        program.kill()
+
+
+def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path) -> None:
+    """U11.3 So of the jobs that a step adds, which runs twice, one begins"""
+    program = worker(place, node.url, "--pool", "process")
+    try:
+        handle = chain(tasks.plus_one.call(100), tasks.as_text).enqueue()
+        assert handle.result(60) == "<101>"
+        assert did(place, "plus") == ["plus 100"] * 2 and len(did(place, "text")) == 1
+    finally:
+        program.kill()
+
+
+def test_cancel_of_a_chain(place: Path) -> None:
+    """U11.5 `cancel` cancels the step that is waiting or at work."""
+    handle = chain(tasks.plus_one.call(1), tasks.as_text).enqueue()
+    assert handle.cancel() == "ended" and handle.cancel() == "over"
+    with pytest.raises(JobCancelled):
+        handle.result(10)
+
+
+def test_what_cannot_be_a_chain() -> None:
+    """U11.6 Any other place of a group in a chain is a TypeError."""
+    with pytest.raises(TypeError, match="begins with a call"):
+        chain(tasks.plus_one, tasks.as_text)  # type: ignore[call-overload]  # that is tested
+    with pytest.raises(TypeError, match="with a group and its callback"):
+        chain(group([tasks.half.call(1)]))  # type: ignore[call-overload]  # this, too
+    others = group([tasks.half.call(1)])
+    with pytest.raises(TypeError, match="has tasks, not <tuque"):
+        chain(tasks.plus_one.call(1), others)  # type: ignore[call-overload]  # and this
+    with pytest.raises(TypeError, match="has tasks, not 3"):
+        chain(tasks.plus_one.call(1), 3)  # type: ignore[call-overload]  # so is this
+    long = chain(tasks.plus_one.call(1))
+    with pytest.raises(ValueError, match="1024 bytes"):
+        for _ in range(100):
+            long = long.then(tasks.plus_one)
+
+
+@pytest.mark.slow
+def test_chains_while_workers_and_leaders_are_killed(tmp_path: Path) -> None:
+    """U11.3 So of the jobs that a step adds, which runs twice, one begins, in queues and tubes,
+    over failovers.
+    """
+    with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
+        urls = [node.url for node in cluster.nodes]
+        tasks.app.use(urls[0])
+        wait_until(
+            lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3, "votes of three nodes"
+        )
+        programs = [worker(tmp_path, url) for url in urls]
+        try:
+            handles = [
+                chain(tasks.taken.call(n * 1000), tasks.taken, tasks.taken, tasks.taken).enqueue()
+                for n in range(1, 61)
+            ]
+            wait_until(lambda: len(did(tmp_path, "taken")) > 40, "some steps")
+            programs[0].kill()
+            home = tasks.app.client.tube("taken").info().home
+            ids = [bytes(node.wire()("CLUSTER", "MYID")).decode() for node in cluster.nodes]
+            at = ids.index(home)
+            cluster.nodes[at].kill()
+            tasks.app.use(urls[at - 1])
+            wait_until(lambda: len(did(tmp_path, "taken")) > 120, "more steps", 120)
+            programs[1].kill()
+            programs.append(worker(tmp_path, urls[at - 1]))
+            results = [handle.result(180) for handle in handles]
+            assert results == [n * 1000 + 4 for n in range(1, 61)]
+            lines = {tuple(line.split()[1:]) for line in did(tmp_path, "taken")}
+            assert len(lines) == len({number for number, _ in lines}) == 240
+        finally:
+            for program in programs:
+                program.kill()
+            tasks.app.close()
