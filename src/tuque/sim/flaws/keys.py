@@ -7,17 +7,19 @@ from typing import Any, Final
 from tuque.core.model.life import Life, run_of
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.node.node import Node
+from tuque.core.transactions import topic_add, topics
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import copies_are_not_awaited, order
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
-from tuque.sim.plans.task_swarm import task_plan
+from tuque.sim.plans.task_swarm import add_groups, add_schedule, add_topic, task_plan
 from tuque.tubes.failover import load_unload, restore_tasks
+from tuque.tubes.keys.members import OPEN, unpack_group
 from tuque.tubes.keys.ring import Ring
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.unique import Uniques
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import runs
+from tuque.tubes.tasks import groups, runs, schedules
 
 
 def places_are_not_counted() -> list[Patch]:
@@ -97,6 +99,87 @@ def takes_are_attempts() -> list[Patch]:
     return everywhere(runs.run_of_take, run_of_take)
 
 
+def notes_stay_behind() -> list[Patch]:
+    """The instants that a leader has noted are not among the changes that others get."""
+
+    def record_whole(n: Node, tube: Tube, task: Task) -> None:
+        return
+
+    return [(schedules, "record_whole", record_whole)]
+
+
+def instants_are_left_out() -> list[Patch]:
+    """A leader begins with the next instant from now on."""
+    sound = schedules.plan_of
+
+    def plan_of(tube: Tube, task: Task) -> Any:
+        plan = sound(tube, task)
+        if plan.fired_epoch not in (0, tube.epoch):
+            plan.noted_ms += plan.every_ms
+        return plan
+
+    return everywhere(sound, plan_of)
+
+
+def ends_are_not_noted() -> list[Patch]:
+    """A leader does not ask how children end that are not here."""
+
+    def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+        return
+
+    return everywhere(groups.look_at_child, look_at_child)
+
+
+def called_too_early() -> list[Patch]:
+    """A group whose first child has ended becomes its callback."""
+    sound = groups.settle
+
+    def settle(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+        plan = unpack_group(task.subqueue)
+        if plan.state == OPEN and plan.has_callback:
+            groups.call_back(n, t, tube, task, plan)
+        else:
+            sound(n, t, tube, task)
+
+    return everywhere(sound, settle)
+
+
+def results_are_mixed_up() -> list[Patch]:
+    """The result of a child is noted as that of the one before."""
+    sound: Any = groups.note_end
+    last = [b""]
+
+    def note_end(*args: Any) -> None:
+        last.append(args[-1] or b"")
+        sound(*args[:-1], None if args[-1] is None else last[-2])
+
+    return everywhere(sound, note_end)
+
+
+def later_jobs_are_not_recorded() -> list[Patch]:
+    """Of a TOPIC ADD the journal gets the first job alone."""
+    sound = topic_add.begin_one
+
+    def begin_one(n: Node, p: Any, x: Any, body: bytes, waiting: Any) -> Any:
+        records = n.records
+        if x.one.queue != b"topic a":
+            n.records = None
+        job = sound(n, p, x, body, waiting)
+        n.records = records
+        return job
+
+    return everywhere(sound, begin_one)
+
+
+def links_tell_no_topics() -> list[Patch]:
+    """A node that comes back does not hear which subscriptions there are."""
+
+    def topics_link_up(n: Node, slot: int) -> None:
+        return
+
+    return everywhere(topics.topics_link_up, topics_link_up)
+
+
 def keyed_tube(
     seed: str, options: dict[str, Any], habits: dict[str, Any], idle_ms: int = 60
 ) -> Plan:
@@ -159,6 +242,48 @@ def given_back(seed: int) -> Plan:
     return order(keyed_tube(f"given back {seed}", options, habits, 300))
 
 
+def calm_tube(seed: str) -> Plan:
+    """A tube with some workers, for schedules and groups."""
+    return keyed_tube(seed, {}, {"work_ms": 20}, 2_000)
+
+
+def schedules_move(seed: int) -> Plan:
+    """Schedules whose leader is lost, again and again."""
+    plan = calm_tube(f"schedules move {seed}")
+    for i, missed in enumerate(("all", "one", "skip")):
+        add_schedule(plan, f"s{i}", 1 + 0.25 * i, missed, i)
+    for node in (1, 2):
+        plan.ops.append(Op(1_000 + 4_000 * node, "crash", {
+            "node": node, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 1_500,
+        }))  # fmt: skip
+    return lose_leader(plan, 3_000)
+
+
+def groups_move(seed: int) -> Plan:
+    """Groups whose leader is lost; children end in all ways, at all nodes."""
+    plan = calm_tube(f"groups move {seed}")
+    add_groups(plan, 0.3, 0.5, 700)
+    return lose_leader(plan)
+
+
+def topics_cut(seed: int) -> Plan:
+    """Jobs for a topic while nodes are cut off and end, in the middle of a turn too."""
+    plan = calm_tube(f"topics {seed}")
+    add_topic(plan, 60)
+    for op in plan.ops:
+        if op.kind == "topic_worker":
+            op.at_ms += 8_000
+            op.args["for_ms"] = 3_000
+    plan.ops.append(Op(3_000, "cut", {"a": [1], "b": [0, 2], "for_ms": 3_000}))
+    for node in (0, 2):
+        plan.ops.append(Op(5_000 + 2_000 * node, "crash", {
+            "node": node, "how": "power", "back": "disk", "fuse": 1 + seed % 7, "down_ms": 1_000,
+        }))  # fmt: skip
+    lose_leader(plan, 9_000)
+    plan.faults = ["cut", "kill", "power"]
+    return plan
+
+
 def lost_in_a_cut(seed: int, work_ms: int = 200) -> Plan:
     """The leader is cut off, goes on for a while, and ends."""
     plan = keyed_tube(f"in a cut {seed}", {}, {"work_ms": work_ms}, 120)
@@ -185,9 +310,17 @@ KEY_FLAWS: Final = [
     Flaw("k7", "a delivery is an attempt", takes_are_attempts, 5, given_back),
     Flaw("k8", "answers to adds do not wait", copies_are_not_awaited, 5, left_in_a_cut),
     Flaw("k9", "answers to ends do not wait", copies_are_not_awaited, 5, lost_in_a_cut),
+    Flaw("k10", "noted instants are not copied", notes_stay_behind, 5, schedules_move),
+    Flaw("k11", "a new leader leaves instants out", instants_are_left_out, 5, schedules_move),
+    Flaw("k12", "ends of children are not noted", ends_are_not_noted, 5, groups_move),
+    Flaw("k13", "a callback does not wait for all", called_too_early, 5, groups_move),
+    Flaw("k14", "results are those of others", results_are_mixed_up, 5, groups_move),
+    Flaw("k15", "a topic's jobs are not one record", later_jobs_are_not_recorded, 5, topics_cut),
+    Flaw("k16", "links tell no subscriptions", links_tell_no_topics, 5, topics_cut),
 ]
 KEY_RULES: Final = {
     "k1": "task-limit", "k2": "task-rate", "k3": "task-turn", "k4": "task-unique",
     "k5": "task-held", "k6": "task-stuck", "k7": "task-attempts", "k8": "task-lost",
-    "k9": "task-ended",
+    "k9": "task-ended", "k10": "schedule-twice", "k11": "schedule-missed", "k12": "group-open",
+    "k13": "group-early", "k14": "group-results", "k15": "topic-lost", "k16": "topic-apart",
 }  # fmt: skip

@@ -56,6 +56,7 @@ JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each check
 # detected in place, with `world.sometimes` and one of these names
 ON_THE_SPOT: Final = (
     "a bucket is dry when the leader changes",
+    "a callback is made by a new leader",
     "a duplicate is answered by a new leader",
     "a home stood still",
     "a link ends with a wrong frame",
@@ -64,6 +65,7 @@ ON_THE_SPOT: Final = (
     "a link is overtaken by a later one",
     "a link is replaced by a newer one",
     "a node is drained",
+    "a schedule makes a job at a new leader",
     "a turn while the journal is loaded",
     "crash between two effects of a turn",
     "a new leader finds a limit that is full",

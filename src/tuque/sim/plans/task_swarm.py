@@ -21,6 +21,7 @@ def draw_tasks(seed: int) -> Plan:
     plan.shift_tasks = c.choice([1, 3, 2_000])
     plan.sync_us = c.choice([500, 2_000, 20_000])
     draw_clients(plan, c)
+    draw_others(plan, Random(f"tasks {seed} others"))
     plan.faults = sorted(c.sample(KINDS, c.choice([0, 1, 1, 2, 2, 3])))
     if "clock" in plan.faults:
         plan.rates_ppm = [c.randint(-500, 500) for _ in range(nodes)]
@@ -100,6 +101,52 @@ def draw_clients(plan: Plan, c: Random) -> None:
         plan.ops.append(Op(2_000, "task_boss", boss | {"idle_ms": c.choice([300, 1_000])}))
 
 
+def draw_others(plan: Plan, c: Random) -> None:
+    """Schedules, groups of jobs and a topic, or some of them."""
+    if c.random() < 0.5:
+        for i in range(c.randint(1, 2)):
+            missed = c.choice(["all", "all", "one", "skip"])
+            add_schedule(plan, f"s{i}", c.choice([1, 1.5, 3]), missed, c.randrange(plan.nodes))
+    if c.random() < 0.5:
+        add_groups(plan, c.choice([0.0, 0.3, 1.0]), c.choice([0.0, 0.5]), c.choice([800, 2_000]))
+    if c.random() < 0.4:
+        add_topic(plan, c.choice([300, 800]))
+
+
+def add_schedule(plan: Plan, name: str, every_s: float, missed: str, node: int) -> None:
+    """A schedule of the tube."""
+    args: dict[str, Any] = {"client": f"ks {name}", "tube": "k", "node": node, "name": name}
+    args |= {"every_s": every_s, "missed": missed, "for_ms": plan.chaos_ms}
+    plan.ops.append(Op(1_500, "task_scheduler", args))
+
+
+def add_groups(plan: Plan, p_task: float, p_odd: float, idle_ms: int) -> None:
+    """Somebody who makes groups of jobs, and workers for the children."""
+    shared: dict[str, Any] = {"for_ms": plan.chaos_ms - 2_500, "tube": "k"}
+    for i in range(2):
+        makes = {"client": f"kg{i}", "node": i, "idle_ms": idle_ms, "p_task": p_task, **shared}
+        plan.ops.append(Op(1_700 + i, "group_maker", makes))
+    for i in range(3):
+        works = {"client": f"kc{i}", "node": i, "idle_ms": 50, "work_ms": 300, "p_odd": p_odd}
+        plan.ops.append(Op(1_800 + i, "child_worker", works | shared))
+    for op in plan.ops:
+        if op.kind == "task_worker":
+            op.args["p_odd"] = p_odd
+
+
+def add_topic(plan: Plan, idle_ms: int) -> None:
+    """Somebody who subscribes, publishers at all nodes, and workers of the queues."""
+    for_ms = plan.chaos_ms - 1_500
+    keeps = {"client": "kt", "node": 0, "idle_ms": 500, "for_ms": for_ms}
+    plan.ops.append(Op(700, "topic_keeper", keeps))
+    for i in range(3):
+        shared = {"node": i, "for_ms": for_ms}
+        adds = {"client": f"ka{i}", "idle_ms": idle_ms, **shared}
+        plan.ops.append(Op(900 + i, "topic_publisher", adds))
+        works = {"client": f"kq{i}", "idle_ms": 50, **shared}
+        plan.ops.append(Op(1_000 + i, "topic_worker", works))
+
+
 def last_tasks(plan: Plan, span_ms: int) -> list[tuple[str, dict[str, Any]]]:
     """After the faults all tasks are taken and done."""
     tubes = [op.args for op in plan.ops if op.kind == "task_tube"]
@@ -109,4 +156,9 @@ def last_tasks(plan: Plan, span_ms: int) -> list[tuple[str, dict[str, Any]]]:
             args = {"client": f"{tube['tube']} last w{i}", "tube": tube["tube"], "node": i}
             args |= {"for_ms": span_ms, "idle_ms": 5, "timeout": 1_000, "work_ms": 5}
             found.append(("task_worker", args))
+    for kind in ("child_worker", "topic_worker"):
+        if any(op.kind == kind for op in plan.ops):
+            for i in range(plan.nodes):
+                args = {"client": f"last {kind} {i}", "node": i, "for_ms": span_ms}
+                found.append((kind, args | {"idle_ms": 5, "work_ms": 5}))
     return found

@@ -29,6 +29,14 @@ from tuque.sim.tube_judges.homes import look_for_home
 from tuque.sim.tube_judges.judge import Tubing
 from tuque.sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
 from tuque.sim.workload.faults import apply
+from tuque.sim.workload.group_clients import (
+    ChildWorker,
+    GroupMaker,
+    TaskScheduler,
+    TopicKeeper,
+    TopicPublisher,
+    TopicWorker,
+)
 from tuque.sim.workload.lessees import Lessee
 from tuque.sim.workload.life_clients import (
     LifeBoss,
@@ -81,6 +89,12 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "task_producer": TaskProducer,
     "task_worker": TaskWorker,
     "task_boss": TaskBoss,
+    "task_scheduler": TaskScheduler,
+    "group_maker": GroupMaker,
+    "child_worker": ChildWorker,
+    "topic_keeper": TopicKeeper,
+    "topic_publisher": TopicPublisher,
+    "topic_worker": TopicWorker,
 }
 
 

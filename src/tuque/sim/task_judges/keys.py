@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.model.task import BURIED, DONE, READY, TAKEN, Task
+from tuque.sim.task_judges import groups, schedules
 from tuque.sim.task_judges.facts import DRIFT, Hold, Job, TaskTube
+from tuque.sim.task_judges.groups import Grouping
+from tuque.sim.task_judges.schedules import Scheduling
+from tuque.sim.task_judges.topics import Publicity
 from tuque.sim.tube_judges.disk import tubes_on
 from tuque.sim.tube_judges.homes import is_up
 
@@ -64,6 +68,7 @@ class Run:
         self.epoch = int(tube.epoch)
         self.seq = int(tube.change_seq)
         self.jobs: dict[int, Job] = {}  # by number
+        self.others: dict[int, tuple[bytes, bytes]] = {}  # of schedules, of groups: id, body
         self.ready: dict[bytes, set[int]] = {}  # by group
         self.waited: dict[bytes, int] = {}  # by group: takes of others since it could go
         self.taken: dict[bytes, set[int]] = {}  # by limit
@@ -98,6 +103,9 @@ class Tasking:
                 name: str = op.args["tube"]
                 self.tubes[name.encode()] = TaskTube(name, op.args)
         self.runs: dict[tuple[str, bytes], Run] = {}  # node, tube
+        self.schedules = Scheduling(self)
+        self.groups = Grouping(self)
+        self.topics = Publicity(self)
         self.buckets: dict[tuple[bytes, bytes], Bucket] = {}  # tube, key
         self.epochs: dict[bytes, int] = {}  # the highest under which a tube ran
         self.taken_us: dict[tuple[bytes, bytes, bytes], int] = {}  # tube, limit, rate: last take
@@ -139,6 +147,8 @@ class Tasking:
             if job is not None:
                 run.jobs[int(number)] = job
                 run.set_status(int(number), int(task.status))
+            else:
+                self.meet(facts, run, task)
         for key, numbers in run.taken.items():
             self.judge_places(facts, run, key)
             places = run.jobs[next(iter(numbers))].limit[1] if numbers else 0
@@ -160,18 +170,43 @@ class Tasking:
         if change.event == b"put":
             task = run.tube.find(number)
             job = facts.job_of(task.id, task.body) if isinstance(task, Task) else None
-            if job is None:
-                return
-            job.put_epoch = job.put_epoch or run.epoch
-            run.jobs[number] = job
+            if job is not None:
+                job.put_epoch = job.put_epoch or run.epoch
+                run.jobs[number] = job
+            elif isinstance(task, Task):
+                self.meet(facts, run, task)
         job = run.jobs.get(number)
         if job is None:
+            self.replay_other(facts, run, change)
             return
         run.set_status(number, status)
         if change.event == b"take":
             self.on_take(facts, run, number, job)
         if status == DONE:
             del run.jobs[number]
+
+    def meet(self, facts: TaskTube, run: Run, task: Task) -> None:
+        """A task that no producer added is in the tube: of a schedule, or a group."""
+        run.others[int(task.number)] = (task.id, task.body)
+        if task.body.startswith(schedules.MARK):
+            self.schedules.on_met(facts, run, task)
+        elif task.body.startswith(groups.MARK):
+            self.groups.on_put(run, task)
+
+    def replay_other(self, facts: TaskTube, run: Run, change: Change) -> None:
+        """One change of such a task."""
+        number = int(change.number)
+        id, body = run.others.get(number, (b"", b""))
+        if body.startswith(schedules.MARK) and change.event == b"take":
+            self.schedules.on_take(facts, id, body)
+        elif body.startswith(groups.MARK):
+            task = run.tube.tasks.get(number)
+            if task is not None and int(change.status) == READY:
+                self.groups.on_ready(run, task)
+            elif change.event == b"take":
+                self.groups.on_take(id, body)
+        if int(change.status) == DONE:
+            run.others.pop(number, None)
 
     def on_take(self, facts: TaskTube, run: Run, number: int, job: Job) -> None:
         """A leader handed a task out."""
@@ -330,6 +365,9 @@ class Tasking:
             left = {task.id: int(task.status) for task in run.tube.tasks.values()}
             for job in facts.jobs.values():
                 self.judge_end(facts, job, left.get(job.id, 0))
+            self.schedules.on_drained(facts, run.tube)
+            self.groups.on_drained(facts, run.tube)
+        self.topics.on_drained()
 
     def judge_end(self, facts: TaskTube, job: Job, status: int) -> None:
         """What has become of one job."""

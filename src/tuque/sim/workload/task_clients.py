@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tuque.sim.machines.kernel import place_of
 from tuque.sim.task_judges.facts import Job
+from tuque.sim.task_judges.groups import Child
 from tuque.sim.workload.programs import Args, number
 from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
 
@@ -91,8 +93,19 @@ class TaskWorker(TaskClient):
             yield self.args["idle_ms"] * 1000
 
     def others(self, id: bytes, body: bytes) -> Steps:
-        """A job of a schedule, of a group or of a topic."""
-        yield Say([b"ACKJOB", id])
+        """A job of a schedule, a callback, or a child of a group."""
+        child, group = self.judge.groups.children.get(body), self.judge.groups.groups.get(body)
+        if child is not None:
+            yield from end_child(self, child, id)
+            return
+        ended: Callable[[object], None] | None = None
+        if group is not None:
+            words = [b"GROUP", b"RESULTS", self.facts.key, id]
+            reply = yield Say(words, partial(self.judge.groups.on_results, group))
+            if failed(reply):
+                return
+            group.is_done, ended = True, partial(self.judge.groups.on_end, group)
+        yield from self.mend((yield Say([b"ACKJOB", id], ended)))
 
     def worker(self) -> bytes:
         """What this process calls itself: no two have one name."""
@@ -142,6 +155,31 @@ class TaskWorker(TaskClient):
         self.judge.on_end_asked(self.facts, job, verb)
         told = partial(self.judge.on_end, job, verb, worker)
         return (yield Say(words, told))
+
+
+def end_child(who: Script, child: Child, id: bytes) -> Steps:
+    """A run of a child: done, failed for good, cancelled, deleted, or silent."""
+    worker = b"c-%s-%d" % (who.name.encode(), who.serial)
+    reply = yield Say([b"START", b"WORKER", worker, id])
+    if not isinstance(reply, list) or not isinstance(reply[0], list):
+        return
+    run: bytes = reply[0][0]
+    yield who.chance.randrange(who.args["work_ms"] * 1000 + 1)
+    lot = who.chance.random() if who.args.get("p_odd", 0.0) > who.chance.random() else 1.0
+    result = b"by " + worker
+    if lot < 0.25:
+        return  # silent: it crashed
+    words = [b"DONE", id, run, b"RESULT", result]
+    if lot < 0.5:
+        words = [b"FAIL", id, run, b"REASON", b"no", b"FINAL"]
+    elif lot < 0.7:
+        words = [b"CANCEL", id]
+    elif lot < 0.9:
+        words = [b"DELJOB", id]
+    else:
+        child.results.add(result)
+    child.asked.add(words[0])
+    yield Say(words)
 
 
 class TaskBoss(TaskClient):
