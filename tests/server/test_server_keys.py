@@ -15,6 +15,11 @@ KEYS = ("UNIQUE a", "LIMIT a 1", "RATE a 1/s", "GROUP a")
 NO_KEYS = b"-NOTUBE UNIQUE, LIMIT, RATE and GROUP need a tube of type tasks\r\n"
 
 
+NO_END = (
+    b"-ERR UNTIL must be done, start or a number of seconds above 0, at most 31622400, not '%s'\r\n"
+)
+
+
 @pytest.fixture
 def tasks(door: Door) -> Door:
     assert door("TUBE CREATE t tasks") == b"+OK\r\n"
@@ -164,6 +169,72 @@ def test_a_key_until_start_is_free_after_the_first_take(tasks: Door) -> None:
     assert bodies(tasks) == ["one", "two"]
 
 
+@pytest.mark.parametrize("ends", ["ACKJOB $", "DELJOB $", "DEADLETTER $ lost", "nothing"])
+def test_a_key_for_a_time_is_taken_whatever_becomes_of_the_task(tasks: Door, ends: str) -> None:
+    """T44.3 With UNTIL a number of seconds a key is taken for that time from the add, whatever
+    becomes of the task. Then it is free, also while the task waits or is at work.
+    T44.4 So it does with the id of the first task while a key is taken for a time."""
+    words = ("UNIQUE", "order-7", "UNTIL", "1.5")
+    first = tasks.add("t", "one", *words)
+    assert bodies(tasks) == ["one"]
+    if ends != "nothing":
+        assert not tasks(ends.replace("$", first.decode())).startswith(b"-")
+        assert tasks.value("SHOW", first) is None
+    later(tasks, 1_499)
+    assert tasks.value("ADDJOB t two 0 WITHNEW", *words) == [first, 0]
+    duplicate = b"-DUPLICATE %s has this UNIQUE key\r\n" % first
+    assert tasks("ADDJOB t two 0 ON reject", *words) == duplicate
+    assert tasks("ADDJOB t two 0 ON replace", *words) == duplicate
+    assert bodies(tasks) == []
+    later(tasks, 1)
+    second, is_new = tasks.value("ADDJOB t two 0 WITHNEW", *words)
+    assert (is_new, second == first) == (1, False)
+    assert bodies(tasks) == ["two"]
+    tasks("ACKJOB", first)  # at work: the key is the second one's, and stays so
+    assert tasks.add("t", "three", *words) == second
+
+
+def test_a_task_that_waits_is_replaced_while_its_key_is_taken_for_a_time(tasks: Door) -> None:
+    """T44.7 Of one that is TAKEN or BURIED the reply is that of T44.5. So it is of one that has
+    ended (T44.3). The time of a key goes on."""
+    words = ("UNIQUE", "u", "UNTIL", "60", "ON", "replace")
+    first = tasks.add("t", "one", *words)
+    later(tasks, 59_000)
+    assert tasks.add("t", "two", *words) == first
+    later(tasks, 1_000)
+    assert tasks.add("t", "three", *words) != first
+    assert bodies(tasks) == ["two", "three"]
+
+
+def test_what_keeps_a_key_is_seen_and_can_be_deleted(tasks: Door) -> None:
+    """T44.8 SHOW of a task that keeps a key has unique, until-ms, and in `key-of` the id of the
+    first task. TUBE DELETE and DELJOB of it free the key. TUBE BURY is refused: `-WRONGTUBE task
+    <number> keeps a UNIQUE key: delete it to free the key`."""
+    first = tasks.add("t", "one", "UNIQUE", "u", "UNTIL", "1.5")
+    end_ms = tasks.n.now_ms + 1_500
+    shown = tasks.value("SHOW", first)
+    fields = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert (fields[b"until"], fields[b"until-ms"]) == (b"1.5", end_ms)
+    tasks("DELJOB", first)
+    (id,) = tasks.value("JSCAN QUEUE t")[1]
+    shown = tasks.value("SHOW", id)
+    fields = dict(zip(shown[::2], shown[1::2], strict=True))
+    assert (fields[b"unique"], fields[b"until-ms"], fields[b"key-of"]) == (b"u", end_ms, first)
+    assert fields[b"status"] == b"DELAYED"
+    assert tasks("TUBE BURY t 1") == (
+        b"-WRONGTUBE task 1 keeps a UNIQUE key: delete it to free the key\r\n"
+    )
+    for words in ("ACKJOB", "NACK", "ENQUEUE"):
+        assert tasks(words, id) == b":0\r\n"
+    assert tasks("START", id).startswith(b"*1\r\n-")
+    assert tasks("UPDATEJOB", id, "PRI", "3") == b"+OK\r\n"
+    later(tasks, 0)
+    assert tasks.add("t", "two", "UNIQUE", "u") == first
+    assert tasks("TUBE DELETE t 1").startswith(b"*")
+    assert tasks.add("t", "two", "UNIQUE", "u") != first
+    later(tasks, 0)
+
+
 def test_a_delayed_task_has_its_unique_key(tasks: Door) -> None:
     first = tasks.add("t", "one", "UNIQUE", "k", "DELAY", "5")
     assert tasks.add("t", "two", "UNIQUE", "k") == first
@@ -206,7 +277,10 @@ def test_show_has_the_keys(tasks: Door) -> None:
         ("WEIGHT 3", b"-ERR WEIGHT needs a GROUP\r\n"),
         ("UNTIL done", b"-ERR UNTIL needs a UNIQUE key\r\n"),
         ("ON reject", b"-ERR ON needs a UNIQUE key\r\n"),
-        ("UNIQUE a UNTIL 60", b"-ERR UNTIL must be done or start, not '60'\r\n"),
+        ("UNIQUE a UNTIL never", NO_END % b"never"),
+        ("UNIQUE a UNTIL 0", NO_END % b"0"),
+        ("UNIQUE a UNTIL -1", NO_END % b"-1"),
+        ("UNIQUE a UNTIL 31622400.001", NO_END % b"31622400.001"),
         ("UNIQUE a ON other", b"-ERR ON must be keep, reject or replace, not 'other'\r\n"),
         ("GROUP " + "x" * 256, b"-ERR GROUP key must be 1 to 255 bytes\r\n"),
     ],

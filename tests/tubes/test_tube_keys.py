@@ -11,7 +11,7 @@ from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
 
 from tuque.core.model.task import BURIED, DONE, TAKEN, Task
 from tuque.tubes.keys import tasks
-from tuque.tubes.keys.rate import Bucket
+from tuque.tubes.keys.limits import Bucket
 from tuque.tubes.keys.words import Keys, pack, unpack
 
 IS_COMPILED = not (tasks.__file__ or "").endswith(".py")

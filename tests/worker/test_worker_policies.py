@@ -72,6 +72,8 @@ def test_a_name_that_is_none_is_an_error_where_the_task_is_defined() -> None:
         lambda: Rate("10"), lambda: Rate("0/s"),
         lambda: Rate("1/s", burst=0), lambda: Fair("a", weight=1001),
         lambda: Unique("a", until="never"), lambda: Unique("a", on="never"), lambda: Limit(1, 3),
+        lambda: Unique("a", until=0), lambda: Unique("a", until=True),
+        lambda: Unique("a", until=4e7),
         lambda: keys({"limit": 3}, "n"),
     ],
 )  # fmt: skip
@@ -91,6 +93,13 @@ def test_the_client_has_the_words() -> None:
         b"UNIQUE u UNTIL start ON reject LIMIT l 2 RATE r 10/s 5 GROUP g WEIGHT 3"
     )
     assert calls.addjob("t", b"x", group="g").args[-2:] == ("GROUP", b"g")
+
+
+def test_a_unique_may_be_for_a_time() -> None:
+    """T44.3 With UNTIL a number of seconds a key is taken for that time from the add"""
+    assert words({"unique": Unique("tenant", until=1.5)}, "n")["unique_until"] == 1.5
+    for until, word in ((1.5, "1.500"), (60, 60), (60.0, 60)):
+        assert calls.addjob("t", b"x", unique="u", unique_until=until).args[-1] == word
 
 
 def test_docs_and_errors(node: RealServer, client: Client) -> None:

@@ -58,7 +58,7 @@ from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.timers import on_task_timer
 from tuque.tubes.tasks.transitions import admit, forget, insert, set_pri
-from tuque.tubes.tasks.unique import keys_refusal, replace_body, same_task, shown_keys
+from tuque.tubes.tasks.unique import job_of, keys_refusal, replace_body, same_task, shown_keys
 from tuque.tubes.voting.changes import gives_vote_up
 from tuque.tubes.voting.door import (
     check_votes,
@@ -121,7 +121,7 @@ class TubePolicy(Tubes):
             spec.has_met = True
             if spec.replaces_same:
                 replace_body(n, self, q, same, body)
-            return same  # T44.4
+            return job_of(same)  # T44.4
         if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
             if (
                 not spec.has_pri

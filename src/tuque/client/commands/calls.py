@@ -137,7 +137,8 @@ def addjob(
     long the node keeps the key (a day). `pri` (lower first) and `utube` are for tubes, what
     follows for queues: after `attempts` failed runs the job becomes a dead letter in `dead`;
     `backoff` is first wait, longest, and random share; `keep` is for the outcome. Of tubes of type
-    tasks: `unique="order-7"`, `limit=("shop", 2)`, `rate=("shop", "10/s")`, `group="shop"`.
+    tasks: `unique="order-7"` (with `unique_until=60` for a minute), `limit=("shop", 2)`,
+    `rate=("shop", "10/s")`, `group="shop"`.
     """
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)

@@ -60,7 +60,7 @@ class KeyWords(TypedDict, total=False):
     """The keys of a new job in a tube of type tasks."""
 
     unique: Text | None
-    unique_until: Literal["done", "start"] | None
+    unique_until: Literal["done", "start"] | float | None
     unique_on: Literal["keep", "reject", "replace"] | None
     limit: tuple[Text, int] | None
     rate: tuple[Text, str] | tuple[Text, str, int] | None
@@ -71,7 +71,7 @@ def tube_options(
     pri: int | None,
     utube: Text | None,
     unique: Text | None = None,
-    unique_until: str | None = None,
+    unique_until: str | float | None = None,
     unique_on: str | None = None,
     limit: tuple[Text, int] | None = None,
     rate: tuple[Text, str] | tuple[Text, str, int] | None = None,
@@ -85,8 +85,10 @@ def tube_options(
         args += ("UTUBE", to_bytes(utube))
     if unique is not None:
         args += ("UNIQUE", to_bytes(unique))
-    if unique_until is not None:
+    if isinstance(unique_until, str):
         args += ("UNTIL", unique_until)
+    elif unique_until is not None:
+        args += ("UNTIL", seconds(unique_until))
     if unique_on is not None:
         args += ("ON", unique_on)
     if limit is not None:

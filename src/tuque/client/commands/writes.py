@@ -56,7 +56,7 @@ class ScheduleKeys(TypedDict, total=False):
     """The keys of the jobs of a schedule."""
 
     unique: Text | None
-    unique_until: Literal["done", "start"] | None
+    unique_until: Literal["done", "start"] | float | None
     limit: tuple[Text, int] | None
     rate: tuple[Text, str] | tuple[Text, str, int] | None
     group: Text | tuple[Text, int] | None

@@ -13,6 +13,7 @@ from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, w
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
 from tuque.core.model.task import FAR, Task
+from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import Members, is_member
 
 NAME_MAX: Final = 128
@@ -78,8 +79,8 @@ def is_plan(packed: bytes) -> bool:
 
 
 def is_apart(packed: bytes) -> bool:
-    """Whether the task is no job: a schedule, a group or a child of one."""
-    return is_plan(packed) or is_member(packed)
+    """Whether the task is no job: a schedule, a group or a child of one, or it keeps a key."""
+    return is_plan(packed) or is_member(packed) or is_kept(packed)
 
 
 def pack_plan(plan: Plan) -> bytes:

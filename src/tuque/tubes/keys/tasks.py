@@ -14,10 +14,10 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
 from tuque.tubes.keys.checks import check_lanes, check_waits, ring_of
+from tuque.tubes.keys.kept import is_kept, kept_key
 from tuque.tubes.keys.lane import NO_LANE, SLACK, Lane
-from tuque.tubes.keys.limits import Limit, Rate
+from tuque.tubes.keys.limits import NS, Limit, Rate
 from tuque.tubes.keys.plan import Plans, is_apart
-from tuque.tubes.keys.rate import NS
 from tuque.tubes.keys.ring import IN_LIMIT, IN_READY, Ring
 from tuque.tubes.keys.tables import KEY_BYTES, KeyTables
 from tuque.tubes.keys.words import (
@@ -55,16 +55,25 @@ class Tasks(KeyTables):
     # ---- what the tube reports
 
     def joined(self, task: Task) -> None:
-        """[T44] The task is in the tube, in whatever status: it may have a unique key (T44.2)."""
-        if is_apart(task.subqueue):
+        """[T44] The task is in the tube, in whatever status: it may have a unique key (T44.6)."""
+        packed = task.subqueue
+        if len(packed) == 0:
+            return
+        if is_apart(packed) and not is_kept(packed):
             self.bytes_used += self.plans.joined(task)
-        elif len(task.subqueue) > 0:
-            used = self.uniques.bytes_used
-            self.uniques.joined(task, self.now_ms)
-            self.bytes_used += self.uniques.bytes_used - used
+            return
+        uniques = self.uniques
+        used = uniques.bytes_used
+        uniques.joined(task, self.now_ms)
+        self.bytes_used += uniques.bytes_used - used
+        if len(uniques.ends) > 0:
+            self.alarm_ms = min(self.alarm_ms, uniques.next_ms())
 
     def ended(self, task: Task) -> None:
         """[T44] The task is gone: its unique key is free (T44.2)."""
+        if is_kept(task.subqueue):
+            self.give_up_key(kept_key(task.subqueue), task.number)
+            return
         if is_apart(task.subqueue):
             self.bytes_used -= self.plans.ended(task)
             return
@@ -384,6 +393,10 @@ class Tasks(KeyTables):
         """When `wake` has work next."""
         if len(self.behind) > 0:
             return self.now_ms
+        return min(self.next_alarm_ms(), self.uniques.next_ms())
+
+    def next_alarm_ms(self) -> i64:
+        """When tokens come next."""
         alarms = self.alarms
         while len(alarms) > 0:
             rate = self.rates.get(alarms[0][1])
@@ -393,8 +406,14 @@ class Tasks(KeyTables):
         return FAR
 
     def wake(self, most: i64) -> i64:
-        """Move about `most` lanes that may go now; returns how many more it might have been."""
-        while most > 0 and self.next_ms() <= self.now_ms:
+        """Move about `most` lanes that may go now, and free keys whose time is over; returns how
+        many more it might have been.
+        """
+        uniques = self.uniques
+        used = uniques.bytes_used
+        most = uniques.drop_late(self.now_ms, most)  # T44.3
+        self.bytes_used += uniques.bytes_used - used
+        while most > 0 and (len(self.behind) > 0 or self.next_alarm_ms() <= self.now_ms):
             most -= 1
             if len(self.behind) > 0:
                 key = next(iter(self.behind))

@@ -19,6 +19,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
+from tuque.tubes.keys.kept import is_kept, is_sound_kept
 from tuque.tubes.keys.members import is_group, is_member, is_sound_member, unpack_group
 from tuque.tubes.keys.plan import is_apart, is_plan, is_sound_plan, unpack_plan
 from tuque.tubes.keys.work import is_sound_work
@@ -33,6 +34,7 @@ FILL_MAX_NS: Final = 1_000_000_000_000_000_000  # burst * gap: 31 years
 # until when a task has its unique key; above 0: for so many ms
 UNTIL_DONE: Final = 0
 UNTIL_START: Final = -1
+UNTIL_MAX_MS: Final = 366 * 86_400_000
 
 NAME_AT: Final = 2
 NO_NAME: Final = b"\0\0\0"  # no group, no limit, no rate
@@ -184,6 +186,8 @@ def is_sound(packed: bytes) -> bool:
     if is_member(packed):
         has_keys = is_sound_member(packed) and is_group(packed)
         return is_sound(unpack_group(packed).keys) if has_keys else is_sound_member(packed)
+    if is_kept(packed):
+        return is_sound_kept(packed)
     if is_plan(packed):
         return is_sound_plan(packed) and is_sound(unpack_plan(packed).keys)
     if size < NAME_AT + 3 + FIXED:
@@ -208,4 +212,6 @@ def is_in_range(keys: Keys) -> bool:
         return False
     if not 0 <= keys.gap_ns <= GAP_MAX_NS or not 1 <= keys.burst <= BURST_MAX:
         return False
-    return keys.burst * keys.gap_ns <= FILL_MAX_NS and keys.until_ms >= UNTIL_START
+    if not UNTIL_START <= keys.until_ms <= UNTIL_MAX_MS:
+        return False
+    return keys.burst * keys.gap_ns <= FILL_MAX_NS

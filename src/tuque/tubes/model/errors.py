@@ -88,6 +88,7 @@ MANY_GROUPS_OF_JOBS: Final = 101
 BAD_INDEX: Final = 102
 IS_MEMBER: Final = 103
 NO_GROUPS: Final = 104
+IS_KEY: Final = 105
 
 
 class TubeError(Exception):

@@ -16,7 +16,7 @@ from tuque.core.life.change import UNKNOWN, on_cancel
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import ledger
 from tuque.core.model.refusal import NOJOB
-from tuque.core.model.task import BYTES, DELAYED, MAX_MS, READY, Task, whole_s
+from tuque.core.model.task import BYTES, MAX_MS, READY, Task, whole_s
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import GROUP_CALLED, GROUP_CREATED
 from tuque.tubes.keys.members import (
@@ -55,7 +55,7 @@ from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import needs_copies
 from tuque.tubes.tasks.lives import enter_life
-from tuque.tubes.tasks.transitions import arm, change, end, enter, record_new, record_whole, tell
+from tuque.tubes.tasks.transitions import arm, change, end, enter_apart, record_whole, tell
 
 FILL_MS: Final = 3_600_000  # a group without all its children is cancelled then (T50.8)
 ASKS_MAX: Final = 500  # children at other nodes that are asked for at once
@@ -121,22 +121,14 @@ def enter_member(
     n: Node, t: Tubes, tube: Tube, packed: bytes, body: bytes, pri: i64, ttr_ms: i64, at_ms: i64
 ) -> Task:
     """A task of the group: DELAYED, and looked at at that instant."""
-    number = tube.next_number
-    tube.next_number = number + 1
     id = n.ids.make(i64(whole_s(MAX_MS)), 1, tube.tally.owner.name)
-    task = Task(id, tube.name, body, n.next_ctime_ns(), number, pri, BYTES)
+    task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, pri, BYTES)
     task.subqueue = packed
     task.created_ms = n.now_ms
     task.ttl_ms = MAX_MS
     task.ttr_ms = ttr_ms
     task.retry_s = whole_s(ttr_ms)
-    task.dead_ms = n.now_ms + MAX_MS
-    enter(n, t, tube, task, ledger.CREATED)
-    tube.calls.put += 1
-    change(n, t, tube, task, DELAYED)
-    arm(n, t, task, at_ms)
-    record_new(n, tube, task)
-    tell(n, t, tube, task, changes.PUT)
+    enter_apart(n, t, tube, task, at_ms)
     return task
 
 

@@ -21,11 +21,13 @@ from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, who
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import is_plan
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
 from tuque.tubes.model.errors import (
+    IS_KEY,
     IS_MEMBER,
     IS_SCHEDULE,
     NO_TOUCH,
@@ -301,6 +303,8 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         raise TubeError(IS_SCHEDULE, (number,))  # T45.8
     if tube.driver.has_keys and is_member(task.subqueue):
         raise TubeError(IS_MEMBER, (number,))  # T50.9
+    if tube.driver.has_keys and is_kept(task.subqueue):
+        raise TubeError(IS_KEY, (number,))  # T44.8
     if ends_cancelled(n, t, tube, task):
         return task
     change(n, t, tube, task, BURIED)

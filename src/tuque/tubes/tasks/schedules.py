@@ -15,6 +15,7 @@ from tuque.core.model import ledger
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
+from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import (
     PLANS_MAX,
@@ -39,16 +40,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import copies_needed, needs_copies, synced
-from tuque.tubes.tasks.transitions import (
-    arm,
-    change,
-    end,
-    enter,
-    insert,
-    record_new,
-    record_whole,
-    tell,
-)
+from tuque.tubes.tasks.transitions import arm, end, enter_apart, insert, record_whole, tell
 from tuque.tubes.tasks.unique import KEYS_MAX, same_task
 
 HELD_MS: Final = 1  # a job that waits for copies is DELAYED so long at least
@@ -113,19 +105,11 @@ def add_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> i64:
 
 def enter_schedule(n: Node, t: Tubes, tube: Tube, plan: Plan, body: bytes) -> None:
     """The schedule's task: DELAYED, and to be looked at in this turn."""
-    number = tube.next_number
-    tube.next_number = number + 1
     id = n.ids.make(i64(whole_s(MAX_MS)), 1, tube.tally.owner.name)
-    task = Task(id, tube.name, body, n.next_ctime_ns(), number, tube.pri, BYTES)
+    task = Task(id, tube.name, body, n.next_ctime_ns(), tube.next_number, tube.pri, BYTES)
     task.subqueue = pack_plan(plan)
     task.created_ms = n.now_ms
-    task.dead_ms = n.now_ms + MAX_MS
-    enter(n, t, tube, task, ledger.CREATED)
-    tube.calls.put += 1
-    change(n, t, tube, task, DELAYED)
-    arm(n, t, task, n.now_ms)
-    record_new(n, tube, task)
-    tell(n, t, tube, task, changes.PUT)
+    enter_apart(n, t, tube, task, n.now_ms)
 
 
 def end_schedule(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
@@ -263,11 +247,14 @@ def drop_schedule(n: Node, t: Tubes, tube: Tube, name: bytes) -> bool:
 def take_up(n: Node, tube: Tube, task: Task) -> None:
     """A task of a journal or a replica enters a tube with keys.
 
-    A schedule, or what is of a group, is DELAYED, and due now. A job that is due may be one whose
-    copies are not there yet: it waits until those have what this node has (T45.4).
+    A schedule, or what is of a group, is DELAYED, and due now; what keeps a key is DELAYED. A job
+    that is due may be one whose copies are not there yet: it waits until those have what this node
+    has (T45.4).
     """
     if is_plan(task.subqueue) or is_member(task.subqueue):
         task.status = u8(DELAYED)
         task.qtime_ms = n.now_ms
+    elif is_kept(task.subqueue):
+        task.status = u8(DELAYED)
     elif task.status == DELAYED and 0 < task.qtime_ms <= n.now_ms:
         driver_of(tube).plans.held[int(task.number)] = int(tube.seq)

@@ -1,15 +1,17 @@
 """Timers of tasks: ttl, ttr and delay (SPEC T6); and DELAYED tasks that wait on: schedules, groups,
-and jobs without their copies (SPEC T45, T50).
+jobs without their copies, and keys that are taken for a time (SPEC T44, T45, T50).
 """
 
 from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.model import ledger
 from tuque.core.model.tally import BY_RETRY
 from tuque.core.model.task import BURIED, DELAYED, DONE, READY, TAKEN, Task
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import REQUEUE_TIMEOUT
+from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import is_plan
 from tuque.tubes.keys.tasks import Tasks
@@ -18,7 +20,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import synced
 from tuque.tubes.tasks.runs import is_silent
-from tuque.tubes.tasks.transitions import arm, ends_cancelled, expire, make_ready
+from tuque.tubes.tasks.transitions import arm, end, ends_cancelled, expire, make_ready
 
 AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
 COPIES_MS: Final = 20  # so is a job that waits for its copies
@@ -62,6 +64,11 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             n.book.requeue(task, BY_RETRY)
             if n.events is not None:
                 n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
+        elif tube.driver.has_keys and is_kept(task.subqueue):
+            tube.calls.delete += 1
+            tube.calls.done += 1
+            end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)  # T44.3
+            return
         else:
             again_ms = put_off_until_ms(n, t, tube, task)
             if again_ms > 0:

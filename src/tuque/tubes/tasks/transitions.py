@@ -17,6 +17,7 @@ from tuque.core.model.life import CANCELLED, LIVE, RELEASED, Life
 from tuque.core.model.tally import BY_COMMAND
 from tuque.core.model.task import (
     BURIED,
+    BYTES,
     DELAYED,
     DONE,
     FAR,
@@ -37,7 +38,9 @@ from tuque.core.outbox.events import CANCELLED as RUN_CANCELLED
 from tuque.core.outbox.events import REQUEUE_COMMAND
 from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
+from tuque.tubes.keys.kept import pack_kept
 from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.words import unique_of
 from tuque.tubes.model import changes
 from tuque.tubes.model.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
 from tuque.tubes.model.registry import Tubes
@@ -193,19 +196,47 @@ def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:
     """End the task: remove it from all tables; events for histories are up to the caller."""
+    driver = tube.driver
+    if driver.has_keys and len(task.subqueue) > 0 and event != changes.TRUNCATE:  # T44.8
+        assert isinstance(driver, Tasks)
+        until_ms = driver.uniques.kept_until(task, n.now_ms)
+        if until_ms > 0:
+            keep_key(n, t, tube, task, until_ms)  # T44.3
     let_go(n, t, tube, task)
     drop_task(n, task, cause)
     if not tube.is_temporary:
         if n.records is not None:
             n.records.remove(task.id, cause)
         tube.seq += 1
-        if tube.driver.has_keys and n.has_lives:
+        if driver.has_keys and n.has_lives:
             note_end(n, tube, task)  # T48.6
         if n.others != 0:
             trace(n, tube, task.number, False)
     tell(n, t, tube, task, event)
     if len(tube.putters) > 0:
         admit(n, t, tube)
+
+
+def keep_key(n: Node, t: Tubes, tube: Tube, task: Task, until_ms: i64) -> None:
+    """[T44] The task is about to end, but its unique key is taken until then (T44.3)."""
+    id = n.ids.make(i64(whole_s(MAX_MS)), 1, tube.tally.owner.name)
+    kept = Task(id, tube.name, b"", n.next_ctime_ns(), tube.next_number, tube.pri, BYTES)
+    kept.subqueue = pack_kept(task.id, unique_of(task.subqueue))
+    kept.created_ms = n.now_ms
+    kept.qtime_ms = until_ms
+    enter_apart(n, t, tube, kept, until_ms)
+
+
+def enter_apart(n: Node, t: Tubes, tube: Tube, task: Task, at_ms: i64) -> None:
+    """Enter a task that is no job: it is DELAYED, and looked at at that instant."""
+    tube.next_number += 1
+    task.dead_ms = n.now_ms + MAX_MS
+    enter(n, t, tube, task, ledger.CREATED)
+    tube.calls.put += 1
+    change(n, t, tube, task, DELAYED)
+    arm(n, t, task, at_ms)
+    record_new(n, tube, task)
+    tell(n, t, tube, task, changes.PUT)
 
 
 def forget(n: Node, t: Tubes, tube: Tube, task: Task) -> None:

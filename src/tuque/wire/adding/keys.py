@@ -13,12 +13,13 @@ from tuque.tubes.keys.words import (
     KEY_MAX,
     PLACES_MAX,
     UNTIL_DONE,
+    UNTIL_MAX_MS,
     UNTIL_START,
     WEIGHT_MAX,
     Keys,
     pack,
 )
-from tuque.wire.args import SYNTAX, ArgError, in_range, refused
+from tuque.wire.args import SYNTAX, ArgError, in_range, refused, some_ms
 
 KEY_WORDS: Final = (b"UNIQUE", b"UNTIL", b"ON", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT")
 UNITS_NS: Final = {b"S": 1_000_000_000, b"M": 60_000_000_000, b"H": 3_600_000_000_000}
@@ -27,6 +28,7 @@ EVEN_NS: Final = 20_000_000  # the default burst is what comes in this time
 
 BAD_KEY: Final = b"ERR %s key must be 1 to 255 bytes"
 A_RATE: Final = b"n/s, n/m or n/h, n from 1 to 1000000"
+AN_END: Final = b"done, start or a number of seconds above 0, at most 31622400"
 NO_UNIQUE: Final = b"ERR %s needs a UNIQUE key"
 NO_GROUP: Final = b"ERR WEIGHT needs a GROUP"
 
@@ -70,12 +72,16 @@ class KeyOptions:
         return at + 1
 
     def mode(self, word: bytes, value: bytes, at: i64) -> i64:
-        """UNTIL done|start, ON keep|reject|replace."""
+        """UNTIL done|start|sec, ON keep|reject|replace."""
         said = value.upper()
         if word == b"UNTIL":
-            if said != b"DONE" and said != b"START":
-                raise refused(word, b"done or start", value)
-            self.keys.until_ms = UNTIL_DONE if said == b"DONE" else UNTIL_START
+            if said == b"DONE" or said == b"START":
+                self.keys.until_ms = UNTIL_DONE if said == b"DONE" else UNTIL_START
+                return at + 1
+            until_ms = some_ms(value)
+            if not 1 <= until_ms <= UNTIL_MAX_MS:
+                raise refused(word, AN_END, value)
+            self.keys.until_ms = until_ms  # T44.3
         else:
             if said not in (b"KEEP", b"REJECT", b"REPLACE"):
                 raise refused(word, b"keep, reject or replace", value)

@@ -18,6 +18,7 @@ KEY_MAX: Final = 255
 RATE: Final = re.compile(r"[1-9][0-9]{0,6}/[smh]", re.IGNORECASE)
 COUNT_MAX: Final = 1_000_000
 WEIGHT_MAX: Final = 1_000
+UNTIL_MAX_S: Final = 366 * 86_400
 
 By = str | tuple[str, ...]
 
@@ -26,20 +27,20 @@ By = str | tuple[str, ...]
 class Unique:
     """One job for each value of `by`: arguments of the task, or headers.
 
-    `until` says when another one may come: when the first is done, or already when it starts. What
-    a second `enqueue` does before is `on`. "keep": it returns a handle of the first, whose `is_new`
+    `until` says when another one may come: when the first is done, already when it starts, or so
+    many seconds after it was enqueued, whatever has become of it. What a second `enqueue` does
+    before is `on`. "keep": it returns a handle of the first, whose `is_new`
     is False. "replace": so does this, and the first one gets the new arguments; `Duplicate` if it
-    is at work. "reject": `Duplicate`.
+    waits no more. "reject": `Duplicate`.
     """
 
     by: By
-    until: Literal["done", "start"] = "done"
+    until: Literal["done", "start"] | float = "done"
     on: Literal["keep", "replace", "reject"] = "keep"
 
     def __post_init__(self) -> None:
         names_of(self, self.by)
-        if self.until not in ("done", "start"):
-            raise ValueError(f'Unique until "done" or "start", not {self.until!r}')
+        check_until(self.until)
         if self.on not in ("keep", "replace", "reject"):
             raise ValueError(f'Unique on "keep", "replace" or "reject", not {self.on!r}')
 
@@ -96,7 +97,7 @@ class Keyed(TypedDict, total=False):
     """The arguments of addjob that follow from policies."""
 
     unique: str | None
-    unique_until: Literal["done", "start"] | None
+    unique_until: Literal["done", "start"] | float | None
     unique_on: Literal["keep", "reject", "replace"] | None
     limit: tuple[str, int] | None
     rate: tuple[str, str] | tuple[str, str, int] | None
@@ -157,6 +158,18 @@ def names_of(policy: object, by: object) -> tuple[str, ...]:
     if not names and isinstance(policy, Unique | Fair):
         raise TypeError(f"{type(policy).__name__} needs the name of an argument")
     return names
+
+
+def check_until(until: object) -> None:
+    """ValueError unless it is an end that a Unique may have."""
+    if until in ("done", "start"):
+        return
+    if isinstance(until, int | float) and not isinstance(until, bool):
+        if 0.001 <= until <= UNTIL_MAX_S:
+            return
+    raise ValueError(
+        f'Unique until "done", "start", or for 0.001 to {UNTIL_MAX_S} seconds, not {until!r}'
+    )
 
 
 def check_count(policy: object, name: str, value: object, most: int) -> None:
