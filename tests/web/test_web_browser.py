@@ -37,6 +37,9 @@ PAGES = (
     *("/", "/queues", "/queue?name=images", "/queue?name=images&tab=active", "/dead", "/tubes"),
     *(
         "/schedules",
+        "/groups",
+        "/topics",
+        "/ask/subscribe",
         "/queue?name=reports",
         "/queue?name=exports",
         "/ask/run-schedule?tube=reports&schedule=daily",
@@ -101,6 +104,9 @@ def load(cluster: TestCluster) -> Iterator[None]:
         client.schedule_add("reports", "daily", "{}", cron="0 9 * * *", tz="Europe/Berlin")
         client.schedule_add("reports", "hourly", "{}", every_s=3600)
         client.schedule_pause("reports", "hourly")
+        group = client.group_create("reports", 2, body="{}")
+        client.group_add("reports", group, {0: client.addjob("later", "x", delay=3600, keep=60)})
+        client.topic_subscribe("orders", "mail", {"shop": "eu-*"})
         client.tube("exports").create("tasks")
         for number in range(9):
             client.addjob("exports", "x", limit=("shop-1", 1), group=f"tenant-{number % 3}")
@@ -354,7 +360,7 @@ def test_charts_say_whole_minutes(tab: Tab) -> None:
 
 
 def test_keys_lead_through_the_pages(tab: Tab) -> None:
-    for letter, path in (("q", "/queues"), ("s", "/schedules"), ("c", "/cluster"), ("o", "/")):
+    for letter, path in (("q", "/queues"), ("g", "/groups"), ("p", "/topics"), ("o", "/")):
         tab.page.keyboard.press("g")
         tab.page.keyboard.press(letter)
         tab.page.wait_for_url(tab.base + path)
@@ -372,7 +378,8 @@ def test_keys_lead_through_the_pages(tab: Tab) -> None:
 @pytest.mark.parametrize("wide", [1366, pytest.param(1100, marks=pytest.mark.slow), 390])
 def test_every_page_is_reached_by_clicks(tab: Tab, wide: int) -> None:
     tab.page.set_viewport_size({"width": wide, "height": 844})
-    for path in ("/queues", "/dead", "/tubes", "/schedules", "/workers", "/leases", "/log", "/"):
+    rare = ("/groups", "/topics", "/leases", "/log", "/")
+    for path in ("/queues", "/dead", "/tubes", "/schedules", "/workers", *rare):
         tab.page.click(".who summary")
         tab.page.click(f"a[href='{path}'] >> visible=true")
         tab.page.wait_for_url(tab.base + path)

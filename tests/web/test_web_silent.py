@@ -95,7 +95,8 @@ def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: N
     tubes, leases, dead = (admin.get(path).text for path in ("/tubes", "/leases", "/dead"))
     assert "home away" in tubes and "hand out nothing until it is back" in tubes
     assert "hand out nothing until" not in admin.get("/tubes", match="parcels").text
-    until(lambda: "are not shown: no answer" in admin.get("/schedules").text, "name the node")
+    for path in ("/schedules", "/groups"):
+        until(lambda path=path: "are not shown: no answer" in admin.get(path).text, "name the node")
     assert "1 of 1" not in tubes, "copies that nobody could count"
     assert "Nobody leases jobs" not in leases
     assert f"Groups of {node_short(console)} are not shown: no answer" in leases

@@ -91,7 +91,9 @@ class JobInfo(msgspec.Struct, frozen=True):
     """What one node knows about a job (SHOW); None for fields lost with the acknowledgement.
 
     `deliveries` are this node's, the first and the last in unix ms. `work` is None for a job
-    without options about its work, as long as nobody began it.
+    without options about its work, as long as nobody began it. Tasks of tubes that are no jobs:
+    `schedule` is the name of the one that it is, `children` are those of the group that it is (it
+    has one at least), `child` is the job whose record in a group it is.
     """
 
     id: str
@@ -113,6 +115,14 @@ class JobInfo(msgspec.Struct, frozen=True):
     first_delivery_ms: int | None = None
     last_delivery_ms: int | None = None
     work: JobWork | None = None
+    schedule: str = ""
+    children: int = 0
+    child: str = ""
+
+    @property
+    def is_job(self) -> bool:
+        """Whether somebody may work on it: it is no schedule, and no part of a group."""
+        return not (self.schedule or self.children or self.child)
 
     @property
     def url_id(self) -> str:

@@ -37,6 +37,8 @@ from tuque.web.pages import asking
 from tuque.web.pages.cluster import cluster, leases, tubes
 from tuque.web.pages.dead import dead
 from tuque.web.pages.job import job
+from tuque.web.pages.joint.groups import group, groups
+from tuque.web.pages.joint.topics import topics
 from tuque.web.pages.overview import find, overview
 from tuque.web.pages.queue import queue
 from tuque.web.pages.queues import queues
@@ -56,6 +58,9 @@ PAGES: Final[dict[str, Callable[[Ask], Awaitable[Page]]]] = {
     "/dead": dead,
     "/tubes": tubes,
     "/schedules": schedules,
+    "/groups": groups,
+    "/group": group,
+    "/topics": topics,
     "/cluster": cluster,
     "/workers": workers,
     "/leases": leases,

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 # pages of what nodes say now
-ASKED = ("/queue", "/job", "/dead", "/tubes", "/schedules", "/workers", "/leases")
+ASKED = (
+    *("/queue", "/job", "/dead", "/tubes", "/schedules", "/groups", "/group", "/topics"),
+    *("/workers", "/leases"),
+)
 
 
 class Site:

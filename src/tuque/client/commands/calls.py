@@ -448,6 +448,9 @@ def _known_job_info(reply: Reply) -> JobInfo:
         first_delivery_ms=fields.get("first-delivery"),
         last_delivery_ms=fields.get("last-delivery"),
         work=work_of(fields, header_map(fields["headers"])) if "headers" in fields else None,
+        schedule=to_text(fields.get("schedule", b"")),
+        children=fields.get("children", 0),
+        child=to_text(fields.get("child", b"")),
     )
 
 

@@ -16,6 +16,7 @@ from tuque.web.deeds.log import Deed
 from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
 from tuque.web.pages import change_job, change_queue, change_rest, schedules
 from tuque.web.pages import dead as dead_page
+from tuque.web.pages.joint import groups, topics
 from tuque.web.show.text import plural
 from tuque.web.site import Ask, Page, shared
 
@@ -23,7 +24,7 @@ Propose = Callable[[Ask], Awaitable[Proposal]]
 Perform = Callable[[Ask], Awaitable[Outcome]]
 
 # words of forms
-SUBJECTS: Final = ("queue", "id", "tube", "schedule", "worker", "group", "task", "text")
+SUBJECTS: Final = ("queue", "id", "tube", "schedule", "worker", "group", "topic", "task", "text")
 SAID: Final = 5  # of them in a line of the log
 
 DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
@@ -47,6 +48,9 @@ DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
     "resume-schedule": (schedules.propose_resume, schedules.resume),
     "run-schedule": (schedules.propose_run, schedules.run),
     "drop-schedule": (schedules.propose_drop, schedules.drop),
+    "cancel-group": (groups.propose_cancel, groups.cancel),
+    "subscribe": (topics.propose_subscribe, topics.subscribe),
+    "unsubscribe": (topics.propose_unsubscribe, topics.unsubscribe),
 }
 
 

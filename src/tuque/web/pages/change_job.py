@@ -17,7 +17,7 @@ EDITED_MAX = 64 * 1024  # bytes of a body that is changed in a browser
 
 
 async def facts_of(ask: Ask, is_delete: bool = False) -> JobFacts:
-    """[O14] The job as nodes know it now. Refused if none does, or of a schedule (O14.20)."""
+    """[O14] The job as nodes know it now. Refused if none does, or it is none (O14.20, O14.31)."""
     try:
         facts = await job_of(ask.site.watch.nodes, ask.word("id"))
     except BadId:
@@ -26,6 +26,10 @@ async def facts_of(ask: Ask, is_delete: bool = False) -> JobFacts:
         raise Refused("No node has this job any more.")
     if facts.schedule and not is_delete:
         raise Refused(f"This is the schedule {facts.schedule}: the page Schedules changes it.")
+    if facts.best.children:
+        raise Refused("This is a group of jobs: its own page cancels it.")
+    if facts.best.child:
+        raise Refused("This is no job, but how a group notes the end of one: see the group.")
     return facts
 
 

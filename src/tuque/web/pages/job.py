@@ -11,6 +11,7 @@ import msgspec
 from tuque.client.api import JobFailure
 from tuque.errors import BadId
 from tuque.web.read.jobs import Copy, JobFacts, job_of
+from tuque.web.show.chain import AFTER, following, next_id
 from tuque.web.show.text import forms, num, plural, span
 from tuque.web.site import Ask, Page, shared
 
@@ -99,7 +100,9 @@ async def job(ask: Ask) -> Page:
             "queue": letter.queue if letter else best.queue if best else None,
             "state_kind": kind,
             "state_words": words,
-            "steps": way(facts, clock_s),
+            "steps": way(facts, clock_s) + ahead(following(headers)),
+            "before_id": headers.get(AFTER, ""),
+            "next_id": next_id(facts.result.result if facts.result else None),
             "discs": discs(facts.copies),
             "wanted_copies": best.repl if best else 0,
             "there": sum(one.info is not None for one in facts.copies),
@@ -124,6 +127,10 @@ def state_words(facts: JobFacts) -> tuple[str, str]:
         paused = facts.plan is not None and facts.plan.paused
         kind = "pause" if paused else "idle"
         return kind, f"is the schedule {facts.schedule}" + (", paused" if paused else "")
+    if best is not None and best.children:
+        return "idle", f"is a group of {plural(best.children, 'child', 'children')}"
+    if best is not None and best.child:
+        return "idle", "is the record of a child in a group"
     if result is not None:
         kind, words = WORDS.get(result.state, ("idle", result.state))
         due_ms = best.next_requeue_within_ms if best else None
@@ -133,6 +140,11 @@ def state_words(facts: JobFacts) -> tuple[str, str]:
             words += f" at {result.worker}"
         return kind, words
     return ("idle", best.state) if best else ("gone", "is not known")
+
+
+def ahead(names: list[str]) -> list[Step]:
+    """[O14] The steps of a chain that follow the job (O14.31)."""
+    return [Step("ahead", 0, f"Then {name}", "next step of its chain") for name in names]
 
 
 def times(facts: JobFacts) -> str:
@@ -166,6 +178,7 @@ def way(facts: JobFacts, now_s: float) -> list[Step]:
         number = (result.attempt + 1) if result is not None and result.state == "back-off" else None
         title = f"Attempt {number}" if number else "Comes back, unless it ends before"
         title = "Makes a job" if facts.schedule else title
+        title = title if best.is_job or facts.schedule else "Its leader looks at it"
         of = f" of {result.of}" if number and result is not None and result.of else ""
         steps.append(
             Step("ahead", now_s + due_ms / 1000, title + of, "", f"in {span(due_ms / 1000)}")

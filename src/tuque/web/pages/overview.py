@@ -56,6 +56,7 @@ async def overview(ask: Ask) -> Page:
             "history": history,
             "delayed": int(history.level("delayed")[-1]) if history else None,
             "plans": view.sum("tubes_schedules"),
+            "groups": view.sum("tubes_groups"),
             "at_work": int(history.level("at-work")[-1]) if history else None,
             "charts": marked(charts(ask, history), [(one.at_s, one.text) for one in watch.marks]),
             "rows": rows,

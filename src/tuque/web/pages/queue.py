@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tuque.aio import Client
 from tuque.client.api import Job
+from tuque.client.commands.writes import JobGroup
 from tuque.errors import ReplyError
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.overview import marks_for, name_deploy, name_quiet, slow
@@ -15,6 +16,7 @@ from tuque.web.pages.queues import name_away, rows_of
 from tuque.web.read.figures import DEAD, Queue
 from tuque.web.read.history import Points
 from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
+from tuque.web.read.joint.groups import CALLED
 from tuque.web.read.lists import SHARE
 from tuque.web.read.tubes import KEYED, KeyRows, ScheduleRow
 from tuque.web.read.workers import workers_of
@@ -50,6 +52,7 @@ async def queue(ask: Ask) -> Page:
         name_deploy(one, watch.marks)
         name_quiet(one, workers)
     plans = await watch.schedules.of(name) if here.type == KEYED else []
+    families = await watch.groups.of(name) if here.type == KEYED else []
     return Page(
         "queue",
         {
@@ -61,15 +64,17 @@ async def queue(ask: Ask) -> Page:
             "points": points,
             "first": notices[0] if notices else None,
             "imports": await imports(ask, name) if found else {},
-            "charts": marked(charts(points, len(plans)), marks_for(ask, name)),
+            "charts": marked(charts(points, len(plans) + len(families)), marks_for(ask, name)),
             "by_node": by_node(ask, here),
             "dead": ask.view.letters(here),
             "dead_name": name + DEAD,
             "tab": tab,
             "plans": [planned(one, ask.view.clock_s) for one in plans[:PLANS]],
             "plan_count": len(plans),
+            "job_groups": [one for one in families if one.group.state == "open"],
+            "records": sum(records(one.group) for one in families),
             **keys_of(keys, ask.view.clock_s),
-            **await jobs_of(ask, name, tab, {one.plan.id for one in plans}),
+            **await jobs_of(ask, name, tab),
         },
         200 if found else 404,
     )
@@ -91,6 +96,11 @@ def planned(row: ScheduleRow, now_s: float) -> dict[str, Any]:
     kind, word = state_of(plan, now_s)
     when = in_words(plan) or plan.cron
     return {"plan": plan, "kind": kind, "word": word, "when": when}
+
+
+def records(group: JobGroup) -> int:
+    """[O14] How many delayed tasks of the tube are the group and its children (O14.25)."""
+    return group.added + (group.state != CALLED)
 
 
 async def imports(ask: Ask, name: str) -> dict[str, tuple[str, ...]]:
@@ -116,12 +126,11 @@ def by_node(ask: Ask, found: Queue) -> list[tuple[str, Any, float]]:
     ]
 
 
-async def jobs_of(ask: Ask, name: str, tab: str, plans: set[str]) -> dict[str, Any]:
-    """[O14] Jobs of a tab: the next ones, or those that are not ready. No schedules (O14.25)."""
+async def jobs_of(ask: Ask, name: str, tab: str) -> dict[str, Any]:
+    """[O14] Jobs of a tab: the next ones, or those that are not ready (O14.25)."""
     nodes = ask.site.watch.nodes
     if tab == "active":
-        found, is_all = await not_ready(ask, name)
-        rows = [one for one in found if one.id not in plans]
+        rows, is_all = await not_ready(ask, name)
         return {
             "jobs": [active_row(one) for one in rows[:ROWS]],
             "job_count": len(rows),
@@ -214,7 +223,7 @@ def charts(points: Points, plans: int = 0) -> list[Chart]:
 
 def places(points: Points, plans: int) -> Chart:
     """Jobs by state."""
-    delayed = "delayed, schedules" if plans else "delayed"
+    delayed = "delayed, schedules, groups" if plans else "delayed"
     ready = points.level("ready")
     return made(
         "Where are its jobs?",

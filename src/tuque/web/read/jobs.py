@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.api import Job, JobInfo, JobWork, to_text
-from tuque.client.commands.calls import jscan_full_page, pairs
+from tuque.client.api import Job, JobInfo, JobWork
+from tuque.client.commands.calls import jscan_full_page
 from tuque.client.commands.dead import DeadJob
 from tuque.client.commands.life import Result
 from tuque.client.commands.writes import Schedule
@@ -104,26 +104,21 @@ async def job_of(nodes: Nodes, id: str) -> JobFacts:
     holders = [one.node for one in copies if one.info is not None]
     result, away = await outcome_of(nodes, id, holders[:1])
     found = next((one for one in letters.values() if one is not None), None)
-    name, plan = await schedule_of(nodes, id, holders)
-    return JobFacts(id, copies, result, found, away, name, plan)
+    facts = JobFacts(id, copies, result, found, away)
+    facts.schedule = max((one.info.schedule for one in copies if one.info), default="")
+    if facts.schedule and facts.best is not None:
+        facts.plan = await plan_of(nodes, facts.best.queue or "", facts.schedule, holders)
+    return facts
 
 
-async def schedule_of(nodes: Nodes, id: str, holders: list[Node]) -> tuple[str, Schedule | None]:
-    """The name of the schedule that a job is, and its plan; empty, and None, if it is none."""
+async def plan_of(nodes: Nodes, queue: str, name: str, holders: list[Node]) -> Schedule | None:
+    """That schedule as the leader of its tube knows it; None: it ends now."""
 
-    async def question(client: Client) -> tuple[str, Schedule | None]:
-        reply = await client.execute("SHOW", id)
-        told = pairs(reply) if reply else {}
-        if "schedule" not in told:
-            return "", None
-        name = to_text(told["schedule"])
-        try:
-            return name, await client.schedule_show(to_text(told["queue"]), name)
-        except ReplyError:
-            return name, None  # it ends now
+    async def question(client: Client) -> Schedule:
+        return await client.schedule_show(queue, name)
 
     found = (await nodes.ask(question, holders)).values()
-    return max(found, key=lambda one: (one[0], one[1] is not None), default=("", None))
+    return next(iter(found), None)
 
 
 async def outcome_of(nodes: Nodes, id: str, holders: list[Node]) -> tuple[Result | None, str]:
@@ -177,7 +172,7 @@ Found: TypeAlias = tuple[list[JobRow], bool]
 async def active(nodes: Nodes, queue: str, now_s: float) -> Found:
     """Jobs that are not ready: delivered, delayed or in back-off; and whether that is all.
 
-    Each job once, by the copy that is due first.
+    Each job once, by the copy that is due first; no schedules and parts of groups (O14.25).
     """
 
     async def question(client: Client) -> tuple[list[JobInfo], bool]:
@@ -205,7 +200,8 @@ async def active(nodes: Nodes, queue: str, now_s: float) -> Found:
         for info in infos:
             row = row_of(id[:8], info, now_s)
             other = best.get(info.id)
-            if info.id not in queued and (other is None or sooner(row, other)):
+            is_first = other is None or sooner(row, other)
+            if info.is_job and info.id not in queued and is_first:
                 best[info.id] = row
     rows = sorted(best.values(), key=lambda row: (row.due_ms is None, row.due_ms or 0, row.id))
     return rows, all(is_all for _, is_all in answers.values())

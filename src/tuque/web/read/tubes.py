@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from fnmatch import fnmatchcase
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from tuque.aio import Client
+from tuque.client.commands.calls import Call
 from tuque.client.commands.homes import HomeInfo, TubeCopy
 from tuque.client.commands.leases import LeaseInfo
 from tuque.client.commands.operate import KeyRow, limits_page
@@ -27,7 +28,7 @@ from tuque.web.read.rows import PAGE
 
 T = TypeVar("T")
 STAYED_S: Final = 10.0  # between two looks at which tubes fail over
-OF_TUBE: Final = 1_000  # schedules of a tube that are read
+OF_TUBE: Final = 1_000  # schedules, or groups of jobs, of a tube that are read
 KEYS: Final = 1_000  # keys of a tube that are read: one reply of LIMITS
 KEPT: Final = 50  # tubes whose keys are kept
 KEYED: Final = "tasks"  # the type of tubes that have schedules and keys
@@ -97,7 +98,7 @@ class Schedules:
             names, is_all = list(listing.queues), len(listing.queues) >= listing.total
 
             async def question(client: Client) -> tuple[list[Schedule], bool]:
-                return await plans_at(client, names)
+                return await first_of(client, names, schedule_page)
 
             found = await self._nodes.ask(question) if names else {}
             rows = [ScheduleRow(id, one) for id, (some, _) in found.items() for one in some]
@@ -113,15 +114,20 @@ def soon(row: ScheduleRow) -> tuple[bool, int, str]:
     return not row.plan.next_ms, row.plan.next_ms, row.name
 
 
-async def plans_at(client: Client, names: list[str]) -> tuple[list[Schedule], bool]:
-    """The schedules that a node leads, of these tubes; and whether that is all of them."""
-    found: list[Schedule] = []
+async def first_of(
+    client: Client, names: list[str], page: Callable[[str, str], Call[tuple[str, list[T]]]]
+) -> tuple[list[T], bool]:
+    """What a node leads of these tubes, OF_TUBE of each; and whether that is all of it.
+
+    `page` is one step of the list of a tube, from a cursor on.
+    """
+    found: list[T] = []
     left = [(name, "0") for name in names]
     for _ in range(OF_TUBE // 100):
-        pages = await client.run_all([schedule_page(name, cursor) for name, cursor in left])
+        pages = await client.run_all([page(name, cursor) for name, cursor in left])
         replies = zip(left, pages, strict=True)
         told = [(name, page) for (name, _), page in replies if isinstance(page, tuple)]
-        found += [one for _, (_, plans) in told for one in plans]
+        found += [one for _, (_, rows) in told for one in rows]
         left = [(name, cursor) for name, (cursor, _) in told if cursor != "0"]
         if not left:
             return found, True

@@ -21,6 +21,8 @@ from tuque.web.read.behind import Behind
 from tuque.web.read.figures import NodeFacts, Queue, QueueHere, View, merged, queue_here
 from tuque.web.read.history import STEP_S, Points, Rings
 from tuque.web.read.history import merged as summed
+from tuque.web.read.joint.groups import Groups
+from tuque.web.read.joint.topics import Topics
 from tuque.web.read.lists import FEW, FIRST, GRAVES, Lists, Rows, Wish, filled, page_of
 from tuque.web.read.nodes import Node, Nodes
 from tuque.web.read.tubes import Keys, Schedules, Tubes
@@ -44,6 +46,8 @@ class Watch:
         self.tubes = Tubes(self.nodes)
         self.keys = Keys(self.nodes)
         self.schedules = Schedules(self.nodes, self.lists)
+        self.groups = Groups(self.nodes, self.lists)
+        self.topics = Topics(self.nodes)
         self.rings = Rings(self.nodes)
         self.points: dict[str, Points] = {}  # of each node
         self.queue_points: dict[str, Points] = {}  # of the cluster, of the busiest queues

@@ -51,6 +51,7 @@ def environment() -> Environment:
             "age": text.age,
             "size": text.size,
             "short_id": text.short_id,
+            "tail_id": text.tail_id,
             "raw": text.raw,
             "brief": text.brief,
             "clip": text.clip,

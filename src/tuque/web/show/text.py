@@ -107,6 +107,11 @@ def short_id(id: str) -> str:
     return id[:15] + "…"
 
 
+def tail_id(id: str) -> str:
+    """An id among others that were made at one time: its node, and where they differ."""
+    return f"{id[2:10]}…{id[-15:-5]}" if len(id) >= 40 else id
+
+
 def key(name: str) -> str:
     """A name of any bytes as it stands in addresses and forms; most stand as they are."""
     if HIDDEN.search(name) or name.startswith(CODED):

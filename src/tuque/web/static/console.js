@@ -155,7 +155,7 @@ function theme() {
   charts.all(true);
 }
 let isAfterG = false;
-const PLACES = { o: "/", q: "/queues", d: "/dead", t: "/tubes", s: "/schedules", w: "/workers", c: "/cluster", l: "/leases" };
+const PLACES = { o: "/", q: "/queues", d: "/dead", t: "/tubes", s: "/schedules", g: "/groups", p: "/topics", w: "/workers", c: "/cluster", l: "/leases" };
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || /INPUT|SELECT|TEXTAREA/.test(e.target.tagName) || $("dialog[open]")) return;
   if (isAfterG && PLACES[e.key]) { isAfterG = false; return location.assign(PLACES[e.key]); }
