@@ -330,3 +330,17 @@ def test_a_waiting_task_gets_another_body(tasks: Door) -> None:
     later(tasks, 5_020)
     assert bodies(tasks) == ["later"]
     assert tasks("ADDJOB t b 0 UNIQUE u ON x").startswith(b"-ERR")
+
+
+def test_maxlen_of_a_topic_counts_the_tasks_of_a_tube(tasks: Door) -> None:
+    """T1.1 MAXLEN counts READY tasks, at the leader: so the bound holds for all producers of the
+    cluster, also while their tasks wait for copies (T18.5). A task that its keys hold back counts.
+    """
+    tasks("TOPIC SUBSCRIBE news t")
+    tasks.add("t", "one", "LIMIT", "l", "1")
+    assert bodies(tasks) == ["one"]
+    tasks.add("t", "two", "LIMIT", "l", "1")
+    assert tasks("TOPIC ADD news b 0 MAXLEN 1").startswith(b"-MAXLEN ")
+    assert tasks("TOPIC ADD news b 0 MAXLEN 2").startswith(b"*1\r\n")
+    assert tasks("TOPIC ADD news b 0 MAXLEN 2").startswith(b"-MAXLEN ")
+    assert tasks.value("QLEN t") == 2

@@ -58,7 +58,14 @@ from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.timers import on_task_timer
 from tuque.tubes.tasks.transitions import admit, forget, insert, set_pri
-from tuque.tubes.tasks.unique import job_of, keys_refusal, replace_body, same_task, shown_keys
+from tuque.tubes.tasks.unique import (
+    held_count,
+    job_of,
+    keys_refusal,
+    replace_body,
+    same_task,
+    shown_keys,
+)
 from tuque.tubes.voting.changes import gives_vote_up
 from tuque.tubes.voting.door import (
     check_votes,
@@ -109,7 +116,7 @@ class TubePolicy(Tubes):
             refused = keys_refusal(q, spec, same)
             if refused is not None or same is not None:
                 return refused
-        if q.is_full() or 0 < spec.maxlen <= q.length:
+        if q.is_full() or 0 < spec.maxlen <= q.length + held_count(q):  # T1.1
             return Refusal(MAXLEN)
         return Refusal(PAUSED) if q.pause & PAUSE_IN or q.drops > 0 else None
 

@@ -307,6 +307,9 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
         raise TubeError(IS_KEY, (number,))  # T44.8
     if ends_cancelled(n, t, tube, task):
         return task
+    if tube.driver.has_keys:
+        assert isinstance(tube.driver, Tasks)
+        tube.driver.plans.held.pop(int(number), None)
     change(n, t, tube, task, BURIED)
     arm(n, t, task, 0)
     tube.calls.bury += 1

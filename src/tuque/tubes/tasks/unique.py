@@ -61,6 +61,12 @@ def keys_refusal(tube: Tube, spec: AddSpec, same: Task | None) -> Refusal | None
     return None
 
 
+def held_count(tube: Tube) -> i64:
+    """[T1] How many jobs of schedules are READY once they have their copies (T1.1, T45.4)."""
+    driver = tube.driver
+    return len(driver.plans.held) if isinstance(driver, Tasks) else 0
+
+
 def is_waiting(task: Task) -> bool:
     """Whether nobody has the task: it may get another body (T44.7)."""
     is_job = not is_kept(task.subqueue)

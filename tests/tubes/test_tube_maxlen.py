@@ -1,0 +1,71 @@
+"""MAXLEN of ADDJOB to a tube: what counts (SPEC T1)."""
+
+from __future__ import annotations
+
+from homes_lab import HomesLab
+
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.refusal import MAXLEN
+from tuque.core.node.node import Node
+from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.tubes.keys.plan import Plan, Step
+from tuque.tubes.keys.words import Keys, pack
+from tuque.tubes.tasks import ops, schedules
+
+BOUND = 3
+
+
+def add(n: Node, keys: Keys | None = None) -> bool:
+    """ADDJOB with MAXLEN; False: refused."""
+    spec = AddSpec()
+    spec.maxlen = BOUND
+    if keys is not None:
+        spec.keys = pack(keys)
+    spec = settle(n, spec)
+    refused = refusal(n, b"t", spec)
+    if refused is not None:
+        assert refused.code == MAXLEN
+        return False
+    on_addjob(n, b"t", b"body", spec)
+    return True
+
+
+def test_what_waits_for_copies_or_keys_counts() -> None:
+    """T1.1 MAXLEN counts READY tasks, at the leader: so the bound holds for all producers of the
+    cluster, also while their tasks wait for copies (T18.5). A task that its keys hold back counts.
+    """
+    lab = HomesLab(3)
+    lab.make(0, b"tasks", sync=2)
+    lab.run()
+    n = lab.nodes[0]
+    keys = Keys()
+    keys.limit, keys.places = b"l", 1
+    assert [add(n, keys), add(n), add(n, keys)] == [True, True, True]
+    assert not add(n)  # though no other node has any of them yet
+    lab.run()
+    assert not add(n)
+    assert len(on_getjob(n, 9, [b"t"], 10)) == 2  # the third one waits for its place
+    assert [add(n), add(n), add(n)] == [True, True, False]
+
+
+def test_a_job_of_a_schedule_counts_before_it_has_its_copies() -> None:
+    """T1.1 So does a job of a schedule that is not READY yet (T45.4)."""
+    lab = HomesLab(3)
+    tube = lab.make(0, b"tasks", sync=2)
+    lab.run()
+    n = lab.nodes[0]
+    n.now_ms = lab.now_ms
+    plan = Plan()
+    plan.name, plan.every_ms = b"s", 60_000
+    schedules.add_schedule(n, lab.t(0), tube, plan, b"body")
+    (task,) = tube.tasks.values()
+    step = Step(n.now_ms, n.now_ms, n.now_ms + 60_000, False)
+    plan = schedules.plan_of(tube, task)
+    plan.noted_ms -= 1
+    schedules.fire(n, lab.t(0), tube, task, plan, step)
+    assert tube.length == 0  # it is held
+    assert [add(n), add(n), add(n)] == [True, True, False]
+    number = max(tube.tasks) - 2
+    ops.bury(n, lab.t(0), tube, number)
+    assert [add(n), add(n)] == [True, False]
