@@ -13,6 +13,7 @@ from tuque.client.commands.life import Result
 from tuque.client.sync import Client
 from tuque.errors import Error, NoJob, ReplyError, ResultTimeout
 from tuque.testing.broker import Broker
+from tuque.testing.found import added_here
 from tuque.testing.jobs import (
     Noted,
     Notes,
@@ -278,6 +279,8 @@ class TestApp:
     def jobs(self, task: Task[..., Any] | None = None) -> list[TestJob]:
         """All jobs added in this test, or those of a task, in that order, also ended ones."""
         tasks = self._tasks()
+        for noted in added_here(self.broker.node, self._notes.by_id):
+            self._notes.by_id[noted.id] = noted
         found = [self._view(noted, tasks) for noted in list(self._notes.by_id.values())]
         return [job for job in found if task is None or job.task == task.name]
 

@@ -25,6 +25,8 @@ U = TypeVar("U")
 OnFail = Literal["stop", "wait", "continue"]
 CHILDREN_MAX: Final = 10_000
 ADDED_MAX: Final = 500  # children of one GROUP ADD
+CHILD: Final = "tuque-child"  # begins the key of a child
+KEY_TTL_S: Final = 600  # longer than a client goes on sending a command
 QUEUE: Final = "groups"  # the tube of groups without a callback
 
 
@@ -67,13 +69,16 @@ class AnyGroup(Generic[R]):
         """The arguments of group_create; a callback has these headers."""
         return {"on_fail": self.on_fail, "keep": self.keep_s}
 
-    def by_task(self) -> list[tuple[Task[..., R], list[int], list[Call[R]]]]:
-        """The calls of each task, with their indexes; their outcomes are kept."""
+    def by_task(self, id: str) -> list[tuple[Task[..., R], list[int], list[Call[R]]]]:
+        """The calls of each task, with their indexes, as children of the group of that id."""
         found: dict[str, tuple[Task[..., R], list[int], list[Call[R]]]] = {}
         for at, call in enumerate(self.calls):
             _, indexes, calls = found.setdefault(call.task.name, (call.task, [], []))
             indexes.append(at)
-            calls.append(replace(call, options=kept(call)))
+            options = kept(call)
+            if options.key is None and options.unique is None:  # so that it may be sent twice
+                options = replace(options, key=f"{CHILD} {id} {at}", key_ttl_s=KEY_TTL_S)
+            calls.append(replace(call, options=options))
         return list(found.values())
 
     def add(self, headers: Mapping[str, str]) -> tuple[str, dict[int, Handle[R]]]:
@@ -84,7 +89,7 @@ class AnyGroup(Generic[R]):
         children: dict[int, Handle[R]] = {}
         indexes: list[int] = []
         try:
-            for task, indexes, calls in self.by_task():
+            for task, indexes, calls in self.by_task(id):
                 children |= dict(zip(indexes, task.enqueue_many(calls), strict=True))
             for part in parts(children):
                 client.group_add(self.queue, id, part)
@@ -104,7 +109,7 @@ class AnyGroup(Generic[R]):
         children: dict[int, Handle[R]] = {}
         indexes: list[int] = []
         try:
-            for task, indexes, calls in self.by_task():
+            for task, indexes, calls in self.by_task(id):
                 handles = await task.enqueue_many_async(calls)
                 children |= dict(zip(indexes, handles, strict=True))
             for part in parts(children):
