@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from console_node import Run
 from lab import RealCluster
 from raw_resp import Wire, wait_for
 
-from tuque.console.cluster.view import Row, homeless, voting
+from tuque.console.cluster.view import Row, homeless, new_leaders, voting
 
 FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes")
 LONG_S = 60
@@ -51,6 +52,57 @@ def test_who_can_vote() -> None:
     assert voting(rows) == [
         "the nodes go by different lists of voters: see origin in CLUSTER VOTERS"
     ]
+
+
+def test_why_leaders_changed() -> None:
+    """T11.5 `tuque cluster status` sums them up over the nodes, by reason"""
+    rows = [Row(str(i), "h", i, "up") for i in range(3)]
+    assert new_leaders(rows) == []
+    rows[0].led = {"silent": 1}
+    head = "tubes got another leader"
+    once = f"{head} once since the nodes began: 1 the leader was silent"
+    assert new_leaders(rows) == [once]
+    rows[1].led = {"silent": 2, "command": 1, "given": 0}
+    assert new_leaders(rows) == [
+        f"{head} 4 times since the nodes began: 3 the leader was silent, 1 by command, without the "
+        "leader"
+    ]
+
+
+def test_new_leaders_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
+    """T11.5 So elections that were won and these two are all changes of leaders (E1.8)"""
+    with RealCluster(tmp_path, 3, *FLAGS) as cluster:
+        wires = [cluster.wire(i) for i in range(3)]
+        log = cluster.nodes[1].log
+        wait_for(lambda: len(voters_at(wires[1])["voters"]) == 3, log, LONG_S)
+        assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
+        assert wires[0]("TUBE", "CREATE", "own", "fifo", "FAILOVER", "no") == b"OK"
+        second = wires[1]("CLUSTER", "MYID")
+        for name in ("t", "own"):
+            assert wires[0]("TUBE", "HOME", name, second) == b"OK"
+            wait_for(lambda name=name: wires[1]("TUBE", "STATE", name) == b"RUNNING", log, LONG_S)
+        for line in (b"tubes_elections_given:1\r", b"tubes_homes_given:1\r"):
+            assert line in wires[1]("INFO", "tubes")
+        assert b"tubes_homes_moved:2\r" in wires[0]("INFO", "tubes")
+        port = cluster.nodes[0].port
+        said = tuque("cluster", "status", "-p", port).stdout
+        assert b"2 times since the nodes began: 2 the leader gave it away" in said
+        cluster.nodes[1].kill()
+        wait_for(
+            lambda: any(b"tubes_elections_silent:1\r" in w("INFO", "tubes") for w in wires[::2]),
+            log,
+            LONG_S,
+        )
+        third = wires[2]("CLUSTER", "MYID")
+        forced = wires[2]("TUBE", "HOME", "own", third, "FORCE")
+        assert forced is not None
+        wait_for(lambda: b"tubes_homes_by_command:1\r" in wires[2]("INFO", "tubes"), log, LONG_S)
+        said = tuque("cluster", "status", "-p", port).stdout
+        assert b"2 times since the nodes began" in said, "the node that is gone tells nothing"
+        assert b": 1 the leader was silent, 1 by command, without the leader" in said
+        told = json.loads(tuque("cluster", "status", "-p", port, "--json").stdout)
+        led = {row["id"]: row["leader_changes"] for row in told}
+        assert led[third.decode()]["command"] == 1 and led[second.decode()] is None
 
 
 def test_a_lost_majority_at_real_nodes(tmp_path: Path, tuque: Run) -> None:

@@ -19,6 +19,7 @@ from raw_resp import encode
 
 from tuque.server.gauges.door import Desk, close_metrics, open_metrics, why_not_ready
 from tuque.server.gauges.snapshot import take_snapshot
+from tuque.tubes.policy import tubes_of
 
 
 class Answer(NamedTuple):
@@ -142,7 +143,9 @@ def test_other_queues_are_one(node: Node) -> None:
 
 
 def test_a_snapshot_does_not_look_at_all_queues(node: Node) -> None:
-    """O1.3 Its work depends on `metrics-queues`, not on the number of jobs or queues."""
+    """O1.3 Its work depends on `metrics-queues` and the number of tubes (T2.7), not on the number
+    of jobs or queues.
+    """
     import sys
 
     def lines() -> int:
@@ -169,6 +172,56 @@ def test_a_snapshot_does_not_look_at_all_queues(node: Node) -> None:
         if rounds == 20:
             few = lines()
     assert lines() < few * 1.2
+
+
+def test_what_info_says_of_tubes(node: Node) -> None:
+    """O1.8 What INFO says of schedules, groups, keys and duplicates (T11.5) and of topics (T62.9)
+    is there under the same names, without `tubes_`.
+    """
+    node.run("TUBE", "CREATE", "t", "tasks")
+    node.run("SCHEDULE", "ADD", "t", "night", "EVERY", 3600, "x")
+    group = node.run("GROUP", "CREATE", "t", 2).split(b"\r\n")[1]
+    node.run("GROUP", "CREATE", "t", 1, "THEN", "x")
+    node.run("GROUP", "CANCEL", "t", group)
+    for _ in range(3):
+        node.run("ADDJOB", "t", "x", 0, "UNIQUE", "u")
+    node.run("ADDJOB", "t", "x", 0, "UNIQUE", "u", "ON", "reject")
+    for _ in range(2):
+        node.run("ADDJOB", "t", "x", 0, "LIMIT", "l", 1, "GROUP", "g")
+    node.run("GETJOB", "NOHANG", "COUNT", 9, "FROM", "t")
+    node.box.n.now_ms += 2_500
+    node.run("TOPIC", "SUBSCRIBE", "orders", "mail")
+    node.run("TOPIC", "ADD", "orders", "x", 0)
+    node.run("TOPIC", "ADD", "nobody", "x", 0)
+    text = node.get("/metrics").text
+    gauges = {"schedules": 1, "groups": 2, "keys": 3, "keys_waited": 1, "unique_keys": 1}
+    gauges |= {"topics": 1, "topic_subscriptions": 1, "tubes_homeless": 0}
+    counters = {"groups_made": 2, "groups_failed": 1, "duplicates": 3, "schedules_fired": 0}
+    counters |= {"topic_adds": 2, "topic_jobs": 1, "topic_adds_unheard": 1, "schedules_late": 0}
+    told = node.run("INFO", "all").decode()
+    info = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+    for name, count in {**gauges, **counters}.items():
+        assert info.get(f"tubes_{name}", info.get(name)) == str(count), name
+        tail = "_total" if name in counters else ""
+        assert value(text, f"tuque_{name}{tail}") == count, name
+    assert 2.4 <= value(text, "tuque_keys_wait_seconds") <= 60
+    assert int(info["tubes_keys_wait_ms"]) >= 2_400
+
+
+def test_leaders_by_reason(node: Node) -> None:
+    """O1.8 `tuque_leader_changes_total` counts by reason the tubes of which this node became the
+    leader: `silent`, `gave_up`, `given`, `again`, `forced`, and `command` (T21).
+    """
+    assert "tuque_leader_changes" not in node.get("/metrics").text, "there was no tube yet"
+    node.run("TUBE", "CREATE", "t", "fifo")
+    t = tubes_of(node.box.n)
+    t.ballots.won_by[:] = [0, 1, 2, 3, 4, 5]
+    t.homes_given, t.homes_by_command = 10, 20
+    text = node.get("/metrics").text
+    wanted = {"silent": 1, "gave_up": 2, "given": 13, "again": 4, "forced": 5, "command": 20}
+    for reason, count in wanted.items():
+        assert value(text, f'tuque_leader_changes_total{{reason="{reason}"}}') == count
+    assert len(re.findall("^tuque_leader_changes_total", text, re.M)) == len(wanted)
 
 
 def test_health_needs_no_turn(node: Node) -> None:

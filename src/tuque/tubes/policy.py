@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
 from tuque.core.model.life import NO_TERMS, Failure, Life, Outcome
-from tuque.core.model.refusal import MAXLEN, NOTDELIVERED, PAUSED, Refusal
+from tuque.core.model.refusal import DUPLICATE, MAXLEN, NOTDELIVERED, PAUSED, Refusal
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.msgs.bus import (
     TubeMessage,
@@ -114,8 +114,11 @@ class TubePolicy(Tubes):
         if len(spec.keys) > 0:
             same = same_task(n, q, spec.keys)
             refused = keys_refusal(q, spec, same)
-            if refused is not None or same is not None:
+            if refused is not None:
+                self.duplicates += int(refused.code == DUPLICATE)
                 return refused
+            if same is not None:
+                return None
         if q.is_full() or 0 < spec.maxlen <= q.length + held_count(q):  # T1.1
             return Refusal(MAXLEN)
         return Refusal(PAUSED) if q.pause & PAUSE_IN or q.drops > 0 else None
@@ -125,6 +128,7 @@ class TubePolicy(Tubes):
         assert isinstance(q, Tube)
         same = same_task(n, q, spec.keys)
         if same is not None:
+            self.duplicates += 1
             spec.has_met = True
             if spec.replaces_same:
                 replace_body(n, self, q, same, body)

@@ -27,6 +27,7 @@ from tuque.console.cluster.view import (
     homeless,
     info_of,
     known_nodes,
+    new_leaders,
     rows_of,
     table,
     uneven,
@@ -88,7 +89,8 @@ def status(node: NodeOptions, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
-        click.echo("\n".join([table(rows), *voting(rows), *lost, *uneven(rows)]))
+        said = [*voting(rows), *new_leaders(rows), *lost, *uneven(rows)]
+        click.echo("\n".join([table(rows), *said]))
     sys.exit(1 if unwell(rows) or lost or uneven(rows) or can_vote != voters else 0)
 
 

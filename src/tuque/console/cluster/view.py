@@ -77,6 +77,7 @@ class Row:
     users: str = ""  # digest of users and rights
     homeless: list[str] = field(default_factory=list)  # tubes whose leader it cannot reach
     homeless_count: int = 0  # of all of them: it names at most 20
+    led: dict[str, int] = field(default_factory=dict)  # tubes that it became the leader of, by why
 
     @property
     def is_meeting(self) -> bool:
@@ -179,6 +180,10 @@ def fill(row: Row, link: Link) -> None:
     row.voters = int(info.get("tubes_voters", 0))
     row.votes = info.get("tubes_votes") == "1"
     row.homeless_count = int(info.get("tubes_homeless", 0))
+    row.led = {
+        reason: sum(int(info.get(f"tubes_{name}", 0)) for name in names)
+        for reason, names in WHY_LED.items()
+    }
     names = info.get("tubes_homeless_names", "")
     row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
     if info.get("cluster_leaving") == "yes":
@@ -189,6 +194,23 @@ def fill(row: Row, link: Link) -> None:
 
 
 LEAVES: Final = ("leaving", "safe to stop")
+# why a node became the leader of a tube that had one before: the figures of INFO that count it
+WHY_LED: Final = {
+    "silent": ("elections_silent",),
+    "gave_up": ("elections_gave_up",),
+    "given": ("elections_given", "homes_given"),
+    "again": ("elections_again",),
+    "forced": ("elections_forced",),
+    "command": ("homes_by_command",),
+}
+SAID_LED: Final = {
+    "silent": "the leader was silent",
+    "gave_up": "the leader gave up",
+    "given": "the leader gave it away",
+    "again": "it led before",
+    "forced": "forced, as no voter had all of it",
+    "command": "by command, without the leader",
+}
 
 
 def unwell(rows: list[Row]) -> list[str]:
@@ -264,6 +286,17 @@ def votes_of(rows: list[Row]) -> tuple[int, int]:
     return max((row.voters for row in rows), default=0), sum(row.votes for row in rows)
 
 
+def new_leaders(rows: list[Row]) -> list[str]:
+    """[T11] A line about the tubes that got another leader, and why, if any did (T11.5)."""
+    counts = {reason: sum(row.led.get(reason, 0) for row in rows) for reason in WHY_LED}
+    total = sum(counts.values())
+    if not total:
+        return []
+    why = ", ".join(f"{count:,} {SAID_LED[name]}" for name, count in counts.items() if count)
+    times = "once" if total == 1 else f"{total:,} times"
+    return [f"tubes got another leader {times} since the nodes began: {why}"]
+
+
 def uneven(rows: list[Row]) -> list[str]:
     """[N7] What is said of nodes with other users or rights than the first one (N7.4)."""
     known = [row for row in rows if row.users]
@@ -336,5 +369,6 @@ def as_fields(row: Row) -> dict[str, object]:
         "to_drain": row.to_drain,
         "homeless_tubes": row.homeless,
         "homeless_count": row.homeless_count if row.answers else None,
+        "leader_changes": row.led if row.answers else None,
         "users_digest": row.users or None,
     }

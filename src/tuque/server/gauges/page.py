@@ -53,6 +53,14 @@ GAUGES: Final = {
     "tubes": "Tubes known",
     "tubes_led": "Tubes that this node leads",
     "tube_sessions": "Sessions that may hold tasks",
+    "tubes_homeless": "Tubes whose leader this node does not reach, or that has no right to lead",
+    "schedules": "Schedules that this node leads",
+    "groups": "Groups of jobs that this node leads and that are not their callback",
+    "keys": "Keys of tasks that this node leads",
+    "keys_waited": "Limits and rates that tasks wait for",
+    "unique_keys": "Unique keys of tasks that this node leads",
+    "topics": "Topics that a queue is subscribed to",
+    "topic_subscriptions": "Subscriptions of queues to topics",
     "bus_links": "Links to other nodes",
     "bus_waiting_bytes": "Bytes that wait for links",
 }
@@ -71,6 +79,11 @@ COUNTERS: Final = {
     "groups_made": "Groups of jobs that were made",
     "groups_done": "Groups of jobs whose children have ended",
     "groups_failed": "Groups of jobs that failed or were cancelled",
+    "duplicates": "Jobs not added, since a task had their unique key",
+    "topic_adds": "ADDs to topics at this node",
+    "topic_jobs": "Jobs that these made",
+    "topic_adds_unheard": "ADDs to topics that no queue got",
+    "elections_lost": "Elections in which this node asked for votes, and did not win",
     "turns": "Turns of the loop",
     "standstills": "Times that the process stood still",
     "jobs_cancelled": "Jobs cancelled",
@@ -92,6 +105,7 @@ def families(shot: Snapshot) -> list[Family]:
         *of_times(shot),
         *of_memory(shot),
         *of_cluster(shot),
+        *of_tubes(shot),
         *of_node(shot),
     ]
 
@@ -201,6 +215,17 @@ def of_cluster(shot: Snapshot) -> list[Family]:
         for way, count in (("asked", asked), ("sent", sent), ("taken", taken)):
             moves.add(count, node=node, way=way)
     return [nodes, messages, size, moves]
+
+
+def of_tubes(shot: Snapshot) -> list[Family]:
+    """[O1] Changes of leaders by reason, and waits for keys (O1.8)."""
+    changes = Family("tuque_leader_changes", COUNTER, "Tubes that this node leads now, by reason")
+    for reason, count in shot.leader_changes.items():
+        changes.add(count, reason=reason)
+    waits = Family("tuque_keys_wait_seconds", GAUGE, "Longest wait for a limit or rate by now")
+    if "keys" in shot.gauges:
+        waits.add(shot.key_wait_ms / 1_000)
+    return [changes, waits]
 
 
 def of_node(shot: Snapshot) -> list[Family]:

@@ -14,7 +14,12 @@ from tuque.core.repair.node_loss import repair_left
 from tuque.server.figures.watch import level_of
 from tuque.server.rights.tenant import connections, owned
 from tuque.server.state.state import Server
+from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.model.ballots import AGAIN, FORCED, GAVE_UP, GIVEN, SILENT
+from tuque.tubes.model.registry import Tubes
 from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import homeless
+from tuque.tubes.tasks.totals import KeyTotals
 
 Counts = list[int]
 OTHER_TENANTS = "(other)"  # no tenant's name has a (
@@ -44,6 +49,8 @@ class Snapshot:
         self.bus: list[tuple[str, str, int]] = []  # direction, kind, messages
         self.moves: list[tuple[str, int, int, int]] = []  # node, jobs asked for, sent, taken
         self.tenants: list[tuple[str, dict[str, int], int]] = []  # name, held, refused commands
+        self.leader_changes: dict[str, int] = {}  # by reason
+        self.key_wait_ms = 0
         self.version = ""
 
 
@@ -190,16 +197,64 @@ def add_parts(s: Server, shot: Snapshot) -> None:
         shot.gauges["journal_waiting_bytes"] = int(s.committer.waiting_bytes())
     if n.policy is not None:
         t = tubes_of(n)
-        shot.gauges["tubes"] = len(t.by_name)
-        shot.gauges["tubes_led"] = sum([1 for tube in t.by_name.values() if tube.is_mine])
-        shot.gauges["tube_sessions"] = len(t.sessions)
-        shot.counters["schedules_fired"] = int(t.schedules_fired)
-        shot.counters["schedules_late"] = int(t.schedules_late)
-        shot.counters["groups_made"] = int(t.groups_made)
-        shot.counters["groups_done"] = int(t.groups_done)
-        shot.counters["groups_failed"] = int(t.groups_failed)
+        add_tubes(s, t, shot)
+    add_topics(s, shot)
     if s.eventlog is not None and n.events is not None:
         shot.counters["events_dropped"] = int(n.events.dropped)
+
+
+def add_tubes(s: Server, t: Tubes, shot: Snapshot) -> None:
+    """[O1] Tubes, and what those of type tasks have, as in INFO (O1.8)."""
+    keys = KeyTotals()
+    led = schedules = groups = 0
+    for tube in t.by_name.values():
+        if not tube.is_mine:
+            continue
+        led += 1
+        if isinstance(tube.driver, Tasks):
+            schedules += len(tube.driver.plans.by_name)
+            groups += len(tube.driver.plans.members.open)
+            keys.add(tube.driver, s.n.now_ms)
+    shot.gauges |= {
+        "tubes": len(t.by_name),
+        "tubes_led": led,
+        "tube_sessions": len(t.sessions),
+        "tubes_homeless": len(homeless(s.n, t)),
+        "schedules": schedules,
+        "groups": groups,
+        "keys": int(keys.known),
+        "keys_waited": int(keys.waited),
+        "unique_keys": int(keys.unique),
+    }
+    shot.key_wait_ms = int(keys.wait_ms)
+    shot.counters |= {
+        "schedules_fired": int(t.schedules_fired),
+        "schedules_late": int(t.schedules_late),
+        "groups_made": int(t.groups_made),
+        "groups_done": int(t.groups_done),
+        "groups_failed": int(t.groups_failed),
+        "duplicates": int(t.duplicates),
+        "elections_lost": int(t.ballots.elections_lost),
+    }
+    won = t.ballots.won_by
+    shot.leader_changes = {
+        "silent": won[SILENT],
+        "gave_up": won[GAVE_UP],
+        "given": won[GIVEN] + int(t.homes_given),
+        "again": won[AGAIN],
+        "forced": won[FORCED],
+        "command": int(t.homes_by_command),
+    }
+
+
+def add_topics(s: Server, shot: Snapshot) -> None:
+    """[O1] Topics, as in INFO (O1.8)."""
+    topics = s.n.topics
+    shot.gauges["topics"] = len(topics.by_topic)
+    shot.gauges["topic_subscriptions"] = int(topics.count)
+    shot.counters["topic_adds"] = int(topics.adds)
+    shot.counters["topic_jobs"] = int(topics.jobs)
+    shot.counters["topic_adds_unheard"] = int(topics.unheard)
 
 
 def add_cluster(s: Server, shot: Snapshot) -> None:

@@ -151,13 +151,7 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_taken": int(found.taken),
         "tubes_delayed": int(found.delayed),
         "tubes_buried": int(found.buried),
-        "tubes_schedules": int(found.schedules),
-        "tubes_groups": int(found.groups),
-        "tubes_groups_made": 0 if t is None else int(t.groups_made),
-        "tubes_groups_done": 0 if t is None else int(t.groups_done),
-        "tubes_groups_failed": 0 if t is None else int(t.groups_failed),
-        "tubes_schedules_fired": 0 if t is None else int(t.schedules_fired),
-        "tubes_schedules_late": 0 if t is None else int(t.schedules_late),
+        **task_figures(t, found),
         "tubes_sessions": 0 if t is None else len(t.sessions),
         "tubes_waiting_takes": int(found.waiting_takes),
         "tubes_waiting_puts": int(found.waiting_puts),
@@ -172,9 +166,30 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_incomplete": int(found.incomplete),
         "tubes_waiting_copies": sum(len(line) for line in s.syncing.values()),
         "tubes_homes_moved": 0 if t is None else int(t.homes_moved),
+        "tubes_homes_given": 0 if t is None else int(t.homes_given),
+        "tubes_homes_by_command": 0 if t is None else int(t.homes_by_command),
         "tubes_changes_lost": 0 if t is None else int(t.changes_lost),
         **vote_figures(s, t),
         **homeless_figures(s, t),
+    }
+
+
+def task_figures(t: Tubes | None, found: Totals) -> dict[str, object]:
+    """Schedules, groups of jobs and keys of tubes of type tasks (T11.5)."""
+    keys = found.keys
+    return {
+        "tubes_schedules": int(found.schedules),
+        "tubes_schedules_fired": 0 if t is None else int(t.schedules_fired),
+        "tubes_schedules_late": 0 if t is None else int(t.schedules_late),
+        "tubes_groups": int(found.groups),
+        "tubes_groups_made": 0 if t is None else int(t.groups_made),
+        "tubes_groups_done": 0 if t is None else int(t.groups_done),
+        "tubes_groups_failed": 0 if t is None else int(t.groups_failed),
+        "tubes_keys": int(keys.known),
+        "tubes_keys_waited": int(keys.waited),
+        "tubes_keys_wait_ms": int(keys.wait_ms),
+        "tubes_unique_keys": int(keys.unique),
+        "tubes_duplicates": 0 if t is None else int(t.duplicates),
     }
 
 

@@ -238,6 +238,7 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
         tube.next_number = m.next_number
     if t.token < m.token:
         t.token = m.token
+    t.homes_given += 1
     become_home(n, t, tube, m.epoch, b"its leader gave it to this node")
 
 
@@ -388,6 +389,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
     if tube.home != n.node_id:
         node = tube.home[:8].decode()
         t.notes.append(f"tube {shown(tube.name)}: its leader {node} was given up by command")
+    t.homes_by_command += 1
     become_home(n, t, tube, claim.epoch, b"by command, without its leader")
     t.forced[tube.name] = done
     announce(n, t, [tube], -1)

@@ -153,6 +153,17 @@ class KeyTables(Driver):
             rate.since_ms = self.now_ms
             self.full_rates[key] = None
 
+    def longest_ms(self, now_ms: i64) -> i64:
+        """How long tasks have waited for a place or a token without a break, of all keys."""
+        found: i64 = 0
+        for limit_key in self.full_limits:
+            found = now_ms - self.limits[limit_key].since_ms
+            break  # the longest comes first
+        for rate_key in self.full_rates:
+            waited = now_ms - self.rates[rate_key].since_ms
+            return waited if waited > found else found
+        return found
+
     def uncount(self, lane: Lane) -> None:
         """One READY task of the lane was taken, or is gone."""
         if len(lane.group) > 0:

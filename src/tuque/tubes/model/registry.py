@@ -143,6 +143,7 @@ class Tubes(Policy):
         self.groups_made: i64 = 0
         self.groups_done: i64 = 0
         self.groups_failed: i64 = 0  # or cancelled
+        self.duplicates: i64 = 0  # jobs not added: a task had their unique key (T44.4, T45.6)
         self.put_done: list[PutDone] = []
         self.told: list[Told] = []
         self.begin_homes()
@@ -174,6 +175,8 @@ class Tubes(Policy):
         self.news: list[str] = []  # log lines: information
         self.changes_lost: i64 = 0  # on leaders that were overtaken (T21.4)
         self.homes_moved: i64 = 0  # planned switchovers from here
+        self.homes_given: i64 = 0  # to this node, of tubes that are not led by votes
+        self.homes_by_command: i64 = 0  # this node leads them, by command (T21)
         self.wish: i64 = 0  # the latest that the journal was asked to grant
         self.shifting: list[Tube] = []  # being loaded or unloaded (T19.6)
         self.shift_tasks: i64 = SHIFT_TASKS

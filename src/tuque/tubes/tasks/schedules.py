@@ -164,6 +164,7 @@ def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> N
     """[T45] Do what the shell has found: note instants, and add the job of one (T45.3)."""
     is_noted = step.noted_ms != plan.noted_ms or step.is_late
     adds = step.fires_ms > 0 and not is_busy(n, tube, plan)
+    t.duplicates += int(step.fires_ms > 0 and not adds)
     plan.noted_ms = step.noted_ms
     if step.is_late:
         plan.late += 1

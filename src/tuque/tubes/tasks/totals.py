@@ -13,6 +13,26 @@ from tuque.tubes.replication.leadership import lag_of
 
 
 @final
+class KeyTotals:
+    """Keys of the tasks of tubes that this node leads (T40)."""
+
+    def __init__(self) -> None:
+        self.known: i64 = 0
+        self.waited: i64 = 0  # limits and rates that tasks wait for
+        self.wait_ms: i64 = 0  # the longest such wait, without a break
+        self.unique: i64 = 0
+
+    def add(self, driver: Tasks, now_ms: i64) -> None:
+        """Those of one tube."""
+        self.known += driver.keys() - int(b"" in driver.groups)
+        self.waited += len(driver.full_limits) + len(driver.full_rates)
+        self.unique += len(driver.uniques.claims)
+        wait_ms = driver.longest_ms(now_ms)
+        if wait_ms > self.wait_ms:
+            self.wait_ms = wait_ms
+
+
+@final
 class Totals:
     """Sums over all tubes."""
 
@@ -24,6 +44,7 @@ class Totals:
         self.buried: i64 = 0
         self.schedules: i64 = 0
         self.groups: i64 = 0
+        self.keys = KeyTotals()
         self.waiting_takes: i64 = 0
         self.waiting_puts: i64 = 0
         self.subscribers: i64 = 0
@@ -54,6 +75,7 @@ def totals_of(n: Node, t: Tubes) -> Totals:
         if isinstance(tube.driver, Tasks):
             found.schedules += len(tube.driver.plans.by_name)
             found.groups += len(tube.driver.plans.members.open)
+            found.keys.add(tube.driver, n.now_ms)
         if len(why_stopped(tube.type, tube.driver)) > 0:
             found.stopped += 1
         if n.others != 0 and not tube.is_temporary:
