@@ -39,6 +39,11 @@ def record(text: str) -> None:
     note(text)
 
 
+@app.task(queue="q", retry_s=60, attempts=5)
+def record_when(text: str) -> None:
+    note(f"{text} {time.monotonic()}")
+
+
 @app.task(queue="q", retry_s=60, codec="msgpack")
 async def record_async(text: str) -> None:
     await asyncio.sleep(0)
