@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,13 @@ def total(numbers: list[float]) -> int:
 def taken(number: int) -> int:
     note(f"taken {number} {current_job().id}")
     return number + 1
+
+
+@app.task(queue="slow", retry_s=2, attempts=20)
+def slowly(numbers: list[int]) -> int:
+    """Waits until the test lets it go on."""
+    note(f"slowly {current_job().id}")
+    until = time.monotonic() + 60
+    while not (Path(os.environ["OUT"]) / "go").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return sum(numbers)

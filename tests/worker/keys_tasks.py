@@ -35,3 +35,8 @@ def raises(text: str) -> int:
 def rejects(text: str) -> int:
     note(f"rejects {len(text)}")
     raise Reject(text)
+
+
+@app.task(queue="joined", retry_s=60)
+def joined(texts: list[str]) -> str:
+    return " ".join(texts)

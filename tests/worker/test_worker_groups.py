@@ -154,3 +154,14 @@ def test_a_hundred_children_with_failures_and_a_killed_worker(tmp_path: Path) ->
             for program in programs:
                 program.kill()
             tasks.app.close()
+
+
+@pytest.mark.slow
+def test_ten_thousand_children(node: RealServer, place: Path) -> None:
+    """U10.2 its argument is the list of their results, in the order of the calls"""
+    handle = group(tasks.half.call(n) for n in range(10_000)).then(tasks.total).enqueue()
+    program = worker(place, node.url)
+    try:
+        assert handle.result(300) == 24_997_500
+    finally:
+        program.kill()

@@ -15,7 +15,7 @@ from worker_lab import Did, StartWorker, wait_until
 
 from tuque import Client
 from tuque.errors import ConfigError, JobFailed, NoResult
-from tuque.worker import App, BadBody, Key, Keys
+from tuque.worker import App, BadBody, Key, Keys, chain, group
 from tuque.worker.pools.execute import Control
 from tuque.worker.seal.keys import (
     BODY,
@@ -193,6 +193,15 @@ def test_the_broker_reads_nothing(
     found = b"".join(path.read_bytes() for path in node.directory.rglob("*") if path.is_file())
     assert b"tuque-key" in found
     assert (SECRET.encode() in found) == (not hides)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) -> None:
+    """U11.3 begins only once the step before is done and its outcome names this job."""
+    start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")
+    many = group([tasks.echo.call(SECRET), tasks.echo.call("b")]).then(tasks.joined)
+    assert many.then(tasks.echo).enqueue().result(60) == f"{SECRET} b"
+    assert chain(tasks.echo.call(SECRET), tasks.echo).enqueue().result(60) == SECRET
 
 
 def test_what_is_not_under_the_keys_never_runs(

@@ -358,6 +358,24 @@ def test_children_may_have_policies(tuque_app: TestApp) -> None:
     assert handle.result(1) == 20
 
 
+def test_a_step_that_may_run_once(tuque_app: TestApp) -> None:
+    """U11.3 One with RETRY 0 begins at once."""
+
+    @app.task(queue="once", retry_s=0)
+    def once(number: int) -> str:
+        ran.append(f"once {number}")
+        return f"!{number}"
+
+    handle = chain(first.call(1), once).enqueue()
+    rest(tuque_app)
+    assert handle.result(1) == "!2"
+    second_one = chain(first.call(5), once).enqueue()
+    tuque_app.kill_worker()
+    rest(tuque_app)
+    assert ran[-1] == "once 6"  # although the step before is not done
+    assert second_one.progress().step == 1
+
+
 def test_a_step_is_judged_by_the_one_before() -> None:
     """U11.3 While the step before is open, or its outcome at a node that is not in reach, the next
     one is put off
