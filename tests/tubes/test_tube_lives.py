@@ -22,6 +22,7 @@ from tuque.core.model.refusal import CANCELLED_JOB, NO_RUN_YET, STALE_RUN, Refus
 from tuque.core.node.node import Node
 from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.store.files.disk import MemoryDisk
+from tuque.tubes.keys.plan import Plan
 from tuque.tubes.keys.words import (
     Keys,
     is_sound,
@@ -33,6 +34,8 @@ from tuque.tubes.keys.words import (
     work_of,
 )
 from tuque.tubes.keys.work import pack_work, unpack_work
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import schedules
 
 
 def add(n: Node, attempts: int = 3, backoff_ms: int = 0, keep_ms: int = 0) -> bytes:
@@ -273,6 +276,63 @@ def test_a_cancelled_task_at_the_next_leader() -> None:
     lab.run()
     lab.live(500)
     assert take(n) == []
+    for one in lab.nodes:
+        check(one)
+
+
+def plan_with_life() -> Plan:
+    """A schedule of a job each second, which has two attempts."""
+    plan = Plan()
+    plan.name, plan.every_ms = b"s", 1_000
+    life = Life(Terms(2, 0, 0, 0, b"lost", 60_000, 5_000), b"\x01a\x01\x00b")
+    plan.keys = with_work(pack(Keys()), pack_work(life))
+    return plan
+
+
+def has_life(n: Node, id: bytes) -> bool:
+    life = life_of(n, id)
+    assert life is not None
+    assert (life.terms.attempts, life.terms.limit_ms, life.headers) == (2, 5_000, b"\x01a\x01\x00b")
+    assert (life.terms.dead, life.terms.keep_ms) == (b"lost", 60_000)
+    return True
+
+
+def test_the_life_of_jobs_of_schedules_survives_a_restart() -> None:
+    """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"tasks")
+    schedules.add_schedule(home.n, home.t, tube, plan_with_life(), b"body")
+    first = schedules.run_now(home.n, home.t, tube, b"s")
+    assert first is not None and has_life(home.n, first.id)
+    home.turn()
+    home = again(home)
+    second = schedules.run_now(home.n, home.t, home.t.by_name[b"t"], b"s")
+    assert second is not None
+    assert has_life(home.n, first.id) and has_life(home.n, second.id)
+    assert take(home.n) == [first.id, second.id]
+    assert fail(home.n, first.id, begin(home.n, first.id)) == BACK
+    home.turn()
+    home = again(home)
+    life = life_of(home.n, first.id)
+    assert life is not None and life.failed == 1
+    check(home.n)
+
+
+def test_the_life_of_jobs_of_schedules_at_the_next_leader() -> None:
+    """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
+    lab = LivesLab()
+    n = lab.leader()
+    plan = plan_with_life()
+    schedules.add_schedule(n, tubes_of(n), tubes_of(n).by_name[b"t"], plan, b"body")
+    first = schedules.run_now(n, tubes_of(n), tubes_of(n).by_name[b"t"], b"s")
+    lab.run()
+    lab.live(500)
+    lab.lose_leader()
+    n = lab.leader()
+    second = schedules.run_now(n, tubes_of(n), tubes_of(n).by_name[b"t"], b"s")
+    assert first is not None and second is not None
+    assert has_life(n, first.id) and has_life(n, second.id)
+    lab.run()
     for one in lab.nodes:
         check(one)
 

@@ -11,7 +11,7 @@ from lab import RealServer
 
 from tuque import Client, aio
 from tuque.errors import NoPerm
-from tuque.worker import App, Limit, Unique
+from tuque.worker import App, Backoff, Limit, Unique
 from tuque.worker.broker.plans import send_plans
 from tuque.worker.tasks.codec import decode
 
@@ -41,6 +41,35 @@ def test_the_words_are_the_same_each_time() -> None:
     assert asked["unique"] == "report:mon" and asked["retry"] == 7
     assert asked["every_s"] == 3_600 and asked["missed"] == "all"
     assert called == []
+
+
+def test_the_life_of_the_jobs_is_that_of_the_task(node: RealServer, client: Client) -> None:
+    """U9.2 The jobs have the life that the task's options say: `attempts`, `backoff`, `dead`,
+    `keep_s`, `time_limit_s` and `headers`. The broker counts their attempts."""
+    app = App(node.url)
+
+    @app.task(
+        queue="lives", attempts=3, backoff=Backoff(1, 2, 0), dead="lost", time_limit_s=9,
+        headers={"zone": "eu"},
+    )  # fmt: skip
+    def night(day: str) -> int:
+        return 1
+
+    app.schedule("n", night.call("mon"), every_s=3_600)
+    client.tube("lives").create("tasks", ttr=30)
+    body = app.schedules["n"].words()[2]
+    assert client.schedule_add("lives", "n", body, every_s=3_600) == "added"  # an older worker
+    assert app.send_schedules() == {"n": "replaced"}
+    assert app.send_schedules() == {"n": "unchanged"}
+    id = client.schedule_run("lives", "n")
+    (job,) = client.getjob("lives", nohang=True, with_meta=True)
+    assert (job.id, job.of, job.time_limit_s) == (id, 3, 9.0)
+    assert job.headers == {"zone": "eu", "tuque-task": night.name}
+    (run,) = client.start(job.id)
+    assert client.fail(job.id, run.run, reason="no").became == "retry"
+    shown = client.execute("SCHEDULE", "SHOW", "lives", "n")
+    assert b"keep-ms" in shown and b"lost" in shown
+    app.close()
 
 
 def test_what_cannot_be_scheduled() -> None:

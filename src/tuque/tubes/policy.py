@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
-from tuque.core.model.life import NO_TERMS, Failure, Life, Outcome
+from tuque.core.model.life import Failure, Life, Outcome
 from tuque.core.model.refusal import DUPLICATE, MAXLEN, NOTDELIVERED, PAUSED, Refusal
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.msgs.bus import (
@@ -34,8 +34,6 @@ from tuque.tubes.failover.invariants import check_homes, check_tube
 from tuque.tubes.failover.restore_tasks import restore_task
 from tuque.tubes.failover.standstill import on_standstill
 from tuque.tubes.keys.plan import is_apart
-from tuque.tubes.keys.words import with_work
-from tuque.tubes.keys.work import pack_work
 from tuque.tubes.model.errors import (
     LEAVING,
     NO_COPIES,
@@ -55,6 +53,7 @@ from tuque.tubes.replication.leadership import needs_copies, needs_home, synced
 from tuque.tubes.replication.send import tell_copies
 from tuque.tubes.tasks import ops, runs
 from tuque.tubes.tasks.admin import remove_tube
+from tuque.tubes.tasks.lives import packed_of
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.timers import on_task_timer
 from tuque.tubes.tasks.transitions import admit, forget, insert, set_pri
@@ -134,12 +133,8 @@ class TubePolicy(Tubes):
                 replace_body(n, self, q, same, body)
             return job_of(same)  # T44.4
         if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
-            if (
-                not spec.has_pri
-                and not spec.has_utube
-                and len(spec.keys) == 0
-                and not has_work(spec)
-            ):
+            has_work = spec.terms is not None or len(spec.headers) > 0
+            if not spec.has_pri and not spec.has_utube and len(spec.keys) == 0 and not has_work:
                 return insert(n, self, q, body, BYTES, PLAIN)
         wanted = PutSpec()
         if spec.asked_ttl_s > 0:
@@ -152,10 +147,7 @@ class TubePolicy(Tubes):
             wanted.pri = spec.pri
         if spec.has_utube:
             wanted.utube = spec.utube
-        wanted.keys = spec.keys
-        if has_work(spec):
-            terms = NO_TERMS if spec.terms is None else spec.terms
-            wanted.keys = with_work(spec.keys, pack_work(Life(terms, spec.headers)))
+        wanted.keys = packed_of(spec)
         return insert(n, self, q, body, BYTES, wanted)
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
@@ -456,11 +448,6 @@ class TubePolicy(Tubes):
         assert len(grants) == self.rights.count, "grants"
         for one in grants:
             assert one.tube in self.by_name and one.bits != 0, "grant on a tube that is gone"
-
-
-def has_work(spec: AddSpec) -> bool:
-    """Whether ADDJOB has options about the work of its task (T48.1)."""
-    return spec.terms is not None or len(spec.headers) > 0
 
 
 def tubes_of(n: Node) -> Tubes:

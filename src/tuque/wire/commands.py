@@ -319,7 +319,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "queues",
         "ADD queue name CRON text [TZ zone]|EVERY sec [MISSED skip|one|all] [RETRY sec] [TTL sec] "
         "[PRI n] [UNIQUE key [UNTIL done|start|sec]] [LIMIT key n] [RATE key n/s|m|h [burst]] "
-        "[GROUP key [WEIGHT n]] body | LIST queue [cursor] [COUNT n] | SHOW queue name | "
+        "[GROUP key [WEIGHT n]] [ATTEMPTS n] [BACKOFF first max jitter] [DEAD queue] [KEEP sec] "
+        "[TIMELIMIT sec] [HEADERS count name value ...] body | "
+        "LIST queue [cursor] [COUNT n] | SHOW queue name | "
         "PAUSE queue name | RESUME queue name | RUN queue name | DROP queue name",
         "Schedules: jobs that a tube of type tasks gets at times of day, or at intervals.",
     ),

@@ -157,6 +157,12 @@ def schedule_add(
     retry: int | None = None,
     ttl: int | None = None,
     pri: int | None = None,
+    attempts: int | None = None,
+    backoff: tuple[float, float, float] | None = None,
+    dead: Text | None = None,
+    keep: float | None = None,
+    time_limit: float | None = None,
+    headers: Mapping[str, Text] | None = None,
     timeout: float | None = None,
     **keys: Unpack[ScheduleKeys],
 ) -> Call[str]:
@@ -164,6 +170,7 @@ def schedule_add(
 
     Returns "added", "unchanged" if there is one of that name with the same words and body, or
     "replaced". `missed` says what becomes of instants that the leader comes to more than 10 s late.
+    What follows `missed` is as in `addjob`.
     """
     args: list[Arg] = ["SCHEDULE", "ADD", to_bytes(queue), to_bytes(name)]
     if cron is not None:
@@ -176,6 +183,8 @@ def schedule_add(
         args += ("MISSED", missed)
     args += job_options(None, None, retry, ttl, None, None, None)
     args += tube_options(pri, None, **keys)
+    args += work_options(attempts, backoff, dead, keep, time_limit)
+    add_headers(args, headers)
     args.append(to_bytes(body))
     return Call(args=tuple(args), parse=_lower, repeat=True, timeout_s=timeout)
 

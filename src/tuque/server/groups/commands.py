@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.life import NO_TERMS, Life, Terms
+from tuque.core.model.life import NO_TERMS, Terms
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
 from tuque.server.commands.by_id import check_ids, oom_text
@@ -15,6 +15,7 @@ from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.words import LEAVING
 from tuque.server.rights.tenant import refusal
+from tuque.server.schedules.options import packed_options
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.keys.members import (
@@ -24,8 +25,7 @@ from tuque.tubes.keys.members import (
     WAIT,
     GroupPlan,
 )
-from tuque.tubes.keys.words import unique_of, with_work
-from tuque.tubes.keys.work import pack_work
+from tuque.tubes.keys.words import unique_of
 from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
@@ -125,7 +125,7 @@ def create(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> Non
         seen[word] = None
         set_word(plan, word, args[i + 1])
         i += 2
-    pri, ttr_ms = set_callback(plan, tube, args[i:end])
+    pri, ttr_ms = set_callback(s, plan, tube, args[i:end])
     check_growth(s)
     c.reply(groups.create(s.n, t, tube, plan, body, pri, ttr_ms).id)
 
@@ -143,7 +143,7 @@ def set_word(plan: GroupPlan, word: bytes, value: bytes) -> None:
     plan.policy = policy
 
 
-def set_callback(plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, int]:
+def set_callback(s: Server, plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, int]:
     """The options of the callback; returns its pri and its ttr in ms (T51.1)."""
     if len(words) > 0 and words[0].upper() not in JOB_WORDS:
         raise wrong_word(b"GROUP CREATE", words[0], OWN_WORDS + JOB_WORDS)
@@ -158,8 +158,8 @@ def set_callback(plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, 
     if terms.keep_ms > 0 or (len(spec.keys) > 0 and len(unique_of(spec.keys)) > 0):
         raise wrong(NOT_OF_CALLBACKS)
     if plan.has_callback:
-        terms = kept_for(terms, plan.keep_ms)
-        plan.keys = with_work(spec.keys, pack_work(Life(terms, spec.headers)))
+        spec.terms = kept_for(terms, plan.keep_ms)
+        plan.keys = packed_options(s, spec)
     pri = spec.pri if spec.has_pri and spec.pri != PRI_DEFAULT else tube.pri
     return int(pri), int(spec.retry_s * 1000 if spec.retry_s > 0 else tube.ttr_ms)
 

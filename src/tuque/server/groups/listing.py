@@ -7,6 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
+from tuque.server.schedules.options import shown_life
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.keys.members import (
@@ -41,8 +42,10 @@ def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
     family = groups.family_of(tube, task.number)
     plan = GroupPlan()
     state = "called"
+    packed = task.subqueue
     if is_group(task.subqueue):
         plan = unpack_group(task.subqueue)
+        packed = plan.keys
         state = STATES[int(plan.state)]
     else:
         plan.size = len(family.by_index)
@@ -59,6 +62,7 @@ def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
         "callback": int(plan.has_callback),
         "created-ms": int(task.created_ms),
         "over-ms": int(plan.over_ms),
+        **shown_life(c, packed),
     }
 
 

@@ -13,6 +13,7 @@ from tuque.server.replies.words import LEAVING
 from tuque.server.rights.tenant import check_growth as check_bytes
 from tuque.server.schedules.firing import EVICTED, MISSED_WORDS, look, why_waits
 from tuque.server.schedules.instants import NoInstant, next_after
+from tuque.server.schedules.options import packed_options, shown_life
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.keys.plan import (
@@ -33,13 +34,16 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_home
 from tuque.tubes.tasks import schedules
 from tuque.wire.adding.keys import KEY_WORDS
-from tuque.wire.adding.options import addjob_options
+from tuque.wire.adding.options import WORK_WORDS, addjob_options
 from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
 from tuque.wire.args import wrong_option as wrong_word
 from tuque.wire.resp import Status
 
 OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
-JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"TTL", b"PRI")
+JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"TTL", b"PRI", *WORK_WORDS)
+TAKES: Final = (
+    b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys and about work"
+)
 MISSED: Final[dict[bytes, int]] = {b"SKIP": SKIP, b"ONE": ONE, b"ALL": ALL}
 DONE: Final = ("ADDED", "UNCHANGED", "REPLACED")
 NEEDS: Final[dict[bytes, bytes]] = {
@@ -162,12 +166,12 @@ def set_job(s: Server, plan: Plan, words: list[bytes]) -> None:
         raise wrong_word(b"SCHEDULE ADD", words[0], OWN_WORDS + JOB_WORDS)
     spec = addjob_options([b"", b"", b"", b"", *words])
     if spec.replicate >= 0 or spec.delay_ms > 0 or spec.maxlen > 0 or len(spec.key) > 0:
-        raise wrong(b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys")
-    if spec.is_async or spec.with_new or spec.terms is not None or len(spec.headers) > 0:
-        raise wrong(b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys")
+        raise wrong(TAKES)
+    if spec.is_async or spec.with_new:
+        raise wrong(TAKES)
     if spec.has_utube or spec.rejects_same or spec.replaces_same:
         raise wrong(b"SCHEDULE ADD has no UTUBE, and of ON only keep")
-    plan.keys = spec.keys
+    plan.keys = packed_options(s, spec)
     if spec.has_pri:
         plan.pri = spec.pri
     if spec.ttl_s > 0:
@@ -229,6 +233,7 @@ def shown(
         "waits": why_waits(s, t, tube, task),
         "id": task.id,
     }
+    found.update(shown_life(c, plan.keys))
     if has_body:
         found["body"] = task.body
     return found

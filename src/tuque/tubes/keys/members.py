@@ -19,7 +19,7 @@ GROUPS_MAX: Final = 10_000  # of one tube
 RESULT_MAX: Final = 65_536  # of one child
 RESULTS_MAX: Final = 64 * 1024 * 1024  # of all children of a group
 REASON_MAX: Final = 2_048
-KEYS_MAX: Final = 2_048
+KEYS_MAX: Final = 16_384  # with the life of a job
 GROUP_BYTES: Final = 300
 CHILD_BYTES: Final = 120
 

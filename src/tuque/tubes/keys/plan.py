@@ -19,7 +19,7 @@ from tuque.tubes.keys.members import Members, is_member
 NAME_MAX: Final = 128
 CRON_MAX: Final = 128
 ZONE_MAX: Final = 64
-KEYS_MAX: Final = 2_048
+KEYS_MAX: Final = 16_384  # with the life of a job
 EVERY_MAX_MS: Final = 366 * 86_400_000
 PLANS_MAX: Final = 10_000  # of one tube
 PLAN_BYTES: Final = 250  # in the table of names

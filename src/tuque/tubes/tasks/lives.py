@@ -3,11 +3,20 @@
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import leave_life, life_of
-from tuque.core.model.life import LIVE, RELEASED
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.life import LIVE, NO_TERMS, RELEASED, Life
 from tuque.core.model.task import DELAYED, TAKEN, Task
 from tuque.core.node.node import Node
-from tuque.tubes.keys.words import work_of
-from tuque.tubes.keys.work import unpack_work
+from tuque.tubes.keys.words import with_work, work_of
+from tuque.tubes.keys.work import pack_work, unpack_work
+
+
+def packed_of(spec: AddSpec) -> bytes:
+    """[T48] What the task of an ADDJOB carries: its keys, and its life, if it has one (T48.1)."""
+    if spec.terms is None and len(spec.headers) == 0:
+        return spec.keys
+    terms = NO_TERMS if spec.terms is None else spec.terms
+    return with_work(spec.keys, pack_work(Life(terms, spec.headers)))
 
 
 def enter_life(n: Node, task: Task) -> None:

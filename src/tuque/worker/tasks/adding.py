@@ -7,7 +7,7 @@ Decides what is sent of a job to a queue and to a tube, and what the error about
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
@@ -67,7 +67,7 @@ class Planned:
         return self.call.options.retry_s or RETRY_S
 
     def words(self) -> tuple[str, str, bytes, dict[str, Any]]:
-        """Queue, name, body and options for schedule_add; the same each time (U9.2)."""
+        """[U9] Queue, name, body and options for schedule_add; the same each time (U9.2)."""
         call, options = self.call, self.call.options
         body = envelope_of(
             call.task, options, call.args, call.kwargs, dict(options.headers), is_timed=False
@@ -81,6 +81,7 @@ class Planned:
             "retry": options.retry_s,
             "ttl": options.ttl_s or None,
             "pri": options.pri,
+            **work_asked(call.task, options, options.headers),
         }
         if options.policies is not None:
             values = call.task.values(call.args, call.kwargs)
@@ -189,19 +190,23 @@ class Adding(Generic[R]):
 
     def _work(self) -> Asked:
         """[W1] The options about the job's work."""
-        options = self.options
-        asked: Asked = {
-            "keep": self.task.keep_s(options) or None,
-            "headers": {**self.headers, TASK_HEADER: self.task.name},
-            "dead": options.dead,
-        }
-        if self.task.app.keys is not None:
-            asked["headers"][KEY_HEADER] = self.task.app.keys.id
-        if options.retry_s != 0:
-            asked["attempts"] = options.attempts
-            asked["backoff"] = options.backoff.figures
-            asked["time_limit"] = options.time_limit_s
-        return asked
+        return work_asked(self.task, self.options, self.headers)
+
+
+def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str]) -> Asked:
+    """[W1] The options about the work of a job of the task."""
+    asked: Asked = {
+        "keep": task.keep_s(options) or None,
+        "headers": {**headers, TASK_HEADER: task.name},
+        "dead": options.dead,
+    }
+    if task.app.keys is not None:
+        asked["headers"][KEY_HEADER] = task.app.keys.id
+    if options.retry_s != 0:
+        asked["attempts"] = options.attempts
+        asked["backoff"] = options.backoff.figures
+        asked["time_limit"] = options.time_limit_s
+    return asked
 
 
 def published(call: Call[Any]) -> tuple[bytes, dict[str, Any]]:
