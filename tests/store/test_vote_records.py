@@ -10,7 +10,13 @@ from journal_lab import decode_all
 from tuque.console.journal.rows import fields
 from tuque.core.decode import records as back
 from tuque.core.outbox import records as rec
-from tuque.core.outbox.vote_records import VoteRecord, tell_next, tell_stand, tell_voters
+from tuque.core.outbox.vote_records import (
+    VoteRecord,
+    tell_marks,
+    tell_next,
+    tell_stand,
+    tell_voters,
+)
 from tuque.tubes.model.ballots import IN_FORCE
 
 IDS = st.binary(min_size=40, max_size=40)
@@ -31,6 +37,8 @@ def votes(draw: st.DrawFn) -> VoteRecord:
     r.epoch, r.whole_epoch, r.whole_seq, r.made_ns = (draw(I64) for _ in range(4))
     r.maker, r.node, r.written_node = draw(IDS), draw(IDS), draw(IDS)
     r.attempt, r.written_attempt = draw(I64), draw(I64)
+    r.mark = draw(I64)
+    r.marks = draw(st.lists(st.tuples(IDS, ABOVE_0, I64), max_size=62))
     r.name = draw(st.binary(min_size=1, max_size=512))
     return r
 
@@ -53,6 +61,18 @@ def test_votes_come_back(r: VoteRecord) -> None:
         assert getattr(stand.vote, name) == getattr(r, name), name
 
 
+@given(votes())
+def test_marks_come_back(r: VoteRecord) -> None:
+    """T29.2 Record vote-marks has the mark of this node, and those of others."""
+    records = rec.Records()
+    tell_marks(records, r)
+    assert (records.count, records.binding_count) == (1, 0), "no reply waits for it"
+    (marks,) = decode_all(records.take())
+    assert marks.kind == rec.VOTE_MARKS
+    for name in ("right", "mark", "marks"):
+        assert getattr(marks.vote, name) == getattr(r, name), name
+
+
 def one_vote() -> VoteRecord:
     """A list of two, and a vote."""
     r = VoteRecord()
@@ -60,12 +80,13 @@ def one_vote() -> VoteRecord:
     r.voters = [(b"a" * 40, 1), (b"b" * 40, 2)]
     r.epoch, r.maker, r.node, r.name = 5, b"a" * 40, b"b" * 40, b"t"
     r.attempt, r.written_attempt, r.written_node = 9, 8, b"a" * 40
+    r.mark, r.marks = 7, [(b"b" * 40, 2, 6)]
     return r
 
 
 def test_a_vote_that_is_cut_is_refused() -> None:
     """J2: a record whose own length is too small for its kind is no record."""
-    for tell in (tell_voters, tell_stand, tell_next):
+    for tell in (tell_voters, tell_stand, tell_next, tell_marks):
         records = rec.Records()
         tell(records, one_vote())
         whole = records.take()
@@ -94,7 +115,9 @@ def test_votes_are_shown() -> None:
     tell_voters(records, one_vote())
     tell_stand(records, one_vote())
     tell_next(records, one_vote())
-    voters, stand, after = map(fields, decode_all(records.take()))
+    tell_marks(records, one_vote())
+    voters, stand, after, marks = map(fields, decode_all(records.take()))
+    assert (marks["record"], marks["mark"], marks["others"]) == ("vote-marks", 7, ["bbbbbbbb:2:6"])
     assert (after["record"], after["attempt"], after["written"]) == ("voters-next", 9, 8)
     assert (voters["record"], voters["list"], voters["is_in_force"]) == ("voters", 1, True)
     assert voters["voters"] == ["aaaaaaaa:1", "bbbbbbbb:2"]

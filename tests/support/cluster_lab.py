@@ -74,6 +74,7 @@ class Kept:
         if must_sync:
             assert count == 0 or self.journal.sync()
             records.granted = records.wish
+            records.safe = records.query
 
     def rewrite(self, n: Node) -> None:
         """BGREWRITEAOF, all at once."""

@@ -55,9 +55,11 @@ class HomesLab(Lab):
         """End of a turn; a disk that is slow has not synced what the core waits for (T20.3)."""
         records = self.nodes[i].records
         granted = 0 if records is None else records.granted
+        safe = 0 if records is None else records.safe
         super().settle(i)
         if records is not None and i in self.slow:
             records.granted = granted
+            records.safe = safe
 
     def t(self, i: int) -> Tubes:
         """The tubes of node i."""

@@ -289,6 +289,7 @@ def test_one_vote_in_an_epoch() -> None:
     lab.die(3)
     for i in (1, 2):
         lab.link(i, 3)
+    lab.beat()  # it hears that its disk is no old one (T29.3)
     lab.now_ms += 2 * TIMEOUT_MS
     assert asked(lab, 2, 3, 5) == OLD_EPOCH
     assert asked(lab, 2, 3, 6, is_survey=True) == YES

@@ -43,6 +43,7 @@ from tuque.core.outbox.records import (
     TOPIC,
     TUBE,
     TUBE_HOLDER,
+    VOTE_MARKS,
     VOTERS,
     VOTERS_NEXT,
 )
@@ -345,7 +346,7 @@ class Loader:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= TUBE_HOLDER:
             self.tubes.take(kind, r, self.jobs)
-        elif VOTERS <= kind <= VOTERS_NEXT:
+        elif VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS:
             self.tubes.homes.votes.apply(kind, r.vote)
         elif LIFE <= kind <= OUTCOME:
             self.life.apply(kind, r.life, self.jobs.get(r.id))

@@ -76,7 +76,7 @@ def fields(r: Record) -> dict[str, Any]:
         row.update(home_row(r.kind, r.home))
     elif rec.LIFE <= r.kind <= rec.OUTCOME:
         row.update(life_row(r.kind, r.life))
-    elif rec.VOTERS <= r.kind <= rec.VOTERS_NEXT:
+    elif rec.VOTERS <= r.kind <= rec.VOTERS_NEXT or r.kind == rec.VOTE_MARKS:
         row.update(vote_row(r.kind, r.vote))
     elif r.kind == rec.TOPIC and r.topic.one is not None:
         row.update(topic_row(r.topic.one))
@@ -188,6 +188,9 @@ def vote_row(kind: int, r: VoteRecord) -> dict[str, Any]:
         row = {"list": r.number, "origin": r.origin.hex(), "attempt": r.attempt}
         voters = [f"{text(node_id[:8])}:{right}" for node_id, right in r.voters]
         return row | {"node": text(r.node[:8]), "written": r.written_attempt, "voters": voters}
+    if kind == rec.VOTE_MARKS:
+        others = [f"{text(node_id[:8])}:{right}:{mark}" for node_id, right, mark in r.marks]
+        return {"right": r.right, "mark": r.mark, "others": others}
     row = {"tube": text(r.name), "epoch": r.epoch, "stands_with": text(r.node[:8])}
     return row | {"whole_epoch": r.whole_epoch, "whole_change": r.whole_seq}
 

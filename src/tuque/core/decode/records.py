@@ -46,6 +46,7 @@ from tuque.core.outbox.records import (
     TUBE,
     TUBE_HOLDER,
     TUBE_HOME,
+    VOTE_MARKS,
     VOTERS,
     VOTERS_NEXT,
 )
@@ -188,7 +189,7 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
         if not decode_home(kind, data, at, end, r.home):
             raise BadRecord("home of a tube out of range")
         return end
-    if VOTERS <= kind <= VOTERS_NEXT:
+    if VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS:
         if not decode_vote(kind, data, at, end, r.vote):
             raise BadRecord("vote about a tube out of range")
         return end

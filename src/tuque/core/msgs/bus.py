@@ -403,6 +403,11 @@ class TubePulse(Message, tag=39):
     may_vouch: bool  # its echo and its votes count
     is_whole: bool  # it has all of every tube that is led by votes
     timeout_ms: int  # cluster-node-timeout of the sender
+    is_asking: bool  # it started, and does not know yet whether its disk is an old one (T29.3)
+    right: int  # of the sender
+    mark: int  # of the sender under that right
+    known_right: int  # the highest right of the receiver that the sender has heard of
+    known_mark: int  # and the highest mark under it
 
 
 class StandAt(Message, tag=40):

@@ -81,6 +81,7 @@ VOTERS: Final = 33
 TUBE_STAND: Final = 34
 VOTERS_NEXT: Final = 35
 TOPIC: Final = 36
+VOTE_MARKS: Final = 37
 
 KIND_NAMES: Final = [
     "?",
@@ -120,6 +121,7 @@ KIND_NAMES: Final = [
     "tube-stand",
     "voters-next",
     "topic",
+    "vote-marks",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape
@@ -168,6 +170,9 @@ class Records:
         # value that `wish` had when it took those records (T20.3).
         self.wish: i64 = 0
         self.granted: i64 = 0
+        # The same for what the core wants to know, and nobody waits for: no sync is made for it.
+        self.query: i64 = 0
+        self.safe: i64 = 0
         self.is_failing = False  # the disk takes no records now: the shell says so (J6)
 
     def add(self, job: Job) -> None:

@@ -6,12 +6,14 @@ Layout, after length and kind, little-endian:
                 of each voter: node id 40, right i64
     VOTERS_NEXT number i64, attempt i64, written attempt i64, origin 16, node 40, written node 40,
                 voters i32, of each voter: node id 40, right i64
+    VOTE_MARKS  right i64, mark i64, voters i32, of each other voter: node id 40, right i64, mark i64
     TUBE_STAND  epoch i64, whole epoch i64, whole seq i64, made_ns i64, maker 40, node 40, name
 
 VOTERS is the whole list, and the right that this node has in it (0: none). VOTERS_NEXT is the last
-attempt at the next list that this node has heard, and the list that it has written down. TUBE_STAND
-is a vote: the node that this one stands with, and the newest copy that was whole here (the epoch
-0: none).
+attempt at the next list that this node has heard, and the list that it has written down. VOTE_MARKS
+has the mark of this node under its right, and the highest ones that it has heard of others.
+TUBE_STAND is a vote: the node that this one stands with, and the newest copy that was whole here
+(the epoch 0: none).
 """
 
 from typing import Final, final
@@ -19,7 +21,14 @@ from typing import Final, final
 from librt.strings import read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from tuque.core.outbox.records import NODE_ID_BYTES, TUBE_STAND, VOTERS, VOTERS_NEXT, Records
+from tuque.core.outbox.records import (
+    NODE_ID_BYTES,
+    TUBE_STAND,
+    VOTE_MARKS,
+    VOTERS,
+    VOTERS_NEXT,
+    Records,
+)
 
 PROPOSED: Final = 1  # steps of a list: its maker may still take it back
 IN_FORCE: Final = 2
@@ -30,6 +39,8 @@ VOTERS_FIXED: Final = 37
 VOTER_BYTES: Final = 48
 NEXT_FIXED: Final = 124
 STAND_FIXED: Final = 112
+MARKS_FIXED: Final = 20
+MARK_BYTES: Final = 56
 
 
 @final
@@ -42,6 +53,8 @@ class VoteRecord:
         self.step: i64 = 0
         self.origin = b""
         self.voters: list[tuple[bytes, int]] = []  # node id, right
+        self.mark: i64 = 0
+        self.marks: list[tuple[bytes, int, int]] = []  # node id, right, mark
         self.attempt: i64 = 0
         self.written_attempt: i64 = 0
         self.written_node = b""
@@ -107,12 +120,32 @@ def tell_stand(records: Records, r: VoteRecord) -> None:
     records.binding_count += 1
 
 
+def tell_marks(records: Records, r: VoteRecord) -> None:
+    """How far this node has come as a voter, and how far others said that they have (T29.1, T29.2).
+
+    No reply waits for it: it is not binding.
+    """
+    w = records.writer
+    write_i32_le(w, i32(1 + MARKS_FIXED + MARK_BYTES * len(r.marks)))
+    w.append(VOTE_MARKS)
+    write_i64_le(w, r.right)
+    write_i64_le(w, r.mark)
+    write_i32_le(w, i32(len(r.marks)))
+    for node_id, right, mark in r.marks:
+        w.write(node_id)
+        write_i64_le(w, right)
+        write_i64_le(w, mark)
+    records.count += 1
+
+
 def decode_vote(kind: i64, data: bytes, at: i64, end: i64, r: VoteRecord) -> bool:
     """Decode the rest of a record after its kind. False if it is malformed."""
     if kind == TUBE_STAND:
         return decode_stand(data, at, end, r)
     if kind == VOTERS_NEXT:
         return decode_next(data, at, end, r)
+    if kind == VOTE_MARKS:
+        return decode_marks(data, at, end, r)
     if end - at < VOTERS_FIXED:
         return False
     r.number = read_i64_le(data, at)
@@ -155,6 +188,27 @@ def decode_next(data: bytes, at: i64, end: i64, r: VoteRecord) -> bool:
     if not decode_list(data, at + NODE_ID_BYTES, end, r):
         return False
     return r.number > 0 and r.attempt >= 0 and r.written_attempt >= 0
+
+
+def decode_marks(data: bytes, at: i64, end: i64, r: VoteRecord) -> bool:
+    """Decode the rest of a VOTE_MARKS."""
+    if end - at < MARKS_FIXED:
+        return False
+    r.right = read_i64_le(data, at)
+    r.mark = read_i64_le(data, at + 8)
+    count: i64 = i64(read_i32_le(data, at + 16))
+    at += MARKS_FIXED
+    if count < 0 or count > VOTERS_MAX or end - at != MARK_BYTES * count:
+        return False
+    r.marks = []
+    while at < end:
+        right = read_i64_le(data, at + NODE_ID_BYTES)
+        mark = read_i64_le(data, at + NODE_ID_BYTES + 8)
+        if right < 1 or mark < 0:
+            return False
+        r.marks.append((data[at : at + NODE_ID_BYTES], right, mark))
+        at += MARK_BYTES
+    return r.right >= 0 and r.mark >= 0
 
 
 def decode_stand(data: bytes, at: i64, end: i64, r: VoteRecord) -> bool:

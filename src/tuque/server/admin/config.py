@@ -97,6 +97,8 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
         be_read_only(s)
     elif name == "tube-failover":
         be_willing(s)
+    elif name == "failover-disks":
+        tubes_of(s.n).ballots.asks_all = s.cfg.failover_disks == "ask"
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:

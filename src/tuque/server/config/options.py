@@ -388,6 +388,14 @@ class Config(AccessOptions, kw_only=True):
         bool,
         Opt(Bool(), "this node may vote: votes replace lost leaders of tubes", runtime=True),
     ] = True
+    failover_disks: Annotated[
+        str,
+        Opt(
+            Choice("trust", "ask"),
+            "whom a voter asks after a start whether its disk is an old one: a majority, or more",
+            runtime=True,
+        ),
+    ] = "trust"
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"

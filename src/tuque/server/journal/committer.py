@@ -153,6 +153,7 @@ class Committer:
         self._custody_seq = 0
         self._late_ms = 0  # when the thread is to sync what the pump wrote without a sync
         self._wish = self._wish_seq = 0
+        self._query = self._query_seq = 0
         # the rewrite
         self._rewrite = 0  # number of the latest one
         self._snapshot: Snapshot | None = None  # while jobs are added to it
@@ -306,11 +307,16 @@ class Committer:
         if records.wish != self._wish:
             self._wish = records.wish
             self._wish_seq = self.seq
+        if records.query != self._query:
+            self._query = records.query
+            self._query_seq = self.seq
 
     def grant(self, records: Records) -> None:
         """[T20] Report to the core that what it wanted on disk is there (T20.3, T20.4)."""
         if records.granted < self._wish and not self.must_hold(self._wish_seq):
             records.granted = self._wish
+        if self._query_seq <= self.thread.durable_seq:
+            records.safe = self._query
 
     def on_wake(self) -> None:
         """Empty `wake_fd`; check `durable_seq` and `error` afterwards."""

@@ -66,10 +66,15 @@ def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
 
 
 def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
-    """What this node knows of a voter: votes, lost-right, or unreachable."""
+    """What this node knows of a voter: votes, asking, lost-right, or unreachable."""
+    b = t.ballots
     if node_id == s.n.node_id:
-        return "votes" if may_vouch(s.n, t) else "lost-right"
+        if may_vouch(s.n, t):
+            return "votes"
+        return "asking" if b.is_asking and b.right > 0 else "lost-right"
     slot = s.n.slot_of.get(node_id)
     if slot is None or (s.n.reachable | s.n.leavers) >> slot & 1 == 0:
         return "unreachable"
-    return "lost-right" if t.ballots.lame >> slot & 1 else "votes"
+    if b.asking >> slot & 1:
+        return "asking"
+    return "lost-right" if b.lame >> slot & 1 else "votes"

@@ -133,6 +133,19 @@ class Ballots:
         self.whole: i64 = 0  # of them, those that have all of every tube
         self.lame: i64 = 0  # slots of voters that may not vote
         self.lame_ms: i64 = 0  # since when there is one; 0: there is none
+        self.asking: i64 = 0  # slots of voters that do not know yet whether their disk is old
+        # marks (T29)
+        self.asks_all = False  # `failover-disks ask`
+        self.mark: i64 = 0  # of this node under its right; on its disk
+        self.mark_next: i64 = 0  # the one that is recorded; it is told once it is on the disk
+        self.mark_query: i64 = 0  # of the journal, for that one
+        self.mark_binding: i64 = 0  # binding records when it was recorded
+        self.mark_ms: i64 = 0  # when it was recorded
+        self.marks: dict[bytes, tuple[int, int]] = {}  # right and highest mark heard, by voter
+        self.has_heard = False  # one of them is not recorded yet
+        self.is_asking = False  # this node waits for what others have heard of it (T29.3)
+        self.asked: dict[bytes, int] = {}  # the voters of the list that was on its disk
+        self.told: dict[bytes, None] = {}  # nodes that said what they have heard
         # links
         self.able: i64 = 0  # slots of linked nodes that know these messages (T23.3)
         self.willing: i64 = 0  # of them, those that may be voters
@@ -157,6 +170,14 @@ class Ballots:
         self.elections_won: i64 = 0
         self.elections_lost: i64 = 0
         self.won_by: list[int] = [0] * len(REASONS)  # elections won, by reason
+
+    def take_right(self, right: i64) -> None:
+        """This node's right is another one: its marks begin anew (T29.1)."""
+        if right != self.right:
+            self.right = right
+            self.mark = 0
+            self.mark_next = 0
+            self.mark_query = 0
 
     def is_of_others(self, home: bytes) -> bool:
         """[T23] Whether voters of another list choose the leaders of that one's tubes (T23.4)."""

@@ -4,8 +4,14 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.outbox.records import VOTERS, VOTERS_NEXT, Records
-from tuque.core.outbox.vote_records import VoteRecord, tell_next, tell_stand, tell_voters
+from tuque.core.outbox.records import VOTE_MARKS, VOTERS, VOTERS_NEXT, Records
+from tuque.core.outbox.vote_records import (
+    VoteRecord,
+    tell_marks,
+    tell_next,
+    tell_stand,
+    tell_voters,
+)
 from tuque.tubes.model.ballots import Ballots, NextList, Voters
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.seat import Seat
@@ -76,6 +82,15 @@ def record_next(records: Records, known: NextList) -> None:
     tell_next(records, r)
 
 
+def record_marks(records: Records, b: Ballots) -> None:
+    """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2)."""
+    r = VoteRecord()
+    r.right = b.right
+    r.mark = b.mark_next
+    r.marks = [(node_id, right, mark) for node_id, (right, mark) in b.marks.items()]
+    tell_marks(records, r)
+
+
 def tell_votes(t: Tubes, records: Records) -> None:
     """[T22] Record voters and stands in a snapshot, after the leaders (T22.4)."""
     voters = t.ballots.voters
@@ -83,6 +98,8 @@ def tell_votes(t: Tubes, records: Records) -> None:
         record_voters(records, t.ballots, voters)
     if t.ballots.next is not None:
         record_next(records, t.ballots.next)
+    if t.ballots.mark_next > 0 or len(t.ballots.marks) > 0:
+        record_marks(records, t.ballots)
     for tube in t.by_name.values():
         if tube.seat is not None or (voters is not None and not tube.is_complete):
             record_stand(records, tube)
@@ -96,6 +113,9 @@ class VoteLog:
         self.voters: Voters | None = None
         self.right: i64 = 0
         self.next: NextList | None = None
+        self.marked: i64 = 0  # the right of the last marks
+        self.mark: i64 = 0
+        self.marks: dict[bytes, tuple[int, int]] = {}
         self.stands: dict[bytes, VoteRecord] = {}  # by tube
 
     def apply(self, kind: i64, r: VoteRecord) -> None:
@@ -112,6 +132,11 @@ class VoteLog:
             known.rights = dict(r.voters)
             self.next = known
             return
+        if kind == VOTE_MARKS:
+            self.marked = r.right
+            self.mark = r.mark
+            self.marks = {node_id: (right, mark) for node_id, right, mark in r.marks}
+            return
         kept = VoteRecord()
         kept.name = r.name
         kept.maker = r.maker
@@ -126,8 +151,15 @@ class VoteLog:
         """[T22] Go by the list again; one that was only proposed is proposed still (T23.2)."""
         if self.voters is not None:
             t.ballots.voters = self.voters
-            t.ballots.right = self.right
-            t.ballots.next = self.next
+            b = t.ballots
+            b.take_right(self.right)
+            b.next = self.next
+            b.marks = self.marks
+            b.asked = dict(self.voters.rights)
+            b.is_asking = True
+            if self.marked == b.right:
+                b.mark = self.mark
+                b.mark_next = self.mark
 
     def restore_stand(self, tube: Tube) -> None:
         """[T22] Stand where this node stood: a vote outlives a restart (T26.2)."""

@@ -104,7 +104,8 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
     text = b"%s %d %d forced" % (n.ids.seed, n.now_ms, number)
     made = blake2b(text, digest_size=ORIGIN_BYTES - FAMILY_BYTES).digest()
     origin = voters.origin[:FAMILY_BYTES] + made
-    b.right = number
+    b.take_right(number)
+    b.is_asking = False
     b.change = None
     adopt(n, t, Voters(number, origin, {node_id: int(number) for node_id in nodes}, IN_FORCE))
     t.notes.append(f"{len(nodes)} nodes vote by command: others are given up for dead")
@@ -119,7 +120,7 @@ def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:
         if node_id == n.node_id:
             if may_vouch(n, t):
                 found.append(node_id)
-        elif slot is not None and (n.reachable | n.leavers) & ~b.lame & 1 << slot != 0:
+        elif slot is not None and (n.reachable | n.leavers) & ~(b.lame | b.asking) & 1 << slot != 0:
             found.append(node_id)
     return found
 

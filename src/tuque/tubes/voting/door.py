@@ -21,6 +21,7 @@ from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.replication.leadership import others_of
 from tuque.tubes.voting.changes import changes_tick, on_next
 from tuque.tubes.voting.force import tell_forced
+from tuque.tubes.voting.marks import marks_tick
 from tuque.tubes.voting.polls import look_at_stands, on_own_vote, on_vote, on_voted
 from tuque.tubes.voting.pulses import (
     look_at_journal,
@@ -65,6 +66,7 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     b.able &= ~bit
     b.outside &= ~bit
     b.lame &= ~bit
+    b.asking &= ~bit
     b.willing &= ~bit
     b.open &= ~bit
     b.confirmed &= ~bit
@@ -97,6 +99,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
     if n.round != b.beat:
         b.beat = n.round
         look_at_journal(n, t, voters)
+        marks_tick(n, t)
         pulse(n, t, voters)
         changes_tick(n, t, voters)
         b.is_renewed = True
@@ -140,6 +143,7 @@ def greet(n: Node, t: Tubes) -> None:
     voters = b.voters
     if voters is None:
         return
+    b.beat = -1  # a pulse follows at once: one of the two may ask (T29.3)
     for slot in slots_of(new):
         if voters.step == IN_FORCE:
             say(n, slot, told_voters(voters, IN_FORCE))

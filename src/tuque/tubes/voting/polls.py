@@ -29,6 +29,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.seat import Seat
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.stands import best_copy, record_stand, seat_of, stand_of
+from tuque.tubes.voting.marks import raise_mark
 from tuque.tubes.voting.pulses import count_echo, is_failing, promise, step_down, tell_stands
 from tuque.tubes.voting.voters import OWN, may_vouch, say_surely, voters_open
 
@@ -142,6 +143,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
     seat.voted_node = n.peers[slot].node_id
     if n.records is not None:
         record_stand(n.records, tube)
+        raise_mark(n, t, n.records)
 
 
 # ---- the candidate
@@ -338,6 +340,8 @@ def ask_votes(n: Node, t: Tubes, voters: Voters, tubes: list[Tube]) -> None:
         if n.records is not None:
             record_stand(n.records, tube)
         asked.append(vote_at(tube, epoch))
+    if n.records is not None:
+        raise_mark(n, t, n.records)
     tell_stands(n, t, tubes)
     m = TubeVote(int(voters.number), voters.origin, False, asked)
     if voters.majority() == 1:

@@ -16,6 +16,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.stands import seat_of, stand_of
+from tuque.tubes.voting.marks import NO_MARK, hear_mark
 from tuque.tubes.voting.settling import settle
 from tuque.tubes.voting.voters import may_vouch, nodes_open
 
@@ -30,15 +31,22 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
     vouches = may_vouch(n, t)
     is_whole = vouches or has_all(t)
     for slot in nodes_open(n, t):
-        echo = b.heard.get(slot, 0)
-        timeout_ms = int(n.limits.node_timeout_ms)
-        say(
-            n,
-            slot,
-            TubePulse(
-                int(voters.number), voters.origin, int(b.round), echo, vouches, is_whole, timeout_ms
-            ),
+        m = TubePulse(
+            int(voters.number),
+            voters.origin,
+            int(b.round),
+            b.heard.get(slot, 0),
+            vouches,
+            is_whole,
+            int(n.limits.node_timeout_ms),
+            b.is_asking,
+            int(b.right),
+            int(b.mark),
+            0,
+            0,
         )
+        m.known_right, m.known_mark = b.marks.get(n.peers[slot].node_id, NO_MARK)
+        say(n, slot, m)
 
 
 def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
@@ -50,6 +58,7 @@ def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
     b.heard[slot] = m.round
     b.timeouts[slot] = m.timeout_ms
     promise(n, t, slot)
+    hear_mark(n, t, voters, slot, m)
     note_right(n, t, voters, slot, m)
     echo: i64 = m.echo
     if not m.may_vouch or echo <= 0 or echo > b.round or b.round - echo >= PULSES:
@@ -72,10 +81,13 @@ def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> No
     b.outside &= ~bit
     b.whole &= ~bit
     b.lame &= ~bit
+    b.asking &= ~bit
     if n.peers[slot].node_id not in voters.rights:
         b.outside |= bit
         if m.is_whole:
             b.whole |= bit
+    elif m.is_asking and m.right > 0:
+        b.asking |= bit
     elif not m.may_vouch:
         b.lame |= bit
     if b.lame == 0:

@@ -24,10 +24,10 @@ FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much
 
 
 def may_vouch(n: Node, t: Tubes) -> bool:
-    """[T23] Whether this node's votes and echoes count (T23.4)."""
+    """[T23] Whether this node's votes and echoes count (T23.4, T29.3)."""
     b = t.ballots
     voters = b.in_force()
-    return voters is not None and b.right > 0 and voters.rights.get(n.node_id, 0) == b.right
+    return not b.is_asking and voters is not None and b.right > 0 and voters.rights.get(n.node_id, 0) == b.right
 
 
 def nodes_open(n: Node, t: Tubes) -> list[int]:
@@ -50,7 +50,7 @@ def lose_right(n: Node, t: Tubes) -> None:
     voters = b.voters
     if voters is None:
         return
-    b.right = 0
+    b.take_right(0)
     b.next = None
     b.change = None
     if n.others == 0:  # it was reset
@@ -108,7 +108,7 @@ def propose(n: Node, t: Tubes) -> None:
     text = b"%s %d %d" % (n.ids.seed, n.now_ms, number)
     origin = blake2b(text, digest_size=ORIGIN_BYTES).digest()
     b.voters = Voters(number, origin, rights, PROPOSED)
-    b.right = FIRST_RIGHT
+    b.take_right(FIRST_RIGHT)
     b.confirmed = 0
     record_voters(n.records, b, b.voters)
     for slot in slots_of(others & b.willing):
@@ -142,7 +142,7 @@ def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         if maker is not None and maker != slot and others_of(n) >> i64(maker) & 1:
             return  # its maker may put it in force yet
     b.voters = Voters(m.number, m.origin, rights, PROPOSED)
-    b.right = rights[n.node_id]
+    b.take_right(rights[n.node_id])
     record_voters(n.records, b, b.voters)
     say_surely(n, t, slot, told_voters(b.voters, RECORDED))
 
@@ -179,11 +179,13 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
             return
         right = voters.rights.get(n.node_id, 0)
         if right > known.number:
-            b.right = right  # it was given since
+            b.take_right(right)  # it was given since
         elif known.origin != m.origin:
-            b.right = 0
+            b.take_right(0)
+        if known.origin != m.origin:
+            b.asked = {}  # its voters are dead (T28.8)
     elif known is None or known.origin != m.origin:
-        b.right = 0
+        b.take_right(0)
     adopt(n, t, voters)
 
 
@@ -226,6 +228,7 @@ def adopt(n: Node, t: Tubes, voters: Voters) -> None:
     b.whole = 0
     b.lame = 0
     b.lame_ms = 0
+    b.asking = 0
     b.open = 0  # all are sent the list once more
     b.is_renewed = True
     b.look_ms = 0

@@ -55,6 +55,8 @@ def is_sane_vote(m: VoteMessage) -> bool:
     if len(m.origin) != ORIGIN_BYTES:
         return False
     if isinstance(m, TubePulse):
+        if not in_range(m.right, m.mark, m.known_right, m.known_mark):
+            return False
         return in_range(m.list_number, m.round, m.echo, m.timeout_ms) and m.timeout_ms > 0
     if isinstance(m, VotersTold):
         for node_id, right in m.voters:
