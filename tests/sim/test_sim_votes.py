@@ -10,6 +10,7 @@ from tuque.sim.engine.plan import Plan
 from tuque.sim.flaws.homes import (
     half_hidden,
     lost_while_behind,
+    old_disk,
     starts_and_votes,
     two_at_once,
     unlike_timeouts,
@@ -26,6 +27,17 @@ def test_a_leader_that_is_lost_is_replaced_by_vote() -> None:
     assert outcome.counts["failovers by vote"] > 0
     assert outcome.counts["synced ops looked for"] > 0
     assert "failovers by force" not in outcome.counts
+
+
+@pytest.mark.parametrize("asks_all", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_old_disk_loses_nothing(asks_all: bool) -> None:
+    """T29.4 A voter that hears of a higher mark under its right than it has on its disk has an old
+    disk: its right ends (T28.5), and the log says so."""
+    plan = old_disk(1)
+    plan.asks_all = asks_all
+    outcome = run_plan(plan)
+    assert outcome.findings == []
+    assert outcome.counts["synced ops looked for"] > 0
 
 
 @pytest.mark.parametrize("seed", [2, pytest.param(13, marks=pytest.mark.slow)])

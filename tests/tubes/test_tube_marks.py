@@ -69,6 +69,24 @@ def test_a_voter_with_an_old_disk_is_added_again() -> None:
     assert marked(lab, 1) > (right, mark)
 
 
+def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
+    """T27.5 Until it is elected it sends no TUBE-COPY: what others have may be newer, where its disk
+    lost the last changes or is an old one."""
+    lab = VotesLab(3)
+    lab.put(0)
+    lab.live(3 * MARK_MS)
+    old = copy.deepcopy(lab.journals[0])
+    lab.put(0, b"answered")
+    lab.live(500)  # no mark of it yet: nobody notices the old disk
+    assert lab.answered(0) == lab.tube(0).seq
+    restore(lab, 0, old)
+    lab.revive(0)
+    lab.live(500)
+    assert [len(lab.picture(i)) for i in (1, 2)] == [2, 2]
+    (home,) = lab.watch(4 * TIMEOUT_MS)
+    assert len(lab.picture(home)) == 2
+
+
 def test_whom_nobody_told_trusts_its_disk() -> None:
     """T29.5 By `trust` an old disk goes unnoticed if no node in reach has heard of the newer mark.
     """

@@ -37,6 +37,7 @@ class Plan(msgspec.Struct):
     bus_limit_bytes: int = 1 << 20
     sealed: bool = False  # the nodes have a secret
     failover: bool = False  # votes choose the leaders of tubes
+    asks_all: bool = False  # `failover-disks ask`
     delay_us: int = 300  # of the network, median
     client_delay_us: int = 200
     cpu_us: int = 50

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tuque.core.model.task import FAR
+from tuque.core.msgs.bus import TubePulse
 from tuque.core.node import standstill
 from tuque.core.node.node import Node
 from tuque.server.replies import tube_sync
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.tubes.failover import activation, conflicts, switchover
-from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, YES
+from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, YES, Voters
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Move
 from tuque.tubes.model.tube import Tube
@@ -19,7 +20,7 @@ from tuque.tubes.replication import leadership, send, stands
 from tuque.tubes.replication.send import record_home
 from tuque.tubes.replication.stands import stand_of
 from tuque.tubes.tasks import ops
-from tuque.tubes.voting import door, polls, pulses
+from tuque.tubes.voting import door, marks, polls, pulses
 
 
 def leases_never_end() -> list[Patch]:
@@ -185,6 +186,15 @@ def promises_end_with_a_start() -> list[Patch]:
     return everywhere(door.votes_loaded, votes_loaded)
 
 
+def old_disks_are_trusted() -> list[Patch]:
+    """A voter that does not ask whether its disk is an old one."""
+
+    def hear_mark(n: Node, t: Tubes, voters: Voters, slot: int, m: TubePulse) -> None:
+        t.ballots.is_asking = False
+
+    return everywhere(marks.hear_mark, hear_mark)
+
+
 # ---- plans that reveal them
 
 
@@ -269,6 +279,21 @@ def starts_and_votes(seed: int) -> Plan:
         "node": 3 - hidden, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 10,
     }))  # fmt: skip
     plan.ops.append(Op(at_ms + 1, "cut", {"a": [0], "b": [3 - hidden], "for_ms": 4_000}))
+    return order(plan)
+
+
+def old_disk(seed: int) -> Plan:
+    """A voter comes back with a disk from before the last changes, and the leader goes."""
+    plan = voted(seed, "old disk")
+    plan.faults, old = ["cut", "kill", "old_disk"], 1 + seed % 2
+    plan.ops.append(Op(2_500, "backup", {"node": old}))
+    plan.ops.append(Op(2_600, "cut", {"a": [0, old], "b": [3 - old], "for_ms": 4_600}))
+    plan.ops.append(Op(5_500, "crash", {
+        "node": old, "how": "kill", "back": "old", "fuse": 0, "down_ms": 100,
+    }))  # fmt: skip
+    plan.ops.append(Op(6_900, "crash", {
+        "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 5_000,
+    }))  # fmt: skip
     return order(plan)
 
 
@@ -427,10 +452,11 @@ HOME_FLAWS: Final = [
     Flaw("t43", "a lease outlasts promises", leases_outlast_promises, 10, unlike_timeouts),
     Flaw("t44", "a promise is broken", promises_are_broken, 10, half_hidden),
     Flaw("t45", "a promise ends with a start", promises_end_with_a_start, 20, starts_and_votes),
+    Flaw("t46", "an old disk is trusted", old_disks_are_trusted, 10, old_disk),
 ]
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
     "t21": "tube-stood", "t40": "tube-sync", "t41": "tube-twice", "t42": "tube-twice",
-    "t43": "tube-twice", "t44": "tube-twice", "t45": "tube-twice",
+    "t43": "tube-twice", "t44": "tube-twice", "t45": "tube-twice", "t46": "tube-sync",
 }  # fmt: skip

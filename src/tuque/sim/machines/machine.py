@@ -44,6 +44,7 @@ class Settings:
         self.bus_limit_bytes = plan.bus_limit_bytes
         self.sealed = plan.sealed
         self.failover = plan.failover
+        self.asks_all = plan.asks_all
 
 
 class Machine:

@@ -135,6 +135,7 @@ class Shell:
         apply_settings(self.s)
         if machine.settings.failover:
             tubes_of(self.n).ballots.is_on = True
+            tubes_of(self.n).ballots.asks_all = machine.settings.asks_all
         self.pump: Pump = Pump(self.s)
         self.clients = ListeningSocket(self.kernel, CLIENT_PORT)
         self.nodes = ListeningSocket(self.kernel, BUS_PORT)

@@ -309,7 +309,8 @@ def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
     if facts.sync == 1 or facts.sync - 1 + asked <= count - 1:
         return  # the nodes that had it may be those that could not be asked
     home = line.homes.get(old.epoch)
-    if any(m.has_lost_memory for m in cluster.machines if m.name != home):
+    is_noticed = cluster.plan.failover and cluster.plan.policy == "always"  # an old disk (T29.4)
+    if not is_noticed and any(m.has_lost_memory for m in cluster.machines if m.name != home):
         return
     least: dict[int, int] = {}  # number -> index of the last change that a client knows
     for _, at in old.told:

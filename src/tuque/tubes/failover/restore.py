@@ -88,6 +88,8 @@ class HomeLog:
             tube.is_mine = r.flags & MINE != 0 and r.home == n.node_id
             tube.is_complete = r.flags & COMPLETE != 0
             tube.is_owed = r.flags & OWED != 0
+            if tube.is_mine:
+                tube.exact_seq = r.told_seq
         is_foreign = r is not None and r.flags & FOREIGN != 0
         tube.is_local = tube.is_mine and not is_foreign  # T20.5
         tube.state = RUNNING if tube.is_local and is_alone(n) else INIT

@@ -277,6 +277,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> Non
     tube.is_asking = False
     tube.overtaken = None
     tube.followers = {}
+    tube.exact_seq = -1
     tube.trail_end = -1
     tube.seq_reserved = 0
     if tube.state != STARTUP:

@@ -106,6 +106,7 @@ class Tube(Queue):
         self.trail_base: i64 = 0  # the change before the first one in it
         self.trail_end: i64 = 0  # the last change in it
         self.loaded_seq: i64 = 0  # `seq` at startup
+        self.exact_seq: i64 = -1  # of a leader that started: the last change on its disk; else -1
         self.seq_reserved: i64 = 0  # in the journal as possibly used, up to here
         self.is_changed = False  # is in the list of tubes to send
         self.ends_due: deque[tuple[int, bytes]] = deque()  # of tasks: change and id (T48.6)

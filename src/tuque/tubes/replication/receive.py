@@ -156,6 +156,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         if n.records is not None:
             record_home(n.records, tube)
     tube.seq = m.to_seq
+    tube.exact_seq = -1
     if tube.next_number < m.next_number:
         tube.next_number = m.next_number
     apply(n, t, tube, m, changes)

@@ -106,6 +106,8 @@ def record_home(records: Records, tube: Tube) -> None:
         r.seq = tube.seq_reserved
     r.copy_epoch = tube.copy_epoch
     r.told_seq = tube.told_seq
+    if tube.is_mine:
+        r.told_seq = tube.exact_seq if tube.exact_seq >= 0 else tube.seq
     r.made_ns = tube.made_ns
     r.sync = tube.sync
     r.maker = tube.maker
@@ -187,7 +189,13 @@ def tell_copies(n: Node, t: Tubes) -> None:
     t.is_held = False
     for tube in changed:
         tube.is_changed = False
-        if tube.is_mine and not tube.is_temporary:
+        if not tube.is_mine or tube.is_temporary:
+            continue
+        if not t.ballots.leads(tube):
+            tell_followers(n, t, tube)
+        elif tube.is_won:  # T27.5
+            if n.records is not None:
+                record_home(n.records, tube)  # T22.5
             tell_followers(n, t, tube)
 
 

@@ -41,7 +41,7 @@ def stand_of(tube: Tube) -> tuple[i64, bytes]:
 def best_copy(tube: Tube) -> tuple[i64, i64]:
     """[T26] The epoch and number of the newest change up to which all was here (T26.3)."""
     if tube.is_complete:
-        return tube.copy_epoch, tube.seq
+        return tube.copy_epoch, tube.seq if tube.exact_seq < 0 else tube.exact_seq
     return tube.whole_epoch, tube.whole_seq
 
 

@@ -74,6 +74,7 @@ def count_as_whole(n: Node, t: Tubes, tube: Tube) -> None:
     tube.copy_epoch = max(epoch, seat.floor, tube.copy_epoch, tube.whole_epoch)
     tube.seq = max(tube.seq, tube.told_seq, tube.whole_seq) + SEQ_GAP
     tube.told_seq = tube.seq
+    tube.exact_seq = -1
     tube.is_complete = True
     tube.is_asking = False
     tube.unseen = {}
