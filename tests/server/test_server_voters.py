@@ -88,6 +88,9 @@ def test_words(door: Door) -> None:
     b.strangers = {b"e" * 40: b"x" * 16}
     assert door.value("CLUSTER VOTERS")[-2:] == [b"others", [[b"e" * 40, b"78" * 16]]]
     b.right = 2
+    b.is_asking = True
+    assert door.value("CLUSTER VOTERS")[7][0][3] == b"asking"
+    b.is_asking = False
     assert door.value("CLUSTER VOTERS")[7][0][3] == b"votes"
     door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
     assert b" votes: CLUSTER VOTERS REMOVE " in door("CLUSTER FORGET", b"f" * 40)
@@ -96,3 +99,13 @@ def test_words(door: Door) -> None:
     assert b.right == door.value("CLUSTER VOTERS")[1] == 3 + (1 << 32)
     door("DEBUG FLUSHALL")
     assert b.right == 0
+
+
+def test_whom_to_ask_after_a_start(door: Door) -> None:
+    """T29.3 With `failover-disks trust` (the default) a majority of the voters is enough"""
+    b = tubes_of(door.n).ballots
+    assert door.value("CONFIG GET failover-disks") == [b"failover-disks", b"trust"]
+    assert door("CONFIG SET failover-disks ask") == b"+OK\r\n" and b.asks_all
+    assert door("CONFIG SET failover-disks all").startswith(b"-ERR")
+    assert b.asks_all
+    assert door("CONFIG SET failover-disks trust") == b"+OK\r\n" and not b.asks_all

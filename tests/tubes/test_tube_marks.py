@@ -70,8 +70,11 @@ def test_a_voter_with_an_old_disk_is_added_again() -> None:
 
 
 def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
-    """T27.5 Until it is elected it sends no TUBE-COPY: what others have may be newer, where its disk
-    lost the last changes or is an old one."""
+    """T27.5 Until it is elected it sends no TUBE-COPY
+
+    T22.5 After a start its copy counts for votes (T26.3) as that one, not as the number up to which
+    it skips (T18.7)
+    """
     lab = VotesLab(3)
     lab.put(0)
     lab.live(3 * MARK_MS)
@@ -88,8 +91,8 @@ def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
 
 
 def test_whom_nobody_told_trusts_its_disk() -> None:
-    """T29.5 By `trust` an old disk goes unnoticed if no node in reach has heard of the newer mark.
-    """
+    """T29.5 By `trust` an old disk goes unnoticed if no node in reach has heard of the newer
+    mark."""
     lab = VotesLab(3)
     old = lost_put(lab)
     lab.die(0)

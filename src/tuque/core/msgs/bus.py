@@ -486,17 +486,14 @@ class VotersNext(Message, tag=46):
 
 
 VoteMessage = VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
-
 HomeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
-
 TubeMessage = HomeMessage | VoteMessage
 
 AnyMessage = (
     Slots | ReplJob | ReplJobs | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered
     | Working | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause
-    | Ask | Lack
-    | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold | Hold | HoldTold
-    | TopicsTold
+    | Ask | Lack | Holders | Release | Heartbeat | Refusal | LifeAt | JobAsk | JobTold
+    | Hold | HoldTold | TopicsTold
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
     | VotersTold | VotersNext | TubePulse | TubeStands | TubeVote | TubeVoted
 )  # fmt: skip

@@ -7,8 +7,9 @@ Layout, after length and kind, little-endian:
     TUBE_HOLDER number i64, uuid 16, length of user i32, user, name
 
 `seq` is the last change that the replica here has, in the copy epoch; on the leader it is a number
-that no change reaches before the next record, and `told seq` the last change that was made. Replicated tasks use the records of tasks. TUBE_DROP
-means that a tube is no longer here, TUBE_HOME with GONE that it was dropped.
+that no change reaches before the next record, and `told seq` the last change that was made.
+Replicated tasks use the records of tasks. TUBE_DROP means that a tube is no longer here, TUBE_HOME
+with GONE that it was dropped.
 """
 
 from typing import Final, final

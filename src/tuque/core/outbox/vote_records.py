@@ -6,7 +6,8 @@ Layout, after length and kind, little-endian:
                 of each voter: node id 40, right i64
     VOTERS_NEXT number i64, attempt i64, written attempt i64, origin 16, node 40, written node 40,
                 voters i32, of each voter: node id 40, right i64
-    VOTE_MARKS  right i64, mark i64, voters i32, of each other voter: node id 40, right i64, mark i64
+    VOTE_MARKS  right i64, mark i64, voters i32, of each other voter: node id 40, right i64,
+                mark i64
     TUBE_STAND  epoch i64, whole epoch i64, whole seq i64, made_ns i64, maker 40, node 40, name
 
 VOTERS is the whole list, and the right that this node has in it (0: none). VOTERS_NEXT is the last

@@ -390,11 +390,7 @@ class Config(AccessOptions, kw_only=True):
     ] = True
     failover_disks: Annotated[
         str,
-        Opt(
-            Choice("trust", "ask"),
-            "whom a voter asks after a start whether its disk is an old one: a majority, or more",
-            runtime=True,
-        ),
+        Opt(Choice("trust", "ask"), "of whom a start asks if its disk is old", runtime=True),
     ] = "trust"
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")

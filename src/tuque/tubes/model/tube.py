@@ -120,7 +120,6 @@ class Tube(Queue):
         self.is_unsure = False  # after a standstill: another node may lead (T19.7)
         self.run_ms: i64 = 0  # earliest start (T21.2); -1: not known yet
         self.apart: i64 = 0  # slots that follow another tube of its name (T20.1, T21.2)
-        # led by votes (T23.5)
         self.seat: Seat | None = None  # once there was a vote (T24)
         self.lease_ms: i64 = FAR  # the leader runs until then (T25.2)
         self.is_won = True  # not after a start: then it stands up like others (T27.5)

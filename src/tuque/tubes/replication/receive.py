@@ -167,11 +167,16 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
             remove_copy(n, t, tube, number)
         tube.is_complete = True
         tube.told_seq = m.to_seq
+    confirm(n, slot, tube, m.flags & SURE != 0)
+
+
+def confirm(n: Node, slot: i64, tube: Tube, is_sure: bool) -> None:
+    """[T18] Report the changes that are here now; `is_sure`: from the disk (T18.2)."""
     if n.records is not None:
         record_home(n.records, tube)
-        if m.flags & SURE:
+        if is_sure:
             n.records.has_custody = True
-    say(n, slot, got_of(tube, ON_DISK if m.flags & SURE else 0))
+    say(n, slot, got_of(tube, ON_DISK if is_sure else 0))
 
 
 def keeps(n: Node, t: Tubes) -> bool:

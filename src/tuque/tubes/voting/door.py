@@ -99,7 +99,7 @@ def votes_tick(n: Node, t: Tubes) -> None:
     if n.round != b.beat:
         b.beat = n.round
         look_at_journal(n, t, voters)
-        marks_tick(n, t)
+        marks_tick(n, t, voters)
         pulse(n, t, voters)
         changes_tick(n, t, voters)
         b.is_renewed = True

@@ -32,9 +32,10 @@ def raise_mark(n: Node, t: Tubes, records: Records) -> None:
     b.mark_query = records.query
 
 
-def marks_tick(n: Node, t: Tubes) -> None:
+def marks_tick(n: Node, t: Tubes, voters: Voters) -> None:
     """[T29] Tell the mark that is on the disk; record the next one (T29.1, T29.2)."""
     b = t.ballots
+    look_at_asking(n, b, voters)  # the only voter has nobody to ask
     records = n.records
     if records is None:
         return
@@ -54,7 +55,7 @@ def marks_tick(n: Node, t: Tubes) -> None:
 
 
 def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> None:
-    """[T29] Remember the mark of the sender, and see what it knows of this node's (T29.2, T29.4)."""
+    """[T29] Remember the sender's mark, and see what it knows of this node's (T29.2, T29.4)."""
     b = t.ballots
     node_id = n.peers[slot].node_id
     known = b.marks.get(node_id, NO_MARK)
@@ -71,7 +72,12 @@ def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> Non
     if not b.is_asking or m.known_right > b.right:
         return  # what gave that right is on its way
     b.told[node_id] = None
-    if not are_enough(b, voters.rights, n.node_id):
+    look_at_asking(n, b, voters)
+
+
+def look_at_asking(n: Node, b: Ballots, voters: Voters) -> None:
+    """[T29] The node may vote again if enough others have said what they heard of it (T29.3)."""
+    if not b.is_asking or not are_enough(b, voters.rights, n.node_id):
         return
     if b.asks_all and not are_enough(b, b.asked, n.node_id):
         return

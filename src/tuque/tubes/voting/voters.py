@@ -27,7 +27,12 @@ def may_vouch(n: Node, t: Tubes) -> bool:
     """[T23] Whether this node's votes and echoes count (T23.4, T29.3)."""
     b = t.ballots
     voters = b.in_force()
-    return not b.is_asking and voters is not None and b.right > 0 and voters.rights.get(n.node_id, 0) == b.right
+    return (
+        not b.is_asking
+        and voters is not None
+        and b.right > 0
+        and voters.rights.get(n.node_id, 0) == b.right
+    )
 
 
 def nodes_open(n: Node, t: Tubes) -> list[int]:
