@@ -208,6 +208,7 @@ class LongLab(SchedulesLab):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)  # 80 s of a processor, of which others may take a part
 def test_ten_hours_with_twenty_leaders() -> None:
     """T45.4 Each instant makes one job, also over starts and changes of the leader."""
     lab = LongLab()
