@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 FAST: Final = 1.005  # clocks run so much too fast at most
 SLACK_S: Final = 0.02  # instants are whole ms, and of the begin of a turn
-# a voter with an old disk confirmed what it does not have: nobody notices that yet (T23)
+# a voter with an old disk confirmed what it does not have, and nobody notices that yet (T23); of
+# a job or subscription with one copy there is no other
 OF_MAJORITIES: Final = (
     "task-lost",
     "task-ended",
@@ -34,6 +35,18 @@ OF_MAJORITIES: Final = (
     "task-held",
     "task-limit",
     "task-rate",
+    "schedule-lost",
+    "schedule-twice",
+    "schedule-missed",
+    "group-twice",
+    "group-early",
+    "group-results",
+    "group-lost",
+    "group-open",
+    "topic-lost",
+    "topic-part",
+    "topic-twice",
+    "topic-apart",
 )
 STUCK_US: Final = 8_000_000  # so long no task of its limit and rate was taken: it waits in vain
 
