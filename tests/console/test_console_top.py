@@ -214,6 +214,51 @@ def test_workers_and_nodes_have_tabs(node: RealServer, client: Client) -> None:
     play(node, script)
 
 
+def test_groups_and_keys_have_tabs(node: RealServer, client: Client) -> None:
+    """The line above the tabs has their sums; the tabs are read while they are shown."""
+    client.tube("sums").create("tasks")
+    open_one = client.group_create("sums", 4, body="{}")
+    over = client.group_create("sums", 2)
+    client.group_cancel("sums", over)
+    client.schedule_add("sums", "night", "{}", every_s=3600)
+    for _ in range(3):
+        client.addjob("sums", "x", limit=("shop", 1))
+    client.getjob("sums")
+    client.topic_subscribe("orders", "mail")
+    client.topic_add("nobody", "x")
+
+    async def script(app: Top, pilot: Any) -> None:
+        assert app.picture is not None
+        assert app.picture.groups == [] and app.picture.keys == []
+        line = said(app, "tasks")
+        assert line.startswith("2 groups (1 failed or cancelled so far), 1 schedule, 1 key waited")
+        assert line.endswith(" s, 1 topic (1 ADD to no queue)")
+        await pilot.press("4")
+        await until(lambda: rows(app, "groups"), pilot)
+        assert [row[:5] for row in rows(app, "groups")] == [
+            [open_one, "open", "sums", "4", "-"],
+            [over, "cancelled", "sums", "2", "-"],
+        ]
+        await pilot.press("5")
+        await until(lambda: rows(app, "keys"), pilot)
+        row = rows(app, "keys")[0]
+        assert (row[:4], row[5:]) == (["shop", "limit", "sums", "2"], ["1", "1"])
+        await pilot.press("slash", *"mail", "enter")
+        await until(lambda: not rows(app, "keys"), pilot)
+        await pilot.press("4")
+        await pilot.pause(0.5)
+        assert rows(app, "groups") == [], "the filter is for tubes, too"
+
+    play(node, script)
+
+
+def test_without_tasks_there_is_no_line(node: RealServer, client: Client) -> None:
+    async def script(app: Top, pilot: Any) -> None:
+        assert said(app, "tasks") == "" and not app.query_one("#tasks").display
+
+    play(node, script)
+
+
 def test_no_old_figures_without_a_node(node: RealServer, client: Client) -> None:
     async def script(app: Top, pilot: Any) -> None:
         assert names(app)

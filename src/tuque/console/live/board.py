@@ -10,9 +10,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tuque.client.commands.operate import QueueOrder, QueueRow, WorkerInfo, WorkerRun
+from tuque.client.commands.operate import KeyRow, QueueOrder, QueueRow, WorkerInfo, WorkerRun
+from tuque.client.commands.writes import JobGroup
 from tuque.client.sync import Client
 from tuque.client.url import Settings, url_of
+from tuque.console.live.joint import TASKS, TUBES, groups_of, keys_of
 from tuque.console.nodes import is_away
 from tuque.errors import Error
 from tuque.nodeoptions import NodeOptions
@@ -39,7 +41,14 @@ class NodeRow(msgspec.Struct, frozen=True):
     memory: int = 0
     memory_max: int = 0
     leaving: bool = False
-    schedules: int = 0  # of the tubes that it leads
+    schedules: int = 0  # of the tubes that it leads, as all that follows but topics
+    late: int = 0  # how often instants of these had been missed
+    groups: int = 0
+    groups_failed: int = 0  # or cancelled, since it began
+    keys_waited: int = 0
+    keys_wait_ms: int = 0
+    topics: int = 0
+    unheard: int = 0  # ADDs that no queue got
 
 
 class Board:
@@ -137,6 +146,23 @@ class Board:
                 for row in client.qlist(names=some, count=PAGE).rows:
                     rows[row.name].append(row)
 
+    def tubes(self, match: str | None) -> list[str]:
+        """Tubes of type tasks, by name."""
+        return [row.name for row in self.queues("name", False, match, TASKS, TUBES)]
+
+    def groups(self, match: str | None) -> list[JobGroup]:
+        """Groups of jobs of these tubes, open ones first, the oldest of them first."""
+        names = self.tubes(match)
+        rows = [row for _, some in self._ask(lambda one: groups_of(one, names)) for row in some]
+        by_id = {row.id: row for row in rows}  # a leader that changes meanwhile
+        return sorted(by_id.values(), key=lambda row: (row.state != "open", row.created_ms, row.id))
+
+    def keys(self, match: str | None) -> list[tuple[str, KeyRow]]:
+        """Keys that tasks of these tubes wait for, the longest wait first."""
+        names = self.tubes(match)
+        rows = [row for _, some in self._ask(lambda one: keys_of(one, names)) for row in some]
+        return sorted(rows, key=lambda row: (row[1].since_ms, row[0], row[1].key))
+
     def workers(self) -> list[WorkerInfo]:
         """The workers of the cluster: those that are lost first, then by name."""
         rows: dict[str, list[WorkerInfo]] = {}
@@ -178,6 +204,13 @@ def node_row(address: str, id: str, info: dict[str, Any]) -> NodeRow:
         int(info.get("maxmemory", 0)),
         info.get("cluster_leaving") == "yes",
         int(info.get("tubes_schedules", 0)),
+        int(info.get("tubes_schedules_late", 0)),
+        int(info.get("tubes_groups", 0)),
+        int(info.get("tubes_groups_failed", 0)),
+        int(info.get("tubes_keys_waited", 0)),
+        int(info.get("tubes_keys_wait_ms", 0)),
+        int(info.get("topics", 0)),
+        int(info.get("topic_adds_unheard", 0)),
     )
 
 

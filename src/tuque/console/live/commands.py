@@ -12,7 +12,14 @@ import click
 
 from tuque.client.commands.operate import QueueOrder
 from tuque.console.live.board import Board
-from tuque.console.live.shown import as_fields, node_table, queue_table, summary, worker_table
+from tuque.console.live.shown import (
+    as_fields,
+    node_table,
+    queue_table,
+    summary,
+    tasks_line,
+    worker_table,
+)
 from tuque.console.terminal.format import json_line, printable
 from tuque.errors import Error
 from tuque.lazygroup import FiniteRange, OptionsAnywhere, missing_extra
@@ -190,7 +197,8 @@ def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
     if as_json:
         click.echo(told(queues=queues, workers=workers, nodes=nodes))
         return
-    parts = [summary(queues, workers, count), node_table(nodes)]
+    line = tasks_line(nodes)
+    parts = [summary(queues, workers, count) + (f"\n{line}" if line else ""), node_table(nodes)]
     parts += [queue_table(queues)] if queues else []
     parts += [worker_table(workers)] if workers else []
     click.echo("\n\n".join(parts))

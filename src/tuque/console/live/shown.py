@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
+from tuque.client.commands.operate import KeyRow, QueueRow, WorkerInfo, WorkerRun
+from tuque.client.commands.writes import JobGroup
 from tuque.console.live.board import NodeRow
 from tuque.console.terminal import look
 from tuque.console.terminal.format import printable
@@ -27,6 +28,13 @@ WORKER_LEFT: Final = 5  # columns that are aligned so
 WORKER_LEAST: Final = ("FAILED", "DONE", "QUEUES", "HEARD", "APP")
 NODE_HEADS: Final = ("NODE", "STATE", "JOBS", "QUEUED", "CLIENTS", "WAITING", "SCHEDULES", "MEMORY")
 NODE_LEAST: Final = ("SCHEDULES", "WAITING", "CLIENTS")
+GROUP_HEADS: Final = ("GROUP", "STATE", "TUBE", "CHILDREN", "DONE", "FAILED", "OPEN", "AGE")
+GROUP_LEFT: Final = 3
+TUBE_SHOWN: Final = 20  # characters of a tube's name beside a group or key
+GROUP_LEAST: Final = ("CHILDREN", "AGE", "DONE")
+KEY_HEADS: Final = ("KEY", "KIND", "TUBE", "WAITING", "FOR", "USED", "OF")
+KEY_LEFT: Final = 3
+KEY_LEAST: Final = ("USED", "OF", "KIND")
 
 
 def span(ms: int) -> str:
@@ -156,6 +164,70 @@ def node_cells(row: NodeRow) -> list[str]:
         count(row.schedules),
         memory,
     ]
+
+
+def group_cells(one: JobGroup, now_ms: int) -> list[str]:
+    """A group under its heads."""
+    return [
+        one.id,
+        one.state,
+        look.brief(printable(one.queue), TUBE_SHOWN),
+        count(one.children),
+        count(one.done),
+        count(one.failed),
+        count(one.children - one.done - one.failed),
+        span(max(0, now_ms - one.created_ms)),
+    ]
+
+
+def group_color(one: JobGroup) -> str:
+    """Red: it failed or was cancelled; yellow: children have failed."""
+    if one.state in ("failed", "cancelled"):
+        return look.BAD
+    return look.WARNING if one.failed else look.GOOD if one.state == "done" else ""
+
+
+def key_cells(tube: str, row: KeyRow, now_ms: int) -> list[str]:
+    """A key that tasks wait for, under its heads."""
+    is_limit = row.kind == "limit"
+    return [
+        named(row.key),
+        row.kind,
+        look.brief(printable(tube), TUBE_SHOWN),
+        count(row.waiting),
+        span(max(0, now_ms - row.since_ms)),
+        count(row.used) if is_limit else "-",
+        count(row.places) if is_limit else f"1 each {span(row.token_us // 1000)}",
+    ]
+
+
+def some(number: int, word: str) -> str:
+    """`1 group`, `2 groups`."""
+    return f"{look.number(number)} {word}{'' if number == 1 else 's'}"
+
+
+def tasks_line(nodes: Iterable[NodeRow]) -> str:
+    """One line: schedules, groups, keys and topics, of what there is."""
+    rows = [row for row in nodes if not row.error]
+    groups, schedules = sum(row.groups for row in rows), sum(row.schedules for row in rows)
+    failed, late = sum(row.groups_failed for row in rows), sum(row.late for row in rows)
+    waited = sum(row.keys_waited for row in rows)
+    topics = max((row.topics for row in rows), default=0)
+    unheard = sum(row.unheard for row in rows)
+    said = []
+    if groups or failed:
+        more = f" ({look.number(failed)} failed or cancelled so far)" if failed else ""
+        said.append(some(groups, "group") + more)
+    if schedules or late:
+        more = f" (missed times {some(late, 'time')})" if late else ""
+        said.append(some(schedules, "schedule") + more)
+    if waited:
+        wait_ms = max(row.keys_wait_ms for row in rows)
+        said.append(f"{some(waited, 'key')} waited for, up to {span(wait_ms)}")
+    if topics or unheard:
+        more = f" ({some(unheard, 'ADD')} to no queue)" if unheard else ""
+        said.append(some(topics, "topic") + more)
+    return ", ".join(said)
 
 
 def node_color(row: NodeRow) -> str:

@@ -1,4 +1,4 @@
-"""The screen of `tuque top`: queues, workers and nodes of a cluster, as they change.
+"""The screen of `tuque top`: queues, workers, nodes, groups and keys of a cluster, as they change.
 
 Decides what a key does; the figures come from board.py, read in a thread of their own.
 """
@@ -17,7 +17,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, DataTable, Footer, Input, Static, TabbedContent, TabPane
 
-from tuque.client.commands.operate import QueueOrder, QueueRow, WorkerInfo
+from tuque.client.commands.operate import KeyRow, QueueOrder, QueueRow, WorkerInfo
+from tuque.client.commands.writes import JobGroup
 from tuque.console.letters import Letters
 from tuque.console.live import shown
 from tuque.console.live.board import MIXED, Board, NodeRow
@@ -42,11 +43,16 @@ class Picture:
         count: int,
         workers: list[WorkerInfo],
         nodes: list[NodeRow],
+        groups: list[JobGroup],
+        keys: list[tuple[str, KeyRow]],
     ) -> None:
         self.queues = queues
         self.count = count  # of queues that are there
         self.workers = workers
         self.nodes = nodes
+        self.groups = groups  # read only while their tab is shown, as keys
+        self.keys = keys
+        self.now_ms = int(time.time() * 1000)
         self.at = time.strftime("%H:%M:%S")
 
 
@@ -147,6 +153,7 @@ class Top(App[None]):
     Screen { overflow: hidden; }
     #tabs { height: 1fr; }
     #summary { height: auto; max-height: 2; padding: 0 1; text-style: bold; }
+    #tasks { height: auto; max-height: 2; padding: 0 1; }
     #status { height: 1; padding: 0 1; color: $text-muted; }
     #filter { display: none; height: 3; }
     #filter.is-open { display: block; }
@@ -164,6 +171,8 @@ class Top(App[None]):
         Binding("1", "tab('queues')", "Queues", show=False),
         Binding("2", "tab('workers')", "Workers", show=False),
         Binding("3", "tab('nodes')", "Nodes", show=False),
+        Binding("4", "tab('groups')", "Groups", show=False),
+        Binding("5", "tab('keys')", "Keys", show=False),
         Binding("escape", "unfind", "All", show=False),
     ]
 
@@ -174,12 +183,14 @@ class Top(App[None]):
         self._sort = 0
         self._filter = ""
         self._is_held = False
+        self._tab = "queues"
         self._busy = threading.Lock()  # the board is of one thread at a time
         self.picture: Picture | None = None
 
     def compose(self) -> ComposeResult:
         """Summary, tabs with a table each, keys."""
         yield Static("asking the nodes ...", id="summary")
+        yield Static("", id="tasks")
         yield Input(placeholder="a part of a queue's name, or a glob", id="filter")
         with TabbedContent(id="tabs"):
             with TabPane("Queues", id="queues"):
@@ -189,6 +200,10 @@ class Top(App[None]):
                 yield Static("", id="lost")
             with TabPane("Nodes", id="nodes"):
                 yield Grid(shown.NODE_HEADS, shown.NODE_LEAST, 2, "node-rows")
+            with TabPane("Groups", id="groups"):
+                yield Grid(shown.GROUP_HEADS, shown.GROUP_LEAST, shown.GROUP_LEFT, "group-rows")
+            with TabPane("Keys", id="keys"):
+                yield Grid(shown.KEY_HEADS, shown.KEY_LEAST, shown.KEY_LEFT, "key-rows")
         yield Static("", id="status")
         yield Footer()
 
@@ -219,7 +234,10 @@ class Top(App[None]):
             match = glob_of(self._filter) if self._filter else None
             queues = self._board.queues(sort, sort != "name", match, None, READ)
             count = self._board.count
-            picture = Picture(queues, count, self._board.workers(), self._board.nodes())
+            groups = self._board.groups(match) if self._tab == "groups" else []
+            keys = self._board.keys(match) if self._tab == "keys" else []
+            workers, nodes = self._board.workers(), self._board.nodes()
+            picture = Picture(queues, count, workers, nodes, groups, keys)
         except Error as err:
             self.call_from_thread(self.fail, str(err))
             return
@@ -243,6 +261,7 @@ class Top(App[None]):
         self.picture = None
         for grid in self._base.query(Grid):
             grid.show([], [], [])
+        self._base.query_one("#tasks", Static).update("")
         self._base.query_one("#summary", Static).update(Text(f"no answer: {text}", style=look.BAD))
 
     def show(self, picture: Picture) -> None:
@@ -268,6 +287,7 @@ class Top(App[None]):
             [shown.node_cells(row) for row in nodes],
             [{"STATE": shown.node_color(row)} for row in nodes],
         )
+        self._show_tasks(picture)
         lost = [one for one in workers if one.state == "lost" and one.runs]
         lines = [
             line
@@ -278,6 +298,23 @@ class Top(App[None]):
         text = shown.summary(picture.queues, workers, picture.count)
         self._base.query_one("#summary", Static).update(Text(text))
         self._tell_status(picture)
+
+    def _show_tasks(self, picture: Picture) -> None:
+        """What tubes of type tasks have, and topics."""
+        self._grid("group-rows").show(
+            [one.id for one in picture.groups],
+            [shown.group_cells(one, picture.now_ms) for one in picture.groups],
+            [dict.fromkeys(("STATE", "FAILED"), shown.group_color(one)) for one in picture.groups],
+        )
+        self._grid("key-rows").show(
+            [f"{tube} {row.kind} {row.key}" for tube, row in picture.keys],
+            [shown.key_cells(tube, row, picture.now_ms) for tube, row in picture.keys],
+            [{} for _ in picture.keys],
+        )
+        line = shown.tasks_line(picture.nodes)
+        tasks = self._base.query_one("#tasks", Static)
+        tasks.update(Text(line))
+        tasks.display = bool(line)
 
     def _tell_status(self, picture: Picture) -> None:
         tabs = self._base.query_one("#tabs", TabbedContent)
@@ -294,6 +331,9 @@ class Top(App[None]):
         tabs.get_tab("nodes").label = f"Nodes {len(picture.nodes)}" + (
             f", {silent} silent" if silent else ""
         )
+        rows = [row for row in picture.nodes if not row.error]
+        tabs.get_tab("groups").label = f"Groups {sum(row.groups for row in rows)}"
+        tabs.get_tab("keys").label = f"Keys {sum(row.keys_waited for row in rows)}"
         said = [f"{'held' if self._is_held else 'live'} {picture.at}", f"by {SORTS[self._sort]}"]
         if self._filter:
             said.append(f"only {self._filter}")
@@ -306,9 +346,14 @@ class Top(App[None]):
     # Keys
 
     def action_tab(self, name: str) -> None:
-        """Shows a tab."""
+        """Shows a tab; some are read only then."""
         self._base.query_one("#tabs", TabbedContent).active = name
         self._base.query_one(f"#{name} Grid").focus()
+
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        """Another tab is shown, by a key or the mouse."""
+        self._tab = event.pane.id or "queues"
+        self.refresh_soon()
 
     def action_sort(self) -> None:
         """The next order."""
