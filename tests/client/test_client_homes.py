@@ -15,6 +15,7 @@ from tuque import Retry
 from tuque.client.commands import calls, tubes
 from tuque.client.commands import homes as tube_homes
 from tuque.client.commands.calls import Call
+from tuque.client.commands.dead import DeadFilters, dead_page, dead_show, dead_stat
 from tuque.client.commands.homes import HomeInfo, TubeCopy, TubeLoss
 from tuque.client.routing.homes import Homes, address_of, tubes_in
 from tuque.client.url import Address
@@ -69,6 +70,9 @@ def asked(node: ScriptedNode, *words: bytes) -> int:
         (calls.ackjob("D-1"), []),
         (calls.qlen("q"), [b"q"]),
         (calls.show("D-1"), []),
+        (dead_stat("q"), [b"q"]),  # of a tube at its leader (SPEC T48.15)
+        (dead_page("q", "0", DeadFilters()), [b"q"]),
+        (dead_show("D-1"), []),
     ],
 )
 def test_which_tubes_a_call_is_about(call: Call[object], names: list[bytes]) -> None:

@@ -56,6 +56,40 @@ def test_dead_letters_are_listed_shown_replayed_and_purged(port: int, tuque: Run
         assert client.qlen("mail.dead") == 0
 
 
+def test_dead_letters_of_a_tube(tmp_path: Path, tuque: Run) -> None:
+    """T48.15 DEAD LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3),
+    SHOW the id of the task"""
+    with RealCluster(tmp_path / "nodes", 2) as cluster:
+        client, other = (Client(node.url) for node in cluster.nodes)
+        wait_for(lambda: client.tube("work").create("tasks", sync=1, if_not_exists=True) is None)
+        ids = [killed(client, "work") for _ in range(3)]
+        wait_for(lambda: len(list(other.dead_letters("work"))) == 3)
+        port = cluster.nodes[1].port
+        for options in (("-p", port), ("-p", cluster.nodes[0].port)):
+            lines = tuque("dead", "list", *options, "work", "--json").stdout.splitlines()
+            assert [json.loads(line)["id"] for line in lines] == ids
+        shown = json.loads(tuque("dead", "show", "-p", port, ids[0], "--json").stdout)
+        assert (shown["queue"], shown["origin"], shown["body"]) == ("work", "work", "body")
+        stat = json.loads(tuque("dead", "stat", "-p", port, "work", "--json").stdout)
+        assert (stat["cause"], stat["count"]) == ("failed", 3)
+        assert tuque("dead", "replay", "-p", port, "work", ids[0]).stdout == b"1 replayed\n"
+        assert tuque("dead", "purge", "-p", port, "work", "--all").stdout == b"2 purged\n"
+        assert [job.id for job in client.getjob("work", count=9)] == [ids[0]]
+        client.close()
+        other.close()
+
+
+def killed(client: Client, tube: str) -> str:
+    """A task of the tube that has died."""
+    id = client.addjob(tube, "body", attempts=1)
+    (job,) = client.getjob(tube)
+    assert job.id == id
+    (run,) = client.start(id, worker="w")
+    assert isinstance(run, Begun)
+    client.fail(id, run.run, reason="why")
+    return id
+
+
 def test_a_job_is_cancelled_and_its_result_shown(port: int, tuque: Run) -> None:
     with Client(f"tuque://127.0.0.1:{port}") as client:
         id = client.addjob("jobs", "b", keep=60)

@@ -56,48 +56,14 @@ def test_a_run_that_fails_and_is_done(tasks: Door) -> None:
     later(tasks, 0)
 
 
-def letters(door: Door, queue: str = "t.dead") -> list[list[Any]]:
+def letters(door: Door, queue: str = "t") -> list[list[Any]]:
     rows: list[list[Any]] = door.value(f"DEAD LIST {queue}")[1]
     return rows
-
-
-def shown(door: Door, id: bytes) -> dict[bytes, Any]:
-    words = door.value("DEAD SHOW", id)
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def fields(door: Door, id: bytes) -> dict[bytes, Any]:
     words = door.value("RESULT", id)
     return dict(zip(words[::2], words[1::2], strict=True))
-
-
-def test_the_last_attempt_makes_a_dead_letter(tasks: Door) -> None:
-    """T48.8 After the last attempt that fails, or FINAL, the dead letter is a new job with its own
-    id, in the queue that DEAD names, with the copies of a plain ADDJOB; the task ends in the same
-    step of the journal, and its keys are free."""
-    words = ("ATTEMPTS", "2", "BACKOFF", "0", "0", "0", "UNIQUE", "u", "LIMIT", "l", "1")
-    id = tasks.add("t", "body", *words, "HEADERS", "1", "tuque-task", "send")
-    other = tasks.add("t", "other", "LIMIT", "l", "1")
-    assert take(tasks, 9) == [id]
-    (run, *_) = start(tasks, id)
-    assert tasks.value("FAIL", id, run, "REASON", "one") == [b"retry", 0]
-    assert take(tasks) == [id]  # its number comes first
-    (run, attempt, *_) = start(tasks, id)
-    assert attempt == 2
-    assert tasks.value("FAIL", id, run, "REASON", "two", "DETAIL", "trace") == [b"dead", b"t.dead"]
-    later(tasks, 0)
-    ((letter, origin, task, attempts, cause, reason, *_),) = letters(tasks)
-    assert letter != id
-    assert (origin, task, attempts, cause, reason) == (b"t", b"send", 2, b"failed", b"two")
-    assert shown(tasks, letter)[b"detail"] == b"trace"
-    assert shown(tasks, letter)[b"body"] == b"body"
-    assert take(tasks, 9) == [other]  # the place is free
-    assert tasks.add("t", "body", "UNIQUE", "u") != id  # so is the key
-    assert take(tasks, 1, "t.dead") == [letter]
-    assert tasks("DEAD REPLAY t.dead ALL").startswith(b"-ERR 't' is a tube: its dead letters")
-    assert tasks.value("DEAD REPLAY t.dead QUEUE again IDS", letter)[1] == 1
-    assert take(tasks, 1, "again") == [letter]
-    later(tasks, 0)
 
 
 def test_a_silent_run_is_an_attempt(tasks: Door) -> None:
@@ -135,7 +101,7 @@ def test_a_run_over_its_time_limit(tasks: Door) -> None:
     assert take(tasks) == [id]
     (run, attempt, *_) = start(tasks, id)
     assert attempt == 2
-    assert tasks.value("FAIL", id, run, "CAUSE", "timeout") == [b"dead", b"t.dead"]
+    assert tasks.value("FAIL", id, run, "CAUSE", "timeout") == [b"dead", b"t"]
     assert letters(tasks)[0][4] == b"timeout"
 
 

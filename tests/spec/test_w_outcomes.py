@@ -330,7 +330,10 @@ def test_the_list_ends_when_its_newest_letters_are_gone(box: Box) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["CAUSE", "bad"], "ERR CAUSE must be failed, crashed, timeout, expired or unstarted"),
+        (
+            ["CAUSE", "bad"],
+            "ERR CAUSE must be failed, crashed, timeout, expired, unstarted or buried",
+        ),
         (["QUEUE", "", "ALL"], "ERR QUEUE must name a queue"),
         (["ALL", "IDS", "D-x"], "ERR ALL and IDS exclude each other"),
         (["CAUSE", "failed", "CAUSE", "expired"], "ERR syntax error: CAUSE is there twice"),

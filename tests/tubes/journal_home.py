@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuque.core.dispatch.restore import after_load
 from tuque.core.dispatch.timers import tick
 from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
@@ -34,8 +35,11 @@ class Home:
         self.committer.journal.boot = self.committer.boot
         self.committer.lock()
         self.loader: Loader = self.committer.loader()
+        self.n.is_loading = True
         while not self.loader.step(self.n, 5):
             pass
+        self.n.is_loading = False
+        after_load(self.n)
         assert self.n.records is not None
         self.n.records.take()
         self.committer.start(now_ms)

@@ -18,12 +18,16 @@ class Refused(Exception):
     """What a call is refused with; nothing was done."""
 
 
+DEAD_KEEP_MS = 30 * 86_400_000
+
+
 class DataTask(Task):
     """A task with its data."""
 
     def __init__(self, number: int, data: bytes, now: int) -> None:
         super().__init__(number, now)
         self.data = data
+        self.life_ms = 0  # its ttl at its first death (T48.13)
 
 
 @dataclass
@@ -281,6 +285,9 @@ class Model:
             self.ready(task)
             task.status = BURIED
             self.calls["bury"] += 1
+            if self.rules.name == "tasks":  # T48.15
+                task.life_ms = task.life_ms or task.ttl_ms
+                task.ttl_ms = self.now - task.created_ms + DEAD_KEEP_MS
         return task
 
     def kick(self, count: int) -> int:
@@ -290,6 +297,8 @@ class Model:
         buried.sort(key=lambda task: (task.pri, task.number))
         for task in buried[: max(count, 0)]:
             self.calls["kick"] += 1
+            if self.rules.name == "tasks":
+                task.ttl_ms = self.now - task.created_ms + task.life_ms
             self.ready(task)
         return min(max(count, 0), len(buried))
 

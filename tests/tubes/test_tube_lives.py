@@ -6,19 +6,18 @@ import random
 
 import pytest
 from journal_home import START_MS, Home, again
-from votes_lab import TIMEOUT_MS, VotesLab
+from lives_lab import LivesLab, add, begin, fail, letters, take, why
 
 from tuque.core.jobs.deliver import on_getjob
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.transitions import check
 from tuque.core.life.asking import CANCEL, ask
-from tuque.core.life.begin import on_start
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel
 from tuque.core.life.outcomes import on_done, watch
-from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
+from tuque.core.life.runs import BACK, DIED, on_release, on_work
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.life import Failure, Life, Terms, attempt_of
-from tuque.core.model.refusal import CANCELLED_JOB, NO_RUN_YET, STALE_RUN, Refusal
+from tuque.core.model.refusal import CANCELLED_JOB, NO_RUN_YET, STALE_RUN
 from tuque.core.node.node import Node
 from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.store.files.disk import MemoryDisk
@@ -36,49 +35,6 @@ from tuque.tubes.keys.words import (
 from tuque.tubes.keys.work import pack_work, unpack_work
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import schedules
-
-
-def add(n: Node, attempts: int = 3, backoff_ms: int = 0, keep_ms: int = 0) -> bytes:
-    """A task with terms, a header and keys."""
-    spec = AddSpec()
-    spec.terms = Terms(attempts, backoff_ms, backoff_ms, 0, b"", keep_ms, 0)
-    spec.headers = b"\x01a\x01\x00b"
-    spec.retry_s = 30
-    keys = Keys()
-    keys.limit, keys.places = b"l", 1
-    spec.keys = pack(keys)
-    spec = settle(n, spec)
-    assert refusal(n, b"t", spec) is None
-    return on_addjob(n, b"t", b"body", spec).id
-
-
-def take(n: Node) -> list[bytes]:
-    return [job.id for job in on_getjob(n, 9, [b"t"], 10)]
-
-
-def begin(n: Node, id: bytes) -> int:
-    """START; the run."""
-    assert on_start(n, id, b"w", 1) is None
-    life = life_of(n, id)
-    assert life is not None
-    return life.run
-
-
-def fail(n: Node, id: bytes, run: int, is_final: bool = False) -> int:
-    became, _, refused = on_fail(n, id, run, -1, b"no luck", b"trace", is_final)
-    assert refused is None
-    return became
-
-
-def why(refused: Refusal | None) -> int:
-    assert refused is not None
-    return refused.code
-
-
-def letters(n: Node) -> list[Life]:
-    found = n.life.letters.get(b"t.dead")
-    return [] if found is None else [n.life.by_id[id] for _, id in found.order]
-
 
 # ---- restarts
 
@@ -109,9 +65,10 @@ def test_failures_survive_a_restart() -> None:
     check(home.n)
     home = again(home)
     check(home.n)
-    (letter,) = letters(home.n)
+    assert letters(home.n) == [id]
+    letter = home.n.life.by_id[id]
     assert (letter.failed, letter.origin, letter.dead_cause) == (2, b"t", b"failed")
-    assert id not in home.n.jobs and take(home.n) == []
+    assert take(home.n) == []
 
 
 def test_a_run_of_before_a_restart_that_is_silent() -> None:
@@ -189,35 +146,6 @@ def test_a_body_that_was_replaced_survives_a_restart() -> None:
 
 
 # ---- leaders
-
-
-class LivesLab(VotesLab):
-    """Nodes with a tube of type tasks."""
-
-    def __init__(self, count: int = 3, sync: int = 2) -> None:
-        super().__init__(count, makes=False)
-        self.live(2 * TIMEOUT_MS)
-        self.make(0, b"tasks", sync=sync)
-        self.live(1_000)
-
-    def leader(self) -> Node:
-        """The node that leads, after as long as it takes."""
-        for _ in range(200):
-            found = self.runs_at()
-            if found:
-                n = self.nodes[found[0]]
-                n.now_ms = self.now_ms
-                return n
-            self.live(250)
-        raise AssertionError("nobody leads")
-
-    def lose_leader(self) -> None:
-        gone = self.runs_at()[0]
-        self.die(gone)
-        self.live(4 * TIMEOUT_MS)
-        self.leader()
-        self.revive(gone)
-        self.live(2_000)
 
 
 def test_a_run_goes_on_at_the_next_leader() -> None:
@@ -375,7 +303,10 @@ def test_random_runs_over_many_leaders(seed: int) -> None:
             assert on_done(n, id, begin(n, id), None, 1)
         lab.run()
         lab.live(8_000)
-    assert lab.tube(lab.runs_at()[0]).tasks == {}
+    tube = lab.tube(lab.runs_at()[0])
+    assert len(tube.tasks) == tube.buried
+    assert not done & set(letters(lab.leader()))
+    assert set(letters(lab.leader())) == {task.id for task in tube.tasks.values()}
     for one in lab.nodes:
         check(one)
 

@@ -14,7 +14,7 @@ from typing import Any
 from tuque.client.commands.dead import IDS_AT_ONCE, DeadCount, DeadJob, DeadLetter, at_once
 from tuque.client.sync import Client
 from tuque.console.nodes import every_node
-from tuque.errors import NoJob
+from tuque.errors import NoJob, TubeHome
 from tuque.nodeoptions import NodeOptions
 
 OnPage = Callable[[int, int], object]
@@ -34,17 +34,21 @@ class Letters:
     def _found(self, queue: str, selected: dict[str, Any]) -> Iterator[tuple[Client, DeadLetter]]:
         seen: set[str] = set()
         for client in self._clients:
-            for letter in client.dead_letters(queue, **selected):
-                if letter.id not in seen:
-                    seen.add(letter.id)
-                    yield client, letter
+            try:
+                for letter in client.dead_letters(queue, **selected):
+                    if letter.id not in seen:
+                        seen.add(letter.id)
+                        yield client, letter
+            except TubeHome:  # the letters of a tube are at its leader
+                if len(self._clients) == 1:
+                    raise
 
     def show(self, id: str) -> DeadJob:
         """All of one; raises `NoJob` if it is none."""
         for client in self._clients[:-1]:
             try:
                 return client.dead_show(id)
-            except NoJob:
+            except (NoJob, TubeHome):
                 pass
         return self._clients[-1].dead_show(id)
 
@@ -56,8 +60,15 @@ class Letters:
         return [DeadCount(*about, count) for about, count in found.most_common()]
 
     def length(self, queue: str) -> int:
-        """The length of the queue, copies not counted."""
-        return sum(client.qlen(queue) for client in self._clients)
+        """How many letters the node has that has the most."""
+        most = 0
+        for client in self._clients:
+            try:
+                most = max(most, sum(one.count for one in client.dead_stat(queue)))
+            except TubeHome:
+                if len(self._clients) == 1:
+                    raise
+        return most
 
     def replay(
         self,

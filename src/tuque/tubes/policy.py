@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
 from tuque.core.model.life import Failure, Life, Outcome
-from tuque.core.model.refusal import DUPLICATE, MAXLEN, NOTDELIVERED, PAUSED, Refusal
+from tuque.core.model.refusal import DEAD_LETTER, DUPLICATE, MAXLEN, NOTDELIVERED, PAUSED, Refusal
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.msgs.bus import (
     TubeMessage,
@@ -51,7 +51,7 @@ from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.ends import shows
 from tuque.tubes.replication.leadership import needs_copies, needs_home, synced
 from tuque.tubes.replication.send import tell_copies
-from tuque.tubes.tasks import ops, runs
+from tuque.tubes.tasks import letters, ops, runs
 from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.lives import packed_of
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
@@ -193,10 +193,7 @@ class TubePolicy(Tubes):
     def enqueue(self, n: Node, task: Task) -> bool:
         """[T1] ENQUEUE kicks the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
-        if task.status != BURIED:
-            return False
-        ops.unbury(n, self, self.tube_of(task), task)
-        return True
+        return task.status == BURIED and ops.unbury(n, self, self.tube_of(task), task)
 
     def set_pri(self, n: Node, task: Task, pri: i64) -> bool:
         """[T1] UPDATEJOB changes the pri of a task in any status (T1.10)."""
@@ -232,6 +229,8 @@ class TubePolicy(Tubes):
         self, n: Node, task: Task, worker: bytes, client: i64
     ) -> tuple[Life | None, Refusal | None]:
         """[T48] START (T48.3)."""
+        if task.status == BURIED:
+            return None, Refusal(DEAD_LETTER, (task.queue,))
         if not ops.may_finish(self, task, client):
             return None, Refusal(NOTDELIVERED)
         return runs.start(n, self, self.tube_of(task), task, worker, client)
@@ -287,10 +286,35 @@ class TubePolicy(Tubes):
             return 0
         return 1 if runs.cancel(n, self, tube, task, reason) else 2
 
+    def replay(self, n: Node, task: Task, queue: bytes) -> bool:
+        """[T48] DEAD REPLAY (T48.13)."""
+        return letters.replay(n, self, self.tube_of(task), task, queue)
+
+    def purge(self, n: Node, task: Task) -> bool:
+        """[T48] DEAD PURGE (T48.15)."""
+        return letters.purge(n, self, self.tube_of(task), task)
+
+    def drop_letter(self, n: Node, task: Task) -> bool:
+        """[T48] The oldest dead letter above the bound goes (T48.15)."""
+        return letters.drop(n, self, self.tube_of(task), task)
+
+    def shows_death(self, n: Node, task: Task) -> bool:
+        """[T48] Whether enough nodes know of it (T48.8)."""
+        return letters.shows_death(n, self, task)
+
+    def detail_of(self, n: Node, task: Task) -> bytes:
+        """[T48] The detail of its last failure (T48.2)."""
+        return letters.detail_of(n, task)
+
+    def key_holder(self, n: Node, task: Task) -> bytes:
+        """[T48] Who has the unique key of a dead task (T48.13)."""
+        other = letters.key_holder(n, self.tube_of(task), task)
+        return b"" if other is None else other.id
+
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
-        ops.remove_task(n, self, self.tube_of(task), task)
+        letters.remove_task(n, self, self.tube_of(task), task)
 
     def finish(self, n: Node, task: Task) -> None:
         """[T1] DEADLETTER has taken the body: end the task (T1.5)."""
@@ -394,6 +418,7 @@ class TubePolicy(Tubes):
 
     def after_load(self, n: Node) -> None:
         """The journal is loaded."""
+        letters.lay_down(n, self)
         votes_loaded(n, self)
         homes_loaded(n, self)
 

@@ -84,6 +84,8 @@ def tubes_in(call: Call[Any]) -> list[bytes]:
         return [] if to_this_node else [_name(words[2])]
     if verb in ("SCHEDULE", "GROUP") and len(words) > 2:
         return [_name(words[2])]
+    if verb == "DEAD" and len(words) > 2 and _word(words[1]) != "SHOW":
+        return [_name(words[2])]
     if verb in OF_ONE_QUEUE and len(words) > 1:
         return [_name(words[1])]
     if verb == "GETJOB":

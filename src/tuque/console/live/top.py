@@ -424,7 +424,7 @@ class Top(App[None]):
         row = self._chosen()
         if row is None:
             return
-        name = row.name if row.type == "dead" else row.name + DEAD
+        name = row.name + DEAD if row.type == "queue" else row.name
         count = row.ready if row.type == "dead" else row.dead
         if not count:
             self.notify(f"{row.name} has no dead letters", markup=False)

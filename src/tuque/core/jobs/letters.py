@@ -6,20 +6,27 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of, record_job, tell_watchers
 from tuque.core.jobs.life_copies import tell_life
-from tuque.core.jobs.transitions import REQUEUE_DELAY, get_queue, remove, requeue
+from tuque.core.jobs.transitions import REQUEUE_DELAY, get_queue, policy_of, remove, requeue
 from tuque.core.model import ledger
 from tuque.core.model.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.model.life import EXPIRED, LIVE, RELEASED, Life
+from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.table import rehouse
 
 DEAD_SUFFIX: Final = b".dead"
+AGAIN_MS: Final = 200
 
 
 def dead_queue(job: Job, life: Life) -> bytes:
-    """The queue of the job's dead letter."""
+    """The queue of the job's dead letter; of a task its tube (T48.8)."""
     dead = life.terms.dead
-    return dead if len(dead) > 0 else job.queue + DEAD_SUFFIX
+    return dead if len(dead) > 0 else own_letters(job)
+
+
+def own_letters(job: Job) -> bytes:
+    """Where the dead letters of a job go that does not name a queue for them."""
+    return job.queue if isinstance(job, Task) else job.queue + DEAD_SUFFIX
 
 
 def letters_of(n: Node, id: bytes) -> bytes:
@@ -28,7 +35,7 @@ def letters_of(n: Node, id: bytes) -> bytes:
     if job is None:
         return b""
     life = life_of(n, id)
-    return job.queue + DEAD_SUFFIX if life is None else dead_queue(job, life)
+    return own_letters(job) if life is None else dead_queue(job, life)
 
 
 def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
@@ -66,8 +73,14 @@ def drop_letters(n: Node) -> None:
             oldest = n.life.oldest_letter()
         if len(n.life.giants) > 1:
             oldest = next(iter(n.life.giants))
+        job = n.jobs[oldest]
+        if isinstance(job, Task):
+            if not policy_of(n).drop_letter(n, job):
+                n.life.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
+                return
+        else:
+            remove(n, job, ledger.EXPIRED)
         n.life.dead_dropped += 1
-        remove(n, n.jobs[oldest], ledger.EXPIRED)
 
 
 def has_surplus(n: Node) -> bool:

@@ -6,9 +6,11 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, life_of
 from tuque.core.jobs.letters import leave_line, line_up, to_queue
+from tuque.core.jobs.transitions import policy_of
 from tuque.core.life.base import tell_run
 from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
 from tuque.core.model.life import GONE, NO_RUN, RELEASED, Failure, Life
+from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import REPLAYED
 from tuque.core.replication.ack_gc import retire
@@ -88,12 +90,26 @@ def last_of(life: Life) -> Failure:
 def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4)."""
     job, life = letter.job, letter.life
+    if isinstance(job, Task):
+        return policy_of(n).replay(n, job, queue)  # T48.13
     if job.flags & LEASED:
         return False
     tell_run(n, job, life, REPLAYED, life.dead_cause)
     n.life.dig(job.queue, job.id, life, len(job.body))
     leave_line(n, job)
     to = queue if len(queue) > 0 else life.origin
+    begin_again(n, life)
+    job.expire_ms = n.now_ms + life.ttl_ms
+    job.flags &= 0xFF ^ DELIVERED
+    job = to_queue(n, job, to)
+    n.life.weigh(life)
+    n.life.replayed += 1
+    line_up(n, job)
+    return True
+
+
+def begin_again(n: Node, life: Life) -> None:
+    """The next life: nothing has failed, and the job is no dead letter any more."""
     life.replays += 1
     life.failed = 0
     life.run_state = NO_RUN if life.run == 0 else RELEASED
@@ -107,18 +123,14 @@ def replay(n: Node, letter: Letter, queue: bytes) -> bool:
     life.first = None
     life.last = None
     life.progress = b""
-    job.expire_ms = n.now_ms + life.ttl_ms
-    job.flags &= 0xFF ^ DELIVERED
+    life.packed_bytes = 0
     life.ended_ms = n.now_ms
-    job = to_queue(n, job, to)
-    n.life.weigh(life)
-    n.life.replayed += 1
-    line_up(n, job)
-    return True
 
 
 def purge(n: Node, letter: Letter) -> bool:
     """[W12] The dead letter is deleted (W12.5)."""
+    if isinstance(letter.job, Task):
+        return policy_of(n).purge(n, letter.job)
     if letter.job.flags & LEASED:
         return False
     conclude(n, letter.job, GONE)

@@ -16,6 +16,7 @@ from tuque.core.jobs.endings import (
 from tuque.core.jobs.letters import drop_letters, has_surplus
 from tuque.core.jobs.life_copies import tell_untold
 from tuque.core.jobs.requeue import is_delayed, on_enqueue
+from tuque.core.jobs.transitions import policy_of
 from tuque.core.life.holds import holds_tick
 from tuque.core.model.job import (
     ACKED,
@@ -32,6 +33,7 @@ from tuque.core.model.life import (
     LIVE,
     OUTCOME_NAMES,
     RELEASED,
+    Failure,
     Life,
     Outcome,
     attempt_of,
@@ -249,7 +251,7 @@ def outcome_of(n: Node, id: bytes) -> bytes:
 def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
     """The phase of an open job (W1.1)."""
     if life is not None and life.is_dead:
-        return b"dead"
+        return b"dead" if shows_death(n, job) else b"waiting"
     if job.state == QUEUED:
         return b"waiting"
     if job.state == WAIT_REPL:
@@ -340,14 +342,26 @@ def of_job(n: Node, job: Job, life: Life | None) -> dict[str, object]:
     if last is not None:
         fields["cause"] = last.cause
         fields["reason"] = last.reason
-        fields["detail"] = last.detail
-    if life.is_dead:
+        fields["detail"] = detail_of(n, job, last)
+    if life.is_dead and fields["state"] == b"dead":
+        if life.run == 0:
+            fields["attempt"] = int(life.failed)
         fields["cause"] = life.dead_cause
         fields["ended-ms"] = int(life.dead_ms)
     elif life.is_cancelled:
         fields["cause"] = fields["detail"] = b""  # of a failure before
         fields["reason"] = life.cancel_reason
     return fields
+
+
+def shows_death(n: Node, job: Job) -> bool:
+    """Whether the death of the job may be seen: of a task only where SYNC asks (T48.8)."""
+    return not isinstance(job, Task) or policy_of(n).shows_death(n, job)
+
+
+def detail_of(n: Node, job: Job, last: Failure) -> bytes:
+    """The detail of the last failure; a task that is dead carries it itself (T48.2)."""
+    return policy_of(n).detail_of(n, job) if isinstance(job, Task) else last.detail
 
 
 def is_settled(n: Node, id: bytes) -> bool:
@@ -358,7 +372,10 @@ def is_settled(n: Node, id: bytes) -> bool:
     if len(outcome_of(n, id)) > 0:
         return True
     life = life_of(n, id)
-    return life is not None and life.is_dead
+    if life is None or not life.is_dead:
+        return False
+    job = n.jobs.get(id)
+    return job is not None and shows_death(n, job)
 
 
 def watch(n: Node, client: i64, ids: list[bytes], until_ms: i64) -> None:
@@ -389,5 +406,7 @@ def lives_next_ms(n: Node) -> i64:
     if n.life.kept_bytes > n.limits.results_bytes and len(n.life.kept) > 0:
         return n.now_ms
     if n.life.dead_bytes > n.limits.dead_bytes and has_surplus(n):
-        return n.now_ms  # a bound was lowered
+        if n.life.drop_ms <= n.now_ms:
+            return n.now_ms  # a bound was lowered
+        return min(n.life.drop_ms, n.life.next_ms())
     return n.life.next_ms()

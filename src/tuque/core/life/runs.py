@@ -282,6 +282,8 @@ def on_fail(
     if job is None:
         return 0, 0, refused
     if isinstance(job, Task):
+        if len(detail) > THIN_MIN and memory_level(n) == 3 and id not in n.life.watchers:
+            detail = CUT_DETAIL  # M3.4
         failure = Failure(n.now_ms, attempt_of(run), b"", cause, reason, detail)
         return policy_of(n).fail(n, job, run, delay_ms, failure, is_final)
     if is_held(n, id):

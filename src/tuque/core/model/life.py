@@ -27,6 +27,7 @@ CRASHED: Final = b"crashed"  # silent for RETRY
 TIMED_OUT: Final = b"timeout"  # over its TIMELIMIT
 EXPIRED: Final = b"expired"
 UNSTARTED: Final = b"unstarted"
+SET_ASIDE: Final = b"buried"  # of a task of a tube, by a client (T48.8)
 
 NEVER_S: Final = 2_147_483_647  # TTL 0: the longest there is
 ATTEMPTS_MAX: Final = 65_535
@@ -140,6 +141,7 @@ class Life:
         self.ended_ms: i64 = 0  # when this node heard of the end of the newest run
         self.told_ms: i64 = 0  # when progress was told last
         self.serial: i64 = 0  # of the dead letter
+        self.packed_bytes: i64 = 0  # of one that is a task: what its task carries of it (T48.2)
         self.edit: i64 = 0  # number of the last UPDATEJOB: a count, then its node's hash (W16.6)
         self.bytes: i64 = 0  # as counted
         self.fat_bytes: i64 = 0  # of these, details of a dead letter that may go (M3.4)
@@ -165,7 +167,7 @@ class Life:
     def size(self) -> i64:
         """Bytes of memory, without the terms, which jobs share."""
         size: i64 = LIFE_BYTES + len(self.headers) + len(self.progress) + len(self.worker)
-        size += len(self.cancel_reason)
+        size += len(self.cancel_reason) + self.packed_bytes
         if self.first is not None:
             size += self.first.size()
         if self.last is not None and self.last is not self.first:

@@ -119,6 +119,32 @@ class Policy:
         """The same outside of a command: 1 ended, 2 somebody has it, 0 not now."""
         raise AssertionError("no policy")
 
+    # dead letters (T48)
+
+    def replay(self, n: Node, task: Task, queue: bytes) -> bool:
+        """DEAD REPLAY of a dead task, to its place or to another queue; False: it stays dead."""
+        raise AssertionError("no policy")
+
+    def purge(self, n: Node, task: Task) -> bool:
+        """DEAD PURGE of a dead task; False: not now."""
+        raise AssertionError("no policy")
+
+    def drop_letter(self, n: Node, task: Task) -> bool:
+        """The dead task is the oldest above the bound: it is gone; False: not now."""
+        raise AssertionError("no policy")
+
+    def shows_death(self, n: Node, task: Task) -> bool:
+        """Whether clients may see that the task is dead: enough nodes know it."""
+        raise AssertionError("no policy")
+
+    def detail_of(self, n: Node, task: Task) -> bytes:
+        """The detail of the last failure of the task."""
+        raise AssertionError("no policy")
+
+    def key_holder(self, n: Node, task: Task) -> bytes:
+        """The id of another task that has the unique key of a dead one; empty: it is free."""
+        raise AssertionError("no policy")
+
     def delete(self, n: Node, task: Task) -> None:
         """DELJOB."""
         raise AssertionError("no policy")

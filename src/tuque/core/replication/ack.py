@@ -8,7 +8,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import conclude, record_job, running
-from tuque.core.jobs.letters import dead_queue, drop_letters
+from tuque.core.jobs.letters import drop_letters
 from tuque.core.jobs.transitions import policy_of, remove
 from tuque.core.model import ledger
 from tuque.core.model.add_spec import PLAIN
@@ -112,29 +112,36 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | 
     return dead
 
 
-def bury_task(n: Node, task: Task, life: Life, cause: bytes, reason: bytes) -> Job:
-    """[T48] The task is given up: its dead letter is a new job, with the life of the task (T48.7).
+def bury_task(n: Node, task: Task, life: Life, cause: bytes) -> None:
+    """[T48] The task is given up, and its dead letter is a new job in another queue (T48.12).
 
-    The caller ends the task in the same turn; its life has left the tables.
+    The caller ends the task in the same turn; its life, which goes on, has left the tables.
     """
-    spec = settle(n, PLAIN)
-    letter = make_job(n, dead_queue(task, life), task.body, spec)
-    letter.expire_ms = n.now_ms + n.limits.dead_keep_ms
+    reason = life.last.reason if life.last is not None else b""
     life.origin = task.queue
     life.dead_cause = cause
     life.dead_ms = n.now_ms
     life.is_resting = False
-    life.client = -1
-    n.has_lives = True
-    n.life.enter(letter.id, life)
-    n.life.bury(letter.queue, letter.id, life, len(letter.body), n.limits.dead_bytes)
+    hand_on(n, task, life, life.terms.dead, n.limits.dead_keep_ms, True)
     n.life.dead += 1
-    begin(n, letter)
-    record_job(n, letter)
-    if spec.replicate > 1 and len(n.peers) > 1:
-        send_async(n, letter)
     n.book.die(task, cause)
     if n.events is not None:
         n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause)
     drop_letters(n)
-    return letter
+
+
+def hand_on(n: Node, task: Task, life: Life, queue: bytes, ttl_ms: i64, is_dead: bool) -> Job:
+    """A new job of the queue has the body and the life of the task, which the caller ends."""
+    spec = settle(n, PLAIN)
+    job = make_job(n, queue, task.body, spec)
+    job.expire_ms = n.now_ms + ttl_ms
+    life.client = -1
+    n.has_lives = True
+    n.life.enter(job.id, life)
+    if is_dead:
+        n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
+    begin(n, job)
+    record_job(n, job)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, job)
+    return job

@@ -20,6 +20,7 @@ class Letters:
         """Count a letter that came or went, under the reason that it came with."""
         if by > 0:
             life.buried_as = (life.dead_cause, life.last.reason if life.last is not None else b"")
+        self.count += by
         left = self.reasons.get(life.buried_as, 0) + int(by)
         if left > 0:
             self.reasons[life.buried_as] = left
@@ -45,3 +46,29 @@ class Letters:
             else:
                 high = middle
         return low
+
+
+def enter_letter(
+    letters: dict[bytes, Letters], queue: bytes, serial: i64, id: bytes, life: Life
+) -> None:
+    """The job is the newest dead letter of the queue."""
+    found = letters.get(queue)
+    if found is None:
+        found = Letters()
+        letters[queue] = found
+    found.order.append((int(serial), id))
+    found.count_in(life, 1)
+
+
+def last_serial(letters: dict[bytes, Letters], queue: bytes) -> i64:
+    """The serial of the queue's newest dead letter, which may be gone; 0: it has none."""
+    found = letters.get(queue)
+    if found is None or len(found.order) == 0:
+        return 0
+    return i64(found.order[len(found.order) - 1][0])
+
+
+def count_of(letters: dict[bytes, Letters], queue: bytes) -> i64:
+    """How many dead letters the queue has."""
+    found = letters.get(queue)
+    return 0 if found is None else found.count

@@ -18,7 +18,7 @@ from tuque.core.model.life import (
     Terms,
 )
 from tuque.core.model.refusal import Refusal
-from tuque.core.state.letters import Letters
+from tuque.core.state.letters import Letters, enter_letter
 from tuque.core.state.shares import Shares
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
@@ -108,6 +108,7 @@ class Lives:
     results_thinned: i64 = 0
     asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)
     asked: i64 = 0  # without those that were answered
+    drop_ms: i64 = 0  # letters above the bound stay until then
     large_id = b""  # the last one of which the result was dropped at DONE (W7.4)
 
     def __init__(self) -> None:
@@ -350,28 +351,27 @@ class Lives:
 
     # ---- dead letters
 
-    def bury(self, queue: bytes, id: bytes, life: Life, body_bytes: i64, limit_bytes: i64) -> None:
-        """The job is a dead letter of the queue now."""
-        self.serial += 1
-        life.serial = self.serial
+    def bury(
+        self, queue: bytes, id: bytes, life: Life, body_bytes: i64, limit_bytes: i64, at: i64 = 0
+    ) -> None:
+        """The job is a dead letter of the queue now; `at`: its serial, above those of the queue."""
+        serial = at
+        if at == 0:
+            self.serial += 1
+            serial = self.serial
+        life.serial = serial
         life.is_dead = True
         self.dead_bytes += life.bytes + body_bytes
-        letters = self.letters.get(queue)
-        if letters is None:
-            letters = Letters()
-            self.letters[queue] = letters
-        letters.order.append((int(self.serial), id))
-        letters.count += 1
-        letters.count_in(life, 1)
+        enter_letter(self.letters, queue, serial, id, life)
         self.letters_in_all += 1
         self.shares.bury(queue, id, life.bytes, body_bytes)
-        self.old.append((int(self.serial), id))
+        self.old.append((int(serial), id))
         if life.bytes + body_bytes > limit_bytes:
             self.giants[id] = None
         life.fat_bytes = life.detail_bytes()
         if life.fat_bytes > 0:
             self.fat_bytes += life.fat_bytes
-            self.fat_letters.append((int(self.serial), id))
+            self.fat_letters.append((int(serial), id))
 
     def thin_letter(self) -> bool:
         """[M3] Drop the details of the oldest dead letter that has some; False: none has (M3.4)."""
@@ -399,7 +399,6 @@ class Lives:
         life.is_dead = False
         self.shares.dig(queue, id)
         letters = self.letters[queue]
-        letters.count -= 1
         letters.count_in(life, -1)
         self.letters_in_all -= 1
         if letters.count == 0:

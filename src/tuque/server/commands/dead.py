@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.transitions import policy_of
 from tuque.core.life.letters import (
     LOOK_MAX,
     Letter,
@@ -14,29 +15,35 @@ from tuque.core.life.letters import (
     purge,
     replay,
 )
+from tuque.core.life.outcomes import detail_of
+from tuque.core.model.refusal import DUPLICATE, Refusal
+from tuque.core.model.task import Task
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.views import flat
 from tuque.server.config.patterns import MOST, Glob
 from tuque.server.replies.chores import begin
+from tuque.server.replies.core_words import core_words
 from tuque.server.replies.help import reply_help
+from tuque.server.replies.redirects import check_queue, check_tasks
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import needs_copies
 from tuque.wire.args import ArgError, header_pairs, ranged, twice, wrong, wrong_option
 
-NEEDS_QUEUE: Final = (
-    b"ERR '%s' is a tube: its dead letters are not replayed in it, DEAD REPLAY needs QUEUE here"
-)
+NEEDS_QUEUE: Final = b"ERR '%s' is a tube: DEAD REPLAY of letters in '%s' needs QUEUE"
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
 NOT_DEAD: Final = b"NOJOB Job is no dead letter here"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 BAD_CURSOR: Final = b"ERR invalid cursor"
 BAD_SINCE: Final = b"ERR SINCE must be an instant in ms"
 NO_QUEUE: Final = b"ERR QUEUE must name a queue"
-BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed, timeout, expired or unstarted"
-CAUSES: Final = (b"failed", b"crashed", b"timeout", b"expired", b"unstarted")
+BAD_CAUSE: Final = b"ERR CAUSE must be failed, crashed, timeout, expired, unstarted or buried"
+CAUSES: Final = (b"failed", b"crashed", b"timeout", b"expired", b"unstarted", b"buried")
 FILTERS: Final = (b"COUNT", b"REASON", b"TASK", b"CAUSE", b"SINCE")
 CHANGE_OPTIONS: Final = (*FILTERS, b"CURSOR", b"QUEUE", b"RATE")
 DEAD_WORDS: Final[dict[bytes, bytes]] = {
@@ -204,6 +211,7 @@ def cmd_dead(s: Server, c: Client, args: list[bytes]) -> None:
 
 def dead_list(s: Server, c: Client, args: list[bytes]) -> None:
     """DEAD LIST queue [cursor] [COUNT n] [REASON glob] [CAUSE c] [TASK glob] [SINCE ms] (W12.1)."""
+    check_queue(s, args[2])  # T48.15
     chosen = selection(s, args, 3, False)
     rows: list[object] = []
     for letter in selected(s.n, args[2], chosen):
@@ -249,6 +257,7 @@ def row_of(c: Client, letter: Letter) -> list[object]:
 def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
     """DEAD SHOW id: all of one dead letter (W12.2)."""
     check_ids(s, args, 2)
+    check_tasks(s, args, 2, 1)  # T48.15
     letter = letter_of(s.n, args[2])
     if letter is None:
         raise ArgError(NOT_DEAD)
@@ -266,7 +275,7 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
         "replays": int(life.replays),
         "cause": life.dead_cause,
         "reason": last.reason,
-        "detail": last.detail,
+        "detail": detail_of(s.n, job, last),
         "worker": c.named(last.worker),
         "added-ms": int(job.ctime_ns // 1_000_000),
         "first-failure-ms": int(first.at_ms) if first is not None else 0,
@@ -282,6 +291,7 @@ def dead_show(s: Server, c: Client, args: list[bytes]) -> None:
 
 def dead_stat(s: Server, c: Client, queue: bytes) -> None:
     """DEAD STAT queue: count by cause and reason, the greatest first, 1000 at most (W12.3)."""
+    check_queue(s, queue)  # T48.15
     letters = s.n.life.letters.get(queue)
     counts: list[tuple[int, bytes, bytes]] = []
     if letters is not None:
@@ -299,6 +309,7 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     """DEAD REPLAY | PURGE queue ALL | IDS id ... | filters (W12.4, W12.5)."""
     n = s.n
     chosen = selection(s, args, 3, True)
+    home = tube_of(s, args[2])
     to = n.queues.get(chosen.to) if len(chosen.to) > 0 else None
     if to is not None and to.policy is not None:
         raise ArgError(TUBE_LETTERS % chosen.to)  # W12.4
@@ -317,8 +328,8 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     if is_replay and len(chosen.to) == 0:
         for one in letters:
             origin = n.queues.get(one.life.origin)
-            if origin is not None and origin.policy is not None:
-                raise ArgError(NEEDS_QUEUE % origin.name)  # T48.8
+            if origin is not None and origin.policy is not None and origin is not home:
+                raise ArgError(NEEDS_QUEUE % (origin.name, args[2]))  # T48.12
     if chosen.rate > 0:
         if not is_replay:
             raise wrong(b"RATE is an option of DEAD REPLAY")
@@ -328,11 +339,30 @@ def dead_change(s: Server, c: Client, args: list[bytes], is_replay: bool) -> Non
     for letter in letters:
         if replay(n, letter, chosen.to) if is_replay else purge(n, letter):
             done += 1
+    if home is not None and is_replay and done == 0 and len(chosen.ids) == len(letters) == 1:
+        check_key(s, letters[0])
     n.work += chosen.seen + 2 * done
     cursor = chosen.cursor
     if len(chosen.ids) > 0 or is_last(n, args[2], cursor):
         cursor = 0
     c.reply([b"%d" % int(cursor), done, int(chosen.seen)])
+
+
+def tube_of(s: Server, name: bytes) -> Tube | None:
+    """The tube whose dead letters are changed: here, and so that SYNC nodes get it (T48.15)."""
+    q = s.n.queues.get(name)
+    if q is None or not isinstance(q, Tube):
+        return None
+    needs_copies(s.n, tubes_of(s.n), q)
+    return q
+
+
+def check_key(s: Server, letter: Letter) -> None:
+    """The only letter that was named stays dead: is that for its unique key (T48.13)?"""
+    job = letter.job
+    holder = policy_of(s.n).key_holder(s.n, job) if isinstance(job, Task) else b""
+    if len(holder) > 0:
+        raise ArgError(core_words(Refusal(DUPLICATE, (holder,))))
 
 
 @final
@@ -367,6 +397,7 @@ class Replay(Chore):
     def step(self, room: i64) -> bool:
         """Replay what is due; rests until the next one may follow, also after the last one."""
         n = self.s.n
+        tube_of(self.s, self.queue)  # T48.15
         due = (n.now_ms - self.start_ms) * self.rate // 1000 + 1
         most = self.done + self.rate * LATE_MS // 1000 + 1
         if due > most:  # the node was late: what it missed is not made up for

@@ -19,7 +19,7 @@ from tuque.tubes.model.ballots import AGAIN, FORCED, GAVE_UP, GIVEN, SILENT
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import homeless
-from tuque.tubes.tasks.totals import KeyTotals
+from tuque.tubes.tasks.admin import KeyTotals
 
 Counts = list[int]
 OTHER_TENANTS = "(other)"  # no tenant's name has a (

@@ -12,6 +12,7 @@ from tuque.core.model.tally import Tally
 from tuque.core.model.work import REPLY_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_NAMES, Queue
+from tuque.core.state.letters import count_of
 from tuque.server.commands.dead import shown
 from tuque.server.config.patterns import MOST, Glob
 from tuque.server.figures.watch import level_of, oldest_ms
@@ -244,9 +245,10 @@ def type_of(n: Node, q: Queue | None, name: bytes) -> bytes:
 
 
 def dead_of(n: Node, name: bytes) -> i64:
-    """[O10] The jobs queued among the queue's dead letters (O10.2)."""
+    """[O10] The jobs queued among the queue's dead letters; of a tube its own (O10.2)."""
+    own = count_of(n.life.letters, name) if isinstance(n.queues.get(name), Tube) else 0
     q = n.queues.get(name + DEAD_SUFFIX)
-    return 0 if q is None else q.length
+    return own if q is None else own + q.length
 
 
 def value_of(n: Node, sort: i64, name: bytes, tally: Tally, q: Queue | None) -> i64:

@@ -33,8 +33,8 @@ from tuque.tubes.replication.leadership import (
     state_of_tube,
 )
 from tuque.tubes.tasks import admin
+from tuque.tubes.tasks.admin import Totals, totals_of
 from tuque.tubes.tasks.sessions import identify
-from tuque.tubes.tasks.totals import Totals, totals_of
 from tuque.tubes.tasks.transitions import record_tube
 from tuque.tubes.voting.voters import may_vouch
 from tuque.wire.args import ArgError

@@ -9,6 +9,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.receive import HELD_BYTES, copy_bytes
+from tuque.tubes.tasks.letters import check_letters
 from tuque.tubes.tasks.unique import check_unique
 
 
@@ -101,6 +102,7 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
     assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
     tube.driver.check(taken)
     check_unique(tube)
+    check_letters(n, tube)
     calls = tube.calls
     gone = calls.done + calls.truncated + calls.moved
     assert calls.put + calls.loaded == len(tube.tasks) + gone, "conservation"

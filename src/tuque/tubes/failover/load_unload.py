@@ -17,6 +17,8 @@ from tuque.core.node.node import Node
 from tuque.core.node.table import leave_job
 from tuque.tubes.failover.restore_tasks import take_in
 from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.words import work_of
+from tuque.tubes.keys.work import serial_in
 from tuque.tubes.model.registry import Session, Tubes
 from tuque.tubes.model.replica_state import Held, Shift
 from tuque.tubes.model.tube import Tube
@@ -57,6 +59,8 @@ def step_in(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
             task = tube.copies[numbers[pos]]
             if task.status == TAKEN:
                 shift.taken.append(task)
+            elif task.status == BURIED and tube.driver.has_keys:
+                shift.dead.append((int(serial_in(work_of(task.subqueue))), numbers[pos]))
             pos += 1
         room -= (pos - shift.pos) // LOOKS
         shift.pos = pos
@@ -64,9 +68,16 @@ def step_in(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
             return 0
         settle_owners(n, t, tube, shift.taken)
         shift.is_settled = True
+        shift.dead.sort()
+        shift.dead_at = end
+        numbers.extend([number for _, number in shift.dead])  # by their deaths, after the others
+        end = len(numbers)
         pos = 0
     while pos < end and room > 0:
         task = tube.copies[numbers[pos]]
+        if pos < shift.dead_at and task.status == BURIED and tube.driver.has_keys:
+            pos += 1
+            continue
         drop_copy(t, tube, task)
         take_in(n, t, tube, task)
         if task.owner != 0 and task.owner not in t.sessions:

@@ -26,6 +26,7 @@ from tuque.tubes.model.registry import Session, Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks.admin import enter_tube, keep_rights
+from tuque.tubes.tasks.letters import lie_down
 from tuque.tubes.tasks.schedules import take_up
 from tuque.tubes.tasks.sessions import enter_session
 from tuque.tubes.tasks.transitions import arm, enter, record_tube
@@ -243,6 +244,8 @@ def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         tube.next_number = task.number + 1
     settle_in(t, tube, task)
     arm(n, t, task, task.qtime_ms)
+    if task.status == BURIED and tube.driver.has_keys:
+        lie_down(n, t, tube, task)
 
 
 def settle_in(t: Tubes, tube: Tube, task: Task) -> None:

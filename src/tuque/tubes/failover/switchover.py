@@ -268,6 +268,8 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64, reason: bytes) -> Non
         t.notes.append(NO_TYPE % (shown(tube.name), shown(tube.type)))  # T14.5
     tube.before_epoch = tube.copy_epoch
     tube.begin_seq = tube.seq
+    if tube.loaded_seq > tube.seq:
+        tube.loaded_seq = tube.seq  # a number of before another one led
     tube.epoch = epoch
     tube.home = n.node_id
     tube.is_mine = True

@@ -82,6 +82,13 @@ class Tasks(KeyTables):
         if len(task.subqueue) > 0:
             self.give_up_key(unique_of(task.subqueue), task.number)
 
+    def died(self, task: Task) -> None:
+        """[T44] The task is BURIED: its unique key is free (T44.2), unless for its time (T44.3)."""
+        if len(self.plans.held) > 0:
+            self.plans.held.pop(int(task.number), None)
+        if len(task.subqueue) > 0 and until_of(task.subqueue) <= 0:
+            self.give_up_key(unique_of(task.subqueue), task.number)
+
     def give_up_key(self, key: bytes, number: i64) -> None:
         """Free the unique key, if that task has it."""
         if len(key) > 0:

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.model.task import FAR, Task
+from tuque.core.model.task import BURIED, FAR, Task
 from tuque.tubes.keys.kept import is_kept, kept_key
 from tuque.tubes.keys.plan import is_apart
 from tuque.tubes.keys.words import UNTIL_START, unique_of, until_of
@@ -55,6 +55,8 @@ class Uniques:
         until = until_of(packed)
         if task.delivered_count > 0 and until == UNTIL_START:
             return
+        if task.status == BURIED and until <= 0:
+            return  # it is dead
         until_ms: i64 = task.created_ms + until if until > 0 else FAR
         if self.holder(key, now_ms) < 0:
             self.claim(key, task.number, until_ms)

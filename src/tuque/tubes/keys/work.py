@@ -6,27 +6,53 @@ began, who runs it, its progress.
 
 from typing import Final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
 from tuque.core.decode.life import LifeRecord, decode_life
 from tuque.core.model.life import Failure, Life
-from tuque.core.outbox.life_records import put_life
+from tuque.core.model.task import FAR, MAX_MS
+from tuque.core.outbox.life_records import DEAD_BIT, put_life
 
+LIVES_MS: Final = 2 * MAX_MS  # the longest ttl of a task that was replayed
+SERIAL_AT: Final = 102  # of a dead letter, in the bytes
 HEAD: Final = 5  # length and kind of a record; the id is left out
 
 
 def pack_work(life: Life) -> bytes:
     """Terms, headers and failures of the life."""
+    return packed(without_run(life))
+
+
+def pack_death(life: Life, serial: i64) -> bytes:
+    """The same of a dead letter: also when and why it died, and the detail of its last failure."""
+    kept = without_run(life)
+    kept.is_dead = True
+    kept.serial = serial
+    kept.dead_ms = life.dead_ms
+    kept.dead_cause = life.dead_cause
+    kept.last = life.last
+    return packed(kept)
+
+
+def without_run(life: Life) -> Life:
+    """What the bytes of a task have of its life."""
     kept = Life(life.terms, life.headers)
     kept.failed = life.failed
+    kept.replays = life.replays
+    kept.ttl_ms = life.ttl_ms
     kept.is_resting = life.is_resting
     kept.is_cancelled = life.is_cancelled
     kept.cancel_reason = life.cancel_reason
     kept.first = without_detail(life.first)
     kept.last = without_detail(life.last)
+    return kept
+
+
+def packed(life: Life) -> bytes:
+    """The bytes of the life."""
     writer = BytesWriter()
-    put_life(writer, 0, b"", kept)
+    put_life(writer, 0, b"", life)
     return writer.getvalue()[HEAD:]
 
 
@@ -46,9 +72,24 @@ def unpack_work(work: bytes) -> Life | None:
     return r.life if decode_life(work, 0, size, r) else None
 
 
+def detail_in(work: bytes) -> bytes:
+    """The detail of the last failure in the bytes of a dead letter."""
+    life = unpack_work(work) if len(work) > 0 else None
+    return life.last.detail if life is not None and life.last is not None else b""
+
+
+def serial_in(work: bytes) -> i64:
+    """The number of the dead letter in the bytes, which may be unsound; 0: there is none."""
+    if len(work) < SERIAL_AT + 8 or work[0] & DEAD_BIT == 0:
+        return 0
+    return read_i64_le(work, SERIAL_AT)
+
+
 def is_sound_work(work: bytes) -> bool:
     """Whether bytes from a journal or another node are the life of a task, or none."""
     if len(work) == 0:
         return True
     life = unpack_work(work)
-    return life is not None and life.run == 0 and not life.is_dead
+    if life is None or life.run != 0 or life.ttl_ms > LIVES_MS:
+        return False
+    return life.dead_ms <= FAR and life.serial <= FAR

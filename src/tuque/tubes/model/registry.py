@@ -140,6 +140,7 @@ class Tubes(Policy):
         self.minders: dict[bytes, int] = {}  # as which client this node waits, by child's record
         self.minded: dict[int, bytes] = {}  # the reverse
         self.minder_serial: i64 = 0
+        self.letters_due: list[tuple[int, int, bytes]] = []  # to load: serial, task and tube
         self.groups_made: i64 = 0
         self.groups_done: i64 = 0
         self.groups_failed: i64 = 0  # or cancelled

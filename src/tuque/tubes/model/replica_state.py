@@ -75,6 +75,8 @@ class Shift:
         self.pos: i64 = 0
         self.taken: list[Task] = []  # load: TAKEN copies found so far
         self.orphans: list[Task] = []  # load: TAKEN by a session that has ended
+        self.dead: list[tuple[int, int]] = []  # load: serial and number of dead letters found
+        self.dead_at: i64 = 0  # where these follow the others
 
 
 @final

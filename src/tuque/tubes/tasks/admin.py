@@ -1,7 +1,7 @@
 """Tubes are created, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -12,15 +12,19 @@ from tuque.core.node.node import Node
 from tuque.core.node.slots import count_of
 from tuque.core.node.table import enter_queue, leave_queue
 from tuque.core.outbox.tube_records import tell_grant, tell_tube_cfg, tell_tube_drop
+from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
 from tuque.tubes.model import errors as why
+from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
 from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
 from tuque.tubes.model.registry import Dropped, Tubes
+from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce, announce_gone, bury_tube, record_gone
 from tuque.tubes.replication.leadership import (
+    lag_of,
     needs_copies,
     needs_home,
     needs_writable,
@@ -357,3 +361,80 @@ def status_of(word: bytes) -> i64:
     if word == b"DELAYED":
         return DELAYED
     return BURIED if word == b"BURIED" else 0
+
+
+@final
+class KeyTotals:
+    """Keys of the tasks of tubes that this node leads (T40)."""
+
+    def __init__(self) -> None:
+        self.known: i64 = 0
+        self.waited: i64 = 0  # limits and rates that tasks wait for
+        self.wait_ms: i64 = 0  # the longest such wait, without a break
+        self.unique: i64 = 0
+
+    def add(self, driver: Tasks, now_ms: i64) -> None:
+        """Those of one tube."""
+        self.known += driver.keys() - int(b"" in driver.groups)
+        self.waited += len(driver.full_limits) + len(driver.full_rates)
+        self.unique += len(driver.uniques.claims)
+        wait_ms = driver.longest_ms(now_ms)
+        if wait_ms > self.wait_ms:
+            self.wait_ms = wait_ms
+
+
+@final
+class Totals:
+    """Sums over all tubes."""
+
+    def __init__(self) -> None:
+        self.tasks: i64 = 0
+        self.ready: i64 = 0
+        self.taken: i64 = 0
+        self.delayed: i64 = 0
+        self.buried: i64 = 0
+        self.schedules: i64 = 0
+        self.groups: i64 = 0
+        self.keys = KeyTotals()
+        self.waiting_takes: i64 = 0
+        self.waiting_puts: i64 = 0
+        self.subscribers: i64 = 0
+        self.running: i64 = 0
+        self.stopped: i64 = 0
+        self.copies: i64 = 0
+        self.lag: i64 = 0  # the maximum of all followers
+        self.incomplete: i64 = 0  # led here; a follower has not all of it yet
+
+
+def totals_of(n: Node, t: Tubes) -> Totals:
+    """[T11] Visit every tube once (T11.5)."""
+    found = Totals()
+    for tube in t.by_name.values():
+        found.tasks += len(tube.tasks)
+        found.ready += tube.ready_count()
+        found.taken += tube.taken
+        found.delayed += tube.delayed
+        found.buried += tube.buried
+        found.waiting_takes += len(tube.waiters)
+        found.waiting_puts += tube.waiting_puts
+        found.subscribers += tube.subscribers
+        found.copies += len(tube.copies)
+        if not tube.is_mine:
+            continue
+        if tube.state == RUNNING:
+            found.running += 1
+        if isinstance(tube.driver, Tasks):
+            found.schedules += len(tube.driver.plans.by_name)
+            found.groups += len(tube.driver.plans.members.open)
+            found.keys.add(tube.driver, n.now_ms)
+        if len(why_stopped(tube.type, tube.driver)) > 0:
+            found.stopped += 1
+        if n.others != 0 and not tube.is_temporary:
+            is_complete = True
+            for _, lag, has_all in lag_of(n, t, tube):
+                if lag > found.lag:
+                    found.lag = lag
+                is_complete = is_complete and has_all
+            if not is_complete:
+                found.incomplete += 1
+    return found

@@ -5,10 +5,12 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import leave_life, life_of
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.life import LIVE, NO_TERMS, RELEASED, Life
-from tuque.core.model.task import DELAYED, TAKEN, Task
+from tuque.core.model.task import BURIED, DELAYED, TAKEN, Task
 from tuque.core.node.node import Node
+from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import with_work, work_of
 from tuque.tubes.keys.work import pack_work, unpack_work
+from tuque.tubes.types.driver import Driver
 
 
 def packed_of(spec: AddSpec) -> bytes:
@@ -26,8 +28,21 @@ def enter_life(n: Node, task: Task) -> None:
     if life is not None:
         life.terms = n.life.share(life.terms)
         life.is_resting = life.is_resting and task.status == DELAYED
+        life.is_dead = False  # until it lies in the table of dead letters
         n.has_lives = True
         n.life.enter(task.id, life)
+
+
+def go_on(n: Node, driver: Driver, task: Task, old: i64) -> None:
+    """[T48] The life of the task follows it, and so does its unique key (T44.2, T48.13)."""
+    if n.has_lives:
+        moved_on(n, task, old)
+    if task.status == BURIED or old == BURIED:
+        assert isinstance(driver, Tasks)
+        if task.status == BURIED:
+            driver.died(task)
+        else:
+            driver.joined(task)
 
 
 def moved_on(n: Node, task: Task, old: i64) -> None:

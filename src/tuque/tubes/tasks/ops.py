@@ -9,6 +9,7 @@ gets a Wake with the task, or with the reason why there is none.
 """
 
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -41,6 +42,7 @@ from tuque.tubes.model.registry import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import needs_copies, needs_home
+from tuque.tubes.tasks.letters import remove_task, revive, run_out, set_aside
 from tuque.tubes.tasks.sessions import session_for
 from tuque.tubes.tasks.timers import on_task_timer
 from tuque.tubes.tasks.transitions import (
@@ -56,6 +58,8 @@ from tuque.tubes.tasks.transitions import (
     record,
     tell,
 )
+
+PASSED_MAX: Final = 1_000  # dead letters that a kick passes by
 
 
 def settle(n: Node, t: Tubes) -> None:
@@ -127,7 +131,7 @@ def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task |
             n.looks_later[tube.name] = None  # V2.3
             return None
         n.passed += 1
-        expire(n, t, tube, task)
+        run_out(n, t, tube, task)
         task = driver.first()
     if task is not None:
         hand_out(n, t, tube, task, client, owner)
@@ -308,8 +312,8 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
     if ends_cancelled(n, t, tube, task):
         return task
     if tube.driver.has_keys:
-        assert isinstance(tube.driver, Tasks)
-        tube.driver.plans.held.pop(int(number), None)
+        set_aside(n, t, tube, task)  # T48.8
+        return task
     change(n, t, tube, task, BURIED)
     arm(n, t, task, 0)
     tube.calls.bury += 1
@@ -323,23 +327,33 @@ def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
     needs_copies(n, t, tube)
     settle(n, t)
     done: i64 = 0
-    while done < count:
-        task = tube.graves.first()
+    passed: list[Task] = []  # by: another task has their unique key
+    graves = tube.graves
+    while done < count and len(passed) < PASSED_MAX:
+        task = graves.first()
         if task is None:
             break
         if task.dead_ms <= n.now_ms:
             expire(n, t, tube, task)
             n.work += 1
-            continue
-        unbury(n, t, tube, task)
-        done += 1
+        elif unbury(n, t, tube, task):
+            done += 1
+        else:
+            graves.took(task)
+            passed.append(task)
+    for one in passed:
+        graves.push(one)
+    n.work += len(passed)
     return done
 
 
-def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """Make a buried task READY."""
+def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """Make a buried task READY; False: another task has its unique key."""
+    if tube.driver.has_keys:
+        return revive(n, t, tube, task)  # T48.13
     tube.calls.kick += 1
     make_ready(n, t, tube, task, changes.KICK)
+    return True
 
 
 def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
@@ -348,15 +362,6 @@ def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
     task = need(n, t, tube, number)
     remove_task(n, t, tube, task)
     return task
-
-
-def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """Delete the task."""
-    tube.calls.delete += 1
-    tube.calls.done += 1
-    if n.events is not None:
-        n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
-    end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)
 
 
 def may_finish(t: Tubes, task: Task, client: i64) -> bool:

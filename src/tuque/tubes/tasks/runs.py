@@ -8,7 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import conclude_life, leave_life, life_of
+from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.letters import due_by
 from tuque.core.life.base import (
     check_run,
@@ -18,12 +18,11 @@ from tuque.core.life.base import (
     tell_run,
 )
 from tuque.core.life.runs import BACK, DIED, ENDED, GONE, back_off_ms, is_over_time, limit_text
-from tuque.core.model import ledger
 from tuque.core.model.job import OUT_HERE
 from tuque.core.model.life import (
     CRASHED,
+    EXPIRED,
     FAILED,
-    LETTERED,
     LIVE,
     RELEASED,
     STARTS_MAX,
@@ -38,17 +37,16 @@ from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
 from tuque.core.model.task import DELAYED, READY, TAKEN, Task
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import RUN_RELEASED, RUN_STARTED
-from tuque.core.replication.ack import bury_task
 from tuque.tubes.keys.words import with_work
 from tuque.tubes.keys.work import pack_work
 from tuque.tubes.model import changes
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.tasks.letters import give_up
 from tuque.tubes.tasks.transitions import (
     arm,
     change,
     clamp,
-    end,
     end_cancelled,
     ends_cancelled,
     expire,
@@ -272,9 +270,12 @@ def fail(
     if ends_cancelled(n, t, tube, task):
         return ENDED
     if is_final or 0 < life.terms.attempts <= life.failed:
-        die(n, t, tube, task, failure.cause)
+        give_up(n, t, tube, task, life, failure.cause)
         return DIED
     if task.dead_ms <= n.now_ms:
+        if life.terms.attempts > 0:
+            give_up(n, t, tube, task, life, EXPIRED)  # T48.14
+            return DIED
         expire(n, t, tube, task)
         return GONE
     wait_ms = back_off_ms(n, life) if delay_ms < 0 else delay_ms
@@ -289,18 +290,6 @@ def fail(
         reason = failure.reason
         n.events.nacked(n.now_ms, task, reason if len(reason) > 0 else failure.cause)
     return BACK
-
-
-def die(n: Node, t: Tubes, tube: Tube, task: Task, cause: bytes) -> None:
-    """[T48] The task is given up: its dead letter begins as it ends (T48.8)."""
-    life = leave_life(n, task)
-    assert life is not None, "a task without a life failed"
-    reason = life.last.reason if life.last is not None else b""
-    conclude_life(n, task, life, LETTERED, life.run, None, reason)  # W7.2
-    bury_task(n, task, life, cause, reason)
-    tube.calls.delete += 1
-    tube.calls.done += 1
-    end(n, t, tube, task, ledger.GC_ACKED, changes.DELETE)
 
 
 def is_silent(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:

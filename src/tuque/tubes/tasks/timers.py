@@ -19,8 +19,9 @@ from tuque.tubes.model import changes
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import synced
+from tuque.tubes.tasks.letters import run_out
 from tuque.tubes.tasks.runs import is_silent
-from tuque.tubes.tasks.transitions import arm, end, ends_cancelled, expire, make_ready
+from tuque.tubes.tasks.transitions import arm, end, ends_cancelled, make_ready
 
 AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
 COPIES_MS: Final = 20  # so is a job that waits for its copies
@@ -52,7 +53,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     now_ms = n.now_ms
     if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
         if task.status == TAKEN and is_silent(n, t, tube, task):
-            if tube.tasks.get(task.number) is not task:
+            if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7
         elif task.status == TAKEN:
             tube.calls.ttr += 1  # T6.3
@@ -77,6 +78,6 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             tube.calls.delay += 1  # T6.4
             make_ready(n, t, tube, task, changes.DELAY)
     if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
-        expire(n, t, tube, task)
+        run_out(n, t, tube, task)
     elif task.status != DONE:
         n.wheel.arm(task, now_ms)

@@ -47,7 +47,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.ends import note_end
 from tuque.tubes.replication.send import trace
-from tuque.tubes.tasks.lives import enter_life, moved_on
+from tuque.tubes.tasks.lives import enter_life, go_on
 from tuque.tubes.types.driver import Driver
 
 TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart may skip
@@ -86,8 +86,8 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
     elif to == BURIED:
         tube.buried += 1
         tube.graves.push(task)
-    if driver.has_keys and n.has_lives and to != DONE:
-        moved_on(n, task, old)
+    if driver.has_keys and to != DONE:
+        go_on(n, driver, task, old)
     if old == TAKEN:
         tube.taken -= 1
         if task.owner != 0:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 
+from tuque.errors import Duplicate
 from tuque.web.deeds.proposal import TYPED_FROM, Field, Proposal
 from tuque.web.deeds.running import Long
 from tuque.web.read.letters import Letter, by_node
@@ -75,7 +77,8 @@ def work(
                 if is_delete:
                     deed.done += await client.dead_purge(queue, ids=page)
                 else:
-                    deed.done += await client.dead_replay(queue, ids=page, to=to or None)
+                    with contextlib.suppress(Duplicate):  # another task has its unique key
+                        deed.done += await client.dead_replay(queue, ids=page, to=to or None)
                 deed.seen += len(page)
         deed.seen = deed.total  # those of silent nodes are refused
 

@@ -211,5 +211,7 @@ def of_graves(ask: Ask) -> Ask:
     names = named(ask)
     if len(names) > 1:
         raise Refused("Retry the dead letters of one queue at a time, or all on their own page.")
-    words = {**ask.words, "queue": names[0] if names[0].endswith(DEAD) else names[0] + DEAD}
+    known = ask.view.queues.get(names[0])
+    is_own = names[0].endswith(DEAD) or (known is not None and known.type != "")
+    words = {**ask.words, "queue": names[0] if is_own else names[0] + DEAD}
     return Ask(ask.site, ask.path, words, ask.session, {**ask.many, "queue": [words["queue"]]})

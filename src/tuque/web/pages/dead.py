@@ -40,7 +40,8 @@ def wanted_of(ask: Ask) -> Wanted:
     """The filter of the address or of a form."""
     queue = ask.word("queue")
     if queue and not queue.endswith(DEAD) and queue not in graves(ask):
-        queue += DEAD
+        known = ask.view.queues.get(queue)
+        queue += "" if known is not None and known.type else DEAD
     return Wanted(
         queue,
         ask.word("task"),
@@ -51,8 +52,8 @@ def wanted_of(ask: Ask) -> Wanted:
 
 
 def graves(ask: Ask) -> list[str]:
-    """The queues that keep dead letters."""
-    return sorted(one.name for one in ask.view.graves)
+    """The queues and tubes that keep dead letters."""
+    return sorted(one.name for one in [*ask.view.graves, *ask.view.tubes_with_letters])
 
 
 async def dead(ask: Ask) -> Page:

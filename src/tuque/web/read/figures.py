@@ -145,8 +145,15 @@ class View(msgspec.Struct):
         """The queues of dead letters."""
         return [one for one in self.queues.values() if one.is_dead]
 
+    @property
+    def tubes_with_letters(self) -> list[Queue]:
+        """The tubes that keep their own dead letters."""
+        return [one for one in self.queues.values() if one.type and one.dead > 0]
+
     def letters(self, queue: Queue) -> int:
         """[O14] Jobs in the queue of dead letters of a queue (O14.17)."""
+        if queue.type:
+            return queue.dead
         grave = self.queues.get(queue.name + DEAD)
         return grave.ready if grave is not None and grave.is_dead else queue.dead
 
@@ -155,11 +162,16 @@ class View(msgspec.Struct):
         """Jobs queued, without dead letters."""
         if self.is_whole:
             return sum(one.ready for one in self.work)
-        return max(0, self.sum("queued_jobs") - self.dead)
+        return max(0, self.sum("queued_jobs") - self.buried)
 
     @property
     def dead(self) -> int:
-        """Dead letters queued."""
+        """Dead letters: those queued, and those of tubes."""
+        return self.buried + sum(one.dead for one in self.tubes_with_letters)
+
+    @property
+    def buried(self) -> int:
+        """Jobs queued in queues of dead letters."""
         return sum(one.ready for one in self.graves)
 
     @property

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tuque.web.read.letters import Group, Letter, Wanted, grouped, letters_of
-from tuque.web.read.lists import GRAVES, page_of
+from tuque.web.read.lists import GRAVES, MOST_DEAD, has_letters, page_of
 from tuque.web.read.nodes import Nodes
 
 REST: Final = 10  # times as long as a reading took: until the next one
@@ -127,6 +127,8 @@ class Graves:
             lists = await self._nodes.ask(lambda client: page_of(client, GRAVES))
             # [O14] also those that the page does not know: its node may be just back (O14.8)
             queues |= {row.name for one in lists.values() for row in one.rows}
+            tubes = await self._nodes.ask(lambda client: page_of(client, MOST_DEAD))
+            queues |= {row.name for one in tubes.values() for row in one.rows if has_letters(row)}
             asked = sorted(queues)
             found = await letters_of(self._nodes, asked, Wanted(), known, self._count, heard)
             up = {node.id for node in self._nodes.up()}

@@ -13,7 +13,7 @@ from tuque.client.commands.calls import jscan_full_page
 from tuque.client.commands.dead import DeadJob
 from tuque.client.commands.life import Result
 from tuque.client.commands.writes import Schedule
-from tuque.errors import NoJob, NotInReach, ReplyError
+from tuque.errors import NoJob, NotInReach, ReplyError, TubeHome
 from tuque.web.read.nodes import Node, Nodes
 
 ROWS: Final = 20
@@ -94,7 +94,7 @@ async def job_of(nodes: Nodes, id: str) -> JobFacts:
     async def dead(client: Client) -> DeadJob | None:
         try:
             return await client.dead_show(id)
-        except NoJob:
+        except (NoJob, TubeHome):  # of a tube only its leader has it
             return None
 
     infos, letters = await asyncio.gather(nodes.ask(shown), nodes.ask(dead))

@@ -6,6 +6,7 @@ Decides what of a reason differs from job to job, and is left out to group it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ import msgspec
 
 from tuque.aio import Client
 from tuque.client.commands.dead import DeadLetter
+from tuque.errors import TubeHome
 from tuque.web.read.nodes import Node, Nodes
 
 MOST: Final = 100_000  # letters of a queue that are read
@@ -131,12 +133,13 @@ async def letters_of(
 
         async def question(client: Client, queue: str = queue) -> list[DeadLetter]:
             rows: list[DeadLetter] = []
-            async for row in client.dead_letters(queue, count=PAGE):
-                rows.append(row)
-                if len(rows) % PAGE == 0:
-                    count(PAGE)
-                if len(rows) >= MOST:
-                    break
+            with contextlib.suppress(TubeHome):  # those of a tube are at its leader
+                async for row in client.dead_letters(queue, count=PAGE):
+                    rows.append(row)
+                    if len(rows) % PAGE == 0:
+                        count(PAGE)
+                    if len(rows) >= MOST:
+                        break
             return rows
 
         for node, rows in (await nodes.ask(question)).items():

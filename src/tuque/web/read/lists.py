@@ -36,6 +36,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 GRAVES: Final = Wish("ready", True, type="dead", most=FEW)
+MOST_DEAD: Final = Wish("dead", True, most=FEW)
 
 
 class Listing(msgspec.Struct):
@@ -112,6 +113,11 @@ async def listed(nodes: Nodes, wish: Wish) -> Listing:
     total = max((page.total for page in pages.values()), default=0)
     rows = await filled(nodes, {id: by_name(page.rows) for id, page in pages.items()}, pages)
     return Listing(merged(rows), total)
+
+
+def has_letters(row: QueueRow) -> bool:
+    """Whether it is a tube that keeps dead letters of its own."""
+    return row.type not in ("queue", "dead") and row.dead > 0
 
 
 async def page_of(client: Client, wish: Wish) -> QueuePage:

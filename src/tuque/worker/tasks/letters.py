@@ -21,8 +21,8 @@ class DeadLetters:
     """[U5] Looks at dead letters, has them run again, removes them (U5.1).
 
     `reason` and `task` are globs; `since` is an instant, a time without a zone is local time.
-    `cause` is failed, crashed, timeout, expired or unstarted. Without filters all letters are
-    meant.
+    `cause` is failed, crashed, timeout, expired, unstarted or buried. Without filters all letters
+    are meant.
     """
 
     def __init__(self, app: App) -> None:

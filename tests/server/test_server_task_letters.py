@@ -1,0 +1,322 @@
+"""Dead letters of tubes of type `tasks`: DEAD, RESULT, KICK, groups (SPEC T48.8 to T48.15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from door import Door
+
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.server.commands.dispatch import tell_wakes
+from tuque.server.tubes.turn import end_turn, next_turn_ms
+from tuque.tubes.failover.activation import lose_home
+from tuque.tubes.policy import tubes_of
+
+OTHER = b"f" * 40
+THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
+ONCE = ("ATTEMPTS", "1")
+
+
+@pytest.fixture
+def tasks(door: Door) -> Door:
+    assert door("TUBE CREATE t tasks TTR 30") == b"+OK\r\n"
+    return door
+
+
+def turn(door: Door) -> None:
+    """Turns of the loop, until none has work at this instant."""
+    for _ in range(10_000):
+        tick(door.n)
+        tell_wakes(door.s)
+        end_turn(door.s)
+        if min(next_timer_ms(door.n), next_turn_ms(door.s)) > door.n.now_ms:
+            break
+    assert door("DEBUG CHECK") == b"+OK\r\n"
+
+
+def later(door: Door, ms: int) -> None:
+    until = door.n.now_ms + ms + 20
+    while door.n.now_ms < until:
+        door.n.now_ms = min(until, door.n.now_ms + max(ms // 20, 500))
+        turn(door)
+
+
+def take(door: Door, count: int = 1, queue: str = "t") -> list[bytes]:
+    got = door.value(f"GETJOB NOHANG COUNT {count} FROM {queue}") or []
+    return [job[1] for job in got]
+
+
+def start(door: Door, id: bytes) -> Any:
+    return door.value("START", "WORKER", "w", id)[0]
+
+
+def fail(door: Door, id: bytes, *words: str) -> Any:
+    """The task is taken, begun, and fails."""
+    assert take(door) == [id]
+    return door.value("FAIL", id, start(door, id)[0], *words)
+
+
+def killed(door: Door, *words: str, reason: str = "why") -> bytes:
+    """A task that has died."""
+    id = door.add("t", "body", *ONCE, *words)
+    assert fail(door, id, "REASON", reason, "DETAIL", "trace") == [b"dead", b"t"]
+    return id
+
+
+def letters(door: Door, words: str = "", queue: str = "t") -> list[list[Any]]:
+    rows: list[list[Any]] = door.value(f"DEAD LIST {queue} {words}")[1]
+    return rows
+
+
+def named(words: list[Any]) -> dict[bytes, Any]:
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def result(door: Door, id: bytes) -> dict[bytes, Any]:
+    return named(door.value("RESULT", id))
+
+
+def info(door: Door, section: str) -> dict[str, str]:
+    text = door.value(f"INFO {section}").decode()
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def test_a_task_that_is_given_up_stays(tasks: Door) -> None:
+    """T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change it is
+    BURIED in its tube, under its id, with cause, reason, attempts, and the first and last failure.
+    """
+    words = ("BACKOFF", "0", "0", "0", "UNIQUE", "u", "LIMIT", "l", "1")
+    head = ("HEADERS", "1", "tuque-task", "send")
+    id = tasks.add("t", "body", "ATTEMPTS", "2", *words, *head)
+    other = tasks.add("t", "other", "LIMIT", "l", "1")
+    assert fail(tasks, id, "REASON", "one") == [b"retry", 0]
+    assert fail(tasks, id, "REASON", "two", "DETAIL", "trace") == [b"dead", b"t"]
+    turn(tasks)
+    ((letter, origin, task, attempts, cause, reason, *_),) = letters(tasks)
+    assert (letter, origin, task, attempts) == (id, b"t", b"send", 2)
+    assert (cause, reason) == (b"failed", b"two")
+    shown = named(tasks.value("DEAD SHOW", id))
+    assert (shown[b"queue"], shown[b"detail"], shown[b"body"]) == (b"t", b"trace", b"body")
+    assert (shown[b"first-reason"], shown[b"headers"]) == (b"one", [b"tuque-task", b"send"])
+    assert tasks.value("DEAD STAT t") == [[b"failed", b"two", 1]]
+    assert take(tasks, 9) == [other]  # the place is free
+    assert tasks.add("t", "body", "UNIQUE", "u") != id  # so is the key
+
+
+def test_what_counts_and_shows_it(tasks: Door) -> None:
+    """T48.8 It counts as buried (T15.4) and as a dead letter (W6.6, S8, O10.2); START of it:
+    `-DEAD` (W2.2)."""
+    id = killed(tasks, "KEEP", "60")
+    seen = result(tasks, id)
+    assert (seen[b"state"], seen[b"cause"], seen[b"reason"]) == (b"dead", b"failed", b"why")
+    assert (seen[b"detail"], seen[b"attempt"]) == (b"trace", 1)
+    assert tasks.value("WAITJOB 1", id) == [[id, b"dead"]]
+    assert named(tasks.value("TUBE INFO t"))[b"buried"] == 1
+    assert info(tasks, "jobs")["dead"] == "1"
+    (row,) = tasks.value("QLIST NAMES t")[1]
+    assert (row[1], row[5]) == (b"tasks", 1)
+    assert b"-DEAD Job is a dead letter of queue t" in tasks("START", id)
+    assert tasks.value("ACKJOB", id) == 0
+    tasks("DEAD REPLAY t ALL")
+    (row,) = tasks.value("QLIST NAMES t")[1]
+    assert (row[5], info(tasks, "jobs")["dead"]) == (0, "0")
+
+
+def test_bury_by_hand_is_a_dead_letter(tasks: Door) -> None:
+    """T48.8 One that TUBE BURY sets aside has the cause `buried`, and no attempt is used up."""
+    id = tasks.add("t", "body", "UNIQUE", "u")
+    tasks("TUBE BURY t 0")
+    assert [(row[0], row[3], row[4]) for row in letters(tasks, "CAUSE buried")] == [
+        (id, 0, b"buried")
+    ]
+    other = tasks.add("t", "more", "UNIQUE", "u")
+    assert other != id
+    assert tasks.value("TUBE KICK t 5") == 0  # the other one has the key
+    assert tasks.value("ENQUEUE", id) == 0
+    tasks("TUBE BURY t 1")
+    assert tasks.value("TUBE KICK t 5") == 1
+    assert take(tasks, 9) == [id]
+    assert [row[0] for row in letters(tasks)] == [other]
+    turn(tasks)
+
+
+def test_replay_is_the_next_life(tasks: Door) -> None:
+    """T48.13 DEAD REPLAY makes a dead task READY at its old place, as in a new life: `failed` is 0
+    and its ttl, as long as it was at its first death, begins anew; id, headers, keys and the count
+    of takes stay."""
+    words = ("ATTEMPTS", "2", "BACKOFF", "0", "0", "0", "TTL", "100", "UNIQUE", "u")
+    id = tasks.add("t", "body", *words, "HEADERS", "1", "a", "b")
+    tasks.add("t", "later")
+    fail(tasks, id)
+    fail(tasks, id)
+    tasks.n.now_ms += 90_000
+    assert tasks.value("DEAD REPLAY t ALL") == [b"0", 1, 1]
+    assert letters(tasks) == [] and result(tasks, id)[b"state"] == b"waiting"
+    assert tasks.value("ADDJOB t more 0 UNIQUE u WITHNEW") == [id, 0]  # it has its key again
+    later(tasks, 90_000)
+    got = tasks.value("GETJOB NOHANG WITHMETA FROM t")[0]
+    meta = named(got[3:])
+    assert (got[1], meta[b"attempt"], meta[b"of"]) == (id, 1, 2)
+    assert meta[b"headers"] == [b"a", b"b"]
+    run, attempt, _, starts, *_ = start(tasks, id)
+    assert (attempt, starts) == (1, 3)
+    assert tasks.value("FAIL", id, run, "FINAL") == [b"dead", b"t"]
+    assert named(tasks.value("DEAD SHOW", id))[b"replays"] == 1
+    turn(tasks)
+
+
+def test_replay_of_a_key_that_another_task_has(tasks: Door) -> None:
+    """T48.13 If another task has it, it stays dead and does not count as changed; if it is the only
+    one that IDS names, the reply is `-DUPLICATE <id> has this UNIQUE key`."""
+    id = killed(tasks, "UNIQUE", "u")
+    free = killed(tasks)
+    other = tasks.add("t", "more", "UNIQUE", "u")
+    told = tasks("DEAD REPLAY t IDS", id)
+    assert told == b"-DUPLICATE %s has this UNIQUE key\r\n" % other
+    assert tasks.value("DEAD REPLAY t IDS", id, free) == [b"0", 1, 2]
+    assert tasks.value("DEAD REPLAY t ALL") == [b"0", 0, 1]
+    assert [row[0] for row in letters(tasks)] == [id]
+    assert take(tasks, 9) == [free, other]
+    assert tasks.value("ACKJOB", other) == 1
+    assert tasks.value("DEAD REPLAY t RATE 5 IDS", id) == [b"0", 1, 1]
+    assert take(tasks) == [id]
+    turn(tasks)
+
+
+def test_replay_to_a_queue(tasks: Door) -> None:
+    """T48.13 With QUEUE the body goes on in that queue as a new job with its own id, and the task
+    ends with the outcome `dead`."""
+    id = killed(tasks, "KEEP", "60", "HEADERS", "1", "a", "b")
+    assert tasks("DEAD REPLAY t QUEUE t ALL").startswith(b"-ERR 't' is a tube")
+    assert tasks.value("DEAD REPLAY t QUEUE q ALL") == [b"0", 1, 1]
+    (new,) = take(tasks, 9, "q")
+    assert new != id and letters(tasks) == []
+    assert start(tasks, new)[1:3] == [1, 1]
+    assert result(tasks, id)[b"state"] == b"dead"
+    assert tasks.value("QSTAT t")[1] == b"t"
+    turn(tasks)
+
+
+def test_a_letter_in_the_queue_that_dead_names(tasks: Door) -> None:
+    """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task that is given up is a new
+    job with its own id there, with the copies of a plain ADDJOB; the task ends in the same step of
+    the journal, with the outcome `dead`, and its keys are free."""
+    id = tasks.add("t", "body", *ONCE, "DEAD", "grave", "KEEP", "60", "UNIQUE", "u")
+    assert fail(tasks, id, "DETAIL", "trace") == [b"dead", b"grave"]
+    ((letter, origin, *_),) = letters(tasks, queue="grave")
+    assert letter != id and origin == b"t" and letters(tasks) == []
+    assert named(tasks.value("DEAD SHOW", letter))[b"detail"] == b"trace"
+    assert result(tasks, id)[b"state"] == b"dead"
+    assert tasks.add("t", "body", "UNIQUE", "u") != id
+    assert tasks("DEAD REPLAY grave ALL") == (
+        b"-ERR 't' is a tube: DEAD REPLAY of letters in 'grave' needs QUEUE\r\n"
+    )
+    assert tasks.value("DEAD REPLAY grave QUEUE again IDS", letter)[1] == 1
+    assert take(tasks, 1, "again") == [letter]
+    turn(tasks)
+
+
+def test_expired_tasks_with_attempts(tasks: Door) -> None:
+    """T48.14 A DELAYED one does so when its delay is over, a TAKEN one when it is released (T6.2).
+    Without ATTEMPTS it is gone (T6.1)."""
+    ready = tasks.add("t", "body", *ONCE, "TTL", "60")
+    delayed = tasks.add("t", "body", "ATTEMPTS", "3", "TTL", "60", "BACKOFF", "90", "90", "0")
+    plain = tasks.add("t", "body", "TTL", "60", "HEADERS", "1", "a", "b")
+    assert take(tasks, 2) == [ready, delayed]
+    (run, *_) = start(tasks, ready)
+    assert tasks.value("FAIL", delayed, start(tasks, delayed)[0], "REASON", "r")[0] == b"retry"
+    tasks.n.now_ms += 20_000
+    tasks("WORKING", ready, run)
+    tasks.n.now_ms += 20_000
+    tasks("WORKING", ready, run)
+    tasks.n.now_ms += 21_000
+    turn(tasks)
+    assert letters(tasks) == [] and tasks("SHOW", plain) == b"$-1\r\n"
+    assert tasks.value("RELEASE", ready, run) == 1
+    turn(tasks)
+    assert [(row[0], row[4]) for row in letters(tasks)] == [(ready, b"expired")]
+    later(tasks, 30_000)
+    assert [(row[0], row[3], row[4], row[5]) for row in letters(tasks)][1:] == [
+        (delayed, 1, b"expired", b"r")
+    ]
+    assert tasks.value("DEAD PURGE t CAUSE expired ALL") == [b"0", 2, 2]
+    assert tasks("DEAD SHOW", ready).startswith(b"-NOJOB")
+    turn(tasks)
+
+
+def test_who_asks_elsewhere_is_sent_to_the_leader(tasks: Door) -> None:
+    """T48.15 DEAD LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3),
+    SHOW the id of the task"""
+    id = killed(tasks)
+    tasks.s.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
+    lose_home(tasks.n, tubes_of(tasks.n), tubes_of(tasks.n).by_name[b"t"], OTHER, 2)
+    for line in ("DEAD LIST t", "DEAD STAT t", "DEAD REPLAY t ALL", "DEAD PURGE t ALL"):
+        assert tasks(line) == THERE
+    assert tasks("DEAD SHOW", id) == THERE
+    assert info(tasks, "jobs")["dead"] == "0"  # they are the leader's
+
+
+def group(door: Door, on_fail: str) -> tuple[str, bytes, bytes]:
+    """A group of two tasks of the tube, of which one is dead; then the other one."""
+    gid = door.value(f"GROUP CREATE t 2 ONFAIL {on_fail} THEN callback").decode()
+    first = door.add("t", "c0", "ATTEMPTS", "1", "KEEP", "9000")
+    second = door.add("t", "c1", "ATTEMPTS", "1", "KEEP", "9000")
+    assert door.value(f"GROUP ADD t {gid} 0 {first.decode()} 1 {second.decode()}") == 2
+    turn(door)
+    assert fail(door, first) == [b"dead", b"t"]
+    return gid, first, second
+
+
+def state_of(door: Door, gid: str) -> str:
+    return named(door.value(f"GROUP SHOW t {gid}"))[b"state"].decode()
+
+
+def test_a_dead_child_stops_its_group(tasks: Door) -> None:
+    """T50.5 A child that fails makes the group fail (ONFAIL stop): the callback does not run, and
+    the open children are cancelled."""
+    gid, first, second = group(tasks, "stop")
+    later(tasks, 2_000)
+    assert state_of(tasks, gid) == "failed"
+    assert [row[0] for row in letters(tasks)] == [first]
+    assert result(tasks, second)[b"state"] == b"cancelled"
+    assert take(tasks, 9) == []
+
+
+def test_a_group_waits_for_the_replay_of_a_dead_child(tasks: Door) -> None:
+    """T50.5 With `wait`, one that is dead is waited for, in case it is replayed"""
+    gid, first, second = group(tasks, "wait")
+    assert take(tasks) == [second]
+    assert tasks.value("DONE", second, start(tasks, second)[0]) == 1
+    later(tasks, 20_000)
+    assert state_of(tasks, gid) == "open"
+    assert tasks.value("DEAD REPLAY t IDS", first) == [b"0", 1, 1]
+    assert take(tasks) == [first]
+    assert tasks.value("DONE", first, start(tasks, first)[0]) == 1
+    later(tasks, 20_000)
+    assert [id.decode() for id in take(tasks, 9)] == [gid]
+
+
+def test_a_group_goes_on_without_a_dead_child(tasks: Door) -> None:
+    """T50.5 with `continue` it has ended like the others, without a result."""
+    gid, first, second = group(tasks, "continue")
+    later(tasks, 2_000)
+    assert state_of(tasks, gid) == "open"
+    assert take(tasks) == [second]
+    assert tasks.value("DONE", second, start(tasks, second)[0]) == 1
+    later(tasks, 2_000)
+    assert [id.decode() for id in take(tasks, 9)] == [gid]
+    assert [row[0] for row in letters(tasks)] == [first]
+
+
+def test_a_key_for_a_time_stays_with_a_dead_task(tasks: Door) -> None:
+    """T44.3 With UNTIL a number of seconds a key is taken for that time from the add, whatever
+    becomes of the task."""
+    id = killed(tasks, "UNIQUE", "u", "UNTIL", "60")
+    assert tasks.add("t", "more", "UNIQUE", "u", "UNTIL", "60") == id
+    later(tasks, 61_000)
+    other = tasks.add("t", "more", "UNIQUE", "u", "UNTIL", "60")
+    assert other != id
+    assert tasks.value("DEAD REPLAY t IDS", id) == [b"0", 1, 1]  # T48.13: its time is over
+    assert take(tasks, 9) == [id, other]
+    turn(tasks)

@@ -1,0 +1,97 @@
+"""Nodes with a tube of type `tasks`, and what its workers do (SPEC T48)."""
+
+from __future__ import annotations
+
+from votes_lab import TIMEOUT_MS, VotesLab
+
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.endings import life_of
+from tuque.core.life.begin import on_start
+from tuque.core.life.letters import letters_from
+from tuque.core.life.runs import on_fail
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.life import Terms
+from tuque.core.model.refusal import Refusal
+from tuque.core.node.node import Node
+from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.tubes.keys.words import Keys, pack
+
+
+def add(
+    n: Node,
+    attempts: int = 3,
+    backoff_ms: int = 0,
+    keep_ms: int = 0,
+    dead: bytes = b"",
+    unique: bytes = b"",
+    ttl_s: int = -1,
+) -> bytes:
+    """A task with terms, a header and keys."""
+    spec = AddSpec()
+    spec.terms = Terms(attempts, backoff_ms, backoff_ms, 0, dead, keep_ms, 0)
+    spec.headers = b"\x01a\x01\x00b"
+    spec.retry_s = 30
+    keys = Keys()
+    keys.limit, keys.places, keys.unique = b"l", 1, unique
+    spec.ttl_s = ttl_s
+    spec.keys = pack(keys)
+    spec = settle(n, spec)
+    assert refusal(n, b"t", spec) is None
+    return on_addjob(n, b"t", b"body", spec).id
+
+
+def take(n: Node) -> list[bytes]:
+    return [job.id for job in on_getjob(n, 9, [b"t"], 10)]
+
+
+def begin(n: Node, id: bytes) -> int:
+    """START; the run."""
+    assert on_start(n, id, b"w", 1) is None
+    life = life_of(n, id)
+    assert life is not None
+    return life.run
+
+
+def fail(n: Node, id: bytes, run: int, is_final: bool = False) -> int:
+    became, _, refused = on_fail(n, id, run, -1, b"no luck", b"trace", is_final)
+    assert refused is None
+    return became
+
+
+def why(refused: Refusal | None) -> int:
+    assert refused is not None
+    return refused.code
+
+
+def letters(n: Node, queue: bytes = b"t") -> list[bytes]:
+    """The ids of the dead letters, oldest first."""
+    return [letter.job.id for letter in letters_from(n, queue, 0, 100)]
+
+
+class LivesLab(VotesLab):
+    """Nodes with a tube of type tasks."""
+
+    def __init__(self, count: int = 3, sync: int = 2) -> None:
+        super().__init__(count, makes=False)
+        self.live(2 * TIMEOUT_MS)
+        self.make(0, b"tasks", sync=sync)
+        self.live(1_000)
+
+    def leader(self) -> Node:
+        """The node that leads, after as long as it takes."""
+        for _ in range(200):
+            found = self.runs_at()
+            if found:
+                n = self.nodes[found[0]]
+                n.now_ms = self.now_ms
+                return n
+            self.live(250)
+        raise AssertionError("nobody leads")
+
+    def lose_leader(self) -> None:
+        gone = self.runs_at()[0]
+        self.die(gone)
+        self.live(4 * TIMEOUT_MS)
+        self.leader()
+        self.revive(gone)
+        self.live(2_000)
