@@ -102,6 +102,20 @@ def test_a_unique_may_be_for_a_time() -> None:
         assert calls.addjob("t", b"x", unique="u", unique_until=until).args[-1] == word
 
 
+def test_what_keeps_a_key_is_no_job(node: RealServer, client: Client) -> None:
+    """T44.8 SHOW of a task that keeps a key has unique, until-ms, and in `key-of` the id of the
+    first task."""
+    client.tube("kept").create("tasks")
+    id = client.addjob("kept", b"x", unique="u", unique_until=60)
+    info = client.show(id)
+    assert info is not None and info.is_job and not info.key_of
+    client.deljob(id)
+    (keeper,) = client.jscan(queue="kept")
+    info = client.show(keeper)
+    assert info is not None and (info.key_of, info.is_job) == (id, False)
+    assert client.addjob("kept", b"x", unique="u") == id
+
+
 def test_docs_and_errors(node: RealServer, client: Client) -> None:
     """U1.8 A task with `unique`, `limit`, `rate` or `group` has its jobs in a tube of type `tasks`
     (T40), with the options of W1 as in a queue. The first `enqueue` makes that tube"""

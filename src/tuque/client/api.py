@@ -93,7 +93,8 @@ class JobInfo(msgspec.Struct, frozen=True):
     `deliveries` are this node's, the first and the last in unix ms. `work` is None for a job
     without options about its work, as long as nobody began it. Tasks of tubes that are no jobs:
     `schedule` is the name of the one that it is, `children` are those of the group that it is (it
-    has one at least), `child` is the job whose record in a group it is.
+    has one at least), `child` is the job whose record in a group it is, `key_of` the job that has
+    ended and whose UNIQUE key it keeps for a time.
     """
 
     id: str
@@ -118,11 +119,12 @@ class JobInfo(msgspec.Struct, frozen=True):
     schedule: str = ""
     children: int = 0
     child: str = ""
+    key_of: str = ""
 
     @property
     def is_job(self) -> bool:
-        """Whether somebody may work on it: it is no schedule, and no part of a group."""
-        return not (self.schedule or self.children or self.child)
+        """Whether somebody may work on it: no schedule, no part of a group, no kept key."""
+        return not (self.schedule or self.children or self.child or self.key_of)
 
     @property
     def url_id(self) -> str:

@@ -451,6 +451,7 @@ def _known_job_info(reply: Reply) -> JobInfo:
         schedule=to_text(fields.get("schedule", b"")),
         children=fields.get("children", 0),
         child=to_text(fields.get("child", b"")),
+        key_of=to_text(fields.get("key-of", b"")),
     )
 
 
