@@ -100,6 +100,7 @@ def test_rows_of_runs(tmp_path: Path) -> None:
     events.run(NOW_MS + 4, job, ev.REPLAYED, 70_000, b"")
     events.home_changed(NOW_MS + 4, b"mail", 1 << 40, b"its leader was silent")
     events.of_group(NOW_MS + 4, ev.GROUP_DONE, b"sums", 3, b"D-1 3 done, 0 failed")
+    events.of_schedule(NOW_MS + 4, ev.SCHEDULE_LATE, b"sums", 2, b"night")
     log.close(events, NOW_MS + 5)
     found = [(r["event"], r["delivery"], r["reason"], r["consumer"]) for r in rows(tmp_path)[1:-1]]
     assert found == [
@@ -110,9 +111,10 @@ def test_rows_of_runs(tmp_path: Path) -> None:
         ("replayed", 70_000, "", None),
         ("home-changed", (1 << 31) - 1, "its leader was silent", None),
         ("group-done", 3, "D-1 3 done, 0 failed", None),
+        ("schedule-late", 2, "night", None),
     ]
-    assert [r["job_id"] for r in rows(tmp_path)] == ["", *5 * [job.id.decode()], "", "", ""]
-    assert [r["queue"] for r in rows(tmp_path)][-3:] == ["mail", "sums", ""]
+    assert [r["job_id"] for r in rows(tmp_path)] == ["", *5 * [job.id.decode()], *4 * [""]]
+    assert [r["queue"] for r in rows(tmp_path)][-4:] == ["mail", "sums", "sums", ""]
 
 
 def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from door import START_MS, Door
 from own_log import own_lines
+from told_events import Told
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.core.outbox.events import KIND_NAMES, Events
 from tuque.server.log.notes import say_all_again
 from tuque.server.tubes.turn import end_turn, next_turn_ms
 from tuque.tubes.keys.words import is_sound
@@ -446,3 +448,31 @@ def test_dead_names_a_queue_of_the_tenant(door: Door, what: str) -> None:
     if what.startswith("SCHEDULE"):
         assert b"$8\r\none/lost\r\n" in door("SCHEDULE SHOW one/t n")
         assert b"$4\r\nlost\r\n" in door("SCHEDULE SHOW t n", by=ann)
+
+
+def test_events_of_schedules(tasks: Door) -> None:
+    """E1.10 schedule-fired is a row for each job that a schedule made at an instant, before the row
+    added of that job; schedule-late one for each time that instants had been missed (T45.5).
+    """
+    events = tasks.n.events = Events(1_000, 0)
+    assert tasks("SCHEDULE ADD t night EVERY 10 MISSED one UNIQUE u body").startswith(b"+ADDED")
+    later(tasks, 10_000)
+    tasks("GETJOB NOHANG FROM t")
+    later(tasks, 10_000)  # the unique key is taken: no job
+    tasks.n.now_ms += 60_000
+    turn(tasks)
+    tasks("SCHEDULE RUN t night")
+    events.cut()
+    rows = []
+    for chunk in map(Told, events.full):
+        reasons = iter(chunk.reason)
+        for kind, queue, count in zip(chunk.kinds, chunk.queues, chunk.delivery, strict=True):
+            name = KIND_NAMES[kind]
+            if name.startswith("schedule-"):
+                assert (queue, next(reasons)) == (b"t", b"night")
+                rows.append((name, count))
+            elif name == "added":
+                rows.append((name, 0))
+            else:
+                assert name == "delivered", name
+    assert rows == [("schedule-fired", 1), ("added", 0), ("schedule-late", 1)]

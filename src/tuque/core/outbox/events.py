@@ -45,6 +45,8 @@ GROUP_DONE: Final = 20
 GROUP_FAILED: Final = 21
 GROUP_CANCELLED: Final = 22
 GROUP_CALLED: Final = 23
+SCHEDULE_FIRED: Final = 24  # of a schedule, which is no job
+SCHEDULE_LATE: Final = 25
 WITHOUT_JOB: Final = [
     STARTED,
     STOPPED,
@@ -54,6 +56,8 @@ WITHOUT_JOB: Final = [
     GROUP_FAILED,
     GROUP_CANCELLED,
     GROUP_CALLED,
+    SCHEDULE_FIRED,
+    SCHEDULE_LATE,
 ]
 
 KIND_NAMES: Final = [
@@ -81,6 +85,8 @@ KIND_NAMES: Final = [
     "group-failed",
     "group-cancelled",
     "group-called",
+    "schedule-fired",
+    "schedule-late",
 ]
 
 # why a job was requeued without a NACK; index into REQUEUE_CAUSES
@@ -278,6 +284,12 @@ class Events:
         c = self._mark(kind, now_ms, tube, children)
         if c is not None:
             _put_reason(c, text)
+
+    def of_schedule(self, now_ms: i64, kind: i64, tube: bytes, count: i64, name: bytes) -> None:
+        """A schedule makes a job, or instants were missed: for the `count`-th time (E1.10)."""
+        c = self._mark(kind, now_ms, tube, count if count < EPOCH_MOST else EPOCH_MOST)
+        if c is not None:
+            _put_reason(c, name)
 
     # what the shell calls
 

@@ -15,6 +15,7 @@ from tuque.core.model import ledger
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.outbox.events import SCHEDULE_FIRED, SCHEDULE_LATE
 from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import (
@@ -175,6 +176,10 @@ def fire(n: Node, t: Tubes, tube: Tube, task: Task, plan: Plan, step: Step) -> N
         plan.fired_ms = step.fires_ms
         plan.fired_epoch = tube.epoch
         plan.fired_seq = tube.seq + 2  # after the change of the schedule
+    if n.events is not None and step.is_late:
+        n.events.of_schedule(n.now_ms, SCHEDULE_LATE, tube.name, plan.late, plan.name)
+    if n.events is not None and adds:
+        n.events.of_schedule(n.now_ms, SCHEDULE_FIRED, tube.name, plan.fired, plan.name)
     task.subqueue = pack_plan(plan)
     arm(n, t, task, 0 if step.next_ms == FAR else step.next_ms)
     if not is_noted:
