@@ -320,3 +320,15 @@ def test_a_key_for_a_time_stays_with_a_dead_task(tasks: Door) -> None:
     assert tasks.value("DEAD REPLAY t IDS", id) == [b"0", 1, 1]  # T48.13: its time is over
     assert take(tasks, 9) == [id, other]
     turn(tasks)
+
+
+def test_the_ttl_of_the_next_life_ends_it(tasks: Door) -> None:
+    """T48.13 its ttl, as long as it was at its first death, begins anew"""
+    id = killed(tasks, "TTL", "60")
+    for _ in range(2):
+        later(tasks, 90_000)
+        assert tasks.value("DEAD REPLAY t ALL") == [b"0", 1, 1]
+        later(tasks, 58_000)
+        assert letters(tasks) == []
+        later(tasks, 3_000)
+        assert [(row[0], row[4]) for row in letters(tasks)] == [(id, b"expired")]
