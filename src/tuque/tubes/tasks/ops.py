@@ -125,18 +125,27 @@ def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task |
     """Take the driver's first task, never an expired one (T6.1)."""
     driver = tube.driver
     driver.now_ms = n.now_ms
-    task = driver.first()
+    task = first_of(t, tube)
     while task is not None and task.dead_ms <= n.now_ms:
         if n.passed >= TURN_WORK:
             n.looks_later[tube.name] = None  # V2.3
             return None
         n.passed += 1
         run_out(n, t, tube, task)
-        task = driver.first()
+        task = first_of(t, tube)
     if task is not None:
         hand_out(n, t, tube, task, client, owner)
     elif driver.alarm_ms < tube.alarm_ms:
         t.watch(tube)
+    return task
+
+
+def first_of(t: Tubes, tube: Tube) -> Task | None:
+    """The driver's first task; to find it, lanes that may go no longer wait again (T41.4)."""
+    driver = tube.driver
+    used = driver.bytes_used
+    task = driver.first()
+    t.bytes_used += driver.bytes_used - used
     return task
 
 
