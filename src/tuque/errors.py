@@ -38,11 +38,13 @@ class Error(Exception):
 
     `node` is "host:port" of the node concerned ("" when there is none), `job_id` the job of a call
     about one job, `retryable` says that sending the call again is safe and may succeed.
-    `may_be_done` says that a call that changes something was sent and not answered.
+    `may_be_done` says that it may be done all the same: the call was sent and not answered, or the
+    node says that it is done in part.
     """
 
     retryable: bool = False
     may_be_done: bool = False
+    _says_so: bool = False  # the text itself says that it may be done
     node: str = ""
     job_id: str | None = None
 
@@ -66,7 +68,8 @@ class Error(Exception):
 
     def __str__(self) -> str:
         """The message; what in it could command a terminal is escaped, since jobs give reasons."""
-        text = f"{self.message} ({MAY_BE_DONE})" if self.may_be_done else self.message
+        is_told = self._says_so or not self.may_be_done
+        text = self.message if is_told else f"{self.message} ({MAY_BE_DONE})"
         return text if text.isprintable() else "".join([_visible(char) for char in text])
 
 
@@ -95,10 +98,30 @@ class ReplyError(Error):
 
 
 class NoReplica(ReplyError):
-    """The job could not be copied to as many nodes as asked; no copy is left behind."""
+    """Too few nodes can take copies: nothing was done. Its subclasses say what was."""
 
     code = "NOREPL"
     retryable = True
+
+
+class Withdrawn(NoReplica):
+    """The copies of the job were not made in time, and it is deleted again.
+
+    A node that is away may have a copy, and deliver it, before it learns that.
+    """
+
+    retryable = False
+    may_be_done = True
+    _says_so = True
+
+
+class FewCopies(NoReplica):
+    """It is done, but on fewer nodes than asked for: do not do it again."""
+
+    code = "FEWCOPIES"
+    retryable = False
+    may_be_done = True
+    _says_so = True
 
 
 class NoJob(ReplyError):
@@ -382,6 +405,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
     kind.code: kind
     for kind in (
         NoReplica,
+        FewCopies,
         NoJob,
         NotInReach,
         NoWorker,
@@ -421,10 +445,13 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
 # Redis has codes of its own for a wrong password and for a protected node.
 REPLY_ERRORS |= {"WRONGPASS": NoAuth, "DENIED": NoPerm}
 
-# Disque's texts after a plain ERR.
-PLAIN_ERRORS: dict[str, type[ReplyError]] = {
+# Texts of which the first word does not say enough: those of Disque, and the one of R5.3.
+WHOLE_TEXTS: dict[str, type[ReplyError]] = {
     "ERR invalid password": NoAuth,
     "ERR max number of clients reached": MaxClients,
+    "NOREPL Timeout reached before replicating to the requested number of nodes": Withdrawn,
+    "NOREPL job removed (expired?) before the requested replication level was achieved": Withdrawn,
+    "NOREPL Too few nodes are left for the copies: the job is withdrawn": Withdrawn,
 }
 
 # The ends of texts that quote a name after a plain ERR.
@@ -437,7 +464,7 @@ _OF_TUBES = (
 def reply_error(text: str, *, node: str = "", job_id: str | None = None) -> ReplyError:
     """The typed error for an error reply, without its leading '-'."""
     code = text.partition(" ")[0]
-    kind = REPLY_ERRORS.get(code) or PLAIN_ERRORS.get(text)
+    kind = WHOLE_TEXTS.get(text) or REPLY_ERRORS.get(code)
     if kind is None and text.endswith(_OF_TUBES):
         kind = IsTube
     error = (kind or ReplyError)(text, node=node, job_id=job_id)

@@ -8,9 +8,15 @@ import pickle
 import pytest
 
 from tuque import errors
+from tuque.core.model.refusal import NOREPL_LOST, NOREPL_REMOVED, NOREPL_TIMEOUT, Refusal
+from tuque.server.replies.core_words import core_words
+
+WITHDRAWN = (NOREPL_LOST, NOREPL_REMOVED, NOREPL_TIMEOUT)
 
 CODES = {
-    "NOREPL Timeout reached before replicating to the requested number of nodes": errors.NoReplica,
+    "NOREPL Not enough reachable nodes for the requested replication level": errors.NoReplica,
+    "NOREPL Timeout reached before replicating to the requested number of nodes": errors.Withdrawn,
+    "FEWCOPIES done here, but not yet on 2 nodes: do not repeat it": errors.FewCopies,
     "NOJOB Job not known in the context of this node.": errors.NoJob,
     "NOREACH Job is not known here, and may be at a node that did not answer: x": errors.NotInReach,
     "NOWORKER no worker of that name is heard here": errors.NoWorker,
@@ -102,3 +108,28 @@ def test_the_text_of_an_error_commands_no_terminal() -> None:
     )
     error.may_be_done = True
     assert str(error).endswith(f"\tdone ({errors.MAY_BE_DONE})")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_done", "is_repeatable"),
+    [
+        ("NOREPL Not enough reachable nodes for the requested replication level", False, True),
+        ("NOREPL Timeout reached before the job with this DEDUPE key had its copies", False, True),
+        ("NOREPL Timeout reached before replicating to the requested number of nodes", True, False),
+        ("NOREPL Too few nodes are left for the copies: the job is withdrawn", True, False),
+        ("FEWCOPIES all jobs of the topic are added, 1 of 1 with fewer copies", True, False),
+    ],
+)
+def test_too_few_copies_say_whether_it_is_done(
+    text: str, is_done: bool, is_repeatable: bool
+) -> None:
+    """Who follows `retryable` adds nothing twice, and loses nothing."""
+    error = errors.reply_error(text)
+    assert isinstance(error, errors.NoReplica)
+    assert (error.may_be_done, error.retryable, str(error)) == (is_done, is_repeatable, text)
+
+
+def test_the_texts_of_too_few_copies_are_those_of_the_node() -> None:
+    """A node that says another one would have it taken for a refusal that did nothing."""
+    sent = [core_words(Refusal(code)).decode() for code in WITHDRAWN]
+    assert [type(errors.reply_error(text)) for text in sent] == [errors.Withdrawn] * 3

@@ -6,7 +6,7 @@ import pytest
 from client_nodes import ADDED, FAST, ID, Connect, ScriptedNode, hello_of, in_turn
 
 from tuque import Retry
-from tuque.errors import Closed, NoNode
+from tuque.errors import Closed, NoNode, NoReplica
 
 
 def test_an_error_says_whether_the_call_may_be_done(connect: Connect, node: ScriptedNode) -> None:
@@ -44,6 +44,17 @@ def test_an_addjob_with_a_key_is_sent_again_to_its_node_only(
         client.addjob("q", "b", dedupe="order 7")
     assert (caught.value.may_be_done, caught.value.retryable) == (True, False)
     assert (node.count("ADDJOB"), other_node.count("ADDJOB")) == (5, 0)
+
+
+def test_a_refusal_after_a_lost_reply_is_not_safe_to_repeat(
+    connect: Connect, node: ScriptedNode
+) -> None:
+    """The node that lost the reply may have done it, whatever it says the second time."""
+    refused = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
+    node.answers["ADDJOB"] = in_turn(ScriptedNode.CLOSE, refused)
+    with pytest.raises(NoReplica) as caught:
+        connect(node.url, retry=FAST).addjob("q", "b", dedupe="order 7")
+    assert (caught.value.may_be_done, caught.value.retryable) == (True, False)
 
 
 @pytest.mark.parametrize("said", [0, 1])

@@ -243,4 +243,4 @@ def test_a_reply_belongs_to_its_epoch(door: Door) -> None:
     become_home(door.n, t, tube, 3, b"by hand")
     tube.followers[1] = follower
     end_turn(door.s)
-    assert taken(door.c) == b"-NOREPL done here, but not yet on 2 nodes\r\n"
+    assert taken(door.c) == b"-FEWCOPIES done here, but not yet on 2 nodes: do not repeat it\r\n"

@@ -46,8 +46,9 @@ def test_every_code_has_words() -> None:
             32, b"Space 'Tube not found exists with the type ' already exists",
         ),
         (
-            TubeError(why.LATE, (2,)), b"NOREPL done here, but not yet on 2 nodes",
-            7, b"done here, but not yet on 2 nodes",
+            TubeError(why.LATE, (2,)),
+            b"FEWCOPIES done here, but not yet on 2 nodes: do not repeat it",
+            7, b"done here, but not yet on 2 nodes: do not repeat it",
         ),
         (
             TubeError(why.NO_QUORUM, (b"t", 1, 3)),
@@ -92,8 +93,8 @@ def test_every_code_of_core_has_words() -> None:
             "ERR '50%s' is no tube: PRI and UTUBE mean nothing to a queue",
         ),
         (
-            Refusal(core_why.NOREPL_PUBLISHED, (4, 3)),
-            "NOREPL all 4 jobs are published, but 3 of them have fewer copies than asked for, "
+            Refusal(core_why.FEW_PUBLISHED, (4, 3)),
+            "FEWCOPIES all 4 jobs are published, but 3 of them have fewer copies than asked for, "
             "since nodes are away: do not publish them again",
         ),
         (

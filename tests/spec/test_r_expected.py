@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cluster_lab import Lab
-from test_r_cluster import NOREPL, TIMEOUT, told
+from test_r_cluster import LOST, NOREPL, TIMEOUT, told
 
 from tuque.core.jobs.requeue import on_enqueue, on_working
 from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL
@@ -49,8 +49,8 @@ def test_a_node_that_restarts_is_waited_for(replicate: int) -> None:
 
 
 def test_a_node_that_is_away_for_longer_is_not_waited_for() -> None:
-    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the producer gets the
-    error of R1.5 without further waiting.
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the producer gets
+    `-NOREPL Too few nodes are left for the copies: the job is withdrawn` without further waiting.
     """
     lab = Lab(2)
     expect(lab, 0, 1)
@@ -60,7 +60,7 @@ def test_a_node_that_is_away_for_longer_is_not_waited_for() -> None:
     lab.pass_ms(5_000)
     assert told(lab, 0) == []
     expect(lab, 0, 1, False)
-    assert told(lab, 0) == [NOREPL]
+    assert told(lab, 0) == [LOST]
     assert lab.try_add(0, b"q", replicate=2) == (None, NOREPL)
 
 

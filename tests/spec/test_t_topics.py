@@ -181,7 +181,7 @@ def test_too_few_copies(lab: Lab, timeout_ms: int) -> None:
     lab.pass_ms(2)
     (told,) = lab.told[0]
     assert words_of(told.error) == (
-        b"NOREPL all 2 jobs of the topic are added, but 2 of them with fewer copies than asked "
-        b"for, since nodes are away: do not add them again"
+        b"FEWCOPIES all jobs of the topic are added, 2 of 2 with fewer copies than asked for, "
+        b"since nodes are away: do not add them again"
     )
     assert all(lab.nodes[0].jobs[id].state == QUEUED for id in ids)

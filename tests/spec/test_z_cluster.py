@@ -137,7 +137,7 @@ def test_copies_are_metered() -> None:
 def test_copies_cannot_be_had(is_away: bool) -> None:
     """Z3.3 After 30 s in which no copy could be sent, or if so few nodes are expected (K4.4) that
     the copies are impossible, the jobs are queued with the copies that they have. The reply is then
-    `-NOREPL`, and says that all jobs are published.
+    `-FEWCOPIES`, and says that all jobs are published.
     """
     assert COPIES_MS == 30_000
     lab = Lab(3)
@@ -154,7 +154,7 @@ def test_copies_cannot_be_had(is_away: bool) -> None:
         lab.pass_ms(200)
     lab.run()
     ((client, _, error),) = answers(lab, 0)
-    assert client == 1 and error.startswith(b"NOREPL all 4 jobs are published, but 4 of them")
+    assert client == 1 and error.startswith(b"FEWCOPIES all 4 jobs are published, but 4 of them")
     for id in lab.nodes[0].jobs:
         assert lab.states_of(id).count(QUEUED) == 1
     assert publish(lab, 0) == (-1, b"")

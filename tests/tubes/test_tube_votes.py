@@ -426,7 +426,7 @@ def test_create_waits_for_a_majority() -> None:
     assert lab.create(1, b"alone", sync=2) is None
     assert lab.t(1).home_done == []
     lab.live(TIMEOUT_MS + 500)
-    assert said(lab.done(1)) == b"done here, but not yet on 2 nodes"
+    assert said(lab.done(1)) == b"done here, but not yet on 2 nodes: do not repeat it"
 
 
 def test_half_of_the_voters_is_not_enough() -> None:

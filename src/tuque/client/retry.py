@@ -105,11 +105,11 @@ class Tries:
             if sent and self._counts_twice:
                 self._may_be_done = True
                 self.had = node if self._pinned else None
-            error.retryable = safe and not self._may_be_done
+            error.retryable = safe
             again = safe and not (sent and isinstance(error, Timeout))
         else:
             again = isinstance(error, NOT_NOW)
-        error.may_be_done = self._may_be_done
+        self.mark(error)
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
             raise error
@@ -122,3 +122,9 @@ class Tries:
             raise error
         self._count += 1
         return delay_s
+
+    def mark(self, reply: object) -> None:
+        """Note in an error that the call may be done: an earlier attempt had no reply."""
+        if self._may_be_done and isinstance(reply, Error):
+            reply.may_be_done = True
+            reply.retryable = False

@@ -155,6 +155,8 @@ class Runner(Face):
                 at = self._home_in(e) or tries.had
             time.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
+        for reply in replies[lost:]:
+            tries.mark(reply)
 
     def _converse(
         self,

@@ -24,6 +24,7 @@ ADVICE = {
     "WRONGPASS": "check --user and -a, or TUQUE_URL and TUQUE_PASSWORD",
     "NOAUTH": "this node wants a password: give it with -a, or in TUQUE_PASSWORD",
     "NOREPL": "too few nodes could take a copy in time: ask for a smaller REPLICATE or wait longer",
+    "FEWCOPIES": "it is done, on fewer nodes than asked for: do not repeat it",
     "OOM": "the node is out of memory: acknowledge or delete jobs, or raise maxmemory",
     "MAXLEN": "the queue is as long as this MAXLEN allows: let workers catch up",
     "PAUSED": "the queue is paused: `PAUSE <queue> none` opens it",

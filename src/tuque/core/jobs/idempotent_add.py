@@ -9,10 +9,10 @@ from mypy_extensions import i64
 
 from tuque.core.model.job import Job
 from tuque.core.model.refusal import (
+    FEW_OF_TOPIC,
+    FEW_PUBLISHED,
     KEYS_FULL,
-    NOREPL_PUBLISHED,
     NOREPL_SAME_KEY,
-    NOREPL_TOPIC,
     Refusal,
 )
 from tuque.core.node.node import Added, Adding, Node
@@ -118,9 +118,9 @@ def on_copies(n: Node, p: Publishing) -> None:
     n.staging.publishing.remove(p)
     error: Refusal | None = None
     if p.short > 0 and len(p.told) > 0:
-        error = Refusal(NOREPL_TOPIC, (p.count, p.short))
+        error = Refusal(FEW_OF_TOPIC, (p.short, p.count))
     elif p.short > 0:
-        error = Refusal(NOREPL_PUBLISHED, (p.count, p.short))
+        error = Refusal(FEW_PUBLISHED, (p.count, p.short))
     told = Added(p.client, p.serial, b"", error)
     told.count = p.count
     told.ids = p.told

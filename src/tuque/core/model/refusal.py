@@ -27,7 +27,7 @@ PAUSED: Final = 15
 
 # keys and publications (SPEC Z)
 NOREPL_SAME_KEY: Final = 16
-NOREPL_PUBLISHED: Final = 17  # about: jobs, those with too few copies
+FEW_PUBLISHED: Final = 17  # about: jobs, those with too few copies
 KEYS_FULL: Final = 18  # about: keys kept, keys wanted
 NOSTAGE: Final = 19  # about: attempt, transaction
 KEY_WAITS: Final = 20  # about: key
@@ -80,11 +80,12 @@ TUBE_KEYS_FULL: Final = 62  # about: tube, its most keys
 DELAY_FOR_EVER: Final = 63
 NOREACH_RESULT: Final = 64  # about: nodes
 NOREPL_BOTH: Final = 65  # about: MB of dead letters, MB of kept outcomes
+NOREPL_LOST: Final = 66
 
 # topics (SPEC T60)
 TOPIC_FULL: Final = 101  # about: topic, its subscriptions
 SUBSCRIPTIONS_FULL: Final = 102  # about: subscriptions
-NOREPL_TOPIC: Final = 103  # about: jobs, those with too few copies
+FEW_OF_TOPIC: Final = 103  # about: jobs with too few copies, all jobs
 
 
 @final

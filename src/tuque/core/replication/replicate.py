@@ -36,7 +36,7 @@ from tuque.core.model.job import (
     Job,
     set_state,
 )
-from tuque.core.model.refusal import NOREPL, NOREPL_REMOVED, NOREPL_TIMEOUT, Refusal
+from tuque.core.model.refusal import NOREPL_LOST, NOREPL_REMOVED, NOREPL_TIMEOUT, Refusal
 from tuque.core.model.task import Task
 from tuque.core.msgs.bus import (
     LARGE_BODY,
@@ -315,7 +315,7 @@ def on_reach_changed(n: Node) -> None:
         is_short = count_of(possible) < adding.needed
         if adding.client >= 0:
             if is_short:
-                fail(n, adding, Refusal(NOREPL))  # R5.3
+                fail(n, adding, Refusal(NOREPL_LOST))  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)
         elif is_short and adding.publishing is not None:

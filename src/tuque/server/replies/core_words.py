@@ -36,6 +36,7 @@ WORDS: Final[dict[int, bytes]] = {
     why.NOREPL_TIMEOUT: (
         b"NOREPL Timeout reached before replicating to the requested number of nodes"
     ),
+    why.NOREPL_LOST: b"NOREPL Too few nodes are left for the copies: the job is withdrawn",
     why.NOREPL_REMOVED: (
         b"NOREPL job removed (expired?) before the requested replication level was achieved"
     ),
@@ -52,8 +53,8 @@ WORDS: Final[dict[int, bytes]] = {
     why.NOREPL_SAME_KEY: (
         b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"
     ),
-    why.NOREPL_PUBLISHED: (
-        b"NOREPL all %d jobs are published, but %d of them have fewer copies than asked for, "
+    why.FEW_PUBLISHED: (
+        b"FEWCOPIES all %d jobs are published, but %d of them have fewer copies than asked for, "
         b"since nodes are away: do not publish them again"
     ),
     why.KEYS_FULL: (
@@ -66,7 +67,7 @@ WORDS: Final[dict[int, bytes]] = {
     ),
     why.KEY_WAITS: (
         b"NOREPL the job with DEDUPE key '%s' still waits for its copies: nothing was done, "
-        b"publish again soon"
+        b"try again soon"
     ),
     why.LONG_PUBLISH: (
         b"ERR PUBLISH takes at most %d jobs at once: publish them as several versions"
@@ -144,9 +145,9 @@ WORDS: Final[dict[int, bytes]] = {
     why.SUBSCRIPTIONS_FULL: (
         b"ERR %d queues are subscribed to topics, the most that a node keeps: unsubscribe some"
     ),
-    why.NOREPL_TOPIC: (
-        b"NOREPL all %d jobs of the topic are added, but %d of them with fewer copies than asked "
-        b"for, since nodes are away: do not add them again"
+    why.FEW_OF_TOPIC: (
+        b"FEWCOPIES all jobs of the topic are added, %d of %d with fewer copies than asked for, "
+        b"since nodes are away: do not add them again"
     ),
     why.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
 }
