@@ -347,6 +347,13 @@ class TubeHome(ReplyError):
         return self.message.partition(_BEFORE_TUBE)[2].removesuffix(_BEHIND_TUBE)
 
 
+class TubesApart(ReplyError):
+    """Tubes of one topic have different leaders: nothing was added. `TUBE HOME` moves them."""
+
+    code = "TUBESAPART"
+    retryable = True
+
+
 class NoQuorum(ReplyError):
     """The leader of the tube reaches too few nodes to be sure that it still leads."""
 
@@ -438,6 +445,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         NoSchedule,
         NoJobGroup,
         TubeHome,
+        TubesApart,
         NoQuorum,
         ReadOnly,
     )

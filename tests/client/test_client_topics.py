@@ -60,6 +60,14 @@ def test_words_and_values(call: Call[Any], words: list[Any], reply: Any, value: 
     assert call.read(reply) == value
 
 
+def test_wrong_types() -> None:
+    """What is no text, and no mapping, is named before anything is sent."""
+    with pytest.raises(TypeError, match="text or bytes are needed, not None"):
+        topics.topic_add("t", None)  # type: ignore[arg-type]  # that is the test
+    with pytest.raises(TypeError, match="filters are patterns by the names of headers, not 'abc'"):
+        topics.topic_subscribe("t", "q", "abc")  # type: ignore[arg-type]  # that is the test
+
+
 def test_both_faces(connect: Connect, node: ScriptedNode) -> None:
     node.answers["TOPIC"] = b"*1\r\n+D-1\r\n"
     assert connect(node.url).topic_add("t", "b") == ["D-1"]

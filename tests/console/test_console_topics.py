@@ -28,6 +28,8 @@ def test_topics(port: int, tuque: Run) -> None:
         verb = "subscribe" if option == "--filter" else "add"
         wrong = tuque("topics", verb, "-p", port, "orders", "x", option, "country")
         assert wrong.returncode == 2 and b"'country' is not " in wrong.stderr
+        twice = tuque("topics", verb, "-p", port, "orders", "x", option, "a=1", option, "a=2")
+        assert twice.returncode == 2 and b"'a' is given twice" in twice.stderr
     gone = ("topics", "unsubscribe", "-p", port, "orders", "abroad")
     assert tuque(*gone).stdout == b"unsubscribed\n"
     assert tuque(*gone).stdout == b"there was no such subscription\n"

@@ -104,6 +104,38 @@ def test_filters(door: Door, headers: str, queues: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "fits", "other"),
+    [
+        ("[a-c]x", "bx", "dx"),
+        ("[^a]", "b", "a"),
+        ("[!a]", "b", "a"),
+        ("[a", "[a", "a"),
+        ("a[]", "a[]", "a"),
+        ("[c-ax]", "x", "b"),
+        ("?", "x", "\u00e9"),
+        ("\\*", "*", "x"),
+    ],
+)
+def test_patterns(door: Door, pattern: str, fits: str, other: str) -> None:
+    """T60.3 In a pattern `*` is any bytes, `?` one byte, `[ab]` and `[a-c]` one of these bytes,
+    `[^a]` and `[!a]` one other byte.
+    """
+    door("TOPIC SUBSCRIBE t q FILTER kind", pattern)
+    assert len(ids(door, "TOPIC ADD t body 0 HEADERS 1 kind", fits)) == 1
+    assert ids(door, "TOPIC ADD t body 0 HEADERS 1 kind", other) == []
+
+
+def test_wrong_filters_are_named(door: Door) -> None:
+    """T60.3 A pattern that fits nothing is refused: `-ERR the pattern '<pattern>' fits nothing:
+    write ranges as in [a-c]`.
+    """
+    text = b"-ERR the pattern 'x[c-a]' fits nothing: write ranges as in [a-c]\r\n"
+    assert door("TOPIC SUBSCRIBE t q FILTER kind x[c-a]") == text
+    many = " ".join(f"n{i} x" for i in range(9))
+    assert b"FILTER with up to 8 pairs" in door(f"TOPIC SUBSCRIBE t q FILTER {many}")
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "TOPIC SUBSCRIBE t q FILTER",
@@ -111,6 +143,7 @@ def test_filters(door: Door, headers: str, queues: list[str]) -> None:
         "TOPIC SUBSCRIBE t q FILTER Kind x",
         f"TOPIC SUBSCRIBE t q FILTER kind {'x' * 129}",
         "TOPIC SUBSCRIBE t q FILTER kind a kind b",
+        "TOPIC SUBSCRIBE t q FILTER kind x[c-a]*",
         "TOPIC SUBSCRIBE t q OTHER kind a",
         f"TOPIC SUBSCRIBE {'t' * 256} q",
         f"TOPIC SUBSCRIBE t {'q' * 513}",
@@ -170,7 +203,6 @@ def test_list_in_pages(door: Door) -> None:
     [
         ("PAUSE q2 in", "", b"PAUSED Queue paused in input, try later"),
         ("ADDJOB q2 b 0", "MAXLEN 1", b"MAXLEN Queue is already longer than the specified MAXLEN"),
-        ("TUBE CREATE q2 fifottl", "ATTEMPTS 3", b"ERR 'q2' is a tube: ATTEMPTS"),
         ("TUBE CREATE q2 fifo", "DELAY 3", b"ERR "),
         ("TUBE CREATE q2 tasks", "RETRY 0", b"ERR "),
     ],
@@ -194,7 +226,8 @@ def test_a_node_that_leaves_refuses(door: Door) -> None:
     """T62.2 A node that leaves, or whose memory is at level 1 (R1.5), refuses all."""
     door("TOPIC SUBSCRIBE t q")
     door("CLUSTER LEAVING yes")
-    assert door("TOPIC ADD t body 0").startswith(b"-NOREPL ")
+    refused = door("TOPIC ADD t body 0")
+    assert refused.startswith(b"-NOREPL ") and refused.endswith(b": nothing was added\r\n")
     door("CLUSTER LEAVING no")
     door.n.limits.memory_bytes = door.n.used_bytes()
     assert door("TOPIC ADD t body 0").startswith(b"-NOREPL ")
@@ -204,7 +237,7 @@ def test_a_node_that_leaves_refuses(door: Door) -> None:
 
 def test_one_frame(door: Door) -> None:
     """T62.3 All jobs are added in one turn, and so in one frame of the journal (J3.1): after a
-    crash there are all or none.
+    crash this node has all or none.
     """
     door("TUBE CREATE tube tasks")
     for queue in ("q1", "tube", "q2"):
@@ -265,6 +298,31 @@ def test_bodies_all_together(door: Door) -> None:
     assert door("TOPIC ADD t", "x" * 51, "0") == text
 
 
+def test_the_memory_of_all_together(door: Door) -> None:
+    """T62.11 If the bodies of all jobs, and the memory of the jobs beside them, are more than the
+    rest of `maxmemory`, the ADD is refused as in C3.5.
+    """
+    for i in range(16):
+        door(f"TOPIC SUBSCRIBE t q{i}")
+    door.n.limits.memory_bytes = door.n.used_bytes() * 2
+    body = "x" * (door.n.used_bytes() // 16)
+    refused = door("TOPIC ADD t", body, "0")
+    assert refused.startswith(b"-OOM ") and refused.endswith(b": nothing was added\r\n")
+    assert len(door.n.jobs) == 0
+    assert len(ids(door, "TOPIC ADD t", body[: len(body) // 8], "0")) == 16
+
+
+def test_a_full_tube(door: Door) -> None:
+    """T7.1 An ADDJOB to it: `-MAXLEN tube '<name>' is full: its capacity is <n> tasks`."""
+    door("TUBE CREATE small limfifottl CAPACITY 1")
+    door("TOPIC SUBSCRIBE t small")
+    assert len(ids(door, "TOPIC ADD t body 0")) == 1
+    full = b"-MAXLEN tube 'small' is full: its capacity is 1 tasks"
+    assert door("ADDJOB small body 0") == full + b"\r\n"
+    refused = door("TOPIC ADD t body 0")
+    assert refused == full + b": queue 'small' of topic 't', nothing was added\r\n"
+
+
 def test_figures(door: Door) -> None:
     """T62.9 INFO has a section Topics: topics, subscriptions, removals that are kept, bytes, ADDs,
     their jobs, and ADDs that no queue got.
@@ -316,18 +374,21 @@ def test_removals_are_bounded(door: Door) -> None:
 
 def test_tubes_of_other_leaders(door: Door) -> None:
     """T62.10 (cluster) ADD runs at the leader of the topic's tubes: elsewhere the reply is
-    `-TUBEHOME` (T17.3). So all tubes that get a job need one leader; with several: `-ERR tubes
-    '<name>' and '<name>' of topic '<topic>' have different leaders, nothing was added: give them
-    one leader with TUBE HOME`.
+    `-TUBEHOME` (T17.3). So all tubes that get a job need one leader; with several: `-TUBESAPART
+    tubes '<name>' and '<name>' of topic '<topic>' have different leaders, nothing was added: give
+    them one leader with TUBE HOME`.
     """
     for name in ("a", "b"):
         door(f"TUBE CREATE {name} tasks")
         door(f"TOPIC SUBSCRIBE t {name}")
     door("TOPIC SUBSCRIBE t q")
     t = tubes_of(door.n)
+    door.n.now_ms += door.n.limits.node_timeout_ms  # T60.8
     door.s.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
     lose_home(door.n, t, t.by_name[b"b"], OTHER, 2)
-    apart = b"-ERR tubes 'a' and 'b' of topic 't' have different leaders, nothing was added: "
+    apart = (
+        b"-TUBESAPART tubes 'a' and 'b' of topic 't' have different leaders, nothing was added: "
+    )
     assert door("TOPIC ADD t body 0").startswith(apart)
     lose_home(door.n, t, t.by_name[b"a"], OTHER, 2)
     there = b"-TUBEHOME 10.0.0.2:7712 Tube 'a' has its home there\r\n"

@@ -98,9 +98,9 @@ def test_every_code_of_core_has_words() -> None:
             "since nodes are away: do not publish them again",
         ),
         (
-            Refusal(core_why.KEYS_FULL, (9, 2)),
-            "OOM this node keeps 9 DEDUPE keys and would need 2 more: raise dedupe-max-keys, "
-            "give a shorter DEDUPETTL, or wait until some are over",
+            Refusal(core_why.KEYS_FULL, (9, 10, 2)),
+            "OOM this node keeps 9 DEDUPE keys, at most 10, and would need 2 more: raise "
+            "dedupe-max-keys, give a shorter DEDUPETTL, or wait until some are over",
         ),
         (
             Refusal(core_why.FENCED, (1, b"g", b"me", 2)),

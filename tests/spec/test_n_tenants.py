@@ -226,8 +226,8 @@ def test_the_smallest_number_holds(box: PumpBox) -> None:
 
 
 def test_adds_in_a_second(box: PumpBox) -> None:
-    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and jobs of
-    schedules (T45.6) in a second; as many as that may come at once.
+    """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, jobs of a
+    TOPIC ADD and jobs of schedules (T45.6) in a second; as many as that may come at once.
     """
     root, ann = box.connect(), as_user(box, "ann")
     ask(box, root, "ACL", "SETUSER", "ann", "quota:adds=4")

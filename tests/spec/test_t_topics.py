@@ -12,9 +12,9 @@ from refusals import words_of
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import QUEUED
 from tuque.core.replication.add import settle
-from tuque.core.state.topics import GONE_MAX
+from tuque.core.state.topics import GONE_MAX, Subscription
 from tuque.core.transactions.publish import COPIES_MS
-from tuque.core.transactions.topic_add import Share, add_all
+from tuque.core.transactions.topic_add import Share, add_all, unheard_refusal
 from tuque.core.transactions.topics import subscribe, unsubscribe
 
 __all__ = ["kept"]
@@ -31,6 +31,7 @@ def lab() -> Iterator[Lab]:
 def change(lab: Lab, i: int, queue: bytes, *filters: bytes, is_gone: bool = False) -> None:
     """SUBSCRIBE or UNSUBSCRIBE at node i; the messages stay in flight."""
     n = lab.nodes[i]
+    n.now_ms = lab.now_ms
     if is_gone:
         assert unsubscribe(n, TOPIC, queue)
     else:
@@ -72,8 +73,9 @@ def test_all_nodes_learn_of_it(lab: Lab) -> None:
 
 
 def test_two_changes_at_once(lab: Lab) -> None:
-    """T60.4 Each change has the next version of its subscription, and the id of the node where it
-    was made. The higher version wins; of the same version, the higher node id.
+    """T60.4 Each change has a version and the id of the node where it was made. The version is the
+    time in ms, or one more than the version before if that is higher. The higher version wins; of
+    the same version, the higher node id.
     """
     lab.isolate(0)
     change(lab, 0, b"mail", b"from", b"zero")
@@ -107,6 +109,68 @@ def test_a_removal_stays(lab: Lab) -> None:
     assert GONE_MAX == 10_000
 
 
+def test_the_latest_change_wins(lab: Lab) -> None:
+    """T60.4 So of changes at nodes that were apart the latest wins, as far as the clocks of the
+    nodes agree.
+    """
+    change(lab, 0, b"mail")
+    lab.run()
+    lab.isolate(2)
+    for i in range(5):
+        change(lab, 0, b"mail", b"kind", b"%d" % i)
+    lab.pass_ms(100)
+    change(lab, 2, b"mail", is_gone=True)
+    lab.heal()
+    lab.run()
+    assert [known(lab, i) for i in range(3)] == [{}] * 3
+
+
+def test_removals_are_bounded_after_a_load(kept: Kept) -> None:
+    """T60.5 Of removals the 10,000 latest are kept, also after a load."""
+    run = kept.box.run
+    topics = kept.box.n.topics
+    for i in range(GONE_MAX):
+        topics.put(Subscription(b"t%d" % i, b"q", [], 1, kept.box.n.node_id, True))
+    kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
+    while kept.committer.is_rewriting():
+        kept.turn()
+    for i in range(3):
+        run("TOPIC", "SUBSCRIBE", f"more{i}", "q")
+        run("TOPIC", "UNSUBSCRIBE", f"more{i}", "q")
+    for _ in range(2):
+        kept.restart("stop")
+        gone = list(kept.box.n.topics.gone)
+        assert len(gone) == GONE_MAX
+        assert gone[0] == (b"t3", b"q") and gone[-1] == (b"more2", b"q")
+
+
+def test_a_node_that_has_started_waits_for_the_others(lab: Lab) -> None:
+    """T60.8 (cluster) For `cluster-node-timeout` after its start, or after its journal is loaded, a
+    node that knows other nodes takes an ADD only when one node has sent it all that it knows, and
+    so has each that is linked.
+    """
+    lab.die(2)
+    change(lab, 0, b"mail")
+    lab.run()
+    lab.hold(0, 2)
+    lab.hold(1, 2)
+    lab.revive(2)
+    lab.run()
+    n = lab.nodes[2]
+    n.now_ms = lab.now_ms
+    assert unheard_refusal(n) is not None
+    lab.release(0, 2)
+    lab.run()
+    assert known(lab, 2) == {b"mail": []}
+    assert unheard_refusal(n) is not None, "node 1 may know more"
+    lab.release(1, 2)
+    lab.run()
+    assert unheard_refusal(n) is None
+    n.topics.heard = 0
+    n.now_ms += n.limits.node_timeout_ms
+    assert unheard_refusal(n) is None, "others may be away for long"
+
+
 @pytest.mark.parametrize("has_snapshot", [False, True])
 @pytest.mark.parametrize("how", ["stop", "process", "power"])
 def test_the_journal_has_them(kept: Kept, how: str, has_snapshot: bool) -> None:
@@ -114,6 +178,7 @@ def test_the_journal_has_them(kept: Kept, how: str, has_snapshot: bool) -> None:
     snapshots, with removals. A load restores all of them.
     """
     run = kept.box.run
+    first_ms = kept.box.n.now_ms
     run("TOPIC", "SUBSCRIBE", "orders", "mail", "FILTER", "kind", "a*")
     run("TOPIC", "SUBSCRIBE", "orders", "gone")
     run("TOPIC", "SUBSCRIBE", "orders", "audit")
@@ -125,16 +190,17 @@ def test_the_journal_has_them(kept: Kept, how: str, has_snapshot: bool) -> None:
             kept.turn()
     kept.restart(how)
     topics = kept.box.n.topics
-    found = {one.queue: (one.filters, one.version) for one in topics.of_topic(TOPIC)}
-    assert found == {b"mail": ([b"kind", b"b*"], 2), b"audit": ([], 1)}
-    assert [(one.queue, one.version) for one in topics.gone.values()] == [(b"gone", 2)]
+    found = {one.queue: (one.filters, one.version - first_ms) for one in topics.of_topic(TOPIC)}
+    assert found == {b"mail": ([b"kind", b"b*"], 1), b"audit": ([], 0)}
+    gone = [(one.queue, one.version - first_ms) for one in topics.gone.values()]
+    assert gone == [(b"gone", 1)]
 
 
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("how", ["process", "power"])
 def test_all_or_none_after_a_crash(kept: Kept, how: str, is_written: bool) -> None:
     """T62.3 All jobs are added in one turn, and so in one frame of the journal (J3.1): after a
-    crash there are all or none.
+    crash this node has all or none.
     """
     run = kept.box.run
     for queue in ("a", "b", "c"):

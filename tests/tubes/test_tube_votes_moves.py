@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from refusals import said
-from votes_lab import VotesLab
+from votes_lab import TIMEOUT_MS, VotesLab
+
+from tuque.core.node.slots import rank
+from tuque.core.transactions.topics import subscribe
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -29,3 +32,25 @@ def test_the_node_that_was_named_leads(step: int) -> None:
         assert lab.t(named).changes_lost == 0
         home = named
     assert lab.tube(home).epoch == 10
+
+
+def test_tubes_of_a_topic_get_one_leader() -> None:
+    """T27.13 (cluster) The place of a node in the order of T27.2 comes from a hash of its id and
+    the tube. For a tube that is subscribed to topics (T60) it is of the id and the first of their
+    names, so that tubes of one topic get one leader if their replicas are alike.
+    """
+    lab = VotesLab(3)
+    names = [b"tube%d" % i for i in range(4)]
+    first = set()
+    for name in names:
+        tube = lab.make(0, name=name, sync=2)
+        subscribe(lab.nodes[0], b"orders", name, [])
+        ranks = [rank(tube.maker + name, lab.nodes[i].node_id) for i in (1, 2)]
+        first.add(ranks[0] > ranks[1])
+    assert len(first) == 2, "their own names would part them"
+    subscribe(lab.nodes[0], b"other", names[2], [])
+    lab.live(1_000)
+    lab.die(0)
+    lab.live(2 * TIMEOUT_MS)
+    homes = [lab.runs_at(name) for name in names]
+    assert homes in ([[1]] * 4, [[2]] * 4)

@@ -40,6 +40,37 @@ def test_a_call_goes_to_all_subscribed_queues(node: RealServer, client: Client) 
     app.close()
 
 
+@pytest.mark.parametrize("kind", ["fifo", "fifottl", "utube", "utubettl", "limfifottl", "tasks"])
+def test_a_call_goes_to_tubes_of_every_type(node: RealServer, client: Client, kind: str) -> None:
+    """T62.4 ATTEMPTS, BACKOFF, DEAD, KEEP and TIMELIMIT are for these as well, and mean nothing to
+    other tubes.
+    """
+    app = App(node.url)
+
+    @app.task(name="order.sent", queue=f"of-{kind}", attempts=7, time_limit_s=9)
+    def sent(order: int) -> None: ...
+
+    client.tube(f"of-{kind}").create(kind)
+    for queue in (f"of-{kind}", f"beside-{kind}"):
+        client.topic_subscribe(f"all-{kind}", queue)
+    assert len(app.publish(f"all-{kind}", sent.call(7))) == 2
+    bodies = [job.body for name in ("of", "beside") for job in client.getjob(f"{name}-{kind}")]
+    assert len(bodies) == 2 and len(set(bodies)) == 1
+    app.close()
+
+
+def test_what_is_no_call(node: RealServer) -> None:
+    """U12.1 `App.publish(topic, call)`"""
+    app = App(node.url)
+
+    @app.task(queue="three")
+    def plain(order: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"publish takes a call of a task, as task\.call\(\.\.\.\)"):
+        app.publish("orders", plain)  # type: ignore[arg-type]  # that is the test
+    app.close()
+
+
 async def published(app: App, call: Call[None]) -> list[str]:
     try:
         return await app.publish_async("orders", call)

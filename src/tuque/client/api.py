@@ -182,8 +182,12 @@ QueueStat = TypedDict(
 
 
 def to_bytes(value: Text) -> bytes:
-    """UTF-8; undecodable bytes from `to_text` are restored."""
-    return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    """UTF-8; undecodable bytes from `to_text` are restored. TypeError for what is no text."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"text or bytes are needed, not {value!r}")
+    return value.encode("utf-8", "surrogateescape")
 
 
 def to_text(value: bytes) -> str:

@@ -49,6 +49,8 @@ def subscribe(node: NodeOptions, filters: tuple[str, ...], topic: str, queue: st
         name, sign, pattern = text.partition("=")
         if not sign or not name or not pattern:
             raise click.BadParameter(f"{text!r} is not HEADER=PATTERN", param_hint="--filter")
+        if name in wanted:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--filter")
         wanted[name] = pattern
     with client_of(node, is_here=False) as client:
         is_new = client.topic_subscribe(topic, queue, wanted)
@@ -78,6 +80,8 @@ def add(node: NodeOptions, headers: tuple[str, ...], topic: str, body: str) -> N
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+        if name in pairs:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--header")
         pairs[name] = value
     with client_of(node, is_here=False) as client:
         ids = client.topic_add(topic, body, headers=pairs or None)

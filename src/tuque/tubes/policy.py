@@ -8,7 +8,15 @@ from mypy_extensions import i64
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
 from tuque.core.model.life import Failure, Life, Outcome
-from tuque.core.model.refusal import DEAD_LETTER, DUPLICATE, MAXLEN, NOTDELIVERED, PAUSED, Refusal
+from tuque.core.model.refusal import (
+    DEAD_LETTER,
+    DUPLICATE,
+    MAXLEN,
+    NOTDELIVERED,
+    PAUSED,
+    TUBE_FULL,
+    Refusal,
+)
 from tuque.core.model.task import BURIED, BYTES, Task
 from tuque.core.msgs.bus import (
     TubeMessage,
@@ -118,8 +126,10 @@ class TubePolicy(Tubes):
                 return refused
             if same is not None:
                 return None
-        if q.is_full() or 0 < spec.maxlen <= q.length + held_count(q):  # T1.1
+        if 0 < spec.maxlen <= q.length + held_count(q):  # T1.1
             return Refusal(MAXLEN)
+        if q.is_full():
+            return Refusal(TUBE_FULL, (q.name, int(q.capacity)))
         return Refusal(PAUSED) if q.pause & PAUSE_IN or q.drops > 0 else None
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:

@@ -141,7 +141,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "GROUP CANCEL": Bound(4, TURN_WORK, SMALL, ONE),
     "GROUP HELP": Bound(2, 64, SMALL, ONE),
     "GROUP": _OPTIONS,
-    "TOPIC SUBSCRIBE": Bound(21, 64, SMALL, REFUSED),
+    "TOPIC SUBSCRIBE": Bound(21, 128, SMALL, REFUSED),
     "TOPIC LIST": Bound(8, 5_500, 3_145_728, CUT),
     "TOPIC ADD": Bound(160, TURN_WORK, 16_384, REFUSED),
     "TOPIC HELP": Bound(2, 64, SMALL, ONE),

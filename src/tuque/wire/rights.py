@@ -254,7 +254,6 @@ ADDING: Final = [
     "SCHEDULE ADD",
     "SCHEDULE RUN",
     "GROUP CREATE",
-    "TOPIC ADD",
 ]
 # options of one word
 FLAGS: Final = [b"ASYNC", b"WITHNEW", b"ALL", b"BUSYLOOP"]

@@ -80,6 +80,8 @@ def topic_subscribe(
     With `filters` only jobs that have all these headers, with values that match the patterns.
     """
     args: list[Arg] = ["TOPIC", "SUBSCRIBE", to_bytes(topic), to_bytes(queue)]
+    if filters is not None and not isinstance(filters, Mapping):
+        raise TypeError(f"filters are patterns by the names of headers, not {filters!r}")
     if filters:
         args.append("FILTER")
         for name, glob in filters.items():

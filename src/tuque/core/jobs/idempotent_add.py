@@ -27,10 +27,10 @@ def keys_refusal(n: Node, more: i64, tenant: bytes = b"") -> Refusal | None:
     if len(tenant) > 0:
         its = n.keys.by_tenant.get(tenant, 0)
         if (its + more) * FAIR > n.limits.keys_max:
-            return Refusal(KEYS_FULL, (its, more))
+            return Refusal(KEYS_FULL, (its, n.limits.keys_max // FAIR, more))
     if len(n.keys.kept) + more <= n.limits.keys_max:
         return None
-    return Refusal(KEYS_FULL, (len(n.keys.kept), more))
+    return Refusal(KEYS_FULL, (len(n.keys.kept), n.limits.keys_max, more))
 
 
 def same_job(n: Node, queue: bytes, key: bytes) -> bytes:

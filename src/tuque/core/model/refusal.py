@@ -81,11 +81,14 @@ DELAY_FOR_EVER: Final = 63
 NOREACH_RESULT: Final = 64  # about: nodes
 NOREPL_BOTH: Final = 65  # about: MB of dead letters, MB of kept outcomes
 NOREPL_LOST: Final = 66
+TUBE_FULL: Final = 67  # about: tube, its capacity
 
 # topics (SPEC T60)
 TOPIC_FULL: Final = 101  # about: topic, its subscriptions
 SUBSCRIPTIONS_FULL: Final = 102  # about: subscriptions
 FEW_OF_TOPIC: Final = 103  # about: jobs with too few copies, all jobs
+TENANT_TOPICS: Final = 104  # about: tenant, its subscriptions
+TOPICS_UNHEARD: Final = 105
 
 
 @final

@@ -298,6 +298,7 @@ class Node:
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
         self.topics = Topics()
+        self.topics.begun_ms = self.now_ms
 
     def used_bytes(self) -> i64:
         """Bytes the process uses: base, jobs and the rest (M1.1)."""

@@ -11,7 +11,7 @@ from tuque.core.jobs.endings import record_job
 from tuque.core.jobs.idempotent_add import keep_key, keys_refusal, must_wait, on_copies
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import Job
-from tuque.core.model.refusal import KEY_WAITS, NOREPL_LEAVING, Refusal
+from tuque.core.model.refusal import KEY_WAITS, NOREPL_LEAVING, TOPICS_UNHEARD, Refusal
 from tuque.core.model.tally import tenant_of
 from tuque.core.node.node import Node
 from tuque.core.replication.add import make_job, memory_refusal, must_be_external, on_addjob
@@ -29,6 +29,14 @@ class Share:
         self.one = one
         self.spec = spec
         self.known = b""  # the id of the job that has the DEDUPE key already
+
+
+def unheard_refusal(n: Node) -> Refusal | None:
+    """[T60] Why a node that has just started adds to no topic yet (T60.8)."""
+    if len(n.peers) <= 1 or n.now_ms >= n.topics.begun_ms + n.limits.node_timeout_ms:
+        return None
+    is_informed = n.topics.heard != 0 and (n.linked & ~n.topics.heard & ~1) == 0
+    return None if is_informed else Refusal(TOPICS_UNHEARD)
 
 
 def node_refusal(n: Node) -> Refusal | None:
@@ -55,7 +63,7 @@ def find_known(n: Node, shares: list[Share], key: bytes) -> Refusal | None:
             return Refusal(KEY_WAITS, (key,))
         else:
             x.known = kept.id
-    return keys_refusal(n, fresh, tenant_of(shares[0].one.queue)) if fresh > 0 else None
+    return keys_refusal(n, fresh, tenant_of(shares[0].one.topic)) if fresh > 0 else None
 
 
 def add_all(

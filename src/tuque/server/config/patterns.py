@@ -26,6 +26,15 @@ class Element:
         self.ranges = ranges  # pairs of first and last character
         self.steps: i64 = 1 + len(ranges) // 2
 
+    def is_possible(self) -> bool:
+        """Whether some character fits."""
+        found = self.is_any or self.is_not or self.chars != ""
+        i = 0
+        while not found and i < len(self.ranges):
+            found = self.ranges[i] <= self.ranges[i + 1]
+            i += 2
+        return found
+
     def fits(self, char: str) -> bool:
         """Whether the character is meant."""
         if self.is_any:
@@ -73,6 +82,14 @@ class Glob:
             elements.append(element_of(pattern[at:end]))
             at = end
         self.pieces.append(Piece(elements))
+
+    def is_possible(self) -> bool:
+        """Whether some name matches."""
+        for piece in self.pieces:
+            for element in piece.elements:
+                if not element.is_possible():
+                    return False
+        return True
 
     def units(self) -> i64:
         """The units of work since the last call."""

@@ -58,8 +58,8 @@ WORDS: Final[dict[int, bytes]] = {
         b"since nodes are away: do not publish them again"
     ),
     why.KEYS_FULL: (
-        b"OOM this node keeps %d DEDUPE keys and would need %d more: raise dedupe-max-keys, "
-        b"give a shorter DEDUPETTL, or wait until some are over"
+        b"OOM this node keeps %d DEDUPE keys, at most %d, and would need %d more: raise "
+        b"dedupe-max-keys, give a shorter DEDUPETTL, or wait until some are over"
     ),
     why.NOSTAGE: (
         b"NOSTAGE nothing is staged in attempt '%s' of transaction '%s': it was never staged, "
@@ -145,6 +145,15 @@ WORDS: Final[dict[int, bytes]] = {
     why.SUBSCRIPTIONS_FULL: (
         b"ERR %d queues are subscribed to topics, the most that a node keeps: unsubscribe some"
     ),
+    why.TENANT_TOPICS: (
+        b"QUOTA tenant '%s' has %d subscriptions to topics, a quarter of what a node keeps: "
+        b"unsubscribe some"
+    ),
+    why.TOPICS_UNHEARD: (
+        b"LOADING this node has started, and has not heard all subscriptions of other nodes yet: "
+        b"nothing was added, try again soon"
+    ),
+    why.TUBE_FULL: b"MAXLEN tube '%s' is full: its capacity is %d tasks",
     why.FEW_OF_TOPIC: (
         b"FEWCOPIES all jobs of the topic are added, %d of %d with fewer copies than asked for, "
         b"since nodes are away: do not add them again"

@@ -23,8 +23,11 @@ NO_NAME: Final = (
     b"NOPERM user '%s' has no right to an app or a transaction of the name '%s': "
     b"no pattern of it fits"
 )
+NO_TOPIC: Final = b"NOPERM user '%s' has no right to the topic '%s': no pattern of it fits"
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 REPEATS_IDS: Final = "WAITJOB"  # in its reply
+TOPIC: Final = "TOPIC "
+LIST_OF_TOPICS: Final = "TOPIC LIST"  # its option names a topic
 SHOWN: Final = 128  # bytes of a name in an error
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
 
@@ -69,8 +72,15 @@ def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
 class Denied:
     """A queue that the user may not see, and what names it to the user."""
 
-    def __init__(self, queue: bytes, of: bytes | None = None, is_name: bool = False) -> None:
+    def __init__(
+        self,
+        queue: bytes,
+        of: bytes | None = None,
+        is_name: bool = False,
+        is_topic: bool = False,
+    ) -> None:
         self.queue = queue
+        self.is_topic = is_topic
         self.is_name = is_name  # of an app or a transaction (N2.8)
         self.of = of  # a job, a group, a transaction; none: the command names the queue
 
@@ -79,6 +89,8 @@ class Denied:
         shown = self.queue if self.of is None else self.of
         if len(shown) > SHOWN:
             shown = shown[:SHOWN] + b"..."
+        if self.is_topic:
+            return NO_TOPIC % (user, shown)
         if self.is_name:
             return NO_NAME % (user, shown)
         return (NO_QUEUE if self.of is None else NO_QUEUE_OF) % (user, shown)
@@ -94,11 +106,12 @@ def denied_queue(s: Server, account: Account, unit: Unit, args: list[bytes]) -> 
     seen = account.seen
     for queue in unit.queues(args):
         if not seen.get(queue, False) and not account.may_see(queue):
-            return Denied(queue)
+            return Denied(queue, is_topic=unit.row == LIST_OF_TOPICS)
     if unit.own_at > 0:
         for name in unit.own_names(args):
             if not account.may_see(name):
-                return Denied(name, None, is_name=True)  # N2.8
+                is_topic = unit.row.startswith(TOPIC)
+                return Denied(name, is_name=True, is_topic=is_topic)  # N2.8
     if unit.jobs_from > 0 and len(args) <= IDS_MAX:
         i = unit.jobs_from
         while i < len(args):

@@ -25,6 +25,15 @@ NO_TAG: Final = b"!!!!!!!!"
 MANY_JOBS: Final = (
     b"QUOTA tenant '%s' has %d jobs at this node, and may have %d: let some end, or ask for more"
 )
+MORE_JOBS: Final = (
+    b"QUOTA tenant '%s' has %d jobs at this node, and may have %d, not %d more: let some end, or "
+    b"ask for more"
+)
+MORE_BYTES: Final = (
+    b"QUOTA tenant '%s' has jobs of %d bytes at this node, and may have %d, not %d more: let some "
+    b"end, or ask for more"
+)
+OTHERS_JOBS: Final = b"QUOTA the tenant of a queue that is subscribed may have no more jobs here"
 MANY_BYTES: Final = (
     b"QUOTA tenant '%s' has jobs of %d bytes at this node, and may have %d: "
     b"let some end, or ask for more"
@@ -116,6 +125,30 @@ def refusal(s: Server, account: Account, count: i64, size: i64, is_add: bool) ->
     return refused
 
 
+def of_topic(s: Server, account: Account, counts: dict[bytes, int], size: i64) -> bytes | None:
+    """[T62] Why so many jobs, of so many bytes each, may not come to queues of these tenants, and
+    are not counted; None: they may (T62.8).
+    """
+    home = account.home
+    if home is None:
+        return None
+    refused = None
+    total: i64 = 0
+    for name, count in counts.items():
+        total += count
+        tenant = s.acl.tenants.get(name)
+        over = None if tenant is None else over_owned(s, tenant, count, size * count)
+        if over is not None and (refused is None or tenant is home):
+            refused = over if tenant is home else OTHERS_JOBS
+    if refused is None:
+        wait_ms = home.wait_ms(s.n.now_ms, max(total, 1))
+        if wait_ms > 0:
+            refused = MANY_ADDS % (home.name, int(home.adds), int(wait_ms))
+    if refused is not None:
+        home.refused += 1
+    return refused
+
+
 def owned(s: Server, name: bytes) -> tuple[int, int]:
     """[N11] The jobs and bytes of a tenant at this node (N11.2)."""
     owner = s.n.book.owners.get(name)
@@ -132,8 +165,12 @@ def over_owned(s: Server, tenant: Tenant, count: i64, size: i64) -> bytes | None
     """Why it may not have these beside what it has."""
     jobs, held = owned(s, tenant.name)
     if tenant.jobs > 0 and jobs + count > tenant.jobs:
+        if count > 1:
+            return MORE_JOBS % (tenant.name, int(jobs), int(tenant.jobs), int(count))
         return MANY_JOBS % (tenant.name, int(jobs), int(tenant.jobs))
     if tenant.bytes > 0 and held + size > tenant.bytes:
+        if count > 1:
+            return MORE_BYTES % (tenant.name, int(held), int(tenant.bytes), int(size))
         return MANY_BYTES % (tenant.name, int(held), int(tenant.bytes))
     return None
 

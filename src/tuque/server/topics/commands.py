@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.node.node import Node
-from tuque.core.replication.add import refusal, settle
 from tuque.core.state.topics import (
     FILTERS_MAX,
     GLOB_MAX,
@@ -15,36 +12,19 @@ from tuque.core.state.topics import (
     TOPIC_MAX,
     Subscription,
 )
-from tuque.core.transactions.topic_add import Share, add_all, find_known, node_refusal
 from tuque.core.transactions.topics import subscribe, unsubscribe
 from tuque.server.commands.by_id import oom_text
 from tuque.server.config.patterns import Glob
 from tuque.server.replies.core_words import core_words
 from tuque.server.replies.help import reply_help
-from tuque.server.replies.producers import await_copies, ids_reply
-from tuque.server.replies.redirects import refusal_text
-from tuque.server.replies.tube_sync import take_lacking
-from tuque.server.rights.tenant import refusal as quota_refusal
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.tube import Tube
-from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import refusal_of
-from tuque.wire.adding.options import addjob_options
-from tuque.wire.args import (
-    ArgError,
-    header_pairs,
-    is_header,
-    ranged,
-    timeout_ms,
-    twice,
-    wrong,
-    wrong_option,
-)
+from tuque.server.topics.adding import add, is_shown
+from tuque.wire.args import ArgError, is_header, ranged, twice, wrong, wrong_option
 
 NEEDS: Final[dict[bytes, bytes]] = {
-    b"SUBSCRIBE": b"a topic, a queue, and FILTER with a header's name and a pattern, or more pairs",
+    b"SUBSCRIBE": b"a topic, a queue, and FILTER with up to %d pairs of a header's name and a "
+    b"pattern" % FILTERS_MAX,
     b"UNSUBSCRIBE": b"a topic and a queue",
     b"LIST": b"TOPIC, CURSOR and COUNT, each with a value",
     b"ADD": b"a topic, a body, a timeout in ms, and options of ADDJOB",
@@ -60,7 +40,6 @@ COUNT: Final = 100
 COUNT_MAX: Final = 1_000
 CURSOR_MAX: Final = (1 << 62) - 1
 ROW_WORK: Final = 5
-ADD_WORK: Final = 10  # units of work for one job of an ADD
 
 BAD_TOPIC: Final = b"ERR the name of a topic has 1 to %d bytes" % TOPIC_MAX
 BAD_QUEUE: Final = b"ERR the name of a queue that subscribes has 1 to %d bytes" % QUEUE_MAX
@@ -70,17 +49,7 @@ BAD_FILTER: Final = (
 )
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 BAD_CURSOR: Final = b"ERR invalid cursor"
-NO_KEYS: Final = (
-    b"ERR TOPIC ADD takes no UNIQUE, LIMIT, RATE or GROUP: they are of one tube, and a topic may "
-    b"have many queues"
-)
-NO_WITHNEW: Final = b"ERR TOPIC ADD takes no WITHNEW: its reply has the ids of many jobs"
-LARGE: Final = b"ERR a body of %d bytes for %d queues: all together at most %d"
-APART: Final = (
-    b"ERR tubes '%s' and '%s' of topic '%s' have different leaders, nothing was added: give them "
-    b"one leader with TUBE HOME"
-)
-OF_QUEUE: Final = b": queue '%s' of topic '%s', nothing was added"
+UNFIT: Final = b"ERR the pattern '%s' fits nothing: write ranges as in [a-c]"
 TAKES: Final = b"TOPIC takes SUBSCRIBE, UNSUBSCRIBE, LIST, ADD or HELP"
 
 
@@ -109,7 +78,8 @@ def cmd_topic(s: Server, c: Client, args: list[bytes]) -> None:
         c.reply(int(unsubscribe(s.n, args[2], args[3])))
         return
     check_memory(s)
-    changed, refused = subscribe(s.n, args[2], args[3], filters_of(args[4:]))
+    tenant = b"" if c.user is None else c.user.tenant
+    changed, refused = subscribe(s.n, args[2], args[3], filters_of(args[4:]), tenant)
     if refused is not None:
         raise ArgError(core_words(refused))
     c.reply(int(changed))
@@ -136,6 +106,8 @@ def filters_of(words: list[bytes]) -> list[bytes]:
             raise ArgError(BAD_FILTER)
         if pairs[i] in pairs[:i:2]:
             raise wrong(b"FILTER has the header '%s' twice" % pairs[i])
+        if not Glob(pairs[i + 1].decode("latin-1")).is_possible():
+            raise ArgError(UNFIT % pairs[i + 1])
     return pairs
 
 
@@ -169,128 +141,6 @@ def show(s: Server, c: Client, words: list[bytes]) -> None:
     c.reply([b"%d" % after, rows])
 
 
-def is_shown(c: Client, one: Subscription) -> bool:
-    """Whether the user may see the topic and the queue."""
-    if c.user is None or c.user.sees_all:
-        return True
-    return c.user.may_see(one.topic) and c.user.may_see(one.queue)
-
-
 def serial_of(one: Subscription) -> int:
     """The order of a list: later subscriptions come later."""
     return int(one.serial)
-
-
-def add(s: Server, c: Client, args: list[bytes]) -> None:
-    """[T62] ADD topic body ms-timeout [options of ADDJOB] (T62.1)."""
-    n = s.n
-    wanted = addjob_options(args[1:])
-    wait_ms = timeout_ms(args[4])
-    if len(wanted.keys) > 0:
-        raise ArgError(NO_KEYS)
-    if wanted.with_new:
-        raise ArgError(NO_WITHNEW)
-    shares = shares_of(n, args[2], wanted)
-    n.work += ADD_WORK * len(shares)
-    if len(shares) == 0:
-        n.topics.adds += 1
-        n.topics.unheard += 1
-        c.reply([])
-        return
-    check_whole(s, c, len(shares), len(args[3]))
-    check_leaders(s, c, shares)
-    refused = node_refusal(n)
-    if refused is None:
-        refused = find_known(n, shares, wanted.key)
-    if refused is not None:
-        raise ArgError(core_words(refused))
-    for x in shares:
-        if len(x.known) == 0:
-            check_one(s, c, x)
-    serial = c.first_serial + len(c.holes)
-    ids, waiting = add_all(n, shares, args[3], c.number, serial, wait_ms)
-    if waiting is None:
-        c.out.append(ids_reply(ids))
-        return
-    if n.policy is not None and len(tubes_of(n).to_sync) > 0:
-        waiting.tubes = take_lacking(s, tubes_of(n))
-        waiting.left += 1 if len(waiting.tubes) > 0 else 0
-    await_copies(s, c)
-
-
-def shares_of(n: Node, topic: bytes, wanted: AddSpec) -> list[Share]:
-    """[T62] The queues that get a job, with their options (T62.4)."""
-    words = header_pairs(wanted.headers)
-    headers = {words[i]: words[i + 1] for i in range(0, len(words), 2)}
-    of_queue = settle(n, wanted)
-    of_queue.has_pri = False
-    of_queue.has_utube = False
-    found: list[Share] = []
-    for one in n.topics.of_topic(topic):
-        if len(one.filters) > 0 and not passes(one.filters, headers):
-            continue
-        q = n.queues.get(one.queue)
-        found.append(Share(one, settle_tube(n, q, wanted) if isinstance(q, Tube) else of_queue))
-    return found
-
-
-def settle_tube(n: Node, tube: Tube, wanted: AddSpec) -> AddSpec:
-    """The options without those that mean nothing to this tube."""
-    spec = settle(n, wanted)
-    spec.has_pri = spec.has_pri and tube.driver.is_timed
-    spec.has_utube = spec.has_utube and tube.driver.is_keyed
-    spec.asked_replicate = -1
-    if not tube.driver.has_keys:
-        spec.headers = b""
-    return spec
-
-
-def passes(filters: list[bytes], headers: dict[bytes, bytes]) -> bool:
-    """[T60] Whether the headers pass the filters (T60.3)."""
-    for i in range(0, len(filters), 2):
-        value = headers.get(filters[i])
-        if value is None:
-            return False
-        if not Glob(filters[i + 1].decode("latin-1")).matches(value.decode("latin-1")):
-            return False
-    return True
-
-
-def check_whole(s: Server, c: Client, count: int, size: int) -> None:
-    """Raise ArgError if that is too much for one command or for the tenant (T62.7, T62.8)."""
-    if count * size > s.cfg.max_body_bytes and count > 1:
-        raise ArgError(LARGE % (size, count, s.cfg.max_body_bytes))
-    over = (
-        None if c.user is None else quota_refusal(s, c.user, count - 1, size * (count - 1), False)
-    )
-    if over is not None:
-        raise ArgError(over)
-
-
-def check_leaders(s: Server, c: Client, shares: list[Share]) -> None:
-    """Raise ArgError unless this node leads all the tubes (T62.10)."""
-    first: Tube | None = None
-    for x in shares:
-        tube = s.n.queues.get(x.one.queue)
-        if not isinstance(tube, Tube):
-            continue
-        if first is None:
-            first = tube
-        elif tube.is_mine != first.is_mine or (not tube.is_mine and tube.home != first.home):
-            names = (c.named(first.name), c.named(tube.name), c.named(x.one.topic))
-            raise ArgError(APART % names)
-    if first is not None and not first.is_mine:
-        raise ArgError(refusal_text(s, refusal_of(s.n, tubes_of(s.n), first)))
-
-
-def check_one(s: Server, c: Client, x: Share) -> None:
-    """Raise ArgError with the reason why its queue takes no job (T62.2)."""
-    why = b""
-    try:
-        refused = refusal(s.n, x.one.queue, x.spec)
-        if refused is not None:
-            why = core_words(refused)
-    except TubeError as error:
-        why = refusal_text(s, error)
-    if len(why) > 0:
-        raise ArgError(why + OF_QUEUE % (c.named(x.one.queue), c.named(x.one.topic)))

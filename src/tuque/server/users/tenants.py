@@ -44,17 +44,22 @@ class Tenant:
         self.jobs = least(self.jobs, quotas.get(JOBS, 0))
         self.bytes = least(self.bytes, quotas.get(BYTES, 0))
 
-    def wait_ms(self, now_ms: i64) -> i64:
-        """Count an add; or the ms until there is room for it (N11.3)."""
+    def wait_ms(self, now_ms: i64, count: i64 = 1) -> i64:
+        """Count so many adds; or the ms until there is room for them (N11.3).
+
+        More at once than come in a second need a second without any, and those after them wait.
+        """
         if self.adds == 0:
             return 0
-        self.room += min(now_ms - self.room_ms, UNIT) * self.adds
+        most_ms: i64 = UNIT + (0 if self.room >= 0 else -self.room // self.adds + 1)
+        self.room += min(now_ms - self.room_ms, most_ms) * self.adds
         self.room_ms = now_ms
         if self.room > self.adds * UNIT:
             self.room = self.adds * UNIT
-        if self.room < UNIT:
-            return (UNIT - self.room + self.adds - 1) // self.adds
-        self.room -= UNIT
+        needed: i64 = min(count, self.adds) * UNIT
+        if self.room < needed:
+            return (needed - self.room + self.adds - 1) // self.adds
+        self.room -= count * UNIT
         return 0
 
 

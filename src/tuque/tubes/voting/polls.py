@@ -240,10 +240,12 @@ def later(t: Tubes, at_ms: i64) -> None:
 
 def place_of(n: Node, voters: Voters, tube: Tube, lost: bytes) -> i64:
     """[T27] The place of this node among those that may stand up, from 0 (T27.2)."""
-    mine = rank(tube.maker + tube.name, n.node_id)
+    topic = n.topics.first_topic(tube.name)
+    name = topic if len(topic) > 0 else tube.maker + tube.name  # T27.13
+    mine = rank(name, n.node_id)
     place: i64 = 0
     for node_id in voters.rights:
-        if node_id not in (n.node_id, lost) and rank(tube.maker + tube.name, node_id) > mine:
+        if node_id not in (n.node_id, lost) and rank(name, node_id) > mine:
             place += 1
     if can_serve(tube) != 0:
         place += len(voters.rights)

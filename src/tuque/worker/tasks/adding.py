@@ -211,6 +211,8 @@ def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str
 
 def published(call: Call[Any]) -> tuple[bytes, dict[str, Any]]:
     """[U12] Body and options for TOPIC ADD (U12.1). Raises TypeError for a task with a policy."""
+    if not isinstance(call, Call):
+        raise TypeError(f"publish takes a call of a task, as task.call(...), not {call!r}")
     if call.options.policies is not None or call.options.utube is not None:
         raise TypeError(
             f"task {call.task.name}: jobs of a topic have no unique, limit, rate, group or utube"
