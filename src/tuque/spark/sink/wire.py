@@ -19,6 +19,7 @@ from typing import Final
 from tuque.client.transport.secure import context_of
 from tuque.client.url import Address, Settings
 from tuque.errors import (
+    FewCopies,
     Leaving,
     Loading,
     MaxClients,
@@ -192,8 +193,11 @@ def _connected(address: Address, settings: Settings) -> Wire:
 
 
 def refusal_of(line: bytes) -> ReplyError | None:
-    """The error in a reply; None for other replies."""
-    return reply_error(line[1:].decode(errors="replace")) if line[:1] == b"-" else None
+    """The error in a reply; None for other replies, and for what is done on too few nodes."""
+    if line[:1] != b"-":
+        return None
+    error = reply_error(line[1:].decode(errors="replace"))
+    return None if isinstance(error, FewCopies) else error
 
 
 class Sender:
@@ -267,10 +271,10 @@ class Sender:
             if not isinstance(why, LATER):
                 self._broker.close()
                 raise SinkError(f"the broker refused a row: {why}")
-        if not self._whole:
+        if not self._whole or not refused:
             self._on_done(count - len(refused))
             self._chunk = _only(self._chunk, set(refused))
-        return str(next(iter(refused.values())))
+        return str(next(iter(refused.values()), ""))
 
 
 def command(*words: bytes) -> bytes:
