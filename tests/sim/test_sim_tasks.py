@@ -83,7 +83,7 @@ def test_promises_hold_when_the_leader_changes(
 
     T50.4 So the callback is there once, over starts and changes of the leader.
 
-    T62.3 after a crash there are all or none
+    T62.3 after a crash this node has all or none
     """
     outcome = run_plan(plan(1))
     assert outcome.findings == []
