@@ -171,6 +171,12 @@ def test_each_instant_fires_once_over_many_leaders(seed: int) -> None:
 class LongLab(SchedulesLab):
     """A lab for hours: a heartbeat a second, and tables are checked now and then."""
 
+    def born(self, i: int) -> Node:
+        """A node whose tenth start makes other ids than its first: its seed has an end."""
+        n = super().born(i)
+        n.ids.seed += b" "
+        return n
+
     def live(self, span_ms: int) -> None:
         """Let time pass with heartbeats."""
         for left_ms in range(span_ms, 0, -1_000):
