@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from door import Door
-from test_server_groups import callbacks, counts, dead, later, made, results, tasks
+from test_server_groups import (
+    callbacks,
+    counts,
+    dead,
+    later,
+    made,
+    results,
+    tasks,
+    turn,
+)
 
 __all__ = ["tasks"]
 
@@ -36,3 +45,32 @@ def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: Door) -> None
     later(tasks, 6_000)
     assert counts(tasks, group) == ("failed", 2, 1, 1) and callbacks(tasks) == []
     assert results(tasks, group)[1][0][4] == b"gone"
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+@pytest.mark.parametrize("queue", ["q", "other"])
+def test_ends_that_were_not_noted_when_the_group_ended(tasks: Door, queue: str, how: str) -> None:
+    """T50.7 A child that has ended when the group ends, and was not noted yet, is noted as it ended
+    (T50.3)."""
+    assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
+    group = tasks.value("GROUP CREATE t 20 THEN callback").decode()
+    ids = [
+        tasks.value(f"ADDJOB {queue} c{i} 0 KEEP 9000 ATTEMPTS 2 RETRY 60").decode()
+        for i in range(20)
+    ]
+    assert tasks.value(f"GROUP ADD t {group} " + " ".join(f"{i} {id}" for i, id in enumerate(ids)))
+    turn(tasks)
+    assert len(tasks.value(f"GETJOB NOHANG COUNT 6 FROM {queue}")) == 6
+    runs = [tasks.value(f"START {id}")[0][0].decode() for id in ids[:6]]
+    assert tasks.value(f"FAIL {ids[0]} {runs[0]} FINAL REASON no")[0] == b"dead"
+    for i in range(1, 5):
+        assert tasks.value(f"DONE {ids[i]} {runs[i]} RESULT r{i}") == 1
+    if how == "is cancelled":
+        assert tasks.value(f"GROUP CANCEL t {group}") == 1
+    turn(tasks)
+    assert counts(tasks, group) == ("failed" if how == "fails" else "cancelled", 20, 4, 16)
+    rows = results(tasks, group)[1]
+    assert [row[4] for row in rows] == [b"dead", *[b"done"] * 4, *[b"cancelled"] * 15]
+    assert [row[3] for row in rows] == [None, b"r1", b"r2", b"r3", b"r4", *[None] * 15]
+    dead = queue if queue == "other" else "q.dead"
+    assert [row[0].decode() for row in tasks.value(f"DEAD LIST {dead}")[1]] == [ids[0]]

@@ -230,6 +230,32 @@ def test_children_that_move_to_other_nodes() -> None:
     assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
 
 
+def test_ends_at_other_nodes_when_the_group_is_cancelled() -> None:
+    """T50.7 A child that has ended when the group ends, and was not noted yet, is noted as it ended
+    (T50.3)."""
+    lab = GroupsLab()
+    n, tube, there = lab.nodes[0], lab.tube(0), lab.nodes[1]
+    n.now_ms = there.now_ms = lab.now_ms
+    group = created(n, tube)
+    ids = [child_job(there, i) for i in range(SIZE)]
+    for i, id in enumerate(ids):
+        assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, id)
+    lab.run()
+    lab.live(1_000)
+    n.now_ms = there.now_ms = lab.now_ms
+    for i in range(4):
+        assert on_done(there, ids[i], 0, b"r%d" % i)
+    assert groups.cancel(n, tubes_of(n), tube, groups.group_of(n, tube, group))
+    lab.run()
+    lab.live(5_000)
+    family = groups.family_of(tube, groups.group_of(n, tube, group).number)
+    assert (family.done, family.failed) == (4, SIZE - 4)
+    assert results_of(n, tube, group) == [b"r%d" % i for i in range(4)] + [None] * (SIZE - 4)
+    words = [unpack_child(tube.tasks[family.by_index[i]].subqueue).word for i in range(SIZE)]
+    assert words == [b"done"] * 4 + [b"cancelled"] * (SIZE - 4)
+    assert not any(id in there.jobs for id in ids) and not tubes_of(n).minders
+
+
 def child_task(lab: GroupsLab, i: int, index: int) -> bytes:
     """A task of the tube u that node i leads, kept for an hour when it has ended."""
     n = lab.nodes[i]

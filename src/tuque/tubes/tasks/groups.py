@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
-from tuque.core.life.change import UNKNOWN, on_cancel
+from tuque.core.life.change import FLAGGED, OVER, UNKNOWN, on_cancel
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import ledger
 from tuque.core.model.refusal import NOJOB
@@ -215,7 +215,7 @@ def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     group = tube.tasks.get(child.group)
     family = family_of(tube, child.group)
     if group is None or family.by_index.get(int(child.index), -1) != int(task.number):
-        if child.state == OPEN and group is None and not call_off(n, t, task, child.id):
+        if child.state == OPEN and group is None and call_off(n, t, task, child.id) < 0:
             return
         forget(n, t, task.id)
         drop(n, t, tube, task)
@@ -225,8 +225,7 @@ def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         arm(n, t, task, n.now_ms + REST_MS)
         return
     if not is_group(group.subqueue) or unpack_group(group.subqueue).state != OPEN:
-        if call_off(n, t, task, child.id):  # T50.7
-            note_end(n, t, tube, task, child, FAILED, b"cancelled", WHY, None)
+        wind_up(n, t, tube, task, child, group)
         return
     wait_for(n, t, tube, task, child, group)
 
@@ -376,22 +375,65 @@ def close_group(n: Node, t: Tubes, tube: Tube, task: Task, state: i64) -> None:
         t.members_due[tube.tasks[number].id] = None  # T50.7
 
 
-def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> bool:
-    """[T50] Cancel the child; False: its holder has not answered yet (T50.7)."""
+def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Task) -> None:
+    """[T50] The group has ended before: note the child's end, or cancel the child (T50.7)."""
+    id = child.id
+    if may_ask(n, id) and id not in n.life.cancelling and not has_looked(n, t, task, id):
+        arm(n, t, task, n.now_ms + ASK_MS)
+        return
+    if is_settled(n, id):
+        fields, refused = result_fields(n, id)
+        if fields is None and refused is not None and refused.code != NOJOB:
+            arm(n, t, task, n.now_ms + ASK_MS)  # a node that may know it is not in reach
+            return
+        is_awaited = is_group(group.subqueue) and unpack_group(group.subqueue).policy == WAIT
+        if fields is None or fields["state"] != b"dead" or not is_awaited:
+            note_outcome(n, t, tube, task, child, fields)
+            return
+    became = call_off(n, t, task, id)
+    if became == OVER:
+        mind(n, t, task.id, id)
+        arm(n, t, task, n.now_ms + ASK_MS)  # how it ended is seen then
+    elif became >= 0:
+        note_end(n, t, tube, task, child, FAILED, b"cancelled", WHY, None)
+
+
+def has_looked(n: Node, t: Tubes, task: Task, id: bytes) -> bool:
+    """[T50] Whether the child's holder has said how it is; if not, it is asked (T50.3)."""
+    asking = n.life.asking.get(id)
+    if asking is None or task.id not in t.minders:
+        if len(n.life.asking) < ASKS_MAX:
+            mind(n, t, task.id, id)
+            ask(n, id, LOOK)
+        return False
+    if not asking.is_told and n.now_ms >= asking.since_ms + PATIENCE_MS:
+        forget(n, t, task.id)  # others have their turn
+    return asking.is_told
+
+
+def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
+    """[T50] Cancel the child; what became of it, OVER if its end is to be seen; -1: its holder has
+    not answered yet (T50.7).
+    """
     if not may_ask(n, id):
-        on_cancel(n, id, WHY, True)
-        return True
+        life = n.life.by_id.get(id)
+        if life is not None and life.is_cancelled and not life.is_dead:
+            return FLAGGED
+        became, _, change = on_cancel(n, id, WHY, True)
+        return became if change is None else OVER
     asking = n.life.cancelling.get(id)
     if asking is None or task.id not in t.minders:
         forget(n, t, task.id)
         mind(n, t, task.id, id)
         ask(n, id, CANCEL, WHY)
+    elif asking.became != UNKNOWN:
+        return asking.became
     elif asking.is_told:
-        if asking.became != UNKNOWN or silent(n, id, asking) == 0:
-            return True
+        if silent(n, id, asking) == 0:
+            return UNKNOWN
         forget(n, t, task.id)
     arm(n, t, task, n.now_ms + ASK_MS)
-    return False
+    return -1
 
 
 # ---- waiting
