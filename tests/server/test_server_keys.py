@@ -134,6 +134,47 @@ def test_groups_take_turns(tasks: Door) -> None:
     assert bodies(tasks) == ["noisy4", "noisy5", "urgent", "last"]
 
 
+def lanes_that_may_go_no_longer(tasks: Door) -> bytes:
+    """A task is at work, two groups have places, and then the limit has one place; its id."""
+    for name in ("a", "b", "c"):
+        tasks.add("t", name, "GROUP", name, "LIMIT", "few", "3")
+        if name == "a":
+            ((_, id, _),) = tasks.value("GETJOB NOHANG FROM t")
+    tasks.add("t", "d", "GROUP", "c", "LIMIT", "few", "1")
+    assert tasks("DEBUG CHECK") == b"+OK\r\n"
+    assert isinstance(id, bytes)
+    return id
+
+
+def test_lanes_that_wait_again_at_a_take_are_counted(tasks: Door) -> None:
+    """T41.4 If these are more than the places, no task of the limit goes before they are fewer."""
+    id = lanes_that_may_go_no_longer(tasks)
+    t = tubes_of(tasks.n)
+    before, of_driver = t.bytes_used, t.by_name[b"t"].driver.bytes_used
+    assert bodies(tasks) == []
+    grown = t.by_name[b"t"].driver.bytes_used - of_driver
+    assert t.bytes_used - before == grown > 0
+    assert tasks("DEBUG CHECK") == b"+OK\r\n"
+    assert tasks.value("ACKJOB", id) == 1
+    assert bodies(tasks) == ["b"]
+    assert tasks("DEBUG CHECK") == b"+OK\r\n"
+
+
+def test_figures_change_nothing(tasks: Door) -> None:
+    """O10.1 A queue is meant if it exists here, or a job of it is known here."""
+    lanes_that_may_go_no_longer(tasks)
+    t = tubes_of(tasks.n)
+    driver = t.by_name[b"t"].driver
+    assert isinstance(driver, Tasks)
+    tasks.n.now_ms += 7_000
+    before = (t.bytes_used, driver.bytes_used, driver.line.count, driver.keys())
+    rows = tasks.value("QLIST SORT oldest")[1]
+    assert rows[0][6] == 7_000, "oldest-ms"
+    assert (t.bytes_used, driver.bytes_used, driver.line.count, driver.keys()) == before
+    assert driver.line.count == 2
+    assert tasks("DEBUG CHECK") == b"+OK\r\n"
+
+
 def test_a_second_add_of_a_unique_key_meets_the_first(tasks: Door) -> None:
     """T44.4 An ADDJOB with a key that a task has replies with the id of that task."""
     first = tasks.add("t", "one", "UNIQUE", "order-7")

@@ -25,7 +25,6 @@ from tuque.server.figures.rings import (
     Points,
     differences,
 )
-from tuque.tubes.model.driver_guard import Guarded
 from tuque.tubes.model.tube import Tube
 
 WALK: Final = 2_000  # queues looked at in one turn
@@ -314,8 +313,7 @@ def oldest_ms(n: Node, q: Queue) -> i64:
     """Since when the next job of the queue is due, in ms; at least 1 if there is one."""
     job: Job | None = q.first()
     if job is None and isinstance(q, Tube):
-        driver = q.driver  # of a custom one the guard knows the order
-        job = driver.ready.first() if isinstance(driver, Guarded) else driver.first()
+        job = q.driver.peek()
     if job is None:
         return 0
     return max(n.now_ms - job.ctime_ns // 1_000_000 - i64(job.delay_s) * 1000, 1)

@@ -140,6 +140,11 @@ class Tasks(KeyTables):
         self.chosen = lane
         return lane.first()
 
+    def peek(self) -> Task | None:
+        """The task of the lane whose turn it is; lanes that may go no longer stay (T41.4)."""
+        lane = self.line.first()
+        return None if lane is None else lane.first()
+
     def took(self, task: Task) -> None:
         """`first` was taken: a token is spent, the place goes with the task."""
         self.count -= 1

@@ -48,6 +48,10 @@ class Driver:
         """The task to take next; changes nothing."""
         return self.ready.first()
 
+    def peek(self) -> Task | None:
+        """The task that is next in the order, for figures; decides nothing."""
+        return self.ready.first()
+
     def took(self, task: Task) -> None:
         """`first` was taken; called before its status changes."""
         self.ready.took(task)
@@ -83,4 +87,8 @@ class Absent(Driver):
 
     def first(self) -> Task | None:
         """None, until the type is back."""
+        return None
+
+    def peek(self) -> Task | None:
+        """As `first`."""
         return None

@@ -99,6 +99,10 @@ class UTube(Driver):
             task = heads.top()
         return None
 
+    def peek(self) -> Task | None:
+        """As `first`, which decides nothing."""
+        return self.first()
+
     def took(self, task: Task) -> None:
         """`first` was taken: its lane is busy."""
         if self.heads.top() is task:
