@@ -188,7 +188,7 @@ def keyed_tube(
     for i in range(3):
         shared: dict[str, Any] = {"tube": "k", "node": i, "for_ms": 9_000}
         made = {"client": f"kp{i}", "retry": [3], "idle_ms": idle_ms, **options, **shared}
-        plan.ops.append(Op(1_000 + i, "task_producer", made))
+        plan.ops.append(Op(1_000 + 200 * i, "task_producer", made))  # the first makes the tube
     for i in range(4):
         shared = {"tube": "k", "node": i % 3, "for_ms": 10_500}
         works = {"client": f"kw{i}", "idle_ms": 5, "timeout": 500, "work_ms": 100, **habits}

@@ -52,13 +52,13 @@ STUCK_US: Final = 8_000_000  # so long no task of its limit and rate was taken: 
 
 
 class Bucket:
-    """The tokens of a rate in true time, whoever leads the tube."""
+    """The tokens of a rate in true time, whoever leads the tube; empty at first (T42.4)."""
 
-    def __init__(self, rate: int, burst: int) -> None:
+    def __init__(self, rate: int, burst: int, empty_us: int) -> None:
         self.rate = rate
         self.burst = burst
-        self.tokens = float(burst)
-        self.at_us = 0
+        self.tokens = 0.0
+        self.at_us = empty_us
 
     def fill(self, now_us: int) -> float:
         """The tokens that are there now."""
@@ -76,8 +76,9 @@ class Bucket:
 class Run:
     """One leadership of a tube, as replayed from its changes."""
 
-    def __init__(self, tube: Tube) -> None:
+    def __init__(self, tube: Tube, begun_us: int) -> None:
         self.tube = tube
+        self.begun_us = begun_us
         self.epoch = int(tube.epoch)
         self.seq = int(tube.change_seq)
         self.jobs: dict[int, Job] = {}  # by number
@@ -154,7 +155,7 @@ class Tasking:
 
     def begin(self, facts: TaskTube, tube: Tube) -> Run:
         """A node starts to lead the tube, with what the last leader left."""
-        run = Run(tube)
+        run = Run(tube, self.world.now_us)
         for number, task in tube.tasks.items():
             job = facts.job_of(task.id, task.body)
             if job is not None:
@@ -172,7 +173,7 @@ class Tasking:
         if 0 < before < run.epoch:
             self.history.count("new leaders of tasks")
             for (name, key), bucket in self.buckets.items():
-                if name == facts.key and bucket.fill(self.world.now_us) < 1:
+                if name == facts.key and bucket.tokens < 1:  # after the last take
                     self.world.sometimes("a bucket is dry when the leader changes")
                     self.history.count(f"dry buckets of {key.decode()}")
         return run
@@ -232,7 +233,7 @@ class Tasking:
         key, rate, burst = job.rate
         if key:
             self.history.count("takes with a rate")
-            bucket = self.buckets.setdefault((facts.key, key), Bucket(rate, burst))
+            bucket = self.buckets.setdefault((facts.key, key), Bucket(rate, burst, run.begun_us))
             if not bucket.spend(self.world.now_us):
                 text = f"{facts.name}: {-bucket.tokens:.2f} takes of {key!r} too many"
                 self.find("task-rate", text)

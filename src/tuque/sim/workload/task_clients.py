@@ -47,8 +47,9 @@ class TaskProducer(TaskClient):
 
     def steps(self) -> Steps:
         """Make the tube, then add one job after the other."""
-        reply = yield Say(self.facts.words())
-        yield from self.mend(reply)
+        while failed(reply := (yield Say(self.facts.words()))):
+            yield from self.mend(reply)  # jobs that come before it are in a plain queue (T1.9)
+            yield IDLE_US
         while True:
             job = self.facts.new_job(self.options(), self.world.now_us)
             told = partial(self.judge.on_added, self.facts, job, self.node)
