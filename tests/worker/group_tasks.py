@@ -48,6 +48,17 @@ def plus_one(number: int) -> int:
     return number + 1
 
 
+@app.task(queue="numbers", attempts=1, retry_s=30)
+def once(number: int) -> int:
+    note(f"once {number}")
+    return number
+
+
+@app.task(queue="steps", replicate=2)
+def copied(number: int) -> str:
+    return f"<{number}>"
+
+
 @app.task(queue="steps")
 async def as_text(number: int) -> str:
     note(f"text {number} {current_job().id}")

@@ -12,7 +12,9 @@ from lab import RealCluster, RealServer
 from worker_lab import wait_until
 
 from tuque.errors import JobCancelled, JobFailed
-from tuque.worker import chain, group
+from tuque.testing import job
+from tuque.worker import RetryLater, chain, group
+from tuque.worker.groups.steps import goes_on, goes_on_async, header_of
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
@@ -50,6 +52,49 @@ def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path
         assert did(place, "plus") == ["plus 100"] * 2 and len(did(place, "text")) == 1
     finally:
         program.kill()
+
+
+def test_too_few_nodes_take_the_next_step(tmp_path: Path) -> None:
+    """U11.2 While too few nodes take copies of it (`-NOREPL`), the worker adds it again, seven
+    times in ten seconds, or as long as the time limit allows.
+    """
+    two = RealCluster(tmp_path, 2)
+    two.nodes[0].start()
+    tasks.app.use(two.nodes[0].url)
+    program = worker(tmp_path, two.nodes[0].url)
+    try:
+        handle = chain(tasks.once.call(1), tasks.copied).enqueue()
+        wait_until(lambda: did(tmp_path, "once"), "the first step has run")
+        two.nodes[1].start()
+        two.meet()
+        assert handle.result(60) == "<1>"  # one attempt was enough
+    finally:
+        program.kill()
+        tasks.app.close()
+        two.end()
+
+
+@pytest.mark.usefixtures("place")
+def test_a_run_whose_next_step_is_not_added_is_given_back() -> None:
+    """U11.2 Then it gives the run back: RELEASE DELAY 0.25, 0.5, .. 60 s. No attempt is used up;
+    the step runs again.
+    """
+    headers = {"tuque-chain": header_of([tasks.copied.name])}
+
+    async def on_a_loop() -> None:
+        try:
+            await goes_on_async(tasks.app, this, 1)
+        finally:
+            await tasks.app.aclose()
+
+    for starts, delay_s in ((1, 0.25), (3, 1.0), (20, 60.0)):
+        with job(headers=headers, starts=starts, time_left=0.8) as this:
+            with pytest.raises(RetryLater, match="could not be added: .*") as caught:
+                goes_on(tasks.app, this, 1)
+            assert caught.value.delay_s == delay_s
+            with pytest.raises(RetryLater) as caught:
+                asyncio.run(on_a_loop())
+            assert caught.value.delay_s == delay_s
 
 
 def test_cancel_of_a_chain(place: Path) -> None:

@@ -7,19 +7,22 @@ one that is not named does not begin, however often a step ran, and whatever nod
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tuque.client.commands.life import Result
-from tuque.errors import Error, NoJob
+from tuque.errors import Error, NoJob, NoReplica
 from tuque.worker.seal.keys import RESULT, BadSeal, Keys, is_sealed
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.codec import unpack
 from tuque.worker.tasks.options import Options
 from tuque.worker.tasks.policy import Outcome, one_line
+from tuque.worker.tasks.task import RetryLater
 
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
@@ -33,6 +36,8 @@ KEEP_S: Final = 86_400.0  # of an outcome, at least: somebody must see it
 WAIT_MS: Final = 2_000  # for the end of the step before: its worker tells it at this moment
 FIRST_S: Final = 0.25  # until a step that was held back begins again
 LATER_MAX_S: Final = 60.0
+PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)  # while too few nodes take the next step
+SPARE_S: Final = 0.5  # of the time limit, to give the run back
 DEAD_STARTS: Final = 10  # it is held back so often, for two minutes, before it ends for that
 
 
@@ -63,8 +68,11 @@ def is_step(job: Job) -> bool:
     return CHAIN_HEADER in job.headers
 
 
-def step_after(app: App, job: Job, result: Any) -> Call[Any]:
-    """[U11] The next step, with a key by which this run adds it once (U11.2)."""
+def step_after(app: App, job: Job, result: Any, again: int = 0) -> Call[Any]:
+    """[U11] The next step, with a key by which this try of the run adds it once (U11.2).
+
+    `again`: how often the run has tried before. A try that was withdrawn may have left a copy.
+    """
     names = json.loads(job.headers[CHAIN_HEADER])
     task = app.tasks.get(names[0])
     if task is None:
@@ -76,20 +84,43 @@ def step_after(app: App, job: Job, result: Any) -> Call[Any]:
         headers[AFTER_HEADER] = job.id
     if len(names) > 1:
         headers[CHAIN_HEADER] = header_of(names[1:])
-    options = replace(options, headers=headers, key=f"{NEXT} {job.id} {job.starts}")
+    key = f"{NEXT} {job.id} {job.starts}"
+    options = replace(options, headers=headers, key=f"{key} {again}" if again else key)
     return replace(call, options=options)
 
 
 def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
     """Adds the next step; what is the result of this one then."""
-    call = step_after(app, job, result)
-    return {NEXT: call.task.add_now(call.options, call.args, call.kwargs).id}
+    for again in range(len(PAUSES_S) + 1):
+        call = step_after(app, job, result, again)
+        try:
+            return {NEXT: call.task.add_now(call.options, call.args, call.kwargs).id}
+        except NoReplica as err:
+            time.sleep(pause_s(job, again, err))
+            job.check()
+    raise AssertionError  # the last pause raises
 
 
 async def goes_on_async(app: App, job: Job, result: Any) -> dict[str, str]:
     """Like `goes_on`, on the running loop."""
-    call = step_after(app, job, result)
-    return {NEXT: (await call.task.add_async(call.options, call.args, call.kwargs)).id}
+    for again in range(len(PAUSES_S) + 1):
+        call = step_after(app, job, result, again)
+        try:
+            return {NEXT: (await call.task.add_async(call.options, call.args, call.kwargs)).id}
+        except NoReplica as err:
+            await asyncio.sleep(pause_s(job, again, err))
+            job.check()
+    raise AssertionError  # the last pause raises
+
+
+def pause_s(job: Job, again: int, err: NoReplica) -> float:
+    """[U11] Until the next step is added again; RetryLater if there was enough of that (U11.2)."""
+    if again < len(PAUSES_S):
+        left_s = job.time_left
+        if left_s is None or left_s >= PAUSES_S[again] + SPARE_S:
+            return PAUSES_S[again]
+    delay_s = delay_of(job)
+    raise RetryLater(f"the next step could not be added: {err}", delay_s=delay_s) from err
 
 
 # ---- the step before
@@ -160,5 +191,10 @@ def opened(data: bytes, id: str, keys: Keys | None) -> bytes:
 
 def later(job: Job, why: str) -> Outcome:
     """The step comes again."""
-    delay_s = min(LATER_MAX_S, FIRST_S * 2 ** min(job.starts - 1, 10))
-    return Outcome("retry", one_line(f"waits for the step before: {why}"), delay_s=delay_s)
+    text = one_line(f"waits for the step before: {why}")
+    return Outcome("retry", text, delay_s=delay_of(job))
+
+
+def delay_of(job: Job) -> float:
+    """Until the run comes again, by how often it has begun."""
+    return min(LATER_MAX_S, FIRST_S * 2.0 ** min(max(job.starts - 1, 0), 10))
