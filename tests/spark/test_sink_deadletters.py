@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from lab import RealServer
-from raw_resp import wait_for
+from lab import RealCluster, RealServer
+from raw_resp import Wire, wait_for
 from sink_lab import bodies
 
 pytest.importorskip("duckdb")
@@ -128,3 +128,74 @@ def test_mistakes(server: RealServer, tmp_path: Path) -> None:
     assert "4 letters were refused and stay" in output
     assert sum(bodies(server, "mail.dead").values()) == 4
     assert sum(bodies(server, "pay").values()) == 1
+
+
+def die_in_tube(wire: Wire, tube: str, reason: str, *options: str) -> str:
+    """A task of the tube fails for good."""
+    body = encode(Envelope("send", [reason]), "json")
+    id = wire.add(tube, body, "ATTEMPTS", "1", *options)
+    assert [job[1] for job in wire("GETJOB", "NOHANG", "FROM", tube)] == [id.encode()]
+    run = wire("START", "WORKER", "w", id)[0][0]
+    assert wire("FAIL", id, run, "REASON", reason)[0] == b"dead"
+    return id
+
+
+def test_letters_in_tubes(server: RealServer) -> None:
+    wire = server.wire()
+    assert wire("TUBE", "CREATE", "exports", "tasks") == b"OK"
+    fill(server)
+    ids = [die_in_tube(wire, "exports", reason) for reason in ("no card", "no money")]
+    wire.add("exports", "waits", "ATTEMPTS", "1")
+    code, output = run(server, "triage", "--json", "--queue", "exports")
+    assert code == 0, output
+    found = [
+        (row["letters"], row["queue"], row["task"], row["reason"]) for row in json.loads(output)
+    ]
+    assert found == [(1, "exports", "send", "no card"), (1, "exports", "send", "no money")]
+    code, output = run(server, "replay", "--dry-run")
+    assert (
+        "2 from exports to exports\n4 from mail.dead to mail\n" in output and "7 letters" in output
+    )
+    code, output = run(server, "replay", "--keep")
+    assert code == 1 and "a letter of the tube exports is the job itself" in output
+    assert len(wire("DEAD", "LIST", "exports")[1]) == 2
+    code, output = run(server, "replay", "--where", "args LIKE '%card%'")
+    assert (code, output.splitlines()) == (
+        0,
+        ["1 from exports to exports", "1 of 1 letters replayed"],
+    )
+    assert [row[0].decode() for row in wire("DEAD", "LIST", "exports")[1]] == ids[1:]
+    assert ids[0].encode() in [
+        job[1] for job in wire("GETJOB", "NOHANG", "COUNT", 9, "FROM", "exports")
+    ]
+    code, output = run(server, "replay", "--queue", "exports", "--to", "slow")
+    assert code == 0, output
+    assert sum(bodies(server, "slow").values()) == 1
+    assert wire("DEAD", "LIST", "exports")[1] == []
+
+
+def test_a_letter_whose_key_is_taken_stays(server: RealServer) -> None:
+    wire = server.wire()
+    assert wire("TUBE", "CREATE", "pay", "tasks") == b"OK"
+    ids = [die_in_tube(wire, "pay", why, "UNIQUE", why) for why in ("a", "b")]
+    wire.add("pay", "other", "UNIQUE", "a")
+    code, output = run(server, "replay", "--queue", "pay")
+    assert code == 1 and "1 of 2 letters replayed" in output
+    assert f"refused: {ids[0]}: it stays dead: another job has its UNIQUE key" in output
+    assert [row[0].decode() for row in wire("DEAD", "LIST", "pay")[1]] == ids[:1]
+
+
+def test_letters_of_a_tube_that_another_node_leads(tmp_path: Path) -> None:
+    with RealCluster(tmp_path, 2) as cluster:
+        wire, other = cluster.wire(0), cluster.wire(1)
+        assert wire("TUBE", "CREATE", "pay", "tasks", "SYNC", "2") == b"OK"
+        id = die_in_tube(wire, "pay", "no card")
+        wait_for(
+            lambda: b"TUBEHOME" in repr(other("DEAD", "LIST", "pay")).encode(), "no other leader"
+        )
+        away = cluster.nodes[1]
+        code, output = run(away, "triage", "--where", "args LIKE '%card%'", "--json")
+        assert (code, [row["queue"] for row in json.loads(output)]) == (0, ["pay"])
+        code, output = run(away, "replay")
+        assert (code, output.splitlines()[-1]) == (0, "1 of 1 letters replayed")
+        assert [job[1] for job in wire("GETJOB", "NOHANG", "FROM", "pay")] == [id.encode()]

@@ -21,6 +21,7 @@ from tuque.spark.history.duck import DuckEngine
 
 Command = Callable[..., None]
 WIDTH = 60  # of a reason in the table
+KEPT = "--keep is for letters in queues; a letter of the tube %s is the job itself: use --queue"
 
 
 def _options(command: Command) -> Command:
@@ -32,7 +33,8 @@ def _options(command: Command) -> Command:
                 "--queue",
                 "queues",
                 multiple=True,
-                help="Name or pattern of a queue of dead letters; by default *.dead.",
+                help="Name or pattern of a queue of dead letters, or of a tube of type tasks; by "
+                "default *.dead, and all such tubes.",
             ),
             click.option(
                 "--events",
@@ -62,7 +64,8 @@ def _letters(
             with Client(node.client_url()) as client, DuckEngine() as engine:
                 names = deadletters.dead_queues(client, queues)
                 segments = deadletters.segments(events, Path(scratch))
-                deadletters.look(engine, client, names, segments)
+                tubes = deadletters.dead_tubes(client, queues)
+                deadletters.look(engine, client, names, tubes, segments)
                 yield client, engine
         except Error as e:
             raise click.ClickException(str(e)) from e
@@ -98,7 +101,7 @@ def triage(
 @_options
 @click.option("--to", default="", help="Queue to put them into; by default where they came from.")
 @click.option("--round", "round_", default=1, show_default=True, help="Replay kept letters anew.")
-@click.option("--keep", is_flag=True, help="Leave the letters where they are.")
+@click.option("--keep", is_flag=True, help="Leave the letters in queues where they are.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
 def replay(
     node: NodeOptions,
@@ -110,13 +113,16 @@ def replay(
     keep: bool,
     dry_run: bool,
 ) -> None:
-    """Put the bodies of dead letters into queues again.
+    """Put the bodies of dead letters into queues again, and dead tasks of tubes back to work.
 
     Run twice it adds no letter twice: each has a key made of its id and the round. Exit status 1
     when the broker refused some; those stay.
     """
     with _letters(node, queues, events) as (client, engine):
         chosen = deadletters.chosen(engine, where)
+        tube = next((one["queue"] for one in chosen if one["is_task"]), "") if keep else ""
+        if tube:
+            raise click.ClickException(visible(KEPT % tube))
         ways = Counter((one["queue"], deadletters.target_of(one, to)) for one in chosen)
         for (queue, target), count in sorted(ways.items()):
             click.echo(visible(f"{count} from {queue} to {target}"))

@@ -1,8 +1,9 @@
-"""Dead letters: which are queued, why, and how to replay them.
+"""Dead letters: which there are, why, and how to replay them.
 
-The broker has the bodies; only the events say why a job died. The event of a letter's ADDJOB and
-that of its job's death are consecutive (SPEC Q10), which joins the two. Needs no Spark: one process
-can handle the usual number of letters.
+The broker has the bodies. Of letters in queues only the events say why a job died: the event of a
+letter's ADDJOB and that of its job's death are consecutive (SPEC Q10), which joins the two. Letters
+of a tube of type tasks are its own dead tasks, which know it themselves (SPEC T48.8). Needs no
+Spark: one process can handle the usual number of letters.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tuque.client.sync import Client
-from tuque.errors import Error
+from tuque.errors import Error, NoJob
 from tuque.spark.engines import read_events
 from tuque.spark.errors import StreamError
 from tuque.spark.history import pipeline
@@ -25,16 +26,19 @@ from tuque.worker.tasks.options import DEAD_SUFFIX
 
 if TYPE_CHECKING:
     from tuque.client.api import JobInfo
+    from tuque.client.commands.dead import DeadLetter
 
 STEP: Final = 500  # letters sent together
 PAGE: Final = 1000
+TASKS: Final = "tasks"  # the type of tubes whose dead tasks stay in them
+STAYS: Final = "it stays dead: another job has its UNIQUE key"
 KNOWN_S: Final = 30 * 86_400  # how long a replay is remembered
 NO_TASK: Final = "(no task call)"
 NOT_KNOWN: Final = "(not in the events)"
 
 TABLE: Final = """
 CREATE TABLE found (letter VARCHAR, queue VARCHAR, task VARCHAR, args VARCHAR, size INT,
-                    died_at TIMESTAMP)
+                    died_at TIMESTAMP, reason VARCHAR, is_task BOOLEAN)
 """
 # Why letters exist: the event after the letter's ADDJOB, on the same node.
 WHY: Final = """
@@ -51,8 +55,10 @@ SELECT NULL::VARCHAR AS letter, NULL::VARCHAR AS job_id, NULL::VARCHAR AS from_q
 """
 LETTERS: Final = f"""
 CREATE TABLE letters AS
-SELECT f.letter, f.queue, f.task, f.args, f.size, f.died_at, w.job_id, w.from_queue,
-       coalesce(w.reason, '{NOT_KNOWN}') AS reason
+SELECT f.letter, f.queue, f.task, f.args, f.size, f.died_at, f.is_task,
+       CASE WHEN f.is_task THEN f.letter ELSE w.job_id END AS job_id,
+       CASE WHEN f.is_task THEN f.queue ELSE w.from_queue END AS from_queue,
+       coalesce(f.reason, w.reason, '{NOT_KNOWN}') AS reason
 FROM found f LEFT JOIN why w ON w.letter = f.letter
 """
 GROUPS: Final = """
@@ -63,7 +69,7 @@ FROM letters WHERE {where}
 GROUP BY queue, task, reason ORDER BY letters DESC, queue, task, reason
 """
 CHOSEN: Final = """
-SELECT letter, queue, coalesce(from_queue, '') AS from_queue FROM letters WHERE {where}
+SELECT letter, queue, coalesce(from_queue, '') AS from_queue, is_task FROM letters WHERE {where}
 ORDER BY died_at, letter
 """
 
@@ -78,23 +84,52 @@ class Replayed:
 
 
 def dead_queues(client: Client, patterns: tuple[str, ...]) -> list[str]:
-    """The queues for dead letters on a node that match the patterns."""
+    """The queues for dead letters on a node that match the patterns; no tubes of type tasks."""
     wanted = patterns or (f"*{DEAD_SUFFIX}",)
+    found = {name for name in client.qscan() if any(fnmatchcase(name, one) for one in wanted)}
+    return sorted(found - set(_tubes(client)))
+
+
+def dead_tubes(client: Client, patterns: tuple[str, ...]) -> list[str]:
+    """The tubes of type tasks that a node knows and that match the patterns; by default all."""
     return sorted(
-        {name for name in client.qscan() if any(fnmatchcase(name, one) for one in wanted)}
+        name
+        for name in _tubes(client)
+        if not patterns or any(fnmatchcase(name, one) for one in patterns)
     )
 
 
+def _tubes(client: Client) -> list[str]:
+    """The names of all tubes of type tasks that the node knows."""
+    names: list[str] = []
+    while True:
+        page = client.qlist(type=TASKS, offset=len(names), count=PAGE)
+        names += [row.name for row in page.rows]
+        if not page.rows or len(names) >= page.total:
+            return names
+
+
 def look(
-    engine: DuckEngine, client: Client, queues: list[str], events: pipeline.Segments | None
+    engine: DuckEngine,
+    client: Client,
+    queues: list[str],
+    tubes: list[str],
+    events: pipeline.Segments | None,
 ) -> int:
-    """Make the table `letters` of those queued there; returns how many."""
+    """Make the table `letters` of those in these queues and tubes; returns how many."""
     engine.base.execute(TABLE)
     total = 0
+    insert = "INSERT INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     for queue in queues:
         for page in _pages(client.jscan(queue=queue, states=["queued"], full=True, count=PAGE)):
-            engine.base.executemany("INSERT INTO found VALUES (?, ?, ?, ?, ?, ?)", page)
+            engine.base.executemany(insert, page)
             total += len(page)
+    for tube in tubes:
+        listed = list(client.dead_letters(tube, count=PAGE))
+        for at in range(0, len(listed), STEP):
+            rows = _task_rows(client, tube, listed[at : at + STEP])
+            engine.base.executemany(insert, rows)
+            total += len(rows)
     if events is None:
         engine.base.execute(NO_WHY)
     else:
@@ -123,14 +158,15 @@ def target_of(letter: dict[str, Any], to: str) -> str:
 def replay(
     client: Client, letters: list[dict[str, Any]], to: str, round_: int, keep: bool
 ) -> Replayed:
-    """Add the bodies again and remove the letters.
+    """Add the bodies again and remove the letters; dead tasks of tubes are replayed there.
 
     Each is added under a key made of its id and the round, so that letters added by an interrupted
     replay are not added twice.
     """
-    added, refused = 0, []
-    for at in range(0, len(letters), STEP):
-        part = letters[at : at + STEP]
+    added, refused = _replay_tasks(client, [one for one in letters if one["is_task"]], to)
+    queued = [one for one in letters if not one["is_task"]]
+    for at in range(0, len(queued), STEP):
+        part = queued[at : at + STEP]
         pipe = client.pipeline()
         for letter in part:
             pipe.show(letter["letter"])
@@ -153,6 +189,25 @@ def replay(
             client.ackjob(*done)
         added += len(done)
     return Replayed(len(letters), added, refused)
+
+
+def _replay_tasks(client: Client, letters: list[dict[str, Any]], to: str) -> tuple[int, list[str]]:
+    """Dead tasks go back to work under their ids, at the leaders of their tubes (SPEC T48.13)."""
+    added, refused = 0, []
+    for tube in sorted({one["queue"] for one in letters}):
+        ids = [one["letter"] for one in letters if one["queue"] == tube]
+        for at in range(0, len(ids), STEP):
+            part = ids[at : at + STEP]
+            try:
+                done = client.dead_replay(tube, ids=part, to=None if to in ("", tube) else to)
+            except Error as e:
+                refused += [f"{id}: {e}" for id in part]
+                continue
+            added += done
+            if done < len(part):
+                still = {letter.id for letter in client.dead_letters(tube, count=PAGE)}
+                refused += [f"{id}: {STAYS}" for id in part if id in still]
+    return added, refused
 
 
 def _is_queued(info: JobInfo | None) -> bool:
@@ -180,13 +235,39 @@ def _pages(found: Iterator[JobInfo]) -> Iterator[list[tuple[Any, ...]]]:
 
 def _row(info: JobInfo) -> tuple[Any, ...]:
     body = info.body or b""
-    died_at = datetime.fromtimestamp(info.ctime_ns / 1e9, UTC).replace(tzinfo=None)
+    died_at = _instant(info.ctime_ns / 1e9)
+    return info.id, info.queue, *_call_of(body), len(body), died_at, None, False
+
+
+def _task_rows(client: Client, tube: str, listed: list[DeadLetter]) -> list[tuple[Any, ...]]:
+    """Dead tasks with what their bodies say, where the node or the leader shows them."""
+    pipe = client.pipeline()
+    for letter in listed:
+        pipe.dead_show(letter.id)
+    rows = []
+    for letter, shown in zip(listed, pipe.execute(raise_on_error=False), strict=True):
+        if isinstance(shown, NoJob):  # the node has no copy; the list tells the rest
+            call, size = (letter.task or NO_TASK, ""), 0
+        elif isinstance(shown, Error):
+            raise shown
+        else:
+            call, size = _call_of(shown.body), len(shown.body)
+        died_at = _instant(letter.last_failure_ms / 1e3)
+        rows.append((letter.id, tube, *call, size, died_at, letter.reason, True))
+    return rows
+
+
+def _instant(at_s: float) -> datetime:
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)
+
+
+def _call_of(body: bytes) -> tuple[str, str]:
+    """The task that a body calls, and its arguments."""
     try:
         call = decode(body)
-        task, args = call.task, repr((call.args, call.kwargs))[:500]
+        return call.task, repr((call.args, call.kwargs))[:500]
     except BadBody:
-        task, args = NO_TASK, repr(body[:500])
-    return info.id, info.queue, task, args, len(body), died_at
+        return NO_TASK, repr(body[:500])
 
 
 def segments(directory: Path | None, scratch: Path) -> pipeline.Segments | None:
