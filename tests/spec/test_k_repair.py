@@ -107,7 +107,7 @@ def test_what_is_sent_to_a_new_life_stays() -> None:
     lab.die(1)
     lab.link(0, 1)
     n = lab.nodes[0]
-    assert [walk.pos for walk in n.losses.walks] == [0, 0]
+    assert [walk.pos for walk in n.losses.walks] == [0]
     assert on_dequeue(n, id)
     send_jobs(n, lab.slot(0, 1), b"q", [n.jobs[id]])
     repair_tick(n)

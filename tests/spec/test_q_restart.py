@@ -276,21 +276,6 @@ def test_what_was_known_before_is_not_asked_again() -> None:
     assert asked == [new] and old != new
 
 
-def test_a_node_that_began_empty_may_have_queued_jobs_since() -> None:
-    """Q12.1 A node that began without a journal is asked about all of them"""
-    lab = Lab(3)
-    restart(lab, 1)
-    lab.link(1, 2)
-    lab.run()
-    id = lab.add(2, replicate=3, retry_s=2)
-    lab.isolate(2)
-    lab.pass_ms(10_000)
-    assert queued_at(lab, id) == [0, 1, 2]
-    lab.link(0, 1)
-    lab.pass_ms(100)
-    assert len(queued_at(lab, id)) == 2
-
-
 @pytest.mark.long
 def test_a_link_that_ends_again_is_settled_by_the_next() -> None:
     """Q12.1 ASK goes to the node for each held job that the node may have. It also goes for each

@@ -61,7 +61,7 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
     n.losses.anew &= ~(1 << slot)
     if is_empty:
         n.losses.anew |= 1 << slot
-        n.peers[slot].sure_ms = 0  # Q12.1
+        n.peers[slot].sure_ms = n.now_ms  # nothing is queued there
         lose_transits(n, slot)
     if is_empty and known != 0:
         n.losses.unsure &= ~(1 << slot)
