@@ -27,6 +27,7 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
+from tuque.core.msgs.topics import TopicsTold
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import repair_left
 from tuque.core.replication.ack import on_ackjob
@@ -139,7 +140,7 @@ class ClusterTrace:
 
     def on_message(self, a: int, b: int, m: AnyMessage) -> None:
         """Show a message that arrived."""
-        if not isinstance(m, Slots):
+        if not isinstance(m, Slots | TopicsTold):
             at_ms = self.lab.now_ms - START_MS
             kind = type(m).__name__.upper()
             self.lines.append(f"  +{at_ms}ms {letter(a)} > {letter(b)} {kind} {self.said(a, m)}")

@@ -43,7 +43,7 @@ def dropped_here(box: Box, *holders: int) -> bytes:
     assert box.run("DONE", id, "-", "RESULT", "x" * 1_000) == 1
     for slot in holders:
         on_message(box.n, slot, GotAck(id, True, 1))
-    assert is_agreed(box.n, box.n.jobs.get(id))
+    assert is_agreed(box.n, id)
     assert box.n.life.thin_result()
     return id
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
+from cluster_lab import Kept
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.voting.voters import may_vouch
 
 MARK_MS = 1_000
@@ -18,17 +20,23 @@ def marked(lab: VotesLab, i: int) -> tuple[int, int]:
     return int(b.right), int(b.mark)
 
 
-def restore(lab: VotesLab, i: int, old: object) -> None:
+def backup(lab: VotesLab, i: int) -> MemoryDisk:
+    """A copy of the disk of node i."""
+    return copy.deepcopy(lab.journals[i].disk)
+
+
+def restore(lab: VotesLab, i: int, old: MemoryDisk) -> None:
     """Node i comes back with that copy of its disk."""
-    lab.journals[i] = copy.deepcopy(old)  # type: ignore[call-overload]  # a Kept, whatever is in it
+    lab.journals[i] = Kept(i)
+    lab.journals[i].disk = copy.deepcopy(old)
     lab.die(i)
 
 
-def lost_put(lab: VotesLab) -> object:
+def lost_put(lab: VotesLab) -> MemoryDisk:
     """Nodes 0 and 1 have a task that node 2 has not heard of; a disk of node 1 without it."""
     lab.put(0)
     lab.live(3 * MARK_MS)
-    old = copy.deepcopy(lab.journals[1])
+    old = backup(lab, 1)
     lab.isolate(2)
     lab.put(0, b"answered")
     lab.live(3 * MARK_MS)
@@ -78,7 +86,7 @@ def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
     lab = VotesLab(3)
     lab.put(0)
     lab.live(3 * MARK_MS)
-    old = copy.deepcopy(lab.journals[0])
+    old = backup(lab, 0)
     lab.put(0, b"answered")
     lab.live(500)  # no mark of it yet: nobody notices the old disk
     assert lab.answered(0) == lab.tube(0).seq

@@ -163,8 +163,8 @@ def test_no_voter_goes_that_is_needed() -> None:
 
 
 def test_a_leaving_voter_that_is_needed_stays() -> None:
-    """T28.4 A leaving voter is removed, unless two are left, or the others have no majority that is
-    reached and can vote."""
+    """T28.4 A leaving voter is removed, unless it is the last one, or the others have no majority
+    that is reached and can vote."""
     lab = lab_of(3)
     lab.die(2)
     lab.live(2 * TIMEOUT_MS)
@@ -201,3 +201,22 @@ def test_two_voters_one_without_its_right(lost: int) -> None:
     assert tasks_at(lab, other) == 2
     lab.live(4 * TIMEOUT_MS)
     assert names(lab, 0) == names(lab, 1) == [0, 1], "it joined again"
+
+
+def test_one_of_two_leaves() -> None:
+    """T28.4 A leaving voter is removed, unless it is the last one"""
+    lab = lab_of(3)
+    is_willing(lab, 2, False)
+    change(lab, 0, 2, is_added=False)
+    lab.live(2 * TIMEOUT_MS)
+    assert said(lab.done(0)) == b""
+    lab.leave(1)
+    assert lab.t(1).drain_left(lab.nodes[1]) > 0
+    lab.live(4 * TIMEOUT_MS)
+    assert names(lab, 0) == [0]
+    assert lab.t(1).drain_left(lab.nodes[1]) == 0
+    lab.die(1)
+    assert lab.watch(2 * TIMEOUT_MS) == [0]
+    lab.leave(0)
+    lab.live(2 * TIMEOUT_MS)
+    assert names(lab, 0) == [0], "the last one stays"

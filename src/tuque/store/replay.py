@@ -3,9 +3,8 @@
 Records are absolute, so replay applies them in order: first the snapshot, then the segments after
 it. Changes made during a rewrite are in both, with the same result.
 
-A torn end of the last segment is cut off (`is_torn`). Any other difference from what was written is
-damage: loading stops and names what `tuque journal repair` would do. Instants are moved when the
-machine's clock jumped between two starts: a jump fires nothing early.
+A torn end of the last segment is cut off (`is_torn`). Any other difference is damage: loading stops
+and names what `tuque journal repair` would do. Instants move with jumps of the machine's clock.
 """
 
 from typing import Final, final
@@ -356,6 +355,7 @@ class Loader:
             self.is_ended = True
         elif kind == GAP:
             self.gap_records += r.a
+            self.tubes.homes.votes.on_gap()
 
     def on_topic(self, one: Subscription | None) -> None:
         """A version of a subscription takes the place of the one before (T60.6)."""

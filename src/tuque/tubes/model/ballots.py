@@ -143,6 +143,7 @@ class Ballots:
         self.mark_ms: i64 = 0  # when it was recorded
         self.marks: dict[bytes, tuple[int, int]] = {}  # right and highest mark heard, by voter
         self.has_heard = False  # one of them is not recorded yet
+        self.has_gap = False  # a repair took records out of the journal under this right (T29.6)
         self.is_asking = False  # this node waits for what others have heard of it (T29.3)
         self.asked: dict[bytes, int] = {}  # the voters of the list that was on its disk
         self.told: dict[bytes, None] = {}  # nodes that said what they have heard

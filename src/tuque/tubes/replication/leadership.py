@@ -145,10 +145,12 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
             continue  # T27.7
         if follower.is_complete:
             got.append(follower.got)
-    if len(got) < needed - 1:
+    if voters is None or (n.records is not None and not n.records.is_failing):
+        needed -= 1  # T27.9: this node has it in its journal, too
+    if len(got) < needed:
         return 0
     got.sort(reverse=True)
-    return got[needed - 2]
+    return got[needed - 1]
 
 
 def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:

@@ -113,6 +113,7 @@ class VoteLog:
         self.voters: Voters | None = None
         self.right: i64 = 0
         self.next: NextList | None = None
+        self.gap_right: i64 = 0  # the right that ended with a repair; 0: none (T29.6)
         self.marked: i64 = 0  # the right of the last marks
         self.mark: i64 = 0
         self.marks: dict[bytes, tuple[int, int]] = {}
@@ -147,6 +148,10 @@ class VoteLog:
         kept.whole_seq = r.whole_seq
         self.stands[r.name] = kept
 
+    def on_gap(self) -> None:
+        """A repair took records out of the journal: what this node confirmed may be among them."""
+        self.gap_right = self.right
+
     def restore_voters(self, t: Tubes) -> None:
         """[T22] Go by the list again; one that was only proposed is proposed still (T23.2)."""
         if self.voters is not None:
@@ -157,6 +162,7 @@ class VoteLog:
             b.marks = self.marks
             b.asked = dict(self.voters.rights)
             b.is_asking = True
+            b.has_gap = 0 < self.gap_right == self.right
             if self.marked == b.right:
                 b.mark = self.mark
                 b.mark_next = self.mark

@@ -190,7 +190,7 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
         return Change(n.node_id, False, until_ms)
     for slot in slots_of(n.leavers & n.linked):
         node_id = n.peers[slot].node_id
-        if node_id not in voters.rights or len(voters.rights) <= 2:
+        if node_id not in voters.rights:
             continue
         if works_without(n, t, voters, node_id):
             return Change(node_id, False, until_ms)
@@ -206,7 +206,7 @@ def gives_vote_up(n: Node, t: Tubes) -> bool:
     voters = t.ballots.in_force()
     if voters is None or not n.is_leaving or n.node_id not in voters.rights:
         return False
-    return len(voters.rights) > 2
+    return len(voters.rights) > 1
 
 
 # ---- who makes the change

@@ -21,7 +21,7 @@ from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.replication.leadership import others_of
 from tuque.tubes.voting.changes import changes_tick, on_next
 from tuque.tubes.voting.force import tell_forced
-from tuque.tubes.voting.marks import marks_tick
+from tuque.tubes.voting.marks import forget_copies, marks_tick
 from tuque.tubes.voting.polls import look_at_stands, on_own_vote, on_vote, on_voted
 from tuque.tubes.voting.pulses import (
     look_at_journal,
@@ -56,7 +56,11 @@ def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
 
 def votes_loaded(n: Node, t: Tubes) -> None:
     """[T25] The node may have promised before it stopped (T25.5)."""
-    t.ballots.bound_ms = n.now_ms + n.limits.node_timeout_ms
+    b = t.ballots
+    b.bound_ms = n.now_ms + n.limits.node_timeout_ms
+    if b.has_gap:
+        b.has_gap = False
+        forget_copies(n, t)
 
 
 def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:

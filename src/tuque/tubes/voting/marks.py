@@ -13,7 +13,8 @@ from tuque.core.node.node import Node
 from tuque.core.outbox.records import Records
 from tuque.tubes.model.ballots import Ballots, Voters
 from tuque.tubes.model.registry import Tubes
-from tuque.tubes.replication.stands import record_marks
+from tuque.tubes.replication.send import record_home
+from tuque.tubes.replication.stands import record_marks, record_stand
 from tuque.tubes.voting.voters import lose_right
 
 NO_MARK: Final = (0, 0)
@@ -98,3 +99,22 @@ def are_enough(b: Ballots, rights: dict[bytes, int], node_id: bytes) -> bool:
     if b.asks_all:
         needed = len(rights) - len(rights) // 2
     return others >= min(needed, most)
+
+
+def forget_copies(n: Node, t: Tubes) -> None:
+    """[T29] A repair took records out of the journal: nothing here counts as whole (T29.6)."""
+    t.notes.append(
+        "records are missing in the journal since its repair: this node has no vote, and gets the "
+        "tasks of tubes that votes lead anew, until the other voters have added it again"
+    )
+    lose_right(n, t)
+    for tube in t.by_name.values():
+        if not tube.fails_over:
+            continue
+        tube.is_complete = False
+        tube.copy_epoch = 0
+        tube.whole_epoch = 0
+        tube.whole_seq = 0
+        if n.records is not None:
+            record_home(n.records, tube)
+            record_stand(n.records, tube)

@@ -207,8 +207,8 @@ def step_down(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def is_failing(n: Node) -> bool:
-    """[T27] Whether the journal cannot be written now (T27.11)."""
-    return n.records is not None and n.records.is_failing
+    """[T27] Whether the journal is off, or cannot be written now (T27.11)."""
+    return n.records is None or n.records.is_failing
 
 
 def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:

@@ -177,6 +177,8 @@ def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     voters = Voters(m.number, m.origin, dict(m.voters), IN_FORCE)
     if known is not None and known.step == IN_FORCE:
         if known.origin != m.origin and not is_forced_over(known, m):
+            if known.origin[:FAMILY_BYTES] == m.origin[:FAMILY_BYTES]:
+                return  # it goes by the list that was before FORCE, and gets the new one
             leave_to_others(n, t, slot, m)
             return
         b.strangers.pop(n.peers[slot].node_id, None)
