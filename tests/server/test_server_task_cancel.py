@@ -8,6 +8,7 @@ from test_server_task_lives import fields, later, start, take, tasks
 
 __all__ = ["tasks"]
 
+SAYS = b"-ERR %s is %s\r\n"
 KEPT = ("KEEP", "600", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
 
 
@@ -95,5 +96,48 @@ def test_many_at_once(tasks: Door) -> None:
     assert tasks.value("SCHEDULE ADD t s EVERY 60 body") == b"ADDED"
     schedule = tasks.value("SCHEDULE SHOW t s")
     plan = dict(zip(schedule[::2], schedule[1::2], strict=True))[b"id"]
-    assert tasks("CANCEL", mine, plan).startswith(b"-ERR 't' is a tube: ")
+    assert tasks("CANCEL", mine, plan) == SAYS % (
+        plan,
+        b"a schedule: use SCHEDULE PAUSE or SCHEDULE DROP",
+    )
     assert tasks.value("CANCEL", mine, queued) == [b"ended", b"ended"]
+
+
+def test_what_is_no_job(tasks: Door) -> None:
+    """T1.11 A schedule, a group, the record of a child and the keeper of a UNIQUE key (T45.8,
+    T50.9, T44.8) are no jobs. START, FAIL, CANCEL, UPDATEJOB and DEADLETTER of their ids are
+    refused, and say what it is and what to use: `-ERR <id> is a group: use GROUP CANCEL`.
+
+    T50.2 ADD refuses the id of a group, a schedule, the record of a child or the keeper of a key
+    that this node knows, before it adds any: `-ERR <id> is a group: the children of a group are
+    jobs and tasks`.
+    """
+    assert tasks.value("SCHEDULE ADD t s EVERY 60 body") == b"ADDED"
+    group = tasks.value("GROUP CREATE t 2 THEN b")
+    plain = tasks.add("q", "b")
+    assert tasks.value("GROUP ADD t", group, "0", plain) == 1
+    kept = tasks.add("t", "b", "UNIQUE", "k", "UNTIL", "600", "KEEP", "5")
+    take(tasks)
+    assert tasks.value("ACKJOB", kept) == 1
+    kinds = {
+        b"schedule": b"a schedule: use SCHEDULE PAUSE or SCHEDULE DROP",
+        b"children": b"a group: use GROUP CANCEL",
+        b"child": b"the record of a child: use GROUP CANCEL of its group",
+        b"key-of": b"the keeper of a UNIQUE key: DELJOB frees the key",
+    }
+    found = set()
+    for id in tasks.value("JSCAN 0 COUNT 100 QUEUE t REPLY id")[1]:
+        row = tasks.value("SHOW", id)
+        kind = next(name for name in kinds if name in row[::2])
+        found.add(kind)
+        says = SAYS % (id, kinds[kind])
+        assert says in tasks("START WORKER w", id)
+        assert tasks("FAIL", id, "-", "REASON", "r") == says
+        assert tasks("CANCEL", id) == says
+        assert tasks("UPDATEJOB", id, "PRI", "4") == says
+        assert tasks("DEADLETTER", id, "grave") == says
+        what = kinds[kind].partition(b":")[0] + b": the children of a group are jobs and tasks"
+        assert tasks("GROUP ADD t", group, "1", id) == SAYS % (id, what)
+        assert tasks.value("SHOW", id) == row
+    assert found == set(kinds)
+    assert tasks.value("QLEN grave") == 0

@@ -41,7 +41,7 @@ from tuque.tubes.failover.controller import (
 from tuque.tubes.failover.invariants import check_homes, check_tube
 from tuque.tubes.failover.restore_tasks import restore_task
 from tuque.tubes.failover.standstill import on_standstill
-from tuque.tubes.keys.plan import is_apart
+from tuque.tubes.keys.plan import is_apart, what_is
 from tuque.tubes.model.errors import (
     LEAVING,
     NO_COPIES,
@@ -234,6 +234,10 @@ class TubePolicy(Tubes):
     def has_runs(self, task: Task) -> bool:
         """[T48] Whether the task may have a run: not a schedule, nor a group."""
         return self.tube_of(task).driver.has_keys and not is_apart(task.subqueue)
+
+    def what_is(self, task: Task) -> bytes:
+        """[T1] What the task is, and what to use, if it is no job; else b"" (T1.11)."""
+        return what_is(task.subqueue) if self.tube_of(task).driver.has_keys else b""
 
     def start(
         self, n: Node, task: Task, worker: bytes, client: i64

@@ -33,6 +33,7 @@ from tuque.core.model.refusal import (
     OVER_RUN,
     OVER_TIME,
     STALE_RUN,
+    TASK_APART,
     TASK_WORK,
     Refusal,
 )
@@ -61,10 +62,20 @@ def if_open(n: Node, id: bytes, job: Job | None) -> tuple[Job | None, Refusal | 
     if isinstance(job, Task):
         if policy_of(n).has_runs(job):
             return job, None  # T48
-        return None, Refusal(TASK_WORK, (job.queue,))
+        return None, without_runs(n, job)
     if job.state == WAIT_REPL:
         return None, Refusal(NOTDELIVERED)
     return job, None
+
+
+def without_runs(n: Node, task: Task) -> Refusal:
+    """Why the task has no runs: it is no job (T1.11), or its tube has no runs (T48)."""
+    what = policy_of(n).what_is(task)
+    return (
+        Refusal(TASK_WORK, (task.queue,))
+        if len(what) == 0
+        else Refusal(TASK_APART, (task.id, what))
+    )
 
 
 def make_life(n: Node, id: bytes) -> Life:

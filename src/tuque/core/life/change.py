@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from tuque.core.jobs.endings import life_of, tell_watchers
 from tuque.core.jobs.life_copies import edit_message, tell_life
 from tuque.core.jobs.transitions import policy_of
-from tuque.core.life.base import make_life, open_job
+from tuque.core.life.base import make_life, open_job, without_runs
 from tuque.core.life.holds import (
     AGREED,
     HOLD_CANCEL,
@@ -37,8 +37,8 @@ from tuque.core.model.refusal import (
     NO_TUBE,
     NOJOB,
     NOT_HELD,
+    TASK_APART,
     TASK_UPDATE,
-    TASK_WORK,
     Refusal,
 )
 from tuque.core.model.task import Task
@@ -82,6 +82,9 @@ def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Chang
 
 def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
     """[T1] UPDATEJOB of a task of a tube: its pri (T1.10)."""
+    what = policy_of(n).what_is(task)
+    if len(what) > 0:
+        return Refusal(TASK_APART, (task.id, what))  # T1.11
     if not update.is_only_pri():
         return Refusal(TASK_UPDATE, (task.queue,))
     policy = n.policy
@@ -91,7 +94,7 @@ def update_task(n: Node, task: Task, update: Update) -> Refusal | None:
 
 def uncancelled(n: Node, task: Task) -> Refusal | None:
     """[W8, T48] Why a task is not cancelled (W8.6, T48.10); None: it may be."""
-    return None if policy_of(n).has_runs(task) else Refusal(TASK_WORK, (task.queue,))
+    return None if policy_of(n).has_runs(task) else without_runs(n, task)
 
 
 def cancel_task(n: Node, task: Task, reason: bytes, is_asked: bool) -> tuple[i64, Refusal | None]:

@@ -83,6 +83,10 @@ class Policy:
         """Whether the words of chapter W that begin and end runs are for this task."""
         raise AssertionError("no policy")
 
+    def what_is(self, task: Task) -> bytes:
+        """What the task is, and what to use, if it is no job; else b""."""
+        raise AssertionError("no policy")
+
     def start(
         self, n: Node, task: Task, worker: bytes, client: i64
     ) -> tuple[Life | None, Refusal | None]:

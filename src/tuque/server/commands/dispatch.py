@@ -14,8 +14,9 @@ from tuque.core.jobs.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.jobs.idempotent_add import follow, keep_key, keys_refusal, must_wait, same_job
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
-from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED
+from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED, TASK_APART
 from tuque.core.model.tally import tenant_of
+from tuque.core.model.task import Task
 from tuque.core.node.node import (
     DATA_RESET,
     GOT_JOBS,
@@ -425,6 +426,9 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(WORDS[NOJOB])
     if job.state == ACKED:
         raise ArgError(WORDS[ACKED_ALREADY])
+    what = tubes_of(s.n).what_is(job) if isinstance(job, Task) else b""
+    if len(what) > 0:
+        raise ArgError(WORDS[TASK_APART] % (job.id, what))  # T1.11
     q = s.n.queues.get(args[2])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_LETTERS % args[2])  # T1.6

@@ -7,6 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.life import NO_TERMS, Terms
+from tuque.core.model.tally import tenant_of
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
 from tuque.server.commands.by_id import check_ids, oom_text
@@ -41,6 +42,7 @@ POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": 
 OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
 WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"TIMELIMIT", b"HEADERS")
 JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"PRI", *WORK_WORDS)
+NO_CHILD: Final = b"ERR %s is %s: the children of a group are jobs and tasks"
 KEEP_MS: Final = 86_400_000
 KEEP_MAX_MS: Final = 366 * 86_400_000
 NEEDS: Final[dict[bytes, bytes]] = {
@@ -182,6 +184,7 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[byte
     check_ids(s, args, 5, 2)
     indexes: list[int] = []
     for i in range(4, len(args), 2):
+        refuse_apart(s, t, tube, args[i + 1])
         indexes.append(int(ranged(args[i], 0, CHILDREN_MAX - 1, BAD_INDEX)))
     check_growth(s)
     check_children(s, c, tube, group, indexes)
@@ -190,6 +193,17 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[byte
     for k in range(len(indexes)):
         count += int(groups.add(s.n, t, tube, group, indexes[k], args[5 + 2 * k]))
     c.reply(count)
+
+
+def refuse_apart(s: Server, t: Tubes, tube: Tube, id: bytes) -> None:
+    """[T50] Raise ArgError if the id is of a group or of another task that is no job (T50.2)."""
+    task = s.n.jobs.get(id)
+    if task is None:
+        task = t.copies_by_id.get(id)
+    if isinstance(task, Task) and tenant_of(task.queue) == tenant_of(tube.name):
+        what, _, _ = t.what_is(task).partition(b":")
+        if len(what) > 0:
+            raise ArgError(NO_CHILD % (id, what))
 
 
 def check_children(s: Server, c: Client, tube: Tube, group: Task, indexes: list[int]) -> None:

@@ -127,6 +127,7 @@ WORDS: Final[dict[int, bytes]] = {
     why.DEAD_LETTER: b"DEAD Job is a dead letter of queue %s: DEAD REPLAY it",
     why.RESTING: b"NOTDELIVERED Job waits for its next attempt: it is delivered after its back-off",
     why.TASK_WORK: b"ERR '%s' is a tube: its tasks have no runs, use TUBE TAKE, ACK and RELEASE",
+    why.TASK_APART: b"ERR %s is %s",
     why.TASK_UPDATE: b"ERR '%s' is a tube: UPDATEJOB changes PRI of its tasks, and nothing else",
     why.ATTEMPTS_OF_ONCE: b"ERR ATTEMPTS needs RETRY above 0",
     why.TUBE_LIFE: (

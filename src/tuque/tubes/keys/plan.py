@@ -14,7 +14,7 @@ from mypy_extensions import i16, i64, mypyc_attr, u8
 
 from tuque.core.model.task import FAR, Task
 from tuque.tubes.keys.kept import is_kept
-from tuque.tubes.keys.members import Members, is_member
+from tuque.tubes.keys.members import Members, is_group, is_member
 
 NAME_MAX: Final = 128
 CRON_MAX: Final = 128
@@ -81,6 +81,17 @@ def is_plan(packed: bytes) -> bool:
 def is_apart(packed: bytes) -> bool:
     """Whether the task is no job: a schedule, a group or a child of one, or it keeps a key."""
     return is_plan(packed) or is_member(packed) or is_kept(packed)
+
+
+def what_is(packed: bytes) -> bytes:
+    """[T1] What the task is that is no job, and what to use; b"" of a job (T1.11)."""
+    if is_plan(packed):
+        return b"a schedule: use SCHEDULE PAUSE or SCHEDULE DROP"
+    if is_group(packed):
+        return b"a group: use GROUP CANCEL"
+    if is_member(packed):
+        return b"the record of a child: use GROUP CANCEL of its group"
+    return b"the keeper of a UNIQUE key: DELJOB frees the key" if is_kept(packed) else b""
 
 
 def pack_plan(plan: Plan) -> bytes:
