@@ -56,6 +56,22 @@ def test_a_run_that_fails_and_is_done(tasks: Door) -> None:
     later(tasks, 0)
 
 
+def test_the_state_of_a_task_that_is_taken(tasks: Door) -> None:
+    """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins"""
+    id = tasks.add("t", "body", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
+    assert fields(tasks, id)[b"state"] == b"waiting"
+    assert take(tasks) == [id]
+    assert fields(tasks, id)[b"state"] == b"delivered"
+    run = start(tasks, id)[0].decode()
+    assert fields(tasks, id)[b"state"] == b"running"
+    assert tasks.value("FAIL", id, run) == [b"retry", 10_000]
+    assert fields(tasks, id)[b"state"] == b"back-off"
+    later(tasks, 10_020)
+    assert fields(tasks, id)[b"state"] == b"waiting"
+    assert take(tasks) == [id]
+    assert fields(tasks, id)[b"state"] == b"delivered"
+
+
 def letters(door: Door, queue: str = "t") -> list[list[Any]]:
     rows: list[list[Any]] = door.value(f"DEAD LIST {queue}")[1]
     return rows

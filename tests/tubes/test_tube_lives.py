@@ -13,7 +13,7 @@ from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.transitions import check
 from tuque.core.life.asking import CANCEL, ask
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel
-from tuque.core.life.outcomes import on_done, watch
+from tuque.core.life.outcomes import on_done, result_fields, watch
 from tuque.core.life.runs import BACK, DIED, on_release, on_work
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.life import Failure, Life, Terms, attempt_of
@@ -95,7 +95,11 @@ def test_a_run_of_before_a_restart_that_is_silent() -> None:
 
 
 def test_a_cancel_survives_a_restart() -> None:
-    """T48.10 The flag is part of the task (T48.2): a new leader knows it."""
+    """T48.10 The flag is part of the task (T48.2): a new leader knows it.
+
+    T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins; so is one whose run
+    the leader does not know (T48.4).
+    """
     home = Home(MemoryDisk(), START_MS)
     home.make(b"t", b"tasks")
     id = add(home.n)
@@ -104,6 +108,8 @@ def test_a_cancel_survives_a_restart() -> None:
     assert on_cancel(home.n, id, b"enough")[0] == FLAGGED
     home.turn()
     home = again(home)
+    told = result_fields(home.n, id)[0]
+    assert told is not None and told["state"] == b"delivered"
     assert why(on_work(home.n, id, run, 1)) == CANCELLED_JOB
     assert on_release(home.n, id, run, 0)
     assert id not in home.n.jobs

@@ -39,7 +39,7 @@ from tuque.core.model.life import (
     attempt_of,
 )
 from tuque.core.model.refusal import NOJOB, NOREACH, NOREACH_RESULT, Refusal
-from tuque.core.model.task import Task
+from tuque.core.model.task import TAKEN, Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.node.queue_policy import AWAY, SHOWN
 from tuque.core.node.slots import slots_of
@@ -260,11 +260,12 @@ def phase_of(n: Node, job: Job, life: Life | None) -> bytes:
         return b"done"
     if job.marks & QUEUED_THERE:
         return b"waiting"
-    if life is not None:
-        if life.run_state == LIVE:
-            return b"running"
-        if life.is_resting:
-            return b"back-off"
+    if life is not None and life.run_state == LIVE:
+        return b"running"
+    if isinstance(job, Task) and job.status == TAKEN:
+        return b"delivered"  # T48.3
+    if life is not None and life.is_resting:
+        return b"back-off"
     if job.flags & DELIVERED == 0:
         return b"scheduled" if is_delayed(n, job) else b"waiting"  # queued elsewhere
     return b"delivered" if job.flags & ONCE_QUEUED else b"back-off"
