@@ -52,24 +52,27 @@ STUCK_US: Final = 8_000_000  # so long no task of its limit and rate was taken: 
 
 
 class Bucket:
-    """The tokens of a rate in true time, whoever leads the tube; empty at first (T42.4)."""
+    """The tokens of a rate in true time, whoever leads the tube."""
 
     def __init__(self, rate: int, burst: int, empty_us: int) -> None:
         self.rate = rate
         self.burst = burst
-        self.tokens = 0.0
+        self.tokens = float(burst)
+        self.least = 0.0  # as `tokens`, if it was empty when its first leader began (T42.4)
         self.at_us = empty_us
 
     def fill(self, now_us: int) -> float:
         """The tokens that are there now."""
         more = (now_us - self.at_us) / 1e6 * self.rate * FAST
         self.tokens = min(float(self.burst), self.tokens + more)
+        self.least = min(float(self.burst), self.least + more)
         self.at_us = now_us
         return self.tokens
 
     def spend(self, now_us: int) -> bool:
         """One more take; False: it came too soon."""
         self.tokens = self.fill(now_us) - 1
+        self.least -= 1
         return self.tokens > -0.5 - SLACK_S * self.rate
 
 
@@ -173,7 +176,7 @@ class Tasking:
         if 0 < before < run.epoch:
             self.history.count("new leaders of tasks")
             for (name, key), bucket in self.buckets.items():
-                if name == facts.key and bucket.tokens < 1:  # after the last take
+                if name == facts.key and bucket.least < 1:  # after the last take
                     self.world.sometimes("a bucket is dry when the leader changes")
                     self.history.count(f"dry buckets of {key.decode()}")
         return run
