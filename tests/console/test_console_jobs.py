@@ -156,6 +156,12 @@ def test_schedules(port: int, tuque: Run) -> None:
         assert tuque("schedule", "add", *words, "body", "--every", "60").stdout == b"replaced\n"
         wrong = tuque("schedule", "add", *words, "body")
         assert wrong.returncode == 1 and b"CRON or EVERY" in wrong.stderr
+        year = tuque("schedule", "add", *words, "body", "--every", "31622400")
+        assert year.stdout == b"replaced\n"
+        assert tuque("schedule", "add", *words, "body", "--every", "60").stdout == b"replaced\n"
+        plain = tuque("schedule", "list", "-p", port, "plain")
+        assert plain.returncode == 1
+        assert b"'plain' is no tube of type tasks: only those have schedules" in plain.stderr
         (line,) = tuque("schedule", "list", "-p", port).stdout.decode().splitlines()
         assert line.startswith("nightly  clean ") and "every 60 s  next " in line
         assert "\x1b" not in line

@@ -94,6 +94,11 @@ def test_the_next_instant_is_always_later(zone: str, gap: str, twice: str, hour:
 
 
 def test_what_is_not_understood() -> None:
+    with pytest.raises(NoInstant, match=r"^bad day-of-week in '0 9 \* \* 8'$"):
+        next_after(cron("0 9 * * 8"), 0)
+    with pytest.raises(NoInstant, match="letters and signs of ASCII"):
+        next_after(cron("0 9 * * \xe9"), 0)
+    assert next_after(cron("0\t9 * * *"), 0) == next_after(cron("0 9 * * *"), 0)
     for text in ("", "*", "61 * * * *", "* * * * * * *", "a b c d e", "\xff * * * *"):
         plan = cron("* * * * *")
         plan.cron = text.encode("latin-1") or b" "

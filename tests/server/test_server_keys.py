@@ -9,6 +9,7 @@ from door import Door, taken
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.keys.words import PLACES_MAX
 from tuque.tubes.policy import tubes_of
 
 KEYS = ("UNIQUE a", "LIMIT a 1", "RATE a 1/s", "GROUP a")
@@ -266,7 +267,7 @@ def test_what_keeps_a_key_is_seen_and_can_be_deleted(tasks: Door) -> None:
     for words in ("ACKJOB", "NACK", "ENQUEUE"):
         assert tasks(words, id) == b":0\r\n"
     assert tasks("START", id).startswith(b"*1\r\n-")
-    assert tasks("UPDATEJOB", id, "PRI", "3") == b"+OK\r\n"
+    assert b"is the keeper of a UNIQUE key" in tasks("UPDATEJOB", id, "PRI", "3")  # T1.11
     later(tasks, 0)
     assert tasks.add("t", "two", "UNIQUE", "u") == first
     assert tasks("TUBE DELETE t 1").startswith(b"*")
@@ -303,8 +304,14 @@ def test_show_has_the_keys(tasks: Door) -> None:
     ("words", "said"),
     [
         ("LIMIT a 0", b"-ERR LIMIT must be a number from 1 to 1000000, not '0'\r\n"),
-        ("LIMIT a", b"-ERR syntax error\r\n"),
-        ("RATE a", b"-ERR syntax error\r\n"),
+        (
+            "LIMIT a",
+            b"-ERR syntax error: LIMIT takes a key and a number from 1 to %d\r\n" % PLACES_MAX,
+        ),
+        (
+            "RATE a",
+            b"-ERR syntax error: RATE takes a key and n/s, n/m or n/h, n from 1 to 1000000\r\n",
+        ),
         ("RATE a 5", b"-ERR RATE must be n/s, n/m or n/h, n from 1 to 1000000, not '5'\r\n"),
         ("RATE a 0/s", b"-ERR RATE must be n/s, n/m or n/h, n from 1 to 1000000, not '0/s'\r\n"),
         ("RATE a 5/d", b"-ERR RATE must be n/s, n/m or n/h, n from 1 to 1000000, not '5/d'\r\n"),

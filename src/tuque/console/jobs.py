@@ -20,12 +20,13 @@ from tuque.client.sync import Client
 from tuque.completion import queue_names
 from tuque.console.letters import letters_of
 from tuque.console.terminal.format import json_line, printable
-from tuque.errors import Error
+from tuque.errors import Error, NoTube
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.nodeoptions import NodeOptions, node_options
 
 HELP: Final = {"help_option_names": ["--help"]}
 BAR: Final = 24
+EVERY_MAX_S: Final = 366 * 86_400.0  # between two jobs of a schedule, as the server has it
 
 
 @contextmanager
@@ -303,9 +304,14 @@ def list_schedules(node: NodeOptions, as_json: bool, queue: str | None) -> None:
     """List the schedules of QUEUE, else of all queues, one a line."""
     with client_of(node, is_here=False) as client:
         names = [queue] if queue is not None else timed_queues(client)
-        for name in names:
-            for one in client.schedules(name):
-                click.echo(json_line(fields(one)) if as_json else planned(one))
+        try:
+            for name in names:
+                for one in client.schedules(name):
+                    click.echo(json_line(fields(one)) if as_json else planned(one))
+        except NoTube:
+            raise click.ClickException(
+                f"'{printable(name)}' is no tube of type tasks: only those have schedules"
+            ) from None
 
 
 def timed_queues(client: Client) -> list[str]:
@@ -340,7 +346,9 @@ def show_schedule(node: NodeOptions, as_json: bool, queue: str, name: str) -> No
 @node_options
 @click.option("--cron", metavar="TEXT", help="Minute, hour, day, month and day of the week.")
 @click.option("--tz", metavar="ZONE", help="Its time zone, as Europe/Berlin.  [default: UTC]")
-@click.option("--every", "every_s", type=FiniteRange(1), help="Seconds between two jobs.")
+@click.option(
+    "--every", "every_s", type=FiniteRange(1, EVERY_MAX_S), help="Seconds between two jobs."
+)
 @click.option(
     "--missed",
     type=click.Choice(["skip", "one", "all"]),

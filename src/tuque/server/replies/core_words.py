@@ -131,7 +131,8 @@ WORDS: Final[dict[int, bytes]] = {
     why.TASK_UPDATE: b"ERR '%s' is a tube: UPDATEJOB changes PRI of its tasks, and nothing else",
     why.ATTEMPTS_OF_ONCE: b"ERR ATTEMPTS needs RETRY above 0",
     why.TUBE_LIFE: (
-        b"ERR '%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues"
+        b"ERR '%s' is a tube: ATTEMPTS, BACKOFF, DEAD, KEEP, TIMELIMIT and HEADERS are of queues "
+        b"and tubes of type tasks"
     ),
     why.MANY_STARTS: b"ERR Job was started 16777215 times: FAIL it with FINAL, or DELJOB it",
     why.OVER_TIME: b"TOOLATE The run is over its TIMELIMIT of %s s",

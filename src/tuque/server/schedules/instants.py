@@ -41,10 +41,13 @@ def times_of(plan: Plan, after_ms: int) -> Any:
     except ImportError:
         raise NoInstant("this node lacks the package cronsim") from None
     zone = zone_of(plan.zone)
+    if not plan.cron.isascii():
+        raise NoInstant("its fields have digits, letters and signs of ASCII, and spaces between")
+    text = plan.cron.decode("ascii")
     try:
-        return CronSim(plan.cron.decode("ascii"), datetime.fromtimestamp(after_ms // 1000, zone))
-    except (CronSimError, UnicodeDecodeError) as error:
-        raise NoInstant(f"{error}".lower()) from None
+        return CronSim(text, datetime.fromtimestamp(after_ms // 1000, zone))
+    except CronSimError as error:
+        raise NoInstant(f"{error}".lower() + f" in {text!r}") from None
 
 
 def zone_of(name: bytes) -> ZoneInfo:

@@ -19,7 +19,7 @@ from tuque.tubes.keys.words import (
     Keys,
     pack,
 )
-from tuque.wire.args import SYNTAX, ArgError, in_range, refused, some_ms
+from tuque.wire.args import ArgError, in_range, refused, some_ms, wrong
 
 KEY_WORDS: Final = (b"UNIQUE", b"UNTIL", b"ON", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT")
 UNITS_NS: Final = {b"S": 1_000_000_000, b"M": 60_000_000_000, b"H": 3_600_000_000_000}
@@ -64,7 +64,7 @@ class KeyOptions:
         elif word == b"LIMIT":
             keys.limit = value
             if at + 1 == len(args):
-                raise ArgError(SYNTAX)
+                raise wrong(b"LIMIT takes a key and a number from 1 to %d" % PLACES_MAX)
             keys.places = in_range(word, args[at + 1], 1, PLACES_MAX)
             return at + 2
         else:
@@ -94,7 +94,7 @@ class KeyOptions:
         keys = self.keys
         keys.rate = args[at]
         if at + 1 == len(args):
-            raise ArgError(SYNTAX)
+            raise wrong(b"RATE takes a key and %s" % A_RATE)
         count, _, unit = args[at + 1].partition(b"/")
         per: i64 = int(count) if count.isdigit() and len(count) < 10 else 0
         unit_ns: i64 = UNITS_NS.get(unit.upper(), 0)
