@@ -335,8 +335,8 @@ def test_jobs_of_schedules_are_adds_of_the_tenant(door: Door) -> None:
 
 
 def test_run_now_counts_the_bytes_of_the_body(door: Door) -> None:
-    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and GROUP ADD by its
-    users are refused if there would be more
+    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, GROUP ADD and TOPIC
+    ADD by its users are refused if there would be more
     """
     door("ACL SETUSER ops on nopass +@all ~*")
     door("AUTH ops x")

@@ -107,9 +107,9 @@ def test_what_is_kept_counts(box: PumpBox) -> None:
 
 
 def test_groups_of_leases(box: PumpBox) -> None:
-    """N11.8 A tenant's users open no more groups of leases (Y1.4), make no more tubes (T2.7) and
-    use no more keys of DEDUPE (Z4.6) than a quarter of what the node may have; tubes and keys are
-    refused as there, with the tenant's figures.
+    """N11.8 A tenant's users open no more groups of leases (Y1.4), make no more tubes (T2.7),
+    subscribe to no more topics (T60.2) and use no more keys of DEDUPE (Z4.6) than a quarter of what
+    the node may have; tubes and keys are refused as there, with the tenant's figures.
     """
     ann, bob = as_user(box, "ann"), as_user(box, "bob")
     for i in range(250):

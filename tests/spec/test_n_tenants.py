@@ -167,8 +167,9 @@ def test_a_user_that_comes_to_another_tenant(box: PumpBox) -> None:
 
 
 def test_jobs_and_bytes(box: PumpBox) -> None:
-    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and GROUP ADD by its
-    users are refused if there would be more; PUBLISH is not, what is staged counts already.
+    """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, GROUP ADD and TOPIC
+    ADD by its users are refused if there would be more; PUBLISH is not, what is staged counts
+    already.
     """
     root, ann, bob = box.connect(), as_user(box, "ann"), as_user(box, "bob")
     assert ask(box, root, "ACL", "SETUSER", "ann", "quota:jobs=3") == b"OK"

@@ -141,6 +141,7 @@ def test_names_that_a_user_may_not_see(box: PumpBox) -> None:
 
 @pytest.mark.parametrize("words", [("ADD", "other", "x", 0), ("LIST", "TOPIC", "other")])
 def test_no_right_to_a_topic(box: PumpBox, words: tuple[str | int, ...]) -> None:
-    """N2.7 The reply names what the user has no right to: here a topic."""
+    """N2.8 Of a topic it is `-NOPERM user '<user>' has no right to the topic '<topic>': no pattern
+    of it fits`."""
     denied = Err("NOPERM user 'sue' has no right to the topic 'other': no pattern of it fits")
     assert ask(box, as_user(box, "sue"), "TOPIC", *words) == denied

@@ -66,8 +66,8 @@ def test_a_node_without_a_vote_needs_no_journal() -> None:
 
 
 def test_a_leader_whose_journal_fails_gives_up() -> None:
-    """T27.11 A leader whose journal cannot be written (J6) for longer than the timeout gives up,
-    and a node whose journal cannot be written does not stand up"""
+    """T27.11 A leader whose journal is off, or cannot be written (J6), for longer than the timeout
+    gives up, and a node whose journal is off or cannot be written does not stand up"""
     lab = VotesLab(3)
     lab.put(0)
     lab.live(1_000)
