@@ -137,7 +137,7 @@ class Ballots:
         # marks (T29)
         self.asks_all = False  # `failover-disks ask`
         self.mark: i64 = 0  # of this node under its right; on its disk
-        self.mark_next: i64 = 0  # the one that is recorded; it is told once it is on the disk
+        self.mark_next: i64 = 0  # the one that is recorded; pulses have it once it is on the disk
         self.mark_query: i64 = 0  # of the journal, for that one
         self.mark_binding: i64 = 0  # binding records when it was recorded
         self.mark_ms: i64 = 0  # when it was recorded

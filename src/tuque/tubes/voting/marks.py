@@ -22,7 +22,7 @@ MARK_MS: Final = 1_000  # a mark is recorded at most so often, but for votes
 
 
 def raise_mark(n: Node, t: Tubes, records: Records) -> None:
-    """[T29] Record the next mark; it is told once it is on the disk (T29.1)."""
+    """[T29] Record the next mark; pulses have it once it is on the disk (T29.1)."""
     b = t.ballots
     b.mark_next += 1
     b.mark_ms = n.now_ms
@@ -71,7 +71,7 @@ def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> Non
         )
         lose_right(n, t)
     if not b.is_asking or m.known_right > b.right:
-        return  # what gave that right is on its way
+        return  # the list that gave that right has not arrived yet
     b.told[node_id] = None
     look_at_asking(n, b, voters)
 
