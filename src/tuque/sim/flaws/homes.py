@@ -269,7 +269,10 @@ def half_hidden(seed: int) -> Plan:
 
 
 def starts_and_votes(seed: int) -> Plan:
-    """A voter restarts, and meets only the follower that does not see the leader."""
+    """A voter restarts, and meets only the follower that does not see the leader.
+
+    The cut comes first: a leader that sees the link break gives the promise up itself.
+    """
     plan = voted(seed, "starts and votes")
     plan.faults = ["cut", "kill", "break"]
     hidden = 1 + seed % 2
@@ -278,7 +281,7 @@ def starts_and_votes(seed: int) -> Plan:
     plan.ops.append(Op(at_ms, "crash", {
         "node": 3 - hidden, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 10,
     }))  # fmt: skip
-    plan.ops.append(Op(at_ms + 1, "cut", {"a": [0], "b": [3 - hidden], "for_ms": 4_000}))
+    plan.ops.append(Op(at_ms - 1, "cut", {"a": [0], "b": [3 - hidden], "for_ms": 4_000}))
     return order(plan)
 
 
