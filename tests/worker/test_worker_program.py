@@ -182,6 +182,9 @@ def test_the_health_of_a_worker_is_seen(
     """
     U4.4 `--check` of it is 0 if it is no older than 30 s, else 1; an outage of the broker is shown
     and is no failure.
+
+    U2.14 A process that heard the signal and cannot reach the broker within its grace time is the
+    last one: it logs how many jobs the retry time brings back. A second signal makes that 2 s.
     """
     path = tmp_path / "health"
     assert checked(path) == (1, f"{path} is not there: no worker runs with --health-file {path}\n")
@@ -193,9 +196,15 @@ def test_the_health_of_a_worker_is_seen(
     wait_until(lambda: "without its broker for" in checked(path)[1], "the outage is shown")
     assert checked(path)[0] == 0
     (tmp_path / "go").touch()
+    wait_until(lambda: "end x" in did(), "the job ends")
     program.signal(signal.SIGTERM)
+    wait_until(lambda: "stopping: " in program.text, "the signal is heard")
     program.signal(signal.SIGTERM)
+    began_s = time.monotonic()
     program.ends(0)
+    assert time.monotonic() - began_s < 15, "it waited for its grace time of 25 s"
+    assert program.text.count("worker ready") == 1
+    assert "the broker was not told about 1 jobs; their retry time brings them back" in program.text
     assert checked(path)[0] == 1
     health.write(str(path), 0, None)
     told = json.loads(path.read_text())

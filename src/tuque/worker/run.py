@@ -8,6 +8,7 @@ One event loop runs four kinds of loops: fetching (fetch.py), heartbeats (beat.p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import heapq
 import logging
@@ -408,13 +409,7 @@ class Worker(Holder):
                 "%(run)s is cut off", facts("job_cut_off", run=held), extra=of_job(held.about)
             )
             self._give_back(held, "the worker stopped while it ran")
-        left_s = LAST_WORDS_S if self._abort.is_set() else deadline - time.monotonic()
-        try:
-            async with asyncio.timeout(max(LAST_WORDS_S_MIN, left_s)):
-                await self._settler.drained()
-                await self._runs_told.teller.drained()
-                await self._aside.drained()
-        except TimeoutError:
+        if not await self._told_all(deadline):
             log.warning(
                 "the broker was not told about %(jobs)d jobs; their retry time brings them back",
                 facts("jobs_untold", jobs=self._settler.pending + self._runs_told.teller.pending),
@@ -422,8 +417,25 @@ class Worker(Holder):
         log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
         return self._aside.close() and is_clean
 
+    async def _told_all(self, deadline: float) -> bool:
+        """Waits until the broker knows all, by the deadline; a second signal shortens that."""
+        told = asyncio.gather(
+            self._settler.drained(), self._runs_told.teller.drained(), self._aside.drained()
+        )
+        aborted = asyncio.create_task(self._abort.wait())
+        least = time.monotonic() + LAST_WORDS_S_MIN
+        await _wait_for({told, aborted}, max(least, deadline))
+        if aborted.done():
+            await _wait_for({told}, time.monotonic() + LAST_WORDS_S)
+        is_told = told.done()
+        aborted.cancel()
+        told.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await told
+        return is_told
 
-async def _wait_for(tasks: set[asyncio.Task[Any]], until: float) -> None:
+
+async def _wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
     """Waits for the first of the tasks, until that monotonic time at most."""
     timeout = max(0.0, until - time.monotonic())
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -20,7 +20,7 @@ from typing import Final
 
 from tuque.logtext import facts
 from tuque.worker.pools.process_pool import ending
-from tuque.worker.process.box import LOADING, RETIRED, WORKING, Box
+from tuque.worker.process.box import LEAVING, LOADING, RETIRED, WORKING, Box
 from tuque.worker.tasks.policy import Backoff
 
 log: Final = logging.getLogger("tuque.worker")
@@ -56,7 +56,7 @@ class Supervisor:
                 failures = 0
                 continue  # U4.2
             if self._box.phase != WORKING:
-                if self._is_stopping and self._box.entries():
+                if self._is_stopping and self._box.phase != LEAVING and self._box.entries():
                     return self._give_back()  # it heard no signal yet (U2.14)
                 return exit_code(code)
             self._box.ended = ending(code)
