@@ -57,7 +57,7 @@ def play(node: RealServer, script: Play, size: tuple[int, int] = WIDE) -> None:
     """Runs a script of keys on a screen of that size."""
 
     async def run() -> None:
-        app = Top(NodeOptions("127.0.0.1", node.port, "", "", ""), every_s=0.2)
+        app = Top(NodeOptions("127.0.0.1", node.port, "", "", ""), every_s=0.5)
         async with app.run_test(size=size) as pilot:
             await until(lambda: app.picture is not None, pilot)
             await script(app, pilot)
@@ -154,7 +154,7 @@ def test_held_figures_stand_still(node: RealServer, client: Client) -> None:
         picture = app.picture
         assert "held" in said(app, "status")
         client.addjob("new", "x")
-        await pilot.pause(0.6)
+        await pilot.pause(1.1)
         assert app.picture is picture
         await pilot.press("space")
         await until(lambda: "new" in names(app), pilot)
