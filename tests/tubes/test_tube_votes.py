@@ -7,12 +7,12 @@ from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.msgs.bus import StandAt, TubeStands, TubeVote, TubeVoted
-from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, PROMISED, YES
+from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, PROMISED, PROPOSED, YES, Voters
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import MAJORITY, NO
 from tuque.tubes.model.options import YES as YES_WORD
 from tuque.tubes.replication.leadership import copies_needed
-from tuque.tubes.replication.stands import stand_of
+from tuque.tubes.replication.stands import record_voters, stand_of
 
 
 def asked(lab: VotesLab, a: int, b: int, epoch: int, is_survey: bool = False, seq: int = -1) -> int:
@@ -46,6 +46,32 @@ def test_the_first_list() -> None:
     assert all(lab.in_force(i) for i in range(3))
     lists = [lab.t(i).ballots.voters for i in range(3)]
     assert len({(v.number, v.origin, tuple(sorted(v.rights))) for v in lists if v}) == 1
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_proposal_whose_maker_goes_by_another_one(is_gone: bool) -> None:
+    """T23.2 If that is linked, it is told so once more, and says if it has given its proposal up.
+    Then the other proposal is taken when it is sent again."""
+    lab = VotesLab(4, makes=False, slow=2)
+    lab.live(1_000)
+    b = lab.t(2).ballots
+    maker = lab.t(1).ballots.voters
+    assert maker is not None and maker.step == PROPOSED and len(maker.rights) == 4
+    rights = {lab.nodes[i].node_id: 1 for i in (1, 2, 3)}  # node 1 made it, when it knew three
+    b.voters, b.due = Voters(1, bytes(16), rights, PROPOSED), []
+    records = lab.nodes[2].records
+    assert records is not None
+    record_voters(records, b, b.voters)
+    if not is_gone:  # it may put it in force yet
+        lab.t(1).ballots.voters = Voters(1, bytes(16), dict(rights), PROPOSED)
+        lab.t(0).ballots.confirmed = 0
+    lab.slow = set()
+    lab.live(500)
+    assert not any(lab.in_force(i) for i in range(4))
+    lab.live(3 * TIMEOUT_MS)
+    lists = [lab.t(i).ballots.in_force() for i in range(4)]
+    assert len({(v.number, v.origin) for v in lists if v}) == 1 and None not in lists
+    assert all(len(v.rights) == 4 for v in lists if v)
 
 
 def test_a_node_that_does_not_know_the_messages() -> None:

@@ -23,6 +23,7 @@ BETTER: Final = 6  # the receiver has a newer copy
 PROPOSED: Final = 1
 IN_FORCE: Final = 2
 RECORDED: Final = 3  # only on the wire: the proposal is on the sender's disk
+WITHDRAWN: Final = 4  # only on the wire: its maker, the sender, has given the proposal up
 
 # steps of VOTERS-NEXT (T28.2)
 ASKED: Final = 1  # may this attempt be made?
@@ -126,6 +127,8 @@ class Ballots:
         self.voters: Voters | None = None
         self.right: i64 = 0  # of this node, under `voters`; 0: none
         self.confirmed: i64 = 0  # slots that have this node's proposal on disk
+        self.proposed_ms: i64 = 0  # when it was sent to the others
+        self.withdrawn = b""  # origin of a proposal here that its maker has given up
         self.strangers: dict[bytes, bytes] = {}  # nodes that go by another list: its origin (T23.4)
         self.next: NextList | None = None
         self.change: Change | None = None  # that this node makes now
@@ -147,11 +150,9 @@ class Ballots:
         self.is_asking = False  # this node waits for what others have heard of it (T29.3)
         self.asked: dict[bytes, int] = {}  # the voters of the list that was on its disk
         self.told: dict[bytes, None] = {}  # nodes that said what they have heard
-        # links
         self.able: i64 = 0  # slots of linked nodes that know these messages (T23.3)
         self.willing: i64 = 0  # of them, those that may be voters
         self.open: i64 = 0  # of the able ones, those that were sent the list and all stands
-        # pulses
         self.beat: i64 = 0  # the round of heartbeats in which the last pulse was sent
         self.round: i64 = 0  # number of the last pulse
         self.said: list[int] = [0] * PULSES  # when the latest pulses were sent

@@ -9,7 +9,7 @@ from tuque.core.msgs.bus import AnyMessage, VotersTold
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
 from tuque.core.outbox.vote_records import ORIGIN_BYTES
-from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, RECORDED, Due, Voters
+from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, RECORDED, WITHDRAWN, Due, Voters
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.replication.leadership import others_of
 from tuque.tubes.replication.send import record_home
@@ -108,6 +108,8 @@ def propose(n: Node, t: Tubes) -> None:
     if len(rights) < VOTERS_LEAST or min(rights) != n.node_id or others & ~b.able != 0:
         return
     if voters is not None and voters.rights == rights and maker_of(voters) == n.node_id:
+        if n.now_ms >= b.proposed_ms + n.limits.node_timeout_ms:
+            send_proposal(n, t, voters, others & b.willing & ~b.confirmed)
         return  # it waits for the others
     number = 1 if voters is None else voters.number + 1
     text = b"%s %d %d" % (n.ids.seed, n.now_ms, number)
@@ -116,8 +118,14 @@ def propose(n: Node, t: Tubes) -> None:
     b.take_right(FIRST_RIGHT)
     b.confirmed = 0
     record_voters(n.records, b, b.voters)
-    for slot in slots_of(others & b.willing):
-        say_surely(n, t, slot, told_voters(b.voters, PROPOSED))
+    send_proposal(n, t, b.voters, others & b.willing)
+
+
+def send_proposal(n: Node, t: Tubes, voters: Voters, slots: i64) -> None:
+    """[T23] Send the proposal to those that have not confirmed it (T23.2)."""
+    t.ballots.proposed_ms = n.now_ms
+    for slot in slots_of(slots):
+        say_surely(n, t, slot, told_voters(voters, PROPOSED))
 
 
 def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
@@ -126,6 +134,8 @@ def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         on_proposed(n, t, slot, m)
     elif m.step == RECORDED:
         on_recorded(n, t, slot, m)
+    elif m.step == WITHDRAWN:
+        on_withdrawn(n, t, slot, m)
     elif m.step == IN_FORCE:
         on_in_force(n, t, slot, m)
 
@@ -144,8 +154,10 @@ def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
             say(n, slot, told_voters(voters, IN_FORCE))
             return
         maker = n.slot_of.get(maker_of(voters))
-        if maker is not None and maker != slot and others_of(n) >> i64(maker) & 1:
-            return  # its maker may put it in force yet
+        is_there = maker is not None and maker != slot and others_of(n) >> i64(maker) & 1 == 1
+        if maker is not None and is_there and b.withdrawn != voters.origin:
+            say_surely(n, t, maker, told_voters(voters, RECORDED))
+            return  # its maker may put it in force yet, or says that it does not
     b.voters = Voters(m.number, m.origin, rights, PROPOSED)
     b.take_right(rights[n.node_id])
     record_voters(n.records, b, b.voters)
@@ -156,9 +168,13 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
     """A node has the proposal of this one on its disk: when all have, it is in force."""
     b = t.ballots
     voters = b.voters
-    if voters is None or voters.step != PROPOSED or maker_of(voters) != n.node_id:
+    if voters is None or len(m.voters) == 0 or min(dict(m.voters)) != n.node_id:
+        return
+    if voters.step != PROPOSED:
+        say(n, slot, told_voters(voters, IN_FORCE))
         return
     if not voters.is_same(m.number, m.origin):
+        say_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN)))
         return
     b.confirmed |= 1 << slot
     for other in slots_of(others_of(n)):
@@ -168,6 +184,15 @@ def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
         if node_id not in n.slot_of:
             return
     adopt(n, t, voters)
+
+
+def on_withdrawn(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """The maker of the proposal here goes by another one: it may be replaced (T23.2)."""
+    voters = t.ballots.voters
+    if voters is None or n.peers[slot].node_id != maker_of(voters):
+        return
+    if voters.step == PROPOSED and voters.is_same(m.number, m.origin):
+        t.ballots.withdrawn = voters.origin
 
 
 def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
