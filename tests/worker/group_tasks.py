@@ -115,3 +115,23 @@ def slowly(numbers: list[int]) -> int:
     while not (Path(os.environ["OUT"]) / "go").exists() and time.monotonic() < until:
         time.sleep(0.02)
     return sum(numbers)
+
+
+@app.task(queue="guarded", limit=Limit(8), retry_s=60, attempts=1, keep_s=600)
+def guarded(number: int) -> int:
+    """Waits until the test lets it go on; in a tube of which each node is to have a copy."""
+    note(f"guarded {number}")
+    until = time.monotonic() + 60
+    while not (Path(os.environ["OUT"]) / "go").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return number
+
+
+@app.task(queue="short", maxlen=1)
+def short(number: int) -> int:
+    return number
+
+
+@app.task(queue="odd", limit=Limit(1))
+def odd(number: int) -> int:
+    return number

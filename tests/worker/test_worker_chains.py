@@ -55,8 +55,8 @@ def test_a_step_that_runs_twice_adds_the_next_once(node: RealServer, place: Path
 
 
 def test_too_few_nodes_take_the_next_step(tmp_path: Path) -> None:
-    """U11.2 While too few nodes take copies of it (`-NOREPL`), the worker adds it again, seven
-    times in ten seconds, or as long as the time limit allows.
+    """U11.2 While the broker takes no job of it, for a reason of its own, the worker adds it again,
+    seven times in ten seconds, or as long as the time limit allows.
     """
     two = RealCluster(tmp_path, 2)
     two.nodes[0].start()

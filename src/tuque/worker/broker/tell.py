@@ -2,13 +2,15 @@
 
 Keeps each command until the broker has replied, through any outage: each may be sent twice. START
 names the worker, so that a repeated one gets the same run. A result that is too big for the
-broker is left out (SPEC U2.7).
+broker is left out (SPEC U2.7). What a tube refuses because too few nodes take copies is said again
+after a second; all else goes on meanwhile (U2.16).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +19,7 @@ from typing import Any, Final
 
 from tuque import aio
 from tuque.client.commands.life import Run
-from tuque.errors import ConnectionError, Error, ReplyError
+from tuque.errors import ConnectionError, Error, FewCopies, NoReplica, ReplyError
 from tuque.logtext import facts
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.broker.settle import NOT_NOW
@@ -29,6 +31,7 @@ AT_ONCE: Final = 500
 GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
 NOT_YET: Final = (ConnectionError, *NOT_NOW)
+UNCOPIED_S: Final = 1.0  # until a tube that too few nodes copy is told again
 
 Ended = Done | Fail | Release
 
@@ -59,6 +62,9 @@ class Teller:
         self._on_told = on_told
         self._queue_of = queue_of
         self._ended: deque[Ended] = deque()
+        self._uncopied: list[Ended] = []  # of tubes that too few nodes copy
+        self._uncopied_until = 0.0
+        self._is_short = False  # and that is logged
         self._starts: deque[str] = deque()
         self._work = asyncio.Event()
         self._empty = asyncio.Event()
@@ -77,7 +83,7 @@ class Teller:
 
     @property
     def pending(self) -> int:
-        return len(self._ended) + len(self._starts)
+        return len(self._ended) + len(self._uncopied) + len(self._starts)
 
     async def drained(self) -> None:
         """Returns when nothing is left to send."""
@@ -99,9 +105,17 @@ class Teller:
                 await pause(self._link.failed("telling of runs", err), self._never)
                 continue
             self._link.answered()
-            if not self.pending:
+            if not self._ended and not self._starts:
                 self._work.clear()
+                await self._wait_for_copies()
+            if not self.pending:
                 self._empty.set()
+
+    async def _wait_for_copies(self) -> None:
+        """[U2] What too few nodes copied is said again later; new words go first (U2.16)."""
+        if self._uncopied:
+            await pause(self._uncopied_until - time.monotonic(), self._work)
+            self._work.set()
 
     def _lighten(self, refused: dict[Ended, Error]) -> None:
         """[U2] The broker said that these are too big (U2.7)."""
@@ -111,6 +125,9 @@ class Teller:
 
     def _next_ended(self) -> list[Ended]:
         """The ends of the next round trip: not too many, nor too many bytes."""
+        if self._uncopied and time.monotonic() >= self._uncopied_until:
+            self._ended.extend(self._uncopied)
+            self._uncopied.clear()
         ended: list[Ended] = []
         size = 0
         for one in islice(self._ended, AT_ONCE):
@@ -155,6 +172,7 @@ class Teller:
             if isinstance(answer, NOT_YET):
                 self._lighten(too_big)
                 raise answer
+        uncopied = self._uncopied_of(said, answers)
         for _ in ended:
             one = self._ended.popleft()
             if one in too_big:
@@ -164,10 +182,30 @@ class Teller:
             self._starts.popleft()
         for some, answer in zip(said, answers, strict=False):
             for one in some:
-                if one not in too_big:
+                if one not in too_big and one not in uncopied:
                     self._on_told(one, answer)
         for job_ids, found in zip(begun.values(), answers[len(said) :], strict=True):
             self._take_runs(job_ids, found)
+
+    def _uncopied_of(self, said: list[list[Ended]], answers: list[Any]) -> set[Ended]:
+        """[U2] What was refused because too few nodes take copies, kept for later (U2.16)."""
+        found: set[Ended] = set()
+        for some, answer in zip(said, answers, strict=False):
+            if not isinstance(answer, NoReplica) or isinstance(answer, FewCopies):
+                continue
+            found.update(some)
+            self._uncopied += some
+            self._uncopied_until = time.monotonic() + UNCOPIED_S
+            if not self._is_short:
+                log.warning(
+                    "the broker takes no ends of runs in queue %(queue)s, and gets them again "
+                    "until it does: %(reason)s",
+                    facts("ends_uncopied", queue=self._queue_of(some[0].job_id), reason=answer),
+                )
+                self._is_short = True
+        if said and not self._uncopied:
+            self._is_short = False
+        return found
 
     def _take_runs(self, starts: list[str], found: Any) -> None:
         """The reply to START: a run or a refusal for each job, or a refusal of the command."""

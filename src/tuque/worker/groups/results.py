@@ -12,14 +12,17 @@ import msgspec
 
 from tuque.client.commands.writes import ChildEnd
 from tuque.errors import NoJobGroup
+from tuque.worker.groups.again import NOT_THE_JOB, given_back
 from tuque.worker.seal.keys import RESULT, Keys
 from tuque.worker.tasks.codec import Envelope, unpack
 from tuque.worker.tasks.task import Reject
 
 if TYPE_CHECKING:
+    from tuque.worker.pools.execute import Job
     from tuque.worker.tasks.app import App
 
 GROUP_HEADER: Final = "tuque-group"  # in the body of a callback
+UNREAD: Final = "the results of the group could not be read"
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -34,21 +37,28 @@ def is_callback(envelope: Envelope) -> bool:
     return envelope.headers is not None and GROUP_HEADER in envelope.headers
 
 
-def filled(app: App, envelope: Envelope, queue: str, id: str) -> Envelope:
-    """The call with the results as its first argument (U10.2); Reject if they are gone."""
+def filled(app: App, envelope: Envelope, job: Job) -> Envelope:
+    """The call with the results as its first argument (U10.2).
+
+    Raises Reject if they are gone, RetryLater if they cannot be read now.
+    """
     try:
-        ends = list(app.client.group_results(queue, id))
+        ends = list(app.client.group_results(job.queue, job.id))
     except NoJobGroup as err:
         raise Reject(f"the results of the group are gone: {err}") from None
+    except NOT_THE_JOB as err:
+        raise given_back(job, UNREAD, err) from err
     return with_results(envelope, ends, app.keys)
 
 
-async def filled_async(app: App, envelope: Envelope, queue: str, id: str) -> Envelope:
+async def filled_async(app: App, envelope: Envelope, job: Job) -> Envelope:
     """Like `filled`, on the running loop."""
     try:
-        ends = [one async for one in app.aio_client.group_results(queue, id)]
+        ends = [one async for one in app.aio_client.group_results(job.queue, job.id)]
     except NoJobGroup as err:
         raise Reject(f"the results of the group are gone: {err}") from None
+    except NOT_THE_JOB as err:
+        raise given_back(job, UNREAD, err) from err
     return with_results(envelope, ends, app.keys)
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tuque.client.commands.life import Result
-from tuque.errors import Error, NoJob, NoReplica
+from tuque.errors import Error, NoJob
+from tuque.worker.groups.again import NOT_THE_JOB, Again, delay_of
 from tuque.worker.seal.keys import RESULT, BadSeal, Keys, is_sealed
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.codec import unpack
 from tuque.worker.tasks.options import Options
 from tuque.worker.tasks.policy import Outcome, one_line
-from tuque.worker.tasks.task import RetryLater
 
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
@@ -34,10 +34,6 @@ NEXT: Final = "tuque-next"  # in the result of a step
 NAMES_BYTES: Final = 1_024  # as a header
 KEEP_S: Final = 86_400.0  # of an outcome, at least: somebody must see it
 WAIT_MS: Final = 2_000  # for the end of the step before: its worker tells it at this moment
-FIRST_S: Final = 0.25  # until a step that was held back begins again
-LATER_MAX_S: Final = 60.0
-PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)  # while too few nodes take the next step
-SPARE_S: Final = 0.5  # of the time limit, to give the run back
 DEAD_STARTS: Final = 10  # it is held back so often, for two minutes, before it ends for that
 
 
@@ -68,10 +64,10 @@ def is_step(job: Job) -> bool:
     return CHAIN_HEADER in job.headers
 
 
-def step_after(app: App, job: Job, result: Any, again: int = 0) -> Call[Any]:
-    """[U11] The next step, with a key by which this try of the run adds it once (U11.2).
+def step_after(app: App, job: Job, result: Any, withdrawn: int = 0) -> Call[Any]:
+    """[U11] The next step, with a key by which this run adds it once (U11.2).
 
-    `again`: how often the run has tried before. A try that was withdrawn may have left a copy.
+    `withdrawn`: how many tries of the run may have left a copy of a job that is deleted.
     """
     names = json.loads(job.headers[CHAIN_HEADER])
     task = app.tasks.get(names[0])
@@ -85,42 +81,32 @@ def step_after(app: App, job: Job, result: Any, again: int = 0) -> Call[Any]:
     if len(names) > 1:
         headers[CHAIN_HEADER] = header_of(names[1:])
     key = f"{NEXT} {job.id} {job.starts}"
-    options = replace(options, headers=headers, key=f"{key} {again}" if again else key)
+    options = replace(options, headers=headers, key=f"{key} {withdrawn}" if withdrawn else key)
     return replace(call, options=options)
 
 
 def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
     """Adds the next step; what is the result of this one then."""
-    for again in range(len(PAUSES_S) + 1):
-        call = step_after(app, job, result, again)
+    again = Again(job)
+    while True:
+        call = step_after(app, job, result, again.withdrawn)
         try:
             return {NEXT: call.task.add_now(call.options, call.args, call.kwargs).id}
-        except NoReplica as err:
-            time.sleep(pause_s(job, again, err))
+        except NOT_THE_JOB as err:
+            time.sleep(again.pause_s(err))
             job.check()
-    raise AssertionError  # the last pause raises
 
 
 async def goes_on_async(app: App, job: Job, result: Any) -> dict[str, str]:
     """Like `goes_on`, on the running loop."""
-    for again in range(len(PAUSES_S) + 1):
-        call = step_after(app, job, result, again)
+    again = Again(job)
+    while True:
+        call = step_after(app, job, result, again.withdrawn)
         try:
             return {NEXT: (await call.task.add_async(call.options, call.args, call.kwargs)).id}
-        except NoReplica as err:
-            await asyncio.sleep(pause_s(job, again, err))
+        except NOT_THE_JOB as err:
+            await asyncio.sleep(again.pause_s(err))
             job.check()
-    raise AssertionError  # the last pause raises
-
-
-def pause_s(job: Job, again: int, err: NoReplica) -> float:
-    """[U11] Until the next step is added again; RetryLater if there was enough of that (U11.2)."""
-    if again < len(PAUSES_S):
-        left_s = job.time_left
-        if left_s is None or left_s >= PAUSES_S[again] + SPARE_S:
-            return PAUSES_S[again]
-    delay_s = delay_of(job)
-    raise RetryLater(f"the next step could not be added: {err}", delay_s=delay_s) from err
 
 
 # ---- the step before
@@ -193,8 +179,3 @@ def later(job: Job, why: str) -> Outcome:
     """The step comes again."""
     text = one_line(f"waits for the step before: {why}")
     return Outcome("retry", text, delay_s=delay_of(job))
-
-
-def delay_of(job: Job) -> float:
-    """Until the run comes again, by how often it has begun."""
-    return min(LATER_MAX_S, FIRST_S * 2.0 ** min(max(job.starts - 1, 0), 10))

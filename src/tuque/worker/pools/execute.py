@@ -263,7 +263,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
         try:
             call.control.check()
             if is_callback(call.envelope):
-                call.envelope = filled(task.app, call.envelope, job.queue, job.id)
+                call.envelope = filled(task.app, call.envelope, job)
             result = run_inside(task.app, job, lambda: _body(task, call))
             kept = result
             if is_step(job):
@@ -293,7 +293,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
         try:
             call.control.check()
             if is_callback(call.envelope):
-                call.envelope = await filled_async(task.app, call.envelope, job.queue, job.id)
+                call.envelope = await filled_async(task.app, call.envelope, job)
             running = await_inside(task.app, job, lambda: _body(task, call))
             result = await _with_limit(running, call)
             kept = result

@@ -1,0 +1,118 @@
+"""What the broker refuses for a reason of its own costs no attempt of a job (SPEC U2, U10, U11)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import group_tasks as tasks
+import pytest
+from group_lab import did, worker
+from lab import RealCluster, RealServer, reachable
+from worker_lab import wait_until
+
+from tuque.errors import Error, WrongTube
+from tuque.testing import job
+from tuque.worker import RetryLater, Task
+from tuque.worker.groups.results import GROUP_HEADER, filled, filled_async
+from tuque.worker.groups.steps import goes_on, goes_on_async, header_of
+from tuque.worker.pools.execute import Job
+from tuque.worker.tasks.codec import Envelope
+
+REFUSALS = [
+    ("LEAVING", tasks.taken, ("CLUSTER", "LEAVING", "yes")),
+    ("NOREPL", tasks.as_text, ("CLUSTER", "LEAVING", "yes")),
+    ("PAUSED", tasks.as_text, ("PAUSE", "steps", "in")),
+    ("OOM", tasks.as_text, ("CONFIG", "SET", "maxmemory", "1")),
+]
+
+
+def on_a_loop(call: Callable[[], Awaitable[object]]) -> None:
+    """Makes the call on a loop of its own."""
+
+    async def calls() -> None:
+        try:
+            await call()
+        finally:
+            await tasks.app.aclose()
+
+    asyncio.run(calls())
+
+
+def both(this: Job, error: type[Exception], words: str) -> None:
+    """Adding the next step raises that in both ways of running."""
+    with pytest.raises(error, match=words):
+        goes_on(tasks.app, this, 1)
+    with pytest.raises(error, match=words):
+        on_a_loop(lambda: goes_on_async(tasks.app, this, 1))
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("word", "task", "command"), REFUSALS)
+def test_the_broker_takes_no_next_step(
+    node: RealServer, word: str, task: Task[..., object], command: tuple[str, ...]
+) -> None:
+    """U11.2 While the broker takes no job of it, for a reason of its own, the worker adds it again,
+    seven times in ten seconds, or as long as the time limit allows.
+    """
+    tasks.app.use(f"{node.url}/?timeout=60&retries=0")
+    assert node.wire()(*command) in (b"OK", b"in")
+    with job(headers={"tuque-chain": header_of([task.name])}, time_left=0.8) as this:
+        both(this, RetryLater, f"the next step could not be added: {word}")
+
+
+@pytest.mark.usefixtures("place")
+def test_the_queue_of_the_next_step_is_full() -> None:
+    """U11.2 a full or paused queue, a quota"""
+    tasks.short.enqueue(1)
+    with job(headers={"tuque-chain": header_of([tasks.short.name])}, time_left=0.5) as this:
+        both(this, RetryLater, "MAXLEN")
+
+
+@pytest.mark.usefixtures("place")
+def test_a_next_step_that_is_wrong_is_a_failure() -> None:
+    """U11.2 If the next one cannot be added, the step has failed."""
+    tasks.app.client.tube("odd").create("fifo")
+    with job(headers={"tuque-chain": header_of([tasks.odd.name])}, time_left=60) as this:
+        both(this, WrongTube, "type fifo")
+
+
+def test_the_results_of_a_group_cannot_be_read() -> None:
+    """U10.2 While they cannot be read, the run is given back as in U11.2."""
+    tasks.app.use("tuque://127.0.0.1:1/?timeout=0.2")
+    body = Envelope(task="add_up", args=[[]], kwargs={}, headers={GROUP_HEADER: "1"})
+    with job(starts=3) as this:
+        with pytest.raises(RetryLater, match="results of the group could not be read") as caught:
+            filled(tasks.app, body, this)
+        assert caught.value.delay_s == 1.0 and isinstance(caught.value.__cause__, Error)
+        with pytest.raises(RetryLater, match="results of the group could not be read"):
+            on_a_loop(lambda: filled_async(tasks.app, body, this))
+    tasks.app.close()
+
+
+def test_too_few_nodes_take_the_end_of_a_run(tmp_path: Path) -> None:
+    """U2.16 A tube that refuses the end of a run because too few nodes take copies (T18.5) gets it
+    again every second, until it takes it; all else goes on.
+    """
+    with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
+        first, last = cluster.nodes[0], cluster.nodes[2]
+        tasks.app.use(first.url)
+        tasks.app.client.tube("guarded").create("tasks", ttr=60, sync=3)
+        program = worker(tmp_path, first.url)
+        try:
+            handle = tasks.guarded.enqueue(7)
+            wait_until(lambda: did(tmp_path, "guarded"), "it runs")
+            last.kill()
+            wait_until(lambda: reachable(first.wire()) == 1, "it counts on two nodes")
+            (tmp_path / "go").touch()
+            program.says("the broker takes no ends of runs in queue guarded")
+            assert tasks.once.options(keep_s=60).enqueue(1).result(60) == 1
+            assert handle.status().state == "running"
+            last.start()
+            assert handle.result(60) == 7
+            assert (handle.status().attempt, did(tmp_path, "guarded")) == (1, ["guarded 7"])
+            assert program.text.count("takes no ends of runs") == 1
+        finally:
+            program.kill()
+            tasks.app.close()
