@@ -130,6 +130,7 @@ def test_a_restart_midway_gives_the_table_of_a_run_at_once(
     same_rows(found, want)
 
 
+@pytest.mark.slow  # the compaction below sees the same in passing
 def test_a_batch_that_was_cut_off_is_done_again(
     spark: SparkSession, segments: list[Path], tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ def _app(node: RealServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+    "pool", ["thread", *(pytest.param(one, marks=pytest.mark.slow) for one in ("process", "async"))]
 )
 def test_a_burst_ends_with_the_queues(
     pool: str, client: Client, start_worker: StartWorker, did: Did
@@ -76,7 +76,7 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
 
 
 @pytest.mark.parametrize(
-    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+    "pool", ["thread", *(pytest.param(one, marks=pytest.mark.slow) for one in ("process", "async"))]
 )
 def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     pool: str, start_worker: StartWorker, did: Did
