@@ -45,7 +45,7 @@ def claim_tube(
     if name in t.by_name:
         return create_tube(n, t, name, type, o, user)
     if askable(n) == 0:
-        return made_by_vote(n, t, create_tube(n, t, name, type, o, user), client, serial)
+        return made_by_vote(n, t, create_tube(n, t, name, type, o, user), o, client, serial)
     may_create(n, t, name, type, o)
     claim = ask_nodes(n, t, name, client, serial, 0)
     claim.type = type
@@ -53,16 +53,19 @@ def claim_tube(
     claim.user = user
     if claim.waiting == 0:
         del t.claims[claim.number]
-        return made_by_vote(n, t, create_tube(n, t, name, type, o, user), client, serial)
+        return made_by_vote(n, t, create_tube(n, t, name, type, o, user), o, client, serial)
     return None
 
 
-def made_by_vote(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> Tube | None:
+def made_by_vote(
+    n: Node, t: Tubes, tube: Tube, o: TubeOptions, client: i64, serial: i64
+) -> Tube | None:
     """[T27] The tube; None if the reply waits until a majority stands with this node (T27.8)."""
     if not t.ballots.leads(tube):
         return tube
     done = HomeDone(client, serial, tube)
     done.until_ms = n.now_ms + n.limits.node_timeout_ms
+    done.if_not_exists = o.if_not_exists
     t.creating.append(done)
     return None
 
@@ -122,8 +125,9 @@ def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
                 raise HomeError(claim.name, claim.home)
             raise TubeError(EXISTS, (claim.name,))
         made = create_tube(n, t, claim.name, claim.type, claim.options, claim.user)
-        if tube is None and made_by_vote(n, t, made, claim.client, claim.serial) is None:
-            return
+        if tube is None:
+            if made_by_vote(n, t, made, claim.options, claim.client, claim.serial) is None:
+                return
         done.tube = made
     except TubeError as error:
         done.error = error.with_traceback(None)  # drop the frames: the collector is off

@@ -1,7 +1,7 @@
 """Accepts or rejects tube metadata received from peers (SPEC T17).
 
 If two nodes claim leadership, the higher epoch wins. Of two tubes created apart under one name, the
-one whose creator has the lower node id wins.
+one that votes confirmed wins; of equal ones, the one whose creator has the lower node id.
 """
 
 from typing import Final
@@ -26,6 +26,7 @@ from tuque.tubes.replication.catalog import (
     CAN_VOTE,
     FAILS_OVER,
     IS_ASIDE,
+    IS_CONFIRMED,
     IS_DROPPED,
     IS_RUNNING,
     IS_TEMPORARY,
@@ -48,6 +49,11 @@ from tuque.tubes.tasks.transitions import record_tube
 from tuque.tubes.types.driver import Absent
 
 ASIDE_MAX: Final = 10_000  # losers of name conflicts that are remembered
+
+# which of two tubes of one name other nodes follow: the higher one (T17.5)
+NEVER_CONFIRMED: Final = 0  # led by votes, and no majority stood with its leader: it is empty
+NOT_BY_VOTES: Final = 1
+CONFIRMED: Final = 2  # by a majority of the voters
 
 
 def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
@@ -87,16 +93,22 @@ def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         return
     if not is_same(tube, at):
         tube.apart &= ~(1 << slot)  # T20.1
+        if tube.conflict == at.home or tube.conflict == n.peers[slot].node_id:
+            tube.conflict = b""
         say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: this one has the name now
         return
     if tube.epoch > at.epoch:
         return
-    gone = Dropped(at.maker, at.made_ns, at.epoch)
+    end_tube(n, t, tube, Dropped(at.maker, at.made_ns, at.epoch), slot)
+
+
+def end_tube(n: Node, t: Tubes, tube: Tube, gone: Dropped, but: i64) -> None:
+    """The tube is dropped: forget it, and tell all nodes except the slot `but` (T17.6)."""
     forget_tube(n, t, tube)
-    bury_tube(t, at.name, gone)
+    bury_tube(t, tube.name, gone)
     if n.records is not None:
-        record_gone(n.records, at.name, gone)
-    announce_gone(n, t, at.name, gone, slot)
+        record_gone(n.records, tube.name, gone)
+    announce_gone(n, t, tube.name, gone, but)
 
 
 def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
@@ -126,6 +138,10 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     by_home = n.peers[slot].node_id == at.home
     if tube is not None and at.flags & IS_ASIDE == 0:
         tube.apart &= ~(1 << slot)
+    if tube is not None and at.flags & IS_CONFIRMED and not tube.is_confirmed:
+        tube.is_confirmed = True
+        if tube.apart != 0:
+            announce(n, t, [tube], slot)  # T17.5: who follows another one may not see the leader
     if tube is None:
         tube = learn_tube(n, t, at)
         announce(n, t, [tube], slot)
@@ -232,13 +248,56 @@ def note_lost(t: Tubes, tube: Tube, at: TubeAt, was: Overtaken) -> None:
 
 def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     """[T17] Two tubes of one name, created apart (T17.5), or created again (T17.6)."""
+    known = at_of(n, tube)
+    ours = worth_of(known)
+    theirs = worth_of(at)
     is_theirs = at.made_ns > tube.made_ns if at.maker == tube.maker else at.maker < tube.maker
-    if tube.is_mine or not is_theirs:
-        tube.conflict = at.home  # its tasks are nowhere else, even if its creator made another
+    if ours != theirs:
+        is_theirs = theirs > ours
+    if tube.is_mine and is_theirs and gives_way(n, tube, ours, theirs):
+        t.notes.append(
+            f"tube {shown(tube.name)}: the one that this node created is dropped: no majority "
+            f"ever confirmed it, and the one of node {at.maker[:8].decode()} has the name"
+        )
+        end_tube(n, t, tube, Dropped(tube.maker, tube.made_ns, tube.epoch), -1)
+        follow(n, t, slot, at, b"")
         return
-    conflict = b"" if at.maker == tube.maker else tube.home
-    set_aside(t, at_of(n, tube))
+    if tube.is_mine or not is_theirs:
+        if theirs != NEVER_CONFIRMED or ours == NEVER_CONFIRMED:
+            tube.conflict = at.home  # its tasks are nowhere else, even if its creator made another
+        return
+    is_over = at.maker == tube.maker or (ours == NEVER_CONFIRMED and theirs != NEVER_CONFIRMED)
+    conflict = b"" if is_over else tube.home
+    set_aside(t, known)
     forget_tube(n, t, tube)
+    follow(n, t, slot, at, conflict)
+
+
+def worth_of(at: TubeAt) -> i64:
+    """[T17] What a tube is worth beside another one of its name (T17.5).
+
+    Only a leader with a lease makes changes, and only votes give a higher epoch. So nothing was
+    ever put into a tube that was never confirmed.
+    """
+    if at.flags & FAILS_OVER == 0:
+        return NOT_BY_VOTES
+    if at.flags & IS_CONFIRMED or at.epoch > 1 or at.seq > 0:
+        return CONFIRMED
+    return NEVER_CONFIRMED
+
+
+def gives_way(n: Node, tube: Tube, ours: i64, theirs: i64) -> bool:
+    """[T17] Whether this node created the tube led here, and drops it for the other one (T17.5).
+
+    After a start it does not know whether a majority had confirmed an empty one.
+    """
+    if ours != NEVER_CONFIRMED or tube.maker != n.node_id:
+        return False
+    return theirs == CONFIRMED or (theirs == NOT_BY_VOTES and tube.exact_seq < 0)
+
+
+def follow(n: Node, t: Tubes, slot: i64, at: TubeAt, conflict: bytes) -> None:
+    """This node follows that tube from now on, which the peer told of."""
     learned = learn_tube(n, t, at)
     learned.conflict = conflict
     announce(n, t, [learned], slot)
@@ -265,13 +324,14 @@ def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
     if at.epoch < known.epoch:
         say(n, slot, told(t, False, [known]))
         return True
-    if at.epoch > known.epoch:
+    if at.epoch > known.epoch or worth_of(at) > worth_of(known):
         set_aside(t, at)
     return False
 
 
 def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     """Add a tube unknown here; this node does not lead it, whatever others say (T22.2)."""
+    t.aside.pop((at.maker, at.made_ns), None)
     factory = t.drivers.get(at.words[0])
     driver = Absent() if factory is None else factory()
     tube = Tube(at.name, 0, n.now_ms, t.next_tube, at.words[0], driver)
@@ -289,6 +349,7 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     tube.fails_over = at.flags & FAILS_OVER != 0
     tube.by_majority = at.flags & BY_MAJORITY != 0
     tube.is_others = t.ballots.is_of_others(at.home)
+    tube.is_confirmed = at.flags & IS_CONFIRMED != 0
     tube.maker = at.maker
     tube.made_ns = at.made_ns
     tube.home = at.home

@@ -51,6 +51,7 @@ class HomeDone:
         self.error: TubeError | None = None  # None: success
         self.values: list[tuple[bytes, bytes]] = []  # of T21.3
         self.until_ms: i64 = 0  # of a CREATE that waits for a majority (T27.8)
+        self.if_not_exists = False  # of that CREATE
 
 
 @final

@@ -99,6 +99,7 @@ class Tube(Queue):
         self.by_majority = False  # so must a majority of the voters (T18.5)
         self.fails_over = False  # votes choose its leader (T23.5)
         self.is_others = False  # votes by another list than the one here (T23.4)
+        self.is_confirmed = False  # its leader has had a lease by votes, as far as known (T17.5)
         self.conflict = b""  # leader of another tube of this name
         self.seq: i64 = 0  # the last change here
         # on the leader
@@ -123,7 +124,10 @@ class Tube(Queue):
         self.seat: Seat | None = None  # once there was a vote (T24)
         self.lease_ms: i64 = FAR  # the leader runs until then (T25.2)
         self.is_won = True  # not after a start: then it stands up like others (T27.5)
-        # on other nodes
+        self.begin_copies()
+
+    def begin_copies(self) -> None:
+        """What a node has of the tube that does not lead it (T18)."""
         self.copies: dict[int, Task] = {}  # by number
         self.copy_epoch: i64 = 1  # the epoch of `seq`
         self.is_complete = True  # all tasks are here

@@ -21,6 +21,7 @@ PAUSE_SHIFT: Final = 3  # two bits from here on: the pause (T17.7)
 IS_ASIDE: Final = 32  # the sender follows another tube of that name (T17.5)
 FAILS_OVER: Final = 64  # votes choose its leader (T23.5)
 BY_MAJORITY: Final = 128  # of the voters (T18.5)
+IS_CONFIRMED: Final = 256  # a majority has stood with its leader (T17.5)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
@@ -42,6 +43,8 @@ def at_of(n: Node, tube: Tube) -> TubeAt:
         flags |= FAILS_OVER
     if tube.by_majority:
         flags |= BY_MAJORITY
+    if tube.is_confirmed:
+        flags |= IS_CONFIRMED
     return TubeAt(
         tube.name,
         tube.maker,

@@ -15,10 +15,11 @@ from tuque.core.msgs.bus import (
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
 from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, Voters
-from tuque.tubes.model.errors import LATE, NO_VOTES_YET, TubeError
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE, TubeError
+from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.replica_state import RUNNING
-from tuque.tubes.replication.leadership import others_of
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import others_of, refusal_of
 from tuque.tubes.voting.changes import changes_tick, on_next
 from tuque.tubes.voting.force import tell_forced
 from tuque.tubes.voting.marks import forget_copies, marks_tick
@@ -193,13 +194,25 @@ def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
             if done.until_ms > n.now_ms and t.by_name.get(tube.name) is tube:
                 t.creating.append(done)
                 continue
+            other = t.by_name.get(tube.name)
             if len(done.values) > 0:
                 done.error = TubeError(NO_VOTES_YET, (tube.name,))
+            elif other is not None and other is not tube:
+                done.error = taken_by(n, t, tube, other, done)  # T17.5
             else:
                 done.error = TubeError(LATE, (int(voters.majority()),))
         elif tube is not None and len(done.values) > 0:
             tell_forced(n, tube, done)
         t.home_done.append(done)
+
+
+def taken_by(n: Node, t: Tubes, tube: Tube, other: Tube, done: HomeDone) -> TubeError:
+    """[T27] The error of a CREATE whose tube gave way to the other one: it is known (T27.8)."""
+    if not done.if_not_exists:
+        return TubeError(EXISTS, (tube.name,))
+    if other.type != tube.type:
+        return TubeError(OTHER_TYPE, (tube.name, other.type))
+    return refusal_of(n, t, other)
 
 
 def check_votes(t: Tubes) -> None:

@@ -15,6 +15,7 @@ from tuque.tubes.model.errors import shown
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.stands import seat_of, stand_of
 from tuque.tubes.voting.marks import NO_MARK, hear_mark
 from tuque.tubes.voting.settling import settle
@@ -254,6 +255,9 @@ def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
         if until > tube.lease_ms or (until < tube.lease_ms and n.now_ms >= b.bound_ms):
             tube.lease_ms = until
             t.must_look = True
+        if tube.lease_ms >= n.now_ms and not tube.is_confirmed:
+            tube.is_confirmed = True
+            announce(n, t, [tube], -1)  # T17.5
         if tube.state != RUNNING:
             continue
         if tube.lease_ms < n.now_ms:
