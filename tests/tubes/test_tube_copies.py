@@ -57,7 +57,8 @@ def test_two_tubes_of_one_name() -> None:
 
 
 def test_two_claims_of_one_name() -> None:
-    """T17.5 or claims the name itself and has the lower node id."""
+    """T17.5 A node that claims the name itself and has the lower node id replies once its own claim
+    has ended."""
     lab = HomesLab(3)
     from tuque.tubes.failover.claims import claim_tube
     from tuque.tubes.model.options import TubeOptions

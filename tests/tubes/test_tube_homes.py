@@ -117,8 +117,8 @@ def test_a_planned_switchover() -> None:
 
 
 def test_a_name_that_another_node_uses_is_refused() -> None:
-    """T17.5 A node refuses if it knows a tube of that name, has jobs of a plain queue of that name
-    (T2.3)"""
+    """T17.5 A node refuses if it knows a tube of that name, or has jobs of a plain queue of that
+    name (T2.3)."""
     lab = HomesLab(2)
     lab.add(1, b"t", replicate=1)
     with pytest.raises(AssertionError, match="Space 't' already exists"):

@@ -21,7 +21,7 @@ from tuque.tubes.types.driver import Absent
 
 # replies of TubeClaimed
 FREE: Final = 0
-KNOWN: Final = 1  # the name is taken, or claimed by a lower node id; forced: it is another tube's
+KNOWN: Final = 1  # the name is taken; forced: it is another tube's
 ALIVE: Final = 2  # this node leads it and has its tasks
 IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
 TYPE_MISSING: Final = 4  # no switchover to this node: the type is missing (T20.1)
@@ -85,6 +85,18 @@ def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i
         if say(n, slot, TubeClaim(name, claim.number, epoch, maker, made_ns, False)):
             claim.waiting |= 1 << slot
     return claim
+
+
+def yield_to(n: Node, slot: i64, claim: Claim) -> None:
+    """[T17] A lower node id claims the name: this claim waits until that one has ended (T17.5).
+
+    If that node has not replied yet it claimed first, and replies then. Else it is asked again.
+    """
+    bit: i64 = 1 << slot
+    claim.home = n.peers[slot].node_id
+    if claim.waiting & bit == 0:
+        if say(n, slot, TubeClaim(claim.name, claim.number, 0, b"", 0, False)):
+            claim.waiting |= bit
 
 
 def ask_target(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:

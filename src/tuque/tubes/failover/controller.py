@@ -21,7 +21,16 @@ from tuque.core.msgs.bus import (
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
 from tuque.tubes.failover.activation import is_granted, start, step_shifts, wait_here
-from tuque.tubes.failover.claims import ALIVE, FREE, IN_USE, KNOWN, askable, can_serve, finish_claim
+from tuque.tubes.failover.claims import (
+    ALIVE,
+    FREE,
+    IN_USE,
+    KNOWN,
+    askable,
+    can_serve,
+    finish_claim,
+    yield_to,
+)
 from tuque.tubes.failover.conflicts import on_told
 from tuque.tubes.failover.load_unload import turn_back
 from tuque.tubes.failover.standstill import make_sure
@@ -104,9 +113,9 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
         for claim in list(t.claims.values()):
             if claim.name == m.name and claim.epoch == 0:
                 if n.node_id < n.peers[slot].node_id:
-                    answer = KNOWN
-                else:
-                    claim.home = n.peers[slot].node_id
+                    t.askers.append((int(slot), m))  # it is answered when this claim has ended
+                    return
+                yield_to(n, slot, claim)
     say(n, slot, TubeClaimed(m.name, m.number, answer, copy_epoch, seq, is_complete))
 
 
@@ -131,6 +140,8 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
         claim.home = n.peers[slot].node_id
         if m.answer == IN_USE:
             claim.refused = TubeError(EXISTS, (claim.name,))
+    elif claim.home == n.peers[slot].node_id:
+        claim.home = b""  # its own claim came to nothing
     close_claims(n, t)
 
 
@@ -141,6 +152,10 @@ def close_claims(n: Node, t: Tubes) -> None:
         if claim.waiting & askable(n) == 0:
             del t.claims[number]
             decide(n, t, claim)
+    askers = t.askers
+    t.askers = []
+    for slot, m in askers:
+        on_claim(n, t, slot, m)
 
 
 def decide(n: Node, t: Tubes, claim: Claim) -> None:
@@ -170,6 +185,7 @@ def homes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     t.heard &= ~bit
     t.read_only &= ~bit
     t.later = [entry for entry in t.later if entry[0] != slot]
+    t.askers = [entry for entry in t.askers if entry[0] != slot]
     node_id = n.peers[slot].node_id
     for tube in t.by_name.values():
         follower = tube.followers.get(slot)
@@ -278,7 +294,7 @@ def look_at_homes(n: Node, t: Tubes) -> None:
     for tube, slot in owing:
         if tube.is_owed and tube.wish == 0:
             say_yours(n, t, tube, slot)
-    if len(t.claims) > 0:
+    if len(t.claims) + len(t.askers) > 0:
         close_claims(n, t)
     for tube in list(t.by_name.values()):
         if tube.is_mine or tube.move is not None:

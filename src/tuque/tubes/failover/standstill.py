@@ -42,6 +42,7 @@ def end_claims(t: Tubes) -> None:
     """Replies of other nodes are stale: clients that wait for them must ask again."""
     claims = t.claims
     t.claims = {}
+    t.must_look = True  # other nodes may wait for their end (T17.5)
     for claim in claims.values():
         done = HomeDone(claim.client, claim.serial, None)
         done.error = TubeError(STOOD_MEANWHILE)

@@ -11,7 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
-from tuque.core.msgs.bus import HomeMessage, TubeAt
+from tuque.core.msgs.bus import HomeMessage, TubeAt, TubeClaim
 from tuque.core.node.queue_policy import Policy
 from tuque.core.outbox.records import Records
 from tuque.tubes.keys.tasks import Tasks
@@ -168,6 +168,8 @@ class Tubes(Policy):
         self.aside: dict[tuple[bytes, int], TubeAt] = {}
         self.claims: dict[int, Claim] = {}  # by number
         self.claim_serial: i64 = 0
+        # of other nodes, for names that this node claims: slot and question (T17.5)
+        self.askers: list[tuple[int, TubeClaim]] = []
         self.forced: dict[bytes, HomeDone] = {}  # by tube: results that wait for the disk
         self.stood_ms: i64 = 0  # when the node continued after a standstill (T19.7)
         self.is_expired = False  # the lease has ended, and tubes were checked since
