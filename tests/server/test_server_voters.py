@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from door import NODE_ID, Door
-from lab import RealCluster
+from lab import RealCluster, info
 from raw_resp import Err, Wire, wait_for
 
 from tuque.tubes.model.ballots import IN_FORCE, Voters
@@ -92,6 +92,11 @@ def test_words(door: Door) -> None:
     assert door.value("CLUSTER VOTERS")[7][0][3] == b"asking"
     b.is_asking = False
     assert door.value("CLUSTER VOTERS")[7][0][3] == b"votes"
+    records = door.n.records
+    assert records is not None
+    records.is_failing = True
+    assert door.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
+    records.is_failing = False
     door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
     assert b" votes: CLUSTER VOTERS REMOVE " in door("CLUSTER FORGET", b"f" * 40)
     assert not isinstance(door.value("CLUSTER VOTERS"), Err)
@@ -109,3 +114,38 @@ def test_whom_to_ask_after_a_start(door: Door) -> None:
     assert door("CONFIG SET failover-disks all").startswith(b"-ERR")
     assert b.asks_all
     assert door("CONFIG SET failover-disks trust") == b"+OK\r\n" and not b.asks_all
+
+
+def test_a_node_without_a_journal(tmp_path: Path) -> None:
+    """T28.1 ADD is refused for a node whose journal is off, as its votes would not last
+
+    T11.5 a voter whose journal cannot be written cannot vote now.
+    """
+    made = RealCluster(tmp_path, 4, *FLAGS)
+    made.nodes[3].flags += ["--appendonly", "no"]
+    with made as cluster:
+        wires = [cluster.wire(i) for i in range(4)]
+        last = wires[3]("CLUSTER", "MYID")
+        logs = cluster.nodes[0].log
+        wait_for(lambda: len(voters_at(wires[0])["voters"]) == 3, logs, 20)
+        wait_for(lambda: voters_at(wires[3])["list"] > 0, logs, 20)
+        wanted = f"ERR node {last.decode()} has no journal, so its votes would not last"
+        said = wires[0]("CLUSTER", "VOTERS", "ADD", last)
+        assert wait_for(lambda: "no journal" in str(wires[0]("CLUSTER", "VOTERS", "ADD", last)))
+        assert str(wires[0]("CLUSTER", "VOTERS", "ADD", last)).startswith(wanted), said
+        assert len(voters_at(wires[0])["voters"]) == 3
+        told = info(wires[2], "tubes")
+        assert (told["tubes_votes"], told["tubes_vote_state"]) == ("1", "votes")
+        assert info(wires[3], "tubes")["tubes_vote_state"] == ""
+        assert wires[2]("CONFIG", "SET", "appendonly", "no") == b"OK"
+        told = info(wires[2], "tubes")
+        assert (told["tubes_votes"], told["tubes_vote_state"]) == ("0", "journal-off")
+        there = wires[2]("CLUSTER", "MYID")
+
+        def state() -> bytes:
+            rows = voters_at(wires[0])["voters"]
+            return next(bytes(row[3]) for row in rows if row[0] == there)
+
+        wait_for(lambda: state() == b"journal-off", logs, 20)
+        assert wires[3]("CONFIG", "SET", "appendonly", "yes") == b"OK"
+        wait_for(lambda: len(voters_at(wires[0])["voters"]) == 4, logs, 20)

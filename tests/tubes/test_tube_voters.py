@@ -149,7 +149,8 @@ def test_without_a_majority_nothing_changes() -> None:
 
 
 def test_a_dead_voter_is_replaced_by_a_new_node() -> None:
-    """T28.4 The voter with the lowest id, of those that have their right and see each other, makes
+    """T28.4 The voter with the lowest id, of those that have their right, can write their
+    journal and see each other, makes
     these changes by itself"""
     lab = lab_of(4, off=3)
     lab.die(2)

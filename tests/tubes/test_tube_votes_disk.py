@@ -38,6 +38,27 @@ def test_a_voter_without_a_disk_confirms_nothing(is_off: bool) -> None:
     assert lab.picture(0) == lab.picture(1)
 
 
+def test_others_know_of_a_journal_that_fails() -> None:
+    """T23.3 It also says whether the journal of its sender is off, or cannot be written (J6)"""
+    lab = VotesLab(3)
+    lab.live(1_000)
+    b = lab.t(0).ballots.journals
+    bit = 1 << lab.slot(0, 1)
+    kept = lab.nodes[1].records
+    assert kept is not None
+    assert (b.off, b.stuck) == (0, 0)
+    kept.is_failing = True
+    lab.live(1_000)
+    assert (b.off, b.stuck) == (0, bit)
+    lab.nodes[1].records = None
+    lab.live(1_000)
+    assert (b.off, b.stuck) == (bit, 0)
+    kept.is_failing = False
+    lab.nodes[1].records = kept
+    lab.live(1_000)
+    assert (b.off, b.stuck) == (0, 0)
+
+
 def test_what_was_answered_survives_a_voter_without_a_disk() -> None:
     """T27.7 with a majority no failover loses what was answered"""
     lab = VotesLab(3)

@@ -87,6 +87,10 @@ TEXTS: Final[dict[int, bytes]] = {
     why.NO_VOTE_HERE: b"this node does not vote: use a voter, CLUSTER VOTERS shows them",
     why.LIST_CHANGING: b"the list of voters is changing already, see CLUSTER VOTERS",
     why.CANNOT_VOTE: b"node %s cannot vote: it is not linked here, or does not know the list",
+    why.JOURNAL_IS_OFF: (
+        b"node %s has no journal, so its votes would not last: run CONFIG SET appendonly yes on it "
+        b"first"
+    ),
     why.IS_NO_VOTER: b"node %s is no voter",
     why.LAST_VOTER: b"that is the last voter",
     why.UNSETTLED: b"the list stays: no majority has all of tube '%s' under the present one yet",

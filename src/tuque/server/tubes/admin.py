@@ -17,6 +17,7 @@ from tuque.server.tubes.chores import LOOKS
 from tuque.server.tubes.homes import home_id
 from tuque.server.tubes.plugins import listing, register_installed
 from tuque.server.tubes.statistics import Statistics
+from tuque.server.tubes.voters import own_state
 from tuque.tubes.failover.claims import claim_tube
 from tuque.tubes.model.ballots import AGAIN, FORCED, GAVE_UP, GIVEN, REASONS, SILENT
 from tuque.tubes.model.driver_guard import why_stopped
@@ -36,7 +37,6 @@ from tuque.tubes.tasks import admin
 from tuque.tubes.tasks.admin import Totals, totals_of
 from tuque.tubes.tasks.sessions import identify
 from tuque.tubes.tasks.transitions import record_tube
-from tuque.tubes.voting.voters import may_vouch
 from tuque.wire.args import ArgError
 
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
@@ -196,10 +196,12 @@ def task_figures(t: Tubes | None, found: Totals) -> dict[str, object]:
 def vote_figures(s: Server, t: Tubes | None) -> dict[str, object]:
     """The voters that are in force here, and elections of this node (T11.5)."""
     voters = None if t is None else t.ballots.in_force()
+    state = "" if t is None else own_state(s.n, t)
     won = [0] * len(REASONS) if t is None else t.ballots.won_by
     return {
         "tubes_voters": 0 if voters is None else len(voters.rights),
-        "tubes_votes": 0 if t is None else int(may_vouch(s.n, t)),
+        "tubes_votes": int(state == "votes"),
+        "tubes_vote_state": state,
         "tubes_elections_won": 0 if t is None else int(t.ballots.elections_won),
         "tubes_elections_lost": 0 if t is None else int(t.ballots.elections_lost),
         "tubes_elections_silent": won[SILENT],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuque.core.node.node import Node
 from tuque.server.replies.redirects import address_of, refusal_text
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -66,15 +67,30 @@ def voters_of(s: Server, t: Tubes, c: Client) -> dict[str, object]:
 
 
 def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
-    """What this node knows of a voter: votes, asking, lost-right, or unreachable."""
+    """What this node knows of a voter: that it votes, or why it cannot (T28.7)."""
     b = t.ballots
     if node_id == s.n.node_id:
-        if may_vouch(s.n, t):
-            return "votes"
-        return "asking" if b.is_asking and b.right > 0 else "lost-right"
+        return own_state(s.n, t)
     slot = s.n.slot_of.get(node_id)
     if slot is None or (s.n.reachable | s.n.leavers) >> slot & 1 == 0:
         return "unreachable"
     if b.asking >> slot & 1:
         return "asking"
-    return "lost-right" if b.lame >> slot & 1 else "votes"
+    if b.lame >> slot & 1:
+        return "lost-right"
+    if b.journals.off >> slot & 1:
+        return "journal-off"
+    return "journal-fails" if b.journals.stuck >> slot & 1 else "votes"
+
+
+def own_state(n: Node, t: Tubes) -> str:
+    """The same of this node; empty if it is no voter (T11.5)."""
+    b = t.ballots
+    voters = b.in_force()
+    if voters is None or n.node_id not in voters.rights:
+        return ""
+    if not may_vouch(n, t):
+        return "asking" if b.is_asking and b.right > 0 else "lost-right"
+    if n.records is None:
+        return "journal-off"
+    return "journal-fails" if n.records.is_failing else "votes"

@@ -30,6 +30,8 @@ from tuque.tubes.replication.catalog import (
     IS_DROPPED,
     IS_RUNNING,
     IS_TEMPORARY,
+    JOURNAL_FAILS,
+    JOURNAL_OFF,
     KNOWS_VOTES,
     PAUSE_SHIFT,
     READ_ONLY,
@@ -65,6 +67,7 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
         t.ballots.willing |= bit
     else:
         t.ballots.willing &= ~bit
+    note_journal(t, bit, m.flags)
     if m.flags & READ_ONLY:
         t.read_only |= bit
     else:
@@ -78,6 +81,17 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
     if m.is_all:
         t.heard |= bit
     t.must_look = True
+
+
+def note_journal(t: Tubes, bit: i64, flags: i64) -> None:
+    """[T23] Note whether the journal of the sender is off, or cannot be written (T23.3)."""
+    known = t.ballots.journals
+    known.off &= ~bit
+    known.stuck &= ~bit
+    if flags & JOURNAL_OFF:
+        known.off |= bit
+    elif flags & JOURNAL_FAILS:
+        known.stuck |= bit
 
 
 def is_same(tube: Tube, at: TubeAt) -> bool:

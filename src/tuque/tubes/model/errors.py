@@ -83,6 +83,7 @@ NO_MAJORITY_HERE: Final = 76
 NO_LIMITS: Final = 77  # tube
 OTHER_VOTERS: Final = 78
 NO_VOTES_YET: Final = 79
+JOURNAL_IS_OFF: Final = 80  # node
 NO_GROUP: Final = 100
 MANY_GROUPS_OF_JOBS: Final = 101
 BAD_INDEX: Final = 102

@@ -64,6 +64,8 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
         slot = n.slot_of.get(node)
         if slot is None or b.outside >> i64(slot) & 1 == 0:
             raise TubeError(why.CANNOT_VOTE, (node,))
+        if b.journals.off >> i64(slot) & 1:
+            raise TubeError(why.JOURNAL_IS_OFF, (node,))
     elif not is_added and node not in voters.rights:
         raise TubeError(why.IS_NO_VOTER, (node,))
     elif not is_added and len(voters.rights) == 1:
@@ -173,13 +175,19 @@ def end_change(t: Tubes, change: Change, error: TubeError | None) -> None:
 def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
     """[T28] A node that may vote and has all joins; a voter that lost its right goes (T28.4).
 
-    The voter with the lowest id makes such changes, of those that may vote and see each other.
+    The voter with the lowest id makes such changes, of those that may vote, can write their
+    journal and see each other.
     """
     b = t.ballots
     if (b.outside | b.lame | n.leavers == 0 and not n.is_leaving) or not may_vouch(n, t):
         return None
+    if b.journals.own != 0:
+        return None
     for slot in voters_open(n, t, voters):
-        if n.peers[slot].node_id < n.node_id and b.lame >> slot & 1 == 0:
+        if (
+            n.peers[slot].node_id < n.node_id
+            and (b.lame | b.journals.off | b.journals.stuck) >> i64(slot) & 1 == 0
+        ):
             return None
     until_ms = n.now_ms + WAITS * n.limits.node_timeout_ms
     if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.node_timeout_ms:
