@@ -371,9 +371,11 @@ def test_a_forgotten_node_comes_back_empty_or_not_at_all() -> None:
     assert party.guests[1].n.forgotten == 0
 
 
-def test_a_reset_node_is_alone_until_it_is_met() -> None:
+@pytest.mark.parametrize("meets", [(0, 2), (2, 0)])
+def test_a_reset_node_is_alone_until_it_is_met(meets: tuple[int, int]) -> None:
     """K6.3 A reset node (CLUSTER RESET) also has a new incarnation, and the others do not count it
-    as a member until one of them meets it."""
+    as a member until one of them meets it. One MEET, at either of the two, is enough: that one
+    names its other members to the reset node."""
     party = met(3)
     guest = party.guests[2]
     guest.members.forget_all()
@@ -381,9 +383,9 @@ def test_a_reset_node_is_alone_until_it_is_met() -> None:
     party.pass_ms(8000)
     assert party.reach() == [1, 1, 0]
     assert guest.members.lines() == ""
-    party.meet(0, 2)
+    party.meet(*meets)
     party.pass_ms(8000)
-    assert party.reach()[0] == 2
+    assert party.reach() == [2, 2, 2]
 
 
 def test_priorities() -> None:

@@ -442,9 +442,8 @@ class Members:
                 one = self.add(told.node_id)
             except Refused:
                 return
-            one.host = told.host
-            one.port = told.port
-            one.bus_port = told.bus_port
+            self.left_behind.pop(told.node_id, None)  # K6.3: `by` was met since
+            one.host, one.port, one.bus_port = told.host, told.port, told.bus_port
             one.number = told.removal
             self.count_others()
             return
