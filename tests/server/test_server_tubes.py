@@ -213,6 +213,7 @@ def test_info_of_all_tubes(door: Door) -> None:
     told_at_first = door.info("tubes")
     assert told_at_first.pop("tubes_state") == "INIT"
     assert told_at_first.pop("tubes_homeless_names") == ""
+    assert told_at_first.pop("tubes_vote_state") == ""
     assert set(told_at_first.values()) == {"0"}
     assert door.n.policy is None  # nothing was made for it
     door("TUBE CREATE t utubettl")
@@ -223,7 +224,7 @@ def test_info_of_all_tubes(door: Door) -> None:
     door("TUBE PUT u e TIMEOUT 5")
     found = door_info(door)
     assert found.pop("tubes_state") == "RUNNING"
-    assert found.pop("tubes_homeless_names") == ""
+    assert found.pop("tubes_homeless_names") == found.pop("tubes_vote_state") == ""
     told = {name[6:]: int(value) for name, value in found.items() if name != "tubes"}
     states = {name: told[name] for name in ("tasks", "ready", "taken", "delayed", "buried")}
     assert states == {"tasks": 4, "ready": 1, "taken": 1, "delayed": 1, "buried": 1}
