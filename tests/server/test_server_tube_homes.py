@@ -118,8 +118,9 @@ def test_where_a_tube_is_at_home(tube: Door) -> None:
     ]
     assert (told[b"home"], told[b"epoch"], told[b"state"]) == (NODE_ID, 1, b"RUNNING")
     assert tube("TUBE HOME nix").startswith(b"-NOTUBE ")
-    assert tube("TUBE HOME t nix") == b"-ERR no node nix\r\n"
-    assert tube("TUBE HOME t", b"") == b"-ERR no node \r\n"
+    how = b"name one by its id, the first characters of it, or host:port\r\n"
+    assert tube("TUBE HOME t nix") == b"-ERR no node 'nix': " + how
+    assert tube("TUBE HOME t", b"") == b"-ERR no node '': " + how
     assert tube("TUBE HOME t", NODE_ID) == b"+OK\r\n"  # to the home itself
     assert tube("TUBE HOME t", NODE_ID[:6]) == b"+OK\r\n"
     assert tube("TUBE HOME t", OTHER).startswith(b"-ERR no node of the cluster")  # no link

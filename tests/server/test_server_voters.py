@@ -78,7 +78,7 @@ def test_words(door: Door) -> None:
     assert door("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")
     assert door("CLUSTER VOTERS FORCE").startswith(b"-ERR syntax error")
     assert door("CLUSTER VOTERS FORCE", NODE_ID).startswith(b"-ERR there is no list of voters")
-    assert door("CLUSTER VOTERS ADD x").startswith(b"-ERR no node x")
+    assert door("CLUSTER VOTERS ADD x").startswith(b"-ERR no node 'x'")
     assert door("CLUSTER VOTERS REMOVE", NODE_ID).startswith(b"-ERR there is no list of voters")
     b = tubes_of(door.n).ballots
     b.voters = Voters(3, b"o" * 16, {NODE_ID: 2, b"f" * 40: 3}, IN_FORCE)

@@ -20,7 +20,7 @@ from tuque.wire.args import ArgError
 from tuque.wire.iproto import error_reply
 from tuque.wire.resp import put_bulk
 
-NO_NODE: Final = b"ERR no node %s"
+NO_NODE: Final = b"ERR no node '%s': name one by its id, the first characters of it, or host:port"
 MANY_NODES: Final = b"ERR several nodes match %s"
 NOT_HERE: Final = b"ERR FORCE runs on the node that is to lead the tube: %s"
 
