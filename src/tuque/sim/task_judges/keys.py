@@ -375,6 +375,9 @@ class Tasking:
         """Workers had time for all tasks: none is lost, and none waits in vain."""
         for name, facts in self.tubes.items():
             runs = [run for (_, key), run in self.runs.items() if key == name]
+            if not runs and self.is_left_to_operators():
+                self.history.count("findings that old disks excuse")
+                continue
             if not runs:
                 self.find("task-stuck", f"{facts.name} has no leader")
                 continue
@@ -385,6 +388,15 @@ class Tasking:
             self.schedules.on_drained(facts, run.tube)
             self.groups.on_drained(facts, run.tube)
         self.topics.on_drained()
+
+    def is_left_to_operators(self) -> bool:
+        """Whether old disks took the right of so many voters that only FORCE helps (T29.4)."""
+        shells = [machine.shell for machine in self.cluster.machines if machine.shell]
+        ballots = [t.ballots for shell in shells if (t := tubes_on(shell.n)) is not None]
+        lists = [one.in_force() for one in ballots]
+        voters = max((one for one in lists if one), key=lambda one: one.number, default=None)
+        rights = sum(one.right > 0 for one in ballots)
+        return voters is not None and rights < voters.majority()
 
     def judge_end(self, facts: TaskTube, job: Job, status: int) -> None:
         """What has become of one job."""
