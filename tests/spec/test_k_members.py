@@ -374,8 +374,8 @@ def test_a_forgotten_node_comes_back_empty_or_not_at_all() -> None:
 @pytest.mark.parametrize("meets", [(0, 2), (2, 0)])
 def test_a_reset_node_is_alone_until_it_is_met(meets: tuple[int, int]) -> None:
     """K6.3 A reset node (CLUSTER RESET) also has a new incarnation, and the others do not count it
-    as a member until one of them meets it. One MEET, at either of the two, is enough: that one
-    names its other members to the reset node."""
+    as a member until one of them meets it. One MEET on either side is enough: the node that was
+    met, or meets it, names its other members to the reset node."""
     party = met(3)
     guest = party.guests[2]
     guest.members.forget_all()

@@ -50,8 +50,8 @@ def test_the_first_list() -> None:
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_proposal_whose_maker_goes_by_another_one(is_gone: bool) -> None:
-    """T23.2 If that is linked, it is told so once more, and says if it has given its proposal up.
-    Then the other proposal is taken when it is sent again."""
+    """T23.2 The maker replies if it has withdrawn that proposal; the node then takes the new one
+    when it is sent again."""
     lab = VotesLab(4, makes=False, slow=2)
     lab.live(1_000)
     b = lab.t(2).ballots

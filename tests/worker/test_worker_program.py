@@ -184,7 +184,8 @@ def test_the_health_of_a_worker_is_seen(
     and is no failure.
 
     U2.14 A process that heard the signal and cannot reach the broker within its grace time is the
-    last one: it logs how many jobs the retry time brings back. A second signal makes that 2 s.
+    last one: it logs how many jobs the retry time brings back. A second signal shortens this to
+    2 s.
     """
     path = tmp_path / "health"
     assert checked(path) == (1, f"{path} is not there: no worker runs with --health-file {path}\n")

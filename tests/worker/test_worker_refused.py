@@ -92,8 +92,8 @@ def test_the_results_of_a_group_cannot_be_read() -> None:
 
 
 def test_too_few_nodes_take_the_end_of_a_run(tmp_path: Path) -> None:
-    """U2.16 A tube that refuses the end of a run because too few nodes take copies (T18.5) gets it
-    again every second, until it takes it; all else goes on.
+    """U2.16 If a tube refuses the end of a run because too few nodes take copies (T18.5), the
+    worker repeats it every second until the tube takes it. Other queues do not wait.
     """
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         first, last = cluster.nodes[0], cluster.nodes[2]

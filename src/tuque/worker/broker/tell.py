@@ -31,7 +31,7 @@ AT_ONCE: Final = 500
 GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
 NOT_YET: Final = (ConnectionError, *NOT_NOW)
-UNCOPIED_S: Final = 1.0  # until a tube that too few nodes copy is told again
+UNCOPIED_S: Final = 1.0  # between tries, while a tube has too few replicas
 
 Ended = Done | Fail | Release
 
