@@ -28,9 +28,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
 
 
 @pytest.fixture(scope="module")
-def console(cluster: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """A console of these nodes."""
-    from web_console import console_of
+def console(
+    cluster: TestCluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Console]:
+    """A console of these nodes; a file whose tests stop nodes says in CALL_S how long it waits."""
+    from web_console import SLOW_S, console_of
 
-    with console_of(cluster.url, tmp_path_factory.mktemp("console") / "deeds.jsonl") as one:
+    deeds = tmp_path_factory.mktemp("console") / "deeds.jsonl"
+    with console_of(cluster.url, deeds, getattr(request.module, "CALL_S", SLOW_S)) as one:
         yield one

@@ -15,6 +15,7 @@ from web_console import Console, Reader, console_of, figures, until
 from tuque.client.url import parse
 from tuque.testing import TestCluster
 from tuque.web.read import graves
+from tuque.web.read.nodes import CALL_S
 from tuque.web.read.watch import Watch
 
 MANY = 300
@@ -58,7 +59,7 @@ def test_the_first_dialog_says_how_far_its_reading_is(
 ) -> None:
     """A node stands still, and the letters are read for the first time."""
     monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
-    with console_of(full.url, tmp_path / "deeds") as console:
+    with console_of(full.url, tmp_path / "deeds", CALL_S) as console:
         admin = started(console)
         until(lambda: console.site.watch.view().dead == MANY, "see the letters")
         with full[2].client() as client:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 from web_console import Console, Reader, figures, until
 
 from tuque.client.commands.life import Run
+from tuque.client.url import parse
 from tuque.testing import TestCluster
+from tuque.web.deeds.log import DeedLog
+from tuque.web.pages.queues import queues
 from tuque.web.read.lists import FEW, FIRST, SHARE, Thrift, Wish
+from tuque.web.site import Ask, Page, Site
 
 QUEUES = FEW + 300
 LONG = "young-but-long"
@@ -51,14 +58,51 @@ def shown(reader: Reader, path: str) -> dict[tuple[str, str], int]:
 
 
 def test_sums_are_those_of_all_queues(admin: Reader, many: TestCluster) -> None:
-    until(lambda: shown(admin, "/queues")["ready", ""] == QUEUES + 2 + 12, "sum up all")
-    page = shown(admin, "/queues")
-    assert page["dead", ""] == 1
-    assert page["queued_jobs", ""] == page["ready", ""] + page["dead", ""]
-    text = admin.get("/queues").text
-    assert f'<b class="sum">{QUEUES:,}</b> all' in text  # those of the node that knows most
-    assert f"of at least {QUEUES:,}" in text
-    assert "filter to see others" in admin.get("/queues", at=str(FIRST - 1)).text
+    """A page is of one look: its sums agree, also while a node does not answer for a moment."""
+    ready = QUEUES + 2 + 12
+    whole = {("ready", ""): ready, ("dead", ""): 1, ("queued_jobs", ""): ready + 1}
+    text = [""]
+
+    def is_whole() -> bool:
+        text[0] = admin.get("/queues").text
+        page = figures(text[0])
+        assert page["queued_jobs", ""] == page["ready", ""] + page["dead", ""]
+        return whole.items() <= page.items()
+
+    until(is_whole, "sum up all")
+    assert f'<b class="sum">{QUEUES:,}</b> all' in text[0]  # those of the node that knows most
+    assert f"of at least {QUEUES:,}" in text[0]
+    until(lambda: "filter to see others" in at_end(admin), "say that there are others")
+
+
+def at_end(reader: Reader) -> str:
+    """The last page of the list."""
+    text: str = reader.get("/queues", at=str(FIRST - 1)).text
+    return text
+
+
+def test_a_page_is_of_one_look(many: TestCluster) -> None:
+    """Its sums agree, though a node falls silent while the page asks for its list."""
+    site = Site(parse(many.url), {}, b"s" * 32, DeedLog(None), "test")
+    session, _ = site.sessions.begin("admin", "admin", time.time())
+
+    async def made() -> tuple[Page, int]:
+        watch = site.watch
+        try:
+            await watch.turn()
+            while watch.view().old or not watch.view().count:
+                await watch.turn()
+            page = asyncio.create_task(queues(Ask(site, "/queues", {}, session)))
+            await asyncio.sleep(0)  # it begins, and asks the nodes
+            (node,) = [one for one in watch.nodes.known.values() if one.port == many[0].port]
+            node.is_stuck = True
+            return await page, watch.view().sum("queued_jobs")
+        finally:
+            await watch.close()
+
+    page, left = asyncio.run(made())
+    view, queued = page.context["view"], page.context["queued"]
+    assert queued == view.ready + view.buried > left, "those of all nodes"
 
 
 def test_the_nodes_sort_and_filter(admin: Reader, many: TestCluster) -> None:
@@ -68,15 +112,26 @@ def test_the_nodes_sort_and_filter(admin: Reader, many: TestCluster) -> None:
             lambda key=key, count=count: shown(admin, "/queues?sort=ready").get(key) == count,
             f"sum up {queue}",
         )
-    page = shown(admin, "/queues?match=0777")
-    assert [key for key in page if key[0] == "oldest"] == [("oldest", "queue=old-0777")]
-    assert ("ready", "queue=bad.dead") in shown(admin, "/queues?kind=dead")
-    first = admin.get("/queues", sort="name", down="no").text
-    assert "old-0000" in first and "old-0047" in first and "old-0050" not in first
+    until(lambda: olds(shown(admin, "/queues?match=0777")) == ["queue=old-0777"], "filter")
+    until(lambda: ("ready", "queue=bad.dead") in shown(admin, "/queues?kind=dead"), "sort by kind")
+    text = [""]
+
+    def is_by_name() -> bool:
+        text[0] = admin.get("/queues", sort="name", down="no").text
+        return "old-0000" in text[0] and "old-0047" in text[0]
+
+    until(is_by_name, "sort by name")
+    assert "old-0050" not in text[0]
+
+
+def olds(page: dict[tuple[str, str], int]) -> list[str]:
+    """The queues of a page whose oldest job is known."""
+    return [labels for metric, labels in page if metric == "oldest"]
 
 
 def test_a_queue_beyond_the_list_has_its_page(admin: Reader, many: TestCluster) -> None:
-    assert shown(admin, f"/queue?name={LONG}")["ready", f"queue={LONG}"] == 12
+    key = ("ready", f"queue={LONG}")
+    until(lambda: shown(admin, f"/queue?name={LONG}").get(key) == 12, "sum up its jobs")
     assert admin.get("/find", q=LONG).headers["location"] == f"/queue?name={LONG}"
     assert "12 jobs wait" in admin.get("/ask/pause", queue=LONG, to="in").text
 

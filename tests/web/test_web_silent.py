@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from raw_resp import Wire
 from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
 
 from tuque.client.commands.tubes import TubeInfo
@@ -271,7 +272,7 @@ def test_when_nobody_answers_no_page_says_what_is_not_known(
     held: TestCluster, tmp_path: Path
 ) -> None:
     """Nothing is gone, empty or unknown only because nobody could be asked."""
-    with console_of(held.url, tmp_path / "deeds") as console:
+    with console_of(held.url, tmp_path / "deeds", CALL_S) as console:
         admin = console.client()
         until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
         until(lambda: figures(admin.get("/dead").text)["dead", ""] == JOBS, "read the letters")
@@ -304,7 +305,22 @@ def test_when_nobody_answers_no_page_says_what_is_not_known(
             held.wait_formed()
 
 
+def fail_log_ins(cluster: TestCluster) -> None:
+    """So often at each node that the next log-in waits for its turn longer than to connect."""
+    wires = [Wire(node.port) for node in cluster.nodes]
+    for _ in range(8):  # the last one has waited 1.6 s, the next one waits 3.2 s
+        for wire in wires:
+            wire.send("AUTH", "nobody", "wrong")
+        assert all(str(wire.read()).startswith("WRONGPASS") for wire in wires)
+    for wire in wires:
+        wire.sock.close()
+
+
 def test_a_console_that_nodes_refuse_says_why(held: TestCluster, tmp_path: Path) -> None:
+    """O14.35 While no node lets the console in, the pages say why, as the nodes do. The console
+    waits 15 s for a log-in, since one waits for its turn after failed ones (N6.1)
+    """
+    fail_log_ins(held)
     url = held.url.replace("tuque://", "tuque://nobody:wrong@")
     with console_of(url, tmp_path / "deeds") as console:
         admin = console.client()

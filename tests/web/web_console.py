@@ -20,18 +20,21 @@ from tuque.web.login import users
 from tuque.web.site import Site
 
 DEADLINE_S = 60.0
+# How long a node may take for an answer, unless a test stops one: a slow machine is no dead node.
+SLOW_S = 30.0
 PASSWORDS = {"admin": "correct horse", "reader": "battery staple"}
 
 
 class Console:
     """A console that serves until `stop`."""
 
-    def __init__(self, url: str, deeds: Path | None = None) -> None:
+    def __init__(self, url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> None:
         known = {
             "admin": users.made("admin", "admin", PASSWORDS["admin"]),
             "reader": users.made("reader", "reader", PASSWORDS["reader"]),
         }
         self.site = Site(parse(url), known, b"s" * 32, DeedLog(deeds), "test")
+        self.site.watch.nodes.call_s = call_s
         config = uvicorn.Config(made(self.site), host="127.0.0.1", port=0, log_level="warning")
         self.server = uvicorn.Server(config)
         socket = config.bind_socket()
@@ -57,7 +60,7 @@ class Reader:
     """Somebody who looks at pages without scripts."""
 
     def __init__(self, base: str, name: str) -> None:
-        self.http = httpx.Client(base_url=base, timeout=30.0)
+        self.http = httpx.Client(base_url=base, timeout=DEADLINE_S)
         reply = self.http.post("/login", content=f"name={name}&password={PASSWORDS[name]}")
         assert reply.status_code == 303, reply.text
 
@@ -110,8 +113,8 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 
 @contextlib.contextmanager
-def console_of(url: str, deeds: Path | None = None) -> Iterator[Console]:
-    console = Console(url, deeds).start()
+def console_of(url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> Iterator[Console]:
+    console = Console(url, deeds, call_s).start()
     try:
         yield console
     finally:

@@ -52,13 +52,13 @@ class Totals(msgspec.Struct, frozen=True):
 
 def rows_of(ask: Ask, queues: Iterable[Queue]) -> list[Row]:
     """The rows of queues, with their states and their last hour."""
-    watch = ask.site.watch
-    is_whole = not ask.view.old
+    watch, view = ask.site.watch, ask.view
+    is_whole = not view.old
     rows = []
     for queue in queues:
         points = watch.queue_points.get(queue.name, Points())
         row = row_of(queue, points)
-        row.dead = queue.ready if queue.is_dead else ask.view.letters(queue)
+        row.dead = queue.ready if queue.is_dead else view.letters(queue)
         row.state = state_of(queue, points)
         if not is_whole:
             row.state = in_part(row.state, watch.behind.knows(queue.name))
@@ -115,7 +115,8 @@ class Shown(msgspec.Struct, frozen=True):
 
 async def queues(ask: Ask) -> Page:
     """Which are late, failing, paused, or without consumers?"""
-    view = ask.view
+    frame = shared(ask, "queues")
+    view = frame["view"]  # of one look, though nodes are asked below
     every = rows_of(ask, view.queues.values())
     wanted, kind = ask.word("match"), ask.word("kind", "all")
     kind = kind if kind in KINDS else "all"
@@ -138,7 +139,7 @@ async def queues(ask: Ask) -> Page:
     return Page(
         "queues",
         {
-            **shared(ask, "queues"),
+            **frame,
             "rows": on_page,
             "chips": [chip for chip in chips if chip[2] or chip[0] in ("all", kind)],
             "kind": kind,

@@ -25,6 +25,9 @@ log: Final = logging.getLogger("tuque.web")
 SILENT_S: Final = 10.0  # two beats
 CALL_S: Final = 3.0
 CONNECT_S: Final = 1.0
+# A log-in at a seed: after failed ones it waits 5 s for its turn (N6.1), and on a busy machine as
+# long for its proof. Who gave up before would never hear that the password is wrong.
+LOG_IN_S: Final = 15.0
 CONNECTIONS: Final = 8  # to each node
 
 
@@ -66,22 +69,24 @@ class Nodes:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._seeds = {seed: self._client(*seed) for seed in settings.seeds}
+        self.call_s = CALL_S  # how long each node that is learned may take for an answer
+        patience_s = LOG_IN_S if settings.password else CONNECT_S
+        self._seeds = {seed: self._client(*seed, patience_s) for seed in settings.seeds}
+        self._asked: dict[tuple[str, int], asyncio.Task[None]] = {}  # the seeds that are asked now
+        self._errors: dict[tuple[str, int], Error] = {}  # of the seeds, their last ones
         self._homes: dict[str, tuple[str, int]] = {}  # of the seeds: the address that was given
         self.known: dict[str, Node] = {}
         self.when_back: Callable[[], object] = bool  # called when one that was stuck answers
         self.tried_s = 0.0
-        self.refused = ""  # why the last seed that was tried gave no member
-        self.is_refused = False  # and whether it answered so, with an error
 
-    def _client(self, host: str, port: int) -> Client:
+    def _client(self, host: str, port: int, connect_s: float = CONNECT_S) -> Client:
         url = f"tuque+unix://{host}" if port == 0 else url_of(self._settings, host, port)
         return Client(
             url,
             discover=False,
             follow=False,
-            timeout=CALL_S,
-            connect_timeout=CONNECT_S,
+            timeout=max(self.call_s, connect_s),
+            connect_timeout=connect_s,
             retry=Retry(attempts=1),
             max_connections=CONNECTIONS,
             name="tuque-console",
@@ -93,26 +98,48 @@ class Nodes:
         seeds = [f"{host}:{port}" if port else host for host, port in self._settings.seeds]
         return [node.place for node in self.known.values()] or seeds
 
+    @property
+    def refused(self) -> str:
+        """Why the seeds gave no member: what one of them said, else why none could be asked."""
+        errors = sorted(self._errors.values(), key=lambda one: not isinstance(one, ReplyError))
+        return str(errors[0]) if errors else ""
+
+    @property
+    def is_refused(self) -> bool:
+        """[O14] Whether a seed answered with an error (O14.35)."""
+        return any(isinstance(one, ReplyError) for one in self._errors.values())
+
     async def look(self) -> None:
-        """Asks the seeds who is there, if nobody is known."""
+        """Asks the seeds who is there, if nobody is known.
+
+        Nobody waits longer than for a call; a log-in that takes longer goes on.
+        """
         self.tried_s = time.time()
         if self.known:
             return
+        for seed, client in self._seeds.items():
+            if seed not in self._asked:
+                self._asked[seed] = asyncio.create_task(self._ask_seed(seed, client))
+        done, _ = await asyncio.wait(self._asked.values(), timeout=CALL_S)
+        for task in done:
+            task.result()
 
-        async def first(seed: tuple[str, int], client: Client) -> None:
-            try:
-                members = await client.cluster_nodes()
-            except Error as err:
-                if str(err) != self.refused:
-                    log.warning("no members from %s:%d: %s", *seed, err)
-                self.refused, self.is_refused = str(err), isinstance(err, ReplyError)
-                return
-            mine = next((one.id for one in members if "myself" in one.flags), None)
-            if mine is not None:
-                self._homes[mine] = (seed[0], seed[1])
-            self.learn(members)
-
-        await asyncio.gather(*(first(seed, client) for seed, client in self._seeds.items()))
+    async def _ask_seed(self, seed: tuple[str, int], client: Client) -> None:
+        """The members that one seed knows, or why it does not say."""
+        try:
+            members = await client.cluster_nodes()
+        except Error as err:
+            if str(err) != str(self._errors.get(seed, "")):
+                log.warning("no members from %s:%d: %s", *seed, err)
+            self._errors[seed] = err
+            return
+        finally:
+            del self._asked[seed]
+        self._errors.pop(seed, None)
+        mine = next((one.id for one in members if "myself" in one.flags), None)
+        if mine is not None:
+            self._homes[mine] = (seed[0], seed[1])
+        self.learn(members)
 
     def learn(self, members: Iterable[ClusterNode]) -> None:
         """Adds the members that a node knows; one that is not listed any more is forgotten."""
@@ -189,5 +216,9 @@ class Nodes:
     async def close(self) -> None:
         """Ends all connections."""
         await self.forget(list(self.known))
+        asked = list(self._asked.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
         for client in self._seeds.values():
             await client.close()
