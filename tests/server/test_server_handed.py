@@ -9,7 +9,9 @@ import pytest
 from pump_box import PumpBox, ask
 from raw_resp import Wire
 
+from tuque.core.model.task import Task
 from tuque.server.state.client import HANDED_BYTES, HANDED_MAX, Client
+from tuque.server.state.specs import KEPT_MAX
 
 
 @pytest.fixture
@@ -122,10 +124,40 @@ def test_the_same_options_mean_the_same_until_the_settings_change(box: PumpBox) 
 def test_options_that_differ_from_job_to_job_are_not_kept(box: PumpBox) -> None:
     wire = box.connect()
     first = add(box, wire, "x", "DEDUPE", "a")
-    assert box.server.last_spec is None
+    assert box.server.specs.last is None
     assert add(box, wire, "x", "DEDUPE", "a") == first
     assert add(box, wire, "x", "DEDUPE", "b") != first
     add(box, wire, "x", "HEADERS", 1, "trace", "1")
-    assert box.server.last_spec is None
+    assert box.server.specs.last is None
     add(box, wire, "x", "RETRY", 5, "ATTEMPTS", 3)
-    assert box.server.last_spec is not None
+    assert box.server.specs.last is not None
+
+
+def test_the_same_keys_mean_the_same(box: PumpBox) -> None:
+    """Options with keys are kept by their words, whatever comes between; unique keys are not."""
+    wire = box.connect()
+    specs = box.server.specs
+    assert ask(box, wire, "TUBE", "CREATE", "q", "tasks") == b"OK"
+
+    def keys_of(*options: str | int) -> bytes:
+        task = box.n.jobs[add(box, wire, "x", *options)]
+        assert isinstance(task, Task)
+        return task.subqueue
+
+    one, other = keys_of("GROUP", "a"), keys_of("GROUP", "b")
+    assert one != other and len(specs.keyed) == 2
+    assert keys_of("GROUP", "a") is one and keys_of("GROUP", "b") is other
+    assert keys_of("GROUP", "a", "WEIGHT", 2) not in (one, other)
+    assert keys_of("GROUP", "a") == one
+    assert keys_of("LIMIT", "a", 1) != keys_of("LIMIT", "a", 2) != one
+    count = len(specs.keyed)
+    keys_of("GROUP", "a", "UNIQUE", "u")
+    keys_of("GROUP", "a", "HEADERS", 1, "trace", "1")
+    assert len(specs.keyed) == count
+    # words that look the same when joined are not the same
+    assert keys_of("GROUP", "a LIMIT b 1") != keys_of("GROUP", "a", "LIMIT", "b", 1)
+    assert ask(box, wire, "CONFIG", "SET", "default-ttl", 100) == b"OK"
+    assert len(specs.keyed) == 0
+    for number in range(KEPT_MAX + 1):
+        keys_of("GROUP", f"{number}")
+    assert len(specs.keyed) == 1

@@ -100,5 +100,5 @@ def drain(lab: Lab) -> None:
     lab.advance(10_000)
     driver = lab.driver
     assert driver.bytes_used == 0
-    assert not driver.lanes
+    assert not driver.lanes and not driver.by_packed
     assert driver.keys() == 0

@@ -354,3 +354,29 @@ def test_a_task_of_higher_priority_takes_over_what_its_lane_waits_with() -> None
     more = lab.put(keys_of(limit=b"b", places=1, rate=b"s", gap_ns=SECOND_NS), pri=0)
     assert lab.driver.first() is more
     lab.check()
+
+
+def test_a_lane_that_stays_in_line_stands_where_its_next_task_does() -> None:
+    """T43.3, of a group whose only lane goes on with a task that goes after others."""
+    lab = Lab()
+    lab.put(keys_of(b"g"), 0)
+    last = lab.put(keys_of(b"g"), 5)
+    lab.take()
+    between = lab.put(keys_of(b"g", limit=b"l", places=9), 3)
+    assert lab.take() is between
+    assert lab.take() is last
+    drain(lab)
+
+
+def test_a_limit_that_comes_back_is_a_new_one() -> None:
+    """Of a key of one byte, all of which Python has as one object."""
+    lab = Lab()
+    for places in (1, 2):
+        for _ in range(3):
+            lab.put(keys_of(limit=b"l", places=places))
+        lab.check()
+        while len(lab.ready) > 0:
+            while lab.take() is not None:
+                lab.check()
+            lab.end(next(iter(lab.taken.values())))
+        drain(lab)

@@ -304,29 +304,14 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def spec_of(s: Server, args: list[bytes]) -> AddSpec:
-    """The settled options of an ADDJOB; the next one often has the same."""
-    last = s.last_spec
-    if last is not None and not s.n.is_leaving and has_options(args, s.last_options):
-        return last
-    spec = fill_in(s.n, addjob_options(args))
-    differs = len(spec.key) + len(spec.keys) + len(spec.headers) > 0  # from job to job
-    if not differs and not s.n.is_leaving:
-        s.last_spec = spec
-        s.last_options = args[4:]
+    """The settled options of an ADDJOB; later ones often have the same."""
+    if s.n.is_leaving:
+        return fill_in(s.n, addjob_options(args))
+    spec = s.specs.find(args)
+    if spec is None:
+        spec = fill_in(s.n, addjob_options(args))
+        s.specs.keep(args, spec)
     return spec
-
-
-def has_options(args: list[bytes], options: list[bytes]) -> bool:
-    """Whether the ADDJOB has these options, in these words."""
-    size: i64 = len(args)
-    if size != len(options) + 4:
-        return False
-    i: i64 = 4
-    while i < size:
-        if args[i] != options[i - 4]:
-            return False
-        i += 1
-    return True
 
 
 def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms: i64) -> bool:

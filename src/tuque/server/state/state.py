@@ -36,6 +36,7 @@ from tuque.server.sockets.system import System
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import NOT_HELD, Client, Pending, Survey
 from tuque.server.state.iproto_connection import GUEST, STRANGER_BYTES, Take, User, Users, Wired
+from tuque.server.state.specs import Specs
 from tuque.server.state.tokens import Tokens
 from tuque.server.state.tube_notices import Notices
 from tuque.server.state.workers import Crew
@@ -153,8 +154,7 @@ class Server:
     def begin_work(self) -> None:
         """Long commands, and the work on jobs."""
         self.mark_ns: i64 = 0  # when the last command ended; 0: something else took time since
-        self.last_spec: AddSpec | None = None  # of an ADDJOB with options, settled
-        self.last_options: list[bytes] = []  # its options
+        self.specs = Specs()
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
@@ -276,7 +276,7 @@ class Server:
         """The settled options of a plain ADDJOB: REPLICATE depends on who is reachable (R1.1)."""
         self.reachable_then = self.n.reachable_count
         self.plain_spec = settle(self.n, PLAIN)
-        self.last_spec = None
+        self.specs.forget()
 
     def touch(self, c: Connection) -> None:
         """Mark the connection as having output."""

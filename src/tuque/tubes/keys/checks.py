@@ -7,7 +7,7 @@ from tuque.tubes.keys.lane import Lane, Line
 from tuque.tubes.keys.limits import Limit, Rate
 from tuque.tubes.keys.ring import IN_LIMIT, IN_RATE, IN_READY, Ring
 from tuque.tubes.keys.tables import OF_GROUP, OF_LIMIT, OF_RATE, KeyTables
-from tuque.tubes.keys.words import limit_of
+from tuque.tubes.keys.words import lane_name, limit_of
 
 
 def check_lanes(
@@ -74,6 +74,11 @@ def check_waits(tables: KeyTables) -> None:
     for lane in tables.lanes.values():
         for what, key in ((OF_LIMIT, lane.limit), (OF_RATE, lane.rate), (OF_GROUP, lane.group)):
             tasks[what, key] = tasks.get((what, key), 0) + int(lane.count)
+    known = [lane for lane in tables.lanes.values() if len(lane.packed) > 0]
+    assert len(tables.by_packed) == len(known), "lane that is gone, found by its bytes"
+    for lane in known:
+        assert tables.by_packed[lane.packed] is lane, "lane found by its bytes"
+        assert lane_name(lane.packed) == lane.name, "bytes of another lane"
     for key, limit in tables.limits.items():
         assert limit.tasks == tasks.get((OF_LIMIT, key), 0), "READY tasks of a limit"
         assert limit.waits() == (limit.since_ms != 0) == (key in tables.full_limits)

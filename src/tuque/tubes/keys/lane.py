@@ -2,7 +2,7 @@
 
 Most lanes come in the order in which they go, and stand in a list; the others stand in a heap, of
 which each lane knows its place. So a lane leaves from anywhere, and nothing stale is kept. Must not
-know: keys, places, tokens.
+know: what keys say, places, tokens.
 """
 
 from typing import Final
@@ -17,15 +17,29 @@ SPENT: Final = 64  # such places before the head of a list
 
 
 @mypyc_attr(acyclic=True)
+class Group:
+    """One GROUP key."""
+
+    def __init__(self) -> None:
+        self.weight: i64 = 1
+        self.set_by: i64 = -1  # the task that said so: the highest number counts
+        self.lanes: i64 = 0
+        self.tasks: i64 = 0  # READY ones; not counted of the group without a name
+
+
+@mypyc_attr(acyclic=True)
 class Lane(Order):
     """READY tasks with the same group, limit and rate."""
 
-    def __init__(self, name: bytes, group: bytes, limit: bytes, rate: bytes) -> None:
+    def __init__(self, name: bytes, group: bytes, tenant: Group, limit: bytes, rate: bytes) -> None:
         super().__init__(READY, READY_BIT)
         self.name = name
+        self.packed = b""  # what most of its tasks carry, as one object; empty: not known yet
         self.group = group
+        self.tenant = tenant  # that group
         self.limit = limit
         self.rate = rate
+        self.is_free = len(limit) == 0 and len(rate) == 0  # only its group's turn counts
         self.has_place = False  # of its LIMIT, for its next task
         self.stands: i64 = 0  # 0: nowhere
         self.place: i64 = -1  # in the list of its line; -1: it is not there
@@ -48,7 +62,7 @@ class Lane(Order):
         return True
 
 
-NO_LANE: Final = Lane(b"", b"", b"", b"")  # fills places that lanes have left
+NO_LANE: Final = Lane(b"", b"", Group(), b"", b"")  # fills places that lanes have left
 
 
 @mypyc_attr(acyclic=True)

@@ -79,8 +79,11 @@ def is_plan(packed: bytes) -> bool:
 
 
 def is_apart(packed: bytes) -> bool:
-    """Whether the task is no job: a schedule, a group or a child of one, or it keeps a key."""
-    return is_plan(packed) or is_member(packed) or is_kept(packed)
+    """Whether the task is no job: a schedule, a group or a child of one, or it keeps a key.
+
+    The bytes of all of these begin with a number that is no length (words.py).
+    """
+    return len(packed) >= NUMBERS_AT and read_i16_le(packed, 0) <= 0
 
 
 def what_is(packed: bytes) -> bytes:

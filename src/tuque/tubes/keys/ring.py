@@ -8,23 +8,12 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.tubes.keys.lane import SLACK, SPENT, Lane, Line
+from tuque.tubes.keys.lane import SLACK, SPENT, Group, Lane, Line
 
 # where a lane stands; each is its own ring
 IN_LIMIT: Final = 1
 IN_RATE: Final = 2
 IN_READY: Final = 3
-
-
-@mypyc_attr(acyclic=True)
-class Group:
-    """One GROUP key."""
-
-    def __init__(self) -> None:
-        self.weight: i64 = 1
-        self.set_by: i64 = -1  # the task that said so: the highest number counts
-        self.lanes: i64 = 0
-        self.tasks: i64 = 0  # READY ones; not counted of the group without a name
 
 
 @mypyc_attr(acyclic=True)
@@ -68,6 +57,19 @@ class Ring:
         self.count -= 1
         lane.stands = 0
         return line
+
+    def again(self, lane: Lane) -> None:
+        """The lane, first of the head, went its way and stands here with its next task."""
+        line = self.lines[lane.group]
+        lane.look()
+        self.pushes += 1
+        if line.count == 1 and lane.place >= 0:
+            line.last_pri = lane.pri
+            line.last_number = lane.number
+        else:
+            line.remove(lane)
+            line.add(lane)
+        self.spent(line)
 
     def settle(self, line: Line) -> None:
         """Drop the line if it is empty: its group loses the rest of its turn."""

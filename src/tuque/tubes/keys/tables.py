@@ -8,11 +8,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.tubes.keys.lane import Lane
+from tuque.core.model.task import Task
+from tuque.tubes.keys.lane import Group, Lane
 from tuque.tubes.keys.limits import Limit, Rate
-from tuque.tubes.keys.ring import IN_RATE, IN_READY, Group, Ring
+from tuque.tubes.keys.ring import IN_RATE, IN_READY, Ring
 from tuque.tubes.keys.unique import Uniques
-from tuque.tubes.keys.words import FILL_MAX_NS, names_of, unpack
+from tuque.tubes.keys.words import FILL_MAX_NS, has_more, lane_name, names_of, unpack
 from tuque.tubes.types.driver import Driver
 
 # Estimates, without the keys' bytes. By tracemalloc, interpreted, with 20,000 and 44,000 lanes: a
@@ -37,7 +38,10 @@ class KeyTables(Driver):
         # buckets not known before were empty at that instant (T42.4)
         self.empty_ns: i64 = -FILL_MAX_NS
         self.lanes: dict[bytes, Lane] = {}
+        self.by_packed: dict[bytes, Lane] = {}  # by what most of their tasks carry
         self.limits: dict[bytes, Limit] = {}
+        self.near = Limit()  # of `near_key`
+        self.near_key = b""  # the key that was looked for last, as this very object; empty: none
         self.rates: dict[bytes, Rate] = {}
         self.groups: dict[bytes, Group] = {}
         self.weights: i64 = 0  # of all groups
@@ -57,16 +61,16 @@ class KeyTables(Driver):
     def new_lane(self, name: bytes, packed: bytes) -> Lane:
         """Make the lane of a task that carries these bytes, and the keys that it names."""
         group_key, limit_key, rate_key = names_of(name)
-        lane = Lane(name, group_key, limit_key, rate_key)
-        self.lanes[name] = lane
-        self.bytes_used += LANE_BYTES + len(name)
-        group = self.groups.get(lane.group)
+        group = self.groups.get(group_key)
         if group is None:
             group = Group()
-            self.groups[lane.group] = group
+            self.groups[group_key] = group
             self.weights += group.weight
-            self.bytes_used += KEY_BYTES + len(lane.group)
+            self.bytes_used += KEY_BYTES + len(group_key)
         group.lanes += 1
+        lane = Lane(name, group_key, group, limit_key, rate_key)
+        self.lanes[name] = lane
+        self.bytes_used += LANE_BYTES + len(name)
         if len(lane.limit) > 0:
             self.known_limit(lane.limit).lanes += 1
         if len(lane.rate) > 0:
@@ -79,20 +83,46 @@ class KeyTables(Driver):
             rate.lanes += 1
         return lane
 
+    def lane_of(self, task: Task) -> Lane:
+        """The lane that the task joins.
+
+        Most tasks of a lane carry the same bytes. From the third one on, the lane is found by them,
+        and the tasks share them.
+        """
+        packed = task.subqueue
+        lane: Lane | None = None
+        if len(self.by_packed) > 0 and len(packed) > 0:
+            lane = self.by_packed.get(packed)
+        if lane is not None:
+            task.subqueue = lane.packed
+            return lane
+        name = lane_name(packed)
+        lane = self.lanes.get(name)
+        if lane is None:
+            return self.new_lane(name, packed)
+        if lane.count > 1 and len(packed) > 0 and not has_more(packed):
+            if len(lane.packed) > 0:
+                del self.by_packed[lane.packed]
+            lane.packed = packed
+            self.by_packed[packed] = lane
+        return lane
+
     def drop_lane(self, lane: Lane) -> None:
         """The lane has no READY task any more, and stands nowhere."""
         if lane.size() > 0:
             lane.compact()  # a buried task may come back
         del self.lanes[lane.name]
+        if len(lane.packed) > 0:
+            del self.by_packed[lane.packed]
         self.bytes_used -= LANE_BYTES + len(lane.name)
-        group = self.groups[lane.group]
+        group = lane.tenant
         group.lanes -= 1
         if group.lanes == 0:
             del self.groups[lane.group]
             self.weights -= group.weight
             self.bytes_used -= KEY_BYTES + len(lane.group)
         if len(lane.limit) > 0:
-            limit = self.limits[lane.limit]
+            limit = self.limit_at(lane.limit)
             limit.lanes -= 1
             self.drop_limit(lane.limit, limit)
         if len(lane.rate) > 0:
@@ -107,9 +137,17 @@ class KeyTables(Driver):
             self.bytes_used += KEY_BYTES + len(key)
         return limit
 
+    def limit_at(self, key: bytes) -> Limit:
+        """The limit of that key; most often it is the one that was looked for before."""
+        if key is not self.near_key:
+            self.near = self.limits[key]
+            self.near_key = key
+        return self.near
+
     def drop_limit(self, key: bytes, limit: Limit) -> None:
         """Forget a limit that nobody uses."""
         if limit.lanes == 0 and limit.used == 0 and self.limits.get(key) is limit:
+            self.near_key = b""
             del self.limits[key]
             self.bytes_used -= KEY_BYTES + len(key)
 
@@ -167,9 +205,9 @@ class KeyTables(Driver):
     def uncount(self, lane: Lane) -> None:
         """One READY task of the lane was taken, or is gone."""
         if len(lane.group) > 0:
-            self.groups[lane.group].tasks -= 1
+            lane.tenant.tasks -= 1
         if len(lane.limit) > 0:
-            self.limits[lane.limit].tasks -= 1
+            self.limit_at(lane.limit).tasks -= 1
         if len(lane.rate) > 0:
             self.rates[lane.rate].tasks -= 1
 

@@ -22,6 +22,7 @@ from tuque.tubes.keys.ring import IN_LIMIT, IN_READY, Ring
 from tuque.tubes.keys.tables import KEY_BYTES, KeyTables
 from tuque.tubes.keys.words import (
     UNTIL_START,
+    has_unique,
     lane_name,
     limit_of,
     numbers_at,
@@ -59,8 +60,11 @@ class Tasks(KeyTables):
         packed = task.subqueue
         if len(packed) == 0:
             return
-        if is_apart(packed) and not is_kept(packed):
-            self.bytes_used += self.plans.joined(task)
+        if is_apart(packed):
+            if not is_kept(packed):
+                self.bytes_used += self.plans.joined(task)
+                return
+        elif not has_unique(packed):
             return
         uniques = self.uniques
         used = uniques.bytes_used
@@ -71,23 +75,25 @@ class Tasks(KeyTables):
 
     def ended(self, task: Task) -> None:
         """[T44] The task is gone: its unique key is free (T44.2)."""
-        if is_kept(task.subqueue):
-            self.give_up_key(kept_key(task.subqueue), task.number)
-            return
-        if is_apart(task.subqueue):
-            self.bytes_used -= self.plans.ended(task)
+        packed = task.subqueue
+        if is_apart(packed):
+            if is_kept(packed):
+                self.give_up_key(kept_key(packed), task.number)
+            else:
+                self.bytes_used -= self.plans.ended(task)
             return
         if len(self.plans.held) > 0:
             self.plans.held.pop(int(task.number), None)
-        if len(task.subqueue) > 0:
-            self.give_up_key(unique_of(task.subqueue), task.number)
+        if len(packed) > 0 and has_unique(packed):
+            self.give_up_key(unique_of(packed), task.number)
 
     def died(self, task: Task) -> None:
         """[T44] The task is BURIED: its unique key is free (T44.2), unless for its time (T44.3)."""
         if len(self.plans.held) > 0:
             self.plans.held.pop(int(task.number), None)
-        if len(task.subqueue) > 0 and until_of(task.subqueue) <= 0:
-            self.give_up_key(unique_of(task.subqueue), task.number)
+        packed = task.subqueue
+        if len(packed) > 0 and has_unique(packed) and until_of(packed) <= 0:
+            self.give_up_key(unique_of(packed), task.number)
 
     def give_up_key(self, key: bytes, number: i64) -> None:
         """Free the unique key, if that task has it."""
@@ -99,10 +105,7 @@ class Tasks(KeyTables):
     def enter(self, task: Task) -> None:
         """A READY task joins its lane."""
         self.count += 1
-        name = lane_name(task.subqueue)
-        lane = self.lanes.get(name)
-        if lane is None:
-            lane = self.new_lane(name, task.subqueue)
+        lane = self.lane_of(task)
         if len(task.subqueue) > 0:
             self.set_keys(lane, task.subqueue, task.number)
         lane.push(task)
@@ -128,7 +131,7 @@ class Tasks(KeyTables):
         """The task to take next."""
         room = STEP
         lane = self.line.first()
-        while lane is not None and self.has_lost(lane):
+        while lane is not None and not lane.is_free and self.has_lost(lane):
             room -= 1
             if room == 0:
                 self.go_on_later(b"")  # T41.6: no limit has this name
@@ -136,7 +139,8 @@ class Tasks(KeyTables):
             lane = self.line.first()
         if lane is None:
             return None
-        lane = self.better(lane)
+        if not lane.is_free:
+            lane = self.better(lane)
         self.chosen = lane
         return lane.first()
 
@@ -152,9 +156,13 @@ class Tasks(KeyTables):
         if lane.stands != IN_READY or lane.number != task.number:
             lane = self.lanes[lane_name(task.subqueue)]
         self.uncount(lane)
-        if len(task.subqueue) > 0 and until_of(task.subqueue) == UNTIL_START:
-            self.give_up_key(unique_of(task.subqueue), task.number)
+        if len(self.uniques.claims) > 0 and len(task.subqueue) > 0:
+            if until_of(task.subqueue) == UNTIL_START:
+                self.give_up_key(unique_of(task.subqueue), task.number)
         lane.took(task)
+        if lane.is_free and lane.count > 0:
+            self.line.again(lane)
+            return
         lane.has_place = False
         line = self.line.leave(lane)
         rate: Rate | None = None
@@ -205,7 +213,7 @@ class Tasks(KeyTables):
             return
         key = limit_of(task.subqueue)
         if len(key) > 0:
-            limit = self.limits[key]
+            limit = self.limit_at(key)
             limit.used -= 1
             self.feed_limit(key, limit)
 
@@ -237,7 +245,7 @@ class Tasks(KeyTables):
         """The lane, which has tasks, begins its way."""
         lane.look()
         if len(lane.limit) > 0 and not lane.has_place:
-            limit = self.limits[lane.limit]
+            limit = self.limit_at(lane.limit)
             if limit.alone is None and limit.ring is None:
                 limit.alone = lane
                 lane.stands = IN_LIMIT
@@ -363,7 +371,7 @@ class Tasks(KeyTables):
         """
         rate = self.rates.get(lane.rate) if len(lane.rate) > 0 else None
         if len(lane.limit) > 0:
-            limit = self.limits[lane.limit]
+            limit = self.limit_at(lane.limit)
             if limit.used > limit.places:
                 self.line.settle(self.line.leave(lane))
                 lane.has_place = False
@@ -461,13 +469,13 @@ class Tasks(KeyTables):
     def set_keys(self, lane: Lane, packed: bytes, number: i64) -> None:
         """Places, rate and weight are those that the task with the highest number says (T40.3)."""
         if len(lane.group) > 0:
-            group = self.groups[lane.group]
+            group = lane.tenant
             group.tasks += 1
             if number > group.set_by:
                 group.set_by = number
                 self.weigh(group, i64(read_i32_le(packed, numbers_at(packed))))
         if len(lane.limit) > 0:
-            limit = self.limits[lane.limit]
+            limit = self.limit_at(lane.limit)
             limit.tasks += 1
             if limit.says(packed, number):
                 self.feed_limit(lane.limit, limit)

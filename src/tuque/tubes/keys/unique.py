@@ -64,7 +64,7 @@ class Uniques:
     def kept_until(self, task: Task, now_ms: i64) -> i64:
         """Until when the unique key is taken though the task ends now; 0: it is free (T44.3)."""
         packed = task.subqueue
-        if len(packed) == 0 or is_apart(packed) or until_of(packed) <= 0:
+        if len(self.claims) == 0 or len(packed) == 0 or is_apart(packed) or until_of(packed) <= 0:
             return 0
         claim = self.claims.get(unique_of(packed))
         if claim is None or claim.number != task.number or claim.until_ms <= now_ms:

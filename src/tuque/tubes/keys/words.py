@@ -6,7 +6,7 @@ length u8: this is the lane's name; weight i32, places i32, gap_ns i64, burst i3
 key i64, the key after its length u8; then its work (work.py). A task with neither has no bytes.
 """
 
-from typing import Final, final
+from typing import Final
 
 from librt.strings import (
     BytesWriter,
@@ -43,9 +43,9 @@ GAP_AT: Final = 8
 BURST_AT: Final = 16
 UNTIL_AT: Final = 20
 FIXED: Final = 29  # after the lane's name, to the unique key
+NO_RATE_END: Final = bytes(8) + b"\1\0\0\0" + bytes(9)  # from GAP_AT on: no rate, no unique key
 
 
-@final
 @mypyc_attr(acyclic=True)
 class Keys:
     """What the put said about keys; an empty key is none."""
@@ -77,12 +77,14 @@ def pack(keys: Keys, work: bytes = b"") -> bytes:
     put_key(writer, keys.group)
     put_key(writer, keys.limit)
     put_key(writer, keys.rate)
-    write_i32_le(writer, i32(keys.weight))
-    write_i32_le(writer, i32(keys.places))
-    write_i64_le(writer, keys.gap_ns)
-    write_i32_le(writer, i32(keys.burst))
-    write_i64_le(writer, keys.until_ms)
-    put_key(writer, keys.unique)
+    write_i64_le(writer, keys.places << 32 | keys.weight)
+    if keys.gap_ns == 0 and len(keys.unique) == 0:
+        writer.write(NO_RATE_END)
+    else:
+        write_i64_le(writer, keys.gap_ns)
+        write_i32_le(writer, i32(keys.burst))
+        write_i64_le(writer, keys.until_ms)
+        put_key(writer, keys.unique)
     if len(work) > 0:
         writer.write(work)
     return writer.getvalue()
@@ -146,6 +148,16 @@ def limit_of(packed: bytes) -> bytes:
 def until_of(packed: bytes) -> i64:
     """As `limit_of`: until when the task has its unique key."""
     return read_i64_le(packed, numbers_at(packed) + UNTIL_AT)
+
+
+def has_unique(packed: bytes) -> bool:
+    """As `limit_of`: whether the task names a unique key."""
+    return packed[numbers_at(packed) + FIXED - 1] != 0
+
+
+def has_more(packed: bytes) -> bool:
+    """As `limit_of`: whether there is more than the lane and its numbers: a unique key, or work."""
+    return len(packed) > numbers_at(packed) + FIXED
 
 
 def unique_of(packed: bytes) -> bytes:

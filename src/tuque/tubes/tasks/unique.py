@@ -13,7 +13,7 @@ from tuque.tubes.keys.kept import is_kept, kept_id, kept_key
 from tuque.tubes.keys.members import is_group, is_member, unpack_child, unpack_group
 from tuque.tubes.keys.plan import is_plan, unpack_plan
 from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.words import UNTIL_START, unique_of, unpack
+from tuque.tubes.keys.words import UNTIL_START, has_unique, unique_of, unpack
 from tuque.tubes.model import changes
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
@@ -29,10 +29,9 @@ def same_task(n: Node, tube: Tube, packed: bytes) -> Task | None:
     driver = tube.driver
     if len(packed) == 0 or not isinstance(driver, Tasks):
         return None
-    key = unique_of(packed)
-    if len(key) == 0:
+    if not has_unique(packed):
         return None
-    number: i64 = driver.uniques.holder(key, n.now_ms)
+    number: i64 = driver.uniques.holder(unique_of(packed), n.now_ms)
     return tube.tasks.get(number) if number >= 0 else None
 
 

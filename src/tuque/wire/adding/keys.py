@@ -5,7 +5,7 @@ Reads words, and packs what they ask for.
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.tubes.keys.words import (
     BURST_MAX,
@@ -34,11 +34,12 @@ NO_GROUP: Final = b"ERR WEIGHT needs a GROUP"
 
 
 @final
-class KeyOptions:
+@mypyc_attr(acyclic=True)
+class KeyOptions(Keys):
     """What the words have said so far."""
 
     def __init__(self) -> None:
-        self.keys = Keys()
+        super().__init__()
         self.rejects_same = False
         self.replaces_same = False
         self.has_until = b""  # UNTIL or ON, which need UNIQUE
@@ -46,29 +47,28 @@ class KeyOptions:
 
     def take(self, word: bytes, args: list[bytes], at: i64) -> i64:
         """Read the option whose values begin at `at`: returns where the next one begins."""
-        keys = self.keys
         value = args[at]
         if word == b"UNTIL" or word == b"ON":
             self.has_until = word
             return self.mode(word, value, at)
         if word == b"WEIGHT":
             self.has_weight = True
-            keys.weight = in_range(word, value, 1, WEIGHT_MAX)
+            self.weight = in_range(word, value, 1, WEIGHT_MAX)
             return at + 1
         if not 1 <= len(value) <= KEY_MAX:
             raise ArgError(BAD_KEY % word)
         if word == b"UNIQUE":
-            keys.unique = value
+            self.unique = value
         elif word == b"GROUP":
-            keys.group = value
+            self.group = value
         elif word == b"LIMIT":
-            keys.limit = value
+            self.limit = value
             if at + 1 == len(args):
                 raise wrong(b"LIMIT takes a key and a number from 1 to %d" % PLACES_MAX)
-            keys.places = in_range(word, args[at + 1], 1, PLACES_MAX)
+            self.places = in_range(word, args[at + 1], 1, PLACES_MAX)
             return at + 2
         else:
-            return self.rate(args, at)
+            return self.take_rate(args, at)
         return at + 1
 
     def mode(self, word: bytes, value: bytes, at: i64) -> i64:
@@ -76,12 +76,12 @@ class KeyOptions:
         said = value.upper()
         if word == b"UNTIL":
             if said == b"DONE" or said == b"START":
-                self.keys.until_ms = UNTIL_DONE if said == b"DONE" else UNTIL_START
+                self.until_ms = UNTIL_DONE if said == b"DONE" else UNTIL_START
                 return at + 1
             until_ms = some_ms(value)
             if not 1 <= until_ms <= UNTIL_MAX_MS:
                 raise refused(word, AN_END, value)
-            self.keys.until_ms = until_ms  # T44.3
+            self.until_ms = until_ms  # T44.3
         else:
             if said not in (b"KEEP", b"REJECT", b"REPLACE"):
                 raise refused(word, b"keep, reject or replace", value)
@@ -89,10 +89,9 @@ class KeyOptions:
             self.replaces_same = said == b"REPLACE"
         return at + 1
 
-    def rate(self, args: list[bytes], at: i64) -> i64:
+    def take_rate(self, args: list[bytes], at: i64) -> i64:
         """RATE key n/s|m|h [burst]."""
-        keys = self.keys
-        keys.rate = args[at]
+        self.rate = args[at]
         if at + 1 == len(args):
             raise wrong(b"RATE takes a key and %s" % A_RATE)
         count, _, unit = args[at + 1].partition(b"/")
@@ -100,19 +99,19 @@ class KeyOptions:
         unit_ns: i64 = UNITS_NS.get(unit.upper(), 0)
         if not 1 <= per <= PER_MAX or unit_ns == 0:
             raise refused(b"RATE", A_RATE, args[at + 1])
-        keys.gap_ns = (unit_ns + per - 1) // per
-        keys.burst = max(1, EVEN_NS // keys.gap_ns)
+        self.gap_ns = (unit_ns + per - 1) // per
+        self.burst = max(1, EVEN_NS // self.gap_ns)
         at += 2
         if at < len(args) and args[at].isdigit():
-            most = min(BURST_MAX, FILL_MAX_NS // keys.gap_ns)
-            keys.burst = in_range(b"RATE's burst", args[at], 1, most)
+            most = min(BURST_MAX, FILL_MAX_NS // self.gap_ns)
+            self.burst = in_range(b"RATE's burst", args[at], 1, most)
             at += 1
         return at
 
     def packed(self) -> bytes:
         """The keys as the task carries them."""
-        if len(self.has_until) > 0 and len(self.keys.unique) == 0:
+        if len(self.has_until) > 0 and len(self.unique) == 0:
             raise ArgError(NO_UNIQUE % self.has_until)
-        if self.has_weight and len(self.keys.group) == 0:
+        if self.has_weight and len(self.group) == 0:
             raise ArgError(NO_GROUP)
-        return pack(self.keys)
+        return pack(self)
