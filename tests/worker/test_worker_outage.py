@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tuque.errors import Closed, NoQuorum
-from tuque.worker.broker.away import Away
+from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
+from tuque.worker.broker.away import Away, is_about_home
 from tuque.worker.broker.link import Link, pause
 
 
@@ -47,3 +47,13 @@ def test_no_pause_is_longer_than_a_quarter_of_the_outage(
         return count
 
     assert asyncio.run(outage()) < 100, "no busy loop"
+
+
+def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
+    """U2.16 Other queues do not wait. NACK and DEADLETTER of its jobs are said again in the same
+    way.
+    """
+    assert is_about_home(NoReplica("x"), "a:1") and is_about_home(NoQuorum("x"), "a:1")
+    assert not is_about_home(FewCopies("x"), "a:1"), "it is done"
+    assert not is_about_home(Leaving("x"), "a:1"), "of the whole node"
+    assert not is_about_home(Closed("x", node="a:1"), "a:1"), "of the node in use"

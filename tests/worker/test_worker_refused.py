@@ -9,7 +9,7 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from lab import RealCluster, RealServer, reachable
+from lab import RealCluster, RealServer, info, reachable
 from worker_lab import wait_until
 
 from tuque.errors import Error, WrongTube
@@ -91,28 +91,33 @@ def test_the_results_of_a_group_cannot_be_read() -> None:
     tasks.app.close()
 
 
-def test_too_few_nodes_take_the_end_of_a_run(tmp_path: Path) -> None:
-    """U2.16 If a tube refuses the end of a run because too few nodes take copies (T18.5), the
-    worker repeats it every second until the tube takes it. Other queues do not wait.
+@pytest.mark.parametrize(("sync", "lost"), [(3, 1), (None, 2)])
+def test_a_tube_does_not_take_the_end_of_a_run(tmp_path: Path, sync: int | None, lost: int) -> None:
+    """U2.16 If a tube takes no START or no end of a run now, because it has no leader (T19.2) or
+    too few nodes take copies (T18.5), the worker says it again until the tube takes it, after a
+    second at the latest. Other queues do not wait.
     """
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
-        first, last = cluster.nodes[0], cluster.nodes[2]
+        first, away = cluster.nodes[0], cluster.nodes[3 - lost :]
+        wait_until(lambda: info(first.wire(), "tubes")["tubes_voters"] == "3", "all vote")
         tasks.app.use(first.url)
-        tasks.app.client.tube("guarded").create("tasks", ttr=60, sync=3)
+        tasks.app.client.tube("guarded").create("tasks", ttr=60, sync=sync)
         program = worker(tmp_path, first.url)
         try:
             handle = tasks.guarded.enqueue(7)
             wait_until(lambda: did(tmp_path, "guarded"), "it runs")
-            last.kill()
-            wait_until(lambda: reachable(first.wire()) == 1, "it counts on two nodes")
+            for node in away:
+                node.kill()
+            wait_until(lambda: reachable(first.wire()) == 2 - lost, "it counts on those left")
             (tmp_path / "go").touch()
-            program.says("the broker takes no ends of runs in queue guarded")
+            program.says("the broker takes no word of runs in queue guarded")
             assert tasks.once.options(keep_s=60).enqueue(1).result(60) == 1
             assert handle.status().state == "running"
-            last.start()
+            for node in away:
+                node.start()
             assert handle.result(60) == 7
             assert (handle.status().attempt, did(tmp_path, "guarded")) == (1, ["guarded 7"])
-            assert program.text.count("takes no ends of runs") == 1
+            assert program.text.count("takes no word of runs") == 1
         finally:
             program.kill()
             tasks.app.close()

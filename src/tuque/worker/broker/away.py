@@ -1,4 +1,4 @@
-"""Decides which queues a worker skips for a while: tubes without a reachable leader.
+"""Decides which queues a worker skips for a while: tubes without a reachable leader, or copies.
 
 A tube in switchover, or with its leader down, must not keep the worker from other queues. A
 switchover is short and is not logged; a longer outage is logged once at each end.
@@ -13,7 +13,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from tuque.client.retry import SHARE
-from tuque.errors import ConnectionError, Error, NoQuorum, ReadOnly, TubeHome
+from tuque.errors import (
+    ConnectionError,
+    Error,
+    FewCopies,
+    NoQuorum,
+    NoReplica,
+    ReadOnly,
+    TubeHome,
+)
 from tuque.logtext import facts
 from tuque.worker.tasks.policy import Backoff
 
@@ -98,7 +106,9 @@ class Away:
 
 
 def is_about_home(err: Error, node: str) -> bool:
-    """True if other queues may work: the tube's leader refused, or is another node."""
+    """True if other queues may work: the tube's leader refused for now, or is another node."""
     if isinstance(err, ConnectionError):
         return node != "" and err.node not in ("", node)
+    if isinstance(err, NoReplica):
+        return not isinstance(err, FewCopies)
     return isinstance(err, TubeHome | NoQuorum | ReadOnly)

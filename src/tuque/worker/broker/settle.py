@@ -206,6 +206,8 @@ class Settler:
         except (ConnectionError, *NOT_NOW):
             raise
         except Error as err:
+            if is_about_home(err, self._client.node):
+                raise
             log.error(
                 "NACK of %(jobs)s refused: %(reason)s; its retry time brings it back",
                 facts("nack_refused", jobs=", ".join(ids), reason=err),
@@ -229,6 +231,8 @@ class Settler:
         except (ConnectionError, *NOT_NOW):
             raise
         except Error as err:
+            if is_about_home(err, self._client.node):
+                raise
             if dead.body is not None:
                 return replace(dead, body=None)  # too long for the broker
             log.error(
@@ -273,7 +277,9 @@ class Settler:
             )
         except (ConnectionError, *NOT_NOW):
             raise
-        except Error:
+        except Error as err:
+            if is_about_home(err, self._client.node):
+                raise
             return replace(dead, detail="") if dead.detail else replace(dead, is_failed=False)
         log.warning(
             "job %(job)s is dead, in %(queue)s: %(reason)s",

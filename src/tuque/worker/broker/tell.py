@@ -2,8 +2,8 @@
 
 Keeps each command until the broker has replied, through any outage: each may be sent twice. START
 names the worker, so that a repeated one gets the same run. A result that is too big for the
-broker is left out (SPEC U2.7). What a tube refuses because too few nodes take copies is said again
-after a second; all else goes on meanwhile (U2.16).
+broker is left out (SPEC U2.7). What a tube refuses because it has no leader, or too few nodes take
+copies, is said again later; all else goes on meanwhile (U2.16).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from tuque import aio
 from tuque.client.commands.life import Run
-from tuque.errors import ConnectionError, Error, FewCopies, NoReplica, ReplyError
+from tuque.errors import ConnectionError, Error, ReplyError
 from tuque.logtext import facts
+from tuque.worker.broker.away import is_about_home
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.broker.settle import NOT_NOW
 from tuque.worker.tasks.policy import Done, Fail, Release
@@ -31,7 +32,10 @@ AT_ONCE: Final = 500
 GATHER_TURNS: Final = 3  # of the loop: other runs end, and what is next takes their places
 AT_ONCE_BYTES: Final = 8 * 1024 * 1024  # of results and details; one may be larger
 NOT_YET: Final = (ConnectionError, *NOT_NOW)
-UNCOPIED_S: Final = 1.0  # between tries, while a tube has too few replicas
+# between tries, while a tube has no leader, or too few copies; a switchover is short
+FIRST_WAIT_S: Final = 0.05
+MAX_WAIT_S: Final = 1.0
+TELL_AFTER: Final = 5  # tries
 
 Ended = Done | Fail | Release
 
@@ -62,10 +66,12 @@ class Teller:
         self._on_told = on_told
         self._queue_of = queue_of
         self._ended: deque[Ended] = deque()
-        self._uncopied: list[Ended] = []  # of tubes that too few nodes copy
-        self._uncopied_until = 0.0
-        self._is_short = False  # and that is logged
         self._starts: deque[str] = deque()
+        # of tubes without a leader, or that too few nodes copy
+        self._untaken: list[Ended] = []
+        self._untaken_starts: list[str] = []
+        self._untaken_until = 0.0
+        self._tries = 0
         self._work = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -83,7 +89,8 @@ class Teller:
 
     @property
     def pending(self) -> int:
-        return len(self._ended) + len(self._uncopied) + len(self._starts)
+        untaken = len(self._untaken) + len(self._untaken_starts)
+        return len(self._ended) + len(self._starts) + untaken
 
     async def drained(self) -> None:
         """Returns when nothing is left to send."""
@@ -107,14 +114,14 @@ class Teller:
             self._link.answered()
             if not self._ended and not self._starts:
                 self._work.clear()
-                await self._wait_for_copies()
+                await self._wait_for_tubes()
             if not self.pending:
                 self._empty.set()
 
-    async def _wait_for_copies(self) -> None:
-        """[U2] What too few nodes copied is said again later; new words go first (U2.16)."""
-        if self._uncopied:
-            await pause(self._uncopied_until - time.monotonic(), self._work)
+    async def _wait_for_tubes(self) -> None:
+        """[U2] What a tube did not take is said again later; new words go first (U2.16)."""
+        if self._untaken or self._untaken_starts:
+            await pause(self._untaken_until - time.monotonic(), self._work)
             self._work.set()
 
     def _lighten(self, refused: dict[Ended, Error]) -> None:
@@ -125,9 +132,11 @@ class Teller:
 
     def _next_ended(self) -> list[Ended]:
         """The ends of the next round trip: not too many, nor too many bytes."""
-        if self._uncopied and time.monotonic() >= self._uncopied_until:
-            self._ended.extend(self._uncopied)
-            self._uncopied.clear()
+        if time.monotonic() >= self._untaken_until:
+            self._ended.extend(self._untaken)
+            self._starts.extend(self._untaken_starts)
+            self._untaken.clear()
+            self._untaken_starts.clear()
         ended: list[Ended] = []
         size = 0
         for one in islice(self._ended, AT_ONCE):
@@ -160,19 +169,15 @@ class Teller:
         for (_, delay_s), some in backs.items():
             pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
             said.append(some)
-        begun: dict[str, list[str]] = {}
-        for job_id in starts:
-            begun.setdefault(self._queue_of(job_id), []).append(job_id)
-        for job_ids in begun.values():
-            pipeline.start(*job_ids, worker=self._name)
+        begun = self._begin(pipeline, starts)
         answers = await pipeline.execute(raise_on_error=False)
         replies = zip(said, answers, strict=False)
         too_big = {one: a for (one, *_), a in replies if _weight(one) and _is_too_big(a)}
         for answer in answers:
-            if isinstance(answer, NOT_YET):
+            if isinstance(answer, NOT_YET) and not self._is_of_tube(answer):
                 self._lighten(too_big)
                 raise answer
-        uncopied = self._uncopied_of(said, answers)
+        untaken = self._untaken_of(said, answers)
         for _ in ended:
             one = self._ended.popleft()
             if one in too_big:
@@ -182,33 +187,55 @@ class Teller:
             self._starts.popleft()
         for some, answer in zip(said, answers, strict=False):
             for one in some:
-                if one not in too_big and one not in uncopied:
+                if one not in too_big and one not in untaken:
                     self._on_told(one, answer)
-        for job_ids, found in zip(begun.values(), answers[len(said) :], strict=True):
+        for job_ids, found in zip(begun, answers[len(said) :], strict=True):
             self._take_runs(job_ids, found)
+        if not self._untaken and not self._untaken_starts:
+            self._tries = 0
 
-    def _uncopied_of(self, said: list[list[Ended]], answers: list[Any]) -> set[Ended]:
-        """[U2] What was refused because too few nodes take copies, kept for later (U2.16)."""
+    def _begin(self, pipeline: Any, starts: list[str]) -> list[list[str]]:
+        """Adds a START for the jobs of each queue; returns which."""
+        begun: dict[str, list[str]] = {}
+        for job_id in starts:
+            begun.setdefault(self._queue_of(job_id), []).append(job_id)
+        for job_ids in begun.values():
+            pipeline.start(*job_ids, worker=self._name)
+        return list(begun.values())
+
+    def _is_of_tube(self, answer: object) -> bool:
+        """Whether only one tube does not take words now."""
+        return isinstance(answer, Error) and is_about_home(answer, self._client.node)
+
+    def _untaken_of(self, said: list[list[Ended]], answers: list[Any]) -> set[Ended]:
+        """[U2] What a tube did not take, kept for later (U2.16)."""
         found: set[Ended] = set()
         for some, answer in zip(said, answers, strict=False):
-            if not isinstance(answer, NoReplica) or isinstance(answer, FewCopies):
-                continue
-            found.update(some)
-            self._uncopied += some
-            self._uncopied_until = time.monotonic() + UNCOPIED_S
-            if not self._is_short:
-                log.warning(
-                    "the broker takes no ends of runs in queue %(queue)s, and gets them again "
-                    "until it does: %(reason)s",
-                    facts("ends_uncopied", queue=self._queue_of(some[0].job_id), reason=answer),
-                )
-                self._is_short = True
-        if said and not self._uncopied:
-            self._is_short = False
+            if self._is_of_tube(answer):
+                found.update(some)
+                self._untaken += some
+                self._say_later(some[0].job_id, answer)
         return found
+
+    def _say_later(self, job_id: str, reason: object) -> None:
+        if time.monotonic() < self._untaken_until:
+            return
+        self._tries += 1
+        wait_s = min(FIRST_WAIT_S * 2.0 ** min(self._tries, TELL_AFTER), MAX_WAIT_S)
+        self._untaken_until = time.monotonic() + wait_s
+        if self._tries == TELL_AFTER:
+            log.warning(
+                "the broker takes no word of runs in queue %(queue)s, and gets them again until it "
+                "does: %(reason)s",
+                facts("runs_untaken", queue=self._queue_of(job_id), reason=reason),
+            )
 
     def _take_runs(self, starts: list[str], found: Any) -> None:
         """The reply to START: a run or a refusal for each job, or a refusal of the command."""
+        if self._is_of_tube(found):
+            self._untaken_starts += starts
+            self._say_later(starts[0], found)
+            return
         if isinstance(found, ReplyError):
             for job_id in starts:
                 self._on_refused(job_id, found)
