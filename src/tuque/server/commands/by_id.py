@@ -81,6 +81,13 @@ def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
     `step` 2: every second one. Raises before anything changes. URL forms are replaced by the plain
     form.
     """
+    check_forms(args, first, step)
+    if s.n.policy is not None:
+        check_tasks(s, args, first, step)  # T17.3
+
+
+def check_forms(args: list[bytes], first: i64, step: i64) -> None:
+    """Check that every word from `first` on is a job id, of a job at whatever node."""
     i = first
     while i < len(args):
         if not is_job_id(args[i]):
@@ -89,8 +96,6 @@ def check_ids(s: Server, args: list[bytes], first: i64, step: i64 = 1) -> None:
             if not is_job_id(args[i]):
                 raise bad_id(word, len(args) - first > step)
         i += step
-    if s.n.policy is not None:
-        check_tasks(s, args, first, step)  # T17.3
 
 
 def job_named(n: Node, id: bytes, handed: list[Job], at: i64) -> Job | None:

@@ -10,7 +10,7 @@ from tuque.core.model.life import NO_TERMS, Terms
 from tuque.core.model.tally import tenant_of
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
-from tuque.server.commands.by_id import check_ids, oom_text
+from tuque.server.commands.by_id import check_forms, oom_text
 from tuque.server.groups.listing import results, show_all, show_children, shown
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
@@ -181,7 +181,7 @@ def kept_for(terms: Terms, keep_ms: i64) -> Terms:
 
 def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[bytes]) -> None:
     """ADD tube group index id [index id ...]: how many are new (T51.2)."""
-    check_ids(s, args, 5, 2)
+    check_forms(args, 5, 2)  # T50.2
     indexes: list[int] = []
     for i in range(4, len(args), 2):
         refuse_apart(s, t, tube, args[i + 1])
