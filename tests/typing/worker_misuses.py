@@ -102,6 +102,13 @@ def chains() -> None:
     chain(group([fetch.call("u")]), add_up)  # E: arg-type
     chain(group([length.call("u")]), add_up, fetch)  # E: arg-type
     chain(fetch.call("u"), group([length.call("u")]))  # E: call-overload
+    chain(fetch.call("u"), group(length, add_up))  # E: arg-type
+    chain(fetch.call("u"), group(length, fetch), add_up)  # E: arg-type
+    chain(fetch.call("u"), group(length), fetch)  # E: arg-type
+    chain(group(length), add_up)  # E: call-overload
+    chain(group([length.call("u")]), group(length), add_up)  # E: arg-type
+    chain(fetch.call("u")).then(group(add_up))  # E: arg-type
+    group(length.call("u"), length.call("u"))  # E: call-overload
     number: str = chain(fetch.call("u"), length).enqueue().result()  # E: assignment
     print(number)
 

@@ -170,6 +170,41 @@ def length(text: str) -> int:
     return len(text)
 
 
+@app.task
+def name_of(total: int) -> str:
+    return str(total)
+
+
+@app.task
+def half(total: int) -> float:
+    return total / 2
+
+
+@app.task
+def half_of(total: int) -> int:
+    return total // 2
+
+
+@app.task
+def mean(counts: list[int]) -> float:
+    return sum(counts) / len(counts)
+
+
+@app.task(queue="joined")
+def join(texts: list[str]) -> str:
+    return " ".join(texts)
+
+
+@app.task(queue="joined")
+def show(found: list[str | float]) -> int:
+    return len(found)
+
+
+@app.task(queue="joined")
+def add_halves(halves: list[int | float]) -> float:
+    return sum(halves)
+
+
 async def groups() -> None:
     calls = [count.call("mon"), count.call("tue")]
     plain = group(calls).enqueue()
@@ -193,6 +228,21 @@ async def chains() -> None:
     assert_type(chain(group(calls), add_good, store).enqueue().result(5), str)
     assert_type(chain(group(calls), add_up, store, length).enqueue().result(5), int)
     assert_type(chain(group(calls), add_up, store, length, store).enqueue().result(5), str)
+    later = group(store, name_of)
+    assert_type(chain(count.call("mon"), later).enqueue().result(5), list[str])
+    assert_type(chain(count.call("mon"), group(store, half), show).enqueue().result(5), int)
+    assert_type(chain(count.call("mon"), later, join, length, store).enqueue().result(5), str)
+    assert_type(chain(count.call("mon")).then(later).then(join).enqueue().result(5), str)
+    assert_type(chain(group(calls), group(add_up, mean), add_halves).enqueue().result(5), float)
+    assert_type(chain(group(calls), group(add_up, add_up)).then(add_up).enqueue().result(5), int)
+    assert_type(group(calls).then(group(add_up, add_up)).then(add_up).enqueue().result(5), int)
+    assert_type(group(calls).then(add_up).then(later).enqueue().result(5), list[str])
+    assert_type(chain(group(calls), group(add_good), add_up, store).enqueue().result(5), str)
+    goes_on = group(half_of, on_fail="continue")
+    assert_type(chain(count.call("mon"), goes_on, add_good).enqueue().result(5), int)
+    assert_type(await chain(count.call("mon"), goes_on).enqueue(), list[int | Failed])
+    three = group(store, half, half_of)
+    assert_type(chain(count.call("mon"), three).enqueue().result(5), list[str | float | int])
     handle = await chain(count.call("mon"), store).enqueue_async()
     assert_type(await handle, str)
     assert_type(await handle.result_async(5), str)

@@ -234,17 +234,18 @@ def test_what_the_user_has_no_right_to_is_not_shown(lesser: Reader, made: Made) 
 
 
 def test_steps_of_a_chain_are_named(admin: Reader, cluster: TestCluster) -> None:
-    """O14.31 The page of a step of a chain (U11) names the steps that follow, and links the one
-    before, and the next one when its id is known.
+    """O14.31 The page of a step of a chain (U11) names the steps that follow, a group by its tasks,
+    and links the one before, and the next one when its id is known.
     """
-    steps: Any = {"tuque-chain": json.dumps(["parse", "store"])}
+    steps: Any = {"tuque-chain": json.dumps(["parse", {"g": ["count", "weigh"]}, "store"])}
     with cluster[0].client() as client:
         then = client.addjob("parts", "x", replicate=1)
         steps["tuque-after"] = then
         id = client.addjob("parts", "x", replicate=1, keep=600, attempts=1, headers=steps)
         text = admin.get("/job", id=id).text
         assert "the step before it is" in text and f">{then[:15]}" in text
-        assert text.index("Then parse") < text.index("Then store")
+        assert text.index("Then parse") < text.index("Then a group: count, weigh")
+        assert text.index("Then a group: count, weigh") < text.index("Then store")
         (run,) = client.start(id, worker="w")
         assert isinstance(run, Run)
         client.done(id, run.run, result=json.dumps({"tuque-next": then}))
@@ -255,7 +256,10 @@ def test_steps_of_a_chain_are_named(admin: Reader, cluster: TestCluster) -> None
 
 def test_odd_chains_are_none() -> None:
     assert following({}) == following({"tuque-chain": "{"}) == following({"tuque-chain": "7"}) == []
-    assert following({"tuque-chain": '["a", 1]'}) == ["a"]
+    assert following({"tuque-chain": '["a", 1, {"g": 2}, {"g": ["b", 3]}, {}]'}) == [
+        "a",
+        "a group: b",
+    ]
     assert next_id(b"\xc1\x81\xaatuque-next\xa2ab") == "ab"
     assert next_id(None) == next_id(b"[") == next_id(b"7") == next_id(b'{"tuque-next": 1}') == ""
     assert next_id(b'{"tuque-next": "' + b"x" * 2_000 + b'"}') == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuque.worker import App, Backoff, Failed, Limit, Reject, current_job
+from tuque.worker.groups import making
 from tuque.worker.groups import steps as chain_steps
 from tuque.worker.pools import execute
 
@@ -46,6 +47,38 @@ def plus_one(number: int) -> int:
 
         execute.goes_on = dies
     return number + 1
+
+
+def ends_at(point: str) -> None:
+    """The process ends at that point of the group that it makes next."""
+    if point == "all are added":
+        making.parts = lambda _: os._exit(9)
+    elif point == "all is done":
+        chain_of = chain_steps.goes_on
+
+        def dies(*args: Any) -> Any:
+            chain_of(*args)
+            os._exit(9)
+
+        execute.goes_on = dies
+    else:
+        children = iter({"it is made": [1], "a child is added": [0, 1]}[point])
+        app.on_enqueue(lambda _: os._exit(9) if next(children) else None)
+
+
+@app.task(queue="numbers", retry_s=1, attempts=9)
+def makes(number: int, point: str) -> int:
+    """A step before a group; its first run ends the process."""
+    note(f"makes {number}")
+    if (Path(os.environ["OUT"]) / "did").read_text().count("makes") == 1:
+        ends_at(point)
+    return number
+
+
+@app.task(queue="picked", retry_s=2, attempts=20)
+def pick(numbers: list[int]) -> int:
+    note(f"pick {max(numbers)} {current_job().id}")
+    return max(numbers)
 
 
 @app.task(queue="numbers", attempts=1, retry_s=30)

@@ -15,8 +15,9 @@ from worker_lab import wait_until
 from tuque.errors import Error, WrongTube
 from tuque.testing import job
 from tuque.worker import RetryLater, Task
+from tuque.worker.groups.headers import header_of
 from tuque.worker.groups.results import GROUP_HEADER, filled, filled_async
-from tuque.worker.groups.steps import goes_on, goes_on_async, header_of
+from tuque.worker.groups.steps import goes_on, goes_on_async
 from tuque.worker.pools.execute import Job
 from tuque.worker.tasks.codec import Envelope
 

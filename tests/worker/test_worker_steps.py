@@ -180,7 +180,7 @@ def test_cancel_when_the_next_step_has_been_added(tuque_app: TestApp) -> None:
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_cancel_of_the_step_that_waits(tuque_app: TestApp, steps: int) -> None:
-    """U11.5 `cancel` cancels the step that is waiting or at work."""
+    """U11.5 `cancel` cancels the step that is waiting or at work, a group as U10.4 says."""
     handle = made()
     for _ in range(steps):
         tuque_app.run_one()
@@ -262,7 +262,7 @@ def test_only_the_last_step_is_unique(tuque_app: TestApp) -> None:
 
 
 def test_a_group_is_the_first_step(tuque_app: TestApp) -> None:
-    """U11.6 The first step may be a group, the next one is its callback then"""
+    """U11.6 The first one is a group of calls, and the next step is its callback then"""
     calls = [first.call(n) for n in range(4)]
     one = group(calls).then(add_up).then(second).then(third).enqueue()
     other = chain(group(calls), add_up, second, third).enqueue()
@@ -279,7 +279,7 @@ def test_a_group_is_the_first_step(tuque_app: TestApp) -> None:
 
 
 def test_a_group_that_fails_is_a_chain_that_fails(tuque_app: TestApp) -> None:
-    """U11.6 If the group fails, the chain has failed, as U10.3 says."""
+    """U11.6 If a group fails, the chain has failed, as U10.3 says."""
     handle = chain(group([first.call(-1), first.call(1)]), add_up, second).enqueue()
     for _ in range(4):
         rest(tuque_app, 2)
@@ -310,7 +310,7 @@ def test_cancel_of_a_chain_that_begins_with_a_group(tuque_app: TestApp) -> None:
 
 
 def test_the_callback_is_the_step_that_is_cancelled(tuque_app: TestApp) -> None:
-    """U11.5 `cancel` cancels the step that is waiting or at work."""
+    """U11.5 `cancel` cancels the step that is waiting or at work, a group as U10.4 says."""
     handle = chain(group([first.call(1)]), add_up, second).enqueue()
     tuque_app.run_one()
     tuque_app.advance(1)

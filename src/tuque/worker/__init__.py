@@ -16,9 +16,11 @@ Must not know: the server.
 
 from __future__ import annotations
 
-from tuque.worker.groups.chain import Chain, ChainHandle, ChainProgress, chain
+from tuque.worker.groups.chain import Chain, chain
+from tuque.worker.groups.chained import ChainHandle, ChainProgress
 from tuque.worker.groups.group import Called, Group, group
 from tuque.worker.groups.handles import CalledHandle, GroupHandle
+from tuque.worker.groups.later import Later
 from tuque.worker.groups.results import Failed
 from tuque.worker.pools.execute import Attempt, Job, current_job
 from tuque.worker.seal.keys import Key, Keys
@@ -54,6 +56,7 @@ __all__ = [
     "Job",
     "Key",
     "Keys",
+    "Later",
     "Limit",
     "Options",
     "Outgoing",

@@ -38,6 +38,7 @@ from tuque.worker.tasks.policy import (
     is_at_most_once,
     room,
 )
+from tuque.worker.tasks.task import SPREAD
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -129,7 +130,7 @@ class Worker(Holder):
                 queues=", ".join(self._settings.queues),
                 concurrency=self._settings.concurrency,
                 prefetch=self._settings.prefetch,
-                tasks=len(self._tasks),
+                tasks=sum(name != SPREAD for name in self._tasks),
             ),
         )
         fetching = asyncio.create_task(self._fetch_loop())

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-HEADER: Final = "tuque-chain"  # the names of the steps that follow, as JSON (SPEC U11.1)
+HEADER: Final = "tuque-chain"  # the names of the steps that follow, as JSON (SPEC U11.1, U11.6)
 AFTER: Final = "tuque-after"  # the job of the step before (SPEC U11.3)
 NEXT: Final = "tuque-next"  # in the result of a step (SPEC U11.2)
 MSGPACK_OPENS: Final = b"\xc1"  # how the worker begins a result in MessagePack
@@ -26,7 +26,17 @@ def following(headers: Mapping[str, str]) -> list[str]:
         return []
     if not isinstance(found, list):
         return []
-    return [one for one in found if isinstance(one, str)]
+    return [name for one in found if (name := _shown(one))]
+
+
+def _shown(step: object) -> str:
+    """The name of a step, or those of the tasks of a group; empty if it is neither."""
+    if isinstance(step, str):
+        return step
+    names = step.get("g") if isinstance(step, dict) else None
+    if not isinstance(names, list):
+        return ""
+    return "a group: " + ", ".join(one for one in names if isinstance(one, str))
 
 
 def next_id(result: bytes | None) -> str:

@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from tuque.errors import EnqueueFailed, Error
 from tuque.worker.groups.chain import Chain
 from tuque.worker.groups.handles import CalledHandle, GroupHandle
-from tuque.worker.groups.results import GROUP_HEADER, Failed
-from tuque.worker.groups.steps import kept
-from tuque.worker.tasks.adding import KEY_HEADER, TASK_HEADER, Call, envelope_of
+from tuque.worker.groups.headers import OnFail, kept
+from tuque.worker.groups.later import CHILDREN_MAX, Later, Takes, check_callback, check_on_fail
+from tuque.worker.groups.making import CHILD, KEY_TTL_S, QUEUE, callback_words, parts
+from tuque.worker.groups.results import Failed
+from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.app import App
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.options import RETRY_S
-from tuque.worker.tasks.task import KEYED, Task
+from tuque.worker.tasks.task import KEYED, Step, Task
 
+A = TypeVar("A")
 R = TypeVar("R")
 T = TypeVar("T")
 U = TypeVar("U")
-
-OnFail = Literal["stop", "wait", "continue"]
-CHILDREN_MAX: Final = 10_000
-ADDED_MAX: Final = 500  # children of one GROUP ADD
-CHILD: Final = "tuque-child"  # begins the key of a child
-KEY_TTL_S: Final = 600  # longer than a client goes on sending a command
-QUEUE: Final = "groups"  # the tube of groups without a callback
 
 
 class AnyGroup(Generic[R]):
@@ -41,14 +37,16 @@ class AnyGroup(Generic[R]):
             raise ValueError(f"a group has 1 to {CHILDREN_MAX} calls, not {len(self.calls)}")
         for at, call in enumerate(self.calls):
             if not isinstance(call, Call):
-                raise TypeError(f"group takes calls: call {at} is {call!r}")
+                raise TypeError(
+                    f"group takes calls: call {at} is {call!r}; a later step of a chain is "
+                    "group(task, task), which get the result of the step before"
+                )
             if call.options.utube is not None:
                 raise TypeError(
                     f"call {at} of the group: {call.task.name} has a utube, and such jobs keep no "
                     "results for a group"
                 )
-        if on_fail not in ("stop", "wait", "continue"):
-            raise ValueError(f"on_fail is stop, wait or continue, not {on_fail!r}")
+        check_on_fail(on_fail)
 
     @property
     def app(self) -> App:
@@ -91,11 +89,11 @@ class AnyGroup(Generic[R]):
         try:
             for task, indexes, calls in self.by_task(id):
                 children |= dict(zip(indexes, task.enqueue_many(calls), strict=True))
-            for part in parts(children):
+            for part in parts(ids_of(children)):
                 client.group_add(self.queue, id, part)
         except Exception as err:
             with suppress(Error):  # then it is cancelled after an hour (T50.8)
-                for part in parts(children | added_of(err, indexes)):
+                for part in parts(ids_of(children | added_of(err, indexes))):
                     client.group_add(self.queue, id, part)
                 client.group_cancel(self.queue, id)
             raise
@@ -112,11 +110,11 @@ class AnyGroup(Generic[R]):
             for task, indexes, calls in self.by_task(id):
                 handles = await task.enqueue_many_async(calls)
                 children |= dict(zip(indexes, handles, strict=True))
-            for part in parts(children):
+            for part in parts(ids_of(children)):
                 await client.group_add(self.queue, id, part)
         except Exception as err:
             with suppress(Error):
-                for part in parts(children | added_of(err, indexes)):
+                for part in parts(ids_of(children | added_of(err, indexes))):
                     await client.group_add(self.queue, id, part)
                 await client.group_cancel(self.queue, id)
             raise
@@ -126,11 +124,24 @@ class AnyGroup(Generic[R]):
 class Group(AnyGroup[R]):
     """Calls to be enqueued together; `group(...)` makes it."""
 
-    def then(self, callback: Task[[list[R]], T] | Task[[list[R | Failed]], T]) -> Called[R, T]:
+    @overload
+    def then(self, callback: Later[[list[R]], T] | Later[[list[R | Failed]], T]) -> Chain[T]: ...
+
+    @overload
+    def then(self, callback: Task[[list[R]], T] | Task[[list[R | Failed]], T]) -> Called[R, T]: ...
+
+    def then(self, callback: Any) -> Any:
         """[U10] The task that runs once all have ended, with their results as its argument.
 
         Its queue is a tube of type tasks, made when it is first used; no plain job goes there.
+        A group of tasks, each of which gets the results, makes a chain (U11.6).
         """
+        if isinstance(callback, Later):
+            return Chain(self, (callback,))
+        return Called(self, callback)
+
+    def called_by(self, callback: Task[..., Any]) -> Called[R, Any]:
+        """The group with that callback."""
         return Called(self, callback)
 
     def enqueue(self) -> GroupHandle[R]:
@@ -143,8 +154,8 @@ class Group(AnyGroup[R]):
 
     def _made(
         self, added: tuple[str, dict[int, Handle[R]]]
-    ) -> tuple[str, list[Call[R]], dict[int, Handle[R]]]:
-        return added[0], self.calls, added[1]
+    ) -> tuple[str, list[Any], dict[int, Handle[R]]]:
+        return added[0], [call.task.returns for call in self.calls], added[1]
 
 
 class Called(AnyGroup[R], Generic[R, T]):
@@ -156,19 +167,11 @@ class Called(AnyGroup[R], Generic[R, T]):
         super().__init__(first.calls, first.on_fail, first.keep_s)
         if not isinstance(callback, Task):
             raise TypeError(
-                f"the callback of a group is a task, not {callback!r}; a group after a group is "
-                "enqueued by the callback of the first"
+                f"the callback of a group is a task, not {callback!r}; a group that follows is "
+                "group(task, task)"
             )
         self.callback: Task[..., T] = callback
-        queue = callback.defaults.queue
-        if any(c.options.queue == queue and c.options.policies is None for c in self.calls):
-            raise ValueError(
-                f"the callback {callback.name} needs a queue of its own: '{queue}' is that of "
-                "children of the group"
-            )
-        if callback.defaults.unique is not None:
-            raise TypeError(f"the callback {callback.name} of a group cannot be unique")
-        callback.made_call(callback.defaults, ([],), {})
+        check_callback(callback, [call.options for call in self.calls])
 
     @property
     def queue(self) -> str:
@@ -178,37 +181,12 @@ class Called(AnyGroup[R], Generic[R, T]):
     def tube_ttr_s(self) -> int:
         return self.callback.defaults.retry_s or RETRY_S
 
-    def then(self, step: Task[[T], U]) -> Chain[U]:
-        """[U11] The task that runs after the callback, with its result (U11.6)."""
+    def then(self, step: Step[[T], U]) -> Chain[U]:
+        """[U11] The task or group that runs after the callback, with its result (U11.6)."""
         return Chain(self, (step,))
 
     def words(self, headers: Mapping[str, str]) -> dict[str, Any]:
-        asked = super().words(headers)
-        callback = self.callback
-        options = callback.defaults
-        call: Call[T] = Call(callback, options, ([],), {})
-        if headers:  # a step follows: it is named in the outcome
-            options = kept(call)
-        keys = callback.app.keys
-        body = envelope_of(callback, options, ([],), {}, {GROUP_HEADER: "1"})
-        own = {**options.headers, **headers, TASK_HEADER: callback.name}
-        if keys is not None:
-            own[KEY_HEADER] = keys.id
-            body = keys.seal(body)
-        asked |= {
-            "body": body,
-            "retry": options.retry_s,
-            "pri": options.pri,
-            "attempts": options.attempts,
-            "backoff": options.backoff.figures,
-            "dead": options.dead,
-            "time_limit": options.time_limit_s,
-            "headers": own,
-        }
-        if options.policies is not None:
-            values = callback.values(([],), {})
-            asked |= options.policies.keyed(callback.name, values, options.headers)
-        return asked
+        return super().words(headers) | callback_words(self.callback, headers)
 
     def enqueue(self) -> CalledHandle[R, T]:
         """[U10] Adds the group and its children; raises what `enqueue_many` raises (U10.1)."""
@@ -229,22 +207,94 @@ class Called(AnyGroup[R], Generic[R, T]):
         return CalledHandle(self.app, self.queue, id, self.calls, children, self.callback)
 
 
+@overload
 def group(
-    calls: Iterable[Call[R]], *, on_fail: OnFail = "stop", keep_s: float | None = None
-) -> Group[R]:
+    calls: Iterable[Call[R]], /, *, on_fail: OnFail = "stop", keep_s: float | None = None
+) -> Group[R]: ...
+
+
+@overload
+def group(
+    first: Takes[A, R],
+    second: Takes[A, T],
+    /,
+    *,
+    on_fail: Literal["stop", "wait"] = "stop",
+    keep_s: float | None = None,
+) -> Later[[A], list[R | T]]: ...
+
+
+@overload
+def group(
+    first: Takes[A, R],
+    second: Takes[A, T],
+    /,
+    *,
+    on_fail: Literal["continue"],
+    keep_s: float | None = None,
+) -> Later[[A], list[R | T | Failed]]: ...
+
+
+@overload
+def group(
+    first: Takes[A, R],
+    second: Takes[A, T],
+    third: Takes[A, U],
+    /,
+    *,
+    on_fail: Literal["stop", "wait"] = "stop",
+    keep_s: float | None = None,
+) -> Later[[A], list[R | T | U]]: ...
+
+
+@overload
+def group(
+    first: Takes[A, R],
+    second: Takes[A, T],
+    third: Takes[A, U],
+    /,
+    *,
+    on_fail: Literal["continue"],
+    keep_s: float | None = None,
+) -> Later[[A], list[R | T | U | Failed]]: ...
+
+
+@overload
+def group(
+    first: Takes[A, R],
+    /,
+    *more: Takes[A, R],
+    on_fail: Literal["stop", "wait"] = "stop",
+    keep_s: float | None = None,
+) -> Later[[A], list[R]]: ...
+
+
+@overload
+def group(
+    first: Takes[A, R],
+    /,
+    *more: Takes[A, R],
+    on_fail: Literal["continue"],
+    keep_s: float | None = None,
+) -> Later[[A], list[R | Failed]]: ...
+
+
+def group(*calls: Any, on_fail: OnFail = "stop", keep_s: float | None = None) -> Any:
     """Calls that are enqueued together: `group(count.call(day) for day in days).then(add_up)`.
 
+    `group(b, c)`, of tasks, is a later step of a chain: each gets the result of the step before.
     When a child fails for good, the group fails and the others are cancelled ("stop"); or it waits
     for a replay ("wait"); or goes on with a `Failed` in that place ("continue"). `keep_s` is how
     long a group that is over stays (a day).
     """
-    return Group(calls, on_fail, keep_s)
+    if len(calls) == 1 and not isinstance(calls[0], Task | Call) and isinstance(calls[0], Iterable):
+        return Group(calls[0], on_fail, keep_s)
+    return Later(calls, on_fail, keep_s)
 
 
-def parts(children: Mapping[int, Handle[R]]) -> list[dict[int, str]]:
-    """The children, as many at once as GROUP ADD takes."""
-    items = [(index, handle.id) for index, handle in children.items()]
-    return [dict(items[at : at + ADDED_MAX]) for at in range(0, len(items), ADDED_MAX)]
+def ids_of(children: Mapping[int, Handle[R]]) -> dict[int, str]:
+    """The ids of the children, by index."""
+    return {index: handle.id for index, handle in children.items()}
 
 
 def added_of(err: Exception, indexes: list[int]) -> dict[int, Handle[Any]]:

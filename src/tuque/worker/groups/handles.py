@@ -38,13 +38,14 @@ class AnyGroupHandle(Generic[R]):
     """A group that was enqueued, with a callback or without."""
 
     def __init__(
-        self, app: App, queue: str, id: str, calls: list[Call[R]], children: dict[int, Handle[R]]
+        self, app: App, queue: str, id: str, types: list[Any], children: dict[int, Handle[R]]
     ) -> None:
+        """`types`: of the results of the children."""
         self.queue = queue
         self.id = id
         self.children = [children[index] for index in sorted(children)]
         self._app = app
-        self._types = [call.task.returns for call in calls]
+        self._types = types
 
     def progress(self) -> JobGroup:
         """How far the group is; `NoJobGroup` once its callback is over."""
@@ -65,7 +66,7 @@ class AnyGroupHandle(Generic[R]):
                 return False
         except NoJobGroup:
             return False
-        for ids in self._some():
+        for ids in some(self._named()):
             with suppress(ReplyError):  # the broker goes on asking
                 client.cancel(*ids, reason=WHY)
         return True
@@ -78,17 +79,17 @@ class AnyGroupHandle(Generic[R]):
                 return False
         except NoJobGroup:
             return False
-        for ids in self._some():
+        for ids in some(await self._named_async()):
             with suppress(ReplyError):
                 await client.cancel(*ids, reason=WHY)
         return True
 
-    def _some(self) -> Iterable[list[Handle[R]]]:
-        """The children, as many at once as one CANCEL takes."""
-        return (
-            self.children[at : at + CANCELLED_MAX]
-            for at in range(0, len(self.children), CANCELLED_MAX)
-        )
+    def _named(self) -> list[Any]:
+        """The children, for CANCEL."""
+        return list(self.children)
+
+    async def _named_async(self) -> list[Any]:
+        return list(self.children)
 
     def results(self, timeout: float | None = None) -> list[R | Failed]:
         """What the children returned, in order (U10.3); waits for all, `timeout` s at most.
@@ -137,6 +138,32 @@ class AnyGroupHandle(Generic[R]):
                     raise
             await asyncio.sleep(wait_s)
         raise AssertionError  # waits() raises
+
+    def called(self, timeout: float | None = None) -> None:
+        """Waits until the callback is there, or over; raises what `results` raises."""
+        found = self.closed(timeout)
+        if found is not None and found.state != "called":
+            self.check(found, list(self._ends()))
+
+    async def called_async(self, timeout: float | None = None) -> None:
+        """Like `called`, for asyncio programs."""
+        found = await self.closed_async(timeout)
+        if found is not None and found.state != "called":
+            self.check(found, await self._ends_async())
+
+    def is_failed(self) -> bool:
+        """Whether it is over, and will have no callback."""
+        try:
+            return self.progress().state in ("failed", "cancelled")
+        except NoJobGroup:
+            return False
+
+    async def is_failed_async(self) -> bool:
+        """Like `is_failed`, for asyncio programs."""
+        try:
+            return (await self.progress_async()).state in ("failed", "cancelled")
+        except NoJobGroup:
+            return False
 
     def _ends(self) -> Iterable[ChildEnd]:
         return self._app.client.group_results(self.queue, self.id)
@@ -196,7 +223,7 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
         children: dict[int, Handle[R]],
         callback: Task[..., T],
     ) -> None:
-        super().__init__(app, queue, id, calls, children)
+        super().__init__(app, queue, id, [call.task.returns for call in calls], children)
         keeps = callback.keep_s(callback.defaults) > 0
         self.callback: Handle[T] = Handle(
             id, app, callback.returns, task=callback.name, keeps=keeps
@@ -221,17 +248,30 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
     def __await__(self) -> Generator[Any, None, T]:
         return self.result_async().__await__()
 
-    def called(self, timeout: float | None = None) -> None:
-        """Waits until the callback is there, or over; raises what `results` raises."""
-        found = self.closed(timeout)
-        if found is not None and found.state != "called":
-            self.check(found, list(self._ends()))
 
-    async def called_async(self, timeout: float | None = None) -> None:
-        """Like `called`, for asyncio programs."""
-        found = await self.closed_async(timeout)
-        if found is not None and found.state != "called":
-            self.check(found, await self._ends_async())
+class LaterHandle(AnyGroupHandle[Any]):
+    """A group that a worker made as a later step of a chain: the broker knows its children."""
+
+    def __init__(self, app: App, queue: str, id: str, types: list[Any]) -> None:
+        super().__init__(app, queue, id, types, {})
+
+    def _named(self) -> list[Any]:
+        found: list[Any] = []
+        with suppress(ReplyError):
+            found = [one.id for one in self._app.client.group_children(self.queue, self.id)]
+        return found
+
+    async def _named_async(self) -> list[Any]:
+        found: list[Any] = []
+        with suppress(ReplyError):
+            pages = self._app.aio_client.group_children(self.queue, self.id)
+            found = [one.id async for one in pages]
+        return found
+
+
+def some(children: list[Any]) -> Iterable[list[Any]]:
+    """The children, as many at once as one CANCEL takes."""
+    return (children[at : at + CANCELLED_MAX] for at in range(0, len(children), CANCELLED_MAX))
 
 
 def waits(timeout: float | None, late: Callable[[float], Exception]) -> Iterable[float]:

@@ -8,7 +8,6 @@ one that is not named does not begin, however often a step ran, and whatever nod
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,42 +17,30 @@ import msgspec
 from tuque.client.commands.life import Result
 from tuque.errors import Error, NoJob
 from tuque.worker.groups.again import NOT_THE_JOB, Again, delay_of
+from tuque.worker.groups.headers import (
+    AFTER_HEADER,
+    CHAIN_HEADER,
+    CHILD_HEADER,
+    NEXT,
+    Entry,
+    GroupEntry,
+    entries_of,
+    header_of,
+    kept,
+    next_of,
+)
+from tuque.worker.groups.making import known, make, make_async
 from tuque.worker.seal.keys import RESULT, BadSeal, Keys, is_sealed
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.codec import unpack
-from tuque.worker.tasks.options import Options
 from tuque.worker.tasks.policy import Outcome, one_line
 
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
     from tuque.worker.tasks.app import App
 
-CHAIN_HEADER: Final = "tuque-chain"  # the names of the steps that follow, as JSON
-AFTER_HEADER: Final = "tuque-after"  # the job of the step before
-NEXT: Final = "tuque-next"  # in the result of a step
-NAMES_BYTES: Final = 1_024  # as a header
-KEEP_S: Final = 86_400.0  # of an outcome, at least: somebody must see it
 WAIT_MS: Final = 2_000  # for the end of the step before: its worker tells it at this moment
 DEAD_STARTS: Final = 10  # it is held back so often, for two minutes, before it ends for that
-
-
-def kept(call: Call[Any]) -> Options:
-    """The options of a child or a step: its outcome is kept until it has been seen."""
-    keep_s = max(KEEP_S, call.task.keep_s(call.options))
-    return replace(call.options, keep_s=keep_s)
-
-
-def header_of(names: list[str]) -> str:
-    """The names of the steps that follow, for a header."""
-    return json.dumps(names, separators=(",", ":"))
-
-
-def next_of(value: Any) -> str | None:
-    """The id of the next step, if a step has returned that."""
-    if isinstance(value, dict) and len(value) == 1:
-        found = value.get(NEXT)
-        return found if isinstance(found, str) else None
-    return None
 
 
 # ---- the step that follows
@@ -64,32 +51,35 @@ def is_step(job: Job) -> bool:
     return CHAIN_HEADER in job.headers
 
 
-def step_after(app: App, job: Job, result: Any, withdrawn: int = 0) -> Call[Any]:
+def step_after(
+    app: App, job: Job, entries: list[Entry], result: Any, withdrawn: int = 0
+) -> Call[Any]:
     """[U11] The next step, with a key by which this run adds it once (U11.2).
 
     `withdrawn`: how many tries of the run may have left a copy of a job that is deleted.
     """
-    names = json.loads(job.headers[CHAIN_HEADER])
-    task = app.tasks.get(names[0])
-    if task is None:
-        raise LookupError(f"the next step of the chain is an unknown task: {names[0]}")
+    assert isinstance(entries[0], str)
+    task = known(app, entries[0])
     call: Call[Any] = task.made_call(task.defaults, (result,), {})
     options = kept(call)
     headers = dict(options.headers)
     if options.retry_s != 0:  # else it cannot come again
         headers[AFTER_HEADER] = job.id
-    if len(names) > 1:
-        headers[CHAIN_HEADER] = header_of(names[1:])
+    if len(entries) > 1:
+        headers[CHAIN_HEADER] = header_of(entries[1:])
     key = f"{NEXT} {job.id} {job.starts}"
     options = replace(options, headers=headers, key=f"{key} {withdrawn}" if withdrawn else key)
     return replace(call, options=options)
 
 
 def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
-    """Adds the next step; what is the result of this one then."""
+    """Adds the next step, or makes the next group; what is the result of this one then."""
+    entries = entries_of(job.headers[CHAIN_HEADER])
+    if isinstance(entries[0], GroupEntry):
+        return {NEXT: make(app, job, entries, result)}
     again = Again(job)
     while True:
-        call = step_after(app, job, result, again.withdrawn)
+        call = step_after(app, job, entries, result, again.withdrawn)
         try:
             return {NEXT: call.task.add_now(call.options, call.args, call.kwargs).id}
         except NOT_THE_JOB as err:
@@ -99,9 +89,12 @@ def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
 
 async def goes_on_async(app: App, job: Job, result: Any) -> dict[str, str]:
     """Like `goes_on`, on the running loop."""
+    entries = entries_of(job.headers[CHAIN_HEADER])
+    if isinstance(entries[0], GroupEntry):
+        return {NEXT: await make_async(app, job, entries, result)}
     again = Again(job)
     while True:
-        call = step_after(app, job, result, again.withdrawn)
+        call = step_after(app, job, entries, result, again.withdrawn)
         try:
             return {NEXT: (await call.task.add_async(call.options, call.args, call.kwargs)).id}
         except NOT_THE_JOB as err:
@@ -161,9 +154,9 @@ def judged(job: Job, before: Result, keys: Keys | None) -> Outcome | None:
         following = next_of(unpack(opened(before.result, job.headers[AFTER_HEADER], keys)))
     except (BadSeal, msgspec.MsgspecError, ValueError) as err:
         return Outcome("rejected", one_line(f"the result of the step before is refused: {err}"))
-    if following == job.id:
+    if following == job.headers.get(CHILD_HEADER, job.id):
         return None
-    return Outcome("cancelled", f"the step before ran again, and job {following} follows it")
+    return Outcome("cancelled", f"the step before ran again, and {following} follows it")
 
 
 def opened(data: bytes, id: str, keys: Keys | None) -> bytes:

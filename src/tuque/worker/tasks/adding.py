@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tuque.worker.tasks.task import Task
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 TASK_HEADER: Final = "tuque-task"
 KEY_HEADER: Final = "tuque-key"
@@ -29,10 +30,10 @@ SHOWN: Final = 5  # places named by an error
 
 
 @dataclass(frozen=True)
-class Call(Generic[R]):
+class Call(Generic[R_co]):
     """A call of a task that was not enqueued yet; `task.call(...)` makes it."""
 
-    task: Task[..., R]
+    task: Task[..., R_co]
     options: Options
     args: tuple[Any, ...]
     kwargs: dict[str, Any]

@@ -27,7 +27,7 @@ from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import Following, Hooks
 from tuque.worker.tasks.letters import DeadLetters
 from tuque.worker.tasks.options import Options, TaskOptions, check_names, renamed
-from tuque.worker.tasks.task import AsyncTask, Task
+from tuque.worker.tasks.task import SPREAD, AsyncTask, Task, spread_in
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -202,6 +202,8 @@ class App(Hooks):
         kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
         task = kind(self, function, full, Options(**renamed(options)), scope)
         self.tasks[full] = task
+        if SPREAD not in self.tasks:  # a worker of the task's queue may get it
+            self.tasks[SPREAD] = spread_in(self, task.defaults)
         return task
 
     def schedule(

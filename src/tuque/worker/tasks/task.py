@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tuque.worker.tasks.app import App
 
 KEYED: Final = "tasks"  # the type of tubes with keys
+SPREAD: Final = "tuque.spread"  # the task between two groups of a chain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,6 +52,10 @@ class RetryLater(Exception):
 
 class Reject(Exception):
     """Raised by a task: this job can never succeed; it becomes a dead letter at once."""
+
+
+class Step(Generic[P, R]):
+    """What may follow in a chain: a task, or a group of tasks; it gets the result before it."""
 
 
 class Prepared(Generic[P, R]):
@@ -73,7 +78,7 @@ class Prepared(Generic[P, R]):
         return self._task.made_call(self._options, args, kwargs)
 
 
-class Task(Generic[P, R]):
+class Task(Step[P, R]):
     """The result of `@app.task` on a function."""
 
     def __init__(
@@ -291,3 +296,14 @@ class AsyncTask(Task[P, R]):
         """Calls the function directly; enqueues nothing."""
         made: Any = self.function(*args, **kwargs)
         return made  # type: ignore[no-any-return]  # the function is a coroutine function
+
+
+def spread(results: list[Any]) -> list[Any]:
+    """[U11] The callback of a group that another one follows: hands the results on (U11.8)."""
+    return results
+
+
+def spread_in(app: App, options: Options) -> Task[..., Any]:
+    """The task `spread`, for the queue of another one."""
+    own = Options(queue=options.queue, retry_s=options.retry_s or None, codec=options.codec)
+    return Task(app, spread, SPREAD, own)
