@@ -12,10 +12,25 @@ from raw_resp import Wire, wait_for
 
 from tuque.console.cluster.view import Row, homeless, new_leaders, voting
 
-FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes")
-# No node seems lost because others use the processors.
-PATIENT = ("--cluster-node-timeout", 5000, "--appendonly", "yes")
+QUICK_MS = 1_000
+FLAGS = ("--cluster-node-timeout", QUICK_MS, "--appendonly", "yes")
+PATIENT_MS = 15_000  # no node seems lost, or is late to stand up, because others use the processors
 LONG_S = 60
+
+
+def all_voting(cluster: RealCluster) -> list[Wire]:
+    """Connections to the nodes, once all vote; they are patient from then on."""
+    wires = [cluster.wire(i) for i in range(3)]
+    for wire, node in zip(wires, cluster.nodes, strict=True):
+        wait_for(lambda wire=wire: len(voters_at(wire)["voters"]) == 3, node.log, LONG_S)
+    wait_after(wires, PATIENT_MS)
+    return wires
+
+
+def wait_after(wires: list[Wire], ms: int) -> None:
+    """From now on a node that is silent for so long seems lost."""
+    for wire in wires:
+        assert wire("CONFIG", "SET", "cluster-node-timeout", ms) == b"OK"
 
 
 def voters_at(wire: Wire) -> dict[str, Any]:
@@ -73,10 +88,9 @@ def test_why_leaders_changed() -> None:
 
 def test_new_leaders_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
     """T11.5 So elections that were won and these two are all changes of leaders (E1.8)"""
-    with RealCluster(tmp_path, 3, *PATIENT) as cluster:
-        wires = [cluster.wire(i) for i in range(3)]
+    with RealCluster(tmp_path, 3, *FLAGS) as cluster:
+        wires = all_voting(cluster)
         log = cluster.nodes[1].log
-        wait_for(lambda: len(voters_at(wires[1])["voters"]) == 3, log, LONG_S)
         assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
         assert wires[0]("TUBE", "CREATE", "own", "fifo", "FAILOVER", "no") == b"OK"
         second = wires[1]("CLUSTER", "MYID")
@@ -86,6 +100,7 @@ def test_new_leaders_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
         for line in (b"tubes_elections_given:1\r", b"tubes_homes_given:1\r"):
             assert line in wires[1]("INFO", "tubes")
         assert b"tubes_homes_moved:2\r" in wires[0]("INFO", "tubes")
+        wait_after(wires, QUICK_MS)
         port = cluster.nodes[0].port
         said = tuque("cluster", "status", "-p", port).stdout
         assert b"2 times since the nodes began: 2 the leader gave it away" in said
@@ -110,9 +125,8 @@ def test_new_leaders_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
 def test_a_lost_majority_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
     """T27.10 Of a list with one voter that one is the majority"""
     with RealCluster(tmp_path, 3, *FLAGS) as cluster:
-        wires = [cluster.wire(i) for i in range(3)]
+        wires = all_voting(cluster)
         log = cluster.nodes[2].log
-        wait_for(lambda: len(voters_at(wires[2])["voters"]) == 3, log, LONG_S)
         assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
         assert wires[0]("TUBE", "CREATE", "other", "fifo", "FAILOVER", "no") == b"OK"
         wires[0]("TUBE", "PUT", "t", "x")
@@ -120,6 +134,7 @@ def test_a_lost_majority_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
         ids = [wire("CLUSTER", "MYID") for wire in wires]
         status = tuque("cluster", "status", "-p", port)
         assert (status.returncode, b"3 of 3 voters can vote" in status.stdout) == (0, True)
+        wait_after(wires, QUICK_MS)
         for node in cluster.nodes[:2]:
             node.kill()
         wait_for(lambda: b"tubes_homeless:2" in wires[2]("INFO", "tubes"), log, LONG_S)
@@ -143,9 +158,8 @@ def test_a_lost_majority_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
 def test_a_voter_without_its_right_is_told(tmp_path: Path, tuque: Run) -> None:
     """Exit status 1 unless all is well: all nodes are up, but a voter cannot vote."""
     with RealCluster(tmp_path, 3, *FLAGS) as cluster:
-        wires = [cluster.wire(i) for i in range(3)]
+        wires = all_voting(cluster)
         log = cluster.nodes[2].log
-        wait_for(lambda: len(voters_at(wires[2])["voters"]) == 3, log, LONG_S)
         assert wires[0]("CONFIG", "SET", "tube-failover", "no") == b"OK"
         first = wires[0]("CLUSTER", "MYID")
         assert wires[2]("CLUSTER", "VOTERS", "REMOVE", first) == b"OK"
