@@ -17,12 +17,16 @@ from tuque.tubes.keys.plan import ALL, Plan, Step
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import copies_needed
 from tuque.tubes.tasks.schedules import driver_of, fire, is_busy, may_fire, next_due, plan_of
 
 PER_TURN: Final = 100  # looked at in one turn
 EVICTED: Final = 1_000
 PATIENCE_MS: Final = 5_000  # so late the log says why
 MISSED_WORDS: Final = ("skip", "one", "all")
+COPIES: Final = "its last job is not on enough nodes yet"
+OFTEN: Final = "the tenant adds as much in a second as it may"
+SLOW: Final = (COPIES, OFTEN)  # jobs come one after the other, and each may take that long
 
 
 def run_schedules(s: Server, t: Tubes) -> None:
@@ -44,9 +48,11 @@ def look(s: Server, t: Tubes, tube: Tube, task: Task) -> None:
         say_waits(s, tube, plan, str(why))
         return
     reason = ""
-    if step.fires_ms > 0:
+    if step.fires_ms > 0 or step.is_late:  # T45.6: what was missed is known when a job can come
         reason = why_not(s, t, tube, plan) or no_room(s, tube, task, plan, True)
     if len(reason) > 0:
+        if reason not in SLOW:
+            driver_of(tube).plans.caught.pop(int(task.number), None)  # T45.5
         if next_after(plan, int(plan.noted_ms)) < int(n.now_ms) - PATIENCE_MS:
             say_waits(s, tube, plan, reason)
         return
@@ -71,14 +77,17 @@ def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
         return "the input of the queue is paused"
     if s.n.is_leaving:
         return "the node is leaving"
-    return "too few nodes have its last job, or are here for the next one"
+    if s.n.reachable_count + 1 < copies_needed(s.n, t, tube):
+        return "too few nodes are here for its next job"
+    return COPIES
 
 
 def why_waits(s: Server, t: Tubes, tube: Tube, task: Task) -> str:
     """Why a schedule whose instant has come waits now; "": none has, or it does not (T46.4)."""
     plan = plan_of(tube, task)
     try:
-        if step_now(s.n, tube, task, plan).fires_ms == 0:
+        step = step_now(s.n, tube, task, plan)
+        if step.fires_ms == 0 and not step.is_late:
             return ""
     except NoInstant as why:
         return str(why)
@@ -118,4 +127,4 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
         return "the tenant has as much as it may"
     if is_busy(n, tube, plan) or tenant.wait_ms(n.now_ms) == 0:  # N11.3
         return ""
-    return "the tenant adds as much in a second as it may"
+    return OFTEN
