@@ -10,7 +10,7 @@ import pytest
 from lab import RealServer
 
 from tuque import Client, aio
-from tuque.errors import NoPerm
+from tuque.errors import NoPerm, WrongTube
 from tuque.worker import App, Backoff, Limit, Unique
 from tuque.worker.broker.plans import send_plans
 from tuque.worker.tasks.codec import decode
@@ -87,6 +87,9 @@ def test_what_cannot_be_scheduled() -> None:
         app.schedule("c", tick.call(), every_s=1, tz="UTC")
     with pytest.raises(TypeError, match="cannot have delay_s"):
         app.schedule("d", tick.options(delay_s=3).call(), every_s=1)
+    for every_s in (float("nan"), float("inf"), 0.5, -1, 400 * 86_400):
+        with pytest.raises(ValueError, match="schedule e: every_s is from 1 to 31622400 seconds"):
+            app.schedule("e", tick.call(), every_s=every_s)
     assert list(app.schedules) == ["a"]
 
 
@@ -111,16 +114,34 @@ def test_a_worker_tells_the_broker_when_it_starts(node: RealServer, client: Clie
 def test_what_the_broker_refuses_is_logged(
     node: RealServer, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """U9.1 What it refuses is logged, and the worker works on."""
+    """U9.1 A schedule that it refuses is logged by name and queue; the others are added, and the
+    worker works on.
+    """
     client.tube("other").create("fifo")
-    app = app_of(node.url, "other")
+    app = App(node.url)
+
+    @app.task(queue="told", limit=Limit(1))
+    def tick() -> None: ...
+
+    app.schedule("first", tick.call(), every_s=60)
+    app.schedule("bad", tick.options(queue="other").call(), every_s=60)
+    app.schedule("odd", tick.call(), cron="61 * * * *")
+    app.schedule("last", tick.call(), every_s=60)
 
     async def start() -> None:
         async with aio.Client(node.url) as own:
             await asyncio.wait_for(send_plans(app, own, random.Random(1)), 60)
 
     asyncio.run(start())
-    assert "schedules are not in force" in caplog.text
+    said = "schedule {} of queue {} is not in force: "
+    assert said.format("bad", "other") in caplog.text and said.format("odd", "told") in caplog.text
+    assert caplog.text.count("not in force") == 2
+    assert {one.name for one in client.schedules("told")} == {"first", "last"}
+    with pytest.raises(WrongTube) as caught:
+        app.send_schedules()
+    notes = " ".join(caught.value.__notes__)
+    assert "schedule bad is not in force" in notes and "schedule odd is not in force" in notes
+    app.close()
 
 
 def test_who_may_not_make_tubes_may_declare(node: RealServer, client: Client) -> None:

@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from tuque.errors import EnqueueFailed, Error, IsTube, NoTube
+from tuque.errors import EnqueueFailed, Error, IsTube, NoTube, ReplyError
 from tuque.worker.tasks.codec import Envelope, encode
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import NOT_FOLLOWED, Follower, Outgoing
 from tuque.worker.tasks.options import RETRY_S, Asked, Options, asked_of_tube, changed
 
 if TYPE_CHECKING:
+    from tuque import aio
+    from tuque.client.sync import Client
     from tuque.worker.tasks.task import Task
 
 R = TypeVar("R")
@@ -27,6 +29,11 @@ TASK_HEADER: Final = "tuque-task"
 KEY_HEADER: Final = "tuque-key"
 UNKNOWN_KEEP_S: Final = 86_400.0
 SHOWN: Final = 5  # places named by an error
+# between two jobs of a schedule, as the broker has it
+EVERY_MIN_S: Final = 1
+EVERY_MAX_S: Final = 366 * 86_400.0
+# a schedule cannot be added as it is; the others can
+REFUSED: Final = (ReplyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,11 @@ class Planned:
     def __post_init__(self) -> None:
         if (self.cron is None) == (self.every_s is None):
             raise TypeError(f"schedule {self.name}: give either cron or every_s")
+        if self.every_s is not None and not EVERY_MIN_S <= self.every_s <= EVERY_MAX_S:
+            raise ValueError(
+                f"schedule {self.name}: every_s is from {EVERY_MIN_S} to {EVERY_MAX_S:.0f} "
+                f"seconds, not {self.every_s}"
+            )
         if self.tz is not None and self.cron is None:
             raise TypeError(f"schedule {self.name}: tz needs cron")
         options = self.call.options
@@ -354,3 +366,38 @@ def envelope_of(
         headers=headers or None,
     )
     return encode(envelope, options.codec)
+
+
+def send_plan(client: Client, one: Planned) -> str:
+    """[U9] Tells the broker a schedule, and makes its tube if need be (U9.1)."""
+    queue, name, body, asked = one.words()
+    try:
+        return client.schedule_add(queue, name, body, **asked)
+    except NoTube:  # a user who may not make tubes needs it only then
+        client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+        return client.schedule_add(queue, name, body, **asked)
+
+
+async def send_plan_async(client: aio.Client, one: Planned) -> str:
+    """[U9] As `send_plan`."""
+    queue, name, body, asked = one.words()
+    try:
+        return await client.schedule_add(queue, name, body, **asked)
+    except NoTube:
+        await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+        return await client.schedule_add(queue, name, body, **asked)
+
+
+def is_final(err: Exception) -> bool:
+    """Whether a schedule is refused for good."""
+    return isinstance(err, REFUSED) and not getattr(err, "retryable", False)
+
+
+def raise_first(refused: dict[str, Exception]) -> None:
+    """Raise the first of the errors, with the name of its schedule; the others are in its notes."""
+    if not refused:
+        return
+    for name, err in refused.items():
+        first = next(iter(refused.values()))
+        first.add_note(f"schedule {name} is not in force: {err}")
+    raise first

@@ -19,9 +19,17 @@ from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, 
 
 from tuque import aio
 from tuque.client.sync import Client
-from tuque.errors import ConfigError, NoTube
+from tuque.errors import ConfigError
 from tuque.worker.seal.keys import Keys
-from tuque.worker.tasks.adding import Call, Planned, published
+from tuque.worker.tasks.adding import (
+    Call,
+    Planned,
+    is_final,
+    published,
+    raise_first,
+    send_plan,
+    send_plan_async,
+)
 from tuque.worker.tasks.arguments import UNTYPED, wanted_type
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import Following, Hooks
@@ -241,28 +249,35 @@ class App(Hooks):
         return await self.aio_client.topic_add(topic, body, **asked)
 
     def send_schedules(self) -> dict[str, str]:
-        """Tells the broker all schedules: for each name "added", "unchanged" or "replaced"."""
+        """Tells the broker all schedules: for each name "added", "unchanged" or "replaced".
+
+        If some are refused, all others are added, and the error of the first one is raised; its
+        notes name each that was refused.
+        """
         found: dict[str, str] = {}
+        refused: dict[str, Exception] = {}
         for one in self.schedules.values():
-            queue, name, body, asked = one.words()
             try:
-                found[name] = self.client.schedule_add(queue, name, body, **asked)
-            except NoTube:  # a user who may not make tubes needs it only then
-                self.client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
-                found[name] = self.client.schedule_add(queue, name, body, **asked)
+                found[one.name] = send_plan(self.client, one)
+            except Exception as err:
+                if not is_final(err):
+                    raise
+                refused[one.name] = err
+        raise_first(refused)
         return found
 
     async def send_schedules_async(self, client: aio.Client | None = None) -> dict[str, str]:
         """Like `send_schedules`, for asyncio programs."""
         found: dict[str, str] = {}
-        client = client or self.aio_client
+        refused: dict[str, Exception] = {}
         for one in self.schedules.values():
-            queue, name, body, asked = one.words()
             try:
-                found[name] = await client.schedule_add(queue, name, body, **asked)
-            except NoTube:
-                await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
-                found[name] = await client.schedule_add(queue, name, body, **asked)
+                found[one.name] = await send_plan_async(client or self.aio_client, one)
+            except Exception as err:
+                if not is_final(err):
+                    raise
+                refused[one.name] = err
+        raise_first(refused)
         return found
 
     @overload
