@@ -77,8 +77,8 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name; filled by regi
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
 LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
 CONFLICT: Final = (
-    b"CONFLICT another node has the id of this one: stop one of the two, remove its nodes.conf "
-    b"and start it again"
+    b"CONFLICT another node has the id of this one: stop one of the two, move its nodes.conf and "
+    b"its journal away, and start it again"
 )
 
 LONG_WORD_GIVEN: Final = b"ERR word %d of '%s' has %d bytes: at most %d, only a body may have more"
