@@ -19,8 +19,9 @@ FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 p
 KEEPING = -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
 SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
 INSTALLED = env $(KEEPING) -u PYTHONPATH
-# Three processes for each core, since tests wait more than they compute; tests/support/shares.py shares out.
-PYTEST = -m pytest -q -n $$((3 * $(JOBS)))
+# Two processes for each core: they and the nodes that they start keep all cores busy, and with three each test is
+# slower, until real nodes miss their timeouts. tests/support/shares.py shares out.
+PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
 # The slow tests, and those on the sources, compute more: with two for each core Spark runs into timeouts.
 SLOW_PYTEST = -m pytest -q -n $$(($(JOBS) + 1))
 # What the compiler touches; the users' side is Python in both runs, and real nodes run the same code.
