@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from lab import RealServer, is_running
 from raw_resp import NULL, wait_for
-from voting import Row, Voting, is_within, most_at_once, takes_of
+from voting import Row, Span, Voting, is_within, most_at_once, takes_of
 
 from tuque import Client
 from tuque.errors import Error
@@ -265,6 +265,7 @@ class Workers:
         self.nodes = nodes
         self.ends: Counter[str] = Counter()
         self.done: set[str] = set()
+        self.took_ms: dict[str, int] = {}  # when a job was taken last
         self.is_over = threading.Event()
 
     def work(self, seed: int) -> None:
@@ -274,6 +275,7 @@ class Workers:
                 try:
                     jobs = client.getjob("t", timeout_ms=200, start=True, worker=f"w{seed}")
                     for job in jobs:
+                        self.took_ms[job.id] = round(time.time() * 1000)
                         time.sleep(chance.uniform(0, 0.03))
                         self.end(client, job, chance)
                 except Error as error:
@@ -294,6 +296,7 @@ class Workers:
             self.done.add(job.id)
 
 
+LATE_MS = 1_000  # of rows that are written 20 ms after they happened, on a slow machine
 FAULTS = ("kill", "stop", "restart", "restart all")
 
 
@@ -339,6 +342,7 @@ def test_places_come_back_over_faults(nodes: Voting, faults: tuple[str, ...]) ->
     workers = Workers(nodes)
     jobs: list[str] = []
     died_ms: list[int] = []
+    kills: list[Span] = []
 
     def add(client: Client, count: int) -> None:
         for _ in range(count):
@@ -356,6 +360,8 @@ def test_places_come_back_over_faults(nodes: Voting, faults: tuple[str, ...]) ->
                 died_ms.append(round(time.time() * 1000))
                 hurt(nodes, kind)
                 died_ms.append(round(time.time() * 1000))
+                if kind == "kill":
+                    kills.append((died_ms[-2] - LATE_MS, died_ms[-1]))
             left = [0]
 
             def is_done() -> bool:
@@ -370,7 +376,10 @@ def test_places_come_back_over_faults(nodes: Voting, faults: tuple[str, ...]) ->
     rows = nodes.events()
     mine = set(jobs)
     takes = takes_of([row for row in rows if row["job_id"] in mine], died_ms)
-    assert set(takes) == mine, "each of them was taken"
+    assert mine <= set(workers.took_ms), "each of them was taken"
+    for job in mine - set(takes):  # its rows are gone with the node that it was taken from (E3.2)
+        took_ms = workers.took_ms[job]
+        assert any(first <= took_ms <= last for first, last in kills), (job, took_ms, kills)
     most = most_at_once([span for spans in takes.values() for span in spans])
     assert most == 3, most
 
