@@ -1,7 +1,7 @@
-"""The settled options of ADDJOBs, by the words that said them (SPEC R1.1).
+"""A cache of parsed ADDJOB options, by their words (SPEC R1.1).
 
-Producers say the same words again and again: what they mean is found out once. Options with a key
-that each job has for itself, and with headers, are not kept.
+Producers send the same options again and again. Options with DEDUPE, UNIQUE or HEADERS differ from
+job to job and are not kept.
 """
 
 from typing import Final, final
@@ -19,7 +19,7 @@ WORDS_MAX: Final = 10  # of such options
 @final
 @mypyc_attr(acyclic=True)
 class Settled:
-    """Options, and the words that said them."""
+    """Parsed options with their defaults, and their words."""
 
     def __init__(self, words: list[bytes], spec: AddSpec) -> None:
         self.words = words
@@ -41,7 +41,7 @@ class Settled:
 
 @final
 class Specs:
-    """What the last ADDJOB with options said, and those with keys before it."""
+    """Parsed options: of the last ADDJOB without keys, and of many with keys."""
 
     def __init__(self) -> None:
         self.last: Settled | None = None
@@ -58,7 +58,7 @@ class Specs:
         return found.spec if found is not None and found.fits(args) else None
 
     def keep(self, args: list[bytes], spec: AddSpec) -> None:
-        """Keep them for the next ADDJOB, unless they are this job's alone."""
+        """Keep the options for the next ADDJOB, unless they differ from job to job."""
         if len(spec.key) + len(spec.headers) > 0:
             return
         if len(spec.keys) == 0:
@@ -69,13 +69,13 @@ class Specs:
             self.keyed[name_of(args)] = Settled(args[FIRST:], spec)
 
     def forget(self) -> None:
-        """What words mean has changed."""
+        """Defaults have changed: drop all."""
         self.last = None
         self.keyed.clear()
 
 
 def name_of(args: list[bytes]) -> bytes:
-    """What the words of options are found by: of a single option its key, else all as one."""
+    """The key in the cache: the value of a single option, else all words, joined."""
     if FIRST + 1 < len(args) <= FIRST + 3:
         return args[FIRST + 1]
     return b" ".join(args[FIRST:])

@@ -59,7 +59,7 @@ class Ring:
         return line
 
     def again(self, lane: Lane) -> None:
-        """The lane, first of the head, went its way and stands here with its next task."""
+        """The lane whose turn it was has lost its first task, and stays here with the next one."""
         line = self.lines[lane.group]
         lane.look()
         self.pushes += 1

@@ -40,8 +40,8 @@ class KeyTables(Driver):
         self.lanes: dict[bytes, Lane] = {}
         self.by_packed: dict[bytes, Lane] = {}  # by what most of their tasks carry
         self.limits: dict[bytes, Limit] = {}
-        self.near = Limit()  # of `near_key`
-        self.near_key = b""  # the key that was looked for last, as this very object; empty: none
+        self.near = Limit()  # the last one that `limit_at` found
+        self.near_key = b""  # its key, compared by identity; empty: none
         self.rates: dict[bytes, Rate] = {}
         self.groups: dict[bytes, Group] = {}
         self.weights: i64 = 0  # of all groups
@@ -86,8 +86,8 @@ class KeyTables(Driver):
     def lane_of(self, task: Task) -> Lane:
         """The lane that the task joins.
 
-        Most tasks of a lane carry the same bytes. From the third one on, the lane is found by them,
-        and the tasks share them.
+        Most tasks of a lane carry the same bytes. The third task enters these in `by_packed`; later
+        tasks find the lane there, and share the bytes.
         """
         packed = task.subqueue
         lane: Lane | None = None
@@ -138,7 +138,7 @@ class KeyTables(Driver):
         return limit
 
     def limit_at(self, key: bytes) -> Limit:
-        """The limit of that key; most often it is the one that was looked for before."""
+        """The limit of that key. Calls in a row mostly ask for the same one."""
         if key is not self.near_key:
             self.near = self.limits[key]
             self.near_key = key

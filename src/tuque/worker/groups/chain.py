@@ -189,7 +189,7 @@ class Chain(Generic[R]):
         return Stop(number, task.name, task.returns if at == len(self.steps) else UNTYPED)
 
     def _called(self, number: int, queue: str, is_spread: bool) -> list[Stop]:
-        """A group that a step follows; `is_spread`: that is a group, too."""
+        """A group with a step after it. `is_spread`: this step is a group, too."""
         group = Stop(number, GROUP, queue=queue, is_called=True)
         return [group, Stop(number + 1, GROUP)] if is_spread else [group]
 

@@ -46,9 +46,9 @@ class ChainProgress(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Stop:
-    """Where a handle looks on its way: a job, or a group (its tube is `queue`).
+    """A job or a group that a handle reads along the chain. `queue` is its queue or tube.
 
-    Between two groups there is a job that is no step of its own: `spread` (U11.8).
+    Between two groups runs a job that does not count as a step: `spread` (U11.8).
     """
 
     step: int  # from 1

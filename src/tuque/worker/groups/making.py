@@ -44,7 +44,7 @@ def callback_words(callback: Task[..., Any], headers: Mapping[str, str]) -> dict
     """The arguments of group_create about the callback; it has these headers."""
     options = callback.defaults
     call: Call[Any] = Call(callback, options, ([],), {})
-    if headers:  # a step of a chain: its outcome is looked at
+    if headers:  # a step of a chain: the next step reads its outcome
         options = kept(call)
     keys = callback.app.keys
     body = envelope_of(callback, options, ([],), {}, {GROUP_HEADER: "1"})
