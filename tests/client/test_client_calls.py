@@ -138,7 +138,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.deljob(ID), f"DELJOB {ID}", 1, 1),
     (calls.nack(ID), f"NACK {ID}", 1, 1),
     (calls.nack(ID, delay=1.5), f"NACK DELAY 1.500 {ID}", 1, 1),
-    (calls.nack(ID, delay=0), f"NACK DELAY 0.000 {ID}", 1, 1),
+    (calls.nack(ID, delay=0), f"NACK DELAY 0 {ID}", 1, 1),
     (calls.enqueue(ID), f"ENQUEUE {ID}", 1, 1),
     (calls.dequeue(ID), f"DEQUEUE {ID}", 0, 0),
     (life.working(ID), f"WORKING {ID}", 300, 300),

@@ -205,10 +205,13 @@ def _checked(found: Settings) -> Settings:
         ("timeout", found.timeout_s),
         ("connect_timeout", found.connect_timeout_s),
     ):
-        if not 0.0 < seconds <= 86400.0:
-            raise ConfigError(f"{key} must be more than 0 and at most 86400 seconds, not {seconds}")
-    if not 1 <= found.max_connections <= 65535:
-        raise ConfigError(f"max_connections must be 1 to 65535, not {found.max_connections}")
+        if not isinstance(seconds, int | float) or not 0.0 < seconds <= 86400.0:
+            raise ConfigError(
+                f"{key} must be more than 0 and at most 86400 seconds, not {seconds!r}"
+            )
+    count = found.max_connections
+    if not isinstance(count, int) or not 1 <= count <= 65535:
+        raise ConfigError(f"max_connections must be 1 to 65535, not {count!r}")
     if not all("!" <= c <= "~" for c in found.name):
         raise ConfigError(f"name must be printable ASCII without spaces, not {found.name!r}")
     return found

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from tuque.client.api import Reply, Text, to_text
 from tuque.client.commands import homes, rights, tubes
 from tuque.client.commands.calls import Call
+from tuque.client.commands.options import number
 from tuque.client.commands.tubes import TubeChange, TubeTask
 from tuque.client.transport.conn import raise_errors, subscribing
 from tuque.client.transport.face import as_method
@@ -147,7 +148,7 @@ class Changes:
         """The next change; Timeout if none comes within `wait` seconds."""
         if self._link is None:  # asyncio only
             raise RuntimeError("a subscription begins with its `async with` block")
-        ends_s = math.inf if wait is None else time.monotonic() + wait
+        ends_s = math.inf if wait is None else time.monotonic() + number("wait", wait)
         return tubes.pushed_change(await self._link.next_pushed(ends_s))
 
     async def __aiter__(self) -> AsyncIterator[TubeChange]:

@@ -33,8 +33,12 @@ from tuque.client.api import (
 from tuque.client.commands.options import (
     KeyWords,
     add_headers,
+    check_keys,
     job_options,
+    number,
+    seconds,
     tube_options,
+    whole,
     work_options,
 )
 from tuque.errors import ProtocolError
@@ -76,6 +80,10 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     in_session: bool = False
     session: str = ""
     ends_connection: bool = False
+
+    def __post_init__(self) -> None:
+        if self.timeout_s is not None and number("timeout", self.timeout_s) < 0:
+            raise ValueError(f"timeout must be 0 seconds or more, not {self.timeout_s!r}")
 
     @property
     def name(self) -> str:
@@ -140,18 +148,18 @@ def addjob(
     tasks: `unique="order-7"` (with `unique_until=60` for a minute), `limit=("shop", 2)`,
     `rate=("shop", "10/s")`, `group="shop"`.
     """
-    args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
+    check_keys("addjob", keys, KeyWords.__annotations__)
+    args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), whole("timeout_ms", timeout_ms)]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += ["ASYNC"] if asynchronous else []
     args += tube_options(pri, utube, **keys)
     args += work_options(attempts, backoff, dead, keep, time_limit)
     add_headers(args, headers)
-    has_key = dedupe is not None
     return Call(
         args=tuple(args),
         parse=to_text,
-        repeat=has_key,
-        pinned=has_key,
+        repeat=dedupe is not None,
+        pinned=dedupe is not None,
         wait_s=timeout_ms / 1000 if timeout_ms > 0 else None,
         timeout_s=timeout,
     )
@@ -176,7 +184,7 @@ def getjob(
     """
     if not queues:
         raise ValueError("getjob needs at least one queue")
-    if timeout_ms is not None and timeout_ms < 1:
+    if timeout_ms is not None and whole("timeout_ms", timeout_ms) < 1:
         raise ValueError(f"timeout_ms must be at least 1, or None to wait for ever: {timeout_ms}")
     if worker is not None and not start:
         raise ValueError("a worker is of start=True")
@@ -226,7 +234,7 @@ def deljob(*ids: JobId, timeout: float | None = None) -> Call[int]:
 
 def nack(*ids: JobId, delay: float | None = None, timeout: float | None = None) -> Call[int]:
     """Requeues jobs as failed, after `delay` seconds; returns how many."""
-    option: tuple[Arg, ...] = () if delay is None else ("DELAY", f"{delay:.3f}")
+    option: tuple[Arg, ...] = () if delay is None else ("DELAY", seconds("delay", delay))
     return _on_ids("NACK", ids, timeout, option=option)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_bytes, to_text
 from tuque.client.commands.calls import Call, header_map, pairs
+from tuque.client.commands.options import whole
 
 IDS_AT_ONCE = 1000  # of a replay or purge by ids
 
@@ -167,7 +168,7 @@ def _change(
     named = [id_bytes(id) for id in ids]
     wait_s = 0.0
     if rate is not None:
-        args += ("RATE", rate)
+        args += ("RATE", whole("rate", rate))
         args += () if named else ("COUNT", at_once(rate))
         wait_s = (len(named) or at_once(rate)) / max(1, rate) + 1.0
     if named:
@@ -179,7 +180,7 @@ def _change(
 
 def at_once(rate: int | None) -> int:
     """The letters of one step."""
-    return IDS_AT_ONCE if rate is None else max(1, min(rate, IDS_AT_ONCE))
+    return IDS_AT_ONCE if rate is None else max(1, min(whole("rate", rate), IDS_AT_ONCE))
 
 
 def _page(reply: Reply) -> tuple[str, list[DeadLetter]]:

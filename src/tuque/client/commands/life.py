@@ -13,7 +13,7 @@ import msgspec
 
 from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_bytes, to_text
 from tuque.client.commands.calls import Call, pairs
-from tuque.client.commands.options import add_headers, seconds
+from tuque.client.commands.options import add_headers, seconds, whole
 from tuque.errors import ReplyError
 
 UNBEGUN: Final = "-"  # in place of a run: the delivery of a job that was not begun
@@ -139,7 +139,7 @@ def release(
     """
     args: list[Arg] = ["RELEASE"]
     if delay is not None:
-        args += ("DELAY", seconds(delay))
+        args += ("DELAY", seconds("delay", delay))
     return Call(args=(*args, *_in_turn(runs)), parse=int, repeat=True, timeout_s=timeout)
 
 
@@ -162,7 +162,7 @@ def fail(
     """
     args: list[Arg] = ["FAIL", id_bytes(id), to_bytes(run)]
     if delay is not None:
-        args += ("DELAY", seconds(delay))
+        args += ("DELAY", seconds("delay", delay))
     if reason is not None:
         args += ("REASON", to_bytes(reason))
     if detail is not None:
@@ -245,7 +245,7 @@ def waitjob(
     if not ids:
         raise ValueError("waitjob needs at least one id")
     _check_wait(wait_ms)
-    words: tuple[Arg, ...] = () if count is None else ("COUNT", count)
+    words: tuple[Arg, ...] = () if count is None else ("COUNT", whole("count", count))
     return Call(
         args=("WAITJOB", wait_ms or 0, *map(id_bytes, ids), *words),
         parse=_outcomes,
@@ -276,7 +276,7 @@ def updatejob(
     if body is not None:
         args += ("BODY", to_bytes(body))
     if delay is not None:
-        args += ("DELAY", seconds(delay))
+        args += ("DELAY", seconds("delay", delay))
     if ttl is not None:
         args += ("TTL", ttl)
     if attempts is not None:
@@ -293,7 +293,7 @@ def updatejob(
 
 
 def _check_wait(wait_ms: int | None) -> None:
-    if wait_ms is not None and wait_ms < 1:
+    if wait_ms is not None and whole("wait_ms", wait_ms) < 1:
         raise ValueError(f"wait_ms must be at least 1, or None: {wait_ms}")
 
 

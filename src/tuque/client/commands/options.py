@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypedDict
+import math
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypedDict
 
 from tuque.client.api import Arg, Text, to_bytes
 
@@ -21,12 +23,12 @@ def job_options(
     args: list[Arg] = []
     options = {
         "REPLICATE": replicate,
-        "DELAY": None if delay is None else seconds(delay),
+        "DELAY": None if delay is None else seconds("delay", delay),
         "RETRY": retry,
         "TTL": ttl,
         "MAXLEN": maxlen,
         "DEDUPE": None if dedupe is None else to_bytes(dedupe),
-        "DEDUPETTL": None if dedupe_ttl is None else dedupe_ttl * 1000,
+        "DEDUPETTL": None if dedupe_ttl is None else whole("dedupe_ttl", dedupe_ttl) * 1000,
     }
     for word, value in options.items():
         if value is not None:
@@ -46,13 +48,14 @@ def work_options(
     if attempts is not None:
         args += ("ATTEMPTS", attempts)
     if backoff is not None:
-        args += ("BACKOFF", *map(seconds, backoff))
+        times = parts("backoff", backoff, "the first wait, the longest and a random share", 3, 3)
+        args += ("BACKOFF", *(seconds("backoff", value) for value in times))
     if dead is not None:
         args += ("DEAD", to_bytes(dead))
     if keep is not None:
-        args += ("KEEP", seconds(keep))
+        args += ("KEEP", seconds("keep", keep))
     if time_limit is not None:
-        args += ("TIMELIMIT", seconds(time_limit))
+        args += ("TIMELIMIT", seconds("time_limit", time_limit))
     return args
 
 
@@ -88,15 +91,18 @@ def tube_options(
     if isinstance(unique_until, str):
         args += ("UNTIL", unique_until)
     elif unique_until is not None:
-        args += ("UNTIL", seconds(unique_until))
+        args += ("UNTIL", seconds("unique_until", unique_until))
     if unique_on is not None:
         args += ("ON", unique_on)
     if limit is not None:
-        args += ("LIMIT", to_bytes(limit[0]), limit[1])
+        key, *rest = parts("limit", limit, "a key and a number of tasks", 2, 2)
+        args += ("LIMIT", to_bytes(key), *rest)
     if rate is not None:
-        args += ("RATE", to_bytes(rate[0]), *rate[1:])
+        key, *rest = parts("rate", rate, "a key, a rate as '10/s' and perhaps a burst", 2, 3)
+        args += ("RATE", to_bytes(key), *rest)
     if isinstance(group, tuple):
-        args += ("GROUP", to_bytes(group[0]), "WEIGHT", group[1])
+        key, weight = parts("group", group, "a key and a weight", 2, 2)
+        args += ("GROUP", to_bytes(key), "WEIGHT", weight)
     elif group is not None:
         args += ("GROUP", to_bytes(group))
     return args
@@ -113,6 +119,48 @@ def add_headers(args: list[Arg], headers: Mapping[str, Text] | None) -> None:
         args += (name, to_bytes(value))
 
 
-def seconds(value: float) -> Arg:
+def check_keys(call: str, keys: Iterable[str], known: Iterable[str]) -> None:
+    """TypeError for a keyword that is none of the call's keys."""
+    for name in keys:
+        if name not in known:
+            like = f"unique_{name}"
+            hint = f"; did you mean {like!r}?" if like in known else ""
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def parts(name: str, value: Any, what: str, least: int, most: int) -> tuple[Any, ...]:
+    """The parts of the argument `name`; TypeError if they are no tuple of so many."""
+    if not isinstance(value, tuple | list) or not least <= len(value) <= most:
+        raise TypeError(f"{name} must be a tuple of {what}, not {value!r}")
+    return tuple(value)
+
+
+def number(name: str, value: Any) -> float:
+    """The argument `name` as a number; TypeError for anything else, ValueError for nan."""
+    if isinstance(value, bool | str | bytes):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    try:
+        found = value if isinstance(value, int) else float(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}") from None
+    if found != found:
+        raise ValueError(f"{name} must be a number of seconds, not {value!r}")
+    return found
+
+
+def seconds(name: str, value: float) -> Arg:
     """A time for the wire: seconds, with three decimals if it is no whole number of them."""
-    return int(value) if value == int(value) else f"{value:.3f}"
+    found = number(name, value)
+    if found in (math.inf, -math.inf):
+        raise ValueError(f"{name} must be a number of seconds, not {value!r}")
+    return int(found) if found == int(found) else f"{found:.3f}"
+
+
+def whole(name: str, value: int) -> int:
+    """The argument `name` as a whole number; TypeError for anything else."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None

@@ -8,7 +8,13 @@ import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import Call
-from tuque.client.commands.options import add_headers, job_options, tube_options, work_options
+from tuque.client.commands.options import (
+    add_headers,
+    job_options,
+    tube_options,
+    whole,
+    work_options,
+)
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -49,6 +55,7 @@ def topic_add(
     The order is that of the queues' names; an empty list: no queue is subscribed, or the filters of
     all let the `headers` not pass. Options as of `addjob`.
     """
+    timeout_ms = whole("timeout_ms", timeout_ms)
     args: list[Arg] = ["TOPIC", "ADD", to_bytes(topic), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     args += tube_options(pri, None)

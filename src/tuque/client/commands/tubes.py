@@ -12,6 +12,7 @@ import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import Call, pairs
+from tuque.client.commands.options import number
 from tuque.errors import TUBE_HOME, TubeHome
 
 TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl", "tasks"] | str
@@ -135,7 +136,12 @@ def create(
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
-    options = {"TTL": _seconds(ttl), "TTR": _seconds(ttr), "PRI": pri, "CAPACITY": capacity}
+    options = {
+        "TTL": _seconds("ttl", ttl),
+        "TTR": _seconds("ttr", ttr),
+        "PRI": pri,
+        "CAPACITY": capacity,
+    }
     options["SYNC"] = sync
     options["FAILOVER"] = None if failover is None else "yes" if failover else "no"
     names = {"STORAGEMODE": storage_mode, "ENGINE": engine, "ONCHANGE": on_change}
@@ -165,8 +171,12 @@ def put(
     args: list[Arg] = ["TUBE", "PUT", to_bytes(tube), body]
     if form != "bytes":
         args += ("FORM", form)
-    times = {"TTL": _seconds(ttl), "TTR": _seconds(ttr), "DELAY": _seconds(delay)}
-    args += _given({"PRI": pri, "UTUBE": utube, **times, "TIMEOUT": _seconds(wait)})
+    times = {
+        "TTL": _seconds("ttl", ttl),
+        "TTR": _seconds("ttr", ttr),
+        "DELAY": _seconds("delay", delay),
+    }
+    args += _given({"PRI": pri, "UTUBE": utube, **times, "TIMEOUT": _seconds("wait", wait)})
     return Call(args=tuple(args), parse=_task_of(tube), wait_s=wait or 0.0, timeout_s=timeout)
 
 
@@ -177,11 +187,11 @@ def take(
 
     Without `wait` it waits until there is one; 0 does not wait.
     """
-    if wait is not None and wait < 0:
+    if wait is not None and number("wait", wait) < 0:
         raise ValueError(f"wait must be 0 or more, or None to wait for ever: {wait}")
     is_blocking = wait is None or wait > 0
     return Call(
-        args=("TUBE", "TAKE", to_bytes(tube), "TIMEOUT", _seconds(wait) or "0"),
+        args=("TUBE", "TAKE", to_bytes(tube), "TIMEOUT", _seconds("wait", wait) or "0"),
         parse=_task_of(tube),
         repeat=True,
         wait_s=wait,
@@ -204,7 +214,7 @@ def release(
     tube: Text, task: TaskRef, *, delay: float | None = None, timeout: float | None = None
 ) -> Call[TubeTask]:
     """Releases the task, to its old place, or after `delay` seconds. NotTaken."""
-    option = _given({"DELAY": _seconds(delay)})
+    option = _given({"DELAY": _seconds("delay", delay)})
     return _about("RELEASE", tube, task, timeout, option, in_session=True)
 
 
@@ -215,7 +225,13 @@ def touch(
 
     Extends its ttl and ttr for good. None if the increment is 0.
     """
-    args: list[Arg] = ["TUBE", "TOUCH", to_bytes(tube), _number(task), _seconds(increment) or "0"]
+    args: list[Arg] = [
+        "TUBE",
+        "TOUCH",
+        to_bytes(tube),
+        _number(task),
+        _seconds("increment", increment) or "0",
+    ]
     args += _token(task)
     return Call(
         args=tuple(args),
@@ -325,15 +341,14 @@ def tube_cfg(
     `ttr` (seconds): how long a session's tasks stay taken after its last connection is gone.
     """
     flag = None if in_replicaset is None else "yes" if in_replicaset else "no"
-    args = ("TUBE", "CFG", *_given({"TTR": _seconds(ttr), "INREPLICASET": flag}))
+    args = ("TUBE", "CFG", *_given({"TTR": _seconds("ttr", ttr), "INREPLICASET": flag}))
     return Call(args=args, parse=_settings, repeat=True, timeout_s=timeout)
 
 
 def identify(uuid: Text | None = None, *, timeout: float | None = None) -> Call[str]:
     """The uuid of the connection's session; with `uuid`, joins that session."""
-    args: tuple[Arg, ...] = ("TUBE", "IDENTIFY")
-    if uuid is not None:
-        args = (*args, to_bytes(uuid))
+    words: tuple[Arg, ...] = () if uuid is None else (to_bytes(uuid),)
+    args = ("TUBE", "IDENTIFY", *words)
     return Call(args=args, parse=to_text, repeat=True, in_session=uuid is None, timeout_s=timeout)
 
 
@@ -348,12 +363,12 @@ def _given(options: dict[str, Any]) -> list[Arg]:
     return args
 
 
-def _seconds(value: float | None) -> str | None:
+def _seconds(name: str, value: float | None) -> str | None:
     """Seconds as a word, rounded up to whole ms."""
     if value is None:
         return None
-    if not 0 <= value < 1e18:
-        raise ValueError(f"seconds from 0 up: {value}")
+    if not 0 <= number(name, value) < 1e18:
+        raise ValueError(f"{name} must be a number of seconds from 0 up, not {value!r}")
     text = f"{value:.6f}" if value == 0 or value >= 1e-6 else "0.000001"
     return text.rstrip("0").rstrip(".")
 

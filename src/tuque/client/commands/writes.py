@@ -16,6 +16,7 @@ from tuque.client.commands.calls import Call, addjob, pairs
 from tuque.client.commands.options import (
     KeyWords,
     add_headers,
+    check_keys,
     job_options,
     seconds,
     tube_options,
@@ -138,6 +139,7 @@ def addjob_new(queue: Text, body: Text, **options: Unpack[AddOptions]) -> Call[t
     False is certain. If the reply was lost and the call was repeated, the job that it met may be
     its own: that is True.
     """
+    check_keys("addjob_new", options, AddOptions.__annotations__)
     call = addjob(queue, body, **options)
     found: Any = msgspec.structs.replace(
         call, args=(*call.args, "WITHNEW"), parse=_id_and_new, after_loss=_maybe_new
@@ -172,11 +174,12 @@ def schedule_add(
     "replaced". `missed` says what becomes of instants that the leader comes to more than 10 s late.
     What follows `missed` is as in `addjob`.
     """
+    check_keys("schedule_add", keys, ScheduleKeys.__annotations__)
     args: list[Arg] = ["SCHEDULE", "ADD", to_bytes(queue), to_bytes(name)]
     if cron is not None:
         args += ("CRON", to_bytes(cron))
     if every_s is not None:
-        args += ("EVERY", seconds(every_s))
+        args += ("EVERY", seconds("every_s", every_s))
     if tz is not None:
         args += ("TZ", to_bytes(tz))
     if missed is not None:
@@ -256,7 +259,7 @@ def group_create(
     if on_fail is not None:
         args += ("ONFAIL", on_fail)
     if keep is not None:
-        args += ("KEEP", seconds(keep))
+        args += ("KEEP", seconds("keep", keep))
     args += job_options(None, None, retry, None, None, None, None)
     args += tube_options(pri, None, limit=limit, rate=rate, group=group)
     args += work_options(attempts, backoff, dead, None, time_limit)

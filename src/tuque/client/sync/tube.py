@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 from tuque.client.api import Reply, Text, to_text
 from tuque.client.commands import homes, rights, tubes
 from tuque.client.commands.calls import Call
+from tuque.client.commands.options import number
 from tuque.client.commands.tubes import TubeChange, TubeTask
 from tuque.client.transport.conn import raise_errors, subscribing
 from tuque.client.transport.face import as_method
@@ -139,7 +140,7 @@ class Changes:
 
     def get(self, wait: float | None = None) -> TubeChange:
         """The next change; Timeout if none comes within `wait` seconds."""
-        ends_s = math.inf if wait is None else time.monotonic() + wait
+        ends_s = math.inf if wait is None else time.monotonic() + number("wait", wait)
         return tubes.pushed_change(self._link.next_pushed(ends_s))
 
     def __iter__(self) -> Iterator[TubeChange]:
