@@ -1,7 +1,7 @@
 """The options that name a node: the same for all commands that talk to one.
 
-Decides which of them counts. A typed option overrides the environment; a URL overrides the other
-options, which fill in what it leaves open.
+Decides which of them counts. A typed option overrides the environment. A password fills in what a
+URL leaves open; typed options that name two nodes, or two users, are refused.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_node(
         *args: Any, host: str, port: int, url: str, password: str, user: str, **rest: Any
     ) -> Any:
+        refuse_two_nodes(url)
         return command(*args, node=NodeOptions(host, port, url, password, user), **rest)
 
     wrapped: Callable[..., Any] = with_node
@@ -89,6 +90,21 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         wrapped = option(wrapped)
     return wrapped
+
+
+def refuse_two_nodes(url: str) -> None:
+    """BadParameter for a typed option that a typed --url would make void."""
+    typed = ParameterSource.COMMANDLINE
+    if not came_from("url", typed):
+        return
+    options = ["host", "port"]
+    if "@" in url.partition("://")[2].partition("?")[0]:
+        options += ["user", "password"]
+    for name in options:
+        if came_from(name, typed):
+            raise click.BadParameter(
+                f"the URL has its own: give --url or --{name}, not both", param_hint=f"'--{name}'"
+            )
 
 
 def came_from(names: str, source: ParameterSource) -> bool:

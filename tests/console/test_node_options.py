@@ -65,6 +65,25 @@ def test_a_wrong_setting_of_a_url_is_refused(command: str, end: str, said: str) 
     assert (done.exit_code == 2) == bool(said), done.output
 
 
+@pytest.mark.parametrize(
+    ("url", "words", "name"),
+    [
+        ("tuque://127.0.0.1:7", ["-p", "8"], "--port"),
+        ("tuque://127.0.0.1:7", ["-h", "127.0.0.2"], "--host"),
+        ("tuque://me:hush@127.0.0.1:7", ["-a", "other"], "--password"),
+        ("tuque://me:hush@127.0.0.1:7", ["--user", "you"], "--user"),
+    ],
+)
+@pytest.mark.parametrize("command", ["cli PING", "top --once", "cluster status"])
+def test_a_typed_option_that_the_url_would_make_void_is_refused(
+    command: str, url: str, words: list[str], name: str
+) -> None:
+    first, *rest = command.split()
+    done = CliRunner().invoke(program, [first, "-u", url, *words, *rest])
+    assert done.exit_code == 2 and "hush" not in done.output
+    assert f"the URL has its own: give --url or {name}, not both" in " ".join(done.output.split())
+
+
 def test_what_does_not_speak_tls_says_so() -> None:
     done = CliRunner().invoke(program, ["cli", "-u", "tuques://127.0.0.1", "PING"])
     assert done.exit_code == 2 and "TLS" in done.output
