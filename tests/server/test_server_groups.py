@@ -306,11 +306,18 @@ def test_results_that_are_too_large(tasks: Door) -> None:
 
 
 def test_words(tasks: Door) -> None:
-    """T51.1 A group has 1 to 10,000 children, a tube 10,000 groups that are open."""
+    """T51.1 A group has 1 to 10,000 children, a tube 10,000 groups that are open. Another word:
+    `-ERR syntax error: GROUP CREATE has no option '<word>': it takes <options>`."""
     assert tasks("GROUP CREATE t 0") == b"-ERR a group has 1 to 10000 children\r\n"
     assert tasks("GROUP CREATE t 10001") == b"-ERR a group has 1 to 10000 children\r\n"
     assert b"THEN and its body come last" in tasks("GROUP CREATE t 1 PRI 3")
-    assert b"takes of ADDJOB's options" in tasks("GROUP CREATE t 1 UNIQUE k THEN b")
+    for words in ("BOGUS 3 THEN b", "UNIQUE k THEN b", "PRI 3 BOGUS 3 THEN b", "BOGUS", "TTL 5"):
+        word = b"UNIQUE" if "UNIQUE" in words else b"TTL" if "TTL" in words else b"BOGUS"
+        told = b"-ERR syntax error: GROUP CREATE has no option '%s': it takes ONFAIL, KEEP, " % word
+        assert tasks("GROUP CREATE t 1 " + words) == told + (
+            b"RETRY, PRI, LIMIT, RATE, GROUP, WEIGHT, ATTEMPTS, BACKOFF, DEAD, TIMELIMIT, HEADERS\r\n"
+        )
+    assert tasks("GROUP CREATE t 1 PRI THEN b") == b"-ERR syntax error: PRI needs a value\r\n"
     assert b"stop, wait or continue" in tasks("GROUP CREATE t 1 ONFAIL x THEN b")
     assert tasks("TUBE CREATE u fifo") == b"+OK\r\n"
     assert tasks("GROUP CREATE u 1") == (
@@ -340,9 +347,12 @@ def test_the_life_of_a_callback(tasks: Door) -> None:
     keys (T40) LIMIT, RATE and GROUP, and of the life (T48) ATTEMPTS, BACKOFF, DEAD, TIMELIMIT and
     HEADERS. They need THEN, which is the last word but one."""
     life = "ATTEMPTS 2 BACKOFF 0 0 0 DEAD lost TIMELIMIT 9 HEADERS 1 unique keep"
-    for words in ("KEEP 5", "UNIQUE k", "DELAY 5", "MAXLEN 5", "WITHNEW", "TTL 5"):
+    for words in ("UNIQUE k", "DELAY 5", "MAXLEN 5", "WITHNEW", "TTL 5"):
         refused = tasks(f"GROUP CREATE t 1 PRI 3 {words} THEN b")
-        assert b"takes of ADDJOB's options RETRY" in refused, words
+        assert b"GROUP CREATE has no option '%s': it" % words.split()[0].encode() in refused, words
+    assert tasks("GROUP CREATE t 1 PRI 3 KEEP 5 THEN b") == (
+        b"-ERR syntax error: in GROUP CREATE, KEEP comes before the options of ADDJOB\r\n"
+    )
     assert b"THEN and its body come last" in tasks(f"GROUP CREATE t 1 {life}")
     groups = []
     for _ in range(2):

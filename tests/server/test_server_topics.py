@@ -272,6 +272,19 @@ def test_options_of_tubes(door: Door) -> None:
         assert door(f"TOPIC ADD t body 0 {words}").startswith(b"-ERR TOPIC ADD takes no ")
 
 
+def test_a_word_that_is_no_option(door: Door) -> None:
+    """T62.4 Another word: `-ERR syntax error: TOPIC ADD has no option '<word>': it takes
+    <options>`."""
+    for words in ("BOGUS", "TTL 5 BOGUS 7"):
+        assert door(f"TOPIC ADD t body 0 {words}") == (
+            b"-ERR syntax error: TOPIC ADD has no option 'BOGUS': it takes REPLICATE, TTL, RETRY,"
+            b" DELAY, MAXLEN, DEDUPE, DEDUPETTL, ASYNC, PRI, UTUBE, ATTEMPTS, BACKOFF, DEAD, KEEP,"
+            b" TIMELIMIT, HEADERS\r\n"
+        )
+    assert door("TOPIC ADD t body 0 TTL") == b"-ERR syntax error: TTL needs a value\r\n"
+    assert door.value("TOPIC ADD t body 0 ASYNC") == []
+
+
 def test_keys(door: Door) -> None:
     """T62.6 A DEDUPE key holds for each queue by itself (Z4): where a job has it, its id stands in
     the reply and no job is added.

@@ -16,10 +16,11 @@ from tuque.server.replies.producers import await_copies
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.adding.options import addjob_options
+from tuque.wire.adding.options import BASIC_WORDS, Taker, addjob_options
 from tuque.wire.args import SYNTAX, ArgError, ranged
 from tuque.wire.resp import int_reply
 
+STAGE: Final = Taker(b"STAGE", BASIC_WORDS, least_ttl=1)
 TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 7 * 86_400_000
 NUMBER_MAX: Final = 1 << 52
@@ -89,7 +90,7 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
     if args[1].upper() == b"ACK":
         raise ArgError(NOT_ACK)
     ttl_ms = ranged(args[3], TTL_MIN_MS, TTL_MAX_MS, BAD_TTL)
-    spec = addjob_options(args, 6) if len(args) > 6 else PLAIN
+    spec = addjob_options(args, 6, STAGE) if len(args) > 6 else PLAIN
     full = settle(n, spec)
     if full.replicate > 1 and full.retry_s == 0:
         raise ArgError(WORDS[AMO_ONE_COPY])

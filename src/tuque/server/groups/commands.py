@@ -26,22 +26,20 @@ from tuque.tubes.keys.members import (
     WAIT,
     GroupPlan,
 )
-from tuque.tubes.keys.words import unique_of
 from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_home
 from tuque.tubes.tasks import groups
-from tuque.wire.adding.keys import KEY_WORDS
-from tuque.wire.adding.options import addjob_options
+from tuque.wire.adding.options import Taker, addjob_options
 from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
-from tuque.wire.args import wrong_option as wrong_word
 
 POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
 OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
 WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"TIMELIMIT", b"HEADERS")
-JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"PRI", *WORK_WORDS)
+JOB_WORDS: Final = (b"RETRY", b"PRI", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT", *WORK_WORDS)
+CREATE: Final = Taker(b"GROUP CREATE", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
 NO_CHILD: Final = b"ERR %s is %s: the children of a group are jobs and tasks"
 KEEP_MS: Final = 86_400_000
 KEEP_MAX_MS: Final = 366 * 86_400_000
@@ -61,10 +59,6 @@ WORDS: Final[dict[bytes, tuple[int, int]]] = {
     b"CHILDREN": (4, 9),
     b"LIST": (3, 8),
 }
-NOT_OF_CALLBACKS: Final = (
-    b"GROUP CREATE takes of ADDJOB's options RETRY, PRI, LIMIT, RATE, GROUP, ATTEMPTS, BACKOFF, "
-    b"DEAD, TIMELIMIT and HEADERS"
-)
 BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
 BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
 BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
@@ -147,20 +141,11 @@ def set_word(plan: GroupPlan, word: bytes, value: bytes) -> None:
 
 def set_callback(s: Server, plan: GroupPlan, tube: Tube, words: list[bytes]) -> tuple[int, int]:
     """The options of the callback; returns its pri and its ttr in ms (T51.1)."""
-    if len(words) > 0 and words[0].upper() not in JOB_WORDS:
-        raise wrong_word(b"GROUP CREATE", words[0], OWN_WORDS + JOB_WORDS)
-    if len(words) > 0 and not plan.has_callback:
+    if len(words) > 0 and not plan.has_callback and words[0].upper() in CREATE.words:
         raise wrong(b"%s needs a callback: THEN and its body come last" % words[0].upper())
-    spec = addjob_options([b"", b"", b"", b"", *words])
-    if spec.replicate >= 0 or spec.delay_ms > 0 or spec.maxlen > 0 or len(spec.key) > 0:
-        raise wrong(NOT_OF_CALLBACKS)
-    if spec.is_async or spec.with_new or spec.has_utube or spec.ttl_s > 0:
-        raise wrong(NOT_OF_CALLBACKS)
-    terms = NO_TERMS if spec.terms is None else spec.terms
-    if terms.keep_ms > 0 or (len(spec.keys) > 0 and len(unique_of(spec.keys)) > 0):
-        raise wrong(NOT_OF_CALLBACKS)
+    spec = addjob_options(words, 0, CREATE)
     if plan.has_callback:
-        spec.terms = kept_for(terms, plan.keep_ms)
+        spec.terms = kept_for(NO_TERMS if spec.terms is None else spec.terms, plan.keep_ms)
         plan.keys = packed_options(s, spec)
     pri = spec.pri if spec.has_pri and spec.pri != PRI_DEFAULT else tube.pri
     return int(pri), int(spec.retry_s * 1000 if spec.retry_s > 0 else tube.ttr_ms)

@@ -34,16 +34,14 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_home
 from tuque.tubes.tasks import schedules
 from tuque.wire.adding.keys import KEY_WORDS
-from tuque.wire.adding.options import WORK_WORDS, addjob_options
+from tuque.wire.adding.options import WORK_WORDS, Taker, addjob_options
 from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
 from tuque.wire.args import wrong_option as wrong_word
 from tuque.wire.resp import Status
 
 OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
-JOB_WORDS: Final = (*KEY_WORDS, b"RETRY", b"TTL", b"PRI", *WORK_WORDS)
-TAKES: Final = (
-    b"SCHEDULE ADD takes of ADDJOB's options RETRY, TTL, PRI and those of keys and about work"
-)
+JOB_WORDS: Final = (b"RETRY", b"TTL", b"PRI", *KEY_WORDS, *WORK_WORDS)
+ADD: Final = Taker(b"SCHEDULE ADD", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
 MISSED: Final[dict[bytes, int]] = {b"SKIP": SKIP, b"ONE": ONE, b"ALL": ALL}
 DONE: Final = ("ADDED", "UNCHANGED", "REPLACED")
 NEEDS: Final[dict[bytes, bytes]] = {
@@ -62,6 +60,7 @@ LONG_ZONE: Final = b"ERR TZ has 1 to %d bytes" % ZONE_MAX
 NEVER: Final = b"ERR CRON '%s' has no instant to come"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 100"
 BAD_CURSOR: Final = b"ERR invalid cursor"
+ONLY_KEEP: Final = b"ERR ON must be keep in SCHEDULE ADD, not '%s'"
 ROWS_MAX: Final = 100
 EVERY_LEAST_MS: Final = 1_000
 
@@ -162,15 +161,9 @@ def set_word(plan: Plan, word: bytes, value: bytes) -> None:
 
 def set_job(s: Server, plan: Plan, words: list[bytes]) -> None:
     """The options of the jobs, which are those of ADDJOB to a tube of type tasks (T46.2)."""
-    if len(words) > 0 and words[0].upper() not in JOB_WORDS:
-        raise wrong_word(b"SCHEDULE ADD", words[0], OWN_WORDS + JOB_WORDS)
-    spec = addjob_options([b"", b"", b"", b"", *words])
-    if spec.replicate >= 0 or spec.delay_ms > 0 or spec.maxlen > 0 or len(spec.key) > 0:
-        raise wrong(TAKES)
-    if spec.is_async or spec.with_new:
-        raise wrong(TAKES)
-    if spec.has_utube or spec.rejects_same or spec.replaces_same:
-        raise wrong(b"SCHEDULE ADD has no UTUBE, and of ON only keep")
+    spec = addjob_options(words, 0, ADD)
+    if spec.rejects_same or spec.replaces_same:
+        raise ArgError(ONLY_KEEP % (b"reject" if spec.rejects_same else b"replace"))
     plan.keys = packed_options(s, spec)
     if spec.has_pri:
         plan.pri = spec.pri

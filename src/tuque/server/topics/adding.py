@@ -32,11 +32,21 @@ from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import refusal_of
-from tuque.wire.adding.options import addjob_options
+from tuque.wire.adding.keys import KEY_WORDS
+from tuque.wire.adding.options import (
+    BASIC_WORDS,
+    FLAG_WORDS,
+    TUBE_WORDS,
+    WORK_WORDS,
+    Taker,
+    addjob_options,
+)
 from tuque.wire.args import ArgError, header_pairs, timeout_ms
 
 ADD_WORK: Final = 10  # units of work for one job of an ADD
 
+TAKEN: Final = (*BASIC_WORDS, b"ASYNC", *TUBE_WORDS, *WORK_WORDS)
+ADD: Final = Taker(b"TOPIC ADD", TAKEN + KEY_WORDS + FLAG_WORDS, (), TAKEN)
 NO_KEYS: Final = (
     b"ERR TOPIC ADD takes no UNIQUE, LIMIT, RATE or GROUP: they are of one tube, and a topic may "
     b"have many queues"
@@ -59,7 +69,7 @@ NOTHING: Final = b": nothing was added"
 def add(s: Server, c: Client, args: list[bytes]) -> None:
     """[T62] ADD topic body ms-timeout [options of ADDJOB] (T62.1)."""
     n = s.n
-    wanted = addjob_options(args[1:])
+    wanted = addjob_options(args, 5, ADD)
     wait_ms = timeout_ms(args[4])
     if len(wanted.keys) > 0:
         raise ArgError(NO_KEYS)

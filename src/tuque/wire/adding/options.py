@@ -1,4 +1,4 @@
-"""The options of ADDJOB and STAGE (SPEC R1, W1, Z1, Z4)."""
+"""The options of ADDJOB, and of those commands that take some of them (SPEC R1, W1, Z1, Z4)."""
 
 from typing import Final, final
 
@@ -21,6 +21,7 @@ from tuque.wire.args import (
     refused,
     seconds_ms,
     some_ms,
+    wrong,
     wrong_option,
 )
 from tuque.wire.resp import one_line, strict_int
@@ -30,11 +31,13 @@ BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
 NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
 BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
 BAD_DEAD: Final = b"ERR DEAD must name a queue"
+LATE_WORD: Final = b"in %s, %s comes before the options of ADDJOB"
 BASIC_WORDS: Final = (
     *(b"REPLICATE", b"TTL", b"RETRY", b"DELAY", b"MAXLEN", b"DEDUPE", b"DEDUPETTL"),
 )
 TUBE_WORDS: Final = (b"PRI", b"UTUBE")
 WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+FLAG_WORDS: Final = (b"ASYNC", b"WITHNEW")
 # which option a word is
 OF_FLAGS: Final = 1
 OF_BASIC: Final = 2
@@ -42,7 +45,7 @@ OF_TUBES: Final = 3
 OF_WORK: Final = 4
 OF_KEYS: Final = 5
 KINDS: Final[dict[bytes, int]] = {
-    **dict.fromkeys((b"ASYNC", b"WITHNEW"), OF_FLAGS),
+    **dict.fromkeys(FLAG_WORDS, OF_FLAGS),
     **dict.fromkeys(BASIC_WORDS, OF_BASIC),
     **dict.fromkeys(TUBE_WORDS, OF_TUBES),
     **dict.fromkeys(WORK_WORDS, OF_WORK),
@@ -53,11 +56,34 @@ KEY_TTL_MAX: Final = 365 * 86_400_000
 REPLICATE_MAX: Final = 65_535
 
 
-def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
-    """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
+@final
+class Taker:
+    """A command whose last words are options of ADDJOB: those that it takes.
 
-    STAGE has no ASYNC, WITHNEW, PRI, UTUBE and keys. Of repeated options the last wins.
+    `told`: its error names these, the command's own options among them. `own`: options that stand
+    before those of ADDJOB.
     """
+
+    def __init__(
+        self,
+        name: bytes,
+        words: tuple[bytes, ...],
+        own: tuple[bytes, ...] = (),
+        told: tuple[bytes, ...] = (),
+        least_ttl: i64 = 0,
+    ) -> None:
+        self.name = name
+        self.words: dict[bytes, None] = dict.fromkeys(words)
+        self.own = own
+        self.told = told
+        self.least_ttl: i64 = least_ttl
+
+
+ADDJOB: Final = Taker(b"ADDJOB", FLAG_WORDS + BASIC_WORDS + WORK_WORDS + KEY_WORDS + TUBE_WORDS)
+
+
+def addjob_options(args: list[bytes], first: i64 = 4, of: Taker = ADDJOB) -> AddSpec:
+    """[R1, Z1.2] The options from word `first` on (R1.1). Of repeated options the last wins."""
     spec = AddSpec()
     i = first
     count: i64 = len(args)
@@ -70,12 +96,14 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         if kind == 0:
             word = word.upper()
             kind = KINDS.get(word, 0)
-        if kind == OF_FLAGS and first == 4:
+        if kind == 0 or (of is not ADDJOB and word not in of.words):
+            raise wrong_add(args[i], of)
+        if kind == OF_FLAGS:
             flag_option(spec, word)
             i += 1
             continue
-        if i + 1 == count or kind == 0 or (kind != OF_BASIC and first != 4):
-            raise wrong_add(args[i], first)
+        if i + 1 == count:
+            raise wrong_add(args[i], of)
         if kind == OF_KEYS:
             if keys is None:
                 keys = KeyOptions()
@@ -89,7 +117,7 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         if kind == OF_TUBES:
             tube_option(spec, word, args[i + 1])
         else:
-            basic_option(spec, word, args[i + 1], 0 if first == 4 else 1)
+            basic_option(spec, word, args[i + 1], of.least_ttl)
             has_key_ttl = has_key_ttl or word == b"DEDUPETTL"
         i += 2
     if has_key_ttl and len(spec.key) == 0:
@@ -136,11 +164,14 @@ def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> No
         spec.maxlen = min(maxlen, SECONDS_MAX)
 
 
-def wrong_add(word: bytes, first: i64) -> ArgError:
-    """[R1] A word that is no option of ADDJOB or STAGE, or one without its value (R1.1)."""
-    if first != 4:
-        return wrong_option(b"STAGE", word, BASIC_WORDS)
-    return wrong_option(b"ADDJOB", word, BASIC_WORDS + WORK_WORDS + KEY_WORDS + TUBE_WORDS)
+def wrong_add(word: bytes, of: Taker) -> ArgError:
+    """[R1] A word that is no option of the command, or one without its value (R1.1)."""
+    if word.upper() in of.own:
+        return wrong(LATE_WORD % (of.name, word.upper()))
+    found = wrong_option(of.name, word, tuple(of.words))
+    if len(of.told) > 0 and word.upper() not in of.words:
+        found = ArgError(b"%s: it takes %s" % (found.text, b", ".join(of.told)))
+    return found
 
 
 def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
