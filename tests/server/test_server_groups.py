@@ -315,7 +315,8 @@ def test_words(tasks: Door) -> None:
         word = b"UNIQUE" if "UNIQUE" in words else b"TTL" if "TTL" in words else b"BOGUS"
         told = b"-ERR syntax error: GROUP CREATE has no option '%s': it takes ONFAIL, KEEP, " % word
         assert tasks("GROUP CREATE t 1 " + words) == told + (
-            b"RETRY, PRI, LIMIT, RATE, GROUP, WEIGHT, ATTEMPTS, BACKOFF, DEAD, TIMELIMIT, HEADERS\r\n"
+            b"RETRY, PRI, LIMIT, RATE, GROUP, WEIGHT, ATTEMPTS, BACKOFF, DEAD, TIMELIMIT, "
+            b"HEADERS\r\n"
         )
     assert tasks("GROUP CREATE t 1 PRI THEN b") == b"-ERR syntax error: PRI needs a value\r\n"
     assert b"stop, wait or continue" in tasks("GROUP CREATE t 1 ONFAIL x THEN b")

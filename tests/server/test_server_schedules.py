@@ -13,6 +13,7 @@ from told_events import Told
 from tuque.core.dispatch.timers import tick
 from tuque.core.outbox.events import KIND_NAMES, Events
 from tuque.server.log.notes import say_all_again
+from tuque.server.schedules.instants import SHORT
 from tuque.server.tubes.turn import end_turn
 
 
@@ -250,6 +251,7 @@ NO_OPTION = b"-ERR syntax error: SCHEDULE ADD has no option "
         ("EVERY 1 UNIQUE k ON replace b", b"-ERR ON must be keep in SCHEDULE ADD, not 'replace'"),
         ("EVERY 1 UNIQUE k ON reject b", b"-ERR ON must be keep in SCHEDULE ADD, not 'reject'"),
         ("EVERY 1 PRI b", b"-ERR syntax error: PRI needs a value"),
+        ("CRON x b", b"-ERR CRON: wrong number of fields in 'x': it takes five, or six with the"),
         ("EVERY b", b"-ERR syntax error: SCHEDULE ADD takes a tube, a name,"),
     ],
 )
@@ -259,6 +261,37 @@ def test_words_that_are_refused(tasks: Door, words: str, error: bytes) -> None:
     reply = tasks("SCHEDULE ADD t n " + words)
     assert reply.startswith(error), reply
     assert tasks("SCHEDULE LIST t") == b"*2\r\n$1\r\n0\r\n*0\r\n"
+
+
+def test_short_words_for_expressions_say_the_fields(tasks: Door) -> None:
+    """T46.1 So are `@daily` and the like: `-ERR CRON: wrong number of fields in '@daily': write '0
+    0 * * *'`."""
+    for word, fields in SHORT.items():
+        refused = tasks(f"SCHEDULE ADD t n CRON {word.upper()} body").decode()
+        assert refused == (
+            f"-ERR CRON: wrong number of fields in '{word.upper()}': write '{fields}'\r\n"
+        )
+        assert tasks("SCHEDULE ADD t n CRON", fields, "body")[:2] in (b"+A", b"+R", b"+U")
+
+
+def test_zones_that_are_refused(tasks: Door) -> None:
+    """T46.1 ADD refuses one that its node does not know, upper and lower case matter: `-ERR TZ:
+    this node knows no time zone '<zone>': <hint>`. It refuses `localtime`, `posixrules`, and what
+    begins with `posix/` or `right/`: these differ between machines."""
+    add = ("SCHEDULE ADD t n CRON", "0 9 * * *", "TZ")
+    for zone in ("Europe/berlin", "Mars/X", "../../etc/passwd", "\0"):
+        told = "\\x00" if zone == "\0" else zone
+        assert tasks(*add, zone, "body").decode() == (
+            f"-ERR TZ: this node knows no time zone '{told}': names are as Europe/Berlin, and "
+            "upper and lower case matter\r\n"
+        )
+    for zone in ("localtime", "posixrules", "right/UTC", "posix/Europe/Berlin"):
+        assert tasks(*add, zone, "body").decode() == (
+            f"-ERR TZ: time zone '{zone}' differs between machines: name one as Europe/Berlin, or "
+            "UTC\r\n"
+        )
+    assert tasks("SCHEDULE LIST t") == b"*2\r\n$1\r\n0\r\n*0\r\n"
+    assert tasks(*add, "Europe/Berlin", "body") == b"+ADDED\r\n"
 
 
 def test_a_tenant_without_room_gets_its_job_later(tasks: Door) -> None:

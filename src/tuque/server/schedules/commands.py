@@ -12,7 +12,7 @@ from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.words import LEAVING
 from tuque.server.rights.tenant import check_growth as check_bytes
 from tuque.server.schedules.firing import EVICTED, MISSED_WORDS, look, why_waits
-from tuque.server.schedules.instants import NoInstant, next_after
+from tuque.server.schedules.instants import NoInstant, check_zone, next_after
 from tuque.server.schedules.options import packed_options, shown_life
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -147,6 +147,10 @@ def set_word(plan: Plan, word: bytes, value: bytes) -> None:
     elif word == b"TZ":
         if not 1 <= len(value) <= ZONE_MAX:
             raise ArgError(LONG_ZONE)
+        try:
+            check_zone(value)
+        except NoInstant as why:
+            raise ArgError(f"ERR TZ: {why}".encode()) from None
         plan.zone = value
     elif word == b"EVERY":
         plan.every_ms = some_ms(value)

@@ -7,10 +7,22 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from tuque.tubes.keys.plan import ALL, ONE, Plan, Step
+from tuque.tubes.model.errors import shown
 
 LATE_MS: Final = 10_000  # an instant that passed so long ago was missed (T45.5)
 FAR: Final = (1 << 62) - 1  # as in core/model/task.py
 TRIES: Final = 100  # an hour that comes twice has no more instants of one expression
+SHORT: Final = {  # what crontab has for whole expressions
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+OF_MACHINES: Final = ("localtime", "posixrules")  # each machine has its own
+TREES: Final = ("posix/", "right/")  # not on every machine; with leap seconds
 
 
 class NoInstant(Exception):
@@ -47,7 +59,15 @@ def times_of(plan: Plan, after_ms: int) -> Any:
     try:
         return CronSim(text, datetime.fromtimestamp(after_ms // 1000, zone))
     except CronSimError as error:
-        raise NoInstant(f"{error}".lower() + f" in {text!r}") from None
+        raise NoInstant(f"{error}".lower() + f" in {text!r}{hint_of(text)}") from None
+
+
+def hint_of(text: str) -> str:
+    """[T46] What to write instead of an expression with a wrong number of fields (T46.1)."""
+    fields = text.split()
+    if len(fields) == 1 and fields[0].lower() in SHORT:
+        return f": write {SHORT[fields[0].lower()]!r}"
+    return ": it takes five, or six with the seconds first" if len(fields) not in (5, 6) else ""
 
 
 def zone_of(name: bytes) -> ZoneInfo:
@@ -55,7 +75,20 @@ def zone_of(name: bytes) -> ZoneInfo:
     try:
         return ZoneInfo(name.decode("ascii") or "UTC")
     except (OSError, ValueError, KeyError):
-        raise NoInstant("this node knows no such time zone") from None
+        raise NoInstant(
+            f"this node knows no time zone '{shown(name)}': names are as Europe/Berlin, and upper "
+            "and lower case matter"
+        ) from None
+
+
+def check_zone(name: bytes) -> None:
+    """[T46] Raise NoInstant for a name that means another zone at each node, or none (T46.1)."""
+    text = name.decode("latin-1")
+    if text in OF_MACHINES or text.startswith(TREES):
+        raise NoInstant(
+            f"time zone '{text}' differs between machines: name one as Europe/Berlin, or UTC"
+        )
+    zone_of(name)
 
 
 def step_of(plan: Plan, now_ms: int, caught_ms: int) -> Step:
