@@ -117,6 +117,10 @@ TEXTS: Final[dict[int, bytes]] = {
     why.BAD_INDEX: b"the children of group '%s' have the indexes 0 to %d",
     why.IS_MEMBER: b"task %d belongs to a group: use GROUP CANCEL",
     why.IS_KEY: b"task %d keeps a UNIQUE key: delete it to free the key",
+    why.NO_CAPACITY: (
+        b"tube '%s': the type tasks has no capacity, use MAXLEN of ADDJOB, which refuses what is "
+        b"too much"
+    ),
     why.MOVING: b"the leader of tube '%s' is changing already",
     why.MOVE_BROKEN: b"the link to the new leader broke: tube '%s' stays",
     why.MOVE_SLOW: b"the new leader did not get all of tube '%s' within %d s: it stays",

@@ -90,6 +90,7 @@ BAD_INDEX: Final = 102
 IS_MEMBER: Final = 103
 NO_GROUPS: Final = 104
 IS_KEY: Final = 105
+NO_CAPACITY: Final = 106  # tube
 
 
 class TubeError(Exception):

@@ -130,6 +130,8 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
         raise TubeError(why.LONG_NAME, (name[:32] + b"...",))
     if len(o.storage_mode) > WORD_MAX or len(o.on_task_change) > WORD_MAX:
         raise TubeError(why.LONG_OPTION)
+    if type == b"tasks" and o.capacity > 0:
+        raise TubeError(why.NO_CAPACITY, (name,))
     if o.engine not in (b"", b"memtx", b"vinyl"):
         raise TubeError(why.NO_ENGINE, (o.engine,))
     if o.engine == b"vinyl":
