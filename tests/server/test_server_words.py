@@ -42,7 +42,7 @@ def test_every_code_has_words() -> None:
         ),
         (
             TubeError(why.EXISTS, (b"Tube not found exists with the type ",)),
-            b"ERR Space 'Tube not found exists with the type ' already exists",
+            b"ERR a tube or a queue 'Tube not found exists with the type ' already exists",
             32, b"Space 'Tube not found exists with the type ' already exists",
         ),
         (
@@ -62,14 +62,29 @@ def test_every_code_has_words() -> None:
             READ_ONLY + b"This node is read-only: CONFIG SET read-only no, or use another node",
         ),
         (
-            TubeError(why.NO_ENGINE, (b"x",)), b"ERR Space engine 'x' does not exist",
+            TubeError(why.NO_ENGINE, (b"x",)),
+            b"ERR ENGINE must be memtx or vinyl, which mean the same here, not 'x'",
             57, b"Space engine 'x' does not exist",
+        ),
+        (
+            TubeError(why.LONG_NAME, (b"x...",)),
+            b"ERR the name of a tube has 1 to 512 bytes, 'x...' is too long",
+            9, b"Failed to create space 'x...': space name is too long",
+        ),
+        (
+            TubeError(why.EMPTY_NAME),
+            b"ERR the name of a tube has 1 to 512 bytes",
+            70, b"Invalid identifier '' (expected printable symbols only or it is too long)",
         ),
     ],
 )  # fmt: skip
 def test_the_words_of_both_doors(error: TubeError, resp: bytes, number: int, iproto: bytes) -> None:
     """T15.5 Texts of T13 get the first word `NOTTAKEN`, `NOTASK`, `NOTUBE`, `WRONGTUBE` (a type
-    that cannot do this, or another type) or `PAUSED` where one applies, else `ERR`."""
+    that cannot do this, or another type) or `PAUSED` where one applies, else `ERR`.
+
+    T13.3 RESP says tube where the module says space: `a tube or a queue '<name>' already exists`,
+    `the name of a tube has 1 to 512 bytes`, `ENGINE must be memtx or vinyl`.
+    """
     assert resp_words(error) == resp
     told = iproto_words(error)
     assert (told.code, told.text) == (number, iproto)

@@ -274,15 +274,15 @@ def test_misconf(box: Box) -> None:
 
 
 def test_loading(box: Box) -> None:
-    """C3.7 The journal is still loading and the command is not allowed then: `-LOADING Disque is
-    loading the dataset in memory, <p> % done`.
+    """C3.7 The journal is still loading and the command is not allowed then: `-LOADING Tuque is
+    loading its journal, <p> % done: try again soon`.
     """
     box.server.is_loading = True
     for name, arity, flags, *_ in ROWS:
         if "loading" in flags.split():
             continue
         words = ["x"] * (max(1, abs(arity)) - 1)
-        loading = "LOADING Disque is loading the dataset in memory, 0 % done"
+        loading = "LOADING Tuque is loading its journal, 0 % done: try again soon"
         assert box.run(name, *words) == loading, name
     assert not isinstance(box.run("INFO"), str)
     box.server.is_loading = False

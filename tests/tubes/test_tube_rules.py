@@ -235,13 +235,23 @@ def tube_policy(home: Home, tube: Tube) -> Tubes:
 # ---- T2, T13 names and options
 
 
-def test_what_create_tube_refuses(home: Home) -> None:
-    """T2.2, T2.3, T2.6, T13.1.
-
-    T2.5 Options that a type does not know, as a capacity of fifo, have no effect, as in the
+def test_a_capacity_of_a_type_without_one(home: Home) -> None:
+    """T2.5 Options that a type does not know, as a capacity of fifo, have no effect, as in the
     original. A capacity of the type `tasks` is refused: `tube '<name>': the type tasks has no
     capacity, use MAXLEN of ADDJOB, which refuses what is too much`.
     """
+    told = (
+        "tube 'c': the type tasks has no capacity, use MAXLEN of ADDJOB, which refuses what is too"
+        " much"
+    )
+    refused(32, told, lambda: home.make("tasks", "c", capacity=2))
+    assert b"c" not in home.t.by_name
+    assert home.make("tasks", "c", capacity=0).capacity == 0
+    assert home.make("fifo", "d", capacity=2).capacity == 2
+
+
+def test_what_create_tube_refuses(home: Home) -> None:
+    """T2.2, T2.3, T2.5, T2.6, T13.1."""
     tube = home.make("fifo")
     refused(32, "Space 't' already exists", home.make, "fifo")
     o = TubeOptions()
@@ -268,14 +278,6 @@ def test_what_create_tube_refuses(home: Home) -> None:
     )
     on_addjob(home.n, b"used", b"job", settle(home.n, AddSpec()))
     refused(32, "Space 'used' already exists", home.make, "fifo", "used")
-    told = (
-        "tube 'c': the type tasks has no capacity, use MAXLEN of ADDJOB, which refuses what is too"
-        " much"
-    )
-    refused(32, told, lambda: home.make("tasks", "c", capacity=2))
-    assert b"c" not in home.t.by_name
-    assert home.make("tasks", "c", capacity=0).capacity == 0
-    assert home.make("fifo", "d", capacity=2).capacity == 2
     o = TubeOptions()
     o.engine = b"vinyl"
     for type, mode, text in (

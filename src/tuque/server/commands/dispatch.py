@@ -75,7 +75,7 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name; filled by regi
 
 # [C9] the first words of errors
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
-LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
+LOADING: Final = b"LOADING Tuque is loading its journal, %d %% done: try again soon"
 CONFLICT: Final = (
     b"CONFLICT another node has the id of this one: stop one of the two, move its nodes.conf and "
     b"its journal away, and start it again"

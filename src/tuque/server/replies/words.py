@@ -140,6 +140,14 @@ TEXTS: Final[dict[int, bytes]] = {
     why.NO_OPTION: b"'%s' is a tube of type %s: it has no %s",
 }
 
+# [T13.3] texts for RESP where the module's words mean nothing to its clients
+OF_RESP: Final[dict[int, bytes]] = {
+    why.EXISTS: b"a tube or a queue '%s' already exists",
+    why.NO_ENGINE: b"ENGINE must be memtx or vinyl, which mean the same here, not '%s'",
+    why.EMPTY_NAME: b"the name of a tube has 1 to 512 bytes",
+    why.LONG_NAME: b"the name of a tube has 1 to 512 bytes, '%s' is too long",
+}
+
 # [T15.5] first words other than ERR
 FIRST: Final[dict[int, bytes]] = {
     why.NOT_TAKEN: b"NOTTAKEN",
@@ -182,14 +190,16 @@ IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4
 
 
 def text_of(error: TubeError) -> bytes:
-    """The text for both doors."""
+    """The text for IPROTO, and for RESP unless that has its own."""
     text: bytes = TEXTS[int(error.code)] % error.about
     return text
 
 
 def resp_words(error: TubeError) -> bytes:
     """[T15.5] The refusal with the first word for RESP clients."""
-    return b"%s %s" % (FIRST.get(int(error.code), b"ERR"), text_of(error))
+    text = OF_RESP.get(int(error.code))
+    said = text_of(error) if text is None else text % error.about
+    return b"%s %s" % (FIRST.get(int(error.code), b"ERR"), said)
 
 
 def iproto_words(error: TubeError) -> IprotoError:
