@@ -11,20 +11,23 @@ from gate_box import Kept
 from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
 
+from tuque.core.node.slots import journal_fails
 from tuque.server.startup.joining import open_bus, prepare_bus
 
 ADD = encode("ADDJOB", "q", "b", 0, "REPLICATE", 2)
 OTHER = b"beef" * 10
+SECRET = "0123456789abcdef0123456789abcdef0123456789abcdef"
 
 
 class Two:
     """Two pumps with journals, turned by hand in one thread, linked by the real bus."""
 
-    def __init__(self, here: Path, policy: str) -> None:
+    def __init__(self, here: Path, policy: str, secret: str = "") -> None:
         self.here = Kept(here / "a", policy)
         self.there = Kept(here / "b", policy, node_id=OTHER)
         for kept in (self.here, self.there):
             server = kept.box.server
+            server.cfg.cluster_secret = secret
             server.clock_offset_ms = START_MS - time.monotonic_ns() // 1_000_000
             prepare_bus(kept.box.pump)
             open_bus(kept.box.pump)
@@ -69,11 +72,11 @@ class Two:
 
 
 @pytest.fixture
-def make_two(tmp_path: Path) -> Iterator[Callable[[str], Two]]:
+def make_two(tmp_path: Path) -> Iterator[Callable[..., Two]]:
     made: list[Two] = []
 
-    def make(policy: str) -> Two:
-        made.append(Two(tmp_path, policy))
+    def make(policy: str, secret: str = "") -> Two:
+        made.append(Two(tmp_path, policy, secret))
         return made[-1]
 
     yield make
@@ -112,3 +115,32 @@ def test_a_job_at_most_once_moves_when_that_is_on_the_disk(make_two: Callable[[s
     assert two.heard(two.worker, 0.3) == b""
     two.here.disk.may_sync.set()
     assert two.heard(two.worker, 60).startswith(b"*1")
+
+
+@pytest.mark.parametrize("secret", ["", SECRET])
+def test_who_cannot_write_says_so_past_what_waits(
+    make_two: Callable[..., Two], secret: str
+) -> None:
+    """K4.5 While messages wait for that journal (J6.6), a heartbeat without a number goes past them
+    in each round, and says nothing else.
+
+    J6.6 Only the heartbeats of K4.5 go past these messages.
+    """
+    two = make_two("always", secret)
+    n = two.here.box.n
+    (member,) = two.here.box.server.members.alive()
+    two.there.disk.is_full = True
+    two.client.raw(ADD)
+    two.until(lambda: bool(journal_fails(n, member.slot)))
+    heard_ms, round = member.heard_ms, member.round
+    assert member.is_reachable(), "it may work again soon"
+    begun = n.round
+    two.until(lambda: n.round >= begun + 2)
+    assert (member.heard_ms, member.round) == (heard_ms, round)
+    assert not two.heard(two.client, 0.1), "the copy is not confirmed"
+    two.there.disk.is_full = False
+    assert two.heard(two.client, 60).startswith(b"+D-"), "what waited comes in its order"
+    two.until(lambda: not journal_fails(n, member.slot))
+    assert member.heard_ms > heard_ms
+    assert two.here.box.server.bus is not None
+    assert two.here.box.server.bus.figures.joined == 1, "by the same link"

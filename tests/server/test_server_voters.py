@@ -92,11 +92,6 @@ def test_words(door: Door) -> None:
     assert door.value("CLUSTER VOTERS")[7][0][3] == b"asking"
     b.is_asking = False
     assert door.value("CLUSTER VOTERS")[7][0][3] == b"votes"
-    records = door.n.records
-    assert records is not None
-    records.is_failing = True
-    assert door.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
-    records.is_failing = False
     door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
     assert b" votes: CLUSTER VOTERS REMOVE " in door("CLUSTER FORGET", b"f" * 40)
     assert not isinstance(door.value("CLUSTER VOTERS"), Err)
@@ -104,6 +99,36 @@ def test_words(door: Door) -> None:
     assert b.right == door.value("CLUSTER VOTERS")[1] == 3 + (1 << 32)
     door("DEBUG FLUSHALL")
     assert b.right == 0
+
+
+def test_words_of_a_journal_that_fails(door: Door) -> None:
+    """T28.7 A voter that is silent because its journal fails is journal-fails, at all nodes and as
+    long as that holds (K4.5).
+
+    J6.8 CLUSTER NODES has the flag `journal-fails` of such a node (K4.5).
+    """
+    b = tubes_of(door.n).ballots
+    b.voters = Voters(3, b"o" * 16, {NODE_ID: 2, b"f" * 40: 3}, IN_FORCE)
+    b.right = 2
+    records = door.n.records
+    assert records is not None
+    records.is_failing = True
+    assert door.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
+    error = b"-ERR the journal of this node cannot be written, so that other nodes may not get "
+    for words in ("ADD", "REMOVE", "FORCE"):
+        assert door(f"CLUSTER VOTERS {words}", NODE_ID).startswith(error)
+    b.right = 0
+    assert door.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
+    b.right = 2
+    records.is_failing = False
+    door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
+    door.n.peers[1].failing_ms = door.n.now_ms  # and it is silent
+    assert [row[3] for row in door.value("CLUSTER VOTERS")[7]] == [b"votes", b"journal-fails"]
+    nodes = door("CLUSTER NODES")
+    assert b" journal-fails " in nodes and b" myself " in nodes
+    door.n.peers[1].failing_ms = 0
+    assert b"journal-fails" not in door("CLUSTER NODES")
+    assert [row[3] for row in door.value("CLUSTER VOTERS")[7]] == [b"votes", b"unreachable"]
 
 
 def test_whom_to_ask_after_a_start(door: Door) -> None:

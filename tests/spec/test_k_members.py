@@ -6,8 +6,10 @@ import pytest
 from party import TIMEOUT_MS, Guest, Party
 
 from tuque.cluster.kept import BadNodes, parse_kept
-from tuque.core.msgs.bus import Slots
-from tuque.core.node.slots import introduce, slots_of, translate
+from tuque.cluster.member import FAILING
+from tuque.core.msgs.bus import Heartbeat, Slots
+from tuque.core.node.slots import introduce, journal_fails, slots_of, translate
+from tuque.core.outbox.records import Records
 
 
 def met(count: int) -> Party:
@@ -294,6 +296,63 @@ def test_a_silent_link_is_closed() -> None:
     party.deaf.clear()
     party.pass_ms(7000)
     assert party.reach() == [1, 1]
+
+
+def fails(party: Party, a: int, b: int) -> bool:
+    """Whether node a knows that the journal of node b fails."""
+    guest = party.guests[a]
+    guest.n.now_ms = party.now_ms
+    return bool(journal_fails(guest.n, party.member(a, b).slot))
+
+
+def test_a_journal_that_fails_is_told() -> None:
+    """K4.5 A heartbeat says whether the journal of its sender cannot be written (J6); a change is
+    sent at once. What a node said so holds until it says that the journal works, or for twice
+    `cluster-node-timeout`."""
+    party = met(3)
+    records = Records(party.guests[1].n.node_ids)
+    party.guests[1].n.records = records
+    party.pass_ms(500)
+    assert not fails(party, 0, 1) and not fails(party, 2, 1)
+    records.is_failing = True
+    party.pass_ms(50)
+    assert fails(party, 0, 1) and fails(party, 2, 1) and party.reach() == [2, 2, 2]
+    records.is_failing = False
+    party.pass_ms(50)
+    assert not fails(party, 0, 1) and not fails(party, 2, 1)
+    records.is_failing = True
+    party.pass_ms(50)
+    party.die(1)
+    party.pass_ms(2 * TIMEOUT_MS - 100)
+    assert fails(party, 0, 1)
+    party.pass_ms(200)
+    assert not fails(party, 0, 1)
+
+
+def test_who_only_says_that_its_journal_fails_is_silent() -> None:
+    """K4.5 It does not end the silence of its sender; a node that begins a link with it is
+    suspected at once."""
+    party = met(2)
+    members, member = party.guests[0].members, party.member(0, 1)
+    only = Heartbeat(0, 0, FAILING, 0, [])
+    heard_ms, port = member.heard_ms, member.port
+    party.deaf.add((1, 0))
+    for _ in range(3):
+        party.pass_ms(TIMEOUT_MS // 4)
+        members.on_heartbeat(member.slot, only)
+        assert not member.is_suspected and fails(party, 0, 1)
+    party.pass_ms(TIMEOUT_MS // 2)
+    assert member.is_suspected and fails(party, 0, 1)
+    assert (member.heard_ms, member.port) == (heard_ms, port)
+    party.pass_ms(TIMEOUT_MS + 50)
+    assert party.closed == 1
+    while party.reach()[0] != 1:  # the link is there again, and nothing has come over it
+        party.pass_ms(50)
+    members.on_heartbeat(member.slot, only)
+    assert member.is_linked and member.is_suspected and party.reach()[0] == 0
+    party.deaf.clear()
+    party.pass_ms(TIMEOUT_MS)
+    assert not member.is_suspected and not fails(party, 0, 1)
 
 
 def test_who_is_reachable() -> None:

@@ -9,6 +9,7 @@ from test_w_dropped import WHOLE, dropped_here, told
 
 from tuque.core.dispatch.messages import on_message
 from tuque.core.msgs.bus import GotAck, JobTold
+from tuque.core.outbox.records import Records
 
 RUNNING = [b"running", *FIELDS]
 DONE = [b"done", *FIELDS]
@@ -120,3 +121,19 @@ def test_a_short_wait_for_a_dropped_result_whose_end_is_not_confirmed(box: Box) 
     on_message(box.n, one, JobTold(id, True, 0, True, WHOLE))
     box.turn()
     assert told(box.run) == (b"42", b"")
+
+
+def test_a_node_that_cannot_write_names_itself(box: Box) -> None:
+    """W15.5 While the journal of this node cannot be written, the reply names that instead: what
+    others are asked may wait for it (J6.6)."""
+    linked(box, MAKER)
+    id = made_there(box.n)
+    box.n.records = Records(box.n.node_ids)
+    box.n.records.is_failing = True
+    assert box.run("RESULT", id) is None
+    box.pass_ms(1000)
+    assert box.run.take() == (
+        "NOREACH Job or its result is not here, and may be at another node: what this node asks "
+        "them waits for its journal, which cannot be written: see journal_error in INFO, or ask "
+        "another node"
+    )

@@ -18,7 +18,7 @@ from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED, Job
 from tuque.core.msgs.bus import AnyMessage
 from tuque.core.node.node import Added, Node
-from tuque.core.node.slots import set_leaver, set_reachable, slot_for
+from tuque.core.node.slots import journal_fails, set_failing, set_leaver, set_reachable, slot_for
 from tuque.core.node.standstill import set_time
 from tuque.core.outbox.records import Records
 from tuque.core.repair.drain import set_leaving
@@ -212,6 +212,8 @@ class Lab:
             if (a, b) not in self.held and (b, a) not in self.held and not self.still & {a, b}:
                 peer = self.nodes[a].peers[self.slot(a, b)]
                 peer.echoed_round = self.nodes[a].round
+                self.nodes[a].now_ms = self.now_ms
+                set_failing(self.nodes[a], self.slot(a, b), journal_fails(self.nodes[b], 0))
         self.run()
 
     # ---- time and messages

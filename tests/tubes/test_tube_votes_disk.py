@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.tubes.voting.changes import force_voters
+from tuque.core.node.slots import set_failing
+from tuque.server.replies.words import text_of
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.voting.changes import change_voters, force_voters
 
 
 @pytest.mark.parametrize("is_off", [False, True])
@@ -38,25 +42,52 @@ def test_a_voter_without_a_disk_confirms_nothing(is_off: bool) -> None:
     assert lab.picture(0) == lab.picture(1)
 
 
-def test_others_know_of_a_journal_that_fails() -> None:
-    """T23.3 It also says whether the journal of its sender is off, or cannot be written (J6)"""
+def test_others_know_of_a_journal_that_is_off() -> None:
+    """T23.3 It also says whether the journal of its sender is off"""
     lab = VotesLab(3)
     lab.live(1_000)
-    b = lab.t(0).ballots.journals
-    bit = 1 << lab.slot(0, 1)
+    b = lab.t(0).ballots
     kept = lab.nodes[1].records
-    assert kept is not None
-    assert (b.off, b.stuck) == (0, 0)
-    kept.is_failing = True
-    lab.live(1_000)
-    assert (b.off, b.stuck) == (0, bit)
+    assert b.no_journal == 0
     lab.nodes[1].records = None
     lab.live(1_000)
-    assert (b.off, b.stuck) == (bit, 0)
-    kept.is_failing = False
+    assert b.no_journal == 1 << lab.slot(0, 1)
     lab.nodes[1].records = kept
     lab.live(1_000)
-    assert (b.off, b.stuck) == (0, 0)
+    assert b.no_journal == 0
+
+
+def test_a_tube_does_not_go_to_a_node_whose_journal_fails() -> None:
+    """T20.1 Nor may a node whose journal cannot be written now (K4.5): the error says so at once,
+    also during a switchover, which is then given up."""
+    lab = VotesLab(3)
+    kept = lab.nodes[1].records
+    assert kept is not None
+    kept.is_failing = True
+    lab.live(1_000)
+    with pytest.raises(TubeError) as refused:
+        lab.move(0, 1)
+    assert text_of(refused.value) == (
+        b"the journal of node %s cannot be written: see journal_error in INFO there; it works "
+        b"again by itself once its disk has room" % lab.nodes[1].node_id
+    )
+    lab.isolate(1)  # it is silent: this node still knows why
+    with pytest.raises(TubeError) as refused:
+        lab.move(0, 1)
+    assert refused.value.code == why.JOURNAL_FAILS
+    lab.heal()
+    kept.is_failing = False
+    lab.live(1_000)
+    lab.put(0)
+    lab.begin(0, 1)
+    lab.hold(1, 0)
+    set_failing(lab.nodes[0], lab.slot(0, 1), True)  # it goes past what waits
+    lab.live(500)
+    done = lab.done(0)
+    assert done.error is not None
+    assert done.error.code == why.JOURNAL_FAILS
+    lab.live(1_000)
+    assert lab.runs_at() == [0]
 
 
 def test_what_was_answered_survives_a_voter_without_a_disk() -> None:
@@ -158,3 +189,31 @@ def test_a_restart_of_a_leader_counts_none() -> None:
     assert lab.tube(0).home == lab.nodes[home].node_id
     assert lab.t(0).changes_lost == 0
     assert not any("without the last" in line for line in lab.t(0).notes + lab.t(0).news)
+
+
+def test_a_change_of_voters_names_the_journal_that_fails() -> None:
+    """T28.1 On a node whose journal cannot be written (J6), ADD, REMOVE and FORCE are refused at
+    once, and a change that waits when its time is over: the error names that journal, as no other
+    node is the cause."""
+    lab = VotesLab(3)
+    n, t, other = lab.nodes[0], lab.t(0), lab.nodes[2].node_id
+    assert n.records is not None
+    n.records.is_failing = True
+    for is_added in (False, True):
+        with pytest.raises(TubeError) as refused:
+            change_voters(n, t, other, is_added, 5, 7)
+        assert refused.value.code == why.OWN_JOURNAL
+    with pytest.raises(TubeError) as refused:
+        force_voters(n, t, [n.node_id])
+    assert text_of(refused.value) == (
+        b"the journal of this node cannot be written, so that other nodes may not get its "
+        b"messages: see journal_error in INFO; try again when it works"
+    )
+    n.records.is_failing = False
+    change_voters(n, t, other, False, 5, 7)
+    n.records.is_failing = True
+    lab.slow.add(0)
+    lab.live(2 * TIMEOUT_MS + 500)
+    done = lab.done(0)
+    assert done.error is not None
+    assert done.error.code == why.OWN_JOURNAL

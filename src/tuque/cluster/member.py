@@ -4,12 +4,15 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.msgs.bus import Heartbeat
+
 # flags of a node in heartbeats
 LEAVING: Final = 1
 LOADING: Final = 2
 SUSPECTED: Final = 4
 FAILED: Final = 8
 TWINS: Final = 16  # two nodes use its id
+FAILING: Final = 32  # its journal cannot be written (K4.5)
 
 PRIORITY_UP: Final = 1
 PRIORITY_NO_LINK: Final = 5
@@ -49,6 +52,16 @@ class Member:
         self.backoff_ms: i64 = DIAL_MIN_MS
         self.linked_ms: i64 = 0  # since when the latest link is up
         self.reports: dict[bytes, int] = {}  # who suspects it, since when
+
+    def hear(self, m: Heartbeat, now_ms: i64) -> None:
+        """[K4] A heartbeat came: it is there (K4.1)."""
+        self.heard_ms = now_ms
+        self.said_ms = 0
+        self.round = m.round
+        self.is_leaving = m.flags & LEAVING != 0
+        self.is_loading = m.flags & LOADING != 0
+        self.is_suspected = False
+        self.is_failed = False
 
     def is_forgotten(self) -> bool:
         """Whether it was removed from the cluster."""
@@ -99,8 +112,8 @@ class Member:
             return PRIORITY_SUSPECTED
         return PRIORITY_UP if self.is_linked else PRIORITY_NO_LINK
 
-    def line(self) -> str:
-        """Its line in CLUSTER NODES."""
+    def line(self, fails: bool = False) -> str:
+        """Its line in CLUSTER NODES; `fails`: its journal cannot be written (K4.5)."""
         words: list[str] = []
         if self.is_failed:
             words.append("fail")
@@ -110,6 +123,8 @@ class Member:
             words.append("noaddr")
         if self.is_leaving:
             words.append("leaving")
+        if fails:
+            words.append("journal-fails")
         flags = ",".join(words) if len(words) > 0 else "noflags"
         host = f"[{self.host}]" if ":" in self.host else self.host
         linked = "connected" if self.is_linked else "disconnected"

@@ -15,6 +15,7 @@ from tuque.cluster.member import (
     DIAL_MAX_MS,
     DIAL_MIN_MS,
     FAILED,
+    FAILING,
     LEAVING,
     LOADING,
     STEADY_MS,
@@ -27,8 +28,10 @@ from tuque.core.msgs.bus import Gossip, Heartbeat
 from tuque.core.node.node import Node
 from tuque.core.node.slots import (
     TooManyNodes,
+    journal_fails,
     say,
     set_expected,
+    set_failing,
     set_leaver,
     set_reachable,
     slot_for,
@@ -99,7 +102,7 @@ class Members:
         """The lines of CLUSTER NODES about others, including meetings."""
         text = ""
         for one in self.alive():
-            text += one.line()
+            text += one.line(journal_fails(self.n, one.slot))
         return text + self.meetings.lines()
 
     def meet(self, host: str, port: i64, bus_port: i64) -> None:
@@ -215,6 +218,8 @@ class Members:
             flags |= LEAVING
         if self.n.is_loading:
             flags |= LOADING
+        if journal_fails(self.n, 0):
+            flags |= FAILING
         return flags
 
     def gossip(self) -> list[Gossip]:
@@ -315,9 +320,7 @@ class Members:
         on_incarnation(self.n, one.slot, is_empty, life_number(life, mark))
         one.by_lower = by_lower
         if one.host != host or one.port != port or one.bus_port != bus_port:
-            one.host = host
-            one.port = port
-            one.bus_port = bus_port
+            one.host, one.port, one.bus_port = host, port, bus_port
         self.is_changed = True
         return one.slot
 
@@ -403,19 +406,18 @@ class Members:
             return
         self.received += 1
         now_ms = self.n.now_ms
-        one.heard_ms = now_ms
-        one.said_ms = 0
-        one.round = m.round
+        set_failing(self.n, slot, m.flags & FAILING != 0)
+        if m.round == 0:  # K4.5
+            if one.round == 0:
+                self.suspect(one, now_ms)
+            return
+        one.hear(m, now_ms)
         if one.has_rival:  # K1.3
             one.has_rival = False
             one.twins_ms = now_ms
         if m.echo <= self.n.round:
             self.n.peers[slot].echoed_round = m.echo
-        one.is_leaving = m.flags & LEAVING != 0
-        one.is_loading = m.flags & LOADING != 0
         self.n.peers[slot].is_leaving = one.is_leaving
-        one.is_suspected = False
-        one.is_failed = False
         if m.port > 0 and m.port != one.port:
             one.port = m.port
             self.is_changed = True
@@ -450,9 +452,7 @@ class Members:
         if told.removal > one.number:
             self.set_number(one, told.removal)
         if not one.is_linked and told.host and now_ms - one.heard_ms > self.timeout_ms:
-            one.host = told.host
-            one.port = told.port
-            one.bus_port = told.bus_port
+            one.host, one.port, one.bus_port = told.host, told.port, told.bus_port
         if told.flags & (SUSPECTED | FAILED):
             one.reports[by.node_id] = now_ms
             if not one.is_linked:

@@ -45,5 +45,10 @@ def every_node(node: NodeOptions, is_here: bool, what: str) -> Iterator[list[Cli
 
 
 def is_away(node: ClusterNode) -> bool:
-    """Whether the node asked has no link to that one."""
+    """Whether the node asked has no link to that one.
+
+    One that is silent because its journal fails is there: it answers clients.
+    """
+    if "journal-fails" in node.flags:
+        return not node.connected
     return not node.connected or any(flag in node.flags for flag in AWAY)

@@ -102,10 +102,10 @@ class Conn:
         assert self.peer is not None
         return frames_of(messages, self.salt, self.seal)
 
-    def wrap(self, messages: list[AnyMessage], payload: bytes, total: i64) -> bytes:
-        """As `encode`, of messages that are encoded already; `total`: of `frames_with`."""
+    def frame(self, payload: bytes, total: i64) -> bytes:
+        """The next frame, of messages that are encoded already; `total`: of `frames_with`."""
         assert self.peer is not None
-        return frames_with(messages, payload, self.salt, self.seal, total)
+        return frames_with([], payload, self.salt, self.seal, total)
 
     def head(self, parts: list[bytes]) -> Head:
         """The head of the next frame, to be made in steps; these are the parts of its payload."""

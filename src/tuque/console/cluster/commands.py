@@ -23,6 +23,7 @@ from tuque.console.cluster.view import (
     Known,
     as_fields,
     ask,
+    failing,
     fails_over,
     homeless,
     info_of,
@@ -89,7 +90,7 @@ def status(node: NodeOptions, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
-        said = [*voting(rows), *new_leaders(rows), *lost, *uneven(rows)]
+        said = [*failing(rows), *voting(rows), *new_leaders(rows), *lost, *uneven(rows)]
         click.echo("\n".join([table(rows), *said]))
     sys.exit(1 if unwell(rows) or lost or uneven(rows) or can_vote != voters else 0)
 

@@ -17,6 +17,7 @@ from tuque.console.terminal.format import printable
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
 
 ANSWER_S: Final = 5.0  # a slower node is shown as not responding
+FAILS: Final = "journal-fails"  # the word of CLUSTER NODES and VOTERS
 
 
 @dataclass
@@ -45,6 +46,8 @@ class Known:
     @property
     def state(self) -> str:
         """The state of the node in a word or two."""
+        if FAILS in self.flags:
+            return FAILS
         for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
             if flag in self.flags:
                 return word
@@ -63,6 +66,7 @@ class Row:
     state: str  # one word, or `safe to stop`
     reason: str = ""
     is_self: bool = False  # it is the node asked
+    fault: str = ""  # why its journal cannot be written, if it says so
     answers: bool = False
     reaches: int | None = None  # other nodes
     jobs: int | None = None
@@ -189,6 +193,8 @@ def fill(row: Row, link: Link) -> None:
     if info.get("cluster_leaving") == "yes":
         row.state = "leaving" if info.get("cluster_safe_to_stop") != "yes" else "safe to stop"
         row.to_drain = int(info.get("cluster_drain_left", 0))
+    if info.get("aof_last_write_status", "ok") != "ok":
+        row.state, row.fault = FAILS, info.get("journal_error", "")
     if info.get("cluster_state", "ok") != "ok":
         row.state = info["cluster_state"]
 
@@ -229,6 +235,17 @@ def unwell(rows: list[Row]) -> list[str]:
         elif row.reaches is not None and row.reaches < others:
             said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
     return said
+
+
+def failing(rows: list[Row]) -> list[str]:
+    """[J6] A line for each node whose journal cannot be written, with what to do (J6.8)."""
+    return [
+        f"{row.address}: its journal cannot be written: "
+        f"{printable(row.fault) or 'see its log, and make room on its disk'}; "
+        "it takes no writes until it can, then it goes on by itself"
+        for row in rows
+        if row.state == FAILS
+    ]
 
 
 def fails_over(link: Link, rows: list[Row]) -> dict[str, bool]:
@@ -358,7 +375,7 @@ def as_fields(row: Row) -> dict[str, object]:
         "host": row.host,
         "port": row.port,
         "state": row.state,
-        "reason": row.reason or None,
+        "reason": row.reason or row.fault or None,
         "answers": row.answers,
         "reaches": row.reaches,
         "jobs": row.jobs,

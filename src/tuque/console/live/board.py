@@ -49,6 +49,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     keys_wait_ms: int = 0
     topics: int = 0
     unheard: int = 0  # ADDs that no queue got
+    journal_fails: bool = False  # its journal cannot be written
 
 
 class Board:
@@ -77,7 +78,8 @@ class Board:
                 continue
             place = f"{other.host}:{other.port}"
             if is_away(other):
-                self.silent[place] = "not in reach"
+                fails = "journal-fails" in other.flags
+                self.silent[place] = "journal-fails" if fails else "not in reach"
                 continue
             places[place] = url_of(self._settings, other.host, other.port)
         for place in set(self._clients) - set(places):
@@ -211,6 +213,7 @@ def node_row(address: str, id: str, info: dict[str, Any]) -> NodeRow:
         int(info.get("tubes_keys_wait_ms", 0)),
         int(info.get("topics", 0)),
         int(info.get("topic_adds_unheard", 0)),
+        info.get("aof_last_write_status", "ok") != "ok",
     )
 
 

@@ -156,7 +156,7 @@ def node_cells(row: NodeRow) -> list[str]:
         memory += f" of {size(row.memory_max)}"
     return [
         printable(row.address),
-        "leaving" if row.leaving else "up",
+        "journal-fails" if row.journal_fails else "leaving" if row.leaving else "up",
         count(row.jobs),
         count(row.queued),
         count(row.clients),
@@ -231,8 +231,10 @@ def tasks_line(nodes: Iterable[NodeRow]) -> str:
 
 
 def node_color(row: NodeRow) -> str:
-    """Red: it does not answer."""
-    return look.BAD if row.error else look.WARNING if row.leaving else look.GOOD
+    """Red: it does not answer, or cannot write."""
+    if row.error or row.journal_fails:
+        return look.BAD
+    return look.WARNING if row.leaving else look.GOOD
 
 
 def queue_table(rows: list[QueueRow]) -> str:

@@ -38,11 +38,11 @@ from tuque.core.model.life import (
     Outcome,
     attempt_of,
 )
-from tuque.core.model.refusal import NOJOB, NOREACH, NOREACH_RESULT, Refusal
+from tuque.core.model.refusal import NOJOB, NOREACH, NOREACH_OWN, NOREACH_RESULT, Refusal
 from tuque.core.model.task import TAKEN, Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
 from tuque.core.node.queue_policy import AWAY, SHOWN
-from tuque.core.node.slots import slots_of
+from tuque.core.node.slots import journal_fails, slots_of
 from tuque.core.outbox.events import RUN_DONE
 from tuque.core.replication.ack import ack_job
 from tuque.core.replication.ack_gc import hurry, retire_concluded, unheard
@@ -224,7 +224,11 @@ def names_of(n: Node, nodes: i64) -> bytes:
 def unknown(n: Node, id: bytes, asking: Asking | None) -> Refusal:
     """Why a job that nobody in reach knows has no result (W9.1, W15.5)."""
     nodes = silent(n, id, asking)
-    return Refusal(NOJOB) if nodes == 0 else Refusal(NOREACH, (names_of(n, nodes),))
+    if nodes == 0:
+        return Refusal(NOJOB)
+    if journal_fails(n, 0):  # they may not have been asked: J6.6
+        return Refusal(NOREACH_OWN)
+    return Refusal(NOREACH, (names_of(n, nodes),))
 
 
 def told_outcome(asking: Asking) -> bytes:
@@ -278,6 +282,8 @@ def result_fields(n: Node, id: bytes) -> tuple[dict[str, object] | None, Refusal
     asking = n.life.asking.get(id)
     away = lacking(n, id, asking)
     if away != 0:
+        if journal_fails(n, 0):
+            return None, Refusal(NOREACH_OWN)
         return None, Refusal(NOREACH_RESULT, (names_of(n, away),))
     mine = own_fields(n, id)
     if asking is not None and len(asking.fields) > 0:

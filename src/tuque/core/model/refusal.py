@@ -83,6 +83,7 @@ NOREPL_BOTH: Final = 65  # about: MB of dead letters, MB of kept outcomes
 NOREPL_LOST: Final = 66
 TUBE_FULL: Final = 67  # about: tube, its capacity
 TASK_APART: Final = 68  # about: id, what it is and what to use
+NOREACH_OWN: Final = 69
 
 # topics (SPEC T60)
 TOPIC_FULL: Final = 101  # about: topic, its subscriptions

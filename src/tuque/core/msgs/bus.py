@@ -262,9 +262,9 @@ class Release(Message, tag=24):
 class Heartbeat(Message, tag=21):
     """The sender is alive; what it knows of other nodes (K4.1)."""
 
-    round: int  # the sender's number of this heartbeat
+    round: int  # the sender's number of this heartbeat; 0: it only says the flags (K4.5)
     echo: int  # the newest round of the receiver that the sender has seen on this link
-    flags: int  # LEAVING and LOADING of the sender, see cluster/members.py
+    flags: int  # LEAVING, LOADING and FAILING of the sender, see cluster/member.py
     port: int  # where its clients connect
     nodes: list[Gossip]
 

@@ -94,6 +94,7 @@ class Peer:
         self.linked_ms: i64 = 0  # when that began last
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
+        self.failing_ms: i64 = 0  # when it last said that its journal fails; 0: it works (K4.5)
         self.is_dirty = False  # in n.dirty_peers
         self.outbox: list[AnyMessage] = []  # messages of this turn
         self.told: i64 = 0  # slots of this node introduced on this link

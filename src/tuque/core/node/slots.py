@@ -150,6 +150,23 @@ def in_doubt(n: Node) -> i64:
     return n.losses.renewed
 
 
+def journal_fails(n: Node, slot: i64) -> bool:
+    """[K4] Whether the journal of the node cannot be written now, as it has said (K4.5)."""
+    if slot == 0:
+        return n.records is not None and n.records.is_failing
+    said_ms = n.peers[slot].failing_ms
+    return said_ms != 0 and n.now_ms - said_ms <= 2 * n.limits.node_timeout_ms
+
+
+def set_failing(n: Node, slot: i64, is_failing: bool) -> None:
+    """[K4] The node says whether its journal cannot be written now (K4.5)."""
+    peer = n.peers[slot]
+    is_new = is_failing != (peer.failing_ms != 0)
+    peer.failing_ms = n.now_ms if is_failing else 0
+    if is_new and n.policy is not None:
+        n.policy.on_reach(n)
+
+
 def translate(n: Node, slot: i64, mask: i64) -> i64:
     """Translate the peer's set to this node's slots; drops forgotten and unknown nodes."""
     peer = n.peers[slot]

@@ -9,6 +9,7 @@ from tuque.core.dispatch.flush import flush_all
 from tuque.core.jobs.deliver import wake_all
 from tuque.core.model.job_id import IdMaker
 from tuque.core.node.node import DATA_RESET, NODE_LEAVING
+from tuque.core.node.slots import journal_fails
 from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import repair_left
 from tuque.logtext import facts
@@ -45,7 +46,7 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         meet(s, args[2], args[3], args[4] if count == 5 else b"")
         c.ok()
     elif word == b"NODES" and count == 2:
-        c.reply(s.identity.line() + s.members.lines())
+        c.reply(s.identity.line(journal_fails(s.n, 0)) + s.members.lines())
     elif word == b"MYID" and count == 2:
         c.reply(s.n.node_id)
     elif word == b"INFO" and count == 2:

@@ -19,6 +19,7 @@ from tuque.server.bus.shaking import Shaking
 from tuque.server.sockets.poller import Poller
 from tuque.server.sockets.system import System
 from tuque.tlsstream import TlsStream
+from tuque.wire.bus import FRAME_BYTES
 from tuque.wire.handshake import Conn
 from tuque.wire.seal.steps import Head
 
@@ -63,6 +64,19 @@ def first_bytes(pieces: list[bytes]) -> i64:
 
 
 @final
+class Held:
+    """The payload of a frame that waits for a record: it gets its code when it leaves."""
+
+    def __init__(self, seq: i64, parts: list[bytes], total: i64) -> None:
+        self.seq = seq
+        self.parts = parts
+        self.total = total  # its CRC-32; -1: not known
+        self.size: i64 = 0
+        for part in parts:
+            self.size += len(part)
+
+
+@final
 class Link:
     """A connection to another node, or one being set up."""
 
@@ -90,7 +104,7 @@ class Link:
         self.is_closed = False
         self.slot: i64 = -1  # of the peer, once known
         self.number: i64 = 0  # order of creation
-        self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
+        self.gated: list[Held] = []  # in their order
         self.wire: list[bytes] = []  # can be sent, not taken by the socket yet
         self.wire_at: i64 = 0  # bytes taken of the first of them
         self.heads: list[Head] = []  # of large frames; an empty piece is in the place of each
@@ -125,32 +139,39 @@ class Link:
             pass  # the read reports the error
         return True
 
-    def put(self, data: bytes, seq: i64) -> None:
-        """Send in order, and not before journal record `seq` is durable."""
+    def put(self, data: bytes) -> None:
+        """The next piece of the wire."""
         if len(data) > 0:
-            self.add(data, seq)
-
-    def put_large(self, head: Head, seq: i64) -> None:
-        """The same of a large frame, whose head is made when its turn comes (B2.8)."""
-        self.heads.append(head)
-        self.add(b"", seq)
-        for part in head.parts:
-            self.add(part, seq)
-
-    def add(self, data: bytes, seq: i64) -> None:
-        """The next piece."""
-        self.waiting_bytes += len(data)
-        if seq >= 0 or len(self.gated) > 0:
-            self.gated.append((max(seq, 0), data))
-        else:
+            self.waiting_bytes += len(data)
             self.wire.append(data)
+
+    def say(self, parts: list[bytes], total: i64, seq: i64) -> None:
+        """Send a payload in order, and not before journal record `seq` is durable."""
+        if seq < 0 and len(self.gated) == 0:
+            self.frame(parts, total)
+            return
+        held = Held(max(seq, 0), parts, total)
+        self.waiting_bytes += held.size
+        self.gated.append(held)
+
+    def frame(self, parts: list[bytes], total: i64) -> None:
+        """The next frame; the head of a large one is made when its turn comes (B2.8)."""
+        if len(parts) == 1 and len(parts[0]) <= FRAME_BYTES:
+            self.put(self.conn.frame(parts[0], total))
+            return
+        self.heads.append(self.conn.head(parts))
+        self.wire.append(b"")
+        for part in parts:
+            self.put(part)
 
     def release(self, durable_seq: i64) -> bool:
         """Move frames whose record is durable to the wire; False if there are none."""
         gated = self.gated
         i: i64 = 0
-        while i < len(gated) and gated[i][0] <= durable_seq:
-            self.wire.append(gated[i][1])
+        while i < len(gated) and gated[i].seq <= durable_seq:
+            held = gated[i]
+            self.waiting_bytes -= held.size
+            self.frame(held.parts, held.total)
             i += 1
         del gated[:i]
         return i > 0
@@ -215,7 +236,10 @@ class Link:
         if len(self.wire) > 0:
             return self.waiting_bytes - first_bytes(self.wire) + self.wire_at
         if len(self.gated) > 0:
-            return self.waiting_bytes - first_bytes([data for _, data in self.gated[:NEAR]])
+            pieces: list[bytes] = []
+            for held in self.gated[:NEAR]:
+                pieces += held.parts
+            return self.waiting_bytes - first_bytes(pieces)
         return 0
 
     def is_under(self, secrets: list[bytes]) -> bool:

@@ -229,7 +229,7 @@ class Bus(Sending):
         link.number = self.begun
         self.links[link.fd] = link
         self.young.add(link)
-        link.put(conn.take_out(), -1)
+        link.put(conn.take_out())
         if is_dialer or not self.is_tls:
             self.poller.add(link.fd)
         if not is_dialer:
@@ -318,7 +318,7 @@ class Bus(Sending):
         if link.slot < 0:
             out = link.conn.take_out()
             if len(out) > 0:
-                self.put(link, out, -1)
+                self.put(link, out)
             card = link.conn.peer
             if card is not None and not link.is_closed:
                 if link.dialed[1] == 0:
@@ -339,7 +339,7 @@ class Bus(Sending):
     def on_broken(self, link: Link, broken: BusError) -> None:
         """[B2] Malformed bytes end the link and are counted (B2.2, B2.7)."""
         if link.conn.is_sealed:
-            self.put(link, link.conn.take_out(), -1)  # it may be told that its secret is wrong
+            self.put(link, link.conn.take_out())  # it may be told that its secret is wrong
         if isinstance(broken, SealError):
             self.figures.frames_refused += 1
         if link.slot < 0:
@@ -372,7 +372,7 @@ class Bus(Sending):
         except Refused as error:
             self.figures.refused += 1
             if link.dialed[1] == 0:
-                self.put(link, link.conn.encode([Refusal(str(error))]), -1)
+                self.put(link, link.conn.encode([Refusal(str(error))]))
             self.drop(link, str(error))
             return
         old = self.by_slot.get(slot)

@@ -8,14 +8,15 @@ from zlib import crc32
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import AnyMessage, ReplJob
+from tuque.cluster.member import FAILING
+from tuque.core.msgs.bus import AnyMessage, Heartbeat, ReplJob
 from tuque.core.node.node import Node
+from tuque.core.node.slots import journal_fails
 from tuque.server.bus import reasons
 from tuque.server.bus.figures import BusFigures
 from tuque.server.bus.link import Link
 from tuque.server.sockets.poller import IN, OUT, Poller
 from tuque.wire.bus import FRAME_BYTES, encoded, is_large, parts_of
-from tuque.wire.seal.steps import Head
 
 
 @final
@@ -64,6 +65,7 @@ class Sending:
         self.gate: list[Link] = []  # have frames waiting for the journal
         self.crowded: i64 = 0  # number of links without room for more copies
         self.figures = BusFigures()
+        self.round: i64 = 0  # of the last heartbeat that went past what waits
 
     def drop(self, link: Link, reason: str) -> None:
         """Close the link: the class above does it."""
@@ -107,6 +109,17 @@ class Sending:
                     needs_sum = not link.conn.is_sealed and len(payload) <= FRAME_BYTES
                     total = packer.checksum() if needs_sum else -1
                     self.put_all(link, messages, payload, seq, total)
+        if journal_fails(n, 0) and self.round != n.round:
+            self.round = n.round
+            self.say_failing()
+
+    def say_failing(self) -> None:
+        """[K4] Tell those for whom messages wait that the journal fails (K4.5)."""
+        payload = encoded([Heartbeat(0, 0, FAILING, 0, [])])
+        for link in list(self.by_slot.values()):
+            if len(link.gated) > 0:
+                link.frame([payload], -1)
+                self.go(link)
 
     def put_apart(self, link: Link, messages: list[AnyMessage], seq: i64) -> None:
         """[B2] Send them in order, each copy with a large body in a frame of its own (B2.8)."""
@@ -119,7 +132,7 @@ class Sending:
                 self.put_all(link, run, encoded(run), seq)
                 run = []
             assert isinstance(message, ReplJob)
-            self.put_large(link, link.conn.head(parts_of(message)), seq)
+            self.say(link, parts_of(message), -1, seq)
         if len(run) > 0:
             self.put_all(link, run, encoded(run), seq)
 
@@ -130,27 +143,23 @@ class Sending:
 
         `total`: the CRC-32 of the payload, -1: not known.
         """
-        if len(payload) <= FRAME_BYTES:
-            self.put(link, link.conn.wrap(messages, payload, total), seq)
-        elif len(messages) == 1:
-            self.put_large(link, link.conn.head([payload]), seq)
+        if len(payload) <= FRAME_BYTES or len(messages) == 1:
+            self.say(link, [payload], total, seq)
         else:
             half = len(messages) // 2
             for some in (messages[:half], messages[half:]):
                 self.put_all(link, some, encoded(some), seq)
 
-    def put_large(self, link: Link, head: Head, seq: i64) -> None:
-        """[B2] The same as `put`, of a large frame (B2.8)."""
-        if seq >= 0 and len(link.gated) == 0:
-            self.gate.append(link)
-        link.put_large(head, seq)
-        self.go(link)
-
-    def put(self, link: Link, data: bytes, seq: i64) -> None:
+    def say(self, link: Link, parts: list[bytes], total: i64, seq: i64) -> None:
         """Send in order; bytes that the socket does not take wait, within limits (C8.3)."""
         if seq >= 0 and len(link.gated) == 0:
             self.gate.append(link)
-        link.put(data, seq)
+        link.say(parts, total, seq)
+        self.go(link)
+
+    def put(self, link: Link, data: bytes) -> None:
+        """Send bytes of the handshake."""
+        link.put(data)
         self.go(link)
 
     def go(self, link: Link) -> None:

@@ -116,6 +116,11 @@ WORDS: Final[dict[int, bytes]] = {
         b"NOREACH Job is done, but its result is not here, and may be at a node that did not "
         b"answer: %s"
     ),
+    why.NOREACH_OWN: (
+        b"NOREACH Job or its result is not here, and may be at another node: what this node asks "
+        b"them waits for its journal, which cannot be written: see journal_error in INFO, or ask "
+        b"another node"
+    ),
     why.NOREACH_YET: (
         b"NOREACH Job is not known here, and may be at a node that did not answer: %s; "
         b"CANCEL may still take effect there"

@@ -91,6 +91,14 @@ TEXTS: Final[dict[int, bytes]] = {
         b"node %s has no journal, so its votes would not last: run CONFIG SET appendonly yes on it "
         b"first"
     ),
+    why.JOURNAL_FAILS: (
+        b"the journal of node %s cannot be written: see journal_error in INFO there; it works "
+        b"again by itself once its disk has room"
+    ),
+    why.OWN_JOURNAL: (
+        b"the journal of this node cannot be written, so that other nodes may not get its "
+        b"messages: see journal_error in INFO; try again when it works"
+    ),
     why.IS_NO_VOTER: b"node %s is no voter",
     why.LAST_VOTER: b"that is the last voter",
     why.UNSETTLED: b"the list stays: no majority has all of tube '%s' under the present one yet",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.node.node import Node
+from tuque.core.node.slots import journal_fails
 from tuque.server.replies.redirects import address_of, refusal_text
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -72,15 +73,15 @@ def state_of(s: Server, t: Tubes, voters: Voters, node_id: bytes) -> str:
     if node_id == s.n.node_id:
         return own_state(s.n, t)
     slot = s.n.slot_of.get(node_id)
+    if slot is not None and journal_fails(s.n, slot):
+        return "journal-fails"
     if slot is None or (s.n.reachable | s.n.leavers) >> slot & 1 == 0:
         return "unreachable"
     if b.asking >> slot & 1:
         return "asking"
     if b.lame >> slot & 1:
         return "lost-right"
-    if b.journals.off >> slot & 1:
-        return "journal-off"
-    return "journal-fails" if b.journals.stuck >> slot & 1 else "votes"
+    return "journal-off" if b.no_journal >> slot & 1 else "votes"
 
 
 def own_state(n: Node, t: Tubes) -> str:
@@ -89,8 +90,8 @@ def own_state(n: Node, t: Tubes) -> str:
     voters = b.in_force()
     if voters is None or n.node_id not in voters.rights:
         return ""
+    if journal_fails(n, 0):
+        return "journal-fails"
     if not may_vouch(n, t):
         return "asking" if b.is_asking and b.right > 0 else "lost-right"
-    if n.records is None:
-        return "journal-off"
-    return "journal-fails" if n.records.is_failing else "votes"
+    return "journal-off" if n.records is None else "votes"

@@ -30,7 +30,6 @@ from tuque.tubes.replication.catalog import (
     IS_DROPPED,
     IS_RUNNING,
     IS_TEMPORARY,
-    JOURNAL_FAILS,
     JOURNAL_OFF,
     KNOWS_VOTES,
     PAUSE_SHIFT,
@@ -84,14 +83,11 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
 
 
 def note_journal(t: Tubes, bit: i64, flags: i64) -> None:
-    """[T23] Note whether the journal of the sender is off, or cannot be written (T23.3)."""
-    known = t.ballots.journals
-    known.off &= ~bit
-    known.stuck &= ~bit
+    """[T23] Note whether the journal of the sender is off (T23.3)."""
     if flags & JOURNAL_OFF:
-        known.off |= bit
-    elif flags & JOURNAL_FAILS:
-        known.stuck |= bit
+        t.ballots.no_journal |= bit
+    else:
+        t.ballots.no_journal &= ~bit
 
 
 def is_same(tube: Tube, at: TubeAt) -> bool:

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import TubeClaimed, TubeYours
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, say, slots_of
+from tuque.core.node.slots import count_of, journal_fails, say, slots_of
 from tuque.tubes.failover.activation import (
     ask_sync,
     end_waits,
@@ -70,6 +70,8 @@ def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
     if tube.move is not None:
         raise TubeError(why.MOVING, (tube.name,))
     slot = n.slot_of.get(node_id)
+    if slot is not None and journal_fails(n, slot):
+        raise TubeError(why.JOURNAL_FAILS, (node_id,))
     if slot is None or n.linked >> i64(slot) & 1 == 0:
         raise TubeError(why.NO_NODE)
     if not may_be_home(n, t, tube, slot):
@@ -128,10 +130,13 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
             move.until_ms = FAR
         return
     peer = n.peers[move.slot]
-    if not peer.is_linked or not may_be_home(n, t, tube, move.slot):
+    if journal_fails(n, move.slot):
+        give_up(n, t, tube, move, TubeError(why.JOURNAL_FAILS, (peer.node_id,)))
+    elif not peer.is_linked or not may_be_home(n, t, tube, move.slot):
         give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif move.until_ms <= n.now_ms:
-        give_up(n, t, tube, move, TubeError(why.MOVE_SLOW, (tube.name, move.limit_ms // 1000)))
+        late = TubeError(why.MOVE_SLOW, (tube.name, move.limit_ms // 1000))
+        give_up(n, t, tube, move, TubeError(why.OWN_JOURNAL) if journal_fails(n, 0) else late)
     elif n.now_ms > min(t.lease_ms, tube.lease_ms) or tube.is_unsure:
         give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif tube.is_temporary or move.on_disk_seq == tube.seq:

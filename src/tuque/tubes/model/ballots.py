@@ -119,16 +119,6 @@ class Due:
 
 
 @final
-class Journals:
-    """What TUBES has said of journals: a voter without one cannot vote (T23.3)."""
-
-    def __init__(self) -> None:
-        self.off: i64 = 0  # slots of nodes whose journal is off (T28.1)
-        self.stuck: i64 = 0  # slots of nodes whose journal cannot be written now
-        self.own: i64 = 0  # 0, or the flag of TUBES that says so of this node
-
-
-@final
 class Ballots:
     """All that a node knows about votes. Slots are those of core/node/slots.py."""
 
@@ -147,7 +137,7 @@ class Ballots:
         self.lame: i64 = 0  # slots of voters that may not vote
         self.lame_ms: i64 = 0  # since when there is one; 0: there is none
         self.asking: i64 = 0  # slots of voters that do not know yet whether their disk is old
-        self.journals = Journals()
+        self.no_journal: i64 = 0  # slots of nodes whose journal is off; 0 is this node (T23.3)
         self.asks_all = False  # `failover-disks ask`; from here on marks (T29)
         self.mark: i64 = 0  # of this node under its right; on its disk
         self.mark_next: i64 = 0  # the one that is recorded; pulses have it once it is on the disk

@@ -28,7 +28,6 @@ READ_ONLY: Final = 1
 CAN_VOTE: Final = 2  # it may be a voter (T23.3)
 KNOWS_VOTES: Final = 4  # it knows the messages of votes
 JOURNAL_OFF: Final = 8  # it has no journal (T23.3)
-JOURNAL_FAILS: Final = 16  # its journal cannot be written now
 
 TOLD_TUBES: Final = 1_000  # per message
 DROPPED_MAX: Final = 10_000  # dropped tubes that are remembered
@@ -80,7 +79,8 @@ def told(t: Tubes, is_all: bool, tubes: list[TubeAt]) -> TubesTold:
     flags = KNOWS_VOTES | READ_ONLY if t.is_read_only else KNOWS_VOTES
     if t.ballots.is_on:
         flags |= CAN_VOTE
-    flags |= int(t.ballots.journals.own)
+    if t.ballots.no_journal & 1:
+        flags |= JOURNAL_OFF
     return TubesTold(is_all, flags, t.port, tubes)
 
 

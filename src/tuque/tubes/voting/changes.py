@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from tuque.core.model.task import FAR
 from tuque.core.msgs.bus import VotersNext
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, say, slots_of
+from tuque.core.node.slots import count_of, journal_fails, say, slots_of
 from tuque.core.outbox.vote_records import ORIGIN_BYTES
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.ballots import (
@@ -30,6 +30,7 @@ from tuque.tubes.model.ballots import (
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.replication.stands import record_next
+from tuque.tubes.voting.pulses import is_failing
 from tuque.tubes.voting.settling import unsettled
 from tuque.tubes.voting.voters import (
     FAMILY_BYTES,
@@ -56,6 +57,8 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
     voters = b.in_force()
     if voters is None:
         raise TubeError(why.NO_LIST)
+    if journal_fails(n, OWN):
+        raise TubeError(why.OWN_JOURNAL)
     if not may_vouch(n, t):
         raise TubeError(why.NO_VOTE_HERE)
     if b.change is not None and b.change.client >= 0:
@@ -64,7 +67,7 @@ def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, s
         slot = n.slot_of.get(node)
         if slot is None or b.outside >> i64(slot) & 1 == 0:
             raise TubeError(why.CANNOT_VOTE, (node,))
-        if b.journals.off >> i64(slot) & 1:
+        if b.no_journal >> i64(slot) & 1:
             raise TubeError(why.JOURNAL_IS_OFF, (node,))
     elif not is_added and node not in voters.rights:
         raise TubeError(why.IS_NO_VOTER, (node,))
@@ -90,6 +93,8 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
     voters = b.in_force()
     if voters is None:
         raise TubeError(why.NO_LIST)
+    if journal_fails(n, OWN):
+        raise TubeError(why.OWN_JOURNAL)
     if n.node_id not in nodes:
         raise TubeError(why.NAME_THIS_NODE)
     for node_id in nodes:
@@ -152,7 +157,8 @@ def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
         end_change(t, change, None)
     elif change.until_ms <= n.now_ms:
         late = TubeError(why.UNSETTLED, (change.tube,)) if len(change.tube) > 0 else None
-        end_change(t, change, late or TubeError(why.LIST_LATE))
+        own = TubeError(why.OWN_JOURNAL) if journal_fails(n, OWN) else None
+        end_change(t, change, own or late or TubeError(why.LIST_LATE))
     elif change.again_ms <= n.now_ms:
         attempt(n, t, voters, change)
 
@@ -181,12 +187,13 @@ def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
     b = t.ballots
     if (b.outside | b.lame | n.leavers == 0 and not n.is_leaving) or not may_vouch(n, t):
         return None
-    if b.journals.own != 0:
+    if is_failing(n):
         return None
     for slot in voters_open(n, t, voters):
         if (
             n.peers[slot].node_id < n.node_id
-            and (b.lame | b.journals.off | b.journals.stuck) >> i64(slot) & 1 == 0
+            and (b.lame | b.no_journal) >> i64(slot) & 1 == 0
+            and not journal_fails(n, slot)
         ):
             return None
     until_ms = n.now_ms + WAITS * n.limits.node_timeout_ms

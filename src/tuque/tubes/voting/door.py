@@ -73,8 +73,7 @@ def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
     b.lame &= ~bit
     b.asking &= ~bit
     b.willing &= ~bit
-    b.journals.off &= ~bit
-    b.journals.stuck &= ~bit
+    b.no_journal &= ~bit
     b.open &= ~bit
     b.confirmed &= ~bit
     b.heard.pop(slot, None)

@@ -15,7 +15,7 @@ from tuque.tubes.model.errors import shown
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.catalog import JOURNAL_FAILS, JOURNAL_OFF, announce
+from tuque.tubes.replication.catalog import announce
 from tuque.tubes.replication.stands import seat_of, stand_of
 from tuque.tubes.voting.marks import NO_MARK, hear_mark
 from tuque.tubes.voting.settling import settle
@@ -212,22 +212,14 @@ def is_failing(n: Node) -> bool:
     return n.records is None or n.records.is_failing
 
 
-def disk_of(n: Node) -> i64:
-    """[T23] What TUBES says of the journal of this node: a flag, or 0 (T23.3)."""
-    if n.records is None:
-        return JOURNAL_OFF
-    return JOURNAL_FAILS if n.records.is_failing else 0
-
-
 def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
     """[T27] A leader whose journal fails for longer than the timeout gives up (T27.11)."""
     b = t.ballots
-    disk = disk_of(n)
-    if disk != b.journals.own:
-        b.journals.own = disk
-        t.must_look = True
+    if (n.records is None) != (b.no_journal & 1 != 0):
+        b.no_journal ^= 1
         t.flags_changed = True  # T23.3
-    if disk == 0:
+        t.must_look = True
+    if not is_failing(n):
         b.failing_ms = 0
         return
     if b.failing_ms == 0:

@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from tuque.web.pages.overview import room
-from tuque.web.read.figures import View
+from tuque.web.read.figures import NodeFacts, View
 from tuque.web.read.history import Points
 from tuque.web.read.rows import PAGE
 from tuque.web.read.tubes import leases_of
@@ -63,6 +63,9 @@ def verdict(view: View, away: list[Any], staying: int = 0) -> dict[str, Any]:
             "buts": buts,
             "is_away": True,
         }
+    stuck = [one for one in facts if one.word("aof_last_write_status") not in ("", "ok")]
+    if stuck:
+        return cannot_write(stuck, buts)
     if len(facts) < 2:
         return {
             "kind": "warn",
@@ -82,6 +85,20 @@ def verdict(view: View, away: list[Any], staying: int = 0) -> dict[str, Any]:
             "buts": buts,
         }
     return may_stop(len(facts), staying, buts)
+
+
+def cannot_write(stuck: list[NodeFacts], buts: list[str]) -> dict[str, Any]:
+    """[J6] The journals of these nodes fail (J6.8): no other one may stop."""
+    its = "its journal" if len(stuck) == 1 else "their journals"
+    return {
+        "kind": "bad",
+        "loud": ", ".join(one.id[:8] for one in stuck),
+        "title": f"cannot write {its}",
+        "why": f"{stuck[0].word('journal_error') or 'journal-fails'}; stop no other node now",
+        "buts": buts,
+        "do": "Make room on the disk, or see the log of the node: it takes no writes until it can, "
+        "then it goes on by itself.",
+    }
 
 
 def may_stop(nodes: int, staying: int, buts: list[str]) -> dict[str, Any]:

@@ -175,8 +175,8 @@ def of_node(facts: NodeFacts, points: Points | None) -> list[Notice]:
     found = []
     name, page = facts.id[:8], link("cluster")
     if facts.word("aof_last_write_status") not in ("", "ok"):
-        because = f"aof_last_write_status is {facts.word('aof_last_write_status')}"
-        do = ["See the log of the node, and whether its disk is full"]
+        because = f"journal-fails: {facts.word('journal_error')}"
+        do = ["Make room on its disk, or see its log: the node goes on by itself"]
         found.append(
             Notice("bad", 0, name, "cannot write its journal", "", because, do, page, "Cluster")
         )
