@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from live import Live, ask
@@ -64,3 +68,36 @@ def test_an_error_has_its_trace_and_texts_no_control_characters() -> None:
     assert (line["event"], line["reason"], line["level"]) == ("lost", "a\\x1bb", "error")
     assert (line["seconds"], line["n"], line["is_new"], line["none"]) == (1.25, 3, True, None)
     assert line["trace"].startswith("Traceback")
+
+
+def failed_start(here: Path, log: Path, most_bytes: int) -> tuple[list[str], list[str]]:
+    """What a node says that cannot write its files, on standard error and in its log."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
+    words = [sys.executable, "-m", "tuque", "server", "--port", "0", "--dir", str(here)]
+    done = subprocess.run(
+        [*words, "--logfile", str(log)], capture_output=True, text=True, preexec_fn=limit
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr.splitlines(), log.read_text().splitlines()
+
+
+def test_a_start_that_fails_says_why_in_the_log(tmp_path: Path) -> None:
+    """C10.4 A start that fails says why on standard error, and in `logfile` as well once that is
+    open."""
+    (tmp_path / "nodes.conf").mkdir()
+    (said,), (line,) = failed_start(tmp_path, tmp_path / "log", resource.RLIM_INFINITY)
+    assert said.startswith("tuque server: cluster-config-file ")
+    assert line.endswith(" C the node does not start: " + said.removeprefix("tuque server: "))
+
+
+def test_a_log_that_is_full_goes_to_standard_error(tmp_path: Path) -> None:
+    """C10.4 A line that cannot be written to `logfile`, as on a full disk, goes to standard error.
+
+    No file may grow: neither that of the node's id nor the log.
+    """
+    (line, said), log = failed_start(tmp_path, tmp_path / "log", 0)
+    assert said.startswith("tuque server: cluster-config-file ") and log == []
+    assert line.endswith(" C the node does not start: " + said.removeprefix("tuque server: "))

@@ -24,7 +24,7 @@ from tuque.server.config.options import Config
 from tuque.server.config.safety import check_places, close_to_others, readable_secrets
 from tuque.server.events.eventlog import EventLog, EventLogError
 from tuque.server.gauges.door import Desk, close_metrics, open_metrics
-from tuque.server.log.handler import send_log_to
+from tuque.server.log.handler import LogFile, has_log, send_log_to
 from tuque.server.loop.keeping import give_back
 from tuque.server.loop.pump import Pump
 from tuque.server.replies.faults import drop_turn
@@ -69,7 +69,7 @@ def run(cfg: Config) -> int:
         pump = build(cfg, identity)
         sides = open_sides(pump)
     except (ConfigError, ListenError, IdentityError, EventLogError, JournalError) as error:
-        raise StartError(str(error)) from None
+        raise not_started(cfg, error) from None
     s = pump.s
     s.watch.turned_ns = time.monotonic_ns()
     notifier = Notifier(lambda: (time.monotonic_ns() - int(s.watch.turned_ns)) / 1e9)
@@ -86,7 +86,7 @@ def run(cfg: Config) -> int:
             pump.run()
     except JournalError as broken:
         pump.close_all()
-        raise StartError(str(broken)) from None
+        raise not_started(cfg, broken) from None
     except Exception:
         log.critical("internal error, the node stops", extra=facts("server_failed"), exc_info=True)
         drop_turn(s)
@@ -104,6 +104,13 @@ def run(cfg: Config) -> int:
         time.sleep(s.restart_after_ms / 1000)
         os.execv(sys.executable, [sys.executable, "-m", "tuque", *sys.argv[1:]])
     return status
+
+
+def not_started(cfg: Config, error: Exception) -> StartError:
+    """[C10] What standard error gets; a log that is a file has it as well (C10.4)."""
+    if cfg.logfile and has_log():
+        log.critical("the node does not start: %(reason)s", facts("start_failed", reason=error))
+    return StartError(str(error))
 
 
 class Sides(NamedTuple):
@@ -132,7 +139,7 @@ def open_log(cfg: Config) -> None:
     if cfg.logfile:
         path = in_dir(cfg, cfg.logfile)
         try:
-            handler = logging.FileHandler(path)
+            handler = LogFile(path)
             close_to_others(path)
         except OSError as error:
             allowed = f"a file this user can write ({error.strerror})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Final
 
 from tuque.logtext import JsonFormatter, VisibleFormatter
@@ -17,6 +18,14 @@ LEVELS: Final = {
 _opened: Final[list[logging.Handler]] = []
 
 
+class LogFile(logging.FileHandler):
+    """[C10] A log that is a file; what cannot be written there is not lost (C10.4)."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Send the line to standard error, as on a full disk."""
+        print(self.format(record), file=sys.stderr)
+
+
 def send_log_to(handler: logging.Handler, level: str, form: str) -> None:
     """Make it the only handler of Tuque's lines in this process."""
     _opened[:] = [handler]
@@ -24,6 +33,11 @@ def send_log_to(handler: logging.Handler, level: str, form: str) -> None:
     root.handlers[:] = [handler]
     root.propagate = False
     shape_log(level, form)
+
+
+def has_log() -> bool:
+    """Whether a handler was set."""
+    return len(_opened) > 0
 
 
 def shape_log(level: str, form: str) -> None:
