@@ -25,6 +25,8 @@ from tuque.worker.broker.obituary import obituary
 from tuque.worker.broker.sealed import sealed
 from tuque.worker.broker.settle import Settler
 from tuque.worker.broker.story import GIVEN_BACK, GONE, Story
+from tuque.worker.groups.headers import CHAIN_HEADER
+from tuque.worker.groups.making import unknown_after
 from tuque.worker.pools.aside import Aside
 from tuque.worker.pools.execute import Call
 from tuque.worker.pools.jsonlog import of_job
@@ -59,6 +61,7 @@ from tuque.worker.tasks.task import Task
 log: Final = logging.getLogger("tuque.worker")
 
 UNKNOWN_KEEP_S: Final = 86_400.0
+NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
 
 
 @dataclass(frozen=True)
@@ -162,17 +165,7 @@ class Holder(ABC):
             body = opened(job.body, self._keys)
             envelope = decode(body)
             held.about = about(job, envelope.task, made_at(envelope, job), body)
-            task = self._tasks.get(envelope.task)
-            if task is not None:
-                held.limits = task.limits(envelope, job.queue)
-                reason = spent(held.delivery, held.limits)
-                held.call = self._call_of(held, envelope, task)
-            else:
-                reason = f"unknown task '{envelope.task}'"
-                keep_s = envelope.unknown_keep_s
-                if held.has_runs:
-                    keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
-                    held.verdict = self._runs_told.unknown(held, envelope.task, keep_s)
+            reason = self._hindrance(held, envelope)
         except BadBody as err:
             reason = str(err)
             if held.has_runs:
@@ -183,6 +176,27 @@ class Holder(ABC):
         self._note(held, WAITS)
         self._heart.hold(job.id, job.retry_s)
         return held
+
+    def _hindrance(self, held: Held, envelope: Envelope) -> str | None:
+        """[U2] Why the job cannot run here; None: it has its call and limits (U2.4)."""
+        task = self._tasks.get(envelope.task)
+        what, unknown = f"unknown task '{envelope.task}'", envelope.task
+        if task is not None:
+            held.limits = task.limits(envelope, held.job.queue)
+            headers = held.job.headers or envelope.headers or {}
+            try:
+                following = unknown_after(self._tasks, headers.get(CHAIN_HEADER))
+            except ValueError as err:
+                raise BadBody(str(err)) from None
+            if following is None:
+                held.call = self._call_of(held, envelope, task)
+                return spent(held.delivery, held.limits)
+            what, unknown = f"{NOT_RUN} '{following}'", following
+        if held.has_runs:
+            keep_s = envelope.unknown_keep_s
+            keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
+            held.verdict = self._runs_told.unknown(held, what, unknown, keep_s)
+        return what
 
     def _call_of(self, held: Held, envelope: Envelope, task: Task[..., Any]) -> Call:
         """What a pool needs to run the job."""

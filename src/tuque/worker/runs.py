@@ -158,11 +158,11 @@ class Runs:
         else:
             self.ended(held, verdict)
 
-    def unknown(self, held: Held, task: str, keep_s: float) -> Outcome:
-        """What becomes of a job whose task this worker does not know."""
+    def unknown(self, held: Held, what: str, task: str, keep_s: float) -> Outcome:
+        """What becomes of a job that needs a task which this worker does not know."""
         job = held.job
         if job.added_at is not None and self.wall_s() - job.added_at.timestamp() >= keep_s:
-            return Outcome("rejected", f"unknown task '{task}'")
+            return Outcome("rejected", what)
         times = self._unknown.pop(job.id, 0)
         self._unknown[job.id] = times + 1
         if len(self._unknown) > UNKNOWN_KEPT:
@@ -170,10 +170,11 @@ class Runs:
         if task not in self._warned:
             self._warned.add(task)
             log.warning(
-                "unknown task '%(task)s': its jobs are given back for workers that know it",
+                "unknown task '%(task)s': its jobs, and steps of chains before it, are given back "
+                "for workers that know it",
                 facts("task_unknown", task=task),
             )
-        return Outcome("retry", f"unknown task '{task}'", delay_s=unknown_delay_s(times))
+        return Outcome("retry", what, delay_s=unknown_delay_s(times))
 
     def wall_s(self) -> float:
         """The time in unix seconds."""

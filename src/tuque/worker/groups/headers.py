@@ -46,9 +46,12 @@ def header_of(entries: Sequence[Entry]) -> str:
 def entries_of(header: str) -> list[Entry]:
     """The steps that follow; ValueError if the header does not say them."""
     try:
-        return _entries.decode(header)
+        found = _entries.decode(header)
     except msgspec.MsgspecError as err:
         raise ValueError(f"the header {CHAIN_HEADER} is none of a chain: {err}") from None
+    if not found:
+        raise ValueError(f"the header {CHAIN_HEADER} is none of a chain: it names no step")
+    return found
 
 
 def next_of(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from tuque.worker.groups.headers import (
     CHILD_HEADER,
     Entry,
     GroupEntry,
+    entries_of,
     header_of,
     kept,
 )
@@ -91,6 +92,20 @@ def called_after(app: App, rest: list[Entry]) -> Task[..., Any] | None:
         return None
     task = known(app, next((one for one in rest if isinstance(one, str)), ""))
     return spread_in(app, task.defaults) if isinstance(rest[0], GroupEntry) else task
+
+
+def unknown_after(tasks: Container[str], header: str | None) -> str | None:
+    """[U11] A task that who runs a step needs for what follows, and does not know (U11.2).
+
+    `header` names the steps that follow; None: none. ValueError if it does not say them.
+    """
+    if header is None:
+        return None
+    first, *rest = entries_of(header)
+    names = [first] if isinstance(first, str) else list(first.g)
+    if isinstance(first, GroupEntry) and rest:
+        names.append(next((one for one in rest if isinstance(one, str)), ""))
+    return next((name for name in names if name not in tasks), None)
 
 
 class Making:
