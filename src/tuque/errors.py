@@ -166,6 +166,13 @@ class Leaving(ReplyError):
     retryable = True
 
 
+class Conflict(ReplyError):
+    """Another node has the id of the node, which does nothing until that is over: use another."""
+
+    code = "CONFLICT"
+    retryable = True
+
+
 class OutOfMemory(ReplyError):
     """The node has no memory left for new jobs."""
 
@@ -419,6 +426,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         BadId,
         Paused,
         Leaving,
+        Conflict,
         OutOfMemory,
         MaxLen,
         NoAuth,

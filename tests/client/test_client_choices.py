@@ -18,6 +18,7 @@ from tuque.client.transport.slots import Slots
 from tuque.client.url import Address, parse, settings
 from tuque.errors import (
     Closed,
+    Conflict,
     Error,
     Leaving,
     Loading,
@@ -136,6 +137,7 @@ def tries(*, repeat: bool, attempts: int | None = None) -> Tries:
         (Timeout("x"), False, False, True),
         (Timeout("x"), True, True, False),
         (Leaving("x"), True, False, True),
+        (Conflict("x"), True, False, True),
         (Loading("x"), True, False, True),
         (MaxClients("x"), False, False, True),
         (NoAuth("x"), False, True, False),

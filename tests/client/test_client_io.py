@@ -18,6 +18,7 @@ from quick import is_quick
 from tuque import Client, Job, Retry, aio
 from tuque.errors import (
     Closed,
+    Conflict,
     ConnectionError,
     Error,
     Leaving,
@@ -217,6 +218,23 @@ def test_a_leaving_node_is_left(
     assert client.addjob("q", "b") == ID
     assert client.addjob("q", "b") == ID
     assert (node.count("ADDJOB"), other_node.count("ADDJOB")) == (1, 2)
+
+
+def test_a_node_in_conflict_is_left(
+    connect: Connect, node: ScriptedNode, other_node: ScriptedNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.answers["ADDJOB"] = b"-CONFLICT another node has the id of this one\r\n"
+    node.answers["HELLO"] = hello_of(("", node.port, 1), ("127.0.0.1", other_node.port, 1))
+    other_node.answers["ADDJOB"] = ADDED
+    client = connect(node.url, retry=FAST)
+    assert client.addjob("q", "b") == ID
+    assert client.addjob("q", "b") == ID
+    assert (node.count("ADDJOB"), other_node.count("ADDJOB")) == (1, 2)
+    said = [record.getMessage() for record in caplog.records]
+    assert any("says that another node has its id: looking for another one" in one for one in said)
+    with pytest.raises(Conflict) as caught:
+        connect(node.url, retry=Retry(attempts=0)).addjob("q", "b")
+    assert caught.value.retryable
 
 
 def test_a_node_that_says_it_leaves_is_not_taken(

@@ -58,12 +58,12 @@ def test_a_node_that_is_loading_or_has_a_double(box: IprotoBox) -> None:
     for name in ("queue.tube.t:put", "queue.tube.t:peek", "queue.statistics"):
         assert refused(conn.call(name, 0)) == loading
     box.server.is_loading = False
-    box.server.conflict = "its id is that of another node"
+    box.n.is_double = True
     double = (7, "another node has the id of this one")
     for name in ("queue.tube.t:put", "queue.tube.t:take", "queue.create_tube"):
         assert refused(conn.call(name, 0)) == double
     assert conn.hear(conn.ask(64)).code == 0, "PING is no call"
-    box.server.conflict = ""
+    box.n.is_double = False
     assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
 
 

@@ -71,6 +71,7 @@ class Stranger:
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.refusal = ""
+        self.twin = ""  # what the refusal says of another node
         fields = {"node_id": OTHER, "life": 1, "mark": b"8 bytes.", "is_empty": True}
         fields.update({"port": 7711, "bus_port": 17711, "host": "", "is_meeting": False, **card})
         self.conn = Conn(True, Card(**fields), [secret.encode()], bytes(32), 1 << 30)
@@ -107,7 +108,7 @@ class Stranger:
             if data:
                 for message in self.conn.feed(data):
                     if isinstance(message, Refusal):
-                        self.refusal = message.text
+                        self.refusal, self.twin = message.text, message.twin
                 self.send(self.conn.take_out())
             self.node.turns(1)
         return self.conn.peer is not None and self.is_open()

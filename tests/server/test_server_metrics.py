@@ -245,11 +245,11 @@ def test_readiness_says_why_not(node: Node) -> None:
     answer = node.get("/readyz")
     assert answer.status == 503
     assert answer.text == "it leaves its cluster\nits memory is used up\n"
-    s.is_loading, s.journal_error, s.conflict = True, "disk full", "twins"
+    s.is_loading, s.journal_error, s.conflict = True, "disk full", "host:1"
     assert why_not_ready(s)[:3] == [
         "it reads its journal",
         "the journal does not work: disk full",
-        "conflict: twins",
+        "another node, at host:1, has its id",
     ]
     s.is_loading, s.journal_error, s.conflict = False, "", ""
 

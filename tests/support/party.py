@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tuque.cluster.member import Member
-from tuque.cluster.members import Members, Refused
+from tuque.cluster.members import Members
+from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
 from tuque.core.msgs.bus import Heartbeat
 from tuque.core.node.node import Node
@@ -89,9 +90,13 @@ class Party:
             mine = self.join(guest, other, True, (host, bus_port), False)
         except Refused as error:
             guest.refusals.append(str(error))
+            if error.twin:
+                guest.members.on_twin(error.twin, TIMEOUT_MS)
             guest.members.meetings.fail(host, bus_port, str(error))
             return
-        self.unlink(guest, other)
+        for at, slot in ((guest, mine), (other, theirs)):
+            for end in [end for end, its in at.linked.items() if its == slot]:
+                self.unlink(at, end)  # replaced by this link
         guest.linked[other] = mine
         other.linked[guest] = theirs
         guest.members.on_linked(mine)

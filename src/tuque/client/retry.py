@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tuque.errors import (
+    Conflict,
     ConnectionError,
     Error,
     Leaving,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tuque.client.url import Address
 
 # nothing was done, and time or another node will help
-NOT_NOW = (Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
+NOT_NOW = (Conflict, Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
 SHARE = 0.25  # of the time since the first failure: nobody is later than that much of an outage
 
 

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import Heartbeat
+from tuque.core.msgs.bus import Gossip, Heartbeat
 
 # flags of a node in heartbeats
 LEAVING: Final = 1
@@ -45,6 +45,8 @@ class Member:
         self.is_failed = False
         self.twins_ms: i64 = 0  # when two nodes with this id were seen last (K1.3)
         self.has_rival = False  # its twin was refused since its last heartbeat
+        self.rival: Gossip | None = None  # where that one is
+        self.refused_ms: i64 = 0  # when another incarnation of it was refused
         self.heard_ms: i64 = now_ms  # its latest heartbeat, or when it became known
         self.said_ms: i64 = 0  # this node's first unanswered heartbeat
         self.round: i64 = 0  # of its latest heartbeat
@@ -106,14 +108,17 @@ class Member:
 
     def priority(self) -> i64:
         """[K8] Its priority in HELLO; a higher one means that clients should avoid it (K8.1)."""
-        if self.is_failed or self.is_leaving:
+        if self.is_failed or self.is_leaving or self.twins_ms != 0:
             return PRIORITY_AVOID
         if self.is_suspected:
             return PRIORITY_SUSPECTED
         return PRIORITY_UP if self.is_linked else PRIORITY_NO_LINK
 
-    def line(self, fails: bool = False) -> str:
-        """Its line in CLUSTER NODES; `fails`: its journal cannot be written (K4.5)."""
+    def line(self, fails: bool = False, twins: bool = False) -> str:
+        """Its line in CLUSTER NODES; `fails`: its journal cannot be written (K4.5).
+
+        `twins`: whether to show a conflict (K1.3).
+        """
         words: list[str] = []
         if self.is_failed:
             words.append("fail")
@@ -125,6 +130,8 @@ class Member:
             words.append("leaving")
         if fails:
             words.append("journal-fails")
+        if twins and self.twins_ms != 0:
+            words.append("conflict")
         flags = ",".join(words) if len(words) > 0 else "noflags"
         host = f"[{self.host}]" if ":" in self.host else self.host
         linked = "connected" if self.is_linked else "disconnected"

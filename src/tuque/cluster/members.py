@@ -12,7 +12,6 @@ from mypy_extensions import i64
 
 from tuque.cluster.meetings import Meetings
 from tuque.cluster.member import (
-    DIAL_MAX_MS,
     DIAL_MIN_MS,
     FAILED,
     FAILING,
@@ -23,7 +22,9 @@ from tuque.cluster.member import (
     TWINS,
     Member,
 )
+from tuque.cluster.twins import Conflict, Refused, check_life, shown, told_twin
 from tuque.core.dispatch.messages import on_link_down, on_link_up
+from tuque.core.federation.request import look_again
 from tuque.core.msgs.bus import Gossip, Heartbeat
 from tuque.core.node.node import Node
 from tuque.core.node.slots import (
@@ -46,10 +47,6 @@ BEAT_MAX_MS: Final = 1_000
 SECOND_DIALER_MS: Final = 1_500  # how long the node with the higher id lets the other one dial
 GOSSIP_ALL: Final = 16  # nodes in the gossip of one heartbeat; larger clusters are sent in parts
 HOST_MAX: Final = 255
-
-
-class Refused(Exception):
-    """The link is refused; the text says why."""
 
 
 def life_number(life: i64, mark: bytes) -> i64:
@@ -78,8 +75,7 @@ class Members:
         self.said_flags: i64 = 0  # in the last heartbeat
         self.turn: i64 = 0  # start of the next part of the gossip
         self.stale: list[int] = []  # slots whose links the shell must close
-        self.conflict = ""  # why this node must not serve (K1.3)
-        self.conflict_ms: i64 = 0
+        self.twin = Conflict(timeout_ms)  # why this node must not serve (K1.3)
         self.is_changed = False  # nodes.conf must be written
         self.sent: i64 = 0
         self.received: i64 = 0
@@ -102,7 +98,7 @@ class Members:
         """The lines of CLUSTER NODES about others, including meetings."""
         text = ""
         for one in self.alive():
-            text += one.line(journal_fails(self.n, one.slot))
+            text += one.line(journal_fails(self.n, one.slot), True)
         return text + self.meetings.lines()
 
     def meet(self, host: str, port: i64, bus_port: i64) -> None:
@@ -146,6 +142,8 @@ class Members:
         self.life = life
         self.mark = mark
         self.n.lives[0] = life_number(life, mark)
+        self.twin = Conflict(self.timeout_ms)  # what was heard is of the former one (K1.3)
+        self.set_double(False)
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
         """Add a node of nodes.conf: it is dialled as if its link had just been lost."""
@@ -177,7 +175,7 @@ class Members:
 
     def next_ms(self) -> i64:
         """The instant at which `tick` next has work."""
-        if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.conflict:
+        if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.twin.where:
             return (1 << 62) - 1
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
@@ -198,17 +196,21 @@ class Members:
         self.n.round += 1
         gossip = self.gossip()
         for one in self.alive():
+            if one.twins_ms != 0 and now_ms - one.twins_ms > self.timeout_ms // 2:
+                one.twins_ms = 0  # K1.3
+                self.reach(one)
             if one.is_linked:
                 self.look_at(one, now_ms)
-                beat = Heartbeat(self.n.round, one.round, flags, self.port, gossip)
+                news = gossip if one.twins_ms == 0 else told_twin(one, gossip)  # K1.3
+                beat = Heartbeat(self.n.round, one.round, flags, self.port, news)
                 if say(self.n, one.slot, beat):
                     self.sent += 1
                     if one.said_ms == 0:
                         one.said_ms = now_ms
             elif now_ms - one.heard_ms > self.timeout_ms:
                 self.suspect(one, now_ms)
-        if self.conflict and now_ms - self.conflict_ms > 3 * self.timeout_ms:
-            self.conflict = ""
+        if self.twin.is_over(now_ms):
+            self.set_double(False)
         return self.to_dial(now_ms)
 
     def own_flags(self) -> i64:
@@ -239,9 +241,6 @@ class Members:
 
     def look_at(self, one: Member, now_ms: i64) -> None:
         """[K4] Suspect a silent linked node; close its link if it stays silent."""
-        if one.twins_ms != 0 and now_ms - one.twins_ms > 3 * self.timeout_ms:
-            one.twins_ms = 0
-            self.reach(one)
         silent_ms = now_ms - one.heard_ms
         if silent_ms > self.timeout_ms:
             self.suspect(one, now_ms)
@@ -268,7 +267,7 @@ class Members:
             if one.is_linked or not one.host or one.bus_port == 0 or now_ms < one.dial_ms:
                 continue
             one.dial_ms = now_ms + one.backoff_ms
-            one.backoff_ms = min(one.backoff_ms * 2, DIAL_MAX_MS)
+            one.backoff_ms = self.twin.dial_again_ms(one.backoff_ms * 2)
             found.append((one.host, one.bus_port))
         found += self.meetings.to_dial(now_ms)
         return found
@@ -290,7 +289,7 @@ class Members:
     ) -> i64:
         """[K1] A node has proved that it knows the secret. Returns its slot; raises Refused."""
         if node_id == self.n.node_id:
-            self.on_own_id(life, mark)
+            self.on_own_id(life, mark, shown(host, port))
         now_ms = self.n.now_ms
         was_met = is_meeting or (is_dialer and self.meetings.has(dialed[0], dialed[1]))
         if node_id in self.left_behind:
@@ -307,7 +306,7 @@ class Members:
                     "start it without them, or CLUSTER RESET it, and CLUSTER MEET it again"
                 )
             self.set_number(one, one.number + 1)  # K6.3
-        self.check_life(one, life, mark, now_ms)
+        check_life(one, life, mark, (host, port, bus_port), now_ms, self.timeout_ms)
         self.meetings.end(host, bus_port)
         self.meetings.end(dialed[0], dialed[1])
         by_lower = (self.n.node_id < node_id) == is_dialer
@@ -324,24 +323,14 @@ class Members:
         self.is_changed = True
         return one.slot
 
-    def on_own_id(self, life: i64, mark: bytes) -> None:
+    def on_own_id(self, life: i64, mark: bytes, address: str) -> None:
         """[K1] Refuse a node that uses this node's id (K1.3)."""
         if life == self.life and mark == self.mark:
             raise Refused("that is this node itself")
-        self.on_twin("another node has the id of this one")
-        raise Refused("another node has the id of this one; give one of them a new directory")
-
-    def check_life(self, one: Member, life: i64, mark: bytes, now_ms: i64) -> None:
-        """[K1] Refuse an older incarnation while a newer one is alive, and twins (K1.2, K1.3)."""
-        if one.life == 0 or (one.life == life and one.mark == mark):
-            return
-        is_alive = one.is_linked and now_ms - one.heard_ms <= self.timeout_ms
-        if life > one.life or not is_alive:
-            return
-        if life == one.life:
-            one.has_rival = True  # K1.3: twins, if the linked one sends another heartbeat
-            raise Refused("two nodes with this id are alive")
-        raise Refused("a newer incarnation of this node is alive")
+        if life >= self.life:
+            self.on_twin(address, self.timeout_ms)
+        twin = shown("", self.port) if life <= self.life else ""
+        raise Refused("another node has the id of this one", twin)
 
     def is_reached(self, address: str, bus_port: i64) -> bool:
         """Whether the node at that address is linked (K3.1)."""
@@ -434,7 +423,7 @@ class Members:
                 self.number = told.removal
                 self.is_changed = True
             if told.flags & TWINS:
-                self.on_twin("another node has the id of this one, as others see")
+                self.on_twin(shown(told.host, told.port), self.timeout_ms // 2)
             return
         one = self.by_id.get(told.node_id)
         if one is None:
@@ -493,7 +482,16 @@ class Members:
             set_expected(self.n, one.slot, is_expected)
             on_reach_changed(self.n)
 
-    def on_twin(self, reason: str) -> None:
-        """[K1] Another node uses this node's id: stop serving (K1.3)."""
-        self.conflict = reason
-        self.conflict_ms = self.n.now_ms
+    def on_twin(self, where: str, span_ms: i64) -> None:
+        """[K1] Another node, at that address, uses this node's id: stop serving (K1.3)."""
+        if self.twin.begin(where, self.n.now_ms + span_ms):
+            self.set_double(True)
+            for one in self.alive():
+                one.backoff_ms = DIAL_MIN_MS
+
+    def set_double(self, is_double: bool) -> None:
+        """Tell the core and the tubes whether this node may serve."""
+        self.n.is_double = is_double
+        look_again(self.n)
+        self.beat_ms = min(self.beat_ms, self.n.now_ms)
+        tubes_of(self.n).on_reach(self.n)

@@ -30,6 +30,7 @@ from tuque.client.transport.sockets import Link
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
+    Conflict,
     ConnectionError,
     Error,
     Leaving,
@@ -252,7 +253,7 @@ class Runner(Face):
         """A new connection to the leader of a tube."""
         try:
             link, _ = self._open(at, self._connect_by_s(deadline_s, time.monotonic()))
-        except (ConnectionError, Leaving, Loading, MaxClients) as e:
+        except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
             self._on_home_unreachable(at, e)
             raise
         self._on_home_reached(at)
@@ -272,7 +273,7 @@ class Runner(Face):
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
                 link, hello = self._open(address, until_s)
-            except (ConnectionError, Leaving, Loading, MaxClients) as e:
+            except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
                 continue

@@ -21,6 +21,7 @@ from tuque.client.transport.secure import context_of
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
+    Conflict,
     ConnectionError,
     Error,
     Leaving,
@@ -163,8 +164,10 @@ class Face:
         now_s: float,
     ) -> bool:
         """True if the only call was refused, and another node, or time, will help."""
-        if any(isinstance(reply, Leaving) for reply in replies):
-            self._on_leaving(address, now_s)
+        for reply in replies:
+            if isinstance(reply, Leaving | Conflict):
+                self._on_leaving(address, now_s, reply)
+                break
         if len(asked) > 1:
             return False
         last = replies[-1]
@@ -175,7 +178,7 @@ class Face:
         if isinstance(last, NoQuorum | ReadOnly):
             self._homes.forget(address)  # others may know another leader
             return True
-        return isinstance(last, Leaving | Loading)
+        return isinstance(last, Leaving | Conflict | Loading)
 
     def _home_of(self, asked: list[Call[Any]]) -> Address | None:
         """The node to ask if a tube's leader is not the node in use."""
@@ -296,10 +299,14 @@ class Face:
             self._homes_down = self._homes_down - {address}
             log.info("node %s, a leader of tubes, is usable again", address)
 
-    def _on_leaving(self, address: Address, now_s: float) -> None:
+    def _on_leaving(
+        self, address: Address, now_s: float, reply: Leaving | Conflict | None = None
+    ) -> None:
         self._homes.forget(address)
         if self._route.on_failed(address, now_s, LEAVING_REST_S):
-            log.warning("node %s is leaving the cluster: looking for another one", address)
+            why = "is leaving the cluster" if isinstance(reply, Leaving) else "asks to be avoided"
+            why = "says that another node has its id" if isinstance(reply, Conflict) else why
+            log.warning("node %s %s: looking for another one", address, why)
 
 
 def no_node(causes: list[Error]) -> Error:

@@ -45,7 +45,8 @@ def look(n: Node, d: Demand) -> None:
     q = n.queues.get(d.name)
     is_empty = q is None or q.length == 0
     has_waiters = q is not None and len(q.waiters) > 0
-    if n.is_leaving or n.is_loading or (q is not None and q.pause != 0) or memory_level(n) >= 2:
+    is_shut = n.is_leaving or n.is_double or n.is_loading or (q is not None and q.pause != 0)
+    if is_shut or memory_level(n) >= 2:
         take_back(n, d)  # F1.2
         if has_waiters and not n.is_leaving:
             look_at(n, d, n.now_ms + STEP_HIGH_MS)
@@ -139,8 +140,17 @@ def on_needjobs(n: Node, slot: i64, m: NeedJobs) -> None:
     n.offers[m.queue] = None
 
 
+def look_again(n: Node) -> None:
+    """[F2] What this node held back, or did not ask for, is due again (K1.3)."""
+    for name in n.demands:
+        n.asks[name] = None
+        n.offers[name] = None
+
+
 def offer(n: Node, q: Queue, d: Demand) -> None:
     """[F2] Serve other nodes' wishes in turn, with jobs that no client here wants."""
+    if n.is_double:
+        return  # K1.3
     now_ms = n.now_ms
     for slot, wish in list(d.wishes.items()):
         if q.length == 0 or q.pause & PAUSE_OUT or n.is_loading or q.policy is not None:

@@ -108,7 +108,7 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
     n.asks[m.queue] = None
     q = n.queues.get(m.queue)
     is_shut = q is not None and q.pause & PAUSE_IN != 0
-    is_shut = is_shut or n.is_leaving or n.is_loading or memory_level(n) >= 2
+    is_shut = is_shut or n.is_leaving or n.is_double or n.is_loading or memory_level(n) >= 2
     answer = GotJobs([], [])
     left = Left([])
     taken: i64 = 0

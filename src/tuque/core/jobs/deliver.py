@@ -19,7 +19,7 @@ from tuque.core.model.job import (
 )
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.core.node.announce import jitter_first_ms, tell_delivered
-from tuque.core.node.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
+from tuque.core.node.node import DATA_RESET, GOT_JOBS, NODE_DOUBLE, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.node.queue import PAUSE_BCAST, PAUSE_OUT, Queue
 from tuque.core.state.demand import LINGER_MS, Demand
 
@@ -265,6 +265,8 @@ def serve_ready(n: Node) -> None:
 
 def serve(n: Node, waiter: Waiter) -> bool:
     """Serve the first waiting client of a queue, up to its COUNT (V3.2)."""
+    if n.is_double:
+        return False  # K1.3: it is about to be refused
     jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
     if len(jobs) > 0:  # else all queued jobs had expired: it keeps its place and waits on
         stop_waiting(n, waiter.client)  # V3.3
@@ -273,8 +275,8 @@ def serve(n: Node, waiter: Waiter) -> bool:
 
 
 def wake_all(n: Node, why: i64) -> None:
-    """[V7] Unblock all clients (V7.1): the node leaves, or its data are reset."""
-    assert why in (NODE_LEAVING, DATA_RESET)
+    """[V7] Unblock all clients (V7.1): the node leaves or has a twin, or its data are reset."""
+    assert why in (NODE_LEAVING, DATA_RESET, NODE_DOUBLE)
     for client in list(n.waiters):
         stop_waiting(n, client)
         n.wakes.append(Wake(client, why, [], 0))

@@ -2,9 +2,8 @@
 
 A message names nodes by the sender's slot numbers, as bit sets; `Slots` introduces each
 number on a link before it is used (core/node/slots.py). Times are remaining milliseconds
-(B2.3), each with one meaning (B2.6). Plain data: the rule that receives a message defines its
-meaning, wire/bus.py its encoding. msgspec makes these classes, so mypyc does not compile this
-module.
+(B2.3), each with one meaning (B2.6). The rule that receives a message defines its meaning,
+wire/bus.py its encoding. msgspec makes these classes: mypyc does not compile this module.
 """
 
 from __future__ import annotations
@@ -284,6 +283,7 @@ class Refusal(Message, tag=25):
     """Sent in place of a first heartbeat: why the link is refused (K1, K6)."""
 
     text: str
+    twin: str = ""  # address of another live node with the id of the receiver (K1.3)
 
 
 class TubeAt(Message, tag=26):

@@ -38,8 +38,9 @@ TIMED_OUT: Final = 1
 NODE_LEAVING: Final = 2
 DATA_RESET: Final = 3
 HOME_MOVED: Final = 4  # the queue is a tube that another node leads now (T17.3)
-JOB_ENDED: Final = 5  # a job that the client waits for (W9)
-WAIT_OVER: Final = 6  # the time of that wait is over
+NODE_DOUBLE: Final = 5  # another node has the id of this one (K1.3)
+JOB_ENDED: Final = 6  # a job that the client waits for (W9); from here on
+WAIT_OVER: Final = 7  # the time of that wait is over
 
 DENIED_MAX: Final = 100_000
 
@@ -217,6 +218,7 @@ class Node:
     other_bytes: i64 = 0  # clients, journal and events; the shell sets it
     has_lives = False  # `life` is in use
     is_leaving = False
+    is_double = False  # another live node has its id (K1.3)
     is_loading = False
     remembers = False  # it started with data from a journal (K5.1)
     others: i64 = 0  # set of slots of the other nodes of the cluster, without forgotten ones

@@ -46,7 +46,8 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         meet(s, args[2], args[3], args[4] if count == 5 else b"")
         c.ok()
     elif word == b"NODES" and count == 2:
-        c.reply(s.identity.line(journal_fails(s.n, 0)) + s.members.lines())
+        own = s.identity.line(journal_fails(s.n, 0), s.n.is_double)
+        c.reply(own + s.members.lines())
     elif word == b"MYID" and count == 2:
         c.reply(s.n.node_id)
     elif word == b"INFO" and count == 2:

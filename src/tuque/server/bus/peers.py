@@ -13,7 +13,8 @@ from typing import Final, final
 import msgspec
 from mypy_extensions import i64
 
-from tuque.cluster.members import Members, Refused
+from tuque.cluster.members import Members
+from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
 from tuque.core.jobs.transitions import check
 from tuque.core.msgs.bus import AnyMessage, Heartbeat, Refusal
@@ -332,7 +333,12 @@ class Bus(Sending):
         """Handle the dialled node's first message: it accepts or refuses the link."""
         if isinstance(message, Refusal):
             self.figures.refused += 1
-            self.drop(link, "".join([c for c in message.text[:REASON_MAX] if c.isprintable()]))
+            twin = printable(message.twin)
+            if twin.startswith(":"):  # it is that node itself
+                twin = f"[{link.host}]{twin}" if ":" in link.host else link.host + twin
+            if twin:
+                self.members.on_twin(twin, self.members.timeout_ms)  # K1.3
+            self.drop(link, printable(message.text))
         else:
             self.join(link, card)
 
@@ -372,7 +378,7 @@ class Bus(Sending):
         except Refused as error:
             self.figures.refused += 1
             if link.dialed[1] == 0:
-                self.put(link, link.conn.encode([Refusal(str(error))]))
+                self.put(link, link.conn.encode([Refusal(str(error), error.twin)]))
             self.drop(link, str(error))
             return
         old = self.by_slot.get(slot)
@@ -455,3 +461,8 @@ class Bus(Sending):
         for sock in self.sockets:
             sock.close()
         self.resolver.close()
+
+
+def printable(text: str) -> str:
+    """What logs show of another node's words."""
+    return "".join([c for c in text[:REASON_MAX] if c.isprintable()])

@@ -22,6 +22,7 @@ from tuque.core.node.node import (
     GOT_JOBS,
     HOME_MOVED,
     JOB_ENDED,
+    NODE_DOUBLE,
     NODE_LEAVING,
     TIMED_OUT,
     WITH_RUN,
@@ -45,7 +46,7 @@ from tuque.server.replies.producers import await_copies, keep_order, late_refusa
 from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
 from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
-from tuque.server.replies.words import LEAVING
+from tuque.server.replies.words import CONFLICT, LEAVING
 from tuque.server.rights.acts import note_act
 from tuque.server.rights.check import denial
 from tuque.server.rights.login import is_one_too_many
@@ -76,10 +77,6 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name; filled by regi
 # [C9] the first words of errors
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
 LOADING: Final = b"LOADING Tuque is loading its journal, %d %% done: try again soon"
-CONFLICT: Final = (
-    b"CONFLICT another node has the id of this one: stop one of the two, move its nodes.conf and "
-    b"its journal away, and start it again"
-)
 
 LONG_WORD_GIVEN: Final = b"ERR word %d of '%s' has %d bytes: at most %d, only a body may have more"
 TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command"
@@ -243,7 +240,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
-    if len(s.conflict) > 0 and (command.group in ("jobs", "queues") or command.name == "PING"):
+    if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):
         return CONFLICT  # C3.11
     return None
 
@@ -459,6 +456,8 @@ def tell(s: Server, c: Client, wake: Wake) -> None:
         put_jobs(s, c, wake.jobs, wake.extras)
     elif wake.why == NODE_LEAVING:
         c.error(LEAVING)
+    elif wake.why == NODE_DOUBLE:
+        c.error(CONFLICT)
     elif wake.why == HOME_MOVED:
         c.error(moved_text(s, wake.queue))
     else:

@@ -47,10 +47,11 @@ class Identity:
             self.node_id = token_hex(20).encode()
             self.is_leaving = False
 
-    def line(self, fails: bool = False) -> str:
+    def line(self, fails: bool = False, is_double: bool = False) -> str:
         """The node's own line in CLUSTER NODES; without an address unless one is announced."""
         flags = "myself,leaving" if self.is_leaving else "myself"
         flags += ",journal-fails" if fails else ""
+        flags += ",conflict" if is_double else ""
         host = self.cfg.cluster_announce_ip
         host = f"[{host}]" if ":" in host else host
         port = announced_port(self.cfg)

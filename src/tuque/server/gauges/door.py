@@ -106,7 +106,7 @@ def why_not_ready(s: Server) -> list[str]:
     if s.journal_error:
         faults.append(f"the journal does not work: {s.journal_error}")
     if s.conflict:
-        faults.append(f"conflict: {s.conflict}")
+        faults.append(f"another node, at {s.conflict}, has its id")
     if s.n.is_leaving:
         faults.append("it leaves its cluster")
     if memory_level(s.n) == 3:

@@ -357,7 +357,7 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
-    if len(s.conflict) > 0:
+    if n.is_double:
         raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
 
 

@@ -4,10 +4,10 @@ from typing import Final
 
 from tuque.core.jobs.transitions import stop_waiting
 from tuque.core.model.task import BYTES, TEXT, Task
-from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_LEAVING, Wake
+from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_DOUBLE, NODE_LEAVING, Wake
 from tuque.server.replies.redirects import moved_error
 from tuque.server.replies.tube_sync import hold_back_wired
-from tuque.server.replies.words import LEAVING_TEXT
+from tuque.server.replies.words import CONFLICT_TEXT, LEAVING_TEXT
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.registry import Tubes
@@ -56,6 +56,8 @@ def tell_take(s: Server, wake: Wake) -> None:
     del w.takes[wake.client]
     if wake.why == NODE_LEAVING:
         w.out.append(error_reply(take.sync, E_READ_ONLY, LEAVING_TEXT))
+    elif wake.why == NODE_DOUBLE:
+        w.out.append(error_reply(take.sync, E_READ_ONLY, CONFLICT_TEXT))
     elif wake.why == HOME_MOVED:
         told = moved_error(s, wake.queue)  # T20.2
         w.out.append(error_reply(take.sync, told.code, w.worded(told.text)))

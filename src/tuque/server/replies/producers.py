@@ -11,12 +11,14 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.deliver import wake_all
 from tuque.core.jobs.transitions import FAR
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.refusal import NOREPL_TIMEOUT, Refusal
-from tuque.core.node.node import Node
+from tuque.core.node.node import NODE_DOUBLE, Node
 from tuque.core.node.slots import slots_of
 from tuque.core.replication.add import fill_in, must_be_external
+from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import (
@@ -28,7 +30,7 @@ from tuque.server.state.client import (
     REPLY_SKIPPING,
     Client,
 )
-from tuque.server.state.state import Server
+from tuque.server.state.state import Server, log
 from tuque.wire.adding.options import addjob_options
 from tuque.wire.args import ArgError, timeout_ms
 from tuque.wire.resp import int_reply
@@ -227,8 +229,24 @@ def look_at_bus(s: Server, bus: Bus) -> None:
     if bus.next_ms() <= n.now_ms:
         bus.tick()
     s.is_crowded = bus.crowded > 0
-    s.conflict = s.members.conflict
+    if s.conflict != s.members.twin.where:
+        on_conflict(s)
     if s.members.is_changed and s.keep_ms <= n.now_ms:
         s.keep_ms = n.now_ms + KEEP_MS
         if s.identity.save_soon(s.members):
             s.members.is_changed = False
+
+
+def on_conflict(s: Server) -> None:
+    """[K1] A conflict has begun or is over: say so, and refuse who waits (K1.3)."""
+    was, s.conflict = s.conflict, s.members.twin.where
+    if s.conflict and not was:
+        wake_all(s.n, NODE_DOUBLE)  # V7.1
+        log.warning(
+            "another node, at %(address)s, has the id of this one: this node does no work until "
+            "that is over. Stop the one that is the copy, move its nodes.conf and its journal "
+            "away, and start it again",
+            facts("conflict", address=s.conflict),
+        )
+    elif not s.conflict:
+        log.info("no other node with the id of this one is seen any more", facts("conflict_over"))

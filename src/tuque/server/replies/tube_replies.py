@@ -7,10 +7,10 @@ from mypy_extensions import i64, u8
 
 from tuque.core.model.job import Job
 from tuque.core.model.task import DELAYED, STATUS_NAMES, TAKEN, Task
-from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_LEAVING, Wake
+from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_DOUBLE, NODE_LEAVING, Wake
 from tuque.server.replies.redirects import moved_text
 from tuque.server.replies.tube_sync import enter
-from tuque.server.replies.words import LEAVING
+from tuque.server.replies.words import CONFLICT, LEAVING
 from tuque.server.state.client import PUT, REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.options import PutDone
@@ -83,6 +83,8 @@ def tell_take(s: Server, c: Client, wake: Wake) -> None:
         put_first(c, wake.jobs)
     elif wake.why == NODE_LEAVING:
         c.error(LEAVING)
+    elif wake.why == NODE_DOUBLE:
+        c.error(CONFLICT)
     elif wake.why == HOME_MOVED:
         c.error(moved_text(s, wake.queue))
     else:

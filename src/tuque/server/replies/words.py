@@ -11,6 +11,11 @@ from tuque.wire.iproto import E_NO_ROLE, E_NO_USER, E_PROC, E_READ_ONLY, IprotoE
 
 LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT
+CONFLICT_TEXT: Final = (
+    b"another node has the id of this one: stop one of the two, move its nodes.conf and its "
+    b"journal away, and start it again"
+)
+CONFLICT: Final = b"CONFLICT " + CONFLICT_TEXT
 PAUSED_TEXT: Final = b"Queue paused in input, try later"
 NOREPL_TEXT: Final = b"Not enough reachable nodes for the requested replication level"
 READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"

@@ -93,5 +93,7 @@ def own_state(n: Node, t: Tubes) -> str:
     if journal_fails(n, 0):
         return "journal-fails"
     if not may_vouch(n, t):
+        if n.is_double:
+            return "conflict"
         return "asking" if b.is_asking and b.right > 0 else "lost-right"
     return "journal-off" if n.records is None else "votes"

@@ -320,6 +320,8 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
             return
         later(t, n.now_ms + AGAIN_MS)
     may_run = not t.is_read_only and n.now_ms <= t.lease_ms and not tube.is_unsure
+    if n.is_double:
+        may_run = False  # K1.3
     by_vote = t.ballots.leads(tube)
     if by_vote and (not tube.is_won or n.now_ms > tube.lease_ms):
         may_run = False  # T25.2, T27.5

@@ -40,7 +40,7 @@ def pulse(n: Node, t: Tubes, voters: Voters) -> None:
             vouches,
             is_whole,
             int(n.limits.node_timeout_ms),
-            b.is_asking,
+            b.is_asking or n.is_double,  # K1.3: it can vote later
             int(b.right),
             int(b.mark),
             0,
@@ -219,6 +219,8 @@ def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
         b.no_journal ^= 1
         t.flags_changed = True  # T23.3
         t.must_look = True
+    if n.is_double and voters.majority() > 1:
+        give_up_all(n, t)  # K1.3
     if not is_failing(n):
         b.failing_ms = 0
         return
@@ -233,6 +235,13 @@ def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
                 f"tube {shown(tube.name)}: the journal of this node could not be written for "
                 f"{since_ms // 1000} s; votes choose another leader"
             )
+            step_down(n, t, tube)
+
+
+def give_up_all(n: Node, t: Tubes) -> None:
+    """[K1] Another node has the id of this one: votes choose other leaders (K1.3)."""
+    for tube in t.by_name.values():
+        if tube.is_mine and tube.is_won and t.ballots.leads(tube):
             step_down(n, t, tube)
 
 

@@ -28,7 +28,8 @@ def may_vouch(n: Node, t: Tubes) -> bool:
     b = t.ballots
     voters = b.in_force()
     return (
-        not b.is_asking
+        not n.is_double  # K1.3
+        and not b.is_asking
         and voters is not None
         and b.right > 0
         and voters.rights.get(n.node_id, 0) == b.right

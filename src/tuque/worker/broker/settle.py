@@ -20,6 +20,7 @@ from tuque import aio
 from tuque.errors import (
     Acked,
     Cancelled,
+    Conflict,
     ConnectionError,
     Error,
     Leaving,
@@ -40,7 +41,7 @@ log: Final = logging.getLogger("tuque.worker")
 
 ACKS_PER_CALL: Final = 500
 # the broker did nothing, and will do it later
-NOT_NOW: Final = (Leaving, Loading, Misconf, TubeHome, NoQuorum, ReadOnly)
+NOT_NOW: Final = (Conflict, Leaving, Loading, Misconf, TubeHome, NoQuorum, ReadOnly)
 AFTER_REFUSAL: Final = Backoff(first_s=5.0, max_s=60.0)
 
 

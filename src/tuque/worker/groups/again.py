@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuque.errors import (
+    Conflict,
     ConnectionError,
     Error,
     Leaving,
@@ -32,7 +33,17 @@ if TYPE_CHECKING:
 
 # the state of the broker or of the queue is the reason: later it may be another one
 NOT_THE_JOB: Final = (
-    *(ConnectionError, NoReplica, NotInReach, NoQuorum, TubeHome, ReadOnly, Leaving, Loading),
+    *(
+        ConnectionError,
+        NoReplica,
+        NotInReach,
+        NoQuorum,
+        TubeHome,
+        ReadOnly,
+        Conflict,
+        Leaving,
+        Loading,
+    ),
     *(Misconf, MaxClients, OutOfMemory, Paused, MaxLen, Quota),
 )
 FIRST_S: Final = 0.25  # until a run that was given back begins again

@@ -1,0 +1,211 @@
+"""Two nodes with one id: what a node says, logs and refuses meanwhile (SPEC K1.3, C3.11)."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import RealCluster, RealServer, cluster_info
+from own_log import own_lines
+from raw_resp import Err, Wire, encode, wait_for
+from test_server_bus import SECRET, Node, Stranger
+
+from tuque.cluster.member import TWINS
+from tuque.core.msgs.bus import Gossip, Heartbeat
+from tuque.server.replies.words import CONFLICT_TEXT
+
+TIMEOUT_MS = 15_000
+REFUSED = b"-CONFLICT " + CONFLICT_TEXT + b"\r\n"
+AT = "another node, at %s, has the id of this one: this node does no work until that is over."
+OVER = "no other node with the id of this one is seen any more"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path, cluster_secret=SECRET, cluster_bind="127.0.0.1")
+    yield made
+    made.box.check()
+    made.box.close()
+
+
+def told_of_twin(node: Node, by: Stranger, host: str = "127.0.0.1") -> None:
+    """The other end says in a heartbeat that it sees another node of that id."""
+    gossip = Gossip(node.box.n.node_id, host, 7060, 17_060, TWINS, 0)
+    by.says(Heartbeat(1, 0, 0, 7711, [gossip]))
+
+
+def test_who_waits_gets_the_refusal(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """K1.3 clients that wait get `-CONFLICT`
+
+    C3.11 (cluster) Another node uses the id of this node (K1.3), and the command is PING or
+    concerns jobs or queues
+    """
+    caplog.set_level(logging.INFO)
+    stranger = Stranger(node)
+    assert stranger.join()
+    assert node.say("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0).startswith(b"+D-")
+    waiting = node.box.connect()
+    assert node.box.say(waiting, encode("GETJOB", "FROM", "q")) == b""
+    told_of_twin(node, stranger)
+    node.turns()
+    assert node.box.hear(waiting) == REFUSED
+    for words in (
+        ("PING",),
+        ("ADDJOB", "q", "b", 0),
+        ("GETJOB", "FROM", "kept"),
+        ("GETJOB", "NOHANG", "FROM", "kept"),
+        ("LEASE", "LIST"),
+        ("TUBE", "CREATE", "t", "fifo"),
+    ):
+        assert node.say(*words) == REFUSED
+    assert b"cluster_state:conflict" in node.say("CLUSTER", "INFO")
+    assert b" myself,conflict " in node.say("CLUSTER", "NODES")
+    node.later(TIMEOUT_MS // 2 + 1)
+    assert node.say("PING") == b"+PONG\r\n"
+    assert b"cluster_state:ok" in node.say("CLUSTER", "INFO")
+    assert node.say("QLEN", "kept") == b":1\r\n"
+    lines = own_lines(caplog)
+    assert [line for line in lines if line.startswith(AT % "127.0.0.1:7060")], lines
+    assert lines.count(OVER) == 1
+
+
+def test_no_job_is_delivered_in_the_turn_of_the_news(node: Node) -> None:
+    """K1.3 Both nodes refuse service, and say so, until the conflict is over."""
+    stranger = Stranger(node)
+    assert stranger.join()
+    node.say("ADDJOB", "kept", "b", 0, "REPLICATE", 1, "RETRY", 0)
+    waiting = node.box.connect()
+    assert node.box.say(waiting, encode("GETJOB", "FROM", "q")) == b""
+    node.server.members.on_twin("host:1", TIMEOUT_MS)  # the clients come next in this turn
+    assert node.server.conflict == ""
+    assert node.say("GETJOB", "NOHANG", "FROM", "kept") == REFUSED
+    assert node.box.hear(waiting) == REFUSED
+
+
+def test_a_refusal_says_where_the_other_one_is(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """K1.3 The refused node is told then, with the refusal, where the other one is"""
+    caplog.set_level(logging.INFO)
+    twin = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life)
+    assert not twin.join()
+    assert twin.twin == f":{node.server.members.port}", "the node itself"
+    node.turns()
+    line = AT % "127.0.0.1:7711"
+    assert [one for one in own_lines(caplog) if one.startswith(line)]
+
+
+def test_a_newer_incarnation_goes_on(node: Node) -> None:
+    """K1.3 An older incarnation that is told so of a newer one (K1.2) refuses service as well; the
+    newer one serves."""
+    old = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life - 1)
+    assert not old.join()
+    assert old.twin != ""
+    assert node.say("PING") == b"+PONG\r\n"
+    new = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life + 1)
+    assert not new.join()
+    assert new.twin == ""
+    assert node.say("PING") == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("life", "text"), [(1, "a newer incarnation"), (2, "two nodes with this id are alive")]
+)
+def test_a_refused_node_is_told_when_both_are_alive(node: Node, life: int, text: str) -> None:
+    """K1.3 Both are alive if a heartbeat of one arrives after the other was refused.
+
+    K1.3 The refused node is told then, with the refusal, where the other one is
+    """
+    stranger = Stranger(node, life=2)
+    assert stranger.join()
+    stranger.says(Heartbeat(1, 0, 0, 7711, []))
+    for number, twin in enumerate(("", "", "127.0.0.1:7711")):
+        node.later(100)
+        double = Stranger(node, life=life, mark=b"another.", port=7060, bus_port=17_060)
+        assert not double.join()
+        assert double.twin == twin and double.refusal.startswith(text)
+        if number == 1:
+            node.later(100)
+            stranger.says(Heartbeat(2, 0, 0, 7711, []))
+    assert (b" conflict " in node.say("CLUSTER", "NODES")) == (life == 2)
+
+
+# ---- real nodes
+
+
+def copied(node: RealServer, place: Path) -> RealServer:
+    """A copy of the node's directory, for another node."""
+    shutil.copytree(node.directory, place)
+    return RealServer(place, *node.flags)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[RealCluster]:
+    """Two nodes with journals, and a short time until silence is suspected."""
+    flags = ("--appendonly", "yes", "--cluster-node-timeout", 3000)
+    cluster = RealCluster(tmp_path / "cluster", 2, *flags)
+    yield cluster
+    cluster.end()
+
+
+def state(node: RealServer) -> str:
+    """Whether the node says that it has a conflict."""
+    with Wire(node.port) as wire:
+        return cluster_info(wire)["cluster_state"]
+
+
+def all_of(wire: Wire, queue: str) -> list[bytes]:
+    """The bodies that the node delivers without waiting."""
+    jobs = wire("GETJOB", "NOHANG", "COUNT", 50, "FROM", queue)
+    return [job[2] for job in jobs] if isinstance(jobs, list) else []
+
+
+def test_a_copy_of_a_running_node(two: RealCluster, tmp_path: Path) -> None:
+    """K1.3 An older incarnation that is told so of a newer one (K1.2) refuses service as well; the
+    newer one serves."""
+    two.start()
+    old = two.nodes[0]
+    with old.wire() as wire, old.wire() as blocked:
+        for i in range(20):
+            wire.add("once", f"{i}", "RETRY", 0, "REPLICATE", 1)
+        blocked.send("GETJOB", "FROM", "never")
+        copy = copied(old, tmp_path / "copy")
+        with copy.start():
+            wait_for(lambda: state(old) == "conflict", old.log)
+            refused = Err("CONFLICT " + CONFLICT_TEXT.decode())
+            assert blocked.read() == refused
+            got: list[bytes] = []
+            with copy.wire() as new, two.wire(1) as third:
+                for _ in range(4):
+                    assert wire("GETJOB", "NOHANG", "COUNT", 50, "FROM", "once") == refused
+                    got += all_of(third, "once") + all_of(new, "once")
+            assert sorted(got) == sorted(b"%d" % i for i in range(20))
+            assert b" myself,conflict " in wire("CLUSTER", "NODES")
+            assert state(copy) == "ok"
+            assert AT % f"127.0.0.1:{copy.port}" in old.log()
+        wait_for(lambda: state(old) == "ok", old.log)
+        assert OVER in old.log()
+
+
+def test_a_copy_of_a_stopped_node(two: RealCluster, tmp_path: Path) -> None:
+    """K1.3 Two live incarnations of one id with the same count are a conflict."""
+    two.start()
+    first = two.nodes[0]
+    first.end()
+    copy = copied(first, tmp_path / "copy")
+    first.start()
+    with copy.start():
+        for node, other in ((first, copy), (copy, first)):
+            wait_for(lambda node=node: state(node) == "conflict", node.log)
+            with Wire(node.port) as wire:
+                assert wire("PING") == Err("CONFLICT " + CONFLICT_TEXT.decode())
+            assert AT % f"127.0.0.1:{other.port}" in node.log()
+        with two.wire(1) as third:
+            wait_for(lambda: b" conflict " in third("CLUSTER", "NODES"), two.nodes[1].log)
+    wait_for(lambda: state(first) == "ok", first.log)
+    two.wait_formed()
+    with Wire(first.port) as wire:
+        assert wire("PING") == b"PONG"
