@@ -108,7 +108,10 @@ def test_a_node_that_is_not_there(tuque: Run) -> None:
 def test_what_to_do_about_errors(port: int, tuque: Run) -> None:
     done = tuque("cli", "-p", port, "TUBE", "PUT", "urls")
     assert b"hint: usage: TUBE PUT tube body [PRI n]" in done.stderr
-    for words in (["CREATE"], ["CREATE", "urls"], ["CREATE", "urls", "fifo", "NIX"]):
+    done = tuque("cli", "-p", port, "TUBE", "CREATE", "urls", "fifo", "NIX")
+    assert done.stdout.startswith(b"ERR syntax error at 'NIX': use TUBE CREATE tube type")
+    assert done.stderr == b""  # the node has said it
+    for words in (["CREATE"], ["CREATE", "urls"]):
         done = tuque("cli", "-p", port, "TUBE", *words)
         assert done.stderr.startswith(b"hint: usage: TUBE CREATE tube type"), done.stderr
         assert b"TUBE PUT" not in done.stderr and b" | " not in done.stderr

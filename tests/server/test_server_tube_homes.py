@@ -125,7 +125,9 @@ def test_where_a_tube_is_at_home(tube: Door) -> None:
     assert tube("TUBE HOME t", NODE_ID[:6]) == b"+OK\r\n"
     assert tube("TUBE HOME t", OTHER).startswith(b"-ERR no node of the cluster")  # no link
     assert tube("TUBE HOME t 10.0.0.2:7712").startswith(b"-ERR no node of the cluster")
-    assert tube("TUBE HOME t", NODE_ID, "NOW") == b"-ERR syntax error\r\n"
+    assert tube("TUBE HOME t", NODE_ID, "NOW") == (
+        b"-ERR syntax error at 'NOW': use TUBE HOME tube [node [FORCE]]\r\n"
+    )
     assert tube("TUBE HOME t", NODE_ID, "FORCE").startswith(b"-ERR the leader of tube 't' is")
     said = b"-ERR FORCE runs on the node that is to lead the tube: 10.0.0.2:7712\r\n"
     assert tube("TUBE HOME t", OTHER, "FORCE") == said

@@ -10,7 +10,6 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import identify, on_client_gone
 
 WRONG = b"-ERR Wrong TUBE subcommand or number of arguments\r\n"
-SYNTAX = b"-ERR syntax error\r\n"
 TUBE_TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
 
@@ -58,7 +57,11 @@ def test_the_life_of_a_task_in_every_type(door: Door, type: str) -> None:
 
 
 def test_words_that_are_wrong(tube: Door) -> None:
-    """T15.1 Wrong words, wrong options."""
+    """T15.1 Wrong words: `-ERR Wrong TUBE subcommand or number of arguments`. Wrong options: C4.6.
+
+    C4.6 A word that a command does not take there, or an option without its value: `-ERR syntax
+    error at '<word>': use <syntax>`, with the syntax of the command or subcommand as HELP has it.
+    """
     for line in ("TUBE NIX", "TUBE PUT t", "TUBE PEEK t 1 2", "TUBE LIST t", "TUBE TOUCH t 1"):
         assert tube(line) == WRONG, line
     for line in (
@@ -71,7 +74,11 @@ def test_words_that_are_wrong(tube: Door) -> None:
         "TUBE TASKS t READY MOST 3",
         "TUBE GRANT t guest PUT",
     ):
-        assert tube(line) == SYNTAX, line
+        said = tube(line).decode()
+        wrong = line.split()[-1] if line.split()[-1].isupper() else line.split()[-2]
+        assert said.startswith(
+            f"-ERR syntax error at '{wrong}': use {' '.join(line.split()[:2])} t"
+        )
     assert tube("TUBE LIST") == b"*1\r\n$1\r\nt\r\n"
     help = tube.value("TUBE HELP")
     assert b"    TUBE TAKE tube [TIMEOUT sec]" in help
@@ -90,9 +97,10 @@ def test_seconds_are_rounded_up_to_a_ms(tube: Door, word: str, ms: int) -> None:
 
 @pytest.mark.parametrize("word", ["", "-1", "1e3", "x", "1.2.3", "٣", "1" * 41, ".", "nan"])
 def test_what_is_no_number_of_seconds(tube: Door, word: str) -> None:
-    """T15.2: else an error that names the option."""
-    expected = b"-ERR TTL must be a number of seconds, 0 or more\r\n"
-    assert tube("TUBE PUT t b TTL", word) == expected
+    """C4.7 An error that says what a number, a time or a choice must be ends with what it was:
+    `, not '<word>'`."""
+    expected = f"-ERR TTL must be a number of seconds, 0 or more, not '{word}'\r\n"
+    assert tube("TUBE PUT t b TTL", word).decode() == expected
 
 
 def test_far_away_is_for_ever(door: Door) -> None:
@@ -108,10 +116,10 @@ def test_far_away_is_for_ever(door: Door) -> None:
 @pytest.mark.parametrize(
     ("option", "word", "error"),
     [
-        ("PRI", "-1", b"PRI must be a number from 0 to 4503599627370496"),
-        ("PRI", "1.5", b"PRI must be a number from 0 to 4503599627370496"),
+        ("PRI", "-1", b"PRI must be a number from 0 to 4503599627370496, not '-1'"),
+        ("PRI", "1.5", b"PRI must be a number from 0 to 4503599627370496, not '1.5'"),
         ("UTUBE", "k" * 513, b"UTUBE must be at most 512 bytes"),
-        ("FORM", "json", b"FORM must be bytes, text or msgpack"),
+        ("FORM", "json", b"FORM must be bytes, text or msgpack, not 'json'"),
         ("FORM", "msgpack", b"the body is not one MessagePack value"),
     ],
 )
@@ -131,9 +139,13 @@ def test_forms(tube: Door) -> None:
 
 def test_words_are_read_before_the_tube(tube: Door) -> None:
     """T15.1 Arguments are parsed from left to right before the tube is looked up."""
-    assert tube("TUBE ACK no x") == b"-ERR id must be a number from 0 to 4503599627370496\r\n"
-    assert tube("TUBE PUT no b FAST 1") == SYNTAX
-    bad = b"-ERR DELAY must be a number of seconds, 0 or more\r\n"
+    assert tube("TUBE ACK no x").startswith(
+        b"-ERR id must be a number from 0 to 4503599627370496, n"
+    )
+    assert tube("TUBE PUT no b FAST 1").startswith(
+        b"-ERR syntax error at 'FAST': use TUBE PUT tube"
+    )
+    bad = b"-ERR DELAY must be a number of seconds, 0 or more, not 'x'\r\n"
     assert tube("TUBE RELEASE no 1 DELAY x TOKEN x") == bad
     assert tube("TUBE RELEASE no 1 TOKEN 1") == b"-NOTUBE Tube 'no' not found\r\n"
 
@@ -186,7 +198,9 @@ def test_tasks_by_state(tube: Door) -> None:
         tube(f"TUBE PUT t p{pri} PRI {pri}")
     assert [task[2] for task in tube.value("TUBE TASKS t ready COUNT 2")] == [b"p3", b"p4"]
     assert tube("TUBE TASKS t !") == b"*0\r\n"
-    assert tube("TUBE TASKS t x") == b"-ERR state must be READY, TAKEN, DELAYED or BURIED\r\n"
+    assert (
+        tube("TUBE TASKS t x") == b"-ERR state must be READY, TAKEN, DELAYED or BURIED, not 'x'\r\n"
+    )
     assert tube("TUBE TASKS t READY COUNT 0").startswith(b"-ERR COUNT must be")
     assert tube("TUBE TRUNCATE t") == b":3\r\n"
 
@@ -363,7 +377,7 @@ def test_grant(tube: Door) -> None:
     assert tube.value("TUBE GRANTS t") == [[b"t", b"user", b"guest", [b"call"], b"my.q"]]
     assert tube("TUBE GRANT t public ROLE TRUNCATE") == b"+OK\r\n"
     assert tube("TUBE GRANT t nobody ROLE CALL") == b"-ERR Role 'nobody' is not found\r\n"
-    assert tube("TUBE GRANT t guest CALL PREFIX") == b"-ERR syntax error\r\n"
+    assert tube("TUBE GRANT t guest CALL PREFIX").startswith(b"-ERR syntax error at 'PREFIX': use")
     rights = tube.n.policy.rights  # type: ignore[union-attr]  # of tests only
     may = [rights.may([b"uguest"], word) for word in (b"my.q.t:take", b"my.q.t:truncate")]
     assert may == [True, False]

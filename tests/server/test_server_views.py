@@ -11,7 +11,6 @@ from tuque.core.jobs.transitions import register
 from tuque.core.model.job import ACTIVE, Job
 from tuque.core.model.ledger import LOADED
 
-SYNTAX = b"-ERR syntax error\r\n"
 NOT_INT = b"-ERR value is not an integer or out of range\r\n"
 
 
@@ -106,7 +105,9 @@ def test_pause_replaces_the_old_state(door: Door) -> None:
     door("PAUSE q in")
     assert door("PAUSE q out") == b"+out\r\n"
     assert door("PAUSE q state bcast") == b"+out\r\n"
-    assert door("PAUSE q in nosuch") == SYNTAX
+    assert door("PAUSE q in nosuch").startswith(
+        b"-ERR syntax error at 'nosuch': use PAUSE queue in|out"
+    )
     assert door("PAUSE q state") == b"+out\r\n"  # nothing was applied
     assert door("ADDJOB q b 0").startswith(b"+D-")
     assert door("PAUSE q in") == b"+in\r\n"
@@ -138,7 +139,7 @@ BAD_COUNT = b"-ERR COUNT must be a number greater than zero\r\n"
         ("QSCAN x", BAD_SCAN),
         ("QSCAN -1", BAD_SCAN),
         ("QSCAN COUNT", BAD_SCAN),
-        ("QSCAN 0 0", SYNTAX),
+        ("QSCAN 0 1", b"-ERR syntax error at '1': use QSCAN [cursor]"),
         ("QSCAN COUNT 0", BAD_COUNT),
         ("QSCAN COUNT x", BAD_COUNT),
         ("QSCAN MINLEN x", NOT_INT),
@@ -149,7 +150,7 @@ BAD_COUNT = b"-ERR COUNT must be a number greater than zero\r\n"
     ],
 )
 def test_wrong_scans(door: Door, line: str, reply: bytes) -> None:
-    assert door(line) == reply
+    assert door(line).startswith(reply)
 
 
 def test_filters_of_qscan(door: Door) -> None:

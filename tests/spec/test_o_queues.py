@@ -151,17 +151,23 @@ def test_pages_join_whatever_is_merged(box: Box, monkeypatch: pytest.MonkeyPatch
         assert len(whole) == 300 - len(range(0, 300, 11))
 
 
+QLIST = (
+    b"QLIST [MATCH glob] [TYPE type] [SORT name|ready|delayed|at-work|dead|oldest|in|out|blocked] "
+    b"[ASC|DESC] [OFFSET n] [COUNT n] [NAMES queue [queue ...]]"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("COUNT", 0), queues.BAD_COUNT),
-        (("COUNT", 1001), queues.BAD_COUNT),
-        (("COUNT", "x"), queues.BAD_COUNT),
-        (("OFFSET", -1), queues.BAD_OFFSET),
+        (("COUNT", 0), queues.BAD_COUNT + b", not '0'"),
+        (("COUNT", 1001), queues.BAD_COUNT + b", not '1001'"),
+        (("COUNT", "x"), queues.BAD_COUNT + b", not 'x'"),
+        (("OFFSET", -1), queues.NO_OFFSET + b", not '-1'"),
         (("OFFSET", 9_901), queues.BAD_OFFSET),
         (("SORT", "size"), queues.BAD_SORT),
-        (("SORT",), b"ERR syntax error"),
-        (("0",), b"ERR syntax error"),
+        (("SORT",), b"ERR syntax error at 'SORT': use " + QLIST),
+        (("0",), b"ERR syntax error at '0': use " + QLIST),
         (("MATCH", "x" * 129), queues.LONG_GLOB),
     ],
 )

@@ -121,6 +121,12 @@ def test_lost_workers_leave(box: Box) -> None:
     assert box.run("WORKER", "HERE", "late") == b"none", "lost ones make room"
 
 
+USE_HERE = (
+    "WORKER HERE name [HOST text] [PID n] [VERSION text] [APP text] [SLOTS n] [BUSY n] [DONE n] "
+    "[FAILED n] [AGE ms] [QUIET] [QUEUES queue [queue ...]]"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -133,13 +139,16 @@ def test_lost_workers_leave(box: Box) -> None:
             ("w", "QUEUES", *["q" * 4_000] * 3),
             "ERR the queues of a worker have at most 8192 bytes",
         ),
-        (("w", "PID", "x"), "ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"),
+        (
+            ("w", "PID", "x"),
+            "ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up, not 'x'",
+        ),
         (
             ("w", "AGE", -1),
-            "ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up",
+            "ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up, not '-1'",
         ),
-        (("w", "NICE", 1), "ERR syntax error"),
-        (("w", "HOST"), "ERR syntax error"),
+        (("w", "NICE", 1), "ERR syntax error at 'NICE': use " + USE_HERE),
+        (("w", "HOST"), "ERR syntax error at 'HOST': use " + USE_HERE),
     ],
 )
 def test_bad_words_of_here(box: Box, words: tuple[str | int, ...], error: str) -> None:
@@ -254,8 +263,9 @@ def test_pages_of_workers(box: Box) -> None:
     cursor, rows = box.run("WORKER", "LIST", cursor, "COUNT", 2)
     assert [row[1] for row in rows] == [b"w3", b"w4"]
     assert [row["name"] for row in listed(box, "MATCH", "*[13]")] == [b"w1", b"w3"]
-    bad = Err("ERR COUNT must be a number from 1 to 1000")
-    assert box.run("WORKER", "LIST", "COUNT", 0) == box.run("WORKER", "LIST", "COUNT", 1001) == bad
+    for count in (0, 1001):
+        bad = Err(f"ERR COUNT must be a number from 1 to 1000, not '{count}'")
+        assert box.run("WORKER", "LIST", "COUNT", count) == bad
 
 
 def deploys(box: Box) -> list[list[Any]]:

@@ -10,8 +10,11 @@ from tuque.core.outbox.records import PAUSE
 
 
 def test_bad_word(box: Box) -> None:
-    """P1.1 Any other word: `-ERR syntax error`, and nothing is applied."""
-    assert box.run("PAUSE", "q", "in", "sideways") == "ERR syntax error"
+    """P1.1 Any other word: `-ERR syntax error at '<word>': use PAUSE queue
+    in|out|all|none|state|bcast ...` (C4.6), and nothing is applied."""
+    assert box.run("PAUSE", "q", "in", "sideways") == (
+        "ERR syntax error at 'sideways': use PAUSE queue in|out|all|none|state|bcast ..."
+    )
     assert box.run("QSTAT", "q") is NULL
 
 

@@ -268,7 +268,9 @@ def test_deadletter_errors(box: Box) -> None:
     long = "x" * 2049
     error = "ERR REASON must be at most 2048 bytes"
     assert box.run("DEADLETTER", job_id, "dead", "REASON", long) == error
-    assert box.run("DEADLETTER", job_id, "dead", "WHY", "x") == "ERR syntax error"
+    assert box.run("DEADLETTER", job_id, "dead", "WHY", "x") == (
+        "ERR syntax error at 'WHY': use DEADLETTER id queue [REASON text] [BODY bytes]"
+    )
     box.run("PAUSE", "dead", "in")
     paused = "PAUSED Queue paused in input, try later"
     assert box.run("DEADLETTER", job_id, "dead") == paused
@@ -293,7 +295,9 @@ def test_deadletter_with_another_body(box: Box) -> None:
     """Q10.4 With BODY the new job has these bytes as its body."""
     job_id = box.add(body="bad")
     box.get()
-    assert box.run("DEADLETTER", job_id, "dead", "BODY") == "ERR syntax error"
+    assert box.run("DEADLETTER", job_id, "dead", "BODY") == (
+        "ERR syntax error at 'BODY': use DEADLETTER id queue [REASON text] [BODY bytes]"
+    )
     new_id = box.run("DEADLETTER", job_id, "dead", "body", "why", "REASON", "no").encode()
     assert box.show(new_id)["body"] == b"why"
     assert box.state(job_id) == "gone"

@@ -77,27 +77,34 @@ def test_groups_have_an_end(box: Box) -> None:
 
 
 def test_words(box: Box) -> None:
-    """Y1.5 Numbers out of range: `-ERR <name> must be a number from <least> to <most>`. Other
-    words: `-ERR syntax error`.
+    """Y1.5 Numbers out of range: `-ERR <name> must be a number from <least> to <most>, not
+    '<word>'`. Other words: C4.6.
+
+    C4.6 If words are missing: `-ERR syntax error: use <syntax>`.
 
     Y2.4 n is 1 to 1,000,000, b at most 2 GiB (default 64 MiB), p 1 to 1024 (default 1), ms 1000 to
     86,400,000.
     """
     g = Lessee(box)
-    assert g.next(1, 0) == "ERR COUNT must be a number from 1 to 1000000"
-    assert g.next(1, 1_000_001) == "ERR COUNT must be a number from 1 to 1000000"
-    assert g.next(1, PARTS=1025) == "ERR PARTS must be a number from 1 to 1024"
-    assert g.next(1, BYTES=0) == "ERR BYTES must be a number from 1 to 2147483648"
-    assert g.next(1, ttl=999) == "ERR TTL must be a number from 1000 to 86400000"
-    assert g.next(1, ttl=86_400_001) == "ERR TTL must be a number from 1000 to 86400000"
+    assert g.next(1, 0) == "ERR COUNT must be a number from 1 to 1000000, not '0'"
+    assert g.next(1, 1_000_001) == "ERR COUNT must be a number from 1 to 1000000, not '1000001'"
+    assert g.next(1, PARTS=1025) == "ERR PARTS must be a number from 1 to 1024, not '1025'"
+    assert g.next(1, BYTES=0) == "ERR BYTES must be a number from 1 to 2147483648, not '0'"
+    assert g.next(1, ttl=999) == "ERR TTL must be a number from 1000 to 86400000, not '999'"
+    assert (
+        g.next(1, ttl=86_400_001)
+        == "ERR TTL must be a number from 1000 to 86400000, not '86400001'"
+    )
     assert g("NEXT", "x", "COUNT", 1, "TTL", 1000).startswith("ERR seq must be a number")
-    assert g("NEXT", 1, "COUNT", 1) == "ERR syntax error"
-    assert g("NEXT", 1, "TTL", 1000) == "ERR syntax error"
-    assert g("NEXT", 1, "COUNT", 1, "TTL", 1000, "WHAT", 1) == "ERR syntax error"
-    assert g("NEXT", 1, "COUNT", 1, "TTL") == "ERR syntax error"
-    assert g("FETCH", 1, 0, "FROM") == "ERR syntax error"
+    use = "use LEASE NEXT group epoch seq COUNT n [BYTES b] [PARTS p] TTL ms"
+    assert g("NEXT", 1, "COUNT", 1) == "ERR syntax error: " + use
+    assert g("NEXT", 1, "TTL", 1000) == "ERR syntax error: " + use
+    wrong = g("NEXT", 1, "COUNT", 1, "TTL", 1000, "WHAT", 1)
+    assert wrong == "ERR syntax error at 'WHAT': " + use
+    assert g("NEXT", 1, "COUNT", 1, "TTL") == "ERR syntax error at 'TTL': " + use
+    assert g("FETCH", 1, 0, "FROM").startswith("ERR syntax error at 'FROM': use LEASE FETCH group")
     assert g("FETCH", 1, "x").startswith("ERR part must be a number")
-    assert g("TOUCH", "TTL", 5) == "ERR TTL must be a number from 1000 to 86400000"
+    assert g("TOUCH", "TTL", 5) == "ERR TTL must be a number from 1000 to 86400000, not '5'"
     assert box.run("LEASE", "TOUCH", "g", "x").startswith("ERR epoch must be a number")
     assert box.run("LEASE", "WHAT") == "ERR Wrong LEASE subcommand or number of arguments"
     assert box.run("LEASE", "COMMIT", "g") == "ERR Wrong LEASE subcommand or number of arguments"

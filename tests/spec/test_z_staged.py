@@ -172,7 +172,9 @@ def test_attempt_not_there(box: Box) -> None:
     assert box.run("PUBLISH", "app", 1, "t", "a", "a") == 1
     assert box.run("PUBLISH", "app", 2, "t") == 0
     assert box.run("PUBLISH", "app", 2, "t") == -1
-    assert box.run("PUBLISH", "app", 3, "ACK", "g", 1) == "ERR syntax error"
+    assert box.run("PUBLISH", "app", 3, "ACK", "g", 1) == (
+        "ERR syntax error at 'ACK': use PUBLISH app version [ACK group epoch seq] txn [attempt ...]"
+    )
 
 
 def test_batch_refused(box: Box) -> None:

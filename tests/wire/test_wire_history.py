@@ -26,12 +26,14 @@ def test_without_a_field_all_come() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (b"2s", b"ERR syntax error"),
-        (b"QUEUES all", b"ERR syntax error"),
-        (b"5s QUEUE", b"ERR syntax error"),
-        (b"5s added acked ADDED", b"ERR syntax error"),
-        (b"5s COUNT -1", b"ERR FROM and COUNT must be numbers from 0 up"),
-        (b"5s FROM soon", b"ERR FROM and COUNT must be numbers from 0 up"),
+        (b"2s", b"ERR syntax error at '2s'"),
+        (b"QUEUES all", b"ERR syntax error at 'all'"),
+        (b"5s QUEUE", b"ERR syntax error at 'QUEUE'"),
+        (b"5s added acked ADDED", b"ERR syntax error at 'ADDED'"),
+        (b"5s TIMES waits", b"ERR syntax error at 'waits'"),
+        (b"5s QUEUE q TIMES wait", b"ERR syntax error at 'QUEUE'"),
+        (b"5s COUNT -1", b"ERR FROM and COUNT must be numbers from 0 up, not '-1'"),
+        (b"5s FROM soon", b"ERR FROM and COUNT must be numbers from 0 up, not 'soon'"),
         (b"5s added nothing", b"ERR no field 'nothing': see HISTORY in docs/commands.md"),
         (b"5s added COUNT 2", b"ERR no field 'COUNT': see HISTORY in docs/commands.md"),
         (b"5s QUEUE q memory", b"ERR no field 'memory': see HISTORY in docs/commands.md"),
@@ -39,7 +41,7 @@ def test_without_a_field_all_come() -> None:
 )
 def test_errors(words: bytes, text: bytes) -> None:
     """O3.6 Errors: another first word, an option without its value, QUEUE or fields with TIMES, or
-    a field named twice, `-ERR syntax error`
+    a field named twice: C4.6
     """
     with pytest.raises(ArgError) as refused:
         history_args([b"HISTORY", *words.split()])

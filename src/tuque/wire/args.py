@@ -54,6 +54,17 @@ class ArgError(Exception):
         self.text = text
 
 
+class Misuse(ArgError):
+    """[C4] A word that the command does not take there (C4.6): the dispatcher adds how it is used.
+
+    Of an option without its value it is that option; empty: words are missing.
+    """
+
+    def __init__(self, word: bytes = b"") -> None:
+        at = b"" if len(word) == 0 else b" at '%s'" % one_line(word[:HEADER_MAX])
+        super().__init__(SYNTAX + at)
+
+
 def wrong(text: bytes) -> ArgError:
     """[W1] A syntax error that says what is wrong (W1.7)."""
     return ArgError(b"%s: %s" % (SYNTAX, text))
@@ -99,14 +110,19 @@ def plain_int(word: bytes) -> i64:
 
 
 def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
-    """An integer within the range, or raise."""
+    """[C4] An integer within the range, or raise; the error says what was there (C4.7)."""
     plain = plain_int(word)
     if plain >= 0 and least <= plain <= most:
         return plain
     value = strict_int(word)
     if value is None or value < least or value > most:
-        raise ArgError(error)
+        raise not_this(error, word)
     return value
+
+
+def not_this(error: bytes, word: bytes) -> ArgError:
+    """[C4] What a word must be, and what it was (C4.7)."""
+    return ArgError(b"%s, not '%s'" % (error, one_line(word[:HEADER_MAX])))
 
 
 def refused(option: bytes, range: bytes, word: bytes) -> ArgError:
@@ -318,7 +334,7 @@ def scan_options(args: list[bytes], jobs: bool) -> ScanSpec:
             if cursor is None or cursor < 0:
                 raise ArgError(BAD_SCAN)
             if has_cursor:
-                raise ArgError(SYNTAX)
+                raise Misuse(args[i])
             has_cursor = True
             spec.cursor = cursor
         i += 1

@@ -269,7 +269,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -3,
         "readonly fast",
         "queues",
-        "queue option [option ...]",
+        "queue in|out|all|none|state|bcast ...",
         "Pause a queue: in, out, all, none, state, bcast.",
     ),
     (
@@ -397,7 +397,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "readonly admin",
         "connection",
-        "LIST | KILL ... | GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | "
+        "LIST | KILL ip:port|[ID n] [ADDR ip:port] [TYPE normal] [SKIPME yes|no] | "
+        "GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | "
         "SETINFO key value | TRACKING OFF | NO-EVICT ON|OFF",
         "Show and change client connections.",
     ),

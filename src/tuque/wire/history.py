@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError, Misuse, not_this
 from tuque.wire.resp import strict_int
 
 STEPS_MS: Final[dict[bytes, int]] = {b"5s": 5_000, b"1m": 60_000}
@@ -56,7 +56,7 @@ def history_args(args: list[bytes]) -> HistoryArgs:
     if first == b"queues" and len(args) == 2:
         return wanted  # O3.5
     if first not in STEPS_MS:
-        raise ArgError(SYNTAX)
+        raise Misuse(args[2] if first == b"queues" else args[1])
     wanted.step_ms = STEPS_MS[first]
     at: i64 = 2
     size: i64 = len(args)
@@ -65,13 +65,13 @@ def history_args(args: list[bytes]) -> HistoryArgs:
         if option not in (b"QUEUE", b"FROM", b"COUNT", b"TIMES"):
             break
         if at + 1 == size:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[at])
         word = args[at + 1]
         if option == b"QUEUE":
             wanted.queue = word
         elif option == b"TIMES":
             if word.lower() not in (b"wait", b"work"):
-                raise ArgError(SYNTAX)
+                raise Misuse(word)
             wanted.times = word.lower()
         elif option == b"FROM":
             wanted.from_ms = not_below_0(word)
@@ -80,7 +80,7 @@ def history_args(args: list[bytes]) -> HistoryArgs:
         at += 2
     if wanted.times != b"":
         if at < size or wanted.queue is not None:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[at] if at < size else b"QUEUE")
         wanted.fields = list(range(BUCKETS))
         return wanted
     known = FIELDS if wanted.queue is None else FIELDS[:OF_QUEUE]  # O3.4
@@ -89,7 +89,7 @@ def history_args(args: list[bytes]) -> HistoryArgs:
             raise ArgError(NO_FIELD % word[:64])
         field = known.index(word.lower())
         if field in wanted.fields:
-            raise ArgError(SYNTAX)
+            raise Misuse(word)
         wanted.fields.append(field)
     if len(wanted.fields) == 0:
         wanted.fields = list(range(len(known)))
@@ -100,5 +100,5 @@ def not_below_0(word: bytes) -> i64:
     """A number from 0 up, or raise."""
     value = strict_int(word)
     if value is None or value < 0:
-        raise ArgError(BAD_NUMBER)
+        raise not_this(BAD_NUMBER, word)
     return value

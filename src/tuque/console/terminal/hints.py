@@ -142,7 +142,7 @@ def advice(error: str, words: list[bytes]) -> str:
         return unknown(name) if "unknown command" in error.lower() else ""
     wrong = ("wrong number of arguments", "syntax error", "subcommand or number of arguments")
     if any(what in error.lower() for what in wrong):
-        return usage_of(row, words)
+        return "" if f": use {name}" in error else usage_of(row, words)
     refusal = reply_error(error)
     if isinstance(refusal, TubeHome):
         host, _, port = refusal.home.rpartition(":")

@@ -17,7 +17,7 @@ from tuque.server.state.state import Server
 from tuque.server.users.account import ALL, DEFAULT, Account
 from tuque.server.users.denials import Denial
 from tuque.server.users.words import WordError, check_name, line_of
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError, ranged
+from tuque.wire.args import ArgError, Misuse, ranged
 from tuque.wire.resp import Status
 from tuque.wire.rights import CATEGORIES, UNITS, unit_of
 
@@ -29,6 +29,7 @@ NO_COMMAND: Final = b"ERR there is no command '%s'"
 NO_FILE: Final = b"ERR there is no users-file: name one in the configuration"
 BITS: Final = 256
 BITS_MAX: Final = 4_096
+BAD_COUNT: Final = b"ERR the count of ACL LOG must be a number from 0 to 1073741824"
 BAD_BITS: Final = b"ERR ACL GENPASS takes a number of bits from 1 to 4096"
 LOG_SHOWN: Final = 10
 
@@ -154,7 +155,7 @@ def show_log(s: Server, c: Client, words: list[bytes]) -> None:
         denials.clear()
         c.ok()
         return
-    count = int(ranged(words[0], 0, 1 << 30, NOT_INT)) if words else LOG_SHOWN
+    count = int(ranged(words[0], 0, 1 << 30, BAD_COUNT)) if words else LOG_SHOWN
     rows = [log_row(s, entry) for entry in list(denials.entries)[:count]]
     s.n.work += len(rows)
     c.reply(rows)
@@ -198,7 +199,7 @@ def dry_run(s: Server, c: Client, name: bytes, words: list[bytes]) -> None:
 def make_password(c: Client, words: list[bytes]) -> None:
     """ACL GENPASS [bits]: a password that nobody guesses."""
     if len(words) > 1:
-        raise ArgError(SYNTAX)
+        raise Misuse(words[1])
     bits = int(ranged(words[0], 1, BITS_MAX, BAD_BITS)) if words else BITS
     digits = (bits + 3) // 4
     c.reply(secrets.token_hex((digits + 1) // 2)[:digits])

@@ -11,7 +11,7 @@ from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError, timeout_ms
+from tuque.wire.args import NOT_INT, ArgError, Misuse, timeout_ms
 from tuque.wire.resp import strict_int
 
 SPACES: Final = re.compile(rb"[\x00-\x20]")  # a line has none of these
@@ -144,7 +144,7 @@ def set_reply(c: Client, mode: bytes) -> None:
         if c.reply_mode != REPLY_OFF:
             c.reply_mode = REPLY_SKIP
     else:
-        raise ArgError(SYNTAX)
+        raise Misuse(mode)
 
 
 def set_switch(c: Client, word: bytes, args: list[bytes]) -> bool:
@@ -154,12 +154,12 @@ def set_switch(c: Client, word: bytes, args: list[bytes]) -> bool:
     value = args[2].upper()
     if word in (b"NO-EVICT", b"NO-TOUCH") and len(args) == 3:
         if value not in (b"ON", b"OFF"):
-            raise ArgError(SYNTAX)
+            raise Misuse(args[2])
     elif word == b"TRACKING":
         if value == b"ON":
             raise ArgError(b"ERR CLIENT TRACKING ON is not possible: there are no keys to track")
         if value != b"OFF":
-            raise ArgError(SYNTAX)
+            raise Misuse(args[2])
     else:
         return False
     c.ok()
@@ -187,7 +187,7 @@ def kill_address(s: Server, c: Client, address: bytes) -> None:
 def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
     """CLIENT KILL [ID n] [TYPE normal] [ADDR a] [SKIPME yes|no]."""
     if len(args) % 2 != 0:
-        raise ArgError(SYNTAX)
+        raise Misuse(args[-1])
     number, skips_me = 0, True
     address: bytes | None = None
     for i in range(2, len(args), 2):
@@ -205,7 +205,7 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
         elif word == b"SKIPME" and value.lower() in (b"yes", b"no"):
             skips_me = value.lower() == b"yes"
         else:
-            raise ArgError(SYNTAX)
+            raise Misuse(value if word == b"SKIPME" else args[i])
     chosen = [
         other
         for other in connections(s)

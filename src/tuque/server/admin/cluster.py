@@ -23,7 +23,7 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
 from tuque.server.tubes.voters import cmd_voters
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError, Misuse
 from tuque.wire.resp import Status, strict_int
 
 WRONG: Final = b"ERR Wrong CLUSTER subcommand or number of arguments"
@@ -134,7 +134,7 @@ def forget(s: Server, id: bytes) -> None:
 def reset(s: Server, mode: bytes) -> None:
     """CLUSTER RESET: drop jobs, queues and other nodes; HARD also takes a new id, ends LEAVING."""
     if mode not in (b"SOFT", b"HARD"):
-        raise ArgError(SYNTAX)
+        raise Misuse(mode)
     n = s.n
     dropped = flush_all(n)
     wake_all(n, DATA_RESET)

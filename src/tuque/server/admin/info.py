@@ -27,7 +27,7 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.tubes.admin import tube_figures
 from tuque.server.users.tenants import Tenant
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import Misuse
 
 DISQUE_VERSION: Final = "1.0-rc1"  # whose commands we speak
 
@@ -53,7 +53,7 @@ SECTION_WORK: Final = 20  # units for the fields of one section (L2.1)
 def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
     """[S8.1] INFO [section]."""
     if len(args) > 2:
-        raise ArgError(SYNTAX)
+        raise Misuse(args[2])
     wanted = args[1].decode("latin-1").lower() if len(args) == 2 else "default"
     texts = []
     for name, fields_of in SECTIONS.items():

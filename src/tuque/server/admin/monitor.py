@@ -10,7 +10,7 @@ from tuque.server.log.monitoring import LatencyEvent
 from tuque.server.replies.help import reply_help
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError
+from tuque.wire.args import NOT_INT, ArgError, Misuse
 from tuque.wire.resp import strict_int
 
 BAD_SLOWLOG: Final = b"ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
@@ -99,7 +99,7 @@ def cmd_latency(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"LATENCY")
     else:
-        raise ArgError(SYNTAX)
+        raise Misuse(args[1])
 
 
 def graph(name: str, event: LatencyEvent, now_s: int) -> str:

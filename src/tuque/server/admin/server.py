@@ -10,7 +10,7 @@ from tuque.server.startup.journaling import save_for_restart
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
 from tuque.server.users.account import meant
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError, Misuse
 from tuque.wire.commands import Command
 from tuque.wire.resp import Status
 from tuque.wire.rights import BY_ROW
@@ -87,7 +87,7 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     """
     mode = args[1].upper() if len(args) == 2 else b""
     if len(args) > 2 or mode not in (b"", b"REWRITE-AOF", b"SAVE", b"NOSAVE"):
-        raise ArgError(SYNTAX)
+        raise Misuse(args[1] if len(args) == 2 else args[2])
     if mode == b"REWRITE-AOF" and not s.is_loading:
         problem = save_for_restart(s)
         if problem:

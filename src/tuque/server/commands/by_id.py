@@ -25,7 +25,7 @@ from tuque.server.rights.tenant import hide_ids
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.state import Server
-from tuque.wire.args import HEADER_MAX, SYNTAX, ArgError, seconds_ms
+from tuque.wire.args import HEADER_MAX, ArgError, Misuse, seconds_ms
 from tuque.wire.resp import int_reply
 
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
@@ -218,7 +218,7 @@ def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
     delay_ms: i64 = 0
     if len(args) > 1 and args[1].upper() == b"DELAY":
         if len(args) == 2:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[1])
         delay_ms = seconds_ms(args[2])
         first = 3
     each_id(s, c, args, first, NACK, delay_ms)

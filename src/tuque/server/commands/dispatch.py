@@ -40,6 +40,7 @@ from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.log.notes import warn_once
 from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.faults import on_fault
+from tuque.server.replies.help import worded
 from tuque.server.replies.iproto_replies import tell_take as tell_iproto_take
 from tuque.server.replies.load_share import load_share
 from tuque.server.replies.producers import await_copies, keep_order, late_refusal, new_reply
@@ -60,8 +61,8 @@ from tuque.tubes.tasks.groups import FIRST_MINDER
 from tuque.tubes.tasks.groups import wake as wake_group
 from tuque.wire.adding.options import addjob_options
 from tuque.wire.args import (
-    SYNTAX,
     ArgError,
+    Misuse,
     getjob_options,
     timeout_ms,
 )
@@ -114,7 +115,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         try:
             run(s, c, command, args)
         except ArgError as error:
-            c.error(error.text)
+            c.error(worded(error, command, args))  # C4.6
         except TubeError as refused_there:
             c.error(refusal_text(s, refused_there))  # T17.3
         except Exception as fault:
@@ -391,7 +392,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
     while i < len(args):
         word = args[i].upper()
         if i + 1 == len(args):
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         if word == b"REASON":
             reason = args[i + 1]
             if len(reason) > REASON_MAX:
@@ -399,7 +400,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         elif word == b"BODY":
             body = args[i + 1]
         else:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         i += 2
     words = args[:2]
     check_ids(s, words, 1)

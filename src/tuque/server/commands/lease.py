@@ -20,7 +20,7 @@ from tuque.server.replies.help import reply_help
 from tuque.server.rights.tenant import full_of_groups
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError, Misuse, not_this
 from tuque.wire.resp import strict_int
 
 WRONG: Final = b"ERR Wrong LEASE subcommand or number of arguments"
@@ -89,7 +89,7 @@ def number(word: bytes, name: str, least: int, most: int) -> int:
     """An integer within the range, or an error that names the range (Y1.5)."""
     value = strict_int(word)
     if value is None or value < least or value > most:
-        raise ArgError(f"ERR {name} must be a number from {least} to {most}".encode())
+        raise not_this(f"ERR {name} must be a number from {least} to {most}".encode(), word)
     return int(value)
 
 
@@ -99,7 +99,7 @@ def options(args: list[bytes], first: int, names: list[bytes]) -> dict[bytes, by
     for i in range(first, len(args), 2):
         word = args[i].upper()
         if word not in names or i + 1 == len(args):
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         found[word] = args[i + 1]
     return found
 
@@ -138,7 +138,7 @@ def take_next(s: Server, c: Client, args: list[bytes]) -> None:
     """[Y2] LEASE NEXT group epoch seq COUNT n [BYTES b] [PARTS p] TTL ms."""
     found = options(args, 5, [b"COUNT", b"BYTES", b"PARTS", b"TTL"])
     if b"COUNT" not in found or b"TTL" not in found:
-        raise ArgError(SYNTAX)
+        raise Misuse()
     count = number(found[b"COUNT"], "COUNT", 1, COUNT_MAX)
     ttl_ms = number(found[b"TTL"], "TTL", TTL_MIN_MS, TTL_MAX_MS)
     size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)

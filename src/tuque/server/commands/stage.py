@@ -17,7 +17,7 @@ from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.wire.adding.options import BASIC_WORDS, Taker, addjob_options
-from tuque.wire.args import SYNTAX, ArgError, ranged
+from tuque.wire.args import ArgError, Misuse, ranged
 from tuque.wire.resp import int_reply
 
 STAGE: Final = Taker(b"STAGE", BASIC_WORDS, least_ttl=1)
@@ -130,7 +130,7 @@ def cmd_publish(s: Server, c: Client, args: list[bytes]) -> None:
     is_acking = args[3].upper() == b"ACK"
     if is_acking:
         if len(args) < 8:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[3])
         at = 7
     check_name(args[at])
     attempts: list[bytes] = []

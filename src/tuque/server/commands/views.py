@@ -19,7 +19,7 @@ from tuque.server.rights.tenant import check_queues
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError, header_pairs
+from tuque.wire.args import NOT_INT, ArgError, Misuse, header_pairs
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
 
 RUN_NAMES: Final = [b"", b"running", b"released", b"failed"]
@@ -126,7 +126,7 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
-    """[P1] PAUSE queue option [option ...]."""
+    """[P1] PAUSE queue in|out|all|none|state|bcast ..."""
     bits = 0
     is_changed = False
     is_bcast = False
@@ -147,7 +147,7 @@ def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
         elif option == b"none":
             bits = 0  # P1.2
         else:
-            raise ArgError(SYNTAX)  # P1.1
+            raise Misuse(word)  # P1.1
     check_queue(s, args[1])
     q = s.n.queues.get(args[1])
     if not is_changed and q is not None:

@@ -33,7 +33,7 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_home
 from tuque.tubes.tasks import groups
 from tuque.wire.adding.options import Taker, addjob_options
-from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
+from tuque.wire.args import ArgError, not_this, ranged, refused, some_ms, twice, wrong
 
 POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
 OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
@@ -131,7 +131,7 @@ def set_word(plan: GroupPlan, word: bytes, value: bytes) -> None:
     if word == b"KEEP":
         plan.keep_ms = some_ms(value)
         if not 1_000 <= plan.keep_ms <= KEEP_MAX_MS:
-            raise ArgError(BAD_KEEP)
+            raise not_this(BAD_KEEP, value)
         return
     policy = POLICIES.get(value.upper())
     if policy is None:

@@ -16,7 +16,7 @@ COUNT: Final = 100
 COUNT_MAX: Final = 1_000
 CURSOR_MAX: Final = 3_000_000  # more rows than a tube has keys
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
-BAD_CURSOR: Final = b"ERR invalid cursor"
+BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
 ROW_WORK: Final = 5
 SKIPPED: Final = 200  # rows that are skipped for a unit of work
 

@@ -21,7 +21,7 @@ from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import SYNTAX, ArgError, ranged
+from tuque.wire.args import ArgError, Misuse, ranged
 from tuque.wire.resp import put_value
 
 REACH: Final = 10_000  # the first queues of an order, which can be seen
@@ -36,6 +36,7 @@ MERGED: Final = 3
 ROW_BYTES: Final = 400
 DEAD_SUFFIX: Final = b".dead"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
+NO_OFFSET: Final = b"ERR OFFSET must be a number from 0 to 10000"
 BAD_OFFSET: Final = b"ERR OFFSET and COUNT must stay within the first 10000 queues: use MATCH"
 BAD_SORT: Final = b"ERR SORT takes name, ready, delayed, at-work, dead, oldest, in, out or blocked"
 LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
@@ -79,7 +80,7 @@ def list_options(args: list[bytes]) -> ListSpec:
             i += 1
             continue
         if i + 1 == len(args):
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         value = args[i + 1]
         if word == b"NAMES":
             spec.names = args[i + 1 :]
@@ -91,13 +92,13 @@ def list_options(args: list[bytes]) -> ListSpec:
                 raise ArgError(BAD_SORT)
             spec.sort = SORTS.index(value.upper())
         elif word == b"OFFSET":
-            spec.offset = ranged(value, 0, REACH, BAD_OFFSET)
+            spec.offset = ranged(value, 0, REACH, NO_OFFSET)
         elif word == b"COUNT":
             spec.count = ranged(value, 1, COUNT_MAX, BAD_COUNT)
         elif word == b"TYPE":
             spec.type = value
         else:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         i += 2
     if spec.offset + spec.count > REACH:
         raise ArgError(BAD_OFFSET)

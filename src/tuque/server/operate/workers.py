@@ -25,7 +25,7 @@ from tuque.server.state.workers import (
     Hand,
     Said,
 )
-from tuque.wire.args import NOT_INT, SYNTAX, ArgError, at_least, ranged, worker_name
+from tuque.wire.args import NOT_INT, ArgError, Misuse, at_least, ranged, worker_name
 from tuque.wire.resp import bulk_head, put_bulk, put_value
 
 QUEUES_MAX: Final = 100
@@ -64,7 +64,7 @@ def cmd_worker(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"WORKER")
     else:
-        raise ArgError(SYNTAX)
+        raise Misuse(args[1])
 
 
 def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
@@ -101,7 +101,7 @@ def what_it_says(args: list[bytes]) -> Said:
             i += 1
             continue
         if i + 1 == len(args):
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         value = args[i + 1]
         if word == b"QUEUES":
             said.queues = args[i + 1 :]
@@ -128,7 +128,7 @@ def what_it_says(args: list[bytes]) -> Said:
 def take_number(said: Said, word: bytes, value: bytes) -> None:
     """One option of WORKER HERE whose value is a number."""
     if word not in (b"PID", b"SLOTS", b"BUSY", b"DONE", b"FAILED", b"AGE"):
-        raise ArgError(SYNTAX)
+        raise Misuse(word)
     number = ranged(value, 0, NUMBER_MAX, BAD_NUMBER)
     if word == b"PID":
         said.pid = number
@@ -303,7 +303,7 @@ def worker_list(s: Server, c: Client, args: list[bytes]) -> None:
     while i < len(args):
         word = args[i].upper()
         if i + 1 == len(args):
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         if word == b"COUNT":
             most = ranged(args[i + 1], 1, COUNT_MAX, BAD_COUNT)
         elif word == b"MATCH":
@@ -312,7 +312,7 @@ def worker_list(s: Server, c: Client, args: list[bytes]) -> None:
                 raise ArgError(LONG_GLOB)
             glob = Glob(text)
         else:
-            raise ArgError(SYNTAX)
+            raise Misuse(args[i])
         i += 2
     s.n.work += len(s.crew.by_name) // 10
     begin(s, c, Roll(s, c, hands_after(s.crew, cursor), most, glob))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
+from tuque.wire.args import ArgError, Misuse
+from tuque.wire.bounds import CONTAINERS
+from tuque.wire.commands import Command
 from tuque.wire.resp import Status
+
+WORD_SHOWN: Final = 64
 
 
 def reply_help(s: Server, c: Client, name: bytes) -> None:
@@ -14,3 +21,21 @@ def reply_help(s: Server, c: Client, name: bytes) -> None:
     for words in command.syntax.split(" | "):
         lines.append(Status(f"    {command.name} {words}"))
     c.reply(lines)
+
+
+def worded(error: ArgError, command: Command, args: list[bytes]) -> bytes:
+    """The text of the error; of a word that is wrong with the usage of the command."""
+    return error.text + usage(command, args) if isinstance(error, Misuse) else error.text
+
+
+def usage(command: Command, args: list[bytes]) -> bytes:
+    """[C4] How the command, or its subcommand, is used: the end of an error (C4.6)."""
+    ways = command.syntax.split(" | ")
+    word = args[1][:WORD_SHOWN].decode("ascii", "replace").upper() if len(args) > 1 else ""
+    chosen = [way for way in ways if word in way.partition(" ")[0].upper().split("|")]
+    if len(chosen) > 0:
+        ways = chosen
+    elif command.name in CONTAINERS:
+        ways = [", ".join([way.partition(" ")[0] for way in ways])]
+    told = " | ".join([f"{command.name} {way}" for way in ways])
+    return f": use {told}".encode()

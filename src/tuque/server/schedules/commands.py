@@ -35,7 +35,7 @@ from tuque.tubes.replication.leadership import needs_home
 from tuque.tubes.tasks import schedules
 from tuque.wire.adding.keys import KEY_WORDS
 from tuque.wire.adding.options import WORK_WORDS, Taker, addjob_options
-from tuque.wire.args import ArgError, ranged, refused, some_ms, twice, wrong
+from tuque.wire.args import ArgError, not_this, ranged, refused, some_ms, twice, wrong
 from tuque.wire.args import wrong_option as wrong_word
 from tuque.wire.resp import Status
 
@@ -59,7 +59,7 @@ LONG_CRON: Final = b"ERR CRON has 1 to %d bytes" % CRON_MAX
 LONG_ZONE: Final = b"ERR TZ has 1 to %d bytes" % ZONE_MAX
 NEVER: Final = b"ERR CRON '%s' has no instant to come"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 100"
-BAD_CURSOR: Final = b"ERR invalid cursor"
+BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
 ONLY_KEEP: Final = b"ERR ON must be keep in SCHEDULE ADD, not '%s'"
 ROWS_MAX: Final = 100
 EVERY_LEAST_MS: Final = 1_000
@@ -155,7 +155,7 @@ def set_word(plan: Plan, word: bytes, value: bytes) -> None:
     elif word == b"EVERY":
         plan.every_ms = some_ms(value)
         if not EVERY_LEAST_MS <= plan.every_ms <= EVERY_MAX_MS:
-            raise ArgError(BAD_EVERY)
+            raise not_this(BAD_EVERY, value)
     else:
         policy = MISSED.get(value.upper())
         if policy is None:

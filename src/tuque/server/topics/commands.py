@@ -48,7 +48,7 @@ BAD_FILTER: Final = (
     b"pattern of 1 to %d bytes" % (FILTERS_MAX, NAME_MAX, GLOB_MAX)
 )
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
-BAD_CURSOR: Final = b"ERR invalid cursor"
+BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
 UNFIT: Final = b"ERR the pattern '%s' fits nothing: write ranges as in [a-c]"
 TAKES: Final = b"TOPIC takes SUBSCRIBE, UNSUBSCRIBE, LIST, ADD or HELP"
 

@@ -17,7 +17,7 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.voting.changes import change_voters, force_voters
 from tuque.tubes.voting.settling import unsettled
 from tuque.tubes.voting.voters import may_vouch
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError, Misuse
 
 SHOWN: Final = 20  # tubes
 
@@ -38,7 +38,7 @@ def cmd_voters(s: Server, c: Client, args: list[bytes]) -> None:
         c.ok()
         return
     if len(args) != 4 or word not in (b"ADD", b"REMOVE"):
-        raise ArgError(SYNTAX)
+        raise Misuse(args[2])
     node_id = node_named(s, args[3])
     try:
         change_voters(s.n, t, node_id, word == b"ADD", c.number, c.put_serial + 1)

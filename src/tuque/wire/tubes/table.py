@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.tubes.types.driver import Driver
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError, Misuse
 from tuque.wire.bound import (
     ALL_WORDS,
     CUT,
@@ -209,13 +209,13 @@ class Procedure:
             word = self.options.get(args[at]) or self.options.get(args[at].upper())
             at += 1
             if word is None:
-                raise ArgError(SYNTAX)
+                raise Misuse(args[at - 1])
             into.given += 1
             if word.kind == FLAG:
                 into.set_option(word.field, True)
                 continue
             if at == count:
-                raise ArgError(SYNTAX)
+                raise Misuse(args[at - 1])
             read_word(word, args[at], into)
             at += 1
         if into.form == FORMS[b"msgpack"]:

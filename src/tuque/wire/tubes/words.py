@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
 from tuque.tubes.model.options import MAJORITY, NO, YES
-from tuque.wire.args import UTUBE_MAX, ArgError, plain_int, ranged
+from tuque.wire.args import UTUBE_MAX, ArgError, not_this, plain_int, ranged
 from tuque.wire.msgpack import MsgpackError, skip
 from tuque.wire.tubes.arguments import TubeArgs
 
@@ -161,7 +161,7 @@ def choice_of(a: Word, word: bytes) -> int:
     """One of several words."""
     choice = a.choices.get(word.upper(), a.choices.get(word.lower()))
     if choice is None:
-        raise ArgError(a.error)
+        raise not_this(a.error, word)
     return choice
 
 
@@ -173,7 +173,7 @@ def span_ms(word: bytes, error: bytes) -> i64:
     whole, _, part = word.partition(b".")
     digits = whole + part
     if not digits.isdigit() or len(word) > DIGITS_MAX:
-        raise ArgError(error)
+        raise not_this(error, word)
     if len(whole.lstrip(b"0")) > 12:
         return MAX_MS
     ms = int(whole or b"0") * 1000 + int((part + b"000")[:3])
