@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,20 @@ def test_each_code_has_its_class(text: str) -> None:
 def test_plain_except_clauses_work(ours: type[errors.Error], builtin: type[Exception]) -> None:
     with pytest.raises(builtin):
         raise ours("no")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_tables_have_every_code_and_class() -> None:
+    """The table of C9 in SPEC.md, and the tree of classes in docs/client.md."""
+    spec = (ROOT / "SPEC.md").read_text()
+    table = spec.partition("### C9 Error words")[2].partition("- C9.1")[0]
+    assert set(errors.REPLY_ERRORS) - set(re.findall(r"`([A-Z]+)`", table)) == set()
+    page = (ROOT / "docs" / "client.md").read_text()
+    tree = page.partition("    Error\n")[2].partition("## Tubes")[0]
+    classes = {kind.__name__ for kind in errors.REPLY_ERRORS.values()}
+    assert classes - set(re.findall(r"\w+", tree)) == set()
 
 
 def test_every_error_has_one_root_and_survives_pickling() -> None:

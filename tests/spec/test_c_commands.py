@@ -147,7 +147,7 @@ def test_first_words(box: Box) -> None:
     replies = words & known
     assert words - replies <= set(
         "HELLO SYNC HEADERS DEAD PRIVATE CANCEL IDS RATE START WORKER DONE GETJOB LEASE "
-        "SCHEDULE GROUP TOPIC FILTER LIMIT".split()
+        "SCHEDULE GROUP TOPIC FILTER LIMIT ENGINE".split()
     ), words - known  # an ERR goes before these
 
 
