@@ -46,6 +46,7 @@ def test_login_and_name_come_first(connect: Connect, node: ScriptedNode) -> None
     node.answers |= {"AUTH": b"+OK\r\n", "CLIENT": b"+OK\r\n"}
     connect(f"tuque://me:pw@127.0.0.1:{node.port}/?name=w1").ping()
     assert node.asked == [
+        [b"HELLO"],
         [b"AUTH", b"me", b"pw"],
         [b"CLIENT", b"SETNAME", b"w1"],
         [b"HELLO"],

@@ -23,6 +23,7 @@ from tuque.errors import (
 )
 
 if TYPE_CHECKING:
+    from tuque.client.transport.conn import Conn
     from tuque.client.url import Address
 
 # nothing was done, and time or another node will help
@@ -85,6 +86,12 @@ class Tries:
         self._count = 0
         self._failed_s = now_s  # when the first one failed
         self._at_once: set[str] = set()  # nodes named by refusals, asked once without a pause
+
+    def logged_in(self, link: Conn) -> None:
+        """The call has its time besides that of the log-in, if the connection is new (N6.7)."""
+        self.deadline_s += link.login_s
+        self.search_until_s += link.login_s
+        link.login_s = 0.0
 
     def pause_s(
         self, error: Error, *, sent: bool, now_s: float, node: Address | None = None

@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
     timeout_s: float = 5.0
     connect_timeout_s: float = 2.0
+    login_timeout_s: float = 15.0  # once the node is there (N6.7)
     retry: Retry = Retry()
     max_connections: int = 32
     name: str = ""
@@ -69,6 +70,7 @@ def settings(
     *,
     timeout: float | None = None,
     connect_timeout: float | None = None,
+    login_timeout: float | None = None,
     retry: Retry | None = None,
     max_connections: int | None = None,
     name: str | None = None,
@@ -84,6 +86,7 @@ def settings(
             connect_timeout_s=(
                 found.connect_timeout_s if connect_timeout is None else connect_timeout
             ),
+            login_timeout_s=found.login_timeout_s if login_timeout is None else login_timeout,
             retry=found.retry if retry is None else retry,
             max_connections=found.max_connections if max_connections is None else max_connections,
             name=found.name if name is None else name,
@@ -159,6 +162,8 @@ def _with_query(base: Settings, query: str) -> Settings:
             values["timeout_s"] = _number(key, text)
         elif key == "connect_timeout":
             values["connect_timeout_s"] = _number(key, text)
+        elif key == "login_timeout":
+            values["login_timeout_s"] = _number(key, text)
         elif key == "retries":
             values["retry"] = Retry(attempts=_count(key, text))
         elif key == "max_connections":
@@ -170,8 +175,8 @@ def _with_query(base: Settings, query: str) -> Settings:
         else:
             raise ConfigError(
                 f"unknown client setting {key!r} in the URL; there are: timeout, "
-                "connect_timeout, retries, max_connections, name, cafile, certfile, keyfile, "
-                "follow, discover"
+                "connect_timeout, login_timeout, retries, max_connections, name, cafile, certfile, "
+                "keyfile, follow, discover"
             )
     return msgspec.structs.replace(base, **values)
 
@@ -204,6 +209,7 @@ def _checked(found: Settings) -> Settings:
     for key, seconds in (
         ("timeout", found.timeout_s),
         ("connect_timeout", found.connect_timeout_s),
+        ("login_timeout", found.login_timeout_s),
     ):
         if not isinstance(seconds, int | float) or not 0.0 < seconds <= 86400.0:
             raise ConfigError(

@@ -14,7 +14,7 @@ from tuque.client.api import Hello, Reply, to_text
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.routing.follow import LIMIT_S
-from tuque.client.transport.conn import greeting, joining, read_greeting
+from tuque.client.transport.conn import greeting, joining, read_greeting, why_closed
 from tuque.client.transport.face import (
     INFINITE,
     JOIN_S,
@@ -149,6 +149,7 @@ class Runner(Face):
             try:
                 link = await self._take(pool, tries.search_until_s, at)
                 had = link.address
+                tries.logged_in(link)
                 await self._converse(pool, link, asked, replies, tries.deadline_s, lost)
                 continue
             except Error as e:
@@ -254,7 +255,9 @@ class Runner(Face):
     async def _visit(self, at: Address, deadline_s: float) -> Link:
         """A new connection to the leader of a tube."""
         try:
-            link, _ = await self._open(at, self._connect_by_s(deadline_s, time.monotonic()))
+            now_s = time.monotonic()
+            login_by_s = now_s + self.settings.login_timeout_s
+            link, _ = await self._open(at, self._connect_by_s(deadline_s, now_s), login_by_s)
         except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
             self._on_home_unreachable(at, e)
             raise
@@ -265,6 +268,7 @@ class Runner(Face):
         """A new connection to the first usable node."""
         tried: set[Address] = set()
         causes: list[Error] = []
+        login_by_s = time.monotonic() + self.settings.login_timeout_s
         while True:
             now_s = time.monotonic()
             untried = [a for a in self._route.order(now_s) if a not in tried]
@@ -274,7 +278,7 @@ class Runner(Face):
             tried.add(address)
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
-                link, hello = await self._open(address, until_s)
+                link, hello = await self._open(address, until_s, login_by_s)
             except (ConnectionError, Conflict, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
@@ -307,15 +311,26 @@ class Runner(Face):
             old.close()
         self._blocking.give(link)
 
-    async def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
-        """Connects to one node and greets it."""
+    async def _open(
+        self, address: Address, deadline_s: float, login_by_s: float = 0.0
+    ) -> tuple[Link, Hello | None]:
+        """Connects to one node and greets it; `login_by_s`: of a node that lets log-ins wait."""
         link = await self._dial(address, deadline_s)
         link.on_cancel, link.on_order = self._on_cancel, self._on_order
         asked = greeting(self.settings, hears=link.hears)
         replies: list[Reply] = []
+        first: list[Reply] = []
         try:
+            began_s = time.monotonic()
+            if self.settings.password and login_by_s > deadline_s:
+                await link.exchange([("HELLO",)], first, deadline_s)  # it is there (N6.7)
+                began_s, deadline_s = time.monotonic(), login_by_s
             await link.exchange([call.args for call in asked], replies, deadline_s)
+            link.login_s = time.monotonic() - began_s if first else 0.0
             return link, read_greeting(asked, replies)
+        except ConnectionError as e:
+            link.close()
+            raise why_closed(first, e) from None
         except BaseException:
             link.close()
             raise

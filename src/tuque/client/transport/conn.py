@@ -17,7 +17,16 @@ from tuque.client.api import Arg, Hello, Reply, to_bytes, to_text
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
 from tuque.client.url import Address, Settings
-from tuque.errors import Closed, Error, ProtocolError, ReplyError, Timeout, reply_error
+from tuque.errors import (
+    Closed,
+    ConnectionError,
+    Error,
+    NoAuth,
+    ProtocolError,
+    ReplyError,
+    Timeout,
+    reply_error,
+)
 
 _NOTHING = object()
 CANCEL_PUSH = b"job-cancel"
@@ -32,6 +41,7 @@ class Conn:
         self.node = str(address)
         self.session = ""  # of tubes, as last requested
         self.unanswered = 0
+        self.login_s = 0.0  # what its log-in took, until a call has added that to its time
         self.pushed: deque[list[Reply]] = deque()
         self.on_cancel: Callable[[str, str], object] | None = None  # of a job's id and run
         self.on_order: Callable[[str, str], object] | None = (
@@ -142,6 +152,12 @@ def raise_errors(replies: list[Reply]) -> None:
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise reply
+
+
+def why_closed(first: list[Reply], error: ConnectionError) -> Error:
+    """What a node said to the first command before it closed the connection, else `error`."""
+    said = first[0] if first else None
+    return said if isinstance(said, ReplyError) and not isinstance(said, NoAuth) else error
 
 
 def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import hiredis
 
 CONNECT_TIMEOUT_S: Final = 5.0
+LOGIN_S: Final = 15.0  # a node may let log-ins wait
 DEPTH_MAX: Final = 64
 CHUNK_BYTES: Final = 65536
 TOGETHER: Final = 200  # commands sent at once: their replies must find room while they are sent
@@ -110,10 +111,28 @@ class Link:
         self.sock.settimeout(self.answer_s)
         if self.target.password:
             user = [self.target.user.encode()] if self.target.user else []
-            said = self.call([b"AUTH", *user, self.target.password.encode()])
+            login = [b"AUTH", *user, self.target.password.encode()]
+            if self.answer_s is None:
+                said = self.call(login)
+            else:
+                said = self._log_in(login, self.answer_s)
             if isinstance(said, ErrorReply):
                 self.close()
                 raise LinkError(f"{self.target} refused the password: {said}")
+
+    def _log_in(self, login: list[bytes], answer_s: float) -> Reply:
+        """[N6] Wait longer for the log-in alone, once the node has answered at all (N6.7)."""
+        sock = self._ready()
+        first = self.call([b"HELLO"])
+        sock.settimeout(max(answer_s, LOGIN_S))
+        try:
+            said = self.call(login)
+        except LinkError:
+            if isinstance(first, ErrorReply) and not first.startswith("NOAUTH"):
+                return first  # why the node has closed the connection
+            raise
+        sock.settimeout(answer_s)
+        return said
 
     def close(self) -> None:
         if self.sock is not None:

@@ -33,6 +33,7 @@ from tuque.spark.errors import SinkError
 from tuque.spark.sink.columns import Run, count_of
 
 CONNECT_S: Final = 5.0
+LOGIN_S: Final = 15.0  # a node may let log-ins wait (N6.7)
 ANSWER_S: Final = 30.0  # in addition to a command's own time
 RECEIVE_BYTES: Final = 1 << 16
 PAUSE_S: Final = (0.02, 1.0)  # first and longest pause between attempts
@@ -184,7 +185,7 @@ def _connected(address: Address, settings: Settings) -> Wire:
     wire = Wire(address, sock, (address.host, address.port))
     if settings.password:
         login = [settings.user, settings.password] if settings.user else [settings.password]
-        wire.send(command(b"AUTH", *(word.encode() for word in login)), CONNECT_S)
+        wire.send(command(b"AUTH", *(word.encode() for word in login)), LOGIN_S)
         refusal = refusal_of(wire.lines(1).rstrip(b"\r\n"))
         if refusal is not None:
             wire.close()

@@ -87,6 +87,7 @@ class Nodes:
             follow=False,
             timeout=max(self.call_s, connect_s),
             connect_timeout=connect_s,
+            login_timeout=connect_s,
             retry=Retry(attempts=1),
             max_connections=CONNECTIONS,
             name="tuque-console",

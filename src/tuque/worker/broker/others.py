@@ -42,6 +42,7 @@ class Others:
             follow=False,
             timeout=CALL_S,
             connect_timeout=CONNECT_S,
+            login_timeout=CONNECT_S,
             retry=Retry(attempts=1),
             max_connections=1,  # what is said comes in its order
         )
