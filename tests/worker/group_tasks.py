@@ -168,3 +168,8 @@ def short(number: int) -> int:
 @app.task(queue="odd", limit=Limit(1))
 def odd(number: int) -> int:
     return number
+
+
+@app.task(queue="any")
+def anything(value: object) -> None:
+    pass

@@ -15,9 +15,10 @@ from worker_lab import wait_until
 from tuque.errors import Error, WrongTube
 from tuque.testing import job
 from tuque.worker import RetryLater, Task
-from tuque.worker.groups.headers import header_of
+from tuque.worker.groups.headers import Entry, GroupEntry, header_of
 from tuque.worker.groups.results import GROUP_HEADER, filled, filled_async
 from tuque.worker.groups.steps import goes_on, goes_on_async
+from tuque.worker.groups.unfit import Unfit
 from tuque.worker.pools.execute import Job
 from tuque.worker.tasks.codec import Envelope
 
@@ -41,12 +42,12 @@ def on_a_loop(call: Callable[[], Awaitable[object]]) -> None:
     asyncio.run(calls())
 
 
-def both(this: Job, error: type[Exception], words: str) -> None:
+def both(this: Job, error: type[Exception], words: str, result: object = 1) -> None:
     """Adding the next step raises that in both ways of running."""
     with pytest.raises(error, match=words):
-        goes_on(tasks.app, this, 1)
+        goes_on(tasks.app, this, result)
     with pytest.raises(error, match=words):
-        on_a_loop(lambda: goes_on_async(tasks.app, this, 1))
+        on_a_loop(lambda: goes_on_async(tasks.app, this, result))
 
 
 @pytest.mark.usefixtures("place")
@@ -77,6 +78,20 @@ def test_a_next_step_that_is_wrong_is_a_failure() -> None:
     tasks.app.client.tube("odd").create("fifo")
     with job(headers={"tuque-chain": header_of([tasks.odd.name])}, time_left=60) as this:
         both(this, WrongTube, "type fifo")
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    "following", ["group_tasks.anything", GroupEntry(["group_tasks.anything"])]
+)
+def test_the_next_step_is_too_long(node: RealServer, following: Entry) -> None:
+    """U11.2 If the next one cannot take the result (its type is another one, it cannot be written,
+    or it is too long for the broker), the step fails for good at once
+    """
+    assert node.wire()("CONFIG", "SET", "max-body-bytes", "2000") == b"OK"
+    words = "anything: ERR .* is over max-body-bytes .*; send less"
+    with job(headers={"tuque-chain": header_of([following])}, time_left=60) as this:
+        both(this, Unfit, words, "x" * 3000)
 
 
 def test_the_results_of_a_group_cannot_be_read() -> None:

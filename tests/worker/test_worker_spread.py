@@ -425,6 +425,6 @@ def test_what_cannot_be_a_later_group() -> None:
     with pytest.raises(ValueError, match="needs a queue of its own: 'joined'"):
         a_chain(group([double.call(1)]), group(texts), group(total), join)
     with pytest.raises(ValueError, match="needs a queue of its own: 'parts'"):
-        a_chain(group([double.call(1)]), group(as_text), first_of)
+        a_chain(group([double.call(1)]), group(total), first_of)
     with pytest.raises(ValueError, match="1024 bytes"):
         a_chain(begin, group(*[double] * 50), join)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Task, chain, group
 from tuque.worker.groups.headers import CHAIN_HEADER
+from tuque.worker.groups.unfit import WHY
 
 app = App("tuque://127.0.0.1:1")
 ran: list[str] = []
@@ -39,6 +42,47 @@ def twice(number: int) -> int:
 def total(numbers: list[int]) -> int:
     ran.append(f"total {numbers}")
     return sum(numbers)
+
+
+@app.task(queue="first", attempts=3)
+def made_of(what: str):  # type: ignore[no-untyped-def]  # chain cannot see what it returns
+    ran.append(f"made_of {what}")
+    return {"number": 3, "text": "three", "object": object(), "nan": math.nan}.get(what, what)
+
+
+@app.task(queue="first", attempts=3)
+async def made_later(what: str):  # type: ignore[no-untyped-def]  # as before
+    return made_of(what)
+
+
+@app.task(queue="second")
+def wide(number: float) -> float:
+    return number
+
+
+@app.task(queue="second")
+def named(name: str) -> str:
+    return name
+
+
+@app.task(queue="second")
+def anything(value: object) -> None:
+    ran.append(f"anything {value}")
+
+
+@app.task(queue="second")
+def of_two(number: int, other: int) -> int:
+    return number + other
+
+
+@app.task(queue="second")
+def of_none() -> int:
+    return 1
+
+
+@app.task(queue="second")
+def of_more(number: int, *more: int, **named: int) -> dict[str, int]:
+    return {"number": number}
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +150,67 @@ def test_a_header_of_no_chain(tuque_app: TestApp, header: str) -> None:
     rest(tuque_app)
     (letter,) = tuque_app.dead()
     assert "the header tuque-chain is none of a chain" in letter.reason and ran == []
+
+
+def test_what_no_step_can_take_is_refused() -> None:
+    """U11.1 A step gets one argument, the result of the step before, after a group a list. A task
+    that needs another one, or whose argument cannot have the type that the one before returns, is
+    a TypeError.
+    """
+    begin: Any = one_more.call(1)
+    a_chain, a_group = cast(Any, chain), cast(Any, group)
+    with pytest.raises(TypeError, match=r"of_two: missing .* 'other': a step gets one argument"):
+        a_chain(begin, of_two)
+    with pytest.raises(TypeError, match="of_none: too many positional arguments: a step gets one"):
+        a_chain(begin, twice).then(of_none)
+    with pytest.raises(TypeError, match="of_two: missing a required argument"):
+        a_chain(begin, a_group(twice, of_two))
+    with pytest.raises(TypeError, match="named: argument name is str, and the step .* returns int"):
+        a_chain(begin, named)
+    with pytest.raises(TypeError, match="twice: argument number is int, and .* returns dict"):
+        a_chain(begin, of_more, twice)
+    with pytest.raises(TypeError, match="named: argument name is str, and the .* returns list"):
+        a_chain(begin, a_group(twice), a_group(named), total)
+    with pytest.raises(TypeError, match="named: argument name is str, and the step .* returns int"):
+        a_chain(a_group([begin]), total, named)
+    with pytest.raises(TypeError, match="twice: argument number is int, and .* returns None"):
+        a_chain(begin, anything, twice)
+    chain(one_more.call(1), wide)
+    chain(one_more.call(1), group(of_more, anything), total)
+    a_chain(made_of.call("number"), named)
+
+
+@pytest.mark.parametrize("first", [made_of, made_later])
+@pytest.mark.parametrize(
+    ("what", "following", "why"),
+    [
+        ("text", twice, "task .*twice: argument number: 'three' .str. would not be taken"),
+        ("text", group(anything, twice), "task .*twice: argument number: 'three' .str. would not"),
+        ("object", anything, "task .*anything: argument value: .* cannot be written as json"),
+        ("nan", anything, "task .*anything: argument value: nan .* JSON has no such number"),
+    ],
+)
+def test_the_next_step_cannot_take_it(
+    tuque_app: TestApp, first: Any, what: str, following: Any, why: str
+) -> None:
+    """U11.2 If the next one cannot take the result (its type is another one, it cannot be written,
+    or it is too long for the broker), the step fails for good at once: FAIL FINAL, whatever
+    `attempts` is. The reason says that the step has run, and what the next one cannot take.
+    """
+    handle = chain(first.call(what), following).enqueue()
+    rest(tuque_app)
+    with pytest.raises(JobFailed, match=f"rejected: {re.escape(WHY)}: {why}") as caught:
+        handle.result(1)
+    assert caught.value.attempts == 1 and len(ran) == 1
+    assert {one.state for one in tuque_app.jobs(anything)} <= {"cancelled"}
+    (letter,) = tuque_app.dead()
+    assert letter.id == handle.id
+
+
+def test_what_groups_in_a_row_hand_on_may_not_fit(tuque_app: TestApp) -> None:
+    """U11.2 the step fails for good at once"""
+    first = group([made_of.call("text")])
+    handle = chain(first, group(total), anything).enqueue()
+    rest(tuque_app)
+    with pytest.raises(JobFailed, match="cannot take its result .*task .*total: argument numbers"):
+        handle.result(1)

@@ -24,6 +24,7 @@ from tuque.logtext import facts
 from tuque.worker.broker.away import is_about_home
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.broker.settle import NOT_NOW
+from tuque.worker.groups.unfit import is_too_big
 from tuque.worker.tasks.policy import Done, Fail, Release
 
 log: Final = logging.getLogger("tuque.worker")
@@ -172,7 +173,7 @@ class Teller:
         begun = self._begin(pipeline, starts)
         answers = await pipeline.execute(raise_on_error=False)
         replies = zip(said, answers, strict=False)
-        too_big = {one: a for (one, *_), a in replies if _weight(one) and _is_too_big(a)}
+        too_big = {one: a for (one, *_), a in replies if _weight(one) and is_too_big(a)}
         for answer in answers:
             if isinstance(answer, NOT_YET) and not self._is_of_tube(answer):
                 self._lighten(too_big)
@@ -242,10 +243,6 @@ class Teller:
             return
         for job_id, run in zip(starts, found, strict=True):
             self._on_started(job_id, run)
-
-
-def _is_too_big(answer: object) -> bool:
-    return isinstance(answer, ReplyError) and "invalid bulk length" in str(answer)
 
 
 def _queue(pipeline: Any, one: Done | Fail) -> None:

@@ -88,8 +88,21 @@ class Chain(Generic[R]):
                     "after the first step a chain has tasks, and groups of tasks as group(b, c), "
                     f"not {step!r}"
                 )
+        self._check_fit()
         if len(header_of(self._entries())) > NAMES_BYTES:
             raise ValueError(f"the names of the steps have more than {NAMES_BYTES} bytes")
+
+    def _check_fit(self) -> None:
+        """TypeError if it can be seen that a step does not take what the one before returns."""
+        before: Any = list
+        if isinstance(self.first, Call | Opening):
+            one = self.first.task if isinstance(self.first, Call) else self.first.callback
+            before = one.returns
+        for step in self.steps:
+            assert isinstance(step, Task | Later)
+            for task in step.tasks if isinstance(step, Later) else (step,):
+                task.check_step(before)
+            before = list if isinstance(step, Later) else step.returns
 
     def then(self, step: Step[[R], T]) -> Chain[T]:
         """The chain with one more step."""

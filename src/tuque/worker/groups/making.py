@@ -26,8 +26,8 @@ from tuque.worker.groups.headers import (
     kept,
 )
 from tuque.worker.groups.results import GROUP_HEADER
+from tuque.worker.groups.unfit import next_call, next_call_of_data
 from tuque.worker.tasks.adding import KEY_HEADER, TASK_HEADER, Call, envelope_of
-from tuque.worker.tasks.codec import Envelope
 from tuque.worker.tasks.options import RETRY_S
 from tuque.worker.tasks.task import KEYED, SPREAD, Task, spread_in
 
@@ -153,10 +153,8 @@ class Making:
 
     def _call(self, task: Task[..., Any], result: Any) -> Call[Any]:
         """The call of a child with the result of the step."""
-        args = (result,)
-        if self._job.task == SPREAD:  # plain data so far
-            args = task.bind(Envelope(task=task.name, args=[result], kwargs={})).args
-        return task.made_call(task.defaults, args, {})
+        is_data = self._job.task == SPREAD
+        return next_call_of_data(task, result) if is_data else next_call(task, result)
 
 
 def make(app: App, job: Job, entries: list[Entry], result: Any) -> str:

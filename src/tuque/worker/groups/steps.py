@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tuque.client.commands.life import Result
-from tuque.errors import Error, NoJob
+from tuque.errors import Error, NoJob, ReplyError
 from tuque.worker.groups.again import NOT_THE_JOB, Again, delay_of
 from tuque.worker.groups.headers import (
     AFTER_HEADER,
@@ -30,6 +30,7 @@ from tuque.worker.groups.headers import (
     next_of,
 )
 from tuque.worker.groups.making import known, make, make_async
+from tuque.worker.groups.unfit import next_call, refused
 from tuque.worker.seal.keys import RESULT, BadSeal, Keys, is_sealed
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.codec import unpack
@@ -59,8 +60,7 @@ def step_after(
     `withdrawn`: how many tries of the run may have left a copy of a job that is deleted.
     """
     assert isinstance(entries[0], str)
-    task = known(app, entries[0])
-    call: Call[Any] = task.made_call(task.defaults, (result,), {})
+    call = next_call(known(app, entries[0]), result)
     options = kept(call)
     headers = dict(options.headers)
     if options.retry_s != 0:  # else it cannot come again
@@ -75,13 +75,20 @@ def step_after(
 def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
     """Adds the next step, or makes the next group; what is the result of this one then."""
     entries = entries_of(job.headers[CHAIN_HEADER])
-    if isinstance(entries[0], GroupEntry):
-        return {NEXT: make(app, job, entries, result)}
+    try:
+        if isinstance(entries[0], GroupEntry):
+            return {NEXT: make(app, job, entries, result)}
+        return {NEXT: _add(app, job, entries, result)}
+    except ReplyError as err:
+        raise refused(entries[0], err) from None
+
+
+def _add(app: App, job: Job, entries: list[Entry], result: Any) -> str:
     again = Again(job)
     while True:
         call = step_after(app, job, entries, result, again.withdrawn)
         try:
-            return {NEXT: call.task.add_now(call.options, call.args, call.kwargs).id}
+            return call.task.add_now(call.options, call.args, call.kwargs).id
         except NOT_THE_JOB as err:
             time.sleep(again.pause_s(err))
             job.check()
@@ -90,13 +97,20 @@ def goes_on(app: App, job: Job, result: Any) -> dict[str, str]:
 async def goes_on_async(app: App, job: Job, result: Any) -> dict[str, str]:
     """Like `goes_on`, on the running loop."""
     entries = entries_of(job.headers[CHAIN_HEADER])
-    if isinstance(entries[0], GroupEntry):
-        return {NEXT: await make_async(app, job, entries, result)}
+    try:
+        if isinstance(entries[0], GroupEntry):
+            return {NEXT: await make_async(app, job, entries, result)}
+        return {NEXT: await _add_async(app, job, entries, result)}
+    except ReplyError as err:
+        raise refused(entries[0], err) from None
+
+
+async def _add_async(app: App, job: Job, entries: list[Entry], result: Any) -> str:
     again = Again(job)
     while True:
         call = step_after(app, job, entries, result, again.withdrawn)
         try:
-            return {NEXT: (await call.task.add_async(call.options, call.args, call.kwargs)).id}
+            return (await call.task.add_async(call.options, call.args, call.kwargs)).id
         except NOT_THE_JOB as err:
             await asyncio.sleep(again.pause_s(err))
             job.check()

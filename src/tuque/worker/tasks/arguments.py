@@ -22,6 +22,10 @@ from tuque.worker.tasks.models import Adapted, converted_by, resolved, restored,
 VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 UNTYPED: Final = object()  # no annotation, Any, or a type unknown to msgspec
 EXACT: Final = (str, int, bool, type(None))  # values of these are mostly encoded unchanged
+KINDS: Final[dict[type, str]] = {  # types whose values are never taken for each other
+    **dict.fromkeys((bool, int, float), "number"),
+    **{kind: kind.__name__ for kind in (str, bytes, list, dict, type(None))},
+}
 NO_NUMBER: Final = 'JSON has no such number; codec="msgpack" has'
 SHOWN_CHARS: Final = 60
 INT64_MAX: Final = 2**63 - 1
@@ -63,6 +67,22 @@ class Arguments:
             else:
                 for key, one in value.items():
                     self._check_one(key, one, hint, codec)
+
+    def check_step(self, returned: Any) -> None:
+        """TypeError unless one argument is enough, and may be a result of that type (U11.1)."""
+        try:
+            bound = self.signature.bind(None)
+        except TypeError as err:
+            raise TypeError(
+                f"task {self._name}: {err}: a step gets one argument, the result of the one before"
+            ) from None
+        for name in bound.arguments:
+            hint = self._types[name]
+            if _is_other_kind(returned, hint):
+                raise TypeError(
+                    f"task {self._name}: argument {name} is {_shown_type(hint)}, and the step "
+                    f"before it returns {_shown_type(returned)}"
+                )
 
     def _check_one(self, name: str, value: Any, hint: Any, codec: Codec) -> None:
         kind = type(value)
@@ -190,6 +210,19 @@ def converted(name: str, value: Any, hint: Any) -> Any:
         return converted_by(hint, value)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as err:
         raise BadArguments(f"argument {name}: {err}") from None
+
+
+def _is_other_kind(returned: Any, hint: Any) -> bool:
+    """Whether no value of the one type is one of the other; False if that is not plain to see."""
+    kinds = [
+        KINDS.get(kind) if isinstance(kind, type) else None
+        for kind in (typing.get_origin(returned) or returned, typing.get_origin(hint) or hint)
+    ]
+    return None not in kinds and kinds[0] != kinds[1]
+
+
+def _shown_type(hint: Any) -> str:
+    return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
 
 
 def is_same(sent: Any, got: Any) -> bool:

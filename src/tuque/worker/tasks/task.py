@@ -138,6 +138,10 @@ class Task(Step[P, R]):
         if policies is not None:
             policies.check(self.name, self._arguments.signature, options.headers)
 
+    def check_step(self, returned: Any) -> None:
+        """TypeError unless the task can get a result of that type, and nothing else (U11.1)."""
+        self._arguments.check_step(returned)
+
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by their names, also those left out."""
         bound = self._arguments.signature.bind(*args, **kwargs)
