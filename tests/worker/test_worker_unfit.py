@@ -12,7 +12,7 @@ import pytest
 
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
-from tuque.worker import App, Task, chain, group
+from tuque.worker import App, Failed, Task, chain, group
 from tuque.worker.groups.headers import CHAIN_HEADER
 from tuque.worker.groups.unfit import WHY
 
@@ -47,7 +47,8 @@ def total(numbers: list[int]) -> int:
 @app.task(queue="first", attempts=3)
 def made_of(what: str):  # type: ignore[no-untyped-def]  # chain cannot see what it returns
     ran.append(f"made_of {what}")
-    return {"number": 3, "text": "three", "object": object(), "nan": math.nan}.get(what, what)
+    known = {"number": 3, "text": "three", "object": object(), "nan": [math.nan]}
+    return "x" * int(what) if what.isdigit() else known[what]
 
 
 @app.task(queue="first", attempts=3)
@@ -83,6 +84,16 @@ def of_none() -> int:
 @app.task(queue="second")
 def of_more(number: int, *more: int, **named: int) -> dict[str, int]:
     return {"number": number}
+
+
+@app.task(queue="lists")
+def listed(values: list[Any]) -> str:
+    return str([len(one) if isinstance(one, str) else one for one in values])
+
+
+@app.task(queue="lists")
+def told(values: list[int | Failed]) -> list[Any]:
+    return [(one.how, one.reason) if isinstance(one, Failed) else one for one in values]
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +198,7 @@ def test_what_no_step_can_take_is_refused() -> None:
         ("text", twice, "task .*twice: argument number: 'three' .str. would not be taken"),
         ("text", group(anything, twice), "task .*twice: argument number: 'three' .str. would not"),
         ("object", anything, "task .*anything: argument value: .* cannot be written as json"),
-        ("nan", anything, "task .*anything: argument value: nan .* JSON has no such number"),
+        ("nan", anything, "task .*anything: argument value.*: nan .* JSON has no such number"),
     ],
 )
 def test_the_next_step_cannot_take_it(
@@ -214,3 +225,58 @@ def test_what_groups_in_a_row_hand_on_may_not_fit(tuque_app: TestApp) -> None:
     rest(tuque_app)
     with pytest.raises(JobFailed, match="cannot take its result .*task .*total: argument numbers"):
         handle.result(1)
+
+
+UNWRITABLE = [
+    ("object", "of type object: Encoding objects of type object is unsupported"),
+    ("nan", 'of type list: JSON has no nan; codec="msgpack" has'),
+    ("65535", "of type str: it has 65537 bytes, that of a child of a group at most 65536"),
+]
+
+
+@pytest.mark.parametrize("child", [made_of, made_later])
+@pytest.mark.parametrize(("what", "why"), UNWRITABLE)
+@pytest.mark.parametrize("later", [False, True])
+def test_a_result_of_a_child_cannot_be_handed_on(
+    tuque_app: TestApp, child: Any, what: str, why: str, later: bool
+) -> None:
+    """U2.8 But if others wait for the result, of a child of a group (a job with the header
+    `tuque-child`) or a step of a chain (`tuque-after`), such a job fails for good: FAIL FINAL,
+    whatever `attempts` is. So does a child whose result has more than 65,536 bytes (T50.3). The
+    reason says that the task has run, and names the type.
+    """
+    words = rf"rejected: the task has run, but its result, .* it runs again\): {re.escape(why)}"
+    if later:
+        handle: Any = chain(named.call(what), group(child, named), listed).enqueue()
+    else:
+        handle = group([child.call(what), one_more.call(1)]).then(listed).enqueue()
+    rest(tuque_app)
+    with pytest.raises(JobFailed, match=rf"child 0 of group .* failed \(dead\): {words}"):
+        handle.result(1)
+    assert len([line for line in ran if "made_of" in line]) == 1
+    goes_on = group([child.call(what), one_more.call(1)], on_fail="continue").then(told).enqueue()
+    rest(tuque_app)
+    (how, reason), number = goes_on.result(1)
+    assert (how, number) == ("dead", 2) and re.match(words, reason)
+
+
+def test_the_longest_result_of_a_child(tuque_app: TestApp) -> None:
+    """U2.8 So does a child whose result has more than 65,536 bytes (T50.3)."""
+    handle = group([made_of.call("65534"), one_more.call(1)]).then(listed).enqueue()
+    rest(tuque_app)
+    assert handle.result(1) == "[65534, 2]"
+
+
+@pytest.mark.parametrize(("what", "why"), UNWRITABLE[:2])
+def test_a_result_of_the_last_step_cannot_be_written(
+    tuque_app: TestApp, what: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U2.8 a step of a chain (`tuque-after`), such a job fails for good"""
+    handle: Any = chain(named.call(what), made_of).enqueue()
+    rest(tuque_app)
+    with pytest.raises(JobFailed, match=f"failed after 1 attempt .*: {re.escape(why)}"):
+        handle.result(1)
+    alone = made_of.options(keep_s=60).enqueue(what)
+    rest(tuque_app)
+    assert alone.status().state == "done" and alone.status().result is None
+    assert f"the result of job {alone.id} (test_worker_unfit.made_of) is lost" in caplog.text

@@ -16,7 +16,7 @@ from tuque.core.model.task import FAR, Task
 
 CHILDREN_MAX: Final = 10_000  # of one group
 GROUPS_MAX: Final = 10_000  # of one tube
-RESULT_MAX: Final = 65_536  # of one child
+RESULT_MAX: Final = 65_536  # of one child; CHILD_BYTES of the worker is the same (U2.8)
 RESULTS_MAX: Final = 64 * 1024 * 1024  # of all children of a group
 REASON_MAX: Final = 2_048
 KEYS_MAX: Final = 16_384  # with the life of a job

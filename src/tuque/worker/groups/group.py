@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from tuque.errors import EnqueueFailed, Error
 from tuque.worker.groups.chain import Chain
 from tuque.worker.groups.handles import CalledHandle, GroupHandle
-from tuque.worker.groups.headers import OnFail, kept
+from tuque.worker.groups.headers import CHILD_HEADER, OnFail, kept
 from tuque.worker.groups.later import CHILDREN_MAX, Later, Takes, check_callback, check_on_fail
 from tuque.worker.groups.making import CHILD, KEY_TTL_S, QUEUE, callback_words, parts
 from tuque.worker.groups.results import Failed
@@ -74,6 +74,7 @@ class AnyGroup(Generic[R]):
             _, indexes, calls = found.setdefault(call.task.name, (call.task, [], []))
             indexes.append(at)
             options = kept(call)
+            options = replace(options, headers={**options.headers, CHILD_HEADER: id})
             if options.key is None and options.unique is None:  # so that it may be sent twice
                 options = replace(options, key=f"{CHILD} {id} {at}", key_ttl_s=KEY_TTL_S)
             calls.append(replace(call, options=options))

@@ -1,17 +1,18 @@
-"""Results that the next step cannot take: the step has run, and fails for good (SPEC U11).
+"""Results that nobody could take who waits for them: such a job fails for good (SPEC U2, U11).
 
 Knows no broker. What can be seen before, `chain` refuses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tuque.errors import ReplyError
-from tuque.worker.groups.headers import Entry
+from tuque.worker.groups.headers import AFTER_HEADER, CHILD_HEADER, Entry
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import Envelope
+from tuque.worker.tasks.codec import Codec, Envelope, pack_result
 from tuque.worker.tasks.task import Reject, Task
 
 WHY: Final = (
@@ -20,8 +21,15 @@ WHY: Final = (
 )
 
 
+CHILD_BYTES: Final = 65_536  # of a result; RESULT_MAX of tubes.keys.members is the same (T50.3)
+UNWRITTEN: Final = (
+    "the task has run, but its result, for which others wait, is not kept (correct the task, then "
+    "replay this dead letter: it runs again): of type %s"
+)
+
+
 class Unfit(Reject):
-    """The step fails for good: to run it again would not help (U11.2)."""
+    """The job fails for good: to run it again would not help (U2.8, U11.2)."""
 
 
 def next_call(task: Task[..., Any], result: Any) -> Call[Any]:
@@ -53,3 +61,23 @@ def refused(following: Entry, err: ReplyError) -> ReplyError | Unfit:
 def is_too_big(err: object) -> bool:
     """Whether the broker takes nothing that is so long."""
     return isinstance(err, ReplyError) and "invalid bulk length" in str(err)
+
+
+def is_awaited(headers: Mapping[str, str]) -> bool:
+    """Whether somebody waits for the result: of a child of a group, of a step of a chain."""
+    return CHILD_HEADER in headers or AFTER_HEADER in headers
+
+
+def packed(value: Any, codec: Codec, headers: Mapping[str, str], spare_bytes: int) -> bytes:
+    """[U2] The result of a job for which somebody waits; Unfit (U2.8). `spare_bytes`: of a seal."""
+    try:
+        data = pack_result(value, codec)
+    except (TypeError, ValueError, OverflowError, RecursionError) as err:
+        raise Unfit(f"{UNWRITTEN % type(value).__name__}: {err}") from None
+    size = len(data) + spare_bytes
+    if CHILD_HEADER in headers and size > CHILD_BYTES:
+        raise Unfit(
+            f"{UNWRITTEN % type(value).__name__}: it has {size} bytes, that of a child of a group "
+            f"at most {CHILD_BYTES}"
+        )
+    return data

@@ -30,6 +30,7 @@ from tuque.worker.groups.steps import (
     is_after,
     is_step,
 )
+from tuque.worker.groups.unfit import is_awaited, packed
 from tuque.worker.pools.around import await_inside, run_inside, tell, tell_async
 from tuque.worker.seal.keys import OVERHEAD_BYTES, Keys
 from tuque.worker.tasks.arguments import BadArguments
@@ -269,6 +270,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
             if is_step(job):
                 call.control.check()
                 kept = goes_on(task.app, job, result)
+            done = _done(task, call, kept)
         except BaseException as err:
             outcome = came_to(job, err, task)
             if is_failure(outcome, call):
@@ -276,7 +278,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
                 tell(task.app, task.app.on_failure, job, failure_of(outcome, err))
             return outcome
         tell(task.app, task.app.on_success, job, result)
-        return _done(task, call, kept)
+        return done
     finally:
         _current.reset(token)
 
@@ -299,6 +301,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
             kept = result
             if is_step(job):
                 kept = await goes_on_async(task.app, job, result)
+            done = _done(task, call, kept)
         except asyncio.CancelledError:
             raise  # the pool cancelled it and knows why
         except BaseException as err:
@@ -308,7 +311,7 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
                 await tell_async(task.app.on_failure, job, failure_of(outcome, err))
             return outcome
         await tell_async(task.app.on_success, job, result)
-        return _done(task, call, kept)
+        return done
     finally:
         _current.reset(token)
 
@@ -338,15 +341,19 @@ def failure_of(
 
 
 def _done(task: Task[..., Any], call: Call, result: Any) -> Outcome:
-    """The outcome of a job that is done, with its result if that is kept."""
+    """[U2] The outcome of a job that is done, with its result if that is kept; Unfit (U2.8)."""
+    job = call.attempt
     if not task.keeps(call.envelope):
         return DONE
+    if is_awaited(job.headers):
+        spare_bytes = call.control.spare_bytes
+        return Outcome("done", result=packed(result, job.codec, job.headers, spare_bytes))
     try:
-        return Outcome("done", result=pack_result(result, call.attempt.codec))
+        return Outcome("done", result=pack_result(result, job.codec))
     except (TypeError, ValueError, OverflowError, RecursionError) as err:
         log.warning(
             "the result of job %(job)s (%(task)s) is lost: %(reason)s",
-            facts("result_lost", job=call.attempt.id, task=task.name, reason=err),
+            facts("result_lost", job=job.id, task=task.name, reason=err),
         )
         return DONE
 
