@@ -34,6 +34,51 @@ def test_a_child_whose_workers_are_silent(tasks: Door, queue: str) -> None:
     assert results(tasks, group)[1][0][4] == b"dead"
 
 
+@pytest.mark.parametrize("queue", ["q", "other"])
+def test_why_a_child_has_failed(tasks: Door, queue: str) -> None:
+    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
+    failure follows), that nobody began it, or that it was buried.
+    """
+    assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
+    group = tasks.value("GROUP CREATE t 3 ONFAIL continue THEN callback").decode()
+    words = ["ATTEMPTS 2 TTL 40", "ATTEMPTS 2 TTL 40", "TTL 40"]
+    ids = [
+        tasks.value(f"ADDJOB {queue} c{i} 0 KEEP 9000 RETRY 3 BACKOFF 9 9 0 {words[i]}").decode()
+        for i in range(3)
+    ]
+    tasks(f"GROUP ADD t {group} 0 {ids[0]} 1 {ids[1]} 2 {ids[2]}")
+    assert tasks.value(f"GETJOB NOHANG FROM {queue}")[0][1].decode() == ids[0]
+    run = tasks.value(f"START {ids[0]}")[0][0].decode()
+    assert tasks.value(f"FAIL {ids[0]} {run} DELAY 30 REASON no")[0] == b"retry"
+    later(tasks, 60_000)
+    assert [row[4:6] for row in results(tasks, group)[1]] == [
+        [b"dead", b"its TTL was over; its last failure: no"],
+        [b"dead", b"its TTL was over"],
+        [b"gone", b"it expired, was deleted, or ended and is not kept"],
+    ]
+
+
+def test_why_a_child_that_nobody_began_has_failed(tasks: Door) -> None:
+    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
+    failure follows), that nobody began it, or that it was buried.
+    """
+    assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
+    assert tasks("CONFIG SET unstarted-max 1") == b"+OK\r\n"
+    group = tasks.value("GROUP CREATE t 2 ONFAIL continue THEN callback").decode()
+    ids = [
+        tasks.value(f"ADDJOB {queue} c 0 KEEP 9000 RETRY 3 ATTEMPTS 2").decode()
+        for queue in ("q", "other")
+    ]
+    tasks(f"GROUP ADD t {group} 0 {ids[0]} 1 {ids[1]}")
+    assert tasks("TUBE BURY other 0").startswith(b"*")
+    assert len(tasks.value("GETJOB NOHANG FROM q")) == 1
+    later(tasks, 10_000)
+    assert [row[4:6] for row in results(tasks, group)[1]] == [
+        [b"dead", b"no worker began it"],
+        [b"dead", b"it was buried"],
+    ]
+
+
 def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: Door) -> None:
     """T50.3 or `gone` (expired, deleted, or ended and not kept)."""
     group, ids = made(tasks, 2, "ONFAIL wait THEN callback", "ATTEMPTS 3")
@@ -44,7 +89,8 @@ def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: Door) -> None
     assert tasks.value("DEAD PURGE q.dead ALL")[1] == 1
     later(tasks, 6_000)
     assert counts(tasks, group) == ("failed", 2, 1, 1) and callbacks(tasks) == []
-    assert results(tasks, group)[1][0][4] == b"gone"
+    gone = b"it expired, was deleted, or ended and is not kept"
+    assert results(tasks, group)[1][0][4:6] == [b"gone", gone]
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])

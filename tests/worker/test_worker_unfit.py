@@ -280,3 +280,17 @@ def test_a_result_of_the_last_step_cannot_be_written(
     rest(tuque_app)
     assert alone.status().state == "done" and alone.status().result is None
     assert f"the result of job {alone.id} (test_worker_unfit.made_of) is lost" in caplog.text
+
+
+def test_a_child_that_expired_says_so(tuque_app: TestApp) -> None:
+    """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over"""
+    late = one_more.options(ttl_s=5).call(1)
+    handle = group([late]).then(told).enqueue()
+    goes_on = group([late, one_more.call(1)], on_fail="continue").then(told).enqueue()
+    tuque_app.client.pause("first", "out")
+    rest(tuque_app, 10)
+    tuque_app.client.pause("first", "none")
+    rest(tuque_app)
+    with pytest.raises(JobFailed, match=r"child 0 of .* failed \(dead\): its TTL was over$"):
+        handle.result(1)
+    assert goes_on.result(1) == [["dead", "its TTL was over"], 2]

@@ -12,6 +12,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
+from tuque.core.model.life import EXPIRED, SET_ASIDE, UNSTARTED
 from tuque.core.model.task import FAR, Task
 
 CHILDREN_MAX: Final = 10_000  # of one group
@@ -37,6 +38,13 @@ CANCELLED: Final = 3
 
 A_GROUP: Final = 1
 A_CHILD: Final = 2
+# why a child has failed, where its RESULT has no reason (T50.3)
+GONE_WHY: Final = b"it expired, was deleted, or ended and is not kept"
+WHYS: Final = {
+    EXPIRED: b"its TTL was over",
+    UNSTARTED: b"no worker began it",
+    SET_ASIDE: b"it was buried",
+}
 KIND_AT: Final = 2
 GROUP_FIXED: Final = 30
 CHILD_FIXED: Final = 35
@@ -240,3 +248,13 @@ class Members:
             family.failed += by
         if child.result is not None:
             family.result_bytes += by * len(child.result)
+
+
+def why_failed(word: bytes, cause: bytes, reason: bytes) -> bytes:
+    """[T50] Why a child has failed, by how it ended, and by cause and reason of that (T50.3)."""
+    if word == b"gone" and len(reason) == 0:
+        return GONE_WHY
+    why = WHYS.get(cause)
+    if why is None:
+        return reason
+    return b"%s; its last failure: %s" % (why, reason) if len(reason) > 0 else why

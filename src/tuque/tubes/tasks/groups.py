@@ -24,6 +24,7 @@ from tuque.tubes.keys.members import (
     CONTINUE,
     DONE,
     FAILED,
+    GONE_WHY,
     GROUPS_MAX,
     OPEN,
     POLICY_WORDS,
@@ -40,6 +41,7 @@ from tuque.tubes.keys.members import (
     pack_group,
     unpack_child,
     unpack_group,
+    why_failed,
 )
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
@@ -268,16 +270,19 @@ def note_outcome(
 ) -> None:
     """The child has ended: with these fields of RESULT, or without any."""
     if fields is None:
-        note_end(n, t, tube, task, child, FAILED, b"gone", b"", None)
+        note_end(n, t, tube, task, child, FAILED, b"gone", GONE_WHY, None)
         return
     word = fields["state"]
+    cause = fields["cause"]
     reason = fields["reason"]
     result = fields["result"]
     assert isinstance(word, bytes)
+    assert isinstance(cause, bytes)
     assert isinstance(reason, bytes)
     assert result is None or isinstance(result, bytes)
     if word != b"done":
-        note_end(n, t, tube, task, child, FAILED, word, reason, None)
+        why = why_failed(word, cause, reason)
+        note_end(n, t, tube, task, child, FAILED, word, why, None)
         return
     size: i64 = 0 if result is None else len(result)
     if result is None and len(reason) > 0:

@@ -188,10 +188,8 @@ class AnyGroupHandle(Generic[R]):
             raise JobCancelled(f"group {self.id} was cancelled", job_id=self.id)
         if found.state == "failed":
             first = next(one for one in in_order(ends) if one.state == "failed")
-            error = JobFailed(
-                f"child {first.index} of group {self.id} failed ({first.how}): {first.reason}",
-                job_id=first.id,
-            )
+            text = f"child {first.index} of group {self.id} failed ({first.how})"
+            error = JobFailed(f"{text}: {first.reason}" if first.reason else text, job_id=first.id)
             error.cause, error.reason = first.how, first.reason
             raise error
 
