@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tuque.client.commands.life import Result
-from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
+from tuque.errors import JobCancelled, JobFailed, NoJobGroup, NoResult, ResultTimeout
 from tuque.testing import TestApp, job
 from tuque.worker import (
     App,
@@ -66,6 +66,11 @@ def last(text: str) -> str:
 def add_up(numbers: list[int]) -> int:
     ran.append(f"sum {numbers}")
     return sum(numbers)
+
+
+@app.task(queue="sums", dead="sums.given.up", attempts=1)
+def gives_up(numbers: list[int]) -> int:
+    raise ValueError("it gives up")
 
 
 @app.task(queue="sums")
@@ -346,6 +351,41 @@ def test_the_result_of_a_callback(tuque_app: TestApp) -> None:
         assert not await made.cancel_async()
 
     asyncio.run(on_a_loop())
+
+
+def test_progress_when_the_callback_is_over(tuque_app: TestApp) -> None:
+    """U10.4 Once the callback is over, `progress` goes by its outcome, while that is kept: `done`,
+    `cancelled`, or `failed` of one that is dead. All children count as done then. If nothing is
+    kept it raises NoJobGroup.
+    """
+    kept = ((add_up, 600), (gives_up, 600), (add_up, 600), (add_up, 60), (gives_up, 60))
+    made = [
+        group([first.call(1), first.call(2)], keep_s=keep_s).then(step).enqueue()
+        for step, keep_s in kept
+    ]
+    while made[2].progress().state == "open":
+        tuque_app.run_one()
+        tuque_app.advance(2)
+    assert made[2].callback.cancel() == "ended"
+    for _ in range(4):
+        rest(tuque_app, 2)
+    ends = ("done", "failed", "cancelled", "done", "failed")
+    for handle, state in zip(made, ends, strict=True):
+        shown = handle.progress()
+        assert (shown.id, shown.queue, shown.state) == (handle.id, handle.queue, state)
+        assert (shown.children, shown.added, shown.done, shown.failed) == (2, 2, 2, 0)
+        assert shown.over_ms > 0 and shown.has_callback
+    rest(tuque_app, 100)
+
+    async def on_a_loop() -> None:
+        assert (await made[1].progress_async()).state == "failed"
+        with pytest.raises(NoJobGroup):
+            await made[4].progress_async()
+
+    asyncio.run(on_a_loop())
+    assert made[0].progress().state == "done"
+    with pytest.raises(NoJobGroup):
+        made[3].progress()
 
 
 def test_children_may_have_policies(tuque_app: TestApp) -> None:

@@ -123,7 +123,7 @@ class ChainHandle(Generic[R]):
         for stop in self._stops:
             try:
                 if stop.is_group:
-                    shown = self._group(id, stop).progress()
+                    shown = self._group(id, stop).show()
                     if shown.state != "called":
                         return self._shown(stop, id, shown.state, shown)
                     continue
@@ -146,7 +146,7 @@ class ChainHandle(Generic[R]):
         for stop in self._stops:
             try:
                 if stop.is_group:
-                    shown = await self._group(id, stop).progress_async()
+                    shown = await self._group(id, stop).show_async()
                     if shown.state != "called":
                         return self._shown(stop, id, shown.state, shown)
                     continue

@@ -8,11 +8,13 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.client.commands.life import Result
+from tuque.client.commands.writes import ChildEnd, GroupStatus, JobGroup
 from tuque.errors import (
     Error,
     JobCancelled,
     JobFailed,
+    NoJob,
     NoJobGroup,
     NoResult,
     ReplyError,
@@ -32,6 +34,8 @@ FIRST_LOOK_S: Final = 0.02
 LOOK_S: Final = 1.0
 CANCELLED_MAX: Final = 500  # children of one CANCEL
 WHY: Final = "its group was cancelled"
+# the group by the outcome of its callback
+ENDS: Final[dict[str, GroupStatus]] = {"done": "done", "dead": "failed", "cancelled": "cancelled"}
 
 
 class AnyGroupHandle(Generic[R]):
@@ -48,11 +52,19 @@ class AnyGroupHandle(Generic[R]):
         self._types = types
 
     def progress(self) -> JobGroup:
-        """How far the group is; `NoJobGroup` once its callback is over."""
-        return self._app.client.group_show(self.queue, self.id)
+        """How far the group is; `NoJobGroup` if nothing of it is kept."""
+        return self.show()
 
     async def progress_async(self) -> JobGroup:
         """Like `progress`, for asyncio programs."""
+        return await self.show_async()
+
+    def show(self) -> JobGroup:
+        """The group as the broker has it; `NoJobGroup` once its callback is over."""
+        return self._app.client.group_show(self.queue, self.id)
+
+    async def show_async(self) -> JobGroup:
+        """Like `show`, for asyncio programs."""
         return await self._app.aio_client.group_show(self.queue, self.id)
 
     def cancel(self) -> bool:
@@ -113,7 +125,7 @@ class AnyGroupHandle(Generic[R]):
         """Waits until no child is open; None: nothing is kept, since the callback is over."""
         for wait_s in waits(timeout, self._late):
             try:
-                found = self.progress()
+                found = self.show()
                 if found.state != "open":
                     return found
             except NoJobGroup:
@@ -128,7 +140,7 @@ class AnyGroupHandle(Generic[R]):
         """Like `closed`, for asyncio programs."""
         for wait_s in waits(timeout, self._late):
             try:
-                found = await self.progress_async()
+                found = await self.show_async()
                 if found.state != "open":
                     return found
             except NoJobGroup:
@@ -154,14 +166,14 @@ class AnyGroupHandle(Generic[R]):
     def is_failed(self) -> bool:
         """Whether it is over, and will have no callback."""
         try:
-            return self.progress().state in ("failed", "cancelled")
+            return self.show().state in ("failed", "cancelled")
         except NoJobGroup:
             return False
 
     async def is_failed_async(self) -> bool:
         """Like `is_failed`, for asyncio programs."""
         try:
-            return (await self.progress_async()).state in ("failed", "cancelled")
+            return (await self.show_async()).state in ("failed", "cancelled")
         except NoJobGroup:
             return False
 
@@ -225,6 +237,41 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
         keeps = callback.keep_s(callback.defaults) > 0
         self.callback: Handle[T] = Handle(
             id, app, callback.returns, task=callback.name, keeps=keeps
+        )
+
+    def progress(self) -> JobGroup:
+        """How far the group is, also when its callback is over (U10.4).
+
+        `NoJobGroup` if the outcome of the callback is not kept any more.
+        """
+        try:
+            return self.show()
+        except NoJobGroup as err:
+            try:
+                return self._ended(self.callback.status(), err)
+            except NoJob:
+                raise err from None
+
+    async def progress_async(self) -> JobGroup:
+        """Like `progress`, for asyncio programs."""
+        try:
+            return await self.show_async()
+        except NoJobGroup as err:
+            try:
+                return self._ended(await self.callback.status_async(), err)
+            except NoJob:
+                raise err from None
+
+    def _ended(self, found: Result, err: NoJobGroup) -> JobGroup:
+        """[U10] The group by the outcome of its callback: all its children have ended (U10.4)."""
+        state = ENDS.get(found.state)
+        if state is None:
+            raise err
+        count = len(self._types)
+        return JobGroup(
+            *(self.id, self.queue, state, count, count, count, 0, "", True),
+            created_ms=0,
+            over_ms=found.ended_ms,
         )
 
     def result(self, timeout: float | None = None) -> T:
