@@ -21,6 +21,7 @@ import typing
 
 _HARMLESS = "\n\t\xa0\u3000\u200c\u200d"  # not printable to Python: spaces, joiners of letters
 MAY_BE_DONE = "no answer came: it may have been done"
+EARLIER_MAY_BE_DONE = "no answer came to an earlier try: it may have been done"
 
 # [T17.3] The address of a tube's leader, and the tube: nodes write it, `TubeHome` parses it.
 TUBE_HOME = "TUBEHOME %s Tube '%s' has its home there"
@@ -45,6 +46,7 @@ class Error(Exception):
     retryable: bool = False
     may_be_done: bool = False
     _says_so: bool = False  # the text itself says that it may be done
+    _unsure: str = MAY_BE_DONE  # what says it else
     node: str = ""
     job_id: str | None = None
 
@@ -69,7 +71,7 @@ class Error(Exception):
     def __str__(self) -> str:
         """The message; what in it could command a terminal is escaped, since jobs give reasons."""
         is_told = self._says_so or not self.may_be_done
-        text = self.message if is_told else f"{self.message} ({MAY_BE_DONE})"
+        text = self.message if is_told else f"{self.message} ({self._unsure})"
         return text if text.isprintable() else "".join([_visible(char) for char in text])
 
 
@@ -95,6 +97,7 @@ class ReplyError(Error):
     """A node refused a call; `code` is the first word of its reply."""
 
     code: str = "ERR"
+    _unsure = EARLIER_MAY_BE_DONE
 
 
 class NoReplica(ReplyError):
@@ -138,6 +141,7 @@ class NotInReach(ReplyError):
 
     code = "NOREACH"
     retryable = True
+    _says_so = True
 
 
 class NoWorker(ReplyError):
@@ -403,6 +407,7 @@ class EnqueueFailed(Error):
     each other one, whose `may_be_done` says that it may have been added.
     """
 
+    _says_so = True
     added: dict[int, typing.Any] = {}
     failed: dict[int, Error] = {}
 

@@ -128,6 +128,7 @@ def test_a_cancel_that_a_node_may_still_do() -> None:
     texts = (f"{away}; CANCEL may still take effect there", away)
     found = life.cancel(ID, ID, ID).read([*map(reply_error, texts), b"ended"])
     assert [getattr(one, "may_be_done", one) for one in found] == [True, False, "ended"]
+    assert tuple(map(str, found[:2])) == texts
 
 
 def test_calls_that_cannot_mean_anything_are_refused() -> None:

@@ -13,7 +13,7 @@ from lab import RealServer
 from worker_lab import StartWorker, wait_until
 
 from tuque import Client
-from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused
+from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused, Withdrawn
 from tuque.worker import App
 from tuque.worker.tasks.adding import failure
 
@@ -110,9 +110,9 @@ def test_jobs_whose_replies_are_lost_may_have_been_added(node: RealServer) -> No
 @pytest.mark.parametrize(
     ("unsure", "words"),
     [
-        ([], r"2 of 3 jobs were not added \(calls 1, 2\): no"),
-        ([2], r"2 of 3 jobs were not added, or of 1 it is not known \(calls 1, 2\): no"),
-        ([1, 2], r"2 of 3 jobs may or may not have been added \(calls 1, 2\): no"),
+        ([], r"2 of 3 jobs were not added \(calls 1, 2\): no$"),
+        ([2], r"2 of 3 jobs were not added, or of 1 it is not known \(calls 1, 2\): no$"),
+        ([1, 2], r"2 of 3 jobs may or may not have been added .*: no \(no answer came: [^()]*\)$"),
     ],
 )
 def test_the_error_says_whether_it_is_known(unsure: list[int], words: str) -> None:
@@ -121,6 +121,10 @@ def test_the_error_says_whether_it_is_known(unsure: list[int], words: str) -> No
         failed[at].may_be_done = True
     with pytest.raises(EnqueueFailed, match=words):
         raise failure({0: "id"}, failed)
+    text = "NOREPL Too few nodes are left for the copies: the job is withdrawn"
+    failed = {at: Withdrawn(text) for at in (1, 2)}
+    with pytest.raises(EnqueueFailed, match=f"may or may not have been added .*: {text}$"):
+        raise failure({0: "id"}, failed)  # an answer came
 
 
 def test_calls_for_a_tube_go_there(client: Client) -> None:

@@ -328,7 +328,7 @@ def failure(added: dict[int, Any], failed: dict[int, Error]) -> EnqueueFailed:
     else:
         fate = f"were not added, or of {unsure} it is not known"
     made = EnqueueFailed(
-        f"{len(failed)} of {total} jobs {fate} (calls {places}): {first.message}",
+        f"{len(failed)} of {total} jobs {fate} (calls {places}): {first}",
         node=first.node,
         retryable=all(one.retryable for one in failed.values()),
     )
