@@ -165,7 +165,7 @@ QLIST = (
         (("COUNT", "x"), queues.BAD_COUNT + b", not 'x'"),
         (("OFFSET", -1), queues.NO_OFFSET + b", not '-1'"),
         (("OFFSET", 9_901), queues.BAD_OFFSET),
-        (("SORT", "size"), queues.BAD_SORT),
+        (("SORT", "size"), queues.BAD_SORT + b", not 'size'"),
         (("SORT",), b"ERR syntax error at 'SORT': use " + QLIST),
         (("0",), b"ERR syntax error at '0': use " + QLIST),
         (("MATCH", "x" * 129), queues.LONG_GLOB),

@@ -35,7 +35,7 @@ def test_a_late_fail_is_a_timeout(box: Box) -> None:
 
     W5.6 The cause of the failure is `failed`, or the word after CAUSE: `failed`, `crashed` or
     `timeout`. A worker that ends a run at its own time limit says `timeout`. Another word: `-ERR
-    CAUSE must be failed, crashed or timeout`.
+    CAUSE must be failed, crashed or timeout, not '<word>'`.
     """
     id = box.run("ADDJOB", "q", "b", 0, *"RETRY 20 TIMELIMIT 0.25 ATTEMPTS 9".split()).encode()
     box.get()
@@ -57,5 +57,5 @@ def test_a_late_fail_is_a_timeout(box: Box) -> None:
         box.get()
         again = start(box, id)
     assert box.run("FAIL", id, again, "CAUSE", "expired") == Err(
-        "ERR CAUSE must be failed, crashed or timeout"
+        "ERR CAUSE must be failed, crashed or timeout, not 'expired'"
     )

@@ -332,7 +332,7 @@ def test_the_list_ends_when_its_newest_letters_are_gone(box: Box) -> None:
     [
         (
             ["CAUSE", "bad"],
-            "ERR CAUSE must be failed, crashed, timeout, expired, unstarted or buried",
+            "ERR CAUSE must be failed, crashed, timeout, expired, unstarted or buried, not 'bad'",
         ),
         (["QUEUE", "", "ALL"], "ERR QUEUE must name a queue"),
         (["ALL", "IDS", "D-x"], "ERR ALL and IDS exclude each other"),

@@ -33,7 +33,7 @@ from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_copies
-from tuque.wire.args import ArgError, header_pairs, ranged, twice, wrong, wrong_option
+from tuque.wire.args import ArgError, header_pairs, not_this, ranged, twice, wrong, wrong_option
 
 NEEDS_QUEUE: Final = b"ERR '%s' is a tube: DEAD REPLAY of letters in '%s' needs QUEUE"
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"
@@ -176,7 +176,7 @@ def choose(chosen: Selection, word: bytes, value: bytes) -> None:
             chosen.task = glob_of(value)
         elif word == b"CAUSE":
             if value not in CAUSES:
-                raise ArgError(BAD_CAUSE)  # W12.8
+                raise not_this(BAD_CAUSE, value)  # W12.8
             chosen.cause = value
         else:
             chosen.since_ms = ranged(value, 0, BIG, BAD_SINCE)

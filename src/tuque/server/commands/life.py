@@ -42,6 +42,7 @@ from tuque.wire.args import (
     ArgError,
     headers,
     in_range,
+    not_this,
     seconds_ms,
     twice,
     worker_name,
@@ -224,7 +225,7 @@ def cmd_fail(s: Server, c: Client, args: list[bytes]) -> None:
             detail = value[:DETAIL_MAX]
         else:
             if value not in FAIL_CAUSES:
-                raise ArgError(BAD_CAUSE)
+                raise not_this(BAD_CAUSE, value)
             cause = value
         i += 2
     dead_in = letters_of(s.n, words[1])

@@ -110,6 +110,8 @@ def create(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> Non
         plan.has_callback = True
         body = args[end - 1]
         end -= 2
+    elif args[end - 1].upper() == b"THEN":
+        raise wrong(b"THEN needs a body")
     seen: dict[bytes, None] = {}
     i = 4
     while i < end and args[i].upper() in OWN_WORDS:

@@ -21,7 +21,7 @@ from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import ArgError, Misuse, ranged
+from tuque.wire.args import ArgError, Misuse, not_this, ranged
 from tuque.wire.resp import put_value
 
 REACH: Final = 10_000  # the first queues of an order, which can be seen
@@ -89,7 +89,7 @@ def list_options(args: list[bytes]) -> ListSpec:
             look_for(spec, value)
         elif word == b"SORT":
             if value.upper() not in SORTS:
-                raise ArgError(BAD_SORT)
+                raise not_this(BAD_SORT, value)
             spec.sort = SORTS.index(value.upper())
         elif word == b"OFFSET":
             spec.offset = ranged(value, 0, REACH, NO_OFFSET)
