@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuque.sim.engine.disk import WINDOW_US
-from tuque.sim.flaws.leases import ONCE_FLAWS, RULES, lessees, writers
+from tuque.sim.flaws.leases import ONCE_FLAWS, RULES, keyed_adds, lessees, writers
 from tuque.sim.plans.swarm import draw
 from tuque.sim.runs.cluster import Cluster
 from tuque.sim.runs.seeds import run_plan, run_seed
@@ -34,6 +34,13 @@ def test_without_a_flaw_writers_write_once(seed: int) -> None:
     for what in ("STAGE ok", "PUBLISH ok", "ADDJOBs with a key said again"):
         assert outcome.counts.get(what, 0) > 0, what
     assert outcome.counts["publications checked"] > 3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_keyed_adds_are_there_once_though_their_node_is_killed(seed: int) -> None:
+    outcome = run_plan(keyed_adds(seed))
+    assert outcome.findings == []
+    assert outcome.counts.get("ADDJOBs with a key said again", 0) > 10
 
 
 def test_the_swarm_draws_each_kind_of_client_and_none() -> None:

@@ -1,4 +1,4 @@
-"""SPEC Z2.7, Z3, Z4.4, Z4.5: published jobs and keys when there are other nodes."""
+"""SPEC Z2.7, Z3, Z4.4 to Z4.9: published jobs and keys when there are other nodes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from refusals import words_of
 from tuque.core.decode.records import Record, decode
 from tuque.core.jobs.idempotent_add import (
     follow,
+    is_unsure,
     keep_key,
     must_wait,
     on_add_over,
     same_job,
 )
-from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL, Job
+from tuque.core.jobs.transitions import FAR
+from tuque.core.model.job import ACTIVE, EXTERNAL, QUEUED, WAIT_REPL, Job
 from tuque.core.msgs.bus import ReplJob
 from tuque.core.node.node import Adding
-from tuque.core.outbox.records import KEY
+from tuque.core.outbox.records import ADD, KEY
+from tuque.core.replication.ack import on_ackjob
 from tuque.core.replication.replicate import on_producer_gone, on_reach_changed
 from tuque.core.state.dedupe_keys import KEY_BYTES
 from tuque.core.state.staged import Staged
 from tuque.core.transactions.publish import COPIES_MS, SEND_JOBS, WAITS, PublishSpec, on_publish
 from tuque.core.transactions.stage import on_stage
+from tuque.core.transactions.unsure import ask_copies
 from tuque.server.replies.producers import tell_added
 from tuque.store.rewrite import Snapshot
 
@@ -188,8 +192,9 @@ def add(lab: Lab, client: int, serial: int = 0, timeout_ms: int = 5000) -> Job |
     n.now_ms = lab.now_ms
     id = same_job(n, b"q", b"k")
     if id:
-        assert must_wait(n, id), "it would be answered at once"
+        assert must_wait(n, id) or is_unsure(n, id), "it would be answered at once"
         follow(n, id, client, serial, timeout_ms)
+        ask_copies(n, id)
         return None
     job, error = lab.try_add(0, b"q", client=client, timeout_ms=timeout_ms, replicate=3)
     assert job is not None, error
@@ -222,22 +227,122 @@ def test_second_waits_for_the_first() -> None:
     assert lab.nodes[0].keys.pending == {} and lab.nodes[0].keys.followers == {}
 
 
-def test_key_in_the_journal_when_safe() -> None:
-    """A key comes to the journal with its job, when that has its copies (Z4.5, Z6.1)."""
+def crash_while_waiting() -> tuple[Lab, Job]:
+    """Node 0 crashes while a job with a key waits for the copy of node 2, and starts again."""
     lab = Lab(3, has_journal=True)
     lab.hold(2, 0)
     job = add(lab, 1)
-    lab.run()
-    lab.die(0)
-    assert lab.nodes[0].keys.kept == {}
-    lab.revive(0)
-    lab.release(2, 0)
-    job = add(lab, 1)
-    lab.pass_ms(200)
     assert job is not None
+    lab.run()
+    assert job.state == WAIT_REPL and job.id in lab.nodes[1].jobs
     lab.die(0)
+    return lab, job
+
+
+def test_a_crash_leaves_the_job_and_its_key() -> None:
+    """Z4.8 (cluster) A job that waits for copies is recorded with its key before its copies leave.
+    If its ADDJOB fails, the record of both is withdrawn. So a crash of the program leaves both or
+    none.
+
+    Z4.9 (cluster) If the node was stopped meanwhile, it has the job after its start, queues it in
+    its time, and keeps the key.
+    """
+    lab, job = crash_while_waiting()
     assert same_job(lab.nodes[0], b"q", b"k") == job.id
     assert lab.nodes[0].keys.bytes_used() == KEY_BYTES + 3
+    lab.revive(0)
+    lab.pass_ms(60_000)
+    assert QUEUED in lab.states_of(job.id)
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_only_a_job_with_a_key_is_recorded_while_it_waits(has_key: bool) -> None:
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    if has_key:
+        add(lab, 1)
+    else:
+        lab.try_add(0, b"q", client=1, replicate=3)
+    lab.run()
+    lab.die(0)
+    assert len(lab.nodes[0].jobs) == has_key
+
+
+def test_a_job_that_other_nodes_take_is_not_recorded_here() -> None:
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    lab.hold(1, 0)
+    lab.leave(0)
+    job, error = lab.try_add(0, b"q", client=1, replicate=2)
+    assert job is not None and job.flags & EXTERNAL, error
+    keep_key(lab.nodes[0], b"q", b"k", 60_000, job, True)
+    lab.run()
+    lab.die(0)
+    assert lab.nodes[0].jobs == {} and lab.nodes[0].keys.kept == {}
+
+
+def test_a_crash_after_a_failed_add_leaves_neither() -> None:
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    assert add(lab, 1, timeout_ms=1000) is not None
+    lab.pass_ms(1100)
+    assert lab.nodes[0].keys.kept == {}
+    lab.die(0)
+    assert lab.nodes[0].keys.kept == {} and lab.nodes[0].jobs == {}
+
+
+def test_a_delayed_job_keeps_its_delay_over_a_crash() -> None:
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    job, error = lab.try_add(0, b"q", client=1, replicate=3, delay_s=60)
+    assert job is not None, error
+    keep_key(lab.nodes[0], b"q", b"k", 90_000, job, True)
+    lab.run()
+    lab.die(0)
+    again = lab.nodes[0].jobs[job.id]
+    assert again.state == ACTIVE and again.qtime_ms >= job.ctime_ns // 1_000_000 + 60_000
+
+
+def test_after_a_crash_the_copies_are_counted() -> None:
+    """When that ADDJOB is said again, its holders are asked for their copies, again each second.
+    The reply is the id when n nodes have one or the job has ended, else `-NOREPL` at the end of
+    the timeout; the job stays.
+    """
+    lab, job = crash_while_waiting()
+    assert add(lab, 2, timeout_ms=1500) is None
+    lab.pass_ms(1500)
+    assert answers(lab, 0) == [(2, job.id, SAME_KEY)]
+    assert job.id in lab.nodes[0].jobs
+    lab.told[0].clear()
+    assert add(lab, 3) is None
+    assert add(lab, 4) is None
+    lab.pass_ms(5)
+    assert answers(lab, 0) == []
+    lab.revive(0)
+    lab.release(2, 0)
+    lab.pass_ms(2_000)
+    assert sorted(answers(lab, 0)) == [(3, job.id, b""), (4, job.id, b"")]
+    assert not is_unsure(lab.nodes[0], job.id)
+    assert not lab.nodes[0].keys.followers and not lab.nodes[0].keys.unsure
+    assert [job.id in n.jobs for n in lab.nodes] == [True, True, True]
+    lab.pass_ms(2_000)
+    assert not lab.nodes[0].keys.asking and lab.nodes[0].keys.ask_ms == FAR
+
+
+def test_after_a_crash_a_job_that_has_ended_needs_no_copies() -> None:
+    lab, job = crash_while_waiting()
+    assert add(lab, 2) is None
+    assert on_ackjob(lab.nodes[0], job.id)
+    lab.pass_ms(1_000)
+    assert answers(lab, 0) == [(2, job.id, b"")]
+    assert not is_unsure(lab.nodes[0], job.id)
+
+
+def test_a_key_whose_time_is_over_needs_no_copies() -> None:
+    lab, _ = crash_while_waiting()
+    assert len(lab.nodes[0].keys.unsure) == 1
+    lab.pass_ms(61_000)
+    assert lab.nodes[0].keys.kept == {} and lab.nodes[0].keys.unsure == {}
 
 
 def test_key_of_a_failed_job() -> None:
@@ -276,24 +381,32 @@ def test_producer_alone_goes_away() -> None:
     assert lab.nodes[0].keys.kept == {} and lab.nodes[0].keys.pending == {}
 
 
-def test_key_of_a_job_in_the_making_is_in_no_snapshot() -> None:
-    """A snapshot does not have keys whose jobs it cannot have (Z6.4)."""
+def test_a_snapshot_has_the_job_that_waits_and_its_key() -> None:
+    """A snapshot has a key and its job, though that waits for copies (Z4.8, Z6.4)."""
     lab = Lab(3, has_journal=True)
     lab.hold(2, 0)
-    add(lab, 1)
+    job = add(lab, 1)
+    assert job is not None
+    lab.journals[0].rewrite(lab.nodes[0])
+    lab.die(0)
+    assert list(lab.nodes[0].jobs) == [job.id] and len(lab.nodes[0].keys.kept) == 1
+
+
+def test_a_key_whose_job_is_only_elsewhere_is_in_no_snapshot() -> None:
+    """A snapshot does not have keys whose jobs it cannot have (Z6.4, R6.1)."""
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    job = add(lab, 1)
+    assert job is not None
+    job.flags |= EXTERNAL
     snapshot = Snapshot(lab.nodes[0])
-    lab.release(2, 0)
-    lab.pass_ms(100)
     r, kinds = Record(), []
     payload = snapshot.slice(lab.nodes[0], 100)
     at = 0
     while at < len(payload):
         at = decode(payload, at, r)
         kinds.append(r.kind)
-    assert snapshot.is_done() and KEY not in kinds
-    lab.journals[0].rewrite(lab.nodes[0])
-    lab.die(0)
-    assert len(lab.nodes[0].keys.kept) == 1
+    assert snapshot.is_done() and KEY not in kinds and ADD not in kinds
 
 
 def test_dispatcher_lets_the_second_wait(box: Box) -> None:

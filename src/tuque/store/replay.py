@@ -16,7 +16,7 @@ from tuque.core.dispatch.restore import creation, is_sorted, restore_job, restor
 from tuque.core.jobs.transitions import CUSTODY_KEEP_MS
 from tuque.core.leases.restore import LeaseLog
 from tuque.core.life.restore import LifeLog
-from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.model.job import ACKED, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.model.ledger import GC_ACKED
 from tuque.core.model.tombstones import CUSTODY
 from tuque.core.node.node import Node
@@ -450,7 +450,7 @@ class Loader:
         while self.restored < end:
             job = order[self.restored]
             if job.state == WAIT_REPL:
-                job.state = ACTIVE  # its client is gone; this copy counts
+                self.staging.take_up(job)
             if job.holders != 1:
                 if job.retry_s == 0:
                     job.holders = self.nodes.custodians(n, job.holders, self.lives[job.id])

@@ -10,9 +10,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import life_of
+from tuque.core.jobs.idempotent_add import is_recorded
 from tuque.core.leases.restore import tell_all
 from tuque.core.life.restore import OutcomeWalk
-from tuque.core.model.job import WAIT_REPL, Job
+from tuque.core.model.job import EXTERNAL, WAIT_REPL, Job
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_BCAST
@@ -63,14 +64,17 @@ class Snapshot:
         self.attempt_pos: i64 = 0
         self.staged_pos: i64 = 0  # in that attempt
         self.keys: list[tuple[bytes, Kept]] = list(n.keys.kept.items())
-        self.unsafe: dict[bytes, bytes] = n.keys.pending.copy()
+        self.unsafe: dict[bytes, None] = {
+            id: None for id in n.keys.pending if n.adding[id].job.flags & EXTERNAL
+        }
         self.key_pos: i64 = 0
         self.outcomes = OutcomeWalk(n)
 
     def slice(self, n: Node, most: i64) -> bytes:
         """Records of up to `most` jobs, about 1 MB at most; b"" at the end.
 
-        A job that waits for copies gets its own record later, when it has them.
+        A job that waits for copies gets its own record later, when it has them, unless the
+        journal has it already.
         """
         records = self.records
         jobs = self.jobs
@@ -85,7 +89,7 @@ class Snapshot:
             if isinstance(job, Task):
                 if tell_task_of(tubes_of(n), job, records):
                     self.job_count += 1
-            elif n.jobs.get(job.id) is job and (job.state != WAIT_REPL or is_published(n, job)):
+            elif n.jobs.get(job.id) is job and is_recorded_here(n, job):
                 records.add(job)
                 life = life_of(n, job.id)
                 if life is not None:
@@ -130,7 +134,7 @@ class Snapshot:
     def tell_keys(self, most: i64) -> None:
         """Record up to `most` keys as of the start: their jobs are in the snapshot.
 
-        Those whose job waited for copies at that time are recorded when it has them.
+        Those whose job waited for all its copies elsewhere are recorded when it has them.
         """
         end = self.key_pos + most
         if end > len(self.keys):
@@ -150,7 +154,9 @@ class Snapshot:
         return self.outcomes.is_done()
 
 
-def is_published(n: Node, job: Job) -> bool:
-    """Whether the job waits for copies but the journal has it already (Z3.1)."""
+def is_recorded_here(n: Node, job: Job) -> bool:
+    """Whether the job belongs into the journal, though it may wait for copies (Z3.1, Z4.8)."""
+    if job.state != WAIT_REPL:
+        return True
     adding = n.adding.get(job.id)
-    return adding is not None and adding.publishing is not None
+    return adding is not None and (adding.publishing is not None or is_recorded(n, job))

@@ -7,7 +7,9 @@ from heapq import heappop, heappush
 
 from mypy_extensions import i64
 
-from tuque.core.model.job import Job
+from tuque.core.jobs.endings import record_job
+from tuque.core.model import ledger
+from tuque.core.model.job import ACKED, EXTERNAL, Job
 from tuque.core.model.refusal import (
     FEW_OF_TOPIC,
     FEW_PUBLISHED,
@@ -16,6 +18,7 @@ from tuque.core.model.refusal import (
     Refusal,
 )
 from tuque.core.node.node import Added, Adding, Node
+from tuque.core.node.slots import count_of
 from tuque.core.outbox.transaction_records import tell_key
 from tuque.core.state.dedupe_keys import Follower, full_key
 from tuque.core.state.shares import FAIR
@@ -65,6 +68,17 @@ def must_wait(n: Node, id: bytes) -> bool:
     return adding.client >= 0 or adding.publishing is not None
 
 
+def is_unsure(n: Node, id: bytes) -> bool:
+    """Whether the job may lack copies since a start (Z4.9)."""
+    if len(n.keys.unsure) == 0 or id not in n.keys.unsure:
+        return False
+    job = n.jobs.get(id)
+    if job is not None and job.state != ACKED:
+        return True
+    make_sure(n, id)
+    return False
+
+
 def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> None:
     """[Z4] This producer gets the same reply as the first one (Z4.4)."""
     until_ms: i64 = n.now_ms + timeout_ms if timeout_ms > 0 else 0
@@ -78,15 +92,35 @@ def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> Non
 
 
 def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waiting: bool) -> None:
-    """[Z4] Assign the key to the new job; it is recorded once the job is safe (Z4.3)."""
+    """[Z4] Assign the key to the new job, and record it.
+
+    Of a job that waits for copies both are recorded before the copies leave (Z4.8).
+    """
     full = full_key(queue, key)
     if n.staging.running is not None and full in n.staging.running.fresh:
         n.staging.running.has_new_key = True  # Z2.11
     n.keys.put(full, job.id, n.now_ms + ttl_ms)
     if is_waiting:
         n.keys.pending[job.id] = full
-    elif n.records is not None:
+        if job.flags & EXTERNAL:
+            return  # nothing of it is here
+        record_job(n, job)
+    if n.records is not None:
         tell_key(n.records, full, job.id, n.now_ms + ttl_ms)
+
+
+def is_recorded(n: Node, job: Job) -> bool:
+    """Whether the job waits for copies, and the journal has it because of its key (Z4.8)."""
+    return job.flags & EXTERNAL == 0 and job.id in n.keys.pending
+
+
+def record_added(n: Node, job: Job, was_recorded: bool) -> None:
+    """The job has its copies: record all of it, or what has changed since `keep_key`."""
+    if not was_recorded:
+        record_job(n, job)
+    elif n.records is not None:
+        n.records.holders(job)
+        n.records.state(job)
 
 
 def on_add_over(n: Node, adding: Adding, error: Refusal | None) -> None:
@@ -100,14 +134,37 @@ def on_add_over(n: Node, adding: Adding, error: Refusal | None) -> None:
     if len(full) > 0:
         kept = keys.kept.get(full)
         if kept is not None and kept.id == id:
+            is_external = adding.job.flags & EXTERNAL != 0
             if error is not None:
                 keys.drop(full)
-            elif n.records is not None:
+                if not is_external and n.records is not None:
+                    n.records.remove(id, ledger.ADD_FAILED)
+                    tell_key(n.records, full, id, 0)
+            elif is_external and n.records is not None:
                 tell_key(n.records, full, id, kept.until_ms)
-    followers = keys.followers.pop(id, None)
+    answer_followers(n, id, error)
+
+
+def answer_followers(n: Node, id: bytes, error: Refusal | None) -> None:
+    """[Z4] All that wait for this job get the same reply (Z4.4)."""
+    followers = n.keys.followers.pop(id, None)
     if followers is not None:
         for f in followers:
             n.added.append(Added(f.client, f.serial, id, error))
+
+
+def hear_copy(n: Node, slot: i64, job: Job) -> None:
+    """[Z4] A node has a copy of a job whose copies are counted again (Z4.9)."""
+    confirmed: i64 = n.keys.unsure[job.id] | (1 << slot)
+    n.keys.unsure[job.id] = int(confirmed)
+    if count_of(confirmed & ~n.forgotten) >= i64(job.repl):
+        make_sure(n, job.id)
+
+
+def make_sure(n: Node, id: bytes) -> None:
+    """[Z4] The job has its copies, or has ended: its id is the reply again (Z4.9)."""
+    n.keys.unsure.pop(id, None)
+    answer_followers(n, id, None)
 
 
 def on_copies(n: Node, p: Publishing) -> None:

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from mypy_extensions import i32, i64
 
-from tuque.core.jobs.endings import has_ended, reach_changed, record_job
-from tuque.core.jobs.idempotent_add import adopt, on_add_over
+from tuque.core.jobs.endings import has_ended, reach_changed
+from tuque.core.jobs.idempotent_add import adopt, hear_copy, is_recorded, on_add_over, record_added
 from tuque.core.jobs.life_copies import ack_of, adopt_life, packed_life, packed_outcome
 from tuque.core.jobs.transitions import (
     enqueue,
@@ -226,6 +226,8 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
             if job.state == ACKED:
                 collect(n, job)  # R3.1
                 continue
+        if len(n.keys.unsure) > 0 and id in n.keys.unsure:
+            hear_copy(n, slot, job)
         if job.state != WAIT_REPL:  # R3.3
             continue
         job.confirmed |= bit  # R3.4
@@ -242,12 +244,13 @@ def on_enough(n: Node, adding: Adding) -> None:
         pass_on(n, adding)
         return
     del n.adding[job.id]
+    was_recorded = is_recorded(n, job)
     tell_producer(n, adding, None)
     surplus = job.holders & ~job.confirmed & ~1
     set_state(job, ACTIVE)
     job.confirmed = 0
     begin(n, job, adding.delay_ms)
-    record_job(n, job)
+    record_added(n, job, was_recorded)
     if surplus != 0:
         for slot in slots_of(surplus):
             introduce(n, slot, job.holders)

@@ -49,7 +49,11 @@ class Keys:
         self.ends: list[tuple[int, bytes]] = []  # heap of (instant, key)
         self.text_bytes: i64 = 0
         self.by_tenant: dict[bytes, int] = {}  # how many each has
-        self.pending: dict[bytes, bytes] = {}  # by job id: keys not recorded yet
+        self.pending: dict[bytes, bytes] = {}  # by job id: keys of jobs that wait for copies
+        # Jobs that waited for copies when the node stopped, and the nodes that have one by now.
+        self.unsure: dict[bytes, int] = {}
+        self.asking: dict[bytes, None] = {}  # those of them for which somebody waits
+        self.ask_ms: i64 = FAR
         self.followers: dict[bytes, list[Follower]] = {}  # by job id
         self.follower_ends: list[tuple[int, bytes]] = []  # heap of (instant, job id)
         self.hits: i64 = 0  # since the start
@@ -72,8 +76,9 @@ class Keys:
 
     def drop(self, full: bytes) -> None:
         """Free the key; no-op if it is not kept."""
-        if full in self.kept:
-            del self.kept[full]
+        kept = self.kept.pop(full, None)
+        if kept is not None:
+            self.unsure.pop(kept.id, None)
             self.text_bytes -= len(full)
             self.count(full, -1)
 
@@ -107,7 +112,7 @@ class Keys:
             at_ms = self.ends[0][0]
         if len(self.follower_ends) > 0 and self.follower_ends[0][0] < at_ms:
             at_ms = self.follower_ends[0][0]
-        return at_ms
+        return at_ms if at_ms < self.ask_ms else self.ask_ms
 
     def bytes_used(self) -> i64:
         """Memory used, in bytes (M1)."""

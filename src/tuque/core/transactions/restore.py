@@ -35,6 +35,15 @@ class StageLog:
         self.txns: dict[bytes, dict[bytes, Draft]] = {}
         self.apps: dict[bytes, App] = {}
         self.keys: dict[bytes, Kept] = {}
+        self.short: dict[bytes, None] = {}  # ids of jobs that waited for copies
+
+    def take_up(self, job: Job) -> None:
+        """A job that waited for copies: its client is gone, this copy counts (Z3.1, Z4.9)."""
+        job.state = ACTIVE
+        due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000
+        if job.qtime_ms < due_ms:
+            job.qtime_ms = due_ms
+        self.short[job.id] = None
 
     def apply(self, kind: i64, r: StageRecord) -> list[Job]:
         """Apply one record; returns the jobs that it makes."""
@@ -166,5 +175,8 @@ class StageLog:
         for full, kept in self.keys.items():
             if kept.until_ms > n.now_ms:
                 n.keys.put(full, kept.id, kept.until_ms)
+                if kept.id in self.short:
+                    n.keys.unsure[kept.id] = 1
         self.txns = {}
         self.keys = {}
+        self.short = {}

@@ -19,6 +19,7 @@ from tuque.core.state.staged import (
     Staged,
     staged_bytes,
 )
+from tuque.core.transactions.unsure import ask_again
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
@@ -138,6 +139,8 @@ def staging_tick(n: Node) -> None:
         free_some(n)
     n.keys.tick(now_ms, n.limits.timers_per_step)
     followers_tick(n)
+    if n.keys.ask_ms <= now_ms:
+        ask_again(n)
 
 
 def free_some(n: Node) -> None:

@@ -11,7 +11,14 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.jobs.deliver import on_getjob, on_poll, serve_ready, wait
-from tuque.core.jobs.idempotent_add import follow, keep_key, keys_refusal, must_wait, same_job
+from tuque.core.jobs.idempotent_add import (
+    follow,
+    is_unsure,
+    keep_key,
+    keys_refusal,
+    must_wait,
+    same_job,
+)
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED, TASK_APART
@@ -32,6 +39,7 @@ from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
 from tuque.core.replication.add import fill_in, on_addjob, refusal
+from tuque.core.transactions.unsure import ask_copies
 from tuque.server.commands.by_id import check_ids, check_room, cmd_ack, oom_text
 from tuque.server.commands.life import tell_cancelled, worker_of
 from tuque.server.commands.meta import put_more
@@ -319,9 +327,10 @@ def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms:
     if len(id) == 0:
         return False
     n.keys.hits += 1
-    if not spec.is_async and must_wait(n, id):
+    if not spec.is_async and (must_wait(n, id) or is_unsure(n, id)):
         serial = c.first_serial + len(c.holes)
         follow(n, id, c.number, serial, wait_ms)
+        ask_copies(n, id)
         await_copies(s, c)
         if spec.with_new:
             c.told_new[serial] = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tuque.core.jobs import idempotent_add
 from tuque.core.jobs.transitions import remove
 from tuque.core.leases import commands, expiry, fetch
 from tuque.core.model import ledger
@@ -180,6 +181,24 @@ def keys_are_forgotten() -> list[Patch]:
     return [(Keys, "find", find)]
 
 
+def keys_are_recorded_late() -> list[Patch]:
+    """A job that waits for copies, and its key, are recorded only when it has them."""
+    sound = idempotent_add.keep_key
+
+    def keep_key(
+        n: Node, queue: bytes, key: bytes, ttl_ms: int, job: Job, is_waiting: bool
+    ) -> None:
+        records = n.records
+        if is_waiting:
+            n.records = None
+        sound(n, queue, key, ttl_ms, job, is_waiting)
+        n.records = records
+
+    return everywhere(sound, keep_key) + everywhere(
+        idempotent_add.is_recorded, lambda n, job: False
+    )
+
+
 def lessees(seed: int) -> Plan:
     """Two owners of a group that fence each other, on one node or two."""
     plan = Plan(seed=f"lessees {seed}", nodes=1 + seed % 2, chaos_ms=15_000)
@@ -253,6 +272,22 @@ def writers(seed: int) -> Plan:
     return plan
 
 
+def keyed_adds(seed: int) -> Plan:
+    """Producers with keys at a node that is killed while their jobs are copied."""
+    plan = Plan(seed=f"keyed {seed}", nodes=3, policy="always", chaos_ms=12_000, delay_us=3_000)
+    plan.is_faultless = False
+    plan.faults = ["kill"]
+    for i in range(6):
+        plan.ops.append(Op(10 * i, "repeater", {
+            "client": f"r{i}", "node": 0, "for_ms": 10_000, "out": "o", "repl": 3, "retry": 5,
+            "idle_ms": 20, "p_crash": 0.0, "p_repeat": 0.1,
+        }))  # fmt: skip
+    down = {"how": "kill", "back": "disk", "fuse": 0, "node": 0, "down_ms": 400}
+    for at_ms in range(1_000, 10_000, 1_500):
+        plan.ops.append(Op(at_ms + seed % 7, "crash", down))
+    return plan
+
+
 ONCE_FLAWS: Final = [
     Flaw("l1", "a lease ends early", ends_early, 10, lessees),
     Flaw("l2", "reading moves the jobs of a batch", reading_shifts, 10, lessees),
@@ -266,9 +301,11 @@ ONCE_FLAWS: Final = [
     Flaw("z2", "a version is published twice", versions_are_forgotten, 5, writers),
     Flaw("z3", "a version is published in part", rows_are_left_out, 5, writers),
     Flaw("z4", "keys are forgotten", keys_are_forgotten, 5, writers),
+    Flaw("z5", "keys are recorded late", keys_are_recorded_late, 5, keyed_adds),
 ]
 RULES: Final = {
     "l1": "leased", "l2": "fetch", "l3": "commit", "l4": "commit", "l5": "fence", "l6": "lost",
     "l7": "leased", "l8": "fence",
     "z1": "staged-seen", "z2": "once", "z3": "publish-part", "z4": "once",
+    "z5": "once",
 }  # fmt: skip

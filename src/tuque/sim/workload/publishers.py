@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tuque.sim.engine.history import OK, Add
+from tuque.sim.machines.session import LOST
 from tuque.sim.workload.programs import Args, number
 from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, failed, says
 
@@ -159,8 +160,11 @@ class Repeater(Script):
             words = [b"ADDJOB", row.queue, row.body, b"1000", b"REPLICATE", number(row.repl)]
             words += [b"RETRY", number(row.retry_s), b"TTL", b"120", b"DEDUPE", row.token]
             for _ in range(4):
+                shell = self.machine.shell
                 reply = yield Say(words, partial(self.on_sent, row))
-                if failed(reply) and (row.repl > 1 or self.may_be_external()):
+                has_crashed = reply is LOST and self.machine.shell is not shell  # Z4.8
+                may_leave = row.repl > 1 and not has_crashed
+                if failed(reply) and (may_leave or self.may_be_external()):
                     # It may have copies elsewhere, for which nothing is promised (Z4.5).
                     row.once_excuse = row.once_excuse or "a failed ADDJOB may leave copies"
                 if says(reply, "OOM"):
