@@ -322,7 +322,7 @@ def test_words(tasks: Door) -> None:
             b"HEADERS\r\n"
         )
     assert tasks("GROUP CREATE t 1 PRI THEN b") == b"-ERR syntax error: PRI needs a value\r\n"
-    assert tasks("GROUP CREATE t 1 PRI 7 THEN") == b"-ERR syntax error: THEN needs a body\r\n"
+    assert tasks("GROUP CREATE t 1 PRI 7 THEN") == b"-ERR syntax error: THEN needs a value\r\n"
     assert b"stop, wait or continue" in tasks("GROUP CREATE t 1 ONFAIL x THEN b")
     assert tasks("TUBE CREATE u fifo") == b"+OK\r\n"
     assert tasks("GROUP CREATE u 1") == (

@@ -111,7 +111,7 @@ def create(s: Server, c: Client, t: Tubes, tube: Tube, args: list[bytes]) -> Non
         body = args[end - 1]
         end -= 2
     elif args[end - 1].upper() == b"THEN":
-        raise wrong(b"THEN needs a body")
+        raise wrong(b"%s needs a value" % args[end - 1].upper())
     seen: dict[bytes, None] = {}
     i = 4
     while i < end and args[i].upper() in OWN_WORDS:
