@@ -30,7 +30,7 @@ async def cluster(ask: Ask) -> Page:
         "cluster",
         {
             **frame,
-            "verdict": {"is_away": False, **verdict(view, frame["away"], staying)},
+            "verdict": {"is_away": False, "do": "", **verdict(view, frame["away"], staying)},
             "boxes": boxes,
             "lines": lines,
             "links_up": sum(line["is_up"] for line in lines),
