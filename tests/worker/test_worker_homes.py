@@ -149,3 +149,37 @@ def test_a_home_that_is_down_keeps_nothing_else_waiting(tmp_path: Path, did: Did
         cluster.end()
     assert "queue here is back" in worker.text
     assert set(Counter(did()).values()) == {1}
+
+
+def test_runs_in_a_tube_whose_home_is_down_are_no_loss_of_the_broker(
+    tmp_path: Path, did: Did
+) -> None:
+    """Nothing but their heartbeats and their ends is said meanwhile, and all of it to that home."""
+    flags = ("--appendonly", "yes", "--tube-failover", "no")  # the leader stays away
+    cluster = RealCluster(tmp_path / "cluster", 2, *flags).start()
+    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
+    tasks.app.use(urls[0])
+    worker = Program(
+        tmp_path / "worker.log",
+        *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
+        *("--queues", "here,q", "-c", "4"),
+        OUT=str(tmp_path),
+    )
+    try:
+        with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
+            second.tube("here").create("tasks", ttr=3, sync=1)
+            wait_until(lambda: first.tube_list() == ["here"], "it is known")
+            for number in range(4):
+                tasks.until_file.options(queue="here", retry_s=3).enqueue(f"here {number}", "go")
+            wait_until(lambda: len(did()) == 4, f"all run: {worker.text}")
+            cluster.nodes[1].kill()
+            wait_until(lambda: "cannot use node" in worker.text, f"a heartbeat: {worker.text}")
+            (tmp_path / "go").touch()
+            wait_until(lambda: len(did()) == 8, f"all end: {worker.text}")
+            wait_until(lambda: "takes no word of runs" in worker.text, f"ends: {worker.text}")
+            cluster.nodes[1].start()
+            wait_until(lambda: left(first, "here") == 0, f"all is told: {worker.text}")
+    finally:
+        worker.kill()
+        cluster.end()
+    assert "broker lost" not in worker.text and "broker is back" not in worker.text

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tuque.client.retry import SHARE
 from tuque.errors import (
@@ -24,6 +24,9 @@ from tuque.errors import (
 )
 from tuque.logtext import facts
 from tuque.worker.tasks.policy import Backoff
+
+if TYPE_CHECKING:
+    from tuque.client.aio.client import Client, Pipeline
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -112,3 +115,22 @@ def is_about_home(err: Error, node: str) -> bool:
     if isinstance(err, NoReplica):
         return not isinstance(err, FewCopies)
     return isinstance(err, TubeHome | NoQuorum | ReadOnly)
+
+
+def are_about_homes(answers: list[Any], node: str) -> bool:
+    """True if no node but absent leaders of tubes had anything to say."""
+    return all(isinstance(one, Error) and is_about_home(one, node) for one in answers)
+
+
+async def answers_of(pipeline: Pipeline, count: int, client: Client) -> list[Any]:
+    """The answers to a pipeline of `count` calls, errors among them.
+
+    If all were for a leader that cannot be reached, each has that error. Raises what is no matter
+    of a leader.
+    """
+    try:
+        return await pipeline.execute(raise_on_error=False)
+    except Error as err:
+        if not is_about_home(err, client.node):
+            raise
+        return [err] * count

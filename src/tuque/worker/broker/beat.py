@@ -27,7 +27,7 @@ from tuque.errors import (
     TooLate,
 )
 from tuque.logtext import facts
-from tuque.worker.broker.away import is_about_home
+from tuque.worker.broker.away import answers_of, are_about_homes, is_about_home
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.tasks.policy import BEAT_FRACTION, beat_after_s, is_at_most_once
 
@@ -134,7 +134,7 @@ class Heart:
             pipeline = self._client.pipeline()
             for job_id in job_ids:
                 pipeline.working(job_id, self._run_of(job_id) or None)
-            answers = await pipeline.execute(raise_on_error=False)
+            answers = await answers_of(pipeline, len(job_ids), self._client)
             for answer in answers:
                 if self._is_outage(answer):
                     assert isinstance(answer, Error)
@@ -145,7 +145,8 @@ class Heart:
                 if job_id in self._due_of:
                     self._plan(job_id, time.monotonic() + wait_s)
             return
-        self._link.answered()
+        if not are_about_homes(answers, self._client.node):
+            self._link.answered()
         for job_id, answer in zip(job_ids, answers, strict=True):
             if job_id in self._due_of:
                 self._on_answer(job_id, answer)

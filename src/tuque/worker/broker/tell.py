@@ -21,7 +21,7 @@ from tuque import aio
 from tuque.client.commands.life import Run
 from tuque.errors import ConnectionError, Error, ReplyError
 from tuque.logtext import facts
-from tuque.worker.broker.away import is_about_home
+from tuque.worker.broker.away import answers_of, are_about_homes, is_about_home
 from tuque.worker.broker.link import Link, pause
 from tuque.worker.broker.settle import NOT_NOW
 from tuque.worker.groups.unfit import is_too_big
@@ -112,7 +112,6 @@ class Teller:
             except Error as err:
                 await pause(self._link.failed("telling of runs", err), self._never)
                 continue
-            self._link.answered()
             if not self._ended and not self._starts:
                 self._work.clear()
                 await self._wait_for_tubes()
@@ -171,7 +170,7 @@ class Teller:
             pipeline.release(*((one.job_id, one.run) for one in some), delay=delay_s)
             said.append(some)
         begun = self._begin(pipeline, starts)
-        answers = await pipeline.execute(raise_on_error=False)
+        answers = await answers_of(pipeline, len(said) + len(begun), self._client)
         replies = zip(said, answers, strict=False)
         too_big = {one: a for (one, *_), a in replies if _weight(one) and is_too_big(a)}
         for answer in answers:
@@ -194,6 +193,8 @@ class Teller:
             self._take_runs(job_ids, found)
         if not self._untaken and not self._untaken_starts:
             self._tries = 0
+        if not are_about_homes(answers, self._client.node):
+            self._link.answered()
 
     def _begin(self, pipeline: Any, starts: list[str]) -> list[list[str]]:
         """Adds a START for the jobs of each queue; returns which."""
