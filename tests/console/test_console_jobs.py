@@ -111,6 +111,17 @@ def test_an_unknown_job_is_exit_status_1(command: str, port: int, tuque: Run) ->
     assert done.returncode == 1
 
 
+def test_a_queue_of_other_jobs_has_no_dead_letters(port: int, tuque: Run) -> None:
+    with Client(f"tuque://127.0.0.1:{port}") as client:
+        client.addjob("moved", "by DEADLETTER, or by a producer")
+    done = tuque("dead", "list", "-p", port, "moved")
+    note = b"no dead letters, but other jobs: tuque cli QPEEK moved 10\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", note)
+    for words in (("moved", "--task", "x"), ("empty",)):
+        done = tuque("dead", "list", "-p", port, *words)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
     with RealCluster(tmp_path / "nodes", 2) as cluster:
         ports = [node.port for node in cluster.nodes]

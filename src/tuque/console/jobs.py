@@ -126,9 +126,16 @@ def dead() -> None:
 @click.argument("queue", shell_complete=queue_names)
 def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: Any) -> None:
     """List the dead letters in QUEUE, the oldest first, one a line."""
+    wanted = chosen(**selected)
+    found = 0
     with letters_of(node, here) as letters:
-        for one in letters.each(queue, **chosen(**selected)):
+        for one in letters.each(queue, **wanted):
             click.echo(json_line(fields(one)) if as_json else row(one))
+            found += 1
+        if found == 0 and not any(wanted.values()) and letters.has_jobs(queue):
+            # DEADLETTER moved them there, as workers do with tasks of tubes, or a producer.
+            note = f"no dead letters, but other jobs: tuque cli QPEEK {queue} 10"
+            click.echo(printable(note), err=True)
 
 
 @dead.command(context_settings=HELP)

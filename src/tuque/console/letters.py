@@ -70,6 +70,10 @@ class Letters:
                     raise
         return most
 
+    def has_jobs(self, queue: str) -> bool:
+        """Whether jobs are queued there, whatever they are."""
+        return any(client.qlen(queue) for client in self._clients)
+
     def replay(
         self,
         queue: str,
