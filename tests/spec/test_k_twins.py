@@ -97,8 +97,9 @@ def test_an_older_incarnation_refuses_while_a_newer_one_is_alive() -> None:
 
 
 def test_a_restarted_node_is_not_taken_for_its_twin() -> None:
-    """K1.3 A restarted node has the newest count, and what was seen of its former incarnations is
-    forgotten when it is met."""
+    """K1.3 A restarted node has a higher count than its former incarnations, and what was seen of
+    these is forgotten when it is met.
+    """
     party = met(2)
     twin = copied(party, 1)
     party.pass_ms(2500)
