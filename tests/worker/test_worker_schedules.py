@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import RealServer
+from worker_lab import Program
 
 from tuque import Client, aio
 from tuque.errors import NoPerm, WrongTube
 from tuque.worker import App, Backoff, Limit, Unique
 from tuque.worker.broker.plans import send_plans
+from tuque.worker.main import send_plans_once
+from tuque.worker.process.box import Box
 from tuque.worker.tasks.codec import decode
 
 
@@ -109,6 +115,77 @@ def test_a_worker_tells_the_broker_when_it_starts(node: RealServer, client: Clie
     assert client.tube("told").info().ttr == 7.0
     assert app.send_schedules() == {"hourly": "unchanged", "daily": "unchanged"}
     app.close()
+
+
+def test_a_process_that_takes_the_place_of_another_sends_nothing(
+    node: RealServer, client: Client
+) -> None:
+    """U9.1 A worker does it once: when its process ended and another one takes its place (U2.14,
+    U4.2), that one does not."""
+    app = app_of(node.url, "told")
+    table = Box.made(1)
+
+    async def start() -> None:
+        async with aio.Client(node.url) as own:
+            await asyncio.wait_for(send_plans_once(app, own, Box(table.fd)), 60)
+
+    asyncio.run(start())
+    assert client.schedule_drop("told", "hourly") and client.schedule_drop("told", "daily")
+    asyncio.run(start())
+    assert list(client.schedules("told")) == []
+    table = Box.made(1)  # another worker
+    asyncio.run(start())
+    assert {one.name for one in client.schedules("told")} == {"hourly", "daily"}
+    app.close()
+
+
+PLANNED = """
+import os
+
+from tuque.worker import App
+
+app = App()
+
+@app.task(name="who", queue="plain")
+def who() -> int:
+    return os.getpid()
+
+@app.task(queue="planned")
+def tick() -> None: ...
+
+app.schedule("tick", tick.call(), every_s=60_000)
+"""
+
+
+def test_a_worker_whose_process_is_killed_leaves_a_newer_schedule(
+    node: RealServer, client: Client, tmp_path: Path
+) -> None:
+    """U9.1 A worker does it once: when its process ended and another one takes its place (U2.14,
+    U4.2), that one does not."""
+    (tmp_path / "planned.py").write_text(PLANNED)
+    words = ("worker", "planned:app", "--app-dir", str(tmp_path), "--url", node.url)
+    program = Program(tmp_path / "worker.log", *words)
+    app = App(node.url)
+
+    @app.task(name="who", queue="plain")
+    def who() -> int: ...
+
+    try:
+        program.says("schedule tick was added")
+        shown = client.schedule_show("planned", "tick")
+        assert shown.every_s == 60_000
+        client.schedule_add("planned", "tick", b"newer", every_s=90_000)
+        first = who.enqueue().result(60)
+        os.kill(first, signal.SIGKILL)
+        program.says("the worker process")
+        assert who.enqueue().result(60) != first
+        assert client.schedule_show("planned", "tick").every_s == 90_000
+        program.signal(signal.SIGTERM)
+        program.ends()
+        assert client.schedule_show("planned", "tick").every_s == 90_000
+    finally:
+        program.kill()
+        app.close()
 
 
 def test_what_the_broker_refuses_is_logged(

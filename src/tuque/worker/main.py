@@ -363,7 +363,7 @@ async def work(
         loop.add_signal_handler(signal.SIGINT, running.stop)
         loop.add_signal_handler(signal.SIGTSTP, running.quiet)
         loop.add_signal_handler(signal.SIGUSR1, running.dump)
-        plans = asyncio.create_task(send_plans(app, client, random.Random()))  # U9.1
+        plans = asyncio.create_task(send_plans_once(app, client, table))  # U9.1
         try:
             is_clean = await running.run()
             return Ended(is_clean, running.is_retired, bool(running.story.unwell))
@@ -373,6 +373,15 @@ async def work(
             app.close()
             if settings.health_file is not None and not running.is_retired:
                 health.drop(settings.health_file)
+
+
+async def send_plans_once(app: App, client: aio.Client, table: Box | None) -> None:
+    """[U9] Of the processes that have the table, one worker, one sends the schedules (U9.1)."""
+    if table is not None and table.has_sent_plans:
+        return
+    await send_plans(app, client, random.Random())
+    if table is not None:
+        table.has_sent_plans = True
 
 
 def _queue_names(given: str | None, app: App) -> tuple[str, ...]:

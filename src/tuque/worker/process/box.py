@@ -30,12 +30,14 @@ RETIRED: Final = 3  # a clean end, and another process follows
 
 PR_SET_PDEATHSIG: Final = 1
 ID_BYTES: Final = 40
-# before the table: the phase, the number of finished runs, the notes with their length
+# before the table: the phase, the number of finished runs, the notes with their length, and
+# whether the broker has the schedules
 RUNS_AT: Final = 1
 COUNT: Final = struct.Struct("=I")
 NOTES_AT: Final = RUNS_AT + 2 * COUNT.size
 NOTES_BYTES: Final = 16_384
-TABLE_AT: Final = NOTES_AT + NOTES_BYTES
+PLANS_AT: Final = NOTES_AT + NOTES_BYTES
+TABLE_AT: Final = PLANS_AT + 1
 WORDS_BYTES: Final = 512  # of an error's text or a result
 SLOT: Final = struct.Struct("=cI40s")  # state, number of the attempt, job id
 # after it how the job ended: its kind, the delay, the bytes of the words, the words
@@ -114,6 +116,15 @@ class Box:
     @runs.setter
     def runs(self, count: int) -> None:
         COUNT.pack_into(self._memory, RUNS_AT, count & 0xFFFFFFFF)
+
+    @property
+    def has_sent_plans(self) -> bool:
+        """[U9] Whether a process of this worker has told the broker the schedules (U9.1)."""
+        return self._memory[PLANS_AT] != 0
+
+    @has_sent_plans.setter
+    def has_sent_plans(self, has_sent: bool) -> None:
+        self._memory[PLANS_AT] = has_sent
 
     @property
     def notes(self) -> bytes:
