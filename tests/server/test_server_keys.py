@@ -176,6 +176,42 @@ def test_figures_change_nothing(tasks: Door) -> None:
     assert tasks("DEBUG CHECK") == b"+OK\r\n"
 
 
+@pytest.mark.parametrize("key", ["LIMIT k 1", "RATE k 1/h"])
+def test_who_waits_for_a_key_is_late(tasks: Door, key: str) -> None:
+    """S2.4 If READY tasks wait for a LIMIT or a RATE, it is at least the age of the next task of
+    the limit, and of the rate, for which tasks have waited longest (T47.2).
+
+    O3.3 In a tube `oldest-ms` goes by the tasks that S2.4 names.
+    """
+
+    def ages() -> tuple[int, int]:
+        return tasks.value("QSTAT t")[-3], tasks.value("QLIST")[1][0][6]
+
+    def add(body: str, words: str) -> None:
+        assert len(tasks.value("ADDJOB", "t", body, "0", *words.split())) == 40
+
+    add("at work", key)
+    assert bodies(tasks) == ["at work"]
+    assert ages() == (0, 0)
+    tasks.n.now_ms += 5_000
+    add("held", key)
+    tasks.n.now_ms += 5_000
+    add("held too", key)
+    tasks.n.now_ms += 70_000
+    assert ages() == (75, 75_000), "nothing else is READY"
+    add("free", "PRI 9")
+    tasks.n.now_ms += 4_000
+    assert ages() == (79, 79_000)
+    assert bodies(tasks) == ["free"]
+    add("free", "PRI 9")
+    assert tasks.value("TUBE TRUNCATE t") == 5
+    assert ages() == (0, 0)
+    add("free", "")
+    tasks.n.now_ms += 4_000
+    assert ages() == (4, 4_000), "the next one"
+    assert tasks("DEBUG CHECK") == b"+OK\r\n"
+
+
 def test_a_second_add_of_a_unique_key_meets_the_first(tasks: Door) -> None:
     """T44.4 An ADDJOB with a key that a task has replies with the id of that task."""
     first = tasks.add("t", "one", "UNIQUE", "order-7")

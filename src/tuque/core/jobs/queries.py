@@ -85,9 +85,11 @@ def qstat(n: Node, q: Queue) -> dict[str, object]:
 
 
 def oldest_s(n: Node, q: Queue) -> i64:
-    """[S2.4] Age of the next job in s; 0 if there is none."""
-    job = q.first()
-    return 0 if job is None else max(n.now_ms - job.ctime_ns // 1_000_000, 0) // 1000
+    """[S2] Age of the next job in s; 0 if there is none (S2.4)."""
+    age_ms: i64 = 0
+    for job in q.next_ones():
+        age_ms = max(age_ms, n.now_ms - job.ctime_ns // 1_000_000)
+    return age_ms // 1000
 
 
 def sources(n: Node, q: Queue) -> list[bytes]:

@@ -92,6 +92,11 @@ class Queue:
             return back[0][3]
         return None
 
+    def next_ones(self) -> list[Job]:
+        """What goes next, for figures: the first job. Of a tube there may be several (S2.4)."""
+        job = self.first()
+        return [] if job is None else [job]
+
     def advance(self) -> None:
         """Free the slot at the head; drop all free slots once there are many."""
         items = self.items

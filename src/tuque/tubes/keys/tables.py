@@ -202,6 +202,23 @@ class KeyTables(Driver):
             return waited if waited > found else found
         return found
 
+    def longest_held(self) -> list[Task]:
+        """The next task of the limit, and of the rate, for which tasks have waited longest."""
+        lanes: list[Lane | None] = []
+        for limit_key in self.full_limits:
+            lanes.append(self.limits[limit_key].first())
+            break
+        for rate_key in self.full_rates:
+            ring = self.rates[rate_key].ring
+            lanes.append(None if ring is None else ring.first())
+            break
+        found: list[Task] = []
+        for lane in lanes:
+            task = None if lane is None else lane.first()
+            if task is not None:
+                found.append(task)
+        return found
+
     def uncount(self, lane: Lane) -> None:
         """One READY task of the lane was taken, or is gone."""
         if len(lane.group) > 0:

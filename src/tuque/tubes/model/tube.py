@@ -232,6 +232,15 @@ class Tube(Queue):
         """The first `most` plain jobs, in order; changes nothing."""
         return super().peek(most) if self.plain > 0 else []
 
+    def next_ones(self) -> list[Job]:
+        """The first plain job or else the next task, and those that wait for keys (S2.4)."""
+        found = super().next_ones()
+        task = self.driver.peek() if len(found) == 0 else None
+        if task is not None:
+            found.append(task)
+        found.extend(self.driver.longest_held())
+        return found
+
     def peek(self, most: i64) -> list[Job]:
         """The first `most` tasks, then plain jobs, in order; changes nothing."""
         found: list[Job] = []

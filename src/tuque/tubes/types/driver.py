@@ -52,6 +52,10 @@ class Driver:
         """The task that is next in the order, for figures; decides nothing."""
         return self.ready.first()
 
+    def longest_held(self) -> list[Task]:
+        """READY tasks that have waited longest for what others have, for figures: a few."""
+        return []
+
     def took(self, task: Task) -> None:
         """`first` was taken; called before its status changes."""
         self.ready.took(task)
