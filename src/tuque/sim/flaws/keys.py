@@ -19,7 +19,7 @@ from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.unique import Uniques
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import groups, runs, schedules
+from tuque.tubes.tasks import groups, runs, schedules, timers
 
 
 def places_are_not_counted() -> list[Patch]:
@@ -180,6 +180,15 @@ def links_tell_no_topics() -> list[Patch]:
     return everywhere(topics.topics_link_up, topics_link_up)
 
 
+def silence_counts_at_once() -> list[Patch]:
+    """A new leader counts the time in which nobody could hear the workers."""
+
+    def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+        return False
+
+    return everywhere(timers.has_more_time, has_more_time)
+
+
 def keyed_tube(
     seed: str, options: dict[str, Any], habits: dict[str, Any], idle_ms: int = 60
 ) -> Plan:
@@ -225,6 +234,12 @@ def unique_moves(seed: int) -> Plan:
 def long_work(seed: int) -> Plan:
     """Workers that say at times that they work on, when their leader is lost."""
     return lose_leader(keyed_tube(f"long work {seed}", {}, {"work_ms": 2_000}, 700))
+
+
+def short_times(seed: int) -> Plan:
+    """The RETRY of what workers have is over before there is a new leader."""
+    options = {"limit": [["one", 1], ["two", 2]], "retry": [1]}
+    return lose_leader(keyed_tube(f"short times {seed}", options, {"work_ms": 900}, 250))
 
 
 def three_groups(seed: int) -> Plan:
@@ -317,10 +332,12 @@ KEY_FLAWS: Final = [
     Flaw("k14", "results are those of others", results_are_mixed_up, 5, groups_move),
     Flaw("k15", "a topic's jobs are not one record", later_jobs_are_not_recorded, 5, topics_cut),
     Flaw("k16", "links tell no subscriptions", links_tell_no_topics, 5, topics_cut),
+    Flaw("k17", "silence counts without a leader", silence_counts_at_once, 5, short_times),
 ]
 KEY_RULES: Final = {
     "k1": "task-limit", "k2": "task-rate", "k3": "task-turn", "k4": "task-unique",
     "k5": "task-held", "k6": "task-stuck", "k7": "task-attempts", "k8": "task-lost",
     "k9": "task-ended", "k10": "schedule-twice", "k11": "schedule-missed", "k12": "group-open",
     "k13": "group-early", "k14": "group-results", "k15": "topic-lost", "k16": "topic-apart",
+    "k17": "task-held",
 }  # fmt: skip

@@ -125,6 +125,7 @@ class Tasking:
         self.topics = Publicity(self)
         self.buckets: dict[tuple[bytes, bytes], Bucket] = {}  # tube, key
         self.epochs: dict[bytes, int] = {}  # the highest under which a tube ran
+        self.led_us: dict[bytes, int] = {}  # when a node led the tube last
         self.taken_us: dict[tuple[bytes, bytes, bytes], int] = {}  # tube, limit, rate: last take
 
     def find(self, rule: str, text: str) -> None:
@@ -144,10 +145,13 @@ class Tasking:
         for name, facts in self.tubes.items():
             tube = t.by_name.get(name)
             run = self.runs.get((machine.name, name))
+            led_us, now_us = self.led_us.get(name, 0), self.world.now_us
             if tube is None or not is_up(tube):
                 self.runs.pop((machine.name, name), None)
                 continue
+            self.led_us[name] = now_us
             if run is None or run.tube is not tube or run.epoch != tube.epoch:
+                hold_on(facts, led_us, now_us)
                 self.runs[machine.name, name] = self.begin(facts, tube)
                 continue
             if run.seq == tube.change_seq:
@@ -408,6 +412,14 @@ class Tasking:
         last_us = self.taken_us.get((facts.key, job.limit[0], job.rate[0]), 0)
         if status not in (0, BURIED) and now_us > last_us + STUCK_US:
             self.find("task-stuck", f"{job.token!r} waits in {facts.name}, as {chr(status)}")
+
+
+def hold_on(facts: TaskTube, led_us: int, now_us: int) -> None:
+    """A leader begins: who had a task when one led the tube last has it for RETRY more (T48.9)."""
+    for hold in facts.holds.values():
+        if hold.until_us >= led_us:
+            until_us = now_us + int(hold.job.retry_s * 1_000_000 * DRIFT)
+            hold.until_us = max(hold.until_us, until_us)
 
 
 def waits_for(run: Run, key: bytes) -> bool:

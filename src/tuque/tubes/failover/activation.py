@@ -107,6 +107,7 @@ def run(n: Node, t: Tubes, tube: Tube, orphans: list[Task]) -> None:
     """The tube is RUNNING: all its tasks are loaded."""
     tube.owners = {}
     tube.run_ms = 0
+    tube.hears_ms = n.now_ms  # T48.9
     set_home_state(tube, RUNNING)
     for task in orphans:
         if task.status == TAKEN and task.owner not in t.sessions:

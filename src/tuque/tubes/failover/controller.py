@@ -206,6 +206,8 @@ def homes_loaded(n: Node, t: Tubes) -> None:
     """
     reserve_tokens(n, t)  # T5.1
     t.must_look = True
+    for tube in t.by_name.values():
+        tube.hears_ms = n.now_ms  # T48.9
     for slot in slots_of(n.linked & ~n.forgotten):
         tell_all(n, t, slot)
     later = t.later

@@ -119,6 +119,7 @@ class Tube(Queue):
         self.is_owed = False  # handed over, not confirmed by the new leader yet
         self.wish: i64 = 0  # continues when the journal grants it; 0: none
         self.is_unsure = False  # after a standstill: another node may lead (T19.7)
+        self.hears_ms: i64 = 0  # since when workers reach it here (T48.9)
         self.run_ms: i64 = 0  # earliest start (T21.2); -1: not known yet
         self.apart: i64 = 0  # slots that follow another tube of its name (T20.1, T21.2)
         self.seat: Seat | None = None  # once there was a vote (T24)

@@ -6,7 +6,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.jobs.endings import life_of
+from tuque.core.jobs.letters import due_by
+from tuque.core.life.runs import is_over_time
 from tuque.core.model import ledger
+from tuque.core.model.life import LIVE
 from tuque.core.model.tally import BY_RETRY
 from tuque.core.model.task import BURIED, DELAYED, DONE, READY, TAKEN, Task
 from tuque.core.node.node import Node
@@ -21,7 +25,14 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import synced
 from tuque.tubes.tasks.letters import run_out
 from tuque.tubes.tasks.runs import is_silent
-from tuque.tubes.tasks.transitions import arm, end, ends_cancelled, make_ready
+from tuque.tubes.tasks.transitions import (
+    arm,
+    end,
+    ends_cancelled,
+    make_ready,
+    record,
+    return_ms,
+)
 
 AGAIN_MS: Final = 200  # a schedule that could not fire tries again after it
 COPIES_MS: Final = 20  # so is a job that waits for its copies
@@ -48,10 +59,33 @@ def put_off_until_ms(n: Node, t: Tubes, tube: Tube, task: Task) -> i64:
     return 0
 
 
+def has_more_time(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """[T48] Put off the end of a take: for a part of ttr nobody could hear its worker (T48.9)."""
+    if not tube.driver.has_keys:
+        return False
+    life = life_of(n, task.id)
+    is_live = life is not None and life.run_state == LIVE
+    if life is not None and is_live and is_over_time(n, life):
+        return False
+    at_ms = max(tube.hears_ms, n.life.deaf_ms)
+    if n.records is not None and n.records.is_failing:
+        at_ms = n.now_ms  # WORKING is refused (J6.1)
+    due_ms = at_ms + return_ms(n, tube, task) - n.now_ms
+    if life is not None and is_live:
+        due_ms = due_by(life, due_ms)
+    if due_ms <= n.now_ms:
+        return False
+    arm(n, t, task, due_ms)
+    record(n, tube, task, False)
+    return True
+
+
 def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """[T6] TIMER of a task: its ttl, its ttr or its delay is over."""
     now_ms = n.now_ms
     if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
+        if task.status == TAKEN and has_more_time(n, t, tube, task):
+            return  # T48.9
         if task.status == TAKEN and is_silent(n, t, tube, task):
             if tube.tasks.get(task.number) is not task or task.status == BURIED:
                 return  # T48.7
