@@ -15,6 +15,7 @@ from raw_resp import wait_for
 
 import tuque.errors as tuque_errors
 from tuque import Client, Retry
+from tuque.console.cluster.limits import rate_words
 from tuque.console.cluster.programs import free_port
 from tuque.console.cluster.tubes import COLUMNS, WAITING, rows_of, table
 from tuque.console.terminal.link import Link, Target, encode
@@ -219,6 +220,15 @@ def test_a_tube_that_there_is_not(port: int, tuque: Run) -> None:
     assert b"no node is called 'fff'; `tuque cluster status` shows them" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("token_us", "words"),
+    [(100_000, "10/s"), (1_000_000, "1/s"), (666_667, "1.5/s"), (40_000_000, "1.5/m"),
+     (60_000_000, "1/m"), (720_000_000, "5/h"), (7_200_000_000, "0.5/h")],
+)  # fmt: skip
+def test_a_rate_in_the_words_of_its_declaration(token_us: int, words: str) -> None:
+    assert rate_words(token_us) == words
+
+
 def test_limits(port: int, tuque: Run) -> None:
     """`tuque tubes limits` at a real node (SPEC T47)."""
     with Client(f"tuque://127.0.0.1:{port}") as client:
@@ -230,8 +240,11 @@ def test_limits(port: int, tuque: Run) -> None:
         lines = tuque("tubes", "limits", "-p", port, "shops").stdout.decode().splitlines()
         assert "\x1b" not in lines[0] and lines[0].startswith("limit  one")
         assert "1 of 1 places used  2 wait  since " in lines[0]
-        assert lines[1].startswith("rate  slow  0.000555556/s, 0 of 1 tokens  2 wait  since ")
+        assert lines[1].startswith("rate  slow  2/h, 0 of 1 tokens  2 wait  since ")
         assert lines[2].startswith("group  north  weight 3 of 4  2 wait")
         listed = tuque("tubes", "limits", "-p", port, "shops", "--json", "--count", "1")
         assert json.loads(listed.stdout)["places"] == 1
+        assert listed.stderr == b"there are more than 1: --count shows them\n"
+        listed = tuque("tubes", "limits", "-p", port, "shops", "--count", "3")
+        assert len(listed.stdout.splitlines()) == 3 and not listed.stderr
         assert tuque("tubes", "limits", "-p", port, "plain").returncode == 1

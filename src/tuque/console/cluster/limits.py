@@ -24,8 +24,11 @@ def limits(node: NodeOptions, as_json: bool, count: int, queue: str) -> None:
     QUEUE is a tube of type tasks. Limits come first, then rates, each with the longest wait first.
     """
     with client_of(node, is_here=False) as client:
-        for row in islice(client.limits(queue, count=min(count, 1_000)), count):
+        rows = client.limits(queue, count=min(count + 1, 1_000))
+        for row in islice(rows, count):
             click.echo(json_line(fields(row)) if as_json else key_line(row))
+        if next(rows, None) is not None:
+            click.echo(f"there are more than {count:,}: --count shows them", err=True)
 
 
 def key_line(row: KeyRow) -> str:
@@ -33,10 +36,19 @@ def key_line(row: KeyRow) -> str:
     if row.kind == "limit":
         has = f"{row.used} of {row.places} places used"
     elif row.kind == "rate":
-        has = f"{1_000_000 / row.token_us:g}/s, {row.tokens} of {row.burst} tokens"
+        has = f"{rate_words(row.token_us)}, {row.tokens} of {row.burst} tokens"
     else:
         has = f"weight {row.weight} of {row.weights}"
     words = [row.kind, row.key, has, f"{row.waiting} wait"]
     if row.since_ms:
         words.append(f"since {at(row.since_ms)}")
     return printable("  ".join(words))
+
+
+def rate_words(token_us: int) -> str:
+    """A rate in the unit in which it is at least 1: 10/s, 90/m, 5/h."""
+    for unit, seconds in (("s", 1), ("m", 60), ("h", 3600)):
+        count = seconds * 1_000_000 / token_us
+        if count >= 0.999999 or unit == "h":
+            break
+    return f"{count:.4g}/{unit}"
