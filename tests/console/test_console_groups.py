@@ -7,6 +7,8 @@ import json
 from console_node import Run
 
 from tuque import Client
+from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.console.groups import child_row, row
 
 
 def test_groups(port: int, tuque: Run) -> None:
@@ -18,6 +20,7 @@ def test_groups(port: int, tuque: Run) -> None:
         client.group_add("sums", group, {0: child})
     (line,) = tuque("tubes", "group", "list", "-p", port, "sums").stdout.decode().splitlines()
     assert f"{group}  open  0/2 ended  0 failed" in line
+    assert "dead" not in line
     listed = tuque("tubes", "group", "list", "-p", port, "sums", "--json")
     assert json.loads(listed.stdout)["children"] == 2
     shown = tuque("tubes", "group", "show", "-p", port, "sums", group, "--children").stdout.decode()
@@ -27,3 +30,11 @@ def test_groups(port: int, tuque: Run) -> None:
     assert tuque("tubes", "group", "cancel", "-p", port, "sums", group).stdout == b"cancelled\n"
     assert tuque("tubes", "group", "cancel", "-p", port, "sums", group).stdout == b"it was over\n"
     assert tuque("tubes", "group", "show", "-p", port, "sums", "D-1").returncode == 1
+
+
+def test_a_dead_child_that_is_waited_for() -> None:
+    """T50.5 One that is waited for is open, and ended as `dead`, with its reason (T50.3)"""
+    one = JobGroup("D-1", "sums", "open", 3, 3, 1, 0, "wait", True, 5, 0, dead=1)
+    assert row(one).endswith("D-1  open  1/3 ended  0 failed  1 dead: waits for a replay")
+    child = ChildEnd(2, "D-2", "open", None, "dead", "no vat id")
+    assert child_row(child) == "     2  D-2  dead, waits for a replay  no vat id"

@@ -23,7 +23,7 @@ from tuque.core.model.add_spec import PLAIN
 from tuque.core.replication.add import on_addjob, settle
 from tuque.core.state.staged import Staged
 from tuque.core.transactions.stage import on_stage
-from tuque.tubes.keys.members import DONE, GroupPlan, unpack_child
+from tuque.tubes.keys.members import DONE, GroupPlan, end_child, unpack_child
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import groups, ops
@@ -193,7 +193,9 @@ def group_all(full: Full) -> str:
     for number in list(groups.family_of(tube, last.number).by_index.values()):
         task = tube.tasks[number]
         child = unpack_child(task.subqueue)
-        groups.note_end(n, t, tube, task, child, DONE, b"done", b"", b"x" * 4_000)
+        end_child(child, DONE, b"done", b"")
+        child.result = b"x" * 4_000
+        groups.note_end(n, t, tube, task, child)
     return last.id.decode()
 
 
@@ -333,7 +335,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
         *("GROUP", "CREATE", "g", 9, *["PRI", 1] * 76, "THEN", "x" * 100_000),
     ][1:],
     "GROUP ADD": lambda f: [
-        *("GROUP", "ADD", "g", group_all(f)),
+        *("GROUP", "ADD", "g", group_all(f), "NOCANCEL"),
         *[word for i in range(500) for word in (2_000 + i, f.ids[i])],
     ],
     "GROUP SHOW": lambda f: ["GROUP", "SHOW", "g", group_all(f)],

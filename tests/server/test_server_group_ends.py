@@ -11,6 +11,7 @@ from test_server_groups import (
     later,
     made,
     results,
+    shown,
     tasks,
     turn,
 )
@@ -120,3 +121,86 @@ def test_ends_that_were_not_noted_when_the_group_ended(tasks: Door, queue: str, 
     assert [row[3] for row in rows] == [None, b"r1", b"r2", b"r3", b"r4", *[None] * 15]
     dead = queue if queue == "other" else "q.dead"
     assert [row[0].decode() for row in tasks.value(f"DEAD LIST {dead}")[1]] == [ids[0]]
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled", "is deleted"])
+@pytest.mark.parametrize("queue", ["q", "other"])
+def test_a_job_that_another_one_added_is_not_cancelled(tasks: Door, queue: str, how: str) -> None:
+    """T51.2 With NOCANCEL the group waits for these, but never cancels them: another one has added
+    them. One that has not ended when the group does has failed for it: it ended as `open`.
+    """
+    assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
+    group = tasks.value("GROUP CREATE t 4 THEN callback").decode()
+    ids = [
+        tasks.value(f"ADDJOB {queue} c{i} 0 KEEP 9000 ATTEMPTS 1 RETRY 900").decode()
+        for i in range(4)
+    ]
+    assert tasks.value(f"GROUP ADD t {group} nocancel 0 {ids[0]} 2 {ids[2]}") == 2
+    assert tasks.value(f"GROUP ADD t {group} 1 {ids[1]} 3 {ids[3]}") == 2
+    turn(tasks)
+    assert len(tasks.value(f"GETJOB NOHANG COUNT 2 FROM {queue}")) == 2
+    runs = [tasks.value(f"START {id}")[0][0].decode() for id in ids[:2]]
+    assert tasks.value(f"DONE {ids[0]} {runs[0]} RESULT r") == 1
+    if how == "fails":
+        assert tasks.value(f"FAIL {ids[1]} {runs[1]} FINAL REASON no")[0] == b"dead"
+    else:
+        assert tasks.value(f"{'DELJOB' if 'deleted' in how else 'GROUP CANCEL t'} {group}") == 1
+    later(tasks, 61_000)
+    assert [job[1].decode() for job in tasks.value(f"QPEEK {queue} 9")] == [ids[2]]
+    assert tasks.value(f"RESULT {ids[3]}")[1] == b"cancelled"
+    assert tasks(f"GROUP ADD t {group} NOCANCEL 0")[:4] in (b"-ERR", b"-NOJ")
+    if how == "is deleted":
+        return
+    rows = tasks.value(f"GROUP CHILDREN t {group}")[1]
+    ended = b"dead" if how == "fails" else b"cancelled"
+    assert [row[4] for row in rows] == [b"done", ended, b"open", b"cancelled"]
+    why = b"its group has ended; it goes on, for another one added it"
+    assert rows[2][2:6] == [b"failed", 0, b"open", why]
+
+
+def test_the_child_for_which_a_group_failed_is_the_first_that_ended(tasks: Door) -> None:
+    """T51.6 One that is noted after the group has ended is later than it."""
+    group, ids = made(tasks, 5, "THEN callback", "ATTEMPTS 1")
+    tasks(f"DONE {ids[1]} - RESULT r")
+    dead(tasks, ids[3])
+    rows = tasks.value(f"GROUP CHILDREN t {group} 0 STATE failed")[1]
+    assert [row[0] for row in rows] == [0, 2, 3, 4]
+    over_ms = shown(tasks, group)["over-ms"]
+    assert [row[6] <= over_ms for row in rows] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("queue", ["q", "other"])
+def test_a_dead_child_is_seen_while_its_replay_is_awaited(tasks: Door, queue: str) -> None:
+    """T50.5 One that is waited for is open, and ended as `dead`, with its reason (T50.3), until the
+    leader knows that it was replayed.
+
+    T51.6 STATE dead means the open ones that are dead.
+    """
+    assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
+    group = tasks.value("GROUP CREATE t 3 ONFAIL wait THEN callback").decode()
+    ids = [
+        tasks.value(f"ADDJOB {queue} c{i} 0 KEEP 9000 ATTEMPTS 1 RETRY 900").decode()
+        for i in range(3)
+    ]
+    tasks(f"GROUP ADD t {group} 0 {ids[0]} 1 {ids[1]} 2 {ids[2]}")
+    turn(tasks)
+    assert len(tasks.value(f"GETJOB NOHANG COUNT 3 FROM {queue}")) == 3
+    runs = [tasks.value(f"START {id}")[0][0].decode() for id in ids]
+    assert tasks.value(f"FAIL {ids[1]} {runs[1]} FINAL REASON no")[0] == b"dead"
+    later(tasks, 20_000)
+    assert counts(tasks, group) == ("open", 3, 0, 0) and shown(tasks, group)["dead"] == 1
+    row = [1, ids[1].encode(), b"open", 0, b"dead", b"no", 0]
+    assert tasks.value(f"GROUP CHILDREN t {group} 0 STATE dead")[1] == [row]
+    assert tasks.value(f"GROUP CHILDREN t {group} 0 STATE open")[1][1] == row
+    assert results(tasks, group)[1][1] == [1, row[1], b"open", None, b"dead", b"no"]
+    letters = "q.dead" if queue == "q" else "other"
+    assert tasks.value(f"DEAD REPLAY {letters} ALL")[1] == 1
+    later(tasks, 6_000)
+    assert shown(tasks, group)["dead"] == 0
+    assert tasks.value(f"GROUP CHILDREN t {group} 0 STATE dead")[1] == []
+    assert tasks.value(f"GETJOB NOHANG FROM {queue}")[0][1].decode() == ids[1]
+    runs[1] = tasks.value(f"START {ids[1]}")[0][0].decode()
+    for id, run in zip(ids, runs, strict=True):
+        assert tasks.value(f"DONE {id} {run} RESULT ok") == 1
+    turn(tasks)
+    assert callbacks(tasks) == [(group, b"callback")]

@@ -447,7 +447,7 @@ def test_children_without_their_results(tasks: Door) -> None:
         found = tasks.value(f"GROUP CHILDREN t {group} 0 STATE {state}")
         assert [row[0] for row in found[1]] == indexes
     assert tasks.value(f"GROUP CHILDREN t {group} 1 COUNT 1 STATE open")[0] == 0
-    assert tasks(f"GROUP CHILDREN t {group} STATE dead").startswith(b"-ERR STATE must be open, ")
+    assert tasks(f"GROUP CHILDREN t {group} STATE gone").startswith(b"-ERR STATE must be open, ")
     assert tasks(f"GROUP CHILDREN t {ids[0]}").startswith(b"-NOJOBGROUP")
 
 

@@ -332,7 +332,12 @@ def test_groups_and_children_go_into_bytes_and_back() -> None:
     child.reason = b"why"
     large = pack_child(child)
     assert unpack_child(small).result == b"" and unpack_child(large).result == child.result
-    for packed in (small, large):
+    child.is_met = True
+    met = pack_child(child)
+    assert [unpack_child(one).is_met for one in (small, large, met)] == [False, False, True]
+    assert unpack_child(met).result == child.result
+    assert not is_sound_member(met[:4] + b"\4" + met[5:])
+    for packed in (small, large, met):
         assert is_member(packed) and not is_group(packed) and is_sound(packed)
         for end in range(3, 40):
             assert not is_sound_member(packed[:end])

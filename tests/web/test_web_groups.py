@@ -263,3 +263,18 @@ def test_odd_chains_are_none() -> None:
     assert next_id(b"\xc1\x81\xaatuque-next\xa2ab") == "ab"
     assert next_id(None) == next_id(b"[") == next_id(b"7") == next_id(b'{"tuque-next": 1}') == ""
     assert next_id(b'{"tuque-next": "' + b"x" * 2_000 + b'"}') == ""
+
+
+def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: TestCluster) -> None:
+    """O14.29 It says how many are dead and waited for (T50.5)."""
+    with cluster[0].client() as client:
+        client.tube("waits").create("tasks")
+        id = client.group_create("waits", 3, body="{}", on_fail="wait")
+        ids = children(client, "waits", id, 3)
+        end(client, ids[1], reason="no vat id")
+        until(lambda: client.group_show("waits", id).dead == 1, "see the dead one")
+    text = admin.get("/group", tube="waits", id=id).text
+    assert "1 is dead: a retry is awaited" in text and "Dead, waited for 1" in text
+    assert "no vat id" in text and ">dead, waits for a retry<" in text
+    found = admin.get("/group", tube="waits", id=id, state="dead").text
+    assert rows(found) == ["1"] and "1 of 1 dead" in found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import group_tasks as tasks
 import pytest
@@ -13,6 +15,7 @@ from worker_lab import wait_until
 
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.worker import App, Failed, Unique, group
+from tuque.worker.groups.handles import AnyGroupHandle, GroupHandle
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
@@ -44,8 +47,20 @@ def test_the_callback_gets_the_results_in_order(node: RealServer, place: Path, p
         program.kill()
 
 
+def names_child_1(handle: AnyGroupHandle[int]) -> None:
+    with pytest.raises(JobFailed, match="child 1 .* failed .dead.: ValueError") as caught:
+        handle.results(60)
+    assert caught.value.job_id == handle.children[1].id
+
+
+def all_failed(handle: AnyGroupHandle[int]) -> bool:
+    return handle.progress().failed == 3
+
+
 def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
-    """U10.3 It raises JobFailed if the group failed, with what its first failed child said."""
+    """U10.3 It raises JobFailed if the group failed, with what the child said that failed first:
+    the one for which the group failed.
+    """
     program = worker(place, node.url)
     try:
         calls = [tasks.square.call(n, n in (2, 5)) for n in range(8)]
@@ -58,6 +73,12 @@ def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
         with pytest.raises(JobFailed, match="it was to fail") as caught:
             group([tasks.square.call(1, True)]).then(tasks.add_up).enqueue().results(60)
         assert caught.value.cause == "dead"
+        late = tasks.square.options(delay_s=600)
+        calls = [late.call(0), tasks.square.call(2, True), late.call(4)]
+        for handle in (group(calls).enqueue(), group(calls).then(tasks.add_up).enqueue()):
+            names_child_1(handle)
+            wait_until(partial(all_failed, handle), "the others are cancelled")
+            names_child_1(handle)
         assert did(place, "sum") == []
     finally:
         program.kill()
@@ -78,6 +99,48 @@ def test_cancel_and_timeout(place: Path) -> None:
     assert tasks.app.client.deljob(handle.id) == 1
     with pytest.raises(NoResult):
         handle.results(1)
+
+
+@pytest.mark.parametrize("words", [{"key": "one"}, {"unique": Unique("number")}])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_job_that_another_one_added(place: Path, words: dict[str, Any], is_async: bool) -> None:
+    """U10.1 A call with `unique` or a `key` of its own may meet a job that another one added. If
+    that is certain (`is_new` is False) it is added with NOCANCEL (T51.2).
+
+    U10.4 Jobs that another one had added (U10.1) go on.
+    """
+    app = App(tasks.app.url)
+
+    @app.task(queue="orders", **words)
+    def order(number: int) -> int: ...
+
+    def opened(*numbers: int) -> GroupHandle[int]:
+        made = group([order.call(number) for number in numbers])
+
+        async def on_a_loop() -> GroupHandle[int]:
+            handle = await made.enqueue_async()
+            await app.aclose()
+            return handle
+
+        return asyncio.run(on_a_loop()) if is_async else made.enqueue()
+
+    first = order.enqueue(1)
+    met, own = opened(1), opened(2) if "unique" in words else None
+    assert met.children == [first] and met.cancel()
+    states = met.progress().state, app.client.result(first.id).state
+    assert states == ("cancelled", "waiting")
+    if own is not None:
+        other = opened(1, 2)
+        assert own.cancel()
+        with pytest.raises(JobCancelled):
+            own.children[0].result(60)
+        with pytest.raises(JobFailed, match="child 1 .* failed .cancelled.: its group"):
+            other.results(60)
+        (row, _) = app.client.group_children(other.queue, other.id)
+        assert (row.state, row.how) == ("failed", "open")
+        assert row.reason == "its group has ended; it goes on, for another one added it"
+    assert app.client.result(first.id).state == "waiting"
+    app.close()
 
 
 def test_what_cannot_be_a_group(place: Path) -> None:

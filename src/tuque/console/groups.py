@@ -67,10 +67,14 @@ def row(one: JobGroup) -> str:
     """A group on one line."""
     ended = f"{one.done + one.failed}/{one.children} ended"
     words = [at(one.created_ms), one.id, one.state, ended, f"{one.failed} failed"]
+    if one.dead:
+        words.append(f"{one.dead} dead: waits for a replay")
     return printable("  ".join(words))
 
 
 def child_row(one: ChildEnd) -> str:
     """A child on one line."""
-    words = [f"{one.index:>6}", one.id, one.how, one.reason]
+    is_awaited = one.state == "open" and one.how == "dead"
+    how = f"{one.how}, waits for a replay" if is_awaited else one.how
+    words = [f"{one.index:>6}", one.id, how, one.reason]
     return printable("  ".join(words).rstrip())

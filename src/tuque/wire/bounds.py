@@ -133,7 +133,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "SCHEDULE": Bound(FEW_WORDS, 10, SMALL, ONE),
     "LIMITS": Bound(6, 20_100, 524_288, CUT),
     "GROUP CREATE": Bound(160, 200, SMALL, REFUSED),
-    "GROUP ADD": Bound(1_004, TURN_WORK, SMALL, REFUSED),
+    "GROUP ADD": Bound(1_005, TURN_WORK, SMALL, REFUSED),
     "GROUP SHOW": Bound(4, 10, SMALL, ONE, True),
     "GROUP RESULTS": Bound(7, 2_000, REPLY_BYTES + 131_072, CUT, True),
     "GROUP CHILDREN": Bound(9, 2_000, 524_288, CUT),

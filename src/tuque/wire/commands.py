@@ -342,9 +342,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "PRI n, LIMIT key n, RATE key n/s|m|h [burst], GROUP key [WEIGHT n], ATTEMPTS n, "
         "BACKOFF first max jitter, DEAD queue, TIMELIMIT sec, HEADERS count name value ...] "
         "[THEN body] | "
-        "ADD queue group index id [index id ...] | SHOW queue group | "
+        "ADD queue group [NOCANCEL] index id [index id ...] | SHOW queue group | "
         "RESULTS queue group [from] [COUNT n] | "
-        "CHILDREN queue group [from] [COUNT n] [STATE open|done|failed] | "
+        "CHILDREN queue group [from] [COUNT n] [STATE open|done|failed|dead] | "
         "LIST queue [cursor] [COUNT n] [STATE open|called|done|failed|cancelled] | "
         "CANCEL queue group",
         "Groups of jobs: a job that a tube of type tasks gets when all of its children have ended.",

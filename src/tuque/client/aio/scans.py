@@ -143,7 +143,7 @@ class Scans(Runner):
         queue: Text,
         id: Text,
         *,
-        state: Literal["open", "done", "failed"] | None = None,
+        state: Literal["open", "done", "failed", "dead"] | None = None,
         count: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[GroupChild]:

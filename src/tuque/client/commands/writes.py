@@ -71,7 +71,8 @@ class JobGroup(msgspec.Struct, frozen=True):
     """A group of jobs; unix ms, 0: not yet.
 
     `state` is "called" when the group has become its callback, whose id is `id`. `added` of
-    `children` were added; `done` and `failed` have ended.
+    `children` were added; `done` and `failed` have ended. `dead` are open: with `on_fail` "wait"
+    the group waits for their replay.
     """
 
     id: str
@@ -85,10 +86,14 @@ class JobGroup(msgspec.Struct, frozen=True):
     has_callback: bool
     created_ms: int
     over_ms: int
+    dead: int = 0
 
 
 class ChildEnd(msgspec.Struct, frozen=True):
-    """A child of a group; `how` it ended is done, dead, cancelled or gone, or that it is open."""
+    """A child of a group; `how` it ended is done, dead, cancelled or gone, or that it is open.
+
+    One that is open and dead waits for a replay.
+    """
 
     index: int
     id: str
@@ -99,7 +104,10 @@ class ChildEnd(msgspec.Struct, frozen=True):
 
 
 class GroupChild(msgspec.Struct, frozen=True):
-    """A child of a group without its result, of which `result_bytes` are kept; unix ms, 0: open."""
+    """A child of a group without its result, of which `result_bytes` are kept; unix ms, 0: open.
+
+    One that is open and dead (`how`) waits for a replay.
+    """
 
     index: int
     id: str
@@ -270,10 +278,20 @@ def group_create(
 
 
 def group_add(
-    queue: Text, id: Text, children: Mapping[int, Text], *, timeout: float | None = None
+    queue: Text,
+    id: Text,
+    children: Mapping[int, Text],
+    *,
+    no_cancel: bool = False,
+    timeout: float | None = None,
 ) -> Call[int]:
-    """Adds children by their indexes, 500 at most; how many were new. `NoJobGroup`."""
+    """Adds children by their indexes, 500 at most; how many were new. `NoJobGroup`.
+
+    With `no_cancel` the group waits for these, and does not cancel them: another one added them.
+    """
     args: list[Arg] = ["GROUP", "ADD", to_bytes(queue), to_bytes(id)]
+    if no_cancel:
+        args.append("NOCANCEL")
     for index, child in children.items():
         args += (index, to_bytes(child))
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
@@ -322,7 +340,7 @@ def children_page(
     cursor: str,
     *,
     count: int | None = None,
-    state: Literal["open", "done", "failed"] | None = None,
+    state: Literal["open", "done", "failed", "dead"] | None = None,
     timeout: float | None = None,
 ) -> Call[tuple[str, list[GroupChild]]]:
     """Like `ends_page`, without results, and of one state if that is given."""
@@ -434,6 +452,7 @@ def _group(reply: Reply) -> JobGroup:
         has_callback=bool(told["callback"]),
         created_ms=told["created-ms"],
         over_ms=told["over-ms"],
+        dead=told.get("dead", 0),
     )
 
 

@@ -144,7 +144,7 @@ class Scans(Runner):
         queue: Text,
         id: Text,
         *,
-        state: Literal["open", "done", "failed"] | None = None,
+        state: Literal["open", "done", "failed", "dead"] | None = None,
         count: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[GroupChild]:

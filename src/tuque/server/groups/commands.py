@@ -41,11 +41,12 @@ WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"TIMELIMIT", b"HEADERS")
 JOB_WORDS: Final = (b"RETRY", b"PRI", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT", *WORK_WORDS)
 CREATE: Final = Taker(b"GROUP CREATE", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
 NO_CHILD: Final = b"ERR %s is %s: the children of a group are jobs and tasks"
+NO_CANCEL: Final = b"NOCANCEL"
 KEEP_MS: Final = 86_400_000
 KEEP_MAX_MS: Final = 366 * 86_400_000
 NEEDS: Final[dict[bytes, bytes]] = {
     b"CREATE": b"a tube, the number of children, and at last THEN and a body, or neither",
-    b"ADD": b"a tube, a group, and an index and an id of each child",
+    b"ADD": b"a tube, a group, perhaps NOCANCEL, and an index and an id of each child",
     b"SHOW": b"a tube and a group",
     b"RESULTS": b"a tube and a group",
     b"CHILDREN": b"a tube and a group",
@@ -54,7 +55,7 @@ NEEDS: Final[dict[bytes, bytes]] = {
 }
 WORDS: Final[dict[bytes, tuple[int, int]]] = {
     b"CREATE": (4, 160),
-    b"ADD": (6, 1_004),
+    b"ADD": (6, 1_005),
     b"RESULTS": (4, 7),
     b"CHILDREN": (4, 9),
     b"LIST": (3, 8),
@@ -73,7 +74,7 @@ def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:
     if word not in NEEDS:
         raise wrong(b"GROUP takes CREATE, ADD, SHOW, RESULTS, CHILDREN, LIST, CANCEL or HELP")
     least, most = WORDS.get(word, (4, 4))
-    if not least <= len(args) <= most or (word == b"ADD" and len(args) % 2 != 0):
+    if not least <= len(args) <= most or (word == b"ADD" and (len(args) - first_of(args)) % 2 != 0):
         raise wrong(b"GROUP %s takes %s" % (word, NEEDS[word]))
     t = tubes_of(s.n)
     tube = tube_named(t, args[2])
@@ -166,11 +167,17 @@ def kept_for(terms: Terms, keep_ms: i64) -> Terms:
     )
 
 
+def first_of(args: list[bytes]) -> int:
+    """Where the indexes and ids of ADD begin."""
+    return 5 if len(args) > 4 and args[4].upper() == NO_CANCEL else 4
+
+
 def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[bytes]) -> None:
-    """ADD tube group index id [index id ...]: how many are new (T51.2)."""
-    check_forms(args, 5, 2)  # T50.2
+    """ADD tube group [NOCANCEL] index id [index id ...]: how many are new (T51.2)."""
+    first = first_of(args)
+    check_forms(args, first + 1, 2)  # T50.2
     indexes: list[int] = []
-    for i in range(4, len(args), 2):
+    for i in range(first, len(args), 2):
         refuse_apart(s, t, tube, args[i + 1])
         indexes.append(int(ranged(args[i], 0, CHILDREN_MAX - 1, BAD_INDEX)))
     check_growth(s)
@@ -178,7 +185,8 @@ def add(s: Server, c: Client, t: Tubes, tube: Tube, group: Task, args: list[byte
     s.n.work += len(indexes)
     count = 0
     for k in range(len(indexes)):
-        count += int(groups.add(s.n, t, tube, group, indexes[k], args[5 + 2 * k]))
+        id = args[first + 1 + 2 * k]
+        count += int(groups.add(s.n, t, tube, group, indexes[k], id, first > 4))
     c.reply(count)
 
 

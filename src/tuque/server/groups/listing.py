@@ -25,6 +25,7 @@ from tuque.wire.args import wrong_option as wrong_word
 
 STATES: Final = ("open", "done", "failed", "cancelled")
 CALLED: Final = "called"
+DEAD: Final = "dead"  # of open children: those whose replay is awaited (T50.5)
 CHILD_STATES: Final = (b"open", b"done", b"failed", b"failed")
 BAD_FROM: Final = b"ERR the first index must be a number from 0 to %d" % CHILDREN_MAX
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
@@ -58,6 +59,7 @@ def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
         "added": len(family.by_index),
         "done": int(family.done),
         "failed": int(family.failed),
+        "dead": int(family.dead),
         "onfail": POLICY_WORDS[int(plan.policy)] if is_group(task.subqueue) else "",
         "callback": int(plan.has_callback),
         "created-ms": int(task.created_ms),
@@ -160,7 +162,7 @@ def results(s: Server, c: Client, tube: Tube, task: Task, words: list[bytes]) ->
 def show_children(s: Server, c: Client, tube: Tube, task: Task, words: list[bytes]) -> None:
     """CHILDREN tube group [from] [COUNT n] [STATE state]: how they ended (T51.6)."""
     index, words = begins(words)
-    states = ("open", "done", "failed")
+    states = ("open", "done", "failed", DEAD)
     left, wanted = asked(b"GROUP CHILDREN", words, ROWS_MAX, states)
     family = groups.family_of(tube, task.number)
     size = size_of(tube, task)
@@ -173,7 +175,8 @@ def show_children(s: Server, c: Client, tube: Tube, task: Task, words: list[byte
         if number is not None:
             child = unpack_child(tube.tasks[number].subqueue)
             state = CHILD_STATES[int(child.state)]
-            if len(wanted) == 0 or wanted.encode() == state:
+            is_dead = state == b"open" and len(child.word) > 0
+            if len(wanted) == 0 or wanted.encode() == state or (wanted == DEAD and is_dead):
                 word = child.word if len(child.word) > 0 else b"open"
                 size_bytes = 0 if child.result is None else len(child.result)
                 over_ms = int(child.over_ms)

@@ -150,8 +150,11 @@ def results_are_mixed_up() -> list[Patch]:
     last = [b""]
 
     def note_end(*args: Any) -> None:
-        last.append(args[-1] or b"")
-        sound(*args[:-1], None if args[-1] is None else last[-2])
+        child = args[-1]
+        last.append(child.result or b"")
+        if child.result is not None:
+            child.result = last[-2]
+        sound(*args)
 
     return everywhere(sound, note_end)
 

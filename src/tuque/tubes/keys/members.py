@@ -3,8 +3,9 @@
 A group is a task that stays DELAYED, and so is the record of each child; both have these bytes
 where other tasks have their keys. Layout: i16 -1, which neither keys nor a schedule begin with, and
 the kind u8. A group: policy, state, has callback u8 each; children, KEEP in ms and its end in ms
-i64 each; the keys of the callback. A child: state, has a result u8 each; number of its group,
-index, its end in ms i64 each; lengths of its id, word and reason u16 each; these three; the result.
+i64 each; the keys of the callback. A child: state, bits u8 each (1: it has a result, 2: it was
+met); number of its group, index, its end in ms i64 each; lengths of its id, word and reason u16
+each; these three; the result.
 """
 
 from typing import Final, final
@@ -45,9 +46,15 @@ WHYS: Final = {
     UNSTARTED: b"no worker began it",
     SET_ASIDE: b"it was buried",
 }
+LARGE: Final = b"its result of %d bytes is larger than %d"
+LARGE_ALL: Final = b"the results of the group are larger than %d bytes"
+NO_RESULT: Final = b"its result is not kept: %s"
 KIND_AT: Final = 2
 GROUP_FIXED: Final = 30
 CHILD_FIXED: Final = 35
+# bits of a child
+HAS_RESULT: Final = 1
+WAS_MET: Final = 2
 
 
 @final
@@ -76,7 +83,8 @@ class Child:
         self.index: i64 = 0
         self.over_ms: i64 = 0
         self.id = b""  # of the job
-        self.word = b""  # its outcome: done, dead, cancelled or gone
+        self.is_met = False  # another one added the job: the group does not cancel it (T51.2)
+        self.word = b""  # its outcome: done, dead, cancelled or gone; OPEN and dead: waited for
         self.reason = b""
         self.result: bytes | None = None
 
@@ -124,7 +132,8 @@ def pack_child(child: Child) -> bytes:
     write_i16_le(writer, -1)
     writer.append(A_CHILD)
     writer.append(u8(child.state))
-    writer.append(0 if child.result is None else 1)
+    bits = 0 if child.result is None else HAS_RESULT
+    writer.append(u8(bits | WAS_MET) if child.is_met else u8(bits))
     for number in (child.group, child.index, child.over_ms):
         write_i64_le(writer, i64(number))
     words = (child.id, child.word, child.reason)
@@ -153,7 +162,8 @@ def unpack_child(packed: bytes) -> Child:
     child.id = words[0]
     child.word = words[1]
     child.reason = words[2]
-    if packed[4] != 0:
+    child.is_met = packed[4] & WAS_MET != 0
+    if packed[4] & HAS_RESULT != 0:
         child.result = packed[at:]
     return child
 
@@ -173,7 +183,9 @@ def is_sound_member(packed: bytes) -> bool:
         if size < 0:
             return False
         end += size
-    if end > len(packed) or (packed[4] == 0 and end != len(packed)):
+    if packed[4] > HAS_RESULT | WAS_MET:
+        return False
+    if end > len(packed) or (packed[4] & HAS_RESULT == 0 and end != len(packed)):
         return False
     child = unpack_child(packed)
     if child.state > FAILED or not 0 <= child.index < CHILDREN_MAX or not 0 <= child.group < FAR:
@@ -198,6 +210,7 @@ class Family:
         self.by_index: dict[int, int] = {}  # numbers of their records
         self.done: i64 = 0
         self.failed: i64 = 0
+        self.dead: i64 = 0  # waited for: they are open (T50.5)
         self.result_bytes: i64 = 0
 
 
@@ -246,6 +259,8 @@ class Members:
             family.done += by
         elif child.state == FAILED:
             family.failed += by
+        elif len(child.word) > 0:
+            family.dead += by
         if child.result is not None:
             family.result_bytes += by * len(child.result)
 
@@ -258,3 +273,38 @@ def why_failed(word: bytes, cause: bytes, reason: bytes) -> bytes:
     if why is None:
         return reason
     return b"%s; its last failure: %s" % (why, reason) if len(reason) > 0 else why
+
+
+def end_child(child: Child, state: i64, word: bytes, reason: bytes) -> None:
+    """The child has ended so, without a result."""
+    child.state = state
+    child.word = word
+    child.reason = reason[:REASON_MAX]
+    child.result = None
+
+
+def end_by_outcome(child: Child, fields: dict[str, object], before_bytes: i64) -> None:
+    """[T50] The child has ended with these fields of RESULT (T50.3).
+
+    `before_bytes`: of the results of the others.
+    """
+    word = fields["state"]
+    cause = fields["cause"]
+    reason = fields["reason"]
+    result = fields["result"]
+    assert isinstance(word, bytes)
+    assert isinstance(cause, bytes)
+    assert isinstance(reason, bytes)
+    assert result is None or isinstance(result, bytes)
+    size: i64 = 0 if result is None else len(result)
+    if word != b"done":
+        end_child(child, FAILED, word, why_failed(word, cause, reason))
+    elif result is None and len(reason) > 0:
+        end_child(child, FAILED, word, NO_RESULT % reason)
+    elif size > RESULT_MAX:
+        end_child(child, FAILED, word, LARGE % (size, RESULT_MAX))
+    elif before_bytes + size > RESULTS_MAX:
+        end_child(child, FAILED, word, LARGE_ALL % RESULTS_MAX)
+    else:
+        end_child(child, DONE, word, b"")
+        child.result = result

@@ -29,19 +29,18 @@ from tuque.tubes.keys.members import (
     OPEN,
     POLICY_WORDS,
     REASON_MAX,
-    RESULT_MAX,
-    RESULTS_MAX,
     WAIT,
     Child,
     Family,
     GroupPlan,
+    end_by_outcome,
+    end_child,
     is_group,
     is_member,
     pack_child,
     pack_group,
     unpack_child,
     unpack_group,
-    why_failed,
 )
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
@@ -69,9 +68,7 @@ REST_MS: Final = 60_000  # the same of one that has ended
 DEAD_MS: Final = 5_000  # of a dead one that may be replayed (T50.5)
 FIRST_MINDER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does
 WHY: Final = b"its group has ended"
-LARGE: Final = b"its result of %d bytes is larger than %d"
-LARGE_ALL: Final = b"the results of the group are larger than %d bytes"
-NO_RESULT: Final = b"its result is not kept: %s"
+ON: Final = b"its group has ended; it goes on, for another one added it"
 
 
 def driver_of(tube: Tube) -> Tasks:
@@ -134,7 +131,9 @@ def enter_member(
     return task
 
 
-def add(n: Node, t: Tubes, tube: Tube, group: Task, index: i64, id: bytes) -> bool:
+def add(
+    n: Node, t: Tubes, tube: Tube, group: Task, index: i64, id: bytes, is_met: bool = False
+) -> bool:
     """[T50] ADD: the job is the child of that index, unless it has one already (T50.2)."""
     needs_copies(n, t, tube)
     if not is_group(group.subqueue):
@@ -148,6 +147,7 @@ def add(n: Node, t: Tubes, tube: Tube, group: Task, index: i64, id: bytes) -> bo
     child.group = group.number
     child.index = index
     child.id = id
+    child.is_met = is_met
     at_ms = n.now_ms + ASK_MS  # not now: ends of timers that are due are all dealt with at once
     task = enter_member(n, t, tube, pack_child(child), b"", tube.pri, tube.ttr_ms, at_ms)
     t.members_due[task.id] = None
@@ -217,8 +217,9 @@ def look_at_child(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     group = tube.tasks.get(child.group)
     family = family_of(tube, child.group)
     if group is None or family.by_index.get(int(child.index), -1) != int(task.number):
-        if child.state == OPEN and group is None and call_off(n, t, task, child.id) < 0:
-            return
+        if child.state == OPEN and group is None and not child.is_met:  # T51.2
+            if call_off(n, t, task, child.id) < 0:
+                return
         forget(n, t, task.id)
         drop(n, t, tube, task)
         return
@@ -247,9 +248,12 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Tas
         if not is_settled(n, id):
             if asking.is_told or n.now_ms >= asking.since_ms + PATIENCE_MS:
                 forget(n, t, task.id)  # others have their turn
+            if asking.is_told:
+                note_dead(n, t, tube, task, child, b"", b"")
             arm(n, t, task, n.now_ms + ASK_MS)
             return
     elif not is_settled(n, id):
+        note_dead(n, t, tube, task, child, b"", b"")
         mind(n, t, task.id, id)
         arm(n, t, task, n.now_ms + LOOK_MS)
         return
@@ -260,6 +264,9 @@ def wait_for(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Tas
     forget(n, t, task.id)
     if fields is not None and fields["state"] == b"dead":
         if unpack_group(group.subqueue).policy == WAIT:
+            ended = Child()
+            end_by_outcome(ended, fields, 0)
+            note_dead(n, t, tube, task, child, ended.word, ended.reason)
             arm(n, t, task, n.now_ms + DEAD_MS)  # T50.5
             return
     note_outcome(n, t, tube, task, child, fields)
@@ -270,56 +277,42 @@ def note_outcome(
 ) -> None:
     """The child has ended: with these fields of RESULT, or without any."""
     if fields is None:
-        note_end(n, t, tube, task, child, FAILED, b"gone", GONE_WHY, None)
-        return
-    word = fields["state"]
-    cause = fields["cause"]
-    reason = fields["reason"]
-    result = fields["result"]
-    assert isinstance(word, bytes)
-    assert isinstance(cause, bytes)
-    assert isinstance(reason, bytes)
-    assert result is None or isinstance(result, bytes)
-    if word != b"done":
-        why = why_failed(word, cause, reason)
-        note_end(n, t, tube, task, child, FAILED, word, why, None)
-        return
-    size: i64 = 0 if result is None else len(result)
-    if result is None and len(reason) > 0:
-        note_end(n, t, tube, task, child, FAILED, word, NO_RESULT % reason, None)
-    elif size > RESULT_MAX:
-        note_end(n, t, tube, task, child, FAILED, word, LARGE % (size, RESULT_MAX), None)
-    elif family_of(tube, child.group).result_bytes + size > RESULTS_MAX:
-        note_end(n, t, tube, task, child, FAILED, word, LARGE_ALL % RESULTS_MAX, None)
+        end_child(child, FAILED, b"gone", GONE_WHY)
     else:
-        note_end(n, t, tube, task, child, DONE, word, b"", result)
+        end_by_outcome(child, fields, family_of(tube, child.group).result_bytes)
+    note_end(n, t, tube, task, child)
 
 
-def note_end(
-    n: Node,
-    t: Tubes,
-    tube: Tube,
-    task: Task,
-    child: Child,
-    state: i64,
-    word: bytes,
-    reason: bytes,
-    result: bytes | None,
-) -> None:
-    """[T50] How the child ended, once (T50.3)."""
-    child.state = state
+def note_end(n: Node, t: Tubes, tube: Tube, task: Task, child: Child) -> None:
+    """[T50] How the child ended, once (T50.3); later than its group, if that has (T51.6)."""
+    group = tube.tasks.get(child.group)
+    has_group = group is not None and is_group(group.subqueue)
     child.over_ms = n.now_ms
-    child.word = word
-    child.reason = reason[:REASON_MAX]
-    child.result = result
+    if group is not None and has_group:
+        child.over_ms = max(n.now_ms, unpack_group(group.subqueue).over_ms + 1)
     forget(n, t, task.id)
-    renew(t, tube, task, pack_child(child))
     arm(n, t, task, n.now_ms + REST_MS)
+    note_child(n, t, tube, task, child)
+    if group is not None and has_group:
+        settle(n, t, tube, group)
+
+
+def note_dead(
+    n: Node, t: Tubes, tube: Tube, task: Task, child: Child, word: bytes, reason: bytes
+) -> None:
+    """[T50] The open child is dead, and a replay is awaited; no word: it is not dead (T50.5)."""
+    reason = reason[:REASON_MAX]
+    if child.word != word or child.reason != reason:
+        child.word = word
+        child.reason = reason
+        note_child(n, t, tube, task, child)
+
+
+def note_child(n: Node, t: Tubes, tube: Tube, task: Task, child: Child) -> None:
+    """The record of the child says this from now on."""
+    renew(t, tube, task, pack_child(child))
     record_whole(n, tube, task)
     tell(n, t, tube, task, changes.UPDATE)
-    group = tube.tasks.get(child.group)
-    if group is not None and is_group(group.subqueue):
-        settle(n, t, tube, group)
 
 
 def settle(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
@@ -392,15 +385,21 @@ def wind_up(n: Node, t: Tubes, tube: Tube, task: Task, child: Child, group: Task
             arm(n, t, task, n.now_ms + ASK_MS)  # a node that may know it is not in reach
             return
         is_awaited = is_group(group.subqueue) and unpack_group(group.subqueue).policy == WAIT
+        is_awaited = is_awaited and not child.is_met
         if fields is None or fields["state"] != b"dead" or not is_awaited:
             note_outcome(n, t, tube, task, child, fields)
             return
+    if child.is_met:
+        end_child(child, FAILED, b"open", ON)  # T51.2
+        note_end(n, t, tube, task, child)
+        return
     became = call_off(n, t, task, id)
     if became == OVER:
         mind(n, t, task.id, id)
         arm(n, t, task, n.now_ms + ASK_MS)  # how it ended is seen then
     elif became >= 0:
-        note_end(n, t, tube, task, child, FAILED, b"cancelled", WHY, None)
+        end_child(child, FAILED, b"cancelled", WHY)
+        note_end(n, t, tube, task, child)
 
 
 def has_looked(n: Node, t: Tubes, task: Task, id: bytes) -> bool:

@@ -12,7 +12,7 @@ from tuque.worker.groups.chain import Chain
 from tuque.worker.groups.handles import CalledHandle, GroupHandle
 from tuque.worker.groups.headers import CHILD_HEADER, OnFail, kept
 from tuque.worker.groups.later import CHILDREN_MAX, Later, Takes, check_callback, check_on_fail
-from tuque.worker.groups.making import CHILD, KEY_TTL_S, QUEUE, callback_words, parts
+from tuque.worker.groups.making import CHILD, KEY_TTL_S, QUEUE, adds, callback_words
 from tuque.worker.groups.results import Failed
 from tuque.worker.tasks.adding import Call
 from tuque.worker.tasks.app import App
@@ -90,12 +90,12 @@ class AnyGroup(Generic[R]):
         try:
             for task, indexes, calls in self.by_task(id):
                 children |= dict(zip(indexes, task.enqueue_many(calls), strict=True))
-            for part in parts(ids_of(children)):
-                client.group_add(self.queue, id, part)
+            for part, is_met in adds(children):
+                client.group_add(self.queue, id, part, no_cancel=is_met)
         except Exception as err:
             with suppress(Error):  # then it is cancelled after an hour (T50.8)
-                for part in parts(ids_of(children | added_of(err, indexes))):
-                    client.group_add(self.queue, id, part)
+                for part, is_met in adds(children | added_of(err, indexes)):
+                    client.group_add(self.queue, id, part, no_cancel=is_met)
                 client.group_cancel(self.queue, id)
             raise
         return id, children
@@ -111,12 +111,12 @@ class AnyGroup(Generic[R]):
             for task, indexes, calls in self.by_task(id):
                 handles = await task.enqueue_many_async(calls)
                 children |= dict(zip(indexes, handles, strict=True))
-            for part in parts(ids_of(children)):
-                await client.group_add(self.queue, id, part)
+            for part, is_met in adds(children):
+                await client.group_add(self.queue, id, part, no_cancel=is_met)
         except Exception as err:
             with suppress(Error):
-                for part in parts(ids_of(children | added_of(err, indexes))):
-                    await client.group_add(self.queue, id, part)
+                for part, is_met in adds(children | added_of(err, indexes)):
+                    await client.group_add(self.queue, id, part, no_cancel=is_met)
                 await client.group_cancel(self.queue, id)
             raise
         return id, children
@@ -291,11 +291,6 @@ def group(*calls: Any, on_fail: OnFail = "stop", keep_s: float | None = None) ->
     if len(calls) == 1 and not isinstance(calls[0], Task | Call) and isinstance(calls[0], Iterable):
         return Group(calls[0], on_fail, keep_s)
     return Later(calls, on_fail, keep_s)
-
-
-def ids_of(children: Mapping[int, Handle[R]]) -> dict[int, str]:
-    """The ids of the children, by index."""
-    return {index: handle.id for index, handle in children.items()}
 
 
 def added_of(err: Exception, indexes: list[int]) -> dict[int, Handle[Any]]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from tuque.client.commands.life import Result
-from tuque.client.commands.writes import ChildEnd, GroupStatus, JobGroup
+from tuque.client.commands.writes import ChildEnd, GroupChild, GroupStatus, JobGroup
 from tuque.errors import (
     Error,
     JobCancelled,
@@ -98,10 +98,14 @@ class AnyGroupHandle(Generic[R]):
 
     def _named(self) -> list[Any]:
         """The children, for CANCEL."""
-        return list(self.children)
+        return self._own()
 
     async def _named_async(self) -> list[Any]:
-        return list(self.children)
+        return self._own()
+
+    def _own(self) -> list[Any]:
+        """The children that the group itself added (U10.4)."""
+        return [child for child in self.children if child.is_new is not False]
 
     def results(self, timeout: float | None = None) -> list[R | Failed]:
         """What the children returned, in order (U10.3); waits for all, `timeout` s at most.
@@ -112,14 +116,16 @@ class AnyGroupHandle(Generic[R]):
         found = self.closed(timeout)
         if found is None:
             raise self._gone()
-        return self._read(found, list(self._ends()))
+        self.check(found, self._causes(found))
+        return [self._result(one) for one in in_order(self._ends())]
 
     async def results_async(self, timeout: float | None = None) -> list[R | Failed]:
         """Like `results`, for asyncio programs."""
         found = await self.closed_async(timeout)
         if found is None:
             raise self._gone()
-        return self._read(found, await self._ends_async())
+        self.check(found, await self._causes_async(found))
+        return [self._result(one) for one in in_order(await self._ends_async())]
 
     def closed(self, timeout: float | None = None) -> JobGroup | None:
         """Waits until no child is open; None: nothing is kept, since the callback is over."""
@@ -155,13 +161,13 @@ class AnyGroupHandle(Generic[R]):
         """Waits until the callback is there, or over; raises what `results` raises."""
         found = self.closed(timeout)
         if found is not None and found.state != "called":
-            self.check(found, list(self._ends()))
+            self.check(found, self._causes(found))
 
     async def called_async(self, timeout: float | None = None) -> None:
         """Like `called`, for asyncio programs."""
         found = await self.closed_async(timeout)
         if found is not None and found.state != "called":
-            self.check(found, await self._ends_async())
+            self.check(found, await self._causes_async(found))
 
     def is_failed(self) -> bool:
         """Whether it is over, and will have no callback."""
@@ -189,17 +195,26 @@ class AnyGroupHandle(Generic[R]):
     def _gone(self) -> NoResult:
         return NoResult(f"group {self.id} is over, its results are not kept", job_id=self.id)
 
-    def _read(self, found: JobGroup, ends: list[ChildEnd]) -> list[R | Failed]:
-        """The results, or why there are none."""
-        self.check(found, ends)
-        return [self._result(one) for one in in_order(ends)]
+    def _causes(self, found: JobGroup) -> list[GroupChild]:
+        """Of a group that failed, its failed children."""
+        if found.state != "failed":
+            return []
+        return list(self._app.client.group_children(self.queue, self.id, state="failed"))
 
-    def check(self, found: JobGroup, ends: list[ChildEnd]) -> None:
-        """Raises if the group failed, or was cancelled."""
+    async def _causes_async(self, found: JobGroup) -> list[GroupChild]:
+        """Like `_causes`, on the running loop."""
+        if found.state != "failed":
+            return []
+        pages = self._app.aio_client.group_children(self.queue, self.id, state="failed")
+        return [one async for one in pages]
+
+    def check(self, found: JobGroup, failed: list[GroupChild]) -> None:
+        """[U10] Raises if the group failed, or was cancelled (U10.3)."""
         if found.state == "cancelled":
             raise JobCancelled(f"group {self.id} was cancelled", job_id=self.id)
         if found.state == "failed":
-            first = next(one for one in in_order(ends) if one.state == "failed")
+            # those that ended because the group did are later (T51.6)
+            first = min(failed, key=lambda one: (one.over_ms, one.index))
             text = f"child {first.index} of group {self.id} failed ({first.how})"
             error = JobFailed(f"{text}: {first.reason}" if first.reason else text, job_id=first.id)
             error.cause, error.reason = first.how, first.reason

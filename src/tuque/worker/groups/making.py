@@ -34,6 +34,7 @@ from tuque.worker.tasks.task import KEYED, SPREAD, Task, spread_in
 if TYPE_CHECKING:
     from tuque.worker.pools.execute import Job
     from tuque.worker.tasks.app import App
+    from tuque.worker.tasks.handle import Handle
 
 QUEUE: Final = "groups"  # the tube of groups without a callback
 CHILD: Final = "tuque-child"  # begins the key of a child
@@ -73,6 +74,19 @@ def parts(children: Mapping[int, str]) -> list[dict[int, str]]:
     """The ids of children, as many at once as GROUP ADD takes."""
     items = list(children.items())
     return [dict(items[at : at + ADDED_MAX]) for at in range(0, len(items), ADDED_MAX)]
+
+
+def adds(children: Mapping[int, Handle[Any]]) -> list[tuple[dict[int, str], bool]]:
+    """[U10] The children of each GROUP ADD, and whether the group cancels none of these (U10.1).
+
+    Those are the jobs that another one had added: their keys were taken. This is certain: a job
+    that the call itself may have added, by a reply that was lost, counts as the group's own.
+    """
+    found: list[tuple[dict[int, str], bool]] = []
+    for is_met in (False, True):
+        some = {at: one.id for at, one in children.items() if (one.is_new is False) == is_met}
+        found += [(part, is_met) for part in parts(some)]
+    return found
 
 
 def known(app: App, name: str) -> Task[..., Any]:

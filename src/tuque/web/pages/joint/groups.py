@@ -14,6 +14,7 @@ from tuque.web.read.joint.groups import (
     Found,
     GroupRow,
     children_of,
+    counts,
     group_of,
 )
 from tuque.web.read.rows import PAGE
@@ -136,13 +137,11 @@ def told(found: Found, children: Children) -> dict[str, Any]:
     """What the page says of a group that is there."""
     one = found.group
     assert one is not None
-    counts = {"": one.added, "done": one.done, "failed": one.failed}
-    counts["open"] = one.added - one.done - one.failed
     return {
         **progress(one),
         "kind": MARKS[one.state],
         "words": SAYS[one.state],
-        "counts": counts,
+        "counts": counts(one),
         "missing": one.children - one.added,
         "first": children.rows[0].index if children.rows else 0,
         "last": children.rows[-1].index if children.rows else 0,
@@ -153,7 +152,10 @@ def child(row: GroupChild) -> dict[str, Any]:
     """A row of a child: how it ended, as a shape and a word."""
     is_lost = row.state == "failed" and row.how == "done"  # it ended well; its result is not kept
     kind = "bad" if is_lost else ENDS.get(row.how, "idle")
-    return {"child": row, "kind": kind, "word": "no result" if is_lost else row.how}
+    word = "no result" if is_lost else row.how
+    if row.state == "open" and row.how != "open":
+        word += ", waits for a retry"  # it may be replayed
+    return {"child": row, "kind": kind, "word": word}
 
 
 async def why_unknown(ask: Ask, tube: str) -> str:

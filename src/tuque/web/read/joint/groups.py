@@ -27,7 +27,7 @@ from tuque.web.read.tubes import PLANS, first_of
 
 CALLED: Final = "called"
 STEPS: Final = 20  # commands for one page of children: each looks at 1,000 of up to 10,000
-ChildState: TypeAlias = Literal["", "open", "done", "failed"]
+ChildState: TypeAlias = Literal["", "open", "done", "failed", "dead"]
 
 
 class GroupRow(msgspec.Struct, frozen=True):
@@ -130,14 +130,23 @@ class Children(msgspec.Struct, frozen=True):
     then: int
 
 
+def counts(group: JobGroup) -> dict[ChildState, int]:
+    """How many children there are in each state; "": of those that were added."""
+    return {
+        "": group.added,
+        "open": group.added - group.done - group.failed,
+        "done": group.done,
+        "failed": group.failed,
+        "dead": group.dead,
+    }
+
+
 async def children_of(found: Found, start: int, state: ChildState) -> Children:
     """[O14] A page of the children of a group, of one state if that is given (O14.29)."""
     node, group = found.node, found.group
     if node is None or group is None:
         return Children([], 0)
-    known = {"open": group.added - group.done - group.failed, "done": group.done}.get(
-        state, group.failed if state else group.added
-    )
+    known = counts(group)[state]
     rows: list[GroupChild] = []
     cursor = str(start)
     for _ in range(STEPS):
