@@ -12,13 +12,16 @@ from tuque.core.jobs.deliver import on_getjob
 from tuque.core.jobs.endings import life_of
 from tuque.core.jobs.transitions import check
 from tuque.core.life.asking import CANCEL, ask
+from tuque.core.life.begin import on_start
 from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel
 from tuque.core.life.outcomes import on_done, result_fields, watch
 from tuque.core.life.runs import BACK, DIED, on_release, on_work
 from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import Failure, Life, Terms, attempt_of
-from tuque.core.model.refusal import CANCELLED_JOB, NO_RUN_YET, STALE_RUN
+from tuque.core.model.life import LIVE, Failure, Life, Terms, attempt_of, run_of
+from tuque.core.model.refusal import ATWORK, CANCELLED_JOB, NO_RUN_YET, STALE_RUN
 from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.core.outbox.tube_records import tell_task_life
 from tuque.core.replication.add import on_addjob, refusal, settle
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.plan import Plan
@@ -30,13 +33,78 @@ from tuque.tubes.keys.words import (
     unique_of,
     unpack,
     with_work,
+    without_work,
     work_of,
 )
-from tuque.tubes.keys.work import pack_work, unpack_work
+from tuque.tubes.keys.work import pack_run, pack_work, unpack_work
 from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.receive import changes_in, is_of_tube
 from tuque.tubes.tasks import schedules
 
 # ---- restarts
+
+
+def state(n: Node, id: bytes) -> tuple[object, object, object]:
+    """What RESULT says: the state, the attempt and the worker."""
+    told = result_fields(n, id)[0]
+    assert told is not None
+    return told["state"], told["attempt"], told["worker"]
+
+
+def test_a_run_survives_a_restart() -> None:
+    """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
+    `-ATWORK`, and START of the same one the same run.
+
+    T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
+    fails with the cause `crashed`; at its TIMELIMIT with `timeout`.
+    """
+    home = Home(MemoryDisk(), START_MS)
+    home.make(b"t", b"tasks")
+    spec = AddSpec()
+    spec.retry_s = 30
+    plain = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id  # it has no terms, no keys
+    id = add(home.n)
+    assert take(home.n) == [plain, id]
+    home.pass_ms(7_000)
+    runs = {one: begin(home.n, one) for one in (plain, id)}
+    home.turn()
+    for _ in range(2):
+        home = again(home, 100_000)
+        for one, run in runs.items():
+            assert state(home.n, one) == (b"running", 1, b"w")
+            life = life_of(home.n, one)
+            assert life is not None and life.since_ms == START_MS + 7_000
+            assert why(on_start(home.n, one, b"another", 1)) == ATWORK
+            assert begin(home.n, one) == run
+    assert on_done(home.n, plain, runs[plain], None, 1)
+    home.pass_ms(30_100)
+    life = life_of(home.n, id)
+    assert life is not None and life.last is not None
+    assert (life.failed, life.last.cause, life.last.worker) == (1, b"crashed", b"w")
+    check(home.n)
+
+
+def test_only_the_run_of_the_present_take_survives() -> None:
+    """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins; so is one whose run
+    the leader does not know (T48.4)."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"tasks")
+    spec = AddSpec()
+    spec.retry_s = 30
+    plain = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id
+    id = add(home.n)
+    assert take(home.n) == [plain, id]
+    for one in (plain, id):
+        assert on_release(home.n, one, begin(home.n, one), 0)
+    assert take(home.n) == [plain, id]
+    assert {task.subqueue == b"" for task in tube.tasks.values()} == {True, False}
+    home.turn()
+    home = again(home)
+    for one in (plain, id):
+        assert state(home.n, one) == (b"delivered", 0, b"")
+    assert life_of(home.n, plain) is None
+    assert next(iter(home.t.by_name[b"t"].tasks.values())).subqueue == b""
+    check(home.n)
 
 
 def test_failures_survive_a_restart() -> None:
@@ -71,17 +139,17 @@ def test_failures_survive_a_restart() -> None:
     assert take(home.n) == []
 
 
-def test_a_run_of_before_a_restart_that_is_silent() -> None:
-    """T48.4 A run that the leader does not know goes on with WORKING, PROGRESS, RELEASE, FAIL or
-    DONE if its token is that of the present take: it began before a restart, or at an earlier
-    leader. If it is silent, no attempt counts."""
+def test_a_run_whose_start_was_lost_and_that_is_silent() -> None:
+    """T48.4 its START was lost with the last leader. It is known from then on. If it is silent
+    before, no attempt counts."""
     home = Home(MemoryDisk(), START_MS)
     home.make(b"t", b"tasks")
     id = add(home.n)
     take(home.n)
-    run = begin(home.n, id)
     home.turn()
+    run = begin(home.n, id)  # no record of it is written
     home = again(home)
+    assert state(home.n, id) == (b"delivered", 0, b"")
     assert take(home.n) == []
     home.pass_ms(30_020)
     assert take(home.n) == [id]
@@ -95,11 +163,7 @@ def test_a_run_of_before_a_restart_that_is_silent() -> None:
 
 
 def test_a_cancel_survives_a_restart() -> None:
-    """T48.10 The flag is part of the task (T48.2): a new leader knows it.
-
-    T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins; so is one whose run
-    the leader does not know (T48.4).
-    """
+    """T48.10 The flag is part of the task (T48.2): a new leader knows it."""
     home = Home(MemoryDisk(), START_MS)
     home.make(b"t", b"tasks")
     id = add(home.n)
@@ -108,8 +172,7 @@ def test_a_cancel_survives_a_restart() -> None:
     assert on_cancel(home.n, id, b"enough")[0] == FLAGGED
     home.turn()
     home = again(home)
-    told = result_fields(home.n, id)[0]
-    assert told is not None and told["state"] == b"delivered"
+    assert state(home.n, id) == (b"running", 1, b"w")
     assert why(on_work(home.n, id, run, 1)) == CANCELLED_JOB
     assert on_release(home.n, id, run, 0)
     assert id not in home.n.jobs
@@ -155,9 +218,8 @@ def test_a_body_that_was_replaced_survives_a_restart() -> None:
 
 
 def test_a_run_goes_on_at_the_next_leader() -> None:
-    """T48.4 A run that the leader does not know goes on with WORKING, PROGRESS, RELEASE, FAIL or
-    DONE if its token is that of the present take: it began before a restart, or at an earlier
-    leader. If it is silent, no attempt counts."""
+    """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
+    `-ATWORK`, and START of the same one the same run."""
     lab = LivesLab()
     n = lab.leader()
     id = add(n)
@@ -171,8 +233,10 @@ def test_a_run_goes_on_at_the_next_leader() -> None:
     n = lab.leader()
     life = life_of(n, id)
     assert life is not None and life.failed == 1
+    assert state(n, id) == (b"running", 2, b"w")
+    assert why(on_start(n, id, b"another", 1)) == ATWORK
+    assert begin(n, id) == run and attempt_of(run) == 2
     assert on_work(n, id, run, 1) is None
-    assert attempt_of(run) == 2
     lab.run()
     lab.lose_leader()
     n = lab.leader()
@@ -181,6 +245,36 @@ def test_a_run_goes_on_at_the_next_leader() -> None:
     lab.live(500)
     assert len(letters(n)) == 1
     assert take(n) == []
+    for one in lab.nodes:
+        check(one)
+
+
+def test_a_run_whose_start_was_lost_is_known_from_its_next_word_on() -> None:
+    """T48.2 If the START is lost with the leader, the next one knows the run from its next WORKING
+    on (T48.4), without the name of its worker.
+
+    T48.4 its START was lost with the last leader. It is known from then on. If it is silent before,
+    no attempt counts.
+    """
+    lab = LivesLab()
+    n = lab.leader()
+    id = add(n)
+    assert take(n) == [id]
+    lab.run()
+    lab.live(500)
+    run = begin(n, id)  # nobody hears of it
+    lab.lose_leader()
+    n = lab.leader()
+    assert state(n, id) == (b"delivered", 0, b"")
+    assert on_work(n, id, run, 1) is None
+    assert state(n, id) == (b"running", 1, b"")
+    assert why(on_start(n, id, b"another", 1)) == ATWORK
+    lab.run()
+    lab.live(500)
+    lab.lose_leader()
+    n = lab.leader()
+    assert state(n, id) == (b"running", 1, b"")
+    assert why(on_start(n, id, b"another", 1)) == ATWORK
     for one in lab.nodes:
         check(one)
 
@@ -320,6 +414,31 @@ def test_random_runs_over_many_leaders(seed: int) -> None:
 # ---- the bytes
 
 
+def test_a_run_from_another_node_is_checked() -> None:
+    life = Life(Terms(3, 1, 2, 3, b"dead", 4, 5), b"")
+    life.run, life.starts, life.run_state, life.worker = run_of(1, 1, 7), 1, LIVE, b"w"
+    lab = LivesLab()
+    n = lab.leader()
+    id = add(n)
+    tube = tubes_of(n).by_name[b"t"]
+    sound, work = Records(), pack_run(life, 0)
+    tell_task_life(sound, id, work)
+    data = sound.take()
+    found = changes_in(data)
+    assert found is not None and found.lives == [(id, work)]
+    assert not is_of_tube(tubes_of(n), tube, found)  # its task is not in the message
+    for end in range(1, len(data)):
+        assert changes_in(data[:end]) is None
+    for end in range(len(work)):
+        cut = Records()
+        tell_task_life(cut, id, work[:end])
+        assert changes_in(cut.take()) is None
+    late = Records()
+    life.since_ms = 1 << 62
+    tell_task_life(late, id, pack_run(life, 0))
+    assert changes_in(late.take()) is None
+
+
 def test_work_goes_into_bytes_and_back() -> None:
     life = Life(Terms(3, 1, 2, 3, b"dead", 4, 5), b"\x01a\x01\x00b")
     life.failed = 2
@@ -338,5 +457,15 @@ def test_work_goes_into_bytes_and_back() -> None:
     assert with_work(packed, b"") == plain
     for end in range(1, len(packed)):
         assert not is_sound(packed[:end]) or packed[:end] == plain
+    life.run, life.starts, life.run_state, life.since_ms = run_of(3, 1, 7), 1, LIVE, 1_250
+    life.worker = b"w"
+    running = with_work(packed, pack_run(life, 1_000))
+    again_ = unpack_work(work_of(running))
+    assert again_ is not None and (again_.run, again_.worker) == (life.run, b"w")
+    assert (again_.since_ms, again_.run_state, again_.failed) == (250, LIVE, 2)
+    for end in range(len(plain) + 1, len(running)):
+        assert not is_sound(running[:end])
+    assert without_work(running) == plain
+    assert without_work(with_work(b"", pack_run(life, 0))) == b""
     alone = with_work(b"", pack_work(life))
     assert is_sound(alone) and lane_name(alone) == lane_name(b"")

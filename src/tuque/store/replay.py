@@ -347,7 +347,7 @@ class Loader:
             self.tubes.take(kind, r, self.jobs)
         elif VOTERS <= kind <= VOTERS_NEXT or kind == VOTE_MARKS:
             self.tubes.homes.votes.apply(kind, r.vote)
-        elif LIFE <= kind <= OUTCOME:
+        elif LIFE <= kind <= OUTCOME and not self.tubes.takes_life(r, self.jobs):
             self.life.apply(kind, r.life, self.jobs.get(r.id))
         elif kind == TOPIC:
             self.on_topic(r.topic.one)

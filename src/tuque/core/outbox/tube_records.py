@@ -1,7 +1,8 @@
 """Journal records of tubes and tasks, encoded at the moment of change (SPEC T14, J2).
 
 They follow the rules of core/outbox/records.py: absolute, each complete in itself. The end
-of a task is a REMOVE. Layout, after length and kind:
+of a task is a REMOVE; a LIFE has the run that a worker has begun (T48.2). Layout, after length and
+kind:
 
     TUBE       number i64, next number i64, ttl_ms i64, ttr_ms i64, pri i64, capacity i64,
                is temporary u8, lengths of five names u16 each: name, type, storage mode,
@@ -27,6 +28,7 @@ from mypy_extensions import i16, i32, i64, u8
 from tuque.core.model.task import Task
 from tuque.core.outbox.records import (
     GRANT,
+    LIFE,
     SESSION,
     TASK_ADD,
     TASK_STATE,
@@ -124,6 +126,17 @@ def tell_task_state(records: Records, task: Task, binds: bool) -> None:
     records.count += 1
     if binds:
         records.binding_count += 1
+
+
+def tell_task_life(records: Records, id: bytes, work: bytes) -> None:
+    """The life of a task, in the bytes that it carries: a LIFE without its id."""
+    w = records.writer
+    write_i32_le(w, i32(41 + len(work)))
+    w.append(LIFE)
+    w.write(id)
+    w.write(work)
+    records.count += 1
+    records.binding_count += 1
 
 
 def put_state(w: BytesWriter, task: Task) -> None:

@@ -19,7 +19,7 @@ from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.unique import Uniques
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import groups, runs, schedules, timers
+from tuque.tubes.tasks import groups, lives, schedules, timers
 
 
 def places_are_not_counted() -> list[Patch]:
@@ -94,9 +94,9 @@ def takes_are_attempts() -> list[Patch]:
     """Each take counts as an attempt, whether or not it failed."""
 
     def run_of_take(task: Task, life: Life | None) -> int:
-        return run_of(int(task.delivered_count), 1, int(task.token) % runs.TAKES)
+        return run_of(int(task.delivered_count), 1, int(task.token) % lives.TAKES)
 
-    return everywhere(runs.run_of_take, run_of_take)
+    return everywhere(lives.run_of_take, run_of_take)
 
 
 def notes_stay_behind() -> list[Patch]:

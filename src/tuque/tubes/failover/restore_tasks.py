@@ -15,11 +15,22 @@ from tuque.core.model import ledger
 from tuque.core.model.job import DELIVERED, Job
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, state_of
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP, Records
+from tuque.core.outbox.records import (
+    GRANT,
+    LIFE,
+    SESSION,
+    TASK_ADD,
+    TASK_STATE,
+    TUBE,
+    TUBE_DROP,
+    Records,
+)
 from tuque.core.outbox.tube_records import tell_grant, tell_session, tell_task, tell_tube_cfg
 from tuque.tubes.failover.restore import HomeLog, restore_copy, tell_homes
+from tuque.tubes.keys.plan import is_apart
 from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.words import is_sound
+from tuque.tubes.keys.words import is_sound, with_work
+from tuque.tubes.keys.work import packed
 from tuque.tubes.model.errors import shown
 from tuque.tubes.model.grants import Rights
 from tuque.tubes.model.registry import Session, Tubes
@@ -73,6 +84,16 @@ class TubeLog:
             self.apply(kind, r.task, jobs)
         else:
             self.homes.apply(kind, r.home)
+
+    def takes_life(self, r: Record, jobs: dict[bytes, Job]) -> bool:
+        """Apply a LIFE of a task: the run that a worker has begun (T48.2). False: it is none."""
+        task = jobs.get(r.id)
+        if r.kind != LIFE or not isinstance(task, Task):
+            return False
+        life = r.life.life
+        if life is not None and is_sound(task.subqueue) and not is_apart(task.subqueue):
+            task.subqueue = with_work(task.subqueue, packed(life))
+        return True
 
     def apply(self, kind: i64, r: TaskRecord, jobs: dict[bytes, Job]) -> None:
         """Apply one record to tubes or tasks."""

@@ -104,6 +104,12 @@ def with_work(packed: bytes, work: bytes) -> bytes:
     return packed[: work_at(packed)] + work
 
 
+def without_work(packed: bytes) -> bytes:
+    """The bytes of a task without its work: none without keys."""
+    keys = with_work(packed, b"")
+    return b"" if unpack(keys).is_plain() else keys
+
+
 def work_at(packed: bytes) -> i64:
     """Where the work begins in the bytes of a task that has some."""
     at = numbers_at(packed) + FIXED

@@ -1,7 +1,8 @@
 """The life of a task in bytes, as its records and copies have it (SPEC T48).
 
-It follows the keys in the bytes of the task. What only the leader knows is not in it: that a run
-began, who runs it, its progress.
+It follows the keys in the bytes of the task. The run that lasts is in it, and who runs it, with
+its begin as ms after the take; it counts while the task is TAKEN by that take (tasks/lives.py).
+What only the leader knows is not in it: progress.
 """
 
 from typing import Final
@@ -10,7 +11,7 @@ from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
 from tuque.core.decode.life import LifeRecord, decode_life
-from tuque.core.model.life import Failure, Life
+from tuque.core.model.life import LIVE, NO_TERMS, Failure, Life
 from tuque.core.model.task import FAR, MAX_MS
 from tuque.core.outbox.life_records import DEAD_BIT, put_life
 
@@ -22,6 +23,15 @@ HEAD: Final = 5  # length and kind of a record; the id is left out
 def pack_work(life: Life) -> bytes:
     """Terms, headers and failures of the life."""
     return packed(without_run(life))
+
+
+def pack_run(life: Life, taken_ms: i64) -> bytes:
+    """The same of a task whose run lasts, which began after the take of that instant."""
+    kept = without_run(life)
+    kept.run, kept.starts, kept.run_state = life.run, life.starts, LIVE
+    kept.since_ms = max(0, life.since_ms - taken_ms)
+    kept.worker = life.worker
+    return packed(kept)
 
 
 def pack_death(life: Life, serial: i64) -> bytes:
@@ -47,6 +57,13 @@ def without_run(life: Life) -> Life:
     kept.first = without_detail(life.first)
     kept.last = without_detail(life.last)
     return kept
+
+
+def says_nothing(life: Life) -> bool:
+    """Whether no task needs such a life in its bytes: it has no terms, and nothing has happened."""
+    if life.failed > 0 or life.replays > 0 or life.is_cancelled or life.last is not None:
+        return False
+    return len(life.headers) == 0 and life.terms.key() == NO_TERMS.key()
 
 
 def packed(life: Life) -> bytes:
@@ -90,6 +107,8 @@ def is_sound_work(work: bytes) -> bool:
     if len(work) == 0:
         return True
     life = unpack_work(work)
-    if life is None or life.run != 0 or life.ttl_ms > LIVES_MS:
+    if life is None or life.ttl_ms > LIVES_MS:
+        return False
+    if life.run != 0 and (life.run_state != LIVE or life.since_ms > LIVES_MS):
         return False
     return life.dead_ms <= FAR and life.serial <= FAR

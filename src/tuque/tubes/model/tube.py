@@ -103,7 +103,7 @@ class Tube(Queue):
         self.conflict = b""  # leader of another tube of this name
         self.seq: i64 = 0  # the last change here
         # on the leader
-        self.trail: list[int] = []  # last changes: task number * 2, plus 1 if all of it is new
+        self.trail: list[int] = []  # last changes: task number * 4, and what of it is new
         self.trail_base: i64 = 0  # the change before the first one in it
         self.trail_end: i64 = 0  # the last change in it
         self.loaded_seq: i64 = 0  # `seq` at startup

@@ -14,15 +14,18 @@ from tuque.core.decode.tubes import TaskRecord, decode_task, renew_task, task_of
 from tuque.core.jobs.transitions import unregister
 from tuque.core.model import ledger
 from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
+from tuque.core.model.job_id import ID_BYTES
 from tuque.core.model.life import Outcome
 from tuque.core.model.task import FAR, TASK_BYTES, Task
 from tuque.core.msgs.bus import TubeCopy, TubeGot
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say
 from tuque.core.outbox.placement_records import tell_tube_holder
-from tuque.core.outbox.records import OUTCOME, TASK_ADD, TASK_STATE
-from tuque.core.outbox.tube_records import tell_task, tell_task_state
-from tuque.tubes.keys.words import is_sound
+from tuque.core.outbox.records import LIFE, OUTCOME, TASK_ADD, TASK_STATE
+from tuque.core.outbox.tube_records import tell_task, tell_task_life, tell_task_state
+from tuque.tubes.keys.plan import is_apart
+from tuque.tubes.keys.words import is_sound, with_work
+from tuque.tubes.keys.work import is_sound_work
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Held
@@ -213,6 +216,7 @@ class Changes:
     def __init__(self) -> None:
         self.tasks: list[TaskRecord] = []
         self.ends: list[Outcome] = []
+        self.lives: list[tuple[bytes, bytes]] = []  # id of a task, and its life (T48.2)
 
 
 def changes_in(records: bytes) -> Changes | None:
@@ -233,6 +237,13 @@ def changes_in(records: bytes) -> Changes | None:
             if outcome is None:
                 return None
             found.ends.append(outcome)
+            at += size
+            continue
+        if kind == LIFE:
+            id, work = records[at + 1 : at + 1 + ID_BYTES], records[at + 1 + ID_BYTES : at + size]
+            if len(id) < ID_BYTES or len(work) == 0 or not is_sound_work(work):
+                return None
+            found.lives.append((id, work))
             at += size
             continue
         if kind != TASK_ADD and kind != TASK_STATE:
@@ -262,6 +273,11 @@ def is_of_tube(t: Tubes, tube: Tube, changes: Changes) -> bool:
     for outcome in changes.ends:
         if outcome.queue != tube.name:
             return False
+    if len(changes.lives) > 0:
+        told = {r.id for r in changes.tasks}
+        for id, _ in changes.lives:
+            if not tube.driver.has_keys or id not in told:
+                return False
     return are_known(t, tube, changes.tasks)
 
 
@@ -326,6 +342,12 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
             tube.unseen.pop(task.number, None)
         if task.token > t.token:
             t.token = task.token  # T20.5
+    for id, work in changes.lives:
+        task = t.copies_by_id[id]
+        if not is_apart(task.subqueue):
+            task.subqueue = with_work(task.subqueue, work)
+            if records is not None:
+                tell_task_life(records, id, work)
     for gone in m.gone:
         remove_copy(n, t, tube, gone)
 

@@ -24,7 +24,8 @@ from tuque.core.outbox.placement_records import (
     tell_tube_home,
 )
 from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.core.outbox.tube_records import tell_task, tell_task_life, tell_task_state
+from tuque.tubes.keys.words import work_of
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Follower, Walk
 from tuque.tubes.model.tube import TRAIL_BYTES, Tube
@@ -35,6 +36,11 @@ SEQ_RESERVE: Final = 65_536  # change numbers that a restart may skip
 COPY_BYTES: Final = 262_144  # of one TUBE-COPY, roughly
 COPY_CHANGES: Final = 16_384
 WALK_TASKS: Final = 4_096
+
+# what of a task changed: in the trail
+STATE: Final = 0
+ALL: Final = 1
+WORK: Final = 2  # its life, and its state
 
 # flags of TubeCopy
 WALK: Final = 1  # part of a scan, or sent during one
@@ -49,7 +55,7 @@ ON_DISK: Final = 4  # the reply to SURE
 STOPPED: Final = 8  # the sender cannot deliver tasks (T19.5)
 
 
-def trace(n: Node, tube: Tube, number: i64, is_whole: bool) -> None:
+def trace(n: Node, tube: Tube, number: i64, what: i64) -> None:
     """[T18] A task changed, and there are other nodes: put it into the trail (T18.2)."""
     t = n.policy
     assert isinstance(t, Tubes)
@@ -60,7 +66,7 @@ def trace(n: Node, tube: Tube, number: i64, is_whole: bool) -> None:
         tube.trail = trail
         tube.trail_base = tube.seq - 1
     tube.trail_end = tube.seq
-    entry = number * 2 + 1 if is_whole else number * 2
+    entry = number * 4 + what
     if len(trail) < TRAIL_MAX:
         trail.append(entry)
         t.bytes_used += TRAIL_BYTES
@@ -234,7 +240,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
     """The present state of tasks changed after `from_seq`, as many as fit one message."""
     records = t.scratch
     writer = records.writer
-    seen: dict[int, bool] = {}  # by number: whether all of the task is sent
+    seen: dict[int, int] = {}  # by number: what of the task is sent
     gone: list[int] = []
     owners: dict[int, None] = {}
     trail = tube.trail
@@ -244,12 +250,13 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
     while seq < tube.seq and seq < most and len(writer) < COPY_BYTES:
         entry: i64 = trail[(seq - base) % TRAIL_MAX]
         seq += 1
-        number = entry >> 1
-        is_whole = entry & 1 != 0
-        if number in seen and (seen[number] or not is_whole):
-            continue
+        number = entry >> 2
+        what = entry & 3
         is_again = number in seen
-        seen[number] = is_whole
+        sent: i64 = seen[number] if is_again else 0
+        if is_again and (sent & ALL or what & ~sent == 0):
+            continue
+        seen[number] = int(sent | what)
         if walk is not None and walk.next_number <= number < walk.end_number:
             continue  # the scan will send it
         task = tube.find(number)
@@ -258,10 +265,12 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
                 gone.append(number)
                 tell_end(n, tube, number, records)  # T48.6
             continue
-        if is_whole:
+        if what & ALL:
             tell_task(records, task)
         else:
             tell_task_state(records, task, True)
+            if what & WORK:
+                tell_task_life(records, task.id, work_of(task.subqueue))
         if task.owner != 0:
             owners[task.owner] = None
     return copy_of(n, t, tube, from_seq, seq, 0, gone, owners)

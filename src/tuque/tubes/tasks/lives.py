@@ -1,16 +1,29 @@
 """The lives of the tasks that this node leads, as they follow from the tasks (SPEC T48.2)."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.jobs.endings import leave_life, life_of
 from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import LIVE, NO_TERMS, RELEASED, Life
+from tuque.core.model.job import OUT_HERE
+from tuque.core.model.life import (
+    LIVE,
+    NO_RUN,
+    NO_TERMS,
+    RELEASED,
+    STARTS_MAX,
+    Life,
+    run_of,
+)
 from tuque.core.model.task import BURIED, DELAYED, TAKEN, Task
 from tuque.core.node.node import Node
 from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.words import with_work, work_of
-from tuque.tubes.keys.work import pack_work, unpack_work
+from tuque.tubes.keys.words import with_work, without_work, work_of
+from tuque.tubes.keys.work import pack_work, says_nothing, unpack_work
 from tuque.tubes.types.driver import Driver
+
+TAKES: Final = 1_048_573  # of so many in a row each has another hash
 
 
 def packed_of(spec: AddSpec) -> bytes:
@@ -25,12 +38,45 @@ def enter_life(n: Node, task: Task) -> None:
     """The task enters the tables of the leader: so does its life, if it has one."""
     work = work_of(task.subqueue)
     life = unpack_work(work) if len(work) > 0 else None
-    if life is not None:
+    if life is not None and goes_on(task, life, len(work)):
         life.terms = n.life.share(life.terms)
         life.is_resting = life.is_resting and task.status == DELAYED
         life.is_dead = False  # until it lies in the table of dead letters
         n.has_lives = True
         n.life.enter(task.id, life)
+
+
+def run_of_take(task: Task, life: Life | None) -> i64:
+    """The token of the run that this take may have (T48.3)."""
+    failed: i64 = 0 if life is None else life.failed
+    return run_of(failed + 1, min(i64(task.delivered_count), STARTS_MAX), task.token % TAKES)
+
+
+def goes_on(task: Task, life: Life, size: i64) -> bool:
+    """[T48] The run in the life counts if it is of the present take (T48.4). False: the life says
+    nothing without it.
+    """
+    if life.run == 0:
+        return True
+    if task.status == TAKEN and life.run == run_of_take(task, life):
+        life.since_ms += task.taken_ms
+        life.packed_bytes = size
+        task.marks = OUT_HERE
+        return True
+    life.run, life.starts, life.run_state = 0, 0, NO_RUN
+    life.since_ms = 0
+    life.worker = b""
+    forget_run(task, life)
+    return not says_nothing(life)
+
+
+def forget_run(task: Task, life: Life) -> None:
+    """The task carries no run any more: that of its last take is over."""
+    life.packed_bytes = 0
+    if says_nothing(life):
+        task.subqueue = without_work(task.subqueue)
+    else:
+        task.subqueue = with_work(task.subqueue, pack_work(life))
 
 
 def go_on(n: Node, driver: Driver, task: Task, old: i64) -> None:
@@ -53,6 +99,9 @@ def moved_on(n: Node, task: Task, old: i64) -> None:
     if old == TAKEN and life.run_state == LIVE:
         life.run_state = RELEASED
         life.ended_ms = n.now_ms
+    if old == TAKEN and life.packed_bytes > 0:
+        forget_run(task, life)
+        n.life.weigh(life)
     elif old == DELAYED:
         life.is_resting = False
 

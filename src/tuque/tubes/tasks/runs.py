@@ -1,10 +1,8 @@
 """Runs of tasks in tubes of type `tasks`: START, WORKING, RELEASE, FAIL, silence (SPEC T48).
 
-The token of a run follows from the take: so a new leader knows it without a record of the START.
-Terms and failures are part of the task (tubes/keys/work.py).
+The token of a run follows from the take: so a new leader knows it also if the START was lost with
+the last one. Terms, failures and the run are part of the task (tubes/keys/work.py).
 """
-
-from typing import Final
 
 from mypy_extensions import i64
 
@@ -30,19 +28,21 @@ from tuque.core.model.life import (
     Failure,
     Life,
     attempt_of,
-    run_of,
 )
 from tuque.core.model.refusal import ATWORK, CANCELLED_JOB, NOTDELIVERED, OVER_TIME, Refusal
 from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
 from tuque.core.model.task import DELAYED, READY, TAKEN, Task
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import RUN_RELEASED, RUN_STARTED
-from tuque.tubes.keys.words import with_work
-from tuque.tubes.keys.work import pack_work
+from tuque.core.outbox.tube_records import tell_task_life
+from tuque.tubes.keys.words import with_work, work_of
+from tuque.tubes.keys.work import pack_run, pack_work
 from tuque.tubes.model import changes
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.send import WORK, trace
 from tuque.tubes.tasks.letters import give_up
+from tuque.tubes.tasks.lives import run_of_take
 from tuque.tubes.tasks.transitions import (
     arm,
     change,
@@ -55,14 +55,6 @@ from tuque.tubes.tasks.transitions import (
     return_ms,
     tell,
 )
-
-TAKES: Final = 1_048_573  # of so many in a row each has another hash
-
-
-def run_of_take(task: Task, life: Life | None) -> i64:
-    """The token of the run that this take may have (T48.3)."""
-    failed: i64 = 0 if life is None else life.failed
-    return run_of(failed + 1, min(i64(task.delivered_count), STARTS_MAX), task.token % TAKES)
 
 
 def start(
@@ -84,8 +76,7 @@ def start(
         return None, end_by_start(n, t, tube, task, life)
     if life is None:
         life = new_life(n, task.id, worker)
-    begin(n, task, life, worker, client)
-    life.since_ms = n.now_ms
+    begin(n, tube, task, life, worker, client, n.now_ms)
     limit_ms = life.terms.limit_ms
     if limit_ms > 0 and (task.qtime_ms == 0 or n.now_ms + limit_ms < task.qtime_ms):
         arm(n, t, task, n.now_ms + limit_ms)
@@ -117,41 +108,64 @@ def cancel(n: Node, t: Tubes, tube: Tube, task: Task, reason: bytes) -> bool:
     if is_news:
         if life.run_state == LIVE and life.client >= 0:
             n.life.calls.append((int(life.client), task.id, int(life.run)))  # W8.2
-        renew_work(n, t, tube, task, life)
+        renew_work(n, task, life)
         record_whole(n, tube, task)
         tell(n, t, tube, task, changes.UPDATE)
     return False
 
 
-def renew_work(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None:
+def renew_work(n: Node, task: Task, life: Life) -> None:
     """The task carries its life as it is now: a new leader knows it (T48.2)."""
-    task.subqueue = with_work(task.subqueue, pack_work(life))
+    if life.run_state == LIVE:
+        carry(task, life)
+        n.life.weigh(life)
+    else:
+        task.subqueue = with_work(task.subqueue, pack_work(life))
 
 
-def begin(n: Node, task: Task, life: Life, worker: bytes, client: i64) -> None:
-    """The run of this take lasts."""
+def carry(task: Task, life: Life) -> None:
+    """The task carries the run that lasts."""
+    work = pack_run(life, task.taken_ms)
+    task.subqueue = with_work(task.subqueue, work)
+    life.packed_bytes = len(work)
+
+
+def begin(
+    n: Node, tube: Tube, task: Task, life: Life, worker: bytes, client: i64, since_ms: i64
+) -> None:
+    """The run of this take lasts: the journal and other nodes know it (T48.2)."""
     life.starts = min(i64(task.delivered_count), STARTS_MAX)
     life.run = run_of_take(task, life)
     life.run_state = LIVE
-    life.since_ms = task.taken_ms
+    life.since_ms = since_ms
     life.client = client
     life.worker = worker
     life.progress = b""
     life.is_resting = False
+    carry(task, life)
     n.life.weigh(life)
     n.life.runs += 1
     task.marks = OUT_HERE
     n.book.arm(task)
+    if tube.is_temporary:
+        return
+    if n.records is not None:
+        tell_task_life(n.records, task.id, work_of(task.subqueue))
+    tube.seq += 1  # T18.2
+    if n.others != 0:
+        trace(n, tube, task.number, WORK)
 
 
-def known_run(n: Node, task: Task, run: i64, client: i64) -> tuple[Life | None, Refusal | None]:
+def known_run(
+    n: Node, tube: Tube, task: Task, run: i64, client: i64
+) -> tuple[Life | None, Refusal | None]:
     """[T48] The life whose run lasts; a run that began at an earlier leader goes on (T48.4)."""
     life = life_of(n, task.id)
     if task.status == TAKEN and run == run_of_take(task, life):
         if life is None:
             life = new_life(n, task.id, b"")
         if life.run != run:
-            begin(n, task, life, life.worker, client)
+            begin(n, tube, task, life, life.worker, client, task.taken_ms)
     refused = check_run(task, life, run)
     return (life, None) if refused is None else (None, refused)
 
@@ -161,7 +175,7 @@ def at_work(n: Node, t: Tubes, tube: Tube, task: Task, run: i64, client: i64) ->
     life = life_of(n, task.id)
     if run == 0 and life is not None:
         run = life.run
-    life, refused = known_run(n, task, run, client)
+    life, refused = known_run(n, tube, task, run, client)
     if life is None:
         return refused
     if life.is_cancelled:
@@ -233,7 +247,7 @@ def on_fail(
     is_final: bool,
 ) -> tuple[i64, i64, Refusal | None]:
     """[T48] FAIL: what became of the task, and the wait in ms; or a refusal (T48.7)."""
-    life, refused = known_run(n, task, run, -1)
+    life, refused = known_run(n, tube, task, run, -1)
     if life is None:
         return 0, 0, refused
     failure.worker = life.worker
@@ -281,7 +295,9 @@ def fail(
     wait_ms = back_off_ms(n, life) if delay_ms < 0 else delay_ms
     life.is_resting = wait_ms > 0
     tube.calls.release += 1
+    life.packed_bytes = 0
     task.subqueue = with_work(task.subqueue, pack_work(life))
+    n.life.weigh(life)
     put_back(n, t, tube, task, wait_ms)
     record_whole(n, tube, task)  # T48.2
     tell(n, t, tube, task, changes.RELEASE)

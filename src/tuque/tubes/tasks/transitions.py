@@ -46,7 +46,7 @@ from tuque.tubes.model.options import PRI_DEFAULT, Change, PutDone, PutSpec, Tol
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.ends import note_end
-from tuque.tubes.replication.send import trace
+from tuque.tubes.replication.send import ALL, STATE, trace
 from tuque.tubes.tasks.lives import enter_life, go_on
 from tuque.tubes.types.driver import Driver
 
@@ -149,7 +149,7 @@ def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
         tell_task_state(n.records, task, binds)
     tube.seq += 1  # T18.2
     if n.others != 0:
-        trace(n, tube, task.number, False)
+        trace(n, tube, task.number, STATE)
 
 
 def record_whole(n: Node, tube: Tube, task: Task) -> None:
@@ -160,7 +160,7 @@ def record_whole(n: Node, tube: Tube, task: Task) -> None:
         tell_task(n.records, task)
     tube.seq += 1  # T18.2
     if n.others != 0:
-        trace(n, tube, task.number, True)
+        trace(n, tube, task.number, ALL)
 
 
 def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: i64) -> None:
@@ -211,7 +211,7 @@ def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> No
         if driver.has_keys and n.has_lives:
             note_end(n, tube, task)  # T48.6
         if n.others != 0:
-            trace(n, tube, task.number, False)
+            trace(n, tube, task.number, STATE)
     tell(n, t, tube, task, event)
     if len(tube.putters) > 0:
         admit(n, t, tube)
@@ -474,7 +474,7 @@ def record_new(n: Node, tube: Tube, task: Task) -> None:
             tell_task(n.records, task)
         tube.seq += 1
         if n.others != 0:
-            trace(n, tube, task.number, True)
+            trace(n, tube, task.number, ALL)
     elif n.records is not None and tube.next_number > tube.reserved:
         tube.reserved = tube.next_number + RESERVE
         record_tube(n.records, tube)
