@@ -119,6 +119,8 @@ class Twins(RuleBasedStateMachine):
     def begin(self, ttl: int, ttr: int, pri: int, capacity: int) -> None:
         self.n = Node(NODE_ID, b"seed", START_MS)
         self.t = tubes_of(self.n)
+        if self.kind.name == "tasks":
+            capacity = 0  # refused otherwise (T2.5)
         model_ttl = MAX_MS if ttl < 0 else ttl
         defaults = Defaults(model_ttl, model_ttl if ttr < 0 else ttr, pri)
         self.m = Model(self.kind, START_MS, defaults, capacity)
