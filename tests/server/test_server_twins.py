@@ -88,7 +88,7 @@ def test_no_job_is_delivered_in_the_turn_of_the_news(node: Node) -> None:
 def test_a_refusal_says_where_the_other_one_is(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """K1.3 The refused node is told then, with the refusal, where the other one is"""
+    """K1.3 The refusal then names the address of the other one."""
     caplog.set_level(logging.INFO)
     twin = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life)
     assert not twin.join()
@@ -99,8 +99,9 @@ def test_a_refusal_says_where_the_other_one_is(
 
 
 def test_a_newer_incarnation_goes_on(node: Node) -> None:
-    """K1.3 An older incarnation that is told so of a newer one (K1.2) refuses service as well; the
-    newer one serves."""
+    """K1.3 An older incarnation that learns of a newer one in this way (K1.2) refuses service too;
+    the newer one serves.
+    """
     old = Stranger(node, node_id=node.box.n.node_id, life=node.server.identity.life - 1)
     assert not old.join()
     assert old.twin != ""
@@ -117,7 +118,7 @@ def test_a_newer_incarnation_goes_on(node: Node) -> None:
 def test_a_refused_node_is_told_when_both_are_alive(node: Node, life: int, text: str) -> None:
     """K1.3 Both are alive if a heartbeat of one arrives after the other was refused.
 
-    K1.3 The refused node is told then, with the refusal, where the other one is
+    K1.3 The refusal then names the address of the other one.
     """
     stranger = Stranger(node, life=2)
     assert stranger.join()
@@ -164,8 +165,9 @@ def all_of(wire: Wire, queue: str) -> list[bytes]:
 
 
 def test_a_copy_of_a_running_node(two: RealCluster, tmp_path: Path) -> None:
-    """K1.3 An older incarnation that is told so of a newer one (K1.2) refuses service as well; the
-    newer one serves."""
+    """K1.3 An older incarnation that learns of a newer one in this way (K1.2) refuses service too;
+    the newer one serves.
+    """
     two.start()
     old = two.nodes[0]
     with old.wire() as wire, old.wire() as blocked:

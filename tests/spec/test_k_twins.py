@@ -77,8 +77,9 @@ def copied(party: Party, life: int) -> Guest:
 
 
 def test_an_older_incarnation_refuses_while_a_newer_one_is_alive() -> None:
-    """K1.3 An older incarnation that is told so of a newer one (K1.2) refuses service as well; the
-    newer one serves."""
+    """K1.3 An older incarnation that learns of a newer one in this way (K1.2) refuses service too;
+    the newer one serves.
+    """
     party = met(2)
     twin = copied(party, 2)
     old = party.guests[1]
@@ -131,7 +132,7 @@ def test_a_conflict_ends_soon_after_its_cause() -> None:
 
 
 def test_the_address_of_a_twin_goes_to_its_double_alone() -> None:
-    """K1.3 A heartbeat to the other one begins with the address of the refused one."""
+    """K1.3 A heartbeat to the other one begins with the address of the refused node."""
     party = met(3)
     copied(party, 1)
     a, b, c = party.guests[:3]

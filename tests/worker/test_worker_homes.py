@@ -176,7 +176,7 @@ def test_runs_in_a_tube_whose_home_is_down_are_no_loss_of_the_broker(
             wait_until(lambda: "cannot use node" in worker.text, f"a heartbeat: {worker.text}")
             (tmp_path / "go").touch()
             wait_until(lambda: len(did()) == 8, f"all end: {worker.text}")
-            wait_until(lambda: "takes no word of runs" in worker.text, f"ends: {worker.text}")
+            wait_until(lambda: "not accept reports of runs" in worker.text, f"ends: {worker.text}")
             cluster.nodes[1].start()
             wait_until(lambda: left(first, "here") == 0, f"all is told: {worker.text}")
     finally:

@@ -126,14 +126,14 @@ def test_a_tube_does_not_take_the_end_of_a_run(tmp_path: Path, sync: int | None,
                 node.kill()
             wait_until(lambda: reachable(first.wire()) == 2 - lost, "it counts on those left")
             (tmp_path / "go").touch()
-            program.says("the broker takes no word of runs in queue guarded")
+            program.says("the broker does not accept reports of runs in queue guarded")
             assert tasks.once.options(keep_s=60).enqueue(1).result(60) == 1
             assert handle.status().state == "running"
             for node in away:
                 node.start()
             assert handle.result(60) == 7
             assert (handle.status().attempt, did(tmp_path, "guarded")) == (1, ["guarded 7"])
-            assert program.text.count("takes no word of runs") == 1
+            assert program.text.count("does not accept reports of runs") == 1
         finally:
             program.kill()
             tasks.app.close()

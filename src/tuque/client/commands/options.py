@@ -120,7 +120,7 @@ def add_headers(args: list[Arg], headers: Mapping[str, Text] | None) -> None:
 
 
 def check_keys(call: str, keys: Iterable[str], known: Iterable[str]) -> None:
-    """TypeError for a keyword that is none of the call's keys."""
+    """TypeError if the call has no such keyword."""
     for name in keys:
         if name not in known:
             like = f"unique_{name}"

@@ -227,8 +227,8 @@ class Teller:
         self._untaken_until = time.monotonic() + wait_s
         if self._tries == TELL_AFTER:
             log.warning(
-                "the broker takes no word of runs in queue %(queue)s, and gets them again until it "
-                "does: %(reason)s",
+                "the broker does not accept reports of runs in queue %(queue)s now; they are "
+                "repeated until it does: %(reason)s",
                 facts("runs_untaken", queue=self._queue_of(job_id), reason=reason),
             )
 
