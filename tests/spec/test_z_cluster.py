@@ -338,6 +338,17 @@ def test_after_a_crash_a_job_that_has_ended_needs_no_copies() -> None:
     assert not is_unsure(lab.nodes[0], job.id)
 
 
+def test_who_waits_for_copies_gets_the_id_though_the_key_is_over() -> None:
+    lab, job = crash_while_waiting()
+    assert add(lab, 2, timeout_ms=0) is None
+    lab.pass_ms(61_000)
+    assert lab.nodes[0].keys.kept == {} and answers(lab, 0) == []
+    lab.revive(0)
+    lab.pass_ms(2_000)
+    assert answers(lab, 0) == [(2, job.id, b"")]
+    assert lab.nodes[0].keys.unsure == {}
+
+
 def test_a_key_whose_time_is_over_needs_no_copies() -> None:
     lab, _ = crash_while_waiting()
     assert len(lab.nodes[0].keys.unsure) == 1

@@ -78,7 +78,8 @@ class Keys:
         """Free the key; no-op if it is not kept."""
         kept = self.kept.pop(full, None)
         if kept is not None:
-            self.unsure.pop(kept.id, None)
+            if kept.id not in self.asking:
+                self.unsure.pop(kept.id, None)
             self.text_bytes -= len(full)
             self.count(full, -1)
 
