@@ -67,7 +67,7 @@ def test_a_run_at_the_next_leader(tmp_path: Path, how: str) -> None:
             nodes.kill_leader()
         else:
             other = next(i for i, one in enumerate(nodes.nodes) if one is not first)
-            wire("TUBE", "HOME", "t", nodes.ids[other])
+            assert wire("TUBE", "HOME", "t", nodes.ids[other]) == b"OK"
         wire.close()
         led = [i for i, one in enumerate(nodes.nodes) if one is not first]
         wire = nodes.wire(wait_for(lambda: set(led) & set(nodes.leading()), nodes.logs).pop())

@@ -34,6 +34,37 @@ def test_the_node_that_was_named_leads(step: int) -> None:
     assert lab.tube(home).epoch == 10
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_move_right_after_a_start(restarts: bool) -> None:
+    """T27.6 For its timeout after a start (T25.5) a leader gives no tube up, since it could not
+    vote for the new one: TUBE HOME waits, and the tube runs on.
+    """
+    lab = VotesLab(3, makes=restarts)
+    if restarts:
+        for i in range(3):
+            lab.die(i)
+        for i in range(3):
+            lab.revive(i)
+        lab.live(1_000)
+    else:
+        while not all(lab.in_force(i) for i in range(3)):
+            lab.live(100)
+        lab.make(0, sync=2)
+        lab.live(100)
+    (home,) = lab.runs_at()
+    named = (home + 1) % 3
+    left_ms = lab.t(home).ballots.bound_ms - lab.now_ms
+    assert left_ms > 500
+    assert not lab.move(home, named)
+    lab.run()
+    lab.live(left_ms - 1)
+    assert lab.runs_at() == [home], "it waited somewhere, or moved"
+    assert not lab.t(home).home_done
+    lab.live(TIMEOUT_MS // 4)
+    assert said(lab.done_last(home)) == b""
+    assert lab.runs_at() == [named]
+
+
 def test_tubes_of_a_topic_get_one_leader() -> None:
     """T27.13 (cluster) The place of a node in the order of T27.2 comes from a hash of its id and
     the tube. For a tube that is subscribed to topics (T60) it is of the id and the first of their

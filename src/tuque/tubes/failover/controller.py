@@ -39,6 +39,7 @@ from tuque.tubes.failover.switchover import (
     begin_move,
     decide_force,
     decide_move,
+    is_bound,
     may_be_home,
     may_run_forced,
     on_force_answer,
@@ -149,7 +150,9 @@ def close_claims(n: Node, t: Tubes) -> None:
     """Decide claims that wait for no node any more."""
     for number in list(t.claims):
         claim = t.claims[number]
-        if claim.waiting & askable(n) == 0:
+        if claim.moving is not None and is_bound(n, t, claim.moving):
+            later(t, t.ballots.bound_ms)
+        elif claim.waiting & askable(n) == 0:
             del t.claims[number]
             decide(n, t, claim)
     askers = t.askers
@@ -314,6 +317,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.wish != 0:
         return
     is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
+    is_free = is_free and not is_bound(n, t, tube)
     if (t.is_read_only or n.is_leaving) and is_free:
         slot = new_home_of(n, t, tube)
         if slot > 0:

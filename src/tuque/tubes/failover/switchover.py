@@ -79,6 +79,11 @@ def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
     return slot
 
 
+def is_bound(n: Node, t: Tubes, tube: Tube) -> bool:
+    """[T27] Whether the former life of this node may still keep it from voting (T25.5, T27.6)."""
+    return t.ballots.leads(tube) and n.now_ms < t.ballots.bound_ms
+
+
 def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
     """[T20] The target has replied, or is gone: start the switchover or refuse it (T20.1)."""
     try:
