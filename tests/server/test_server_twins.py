@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,7 +139,9 @@ def test_a_refused_node_is_told_when_both_are_alive(node: Node, life: int, text:
 
 
 def copied(node: RealServer, place: Path) -> RealServer:
-    """A copy of the node's directory, for another node."""
+    """A copy of the node's directory, for another node, once it names the second one."""
+    conf = node.directory / "nodes.conf"
+    wait_for(lambda: len(re.findall(r"^[0-9a-f]{40} ", conf.read_text(), re.M)) == 2, node.log)
     shutil.copytree(node.directory, place)
     return RealServer(place, *node.flags)
 
