@@ -107,8 +107,10 @@ def test_cluster_of_one(door: Door) -> None:
     assert door("CLUSTER FORGET x") == wrong("Invalid node identifier")
     assert door(f"CLUSTER FORGET {other}") == wrong(f"Unknown node {other}")
     assert door("CLUSTER FORGET", NODE_ID) == wrong("I tried hard but I can't forget myself...")
-    for words in ("nosuch", "NODES x", "MEET 1.2.3.4"):
-        assert door(f"CLUSTER {words}") == wrong("Wrong CLUSTER subcommand or number of arguments")
+    said = "Wrong CLUSTER subcommand or number of arguments: use CLUSTER "
+    assert door("CLUSTER NODES x") == wrong(said + "NODES")
+    assert door("CLUSTER MEET 1.2.3.4") == wrong(said + "MEET host port [bus-port]")
+    assert door("CLUSTER nosuch").decode().startswith(f"-ERR {said}NODES, ")
 
 
 def test_meet_without_a_bus(door: Door) -> None:

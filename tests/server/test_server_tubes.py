@@ -9,7 +9,7 @@ from refusals import refused
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import identify, on_client_gone
 
-WRONG = b"-ERR Wrong TUBE subcommand or number of arguments\r\n"
+WRONG = "-ERR Wrong TUBE subcommand or number of arguments: use TUBE "
 TUBE_TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
 
@@ -57,13 +57,23 @@ def test_the_life_of_a_task_in_every_type(door: Door, type: str) -> None:
 
 
 def test_words_that_are_wrong(tube: Door) -> None:
-    """T15.1 Wrong words: `-ERR Wrong TUBE subcommand or number of arguments`. Wrong options: C4.6.
+    """T15.1 Wrong words: C4.8. Wrong options: C4.6.
+
+    C4.8 No such subcommand of ACL, CLUSTER, LEASE or TUBE, or one with too few or too many
+    arguments: `-ERR Wrong <command> subcommand or number of arguments: use <syntax>`, with the
+    syntax of the subcommand, or the names of all.
 
     C4.6 A word that a command does not take there, or an option without its value: `-ERR syntax
     error at '<word>': use <syntax>`, with the syntax of the command or subcommand as HELP has it.
     """
-    for line in ("TUBE NIX", "TUBE PUT t", "TUBE PEEK t 1 2", "TUBE LIST t", "TUBE TOUCH t 1"):
-        assert tube(line) == WRONG, line
+    for line, use in (
+        ("TUBE NIX", "CREATE, PUT, TAKE, ACK, "),
+        ("TUBE PUT t", "PUT tube body [PRI n] "),
+        ("TUBE PEEK t 1 2", "PEEK tube id\r\n"),
+        ("TUBE LIST t", "LIST\r\n"),
+        ("TUBE TOUCH t 1", "TOUCH tube id sec [TOKEN t]\r\n"),
+    ):
+        assert tube(line).decode().startswith(WRONG + use), line
     for line in (
         "TUBE PUT t b PRIO 1",
         "TUBE PUT t b PRI",

@@ -288,8 +288,7 @@ def test_jscan_errors(box: Box) -> None:
 def test_cluster(box: Box) -> None:
     """S6.1 A cluster of one answers MYID, NODES, INFO (`cluster_state:ok`, 1 known node, 0
     reachable, size 1), SAVECONFIG, LEAVING and RESET. FORGET of itself: `-ERR I tried hard but I
-    can't forget myself...`; unknown node: `-ERR Unknown node <id>`; other: `-ERR Wrong CLUSTER
-    subcommand or number of arguments`.
+    can't forget myself...`; unknown node: `-ERR Unknown node <id>`; other: C4.8.
     """
     me = NODE_ID.decode()
     assert box.run("CLUSTER", "MYID") == NODE_ID
@@ -301,9 +300,9 @@ def test_cluster(box: Box) -> None:
     assert box.run("CLUSTER", "FORGET", me) == myself
     assert box.run("CLUSTER", "FORGET", "0" * 40) == f"ERR Unknown node {'0' * 40}"
     assert box.run("CLUSTER", "FORGET", "x") == "ERR Invalid node identifier"
-    wrong = "ERR Wrong CLUSTER subcommand or number of arguments"
-    assert box.run("CLUSTER", "WHAT") == wrong
-    assert box.run("CLUSTER", "MYID", "x") == wrong
+    wrong = "ERR Wrong CLUSTER subcommand or number of arguments: use CLUSTER "
+    assert box.run("CLUSTER", "WHAT").startswith(wrong)
+    assert box.run("CLUSTER", "MYID", "x") == wrong + "MYID"
     assert box.run("CLUSTER", "RESET", "softly") == (
         "ERR syntax error at 'SOFTLY': use CLUSTER RESET [SOFT|HARD]"
     )

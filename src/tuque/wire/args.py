@@ -65,6 +65,14 @@ class Misuse(ArgError):
         super().__init__(SYNTAX + at)
 
 
+class WrongWords(Misuse):
+    """[C4] No such subcommand, or not with so many arguments (C4.8)."""
+
+    def __init__(self, command: bytes) -> None:
+        super().__init__()
+        self.text = b"ERR Wrong %s subcommand or number of arguments" % command
+
+
 def wrong(text: bytes) -> ArgError:
     """[W1] A syntax error that says what is wrong (W1.7)."""
     return ArgError(b"%s: %s" % (SYNTAX, text))

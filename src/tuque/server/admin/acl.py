@@ -17,11 +17,10 @@ from tuque.server.state.state import Server
 from tuque.server.users.account import ALL, DEFAULT, Account
 from tuque.server.users.denials import Denial
 from tuque.server.users.words import WordError, check_name, line_of
-from tuque.wire.args import ArgError, Misuse, ranged
+from tuque.wire.args import ArgError, Misuse, WrongWords, ranged
 from tuque.wire.resp import Status
 from tuque.wire.rights import CATEGORIES, UNITS, unit_of
 
-WRONG: Final = b"ERR Wrong ACL subcommand or number of arguments"
 NO_USER: Final = b"ERR there is no user '%s'"
 KEEPS_DEFAULT: Final = b"ERR the user 'default' cannot be deleted: ACL SETUSER default off"
 NO_CATEGORY: Final = b"ERR there is no category '%s'"
@@ -63,7 +62,7 @@ def cmd_acl(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"ACL")
     else:
-        raise ArgError(WRONG)
+        raise WrongWords(b"ACL")
 
 
 def set_user(s: Server, c: Client, args: list[bytes]) -> None:

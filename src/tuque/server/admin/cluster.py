@@ -23,10 +23,9 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
 from tuque.server.tubes.voters import cmd_voters
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError, Misuse
+from tuque.wire.args import ArgError, Misuse, WrongWords
 from tuque.wire.resp import Status, strict_int
 
-WRONG: Final = b"ERR Wrong CLUSTER subcommand or number of arguments"
 BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
@@ -74,7 +73,7 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"CLUSTER")
     else:
-        raise ArgError(WRONG)
+        raise WrongWords(b"CLUSTER")
 
 
 def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:

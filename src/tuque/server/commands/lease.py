@@ -20,10 +20,9 @@ from tuque.server.replies.help import reply_help
 from tuque.server.rights.tenant import full_of_groups
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError, Misuse, not_this
+from tuque.wire.args import ArgError, Misuse, WrongWords, not_this
 from tuque.wire.resp import strict_int
 
-WRONG: Final = b"ERR Wrong LEASE subcommand or number of arguments"
 COUNT_MAX: Final = 1_000_000
 BYTES_DEFAULT: Final = 64 << 20
 BYTES_MAX: Final = 1 << 31
@@ -82,7 +81,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"LEASE")
     else:
-        raise ArgError(WRONG)
+        raise WrongWords(b"LEASE")
 
 
 def number(word: bytes, name: str, least: int, most: int) -> int:

@@ -22,9 +22,9 @@ from tuque.server.tubes.procedures import RUNS
 from tuque.server.tubes.tasks import ack, put, take
 from tuque.tubes.tasks import ops
 from tuque.tubes.tasks.sessions import dashed
-from tuque.wire.args import ArgError
+from tuque.wire.args import ArgError, WrongWords
 from tuque.wire.resp import put_value
-from tuque.wire.tubes.table import WORDS, WRONG, Procedure
+from tuque.wire.tubes.table import WORDS, Procedure
 
 USER: Final = b"default"  # of a client that is nobody yet (T15.9)
 PUT: Final = WORDS[b"PUT"]
@@ -48,7 +48,7 @@ def cmd_tube(s: Server, c: Client, args: list[bytes]) -> None:
         elif len(args) == 2 and word.upper() == b"HELP":
             reply_help(s, c, b"TUBE")
         else:
-            raise ArgError(WRONG)
+            raise WrongWords(b"TUBE")
 
 
 def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:

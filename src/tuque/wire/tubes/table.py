@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.tubes.types.driver import Driver
-from tuque.wire.args import ArgError, Misuse
+from tuque.wire.args import Misuse, WrongWords
 from tuque.wire.bound import (
     ALL_WORDS,
     CUT,
@@ -37,7 +37,6 @@ from tuque.wire.tubes.words import (
 )
 
 NAMES_MAX: Final = 1_000  # tubes in one SUBSCRIBE
-WRONG: Final = b"ERR Wrong TUBE subcommand or number of arguments"
 ONE_TASK: Final = Bound(0, 1, SMALL, ONE, True)  # 0 words: the syntax decides
 ONE_THING: Final = Bound(0, FEW_WORDS, SMALL, ONE)
 FEW_OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
@@ -195,7 +194,7 @@ class Procedure:
         """[T15] Read the words after `TUBE word`; the tube is looked up later. Raises ArgError."""
         count: i64 = len(args)
         if count < self.least or count > self.most:
-            raise ArgError(WRONG)  # T15.1
+            raise WrongWords(b"TUBE")  # T15.1
         if self.takes_rest:
             into.set_option("names", args[2:])
             return
