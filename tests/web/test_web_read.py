@@ -209,6 +209,14 @@ def test_both_ends_of_a_long_name_stand_in_a_column() -> None:
     assert ends("mail\x1b") == "mail\\x1b" and ends("a" * 32) == "a" * 32
 
 
+@pytest.mark.parametrize("name", [" ", "\u00a0 ", "\t"])
+def test_a_name_of_blanks_can_be_seen(name: str) -> None:
+    """O14.4 A name of blanks only stands in quotes."""
+    assert brief(name) == clip(name) == f'"{name}"'
+    assert ends(name) == f"&#34;{name}&#34;"
+    assert brief("") == "" and brief(" a ") == " a "
+
+
 def test_over_how_many_nodes_a_sum_is() -> None:
     """O14.1 each page says over how many of how many, as `2 of 3 nodes`"""
     assert [over(1, 0), over(3, 0), over(3, 1)] == ["1 node", "3 nodes", "2 of 3 nodes"]

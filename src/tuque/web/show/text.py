@@ -119,13 +119,20 @@ def key(name: str) -> str:
     return name
 
 
+def seen(name: str) -> str:
+    """[O14] A name that can be seen: one of blanks in quotes (O14.4)."""
+    return f'"{name}"' if name.isspace() else name
+
+
 def brief(name: str) -> str:
     """A name as a page shows it: of a long one the beginning and the end."""
+    name = seen(name)
     return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 40]}…{name[-24:]}"
 
 
 def clip(name: str) -> str:
     """[O14] A name in a sentence or a legend: of a long one the beginning and the end (O14.4)."""
+    name = seen(name)
     return name if len(name) <= CLIPPED else f"{name[: CLIPPED - END - 1]}…{name[-END:]}"
 
 
