@@ -15,6 +15,7 @@ import pytest
 from tuque import Client, aio
 from tuque.client.commands import calls, dead, life, topics, tubes, writes
 from tuque.client.commands.options import seconds, whole
+from tuque.client.transport.conn import Conn
 from tuque.client.url import settings
 from tuque.errors import ConfigError
 
@@ -48,6 +49,14 @@ TIMES: dict[str, Callable[[Any], object]] = {
 }
 COUNTS: dict[str, Callable[[Any], object]] = {
     "addjob timeout_ms": lambda v: calls.addjob("q", "b", timeout_ms=v),
+    "addjob retry": lambda v: calls.addjob("q", "b", retry=v),
+    "addjob ttl": lambda v: calls.addjob("q", "b", ttl=v),
+    "addjob maxlen": lambda v: calls.addjob("q", "b", maxlen=v),
+    "addjob replicate": lambda v: calls.addjob("q", "b", replicate=v),
+    "addjob attempts": lambda v: calls.addjob("q", "b", attempts=v),
+    "addjob pri": lambda v: calls.addjob("q", "b", pri=v),
+    "addjob limit": lambda v: calls.addjob("q", "b", limit=("k", v)),
+    "addjob group": lambda v: calls.addjob("q", "b", group=("k", v)),
     "addjob dedupe_ttl": lambda v: calls.addjob("q", "b", dedupe="k", dedupe_ttl=v),
     "topic_add timeout_ms": lambda v: topics.topic_add("t", "b", timeout_ms=v),
     "getjob timeout_ms": lambda v: calls.getjob("q", timeout_ms=v),
@@ -107,6 +116,8 @@ UNKNOWN: list[tuple[Callable[..., object], dict[str, Any], str]] = [
      "rate must be a tuple of a key, a rate as '10/s' and perhaps a burst, not '10/s'"),
     (calls.addjob, {"group": ("k", 1, 2)},
      "group must be a tuple of a key and a weight, not ('k', 1, 2)"),
+    (calls.addjob, {"headers": [("a", "b")]},
+     "headers must be a mapping of names to text, not [('a', 'b')]"),
     (calls.addjob, {"backoff": 5},
      "backoff must be a tuple of the first wait, the longest and a random share, not 5"),
 ]  # fmt: skip
@@ -127,6 +138,43 @@ def test_a_timeout_is_a_number_of_seconds(value: Any) -> None:
         calls.qlen("q", timeout=value)
     with pytest.raises(ConfigError, match="^timeout must be more than 0 and at most 86400 seconds"):
         settings(timeout=value if value is not True else -1)
+
+
+def test_a_very_long_timeout_is_none() -> None:
+    assert calls.qlen("q", timeout=1e30).timeout_s == math.inf
+
+
+@pytest.mark.parametrize("value", [None, 5, ["a"]], ids=repr)
+def test_what_is_no_job_no_tube_and_no_word_is_named(value: Any) -> None:
+    with pytest.raises(
+        TypeError, match=f"^a job or its id is needed, not {re.escape(repr(value))}$"
+    ):
+        calls.ackjob(value)
+    with (
+        Client("tuque://127.0.0.1:1") as client,
+        pytest.raises(TypeError, match=f"^text or bytes are needed, not {re.escape(repr(value))}$"),
+    ):
+        client.tube(value)
+    if value is not None:
+        with pytest.raises(TypeError, match="^a client URL is a str, not "):
+            Client(value)
+
+
+def test_a_value_that_cannot_be_sent_is_named() -> None:
+    wire = Conn(settings().seeds[0])
+    for words, said in (
+        (
+            ("GETJOB", "COUNT", None),
+            "GETJOB: the value of COUNT must be text, bytes or a number, not None",
+        ),
+        (
+            ("TUBE", "ACK", b"t", []),
+            "TUBE ACK: an argument must be text, bytes or a number, not []",
+        ),
+    ):
+        with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+            wire.pack([("PING",), words])  # type: ignore[list-item]  # the mistake under test
+        assert wire.unanswered == 0
 
 
 def test_connections_are_a_whole_number() -> None:

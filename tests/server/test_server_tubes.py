@@ -165,7 +165,10 @@ def test_first_words_of_refusals(tube: Door) -> None:
     assert tube("TUBE TAKE no") == b"-NOTUBE Tube 'no' not found\r\n"
     assert tube("TUBE ACK t 0") == b"-NOTTAKEN Task was not taken\r\n"
     assert tube("TUBE BURY t 3") == b"-NOTASK Task 3 not found\r\n"
-    assert tube("TUBE CREATE t fifo") == b"-ERR a tube or a queue 't' already exists\r\n"
+    assert tube("TUBE CREATE t fifo") == (
+        b"-ERR a tube or a queue 't' already exists: choose another name, "
+        b"or first drop the tube or end the jobs of the queue\r\n"
+    )
     wrong = b"-WRONGTUBE Tube 't' exists with the type utubettl\r\n"
     assert tube("TUBE CREATE t fifo IFNOTEXISTS") == wrong
     assert tube("TUBE CREATE u nix") == b"-ERR Unknown tube type nix\r\n"

@@ -42,7 +42,8 @@ def test_every_code_has_words() -> None:
         ),
         (
             TubeError(why.EXISTS, (b"Tube not found exists with the type ",)),
-            b"ERR a tube or a queue 'Tube not found exists with the type ' already exists",
+            b"ERR a tube or a queue 'Tube not found exists with the type ' already exists: "
+            b"choose another name, or first drop the tube or end the jobs of the queue",
             32, b"Space 'Tube not found exists with the type ' already exists",
         ),
         (
@@ -82,8 +83,8 @@ def test_the_words_of_both_doors(error: TubeError, resp: bytes, number: int, ipr
     """T15.5 Texts of T13 get the first word `NOTTAKEN`, `NOTASK`, `NOTUBE`, `WRONGTUBE` (a type
     that cannot do this, or another type) or `PAUSED` where one applies, else `ERR`.
 
-    T13.3 RESP says tube where the module says space: `a tube or a queue '<name>' already exists`,
-    `the name of a tube has 1 to 512 bytes`, `ENGINE must be memtx or vinyl`.
+    T13.3 RESP says tube where the module says space: `a tube or a queue '<name>' already exists:
+    ...`, `the name of a tube has 1 to 512 bytes`, `ENGINE must be memtx or vinyl`.
     """
     assert resp_words(error) == resp
     told = iproto_words(error)

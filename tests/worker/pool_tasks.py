@@ -57,6 +57,27 @@ def leaves_hard(code: int) -> None:
     os._exit(code)
 
 
+class NotAsked(type):
+    """A class of classes that cannot say what is one of them."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        raise LookupError("no instance is known")
+
+
+class Cause(Exception, metaclass=NotAsked):
+    """An exception that cannot be told from others."""
+
+
+@app.task(give_up_on=(Cause,))
+def fails_unjudged(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task(give_up_on=(Cause,))
+async def fails_unjudged_async(text: str) -> None:
+    raise ValueError(text)
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise ZeroDivisionError

@@ -103,6 +103,20 @@ def test_another_jobs_cancel_is_a_failure_of_this_one(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKERS)
+def test_a_run_that_cannot_be_judged_has_failed(kind: str) -> None:
+    """U2.17 if the code that judges its exception, or its result, raises, the run has failed with
+    that exception. No run ends a thread or a process of the worker in that way.
+    """
+    odd = [call("fails_unjudged", "a"), call("fails_unjudged_async", "b")] * 2
+    outcomes = run_calls(MAKERS[kind], *odd, call("fine", 1))
+    assert [(one.kind, one.text) for one in outcomes] == [
+        *[("failed", "LookupError: no instance is known")] * 4,
+        ("done", ""),
+    ]
+    assert "raise ValueError" in outcomes[0].trace
+
+
+@pytest.mark.parametrize("kind", MAKERS)
 def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(kind: str) -> None:
     outcomes = run_calls(
         MAKERS[kind],

@@ -216,8 +216,8 @@ def test_what_the_broker_refuses_is_logged(
     assert {one.name for one in client.schedules("told")} == {"first", "last"}
     with pytest.raises(WrongTube) as caught:
         app.send_schedules()
-    notes = " ".join(caught.value.__notes__)
-    assert "schedule bad is not in force" in notes and "schedule odd is not in force" in notes
+    assert str(caught.value).startswith("schedule 'bad', 'odd' not in force: WRONGTUBE ")
+    assert caught.value.__notes__[0].startswith("schedule 'odd' is not in force: ERR ")
     app.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 import subprocess
 import sys
@@ -124,6 +125,13 @@ def test_wrong_options_say_which_there_are() -> None:
         ({"key": "\ud800"}, ValueError, "key cannot be written as UTF-8: '.ud800'"),
         ({"dead_letter": "\udc80"}, ValueError, "dead cannot be written as UTF-8"),
         ({"dead_letter": "default"}, ValueError, "dead is another queue than 'default'"),
+        ({"attempts": None}, TypeError, "attempts is a whole number, not None"),
+        ({"queue": None}, TypeError, "queue is a str, not None"),
+        ({"headers": "x"}, TypeError, "headers is a mapping of names to texts, not 'x'"),
+        ({"headers": {"a": 1}}, TypeError, "headers is a mapping of .* not of 'a' to 1"),
+        ({"give_up_on": "ValueError"}, TypeError, "give_up_on is a tuple of .* not 'ValueError'"),
+        ({"give_up_on": (5,)}, TypeError, r"give_up_on is a tuple of .* not \(5,\)"),
+        ({"give_up_on": ValueError}, TypeError, "give_up_on .* such as .ValueError,., not <class"),
         ({"queue": "x", "dead_letter": "x"}, ValueError, "dead is another queue than 'x'"),
     ],
 )
@@ -132,6 +140,20 @@ def test_an_option_that_makes_no_sense_is_refused_by_its_name(
 ) -> None:
     with pytest.raises(error, match=words):
         add.options(**changes)
+
+
+def test_what_is_no_function_no_calls_and_no_time_is_refused() -> None:
+    with pytest.raises(TypeError, match="^app.task takes a function, not 5$"):
+        app.task(5)  # type: ignore[call-overload]  # the mistake under test
+    with pytest.raises(TypeError, match="^app.task: functools.partial.* has no name, give one"):
+        app.task(functools.partial(print))
+    with pytest.raises(TypeError, match="^enqueue_many takes calls, such as .*, not None$"):
+        add.enqueue_many(None)  # type: ignore[arg-type]  # the mistake under test
+    soon: Any = "x"
+    with pytest.raises(TypeError, match="^schedule s: every_s is a number of seconds, not 'x'$"):
+        app.schedule("s", add.call(1, 2), every_s=soon)
+    with pytest.raises(TypeError, match="^backoff: first_s is a number, not 'x'$"):
+        Backoff("x")  # type: ignore[arg-type]  # the mistake under test
 
 
 def test_a_limit_in_a_body_is_bounded() -> None:

@@ -216,7 +216,11 @@ def id_bytes(job: JobId) -> bytes:
 def id_text(job: JobId) -> str:
     if isinstance(job, Job):
         return job.id
-    return plain_id(job if isinstance(job, str) else to_text(job))
+    if isinstance(job, str):
+        return plain_id(job)
+    if not isinstance(job, bytes):
+        raise TypeError(f"a job or its id is needed, not {job!r}")
+    return plain_id(to_text(job))
 
 
 def work_of(fields: dict[str, Reply], headers: dict[str, str]) -> JobWork:

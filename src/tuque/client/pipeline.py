@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tuque.client.api import Arg, Reply, Text, to_text
+from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands import (
     admin,
     calls,
@@ -171,7 +171,7 @@ class QueuedTube(Generic[Q]):
 
     def __init__(self, pipeline: Q, name: Text) -> None:
         self.pipeline = pipeline
-        self.name = name if isinstance(name, str) else to_text(name)
+        self.name = name if isinstance(name, str) else to_text(to_bytes(name))
 
     create = _tube_queued(tubes.create)
     put = _tube_queued(tubes.put)

@@ -98,6 +98,8 @@ def settings(
 
 def parse(url: str) -> Settings:
     """The settings in a URL; ConfigError says what is wrong, without showing a password."""
+    if not isinstance(url, str):
+        raise TypeError(f"a client URL is a str, not {url!r}")
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in SCHEMES:
         raise ConfigError(

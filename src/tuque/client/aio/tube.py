@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tuque.client.api import Reply, Text, to_text
+from tuque.client.api import Reply, Text, to_bytes, to_text
 from tuque.client.commands import homes, rights, tubes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.options import number
@@ -47,7 +47,7 @@ class Tube:
 
     def __init__(self, client: Client, name: Text) -> None:
         self.client = client
-        self.name = name if isinstance(name, str) else to_text(name)
+        self.name = name if isinstance(name, str) else to_text(to_bytes(name))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self.client!r}>"

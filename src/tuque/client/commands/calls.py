@@ -9,6 +9,7 @@ the time it asks the node to wait; None is the client's default. No I/O and no c
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, Literal, TypeVar, Unpack
 
@@ -46,6 +47,7 @@ from tuque.errors import ProtocolError
 T = TypeVar("T")
 
 SHORTEST_WAIT_MS = 1  # 0 would mean for ever
+LONGEST_S = 1e9  # a timeout above it is none: sockets and threads take no longer ones
 
 
 def _is_nothing(reply: Reply) -> bool:
@@ -82,8 +84,12 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     ends_connection: bool = False
 
     def __post_init__(self) -> None:
-        if self.timeout_s is not None and number("timeout", self.timeout_s) < 0:
+        if self.timeout_s is None:
+            return
+        if number("timeout", self.timeout_s) < 0:
             raise ValueError(f"timeout must be 0 seconds or more, not {self.timeout_s!r}")
+        if self.timeout_s > LONGEST_S:
+            msgspec.structs.force_setattr(self, "timeout_s", math.inf)
 
     @property
     def name(self) -> str:

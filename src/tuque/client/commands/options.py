@@ -22,11 +22,11 @@ def job_options(
     """The words of the given options of a new job."""
     args: list[Arg] = []
     options = {
-        "REPLICATE": replicate,
+        "REPLICATE": None if replicate is None else whole("replicate", replicate),
         "DELAY": None if delay is None else seconds("delay", delay),
-        "RETRY": retry,
-        "TTL": ttl,
-        "MAXLEN": maxlen,
+        "RETRY": None if retry is None else whole("retry", retry),
+        "TTL": None if ttl is None else whole("ttl", ttl),
+        "MAXLEN": None if maxlen is None else whole("maxlen", maxlen),
         "DEDUPE": None if dedupe is None else to_bytes(dedupe),
         "DEDUPETTL": None if dedupe_ttl is None else whole("dedupe_ttl", dedupe_ttl) * 1000,
     }
@@ -46,7 +46,7 @@ def work_options(
     """The words of the given options about the work on a new job."""
     args: list[Arg] = []
     if attempts is not None:
-        args += ("ATTEMPTS", attempts)
+        args += ("ATTEMPTS", whole("attempts", attempts))
     if backoff is not None:
         times = parts("backoff", backoff, "the first wait, the longest and a random share", 3, 3)
         args += ("BACKOFF", *(seconds("backoff", value) for value in times))
@@ -83,7 +83,7 @@ def tube_options(
     """The words of what only tubes understand."""
     args: list[Arg] = []
     if pri is not None:
-        args += ("PRI", pri)
+        args += ("PRI", whole("pri", pri))
     if utube is not None:
         args += ("UTUBE", to_bytes(utube))
     if unique is not None:
@@ -95,14 +95,14 @@ def tube_options(
     if unique_on is not None:
         args += ("ON", unique_on)
     if limit is not None:
-        key, *rest = parts("limit", limit, "a key and a number of tasks", 2, 2)
-        args += ("LIMIT", to_bytes(key), *rest)
+        key, places = parts("limit", limit, "a key and a number of tasks", 2, 2)
+        args += ("LIMIT", to_bytes(key), whole("limit", places))
     if rate is not None:
         key, *rest = parts("rate", rate, "a key, a rate as '10/s' and perhaps a burst", 2, 3)
         args += ("RATE", to_bytes(key), *rest)
     if isinstance(group, tuple):
         key, weight = parts("group", group, "a key and a weight", 2, 2)
-        args += ("GROUP", to_bytes(key), "WEIGHT", weight)
+        args += ("GROUP", to_bytes(key), "WEIGHT", whole("group", weight))
     elif group is not None:
         args += ("GROUP", to_bytes(group))
     return args
@@ -112,6 +112,8 @@ def add_headers(args: list[Arg], headers: Mapping[str, Text] | None) -> None:
     """Appends the words of the headers of a job. TypeError for what is no text."""
     if headers is None:
         return
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a mapping of names to text, not {headers!r}")
     args += ("HEADERS", len(headers))
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):

@@ -7,6 +7,7 @@ I/O and no clock here.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -114,8 +115,25 @@ class Conn:
 
 
 def _pack(command: tuple[Arg, ...]) -> bytes:
-    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # stub: 1-tuple
+    try:
+        packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # stub: 1-tuple
+    except TypeError:
+        raise TypeError(_unsent(command)) from None
     return packed
+
+
+def _unsent(command: tuple[Arg, ...]) -> str:
+    """Which value of a command cannot be written, and which option it belongs to."""
+    at = next(
+        i for i, value in enumerate(command) if not isinstance(value, str | bytes | int | float)
+    )
+    words = itertools.takewhile(lambda word: isinstance(word, str) and word.isupper(), command)
+    before = command[at - 1]
+    what = (
+        f"the value of {before}" if isinstance(before, str) and before.isupper() else "an argument"
+    )
+    name = " ".join(list(map(str, words))[: 2 if at > 2 else 1])
+    return f"{name}: {what} must be text, bytes or a number, not {command[at]!r}"
 
 
 def greeting(settings: Settings, hears: bool = False) -> list[Call[Any]]:

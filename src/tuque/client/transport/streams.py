@@ -59,9 +59,10 @@ class Link(Conn, asyncio.Protocol):
         """Sends commands and appends their replies; on an error, those that came before it."""
         if self._lost is not None or self._transport is None:
             raise self._lost or self.closed("it is not connected")
+        packed = self.pack(commands)
         self._replies, self._due = replies, len(replies) + len(commands)
         self._answered = asyncio.get_running_loop().create_future()
-        self._transport.write(self.pack(commands))
+        self._transport.write(packed)
         try:
             async with _limit(deadline_s):
                 await self._answered

@@ -155,7 +155,10 @@ TEXTS: Final[dict[int, bytes]] = {
 
 # [T13.3] texts for RESP where the module's words mean nothing to its clients
 OF_RESP: Final[dict[int, bytes]] = {
-    why.EXISTS: b"a tube or a queue '%s' already exists",
+    why.EXISTS: (
+        b"a tube or a queue '%s' already exists: choose another name, "
+        b"or first drop the tube or end the jobs of the queue"
+    ),
     why.NO_ENGINE: b"ENGINE must be memtx or vinyl, which mean the same here, not '%s'",
     why.EMPTY_NAME: b"the name of a tube has 1 to 512 bytes",
     why.LONG_NAME: b"the name of a tube has 1 to 512 bytes, '%s' is too long",

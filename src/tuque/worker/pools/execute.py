@@ -248,7 +248,14 @@ def as_current(job: Job) -> Iterator[Job]:
 
 
 def run_call(task: Task[..., Any], call: Call) -> Outcome:
-    """Runs a job in this thread; a coroutine task gets an event loop of its own."""
+    """Runs a job in this thread; a coroutine task gets an event loop of its own. Never raises."""
+    try:
+        return _run_call(task, call)
+    except BaseException as err:  # classes of the task may raise where its end is judged
+        return unjudged(err)
+
+
+def _run_call(task: Task[..., Any], call: Call) -> Outcome:
     if task.is_async:
         try:
             return asyncio.run(_on_own_loop(task, call))
@@ -284,7 +291,19 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
 
 
 async def await_call(task: Task[..., Any], call: Call) -> Outcome:
-    """Runs a job of a coroutine task on the running event loop; cancels it at its time limit."""
+    """Runs a job of a coroutine task on the running event loop; cancels it at its time limit.
+
+    It raises nothing but CancelledError.
+    """
+    try:
+        return await _await_call(task, call)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as err:
+        return unjudged(err)
+
+
+async def _await_call(task: Task[..., Any], call: Call) -> Outcome:
     job = call.begins(task.app.keys)
     token = _current.set(job)
     try:
@@ -419,6 +438,11 @@ def outcome_of(
     gives_up = task is not None and isinstance(err, task.defaults.give_up_on)
     kind: OutcomeKind = "rejected" if gives_up else "failed"
     return Outcome(kind, describe(err), encodable(guarded(trace_of, err)))
+
+
+def unjudged(err: BaseException) -> Outcome:
+    """[U2] What a run came to if finding that out raised (U2.17)."""
+    return Outcome("failed", describe(err), encodable(guarded(trace_of, err)))
 
 
 def trace_of(err: BaseException) -> str:

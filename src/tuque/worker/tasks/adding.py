@@ -15,7 +15,14 @@ from tuque.errors import EnqueueFailed, Error, IsTube, NoTube, ReplyError
 from tuque.worker.tasks.codec import Envelope, encode
 from tuque.worker.tasks.handle import Handle
 from tuque.worker.tasks.hooks import NOT_FOLLOWED, Follower, Outgoing
-from tuque.worker.tasks.options import RETRY_S, Asked, Options, asked_of_tube, changed
+from tuque.worker.tasks.options import (
+    RETRY_S,
+    Asked,
+    Options,
+    asked_of_tube,
+    changed,
+    check_number,
+)
 
 if TYPE_CHECKING:
     from tuque import aio
@@ -60,6 +67,8 @@ class Planned:
     def __post_init__(self) -> None:
         if (self.cron is None) == (self.every_s is None):
             raise TypeError(f"schedule {self.name}: give either cron or every_s")
+        if self.every_s is not None:
+            check_number(f"schedule {self.name}: every_s", self.every_s)
         if self.every_s is not None and not EVERY_MIN_S <= self.every_s <= EVERY_MAX_S:
             raise ValueError(
                 f"schedule {self.name}: every_s is from {EVERY_MIN_S} to {EVERY_MAX_S:.0f} "
@@ -242,6 +251,8 @@ class Batch(Generic[R]):
         self._task = task
         self._addings: list[Adding[R]] = []
         self._tried_as_tube: set[int] = set()
+        if not isinstance(calls, Iterable):
+            raise TypeError(f"enqueue_many takes calls, such as [task.call(1)], not {calls!r}")
         for at, call in enumerate(calls):
             if not isinstance(call, Call):
                 raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
@@ -394,10 +405,16 @@ def is_final(err: Exception) -> bool:
 
 
 def raise_first(refused: dict[str, Exception]) -> None:
-    """Raise the first of the errors, with the name of its schedule; the others are in its notes."""
+    """Raise the first of the errors, with the name of its schedule, and those of the others.
+
+    Its notes say why the others were refused.
+    """
     if not refused:
         return
-    for name, err in refused.items():
-        first = next(iter(refused.values()))
-        first.add_note(f"schedule {name} is not in force: {err}")
+    (name, first), *others = refused.items()
+    too = "".join(f", {other!r}" for other, _ in others)
+    told = f"schedule {name!r}{too} not in force: {first}"
+    for other, err in others:
+        first.add_note(f"schedule {other!r} is not in force: {err}")
+    first.args = (told, *first.args[1:])
     raise first

@@ -203,6 +203,10 @@ class App(Hooks):
         scope: Mapping[str, Any],
     ) -> Task[..., Any]:
         check_names(options)
+        if not callable(function):
+            raise TypeError(f"app.task takes a function, not {function!r}")
+        if name is None and not hasattr(function, "__qualname__"):
+            raise TypeError(f"app.task: {function!r} has no name, give one: app.task(name='...')")
         full = name or f"{_module_of(function)}.{function.__qualname__}"
         if full in self.tasks:
             raise ValueError(f"there is a task {full} already")

@@ -94,6 +94,8 @@ class Options:
             raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
         check_texts(self)
         check_whole_numbers(self)
+        check_headers(self.headers)
+        check_causes(self.give_up_on)
         check_delay(self.delay_s)
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
             raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
@@ -167,7 +169,9 @@ def check_whole_numbers(options: Options) -> None:
     """TypeError for an option that must be a whole number and is not."""
     for name in WHOLE_NUMBERS:
         value: object = getattr(options, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        if value is None and name != "attempts":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is a whole number, not {value!r}")
 
 
@@ -175,7 +179,7 @@ def check_texts(options: Options) -> None:
     """TypeError for a name that is not text, ValueError for one that cannot be encoded."""
     for name in TEXTS:
         value: object = getattr(options, name)
-        if value is None:
+        if value is None and name != "queue":
             continue
         if not isinstance(value, str):
             raise TypeError(f"{name} is a str, not {value!r}")
@@ -185,6 +189,25 @@ def check_texts(options: Options) -> None:
             value.encode(errors="strict" if name == "dead" else "surrogateescape")
         except UnicodeEncodeError:
             raise ValueError(f"{name} cannot be written as UTF-8: {value!a}") from None
+
+
+def check_headers(headers: object) -> None:
+    """TypeError unless they are a mapping of texts."""
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers is a mapping of names to texts, not {headers!r}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"headers is a mapping of names to texts, not of {name!r} to {value!r}")
+
+
+def check_causes(causes: object) -> None:
+    """TypeError unless they are classes of exceptions in a tuple."""
+    if isinstance(causes, tuple):
+        if all(isinstance(one, type) and issubclass(one, BaseException) for one in causes):
+            return
+    raise TypeError(
+        f"give_up_on is a tuple of exception classes, such as (ValueError,), not {causes!r}"
+    )
 
 
 def renamed(options: TaskOptions) -> TaskOptions:

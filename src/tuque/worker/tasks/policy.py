@@ -56,6 +56,10 @@ class Backoff:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
+        for name in ("first_s", "max_s", "jitter"):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"backoff: {name} is a number, not {value!r}")
         if not 0 <= self.first_s <= self.max_s:
             raise ValueError(f"backoff: 0 <= first_s <= max_s, not {self.first_s} and {self.max_s}")
         if not 0 <= self.jitter <= 1:
@@ -77,7 +81,7 @@ def backoff_of(figures: tuple[float, float, float] | None) -> Backoff | None:
     """The back-off in an envelope; None if there is none, or an invalid one."""
     try:
         return None if figures is None else Backoff(*figures)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
 
 
