@@ -267,7 +267,10 @@ def test_misconf(box: Box) -> None:
     error = "MISCONF Errors writing to the AOF file: No space left on device"
     job_id = box.add()
     box.server.journal_error = "No space left on device"
-    for words in (["ADDJOB", "q", "b", 0], ["ACKJOB", job_id], ["GETJOB", "FROM", "q"], ["PING"]):
+    for words in (
+        *(["ADDJOB", "q", "b", 0], ["ACKJOB", job_id], ["GETJOB", "FROM", "q"]),
+        *(["PAUSE", "q", "in"], ["PING"]),
+    ):
         assert box.run(*words) == error
     box.server.journal_error = ""
     assert box.qlen() == 1

@@ -267,7 +267,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
     (
         "PAUSE",
         -3,
-        "readonly fast",
+        "write fast",
         "queues",
         "queue in|out|all|none|state|bcast ...",
         "Pause a queue: in, out, all, none, state, bcast.",
