@@ -49,6 +49,32 @@ def test_a_task_at_work_while_the_node_is_away(make_server: MakeServer) -> None:
     wire.close()
 
 
+@pytest.mark.parametrize("type", ["tasks", "fifottl"])
+def test_a_task_without_a_ttr_has_the_default_retry_time(
+    make_server: MakeServer, type: str
+) -> None:
+    """T1.3 a task without ttr comes back after `default-retry-max`, which START, WORKING and SHOW
+    say too"""
+    server = make_server("--appendonly", "yes", "--default-retry-max", "40")
+    wire = server.wire()
+    wire("TUBE", "CREATE", "t", type)
+    id = wire("ADDJOB", "t", "body", 0)
+    wire("GETJOB", "FROM", "t")
+    for _ in range(2):
+        if type == "tasks":
+            assert wire("START", "WORKER", "w1", id)[0][4] == 40_000
+        assert wire("WORKING", id) == 40
+        shown = wire("SHOW", id)
+        fields = dict(zip(shown[::2], shown[1::2], strict=True))
+        assert fields[b"retry"] == 40
+        assert 35_000 < fields[b"next-requeue-within"] <= 40_000
+        server.kill()
+        wire.close()
+        server.start()
+        wire = server.wire()
+    wire.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "move"])
 def test_a_run_at_the_next_leader(tmp_path: Path, how: str) -> None:

@@ -115,8 +115,7 @@ def test_addjob_to_a_full_or_paused_tube_is_refused(home: Home) -> None:
 
 
 def test_a_task_of_getjob_is_nobodys_and_comes_back(home: Home) -> None:
-    """T1.3 they come back after ttr; a task without ttr comes back after the default retry time of
-    ADDJOB."""
+    """T1.3 they come back after ttr; a task without ttr comes back after `default-retry-max`"""
     tube = home.make("fifo")
     home.put(tube)
     (job,) = on_getjob(home.n, 1, [b"plain", b"t"], 5)

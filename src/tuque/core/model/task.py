@@ -187,6 +187,11 @@ def whole_s(ms: i64) -> i32:
     return i32((ms + 999) // 1000)
 
 
+def retry_of(ttr_ms: i64, default_s: i64) -> i32:
+    """[T1] The retry time in s of a task that no session holds; `default_s`: without ttr (T1.3)."""
+    return whole_s(default_s * 1000 if ttr_ms >= MAX_MS else max(ttr_ms, 1))
+
+
 def shift_task(task: Task, jump_ms: i64) -> None:
     """The clock jumped between two starts: move all instants (J5.8)."""
     task.ctime_ns = moved_ns(task.ctime_ns, jump_ms)

@@ -13,7 +13,7 @@ from tuque.core.decode.records import Record
 from tuque.core.decode.tubes import TaskRecord, renew_task, task_of
 from tuque.core.model import ledger
 from tuque.core.model.job import DELIVERED, Job
-from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, state_of
+from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, retry_of, state_of
 from tuque.core.node.node import Node
 from tuque.core.outbox.records import (
     GRANT,
@@ -257,6 +257,7 @@ def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         take_up(n, tube, task)
     if tube.driver.is_timed:
         task.dead_ms = task.created_ms + task.ttl_ms
+    task.retry_s = retry_of(task.ttr_ms, n.limits.default_retry_max_s)
     if task.delivered_count > 0:
         task.flags |= DELIVERED
     tube.calls.loaded += 1

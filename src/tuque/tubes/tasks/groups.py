@@ -16,7 +16,7 @@ from tuque.core.life.change import FLAGGED, OVER, UNKNOWN, on_cancel
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
 from tuque.core.model import ledger
 from tuque.core.model.refusal import NOJOB
-from tuque.core.model.task import BYTES, MAX_MS, READY, Task, whole_s
+from tuque.core.model.task import BYTES, MAX_MS, READY, Task, retry_of, whole_s
 from tuque.core.node.node import Node
 from tuque.core.outbox.events import GROUP_CALLED, GROUP_CREATED
 from tuque.tubes.keys.members import (
@@ -126,7 +126,7 @@ def enter_member(
     task.created_ms = n.now_ms
     task.ttl_ms = MAX_MS
     task.ttr_ms = ttr_ms
-    task.retry_s = whole_s(ttr_ms)
+    task.retry_s = retry_of(ttr_ms, n.limits.default_retry_max_s)
     enter_apart(n, t, tube, task, at_ms)
     return task
 

@@ -18,7 +18,7 @@ from tuque.core.jobs.transitions import mark_ready
 from tuque.core.model import ledger
 from tuque.core.model.job import awake_ms
 from tuque.core.model.tally import BY_NACK
-from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, whole_s
+from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, retry_of
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
@@ -233,7 +233,7 @@ def touch(
     task.ttl_ms = longer(task.ttl_ms, increment_ms)
     task.dead_ms = task.created_ms + task.ttl_ms
     task.ttr_ms = longer(task.ttr_ms, increment_ms)
-    task.retry_s = whole_s(task.ttr_ms)
+    task.retry_s = retry_of(task.ttr_ms, n.limits.default_retry_max_s)
     arm(n, t, task, task.qtime_ms + increment_ms)
     record(n, tube, task)
     tell(n, t, tube, task, changes.TOUCH)

@@ -6,7 +6,7 @@ consistent with the task. ops.py decides who may ask for one.
 
 from typing import Final
 
-from mypy_extensions import i32, i64, u8
+from mypy_extensions import i64, u8
 
 from tuque.core.jobs.endings import conclude_life, leave_life, life_of
 from tuque.core.jobs.transitions import drop_task, mark_ready, register
@@ -27,6 +27,7 @@ from tuque.core.model.task import (
     TASK_BYTES,
     Task,
     is_arrow,
+    retry_of,
     state_of,
     whole_s,
     with_pri,
@@ -397,7 +398,7 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
         task.subqueue = spec.keys
     task.created_ms = now_ms
     task.ttr_ms = ttr_ms
-    task.retry_s = whole_s(ttr_ms) if ttr_ms > 0 else i32(1)
+    task.retry_s = retry_of(ttr_ms, n.limits.default_retry_max_s)
     if is_timed:
         task.ttl_ms = ttl_ms + delay_ms
         task.dead_ms = now_ms + task.ttl_ms
