@@ -65,6 +65,22 @@ def test_a_move_right_after_a_start(restarts: bool) -> None:
     assert lab.runs_at() == [named]
 
 
+def test_a_node_that_leaves_right_after_its_start_gives_its_tubes_later() -> None:
+    """T27.6 For its timeout after a start (T25.5) a leader gives no tube up"""
+    lab = VotesLab(3, makes=False)
+    while not all(lab.in_force(i) for i in range(3)):
+        lab.live(100)
+    lab.make(0, sync=2)
+    lab.live(100)
+    lab.nodes[0].is_leaving = True
+    lab.t(0).must_look = True
+    left_ms = lab.t(0).ballots.bound_ms - lab.now_ms
+    lab.live(left_ms - 1)
+    assert lab.runs_at() == [0]
+    lab.live(TIMEOUT_MS // 2)
+    assert lab.runs_at() in ([1], [2])
+
+
 def test_tubes_of_a_topic_get_one_leader() -> None:
     """T27.13 (cluster) The place of a node in the order of T27.2 comes from a hash of its id and
     the tube. For a tube that is subscribed to topics (T60) it is of the id and the first of their

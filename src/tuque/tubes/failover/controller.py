@@ -317,9 +317,10 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.wish != 0:
         return
     is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
-    is_free = is_free and not is_bound(n, t, tube)
     if (t.is_read_only or n.is_leaving) and is_free:
-        slot = new_home_of(n, t, tube)
+        slot: i64 = 0
+        if not is_bound(n, t, tube):
+            slot = new_home_of(n, t, tube)
         if slot > 0:
             begin_move(n, t, tube, slot, -1, 0)  # T19.5
             later(t, n.now_ms)
