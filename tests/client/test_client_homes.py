@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from client_nodes import Connect, ScriptedNode, Words, until
+from client_nodes import ADDED, FAST, ID, Connect, ScriptedNode, Words, hello_of, in_turn, until
 from hypothesis import example, given
 from hypothesis import strategies as st
 from lab import free_port
@@ -266,9 +266,42 @@ def test_a_home_that_is_gone_is_asked_for_anew(
     client = connect(node.url, retry=THREE)
     with pytest.raises((TubeHome, ConnectionError)) as caught:
         client.run(tubes.put("it's", b"x"))
-    hint = "make another one the home: tuque tubes home 'it'\"'\"'s' NODE --force"
+    hint = "and no vote chooses another one: tuque tubes home 'it'\"'\"'s' NODE --force"
     assert hint in str(caught.value)
     assert str(caught.value).count("--force") == 1
+
+
+def test_a_task_with_a_key_is_added_by_whoever_leads_its_tube(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    """Its leader is lost with the reply: the next one knows the keys of the tube."""
+    node.answers["HELLO"] = hello_of(("", node.port, 1), ("127.0.0.1", other_node.port, 1))
+    node.answers |= {"ADDJOB": ScriptedNode.CLOSE, "TUBE": b"+OK\r\n"}
+    other_node.answers["ADDJOB"] = ADDED
+    client = connect(node.url, retry=FAST)
+    assert client.addjob("t", "b", dedupe="k", limit=("one", 1)) == ID
+    assert (node.count("ADDJOB"), other_node.count("ADDJOB")) == (1, 1)
+    client = connect(node.url, retry=FAST)
+    client.run(tubes.create("u", "tasks"))
+    assert client.addjob("u", "b", dedupe="k") == ID
+    client = connect(node.url, retry=THREE)
+    client.run(tubes.create("u", "tasks"))
+    client.run(tubes.drop("u"))
+    with pytest.raises(ConnectionError):  # it may be a queue now
+        client.addjob("u", "LIMIT", dedupe="k", headers={"LIMIT": "x"})
+    assert other_node.count("ADDJOB") == 2
+
+
+def test_the_node_in_use_leads_after_the_one_that_had_the_call(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["ADDJOB"] = in_turn(refusal(other_node.port), ADDED)
+    other_node.answers["ADDJOB"] = in_turn(ScriptedNode.CLOSE, refusal(node.port))
+    client = connect(node.url, retry=FAST)
+    assert client.addjob("t", "b", dedupe="k") == ID
+    node.answers["ADDJOB"] = in_turn(ScriptedNode.CLOSE, refusal(other_node.port))
+    other_node.answers["ADDJOB"] = in_turn(refusal(node.port), refusal(node.port), ADDED)
+    assert connect(node.url, retry=FAST).addjob("t", "b", dedupe="k") == ID
 
 
 @pytest.mark.parametrize("said", [b"-NOQUORUM Tube 't': x\r\n", b"-READONLY x\r\n"])

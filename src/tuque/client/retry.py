@@ -59,7 +59,8 @@ class Tries:
 
     The call ends at `deadline_s`. The search for a node ends after `search_s`, counted from the
     start and again from the loss of a node that had the call, even if the deadline is later.
-    `pinned`: only the node that had the call may get it again.
+    `pinned`: only the node that had the call may get it again. `unsure`: an error of a later one
+    does not say that the call was not done.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Tries:
         *,
         repeat: bool,
         pinned: bool = False,
+        unsure: bool = False,
         deadline_s: float,
         search_s: float,
         now_s: float,
@@ -79,7 +81,7 @@ class Tries:
         self._retry = retry
         self._repeat = repeat
         self._pinned = pinned
-        self._counts_twice = pinned or not repeat  # done on two nodes it would be done twice
+        self._counts_twice = pinned or unsure or not repeat
         self._may_be_done = False
         self.had: Address | None = None  # the node that may have executed the call
         self._rng = rng
@@ -130,6 +132,11 @@ class Tries:
             raise error
         self._count += 1
         return delay_s
+
+    def follow(self) -> None:
+        """The call is about a tube: whoever leads that knows the keys of its tasks."""
+        self._pinned = False
+        self.had = None
 
     def mark(self, reply: object) -> None:
         """Note in an error that the call may be done: an earlier attempt had no reply."""

@@ -8,7 +8,7 @@ without a lock.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tuque.client.api import Arg, Reply, Text, to_bytes
@@ -18,6 +18,7 @@ from tuque.errors import ConnectionError, Error, TubeHome
 
 NAMES_MAX = 10_000
 OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE", "LIMITS"})
+KEY_WORDS = frozenset({"UNIQUE", "LIMIT", "RATE", "GROUP"})  # they need a tube
 OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "GRANTS"})
 
 
@@ -27,6 +28,7 @@ class Homes:
     def __init__(self, *, is_on: bool) -> None:
         self.is_on = is_on
         self._by_name: dict[bytes, Address] = {}
+        self._tubes: frozenset[bytes] = frozenset()  # names that are known to be tubes
 
     def of(self, asked: Sequence[Call[Any]]) -> Address | None:
         """The leader of all tubes in the calls; None if no node is known to lead them all."""
@@ -38,6 +40,27 @@ class Homes:
             if len(found) > 1:
                 return None
         return found.pop() if found else None
+
+    def note(self, asked: Sequence[Call[Any]], replies: Sequence[Reply]) -> None:
+        """Keeps which names are those of tubes, as far as calls that went well say it."""
+        for call, reply in zip(asked, replies, strict=False):
+            if call.args[0] == "TUBE" and not isinstance(reply, Error):
+                self._know(tubes_in(call), call.args[1] != "DROP")
+
+    def _know(self, names: Sequence[bytes], are_tubes: bool) -> None:
+        if are_tubes and not self._tubes.issuperset(names) and len(self._tubes) < NAMES_MAX:
+            self._tubes = self._tubes.union(names)
+        elif not are_tubes:
+            self._tubes = self._tubes.difference(names)
+
+    def lead_all(self, asked: Sequence[Call[Any]]) -> bool:
+        """Whether all calls are about tubes: whoever leads one knows the keys of its tasks."""
+        return all(
+            not KEY_WORDS.isdisjoint(_options(call))
+            or ((names := tubes_in(call))
+            and self._tubes.issuperset(names))
+            for call in asked
+        )
 
     def are_apart(self, asked: Sequence[Call[Any]]) -> bool:
         """True if no single node leads all tubes in the calls."""
@@ -54,6 +77,8 @@ class Homes:
             return None
         address = address_of(error.home)
         name = to_bytes(error.tube)
+        if name:
+            self._know([name], True)
         if address is not None and name and len(self._by_name) < NAMES_MAX:
             self._by_name = {**self._by_name, name: address}
         return address
@@ -73,6 +98,15 @@ class Homes:
             if address is not None:
                 found.setdefault(address, []).append(at)
         return found
+
+
+def _options(call: Call[Any]) -> Iterable[str]:
+    """The words of a call that are no values, up to its headers, whose names are words too."""
+    for word in call.args:
+        if word == "HEADERS":
+            return
+        if isinstance(word, str):
+            yield word
 
 
 def tubes_in(call: Call[Any]) -> list[bytes]:
@@ -109,8 +143,9 @@ def homeless_hint(error: Error, asked: Sequence[Call[Any]], at: Address | None) 
         return ""
     name = shlex.quote(names[0].decode("utf-8", "backslashreplace"))
     return (
-        f"the home of tube {name} is {home}, and was not reached in time: start that node again, "
-        f"or, if it is lost for good, make another one the home: "
+        f"the home of tube {name} was {home}, as far as known, and was not reached in time: "
+        f"`tuque tubes` says which one it is now, or has by a vote soon. "
+        f"If that node is lost for good, and no vote chooses another one: "
         f"tuque tubes home {name} NODE --force"
     )
 

@@ -154,7 +154,7 @@ class Runner(Face):
                 if had is not None and isinstance(e, ConnectionError):
                     lost = min(lost, len(replies))
                 pause_s = self._pause_s(tries, e, had, asked, at)
-                at = self._home_in(e) or tries.had
+                at = self._next_at(tries, e)
             time.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
         for reply in replies[lost:]:

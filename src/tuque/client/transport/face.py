@@ -95,6 +95,7 @@ class Face:
 
         The time that a call asks the node to wait counts only once a node is found.
         """
+        pinned = [call for call in asked if call.pinned]
         grace_s = max(self._grace_s(call) for call in asked)
         deadline_s = self._deadline_s(asked, now_s)
         if deadline_s == INFINITE:  # the reply may take for ever
@@ -102,7 +103,8 @@ class Face:
         return Tries(
             self.settings.retry,
             repeat=all(call.repeat for call in asked),
-            pinned=any(call.pinned for call in asked),
+            pinned=not self._homes.lead_all(pinned),
+            unsure=bool(pinned),
             deadline_s=deadline_s,
             search_s=grace_s,
             now_s=now_s,
@@ -164,6 +166,7 @@ class Face:
         now_s: float,
     ) -> bool:
         """True if the only call was refused, and another node, or time, will help."""
+        self._homes.note(asked, replies)
         for reply in replies:
             if isinstance(reply, Leaving | Conflict):
                 self._on_leaving(address, now_s, reply)
@@ -192,9 +195,12 @@ class Face:
             groups.setdefault(self._homes.named(name), []).append(name)
         return list(groups.values())
 
-    def _home_in(self, error: Error) -> Address | None:
-        """The node named in a refusal, if not the node in use."""
+    def _next_at(self, tries: Tries, error: Error) -> Address | None:
+        """Where to ask after the error: at the leader that it names; None: the node in use."""
         address = self._homes.told(error)
+        if address is None:
+            return tries.had
+        tries.follow()
         return None if address == self._route.current else address
 
     def home_to_try(self, error: Error) -> Address:
