@@ -173,6 +173,9 @@ def test_schedules(port: int, tuque: Run) -> None:
         plain = tuque("schedule", "list", "-p", port, "plain")
         assert plain.returncode == 1
         assert b"'plain' is no tube of type tasks: only those have schedules" in plain.stderr
+        plain = tuque("schedule", "add", "-p", port, "no such", "n", "body", "--every", "60")
+        assert plain.returncode == 1
+        assert b"make it with `tuque cli TUBE CREATE 'no such' tasks TTR 30`" in plain.stderr
         (line,) = tuque("schedule", "list", "-p", port).stdout.decode().splitlines()
         assert line.startswith("nightly  clean ") and "every 60 s  next " in line
         assert "\x1b" not in line

@@ -80,14 +80,18 @@ def test_a_schedule_without_a_life_is_replaced_by_one_with_it(tasks: Door) -> No
 
 @pytest.mark.parametrize("what", ["SCHEDULE ADD t n EVERY 10", "GROUP CREATE t 1"])
 def test_lives_that_are_refused(tasks: Door, what: str) -> None:
-    """T46.2 All of them together have at most 16,384 bytes: `-ERR the options of a job have <n>
+    """T46.2 RETRY 0: `-ERR RETRY must be 1 or more: the tasks of a tube come back`.
+
+    T46.2 All of them together have at most 16,384 bytes: `-ERR the options of a job have <n>
     bytes: at most 16384`. What W1.4 refuses is refused."""
     body = "THEN b" if what.startswith("GROUP") else "b"
     long = tasks(f"{what} DEAD {'x' * 17_000} {body}")
     assert long.startswith(b"-ERR the options of a job have 17") and long.endswith(
         b": at most 16384\r\n"
     )
-    assert tasks(f"{what} RETRY 0 ATTEMPTS 3 {body}") == b"-ERR ATTEMPTS needs RETRY above 0\r\n"
+    once = b"-ERR RETRY must be 1 or more: the tasks of a tube come back\r\n"
+    assert tasks(f"{what} RETRY 0 ATTEMPTS 3 {body}") == once
+    assert tasks(f"{what} RETRY 0 {body}") == once
     assert tasks(f"{what} DEAD t {body}") == b"-ERR 't' is a tube: dead letters go to a queue\r\n"
     assert tasks.value("TUBE INFO t")[1::2].count(b"tasks") == 1
     headers = " ".join(f"h{i} {'v' * 300}" for i in range(13))

@@ -163,6 +163,13 @@ def test_what_cannot_be_a_group(place: Path) -> None:
 
     with pytest.raises(TypeError, match="only of a group cannot be unique"):
         group([tasks.half.call(1)]).then(only)
+
+    @app.task(name="once", queue="once", retry_s=0)
+    def once(numbers: list[float]) -> int:
+        return 1
+
+    with pytest.raises(ValueError, match="once comes back: retry_s is 1 or more, not 0"):
+        group([tasks.half.call(1)]).then(once)
     many = group([tasks.half.call(1)])
     with pytest.raises(TypeError, match="callback of a group is a task"):
         many.then(many)  # type: ignore[arg-type]  # this, too

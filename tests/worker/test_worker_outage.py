@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from lab import RealCluster
+from raw_resp import NULL
 
+from tuque import aio
 from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
 from tuque.worker.broker.away import Away, is_about_home
+from tuque.worker.broker.beat import Heart
 from tuque.worker.broker.link import Link, pause
 
 
@@ -57,3 +63,43 @@ def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
     assert not is_about_home(FewCopies("x"), "a:1"), "it is done"
     assert not is_about_home(Leaving("x"), "a:1"), "of the whole node"
     assert not is_about_home(Closed("x", node="a:1"), "a:1"), "of the node in use"
+
+
+def test_a_leader_that_hangs_keeps_no_working_of_another_queue(tmp_path: Path) -> None:
+    """U2.18 WORKING is said for each queue apart. A leader that does not answer keeps no WORKING of
+    another queue waiting
+    """
+    nodes = RealCluster(tmp_path / "cluster", 2)
+    nodes.start()
+    hung, used = nodes.nodes
+    try:
+        queues: dict[str, str] = {}
+        for node, queue in ((hung, "hung"), (used, "fine")):
+            with node.wire() as wire:
+                assert wire("TUBE", "CREATE", queue, "fifottl") == b"OK"
+                id = wire("ADDJOB", queue, "body", 5_000, "RETRY", 2)
+                wire("GETJOB", "FROM", queue)
+                queues[id.decode()] = queue
+
+        async def beats() -> object:
+            async with aio.Client(f"{used.url}/?timeout=60") as client:
+                await client.ping()
+                link = Link(random.Random(1))
+                heart = Heart(client, link, queues.pop, queue_of=queues.__getitem__)
+                for id in queues:
+                    heart.hold(id, 0.1)
+                loop = asyncio.create_task(heart.loop())
+                try:
+                    return await asyncio.to_thread(wait_in_vain)
+                finally:
+                    loop.cancel()
+
+        def wait_in_vain() -> object:
+            with used.wire() as wire:
+                return wire("GETJOB", "TIMEOUT", 5_000, "FROM", "fine")
+
+        hung.signal(signal.SIGSTOP)
+        assert asyncio.run(beats()) is NULL
+    finally:
+        hung.signal(signal.SIGCONT)
+        nodes.end()

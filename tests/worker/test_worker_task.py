@@ -152,6 +152,9 @@ def test_what_is_no_function_no_calls_and_no_time_is_refused() -> None:
     soon: Any = "x"
     with pytest.raises(TypeError, match="^schedule s: every_s is a number of seconds, not 'x'$"):
         app.schedule("s", add.call(1, 2), every_s=soon)
+    once = add.options(retry_s=0)
+    with pytest.raises(ValueError, match="^schedule s: retry_s is 1 or more: its jobs come back$"):
+        app.schedule("s", once.call(1, 2), every_s=5)
     with pytest.raises(TypeError, match="^backoff: first_s is a number, not 'x'$"):
         Backoff("x")  # type: ignore[arg-type]  # the mistake under test
 

@@ -6,6 +6,7 @@ Decides what a line shows; the node does the work.
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -367,7 +368,13 @@ def show_schedule(node: NodeOptions, as_json: bool, queue: str, name: str) -> No
 def add_schedule(node: NodeOptions, queue: str, name: str, body: str, **words: Any) -> None:
     """Add the schedule NAME to QUEUE, whose jobs have BODY, or change what it says."""
     with client_of(node, is_here=False) as client:
-        click.echo(client.schedule_add(queue, name, body, **words))
+        try:
+            click.echo(client.schedule_add(queue, name, body, **words))
+        except NoTube:
+            raise click.ClickException(
+                f"'{printable(queue)}' is no tube of type tasks: make it with "
+                f"`tuque cli TUBE CREATE {shlex.quote(printable(queue))} tasks TTR 30`"
+            ) from None
 
 
 def of_one(word: str, text: str) -> None:

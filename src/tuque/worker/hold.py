@@ -125,7 +125,8 @@ class Holder(ABC):
             *(self.story, self._rng, self._on_settled, self._aside),
         )
         self._heart = Heart(
-            *(client, self._link, self._on_gone, self._run_of, self._runs_told.over)
+            *(client, self._link, self._on_gone, self._run_of, self._runs_told.over),
+            self._queue_of,
         )
         self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
         self._starting = 0

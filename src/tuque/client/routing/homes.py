@@ -57,8 +57,7 @@ class Homes:
         """Whether all calls are about tubes: whoever leads one knows the keys of its tasks."""
         return all(
             not KEY_WORDS.isdisjoint(_options(call))
-            or ((names := tubes_in(call))
-            and self._tubes.issuperset(names))
+            or ((names := tubes_in(call)) and self._tubes.issuperset(names))
             for call in asked
         )
 

@@ -12,7 +12,6 @@ from mypy_extensions import i64
 
 from tuque.core.model.add_spec import AddSpec
 from tuque.core.model.life import NO_TERMS
-from tuque.core.model.refusal import ATTEMPTS_OF_ONCE, Refusal
 from tuque.core.replication.add import letters_refusal
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import Client
@@ -23,14 +22,14 @@ from tuque.tubes.keys.work import unpack_work
 from tuque.tubes.tasks.lives import packed_of
 from tuque.wire.args import ArgError, header_pairs
 
+AT_MOST_ONCE: Final = b"ERR RETRY must be 1 or more: the tasks of a tube come back"
 LONG: Final = b"ERR the options of a job have %d bytes: at most %d"
 
 
 def packed_options(s: Server, spec: AddSpec) -> bytes:
     """[T46, T51] Keys and life of the jobs, as they will carry them (T46.2, T51.1)."""
-    terms = spec.terms
-    if terms is not None and terms.attempts > 0 and spec.retry_s == 0:
-        raise ArgError(core_words(Refusal(ATTEMPTS_OF_ONCE)))  # W1.4
+    if spec.retry_s == 0:
+        raise ArgError(AT_MOST_ONCE)
     refused = letters_refusal(s.n, spec)
     if refused is not None:
         raise ArgError(core_words(refused))

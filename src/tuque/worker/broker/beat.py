@@ -1,7 +1,8 @@
 """Heartbeats: a WORKING for each job held, often enough that none is delivered twice.
 
 Covers running jobs and buffered ones. A delivery does not contain the retry time, so the first
-WORKING comes early, and its reply sets the pace.
+WORKING comes early, and its reply sets the pace. Each queue has calls of its own: a leader that
+does not answer keeps those of the other queues waiting for nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +48,14 @@ class Heart:
         on_gone: Callable[[str], None],
         run_of: Callable[[str], str] = lambda job_id: "",
         on_over: Callable[[str, str, Error], None] = lambda job_id, run, err: None,
+        queue_of: Callable[[str], str] = lambda job_id: "",
     ) -> None:
         """`run_of` returns a job's run, "" for none; `on_over` is called when one is over."""
         self._run_of = run_of
+        self._queue_of = queue_of
+        self._waiting: dict[str, list[str]] = {}  # by queue, of those that are being asked
+        self._asking: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
         self._on_over = on_over
         self._client = client
         self._link = link
@@ -117,19 +123,54 @@ class Heart:
 
     async def loop(self) -> None:
         """Sends heartbeats as long as the worker lives."""
-        while True:
-            self._wake.clear()
-            now = time.monotonic()
-            due = self._take_due(now)
-            if due:
-                await self.beat(due)
-            elif self._due:
-                await pause(self._due[0][0] - now, self._wake)
-            else:
-                await self._wake.wait()
+        try:
+            while self._failed is None:
+                self._wake.clear()
+                now = time.monotonic()
+                due = self._take_due(now)
+                if due:
+                    self._send(due)
+                elif self._due:
+                    await pause(self._due[0][0] - now, self._wake)
+                else:
+                    await self._wake.wait()
+            raise self._failed
+        finally:
+            for task in self._asking:
+                task.cancel()
+
+    def _send(self, job_ids: list[str]) -> None:
+        """Has the jobs asked for, those of a queue after what is asked of it now (U2.18)."""
+        for job_id in job_ids:
+            queue = self._queue_of(job_id)
+            waiting = self._waiting.get(queue)
+            if waiting is None:
+                waiting = self._waiting[queue] = []
+                task = asyncio.create_task(self._ask_queue(queue, waiting))
+                self._asking.add(task)
+                task.add_done_callback(self._on_asked)
+            waiting.append(job_id)
+
+    async def _ask_queue(self, queue: str, waiting: list[str]) -> None:
+        """Heartbeats of one queue, until none waits."""
+        try:
+            while waiting:
+                due = waiting[:BEATS_PER_CALL]
+                del waiting[:BEATS_PER_CALL]
+                await self.beat([job_id for job_id in due if job_id in self._due_of])
+        finally:
+            del self._waiting[queue]
+
+    def _on_asked(self, task: asyncio.Task[None]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failed = task.exception()
+            self._wake.set()
 
     async def beat(self, job_ids: list[str]) -> None:
         """One WORKING per job in one round trip; failed ones are due again after a wait."""
+        if not job_ids:
+            return
         try:
             pipeline = self._client.pipeline()
             for job_id in job_ids:

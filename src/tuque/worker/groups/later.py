@@ -93,4 +93,6 @@ def check_callback(callback: Task[..., Any], children: Iterable[Options]) -> Non
         )
     if callback.defaults.unique is not None:
         raise TypeError(f"the callback {callback.name} of a group cannot be unique")
+    if callback.defaults.retry_s == 0:
+        raise ValueError(f"the callback {callback.name} comes back: retry_s is 1 or more, not 0")
     callback.made_call(callback.defaults, ([],), {})

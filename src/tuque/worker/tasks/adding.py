@@ -79,6 +79,8 @@ class Planned:
         options = self.call.options
         if options.unique is not None and options.unique.on != "keep":
             raise TypeError(f"schedule {self.name}: its jobs cannot have Unique(on=)")
+        if options.retry_s == 0:
+            raise ValueError(f"schedule {self.name}: retry_s is 1 or more: its jobs come back")
         for word in ("delay_s", "key", "utube", "maxlen", "replicate"):
             if getattr(options, word) is not None:
                 raise TypeError(f"schedule {self.name}: its jobs cannot have {word}")
