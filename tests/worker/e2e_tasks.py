@@ -128,6 +128,14 @@ def over_its_limit(text: str) -> None:
     time.sleep(3600)
 
 
+@app.task(queue="q", retry_s=300, backoff=SOON, time_limit_s=0.3)
+def late_at_first(text: str) -> None:
+    note(f"begin {text}")
+    if current_job().number == 1:
+        time.sleep(3)  # a thread cannot be ended, and the next attempt is here before that
+        raise ValueError("too late")
+
+
 @app.task(queue="q", retry_s=0)
 def only_once(text: str) -> None:
     note(f"begin {text}")

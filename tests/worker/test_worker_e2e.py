@@ -267,6 +267,18 @@ def test_a_process_over_its_time_limit_is_ended(
     worker.says("ran longer than its time limit of 0.3 s")
 
 
+def test_the_next_attempt_comes_before_the_run_has_ended_here(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """U2.3 A delivery of the next attempt may come before the run has ended here: it waits for
+    that, and then for a place.
+    """
+    tasks.late_at_first.enqueue("x")
+    worker = start_worker("-c", "2")
+    wait_until(lambda: len(did()) == 2, "the second attempt")
+    worker.says("was delivered again while it is running here")
+
+
 class TestCommandLine:
     @pytest.mark.parametrize(
         ("arguments", "words"),

@@ -370,7 +370,14 @@ class Holder(ABC):
                     facts("job_doubled", job=job.id, state=held.state),
                 )
                 self._heart.beat_now(job.id)
+                held.again = job
         self._start_waiting()
+
+    def take_again(self, job: Job) -> None:
+        """Takes a delivery that came while the job was held, whose run has ended otherwise."""
+        if not self.is_stopping() and job.id not in self._held:
+            self._hold(job)
+            self._start_waiting()
 
     def _hold(self, job: Job) -> None:
         """Takes a delivery: into the buffer, or to the dead letters if it cannot run."""

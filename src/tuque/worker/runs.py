@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from tuque import aio
+from tuque.client.api import Job as Delivery
 from tuque.client.commands.life import UNBEGUN, Failed, Run
 from tuque.errors import Error, NoJob, ReplyError, Stale, TooLate
 from tuque.logtext import facts
@@ -65,6 +66,9 @@ class Hands(Protocol):
 
     def forget(self, held: Held) -> None:
         """Drops a job that did not begin: the broker has it otherwise."""
+
+    def take_again(self, job: Delivery) -> None:
+        """Takes a delivery that came while the job was held."""
 
 
 class Runs:
@@ -295,6 +299,8 @@ class Runs:
                     facts("job_outcome_refused", job=ended.job_id, reason=answer),
                 )
         self._on_settled(ended)
+        if held is not None and held.again is not None and isinstance(answer, Stale | TooLate):
+            self._hands.take_again(held.again)  # the delivery is of the next attempt (U2.3)
 
     def _comes_again(self, held: Held, outcome: Outcome, wait_s: float | None) -> None:
         then = Nack(held.job.id, wait_s)

@@ -40,7 +40,7 @@ class Held:
 
     __slots__ = (
         *("call", "is_apart", "job", "limits", "outcome", "run", "settlement", "since", "state"),
-        *("about", "asked_at", "has_place", "verdict"),
+        *("about", "again", "asked_at", "has_place", "verdict"),
     )
 
     def __init__(self, job: Delivery, call: Call | None, limits: Limits) -> None:
@@ -51,6 +51,7 @@ class Held:
         self.state = WAITING
         self.since = self.asked_at = time.monotonic()  # began, START was sent
         self.settlement: Settlement | None = None
+        self.again: Delivery | None = None  # delivered while it was held
         self.has_place = False  # of those that run, while the broker is asked for a run
         self.run = ""  # the token of the run, once it has begun
         self.outcome: Outcome | None = None
