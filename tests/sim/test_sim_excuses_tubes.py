@@ -290,13 +290,18 @@ def test_a_session_of_the_last_home_ends_its_ttr_after_it_was_settled() -> None:
     assert cluster.tubing.closed == {(m.name, int(session.number)): (since_ms, int(t.ttr_ms))}
 
 
-@of_a_fresh_cluster(("no", True, "T20.3"), ("no", False, ""), ("everysec", True, ""))
-def a_disk_that_is_never_awaited_excuses_after_a_power_cut_only(
-    cluster: Cluster, policy: str, is_cut: bool
+@of_a_fresh_cluster(
+    *(("no", "cut", "T20.3"), ("no", "full", "T20.3")),
+    *(("no", "", ""), ("everysec", "cut", ""), ("everysec", "full", "")),
+)
+def a_disk_that_is_never_awaited_excuses_after_a_power_cut_or_a_fault(
+    cluster: Cluster, policy: str, what: str
 ) -> object:
-    """T20.3: "after a power cut two nodes may be RUNNING until they hear of each other"."""
+    """T20.3: "after a power failure, or a stop while the disk is full, two nodes may be RUNNING
+    until they learn of each other"."""
     m = cluster.machines[0]
-    m.settings.policy, m.had_power_cut, m.has_lost_memory = policy, is_cut, True
+    m.settings.policy, m.had_power_cut, m.has_lost_memory = policy, what == "cut", True
+    m.had_disk_fault = what == "full"
     return excuse_of(m, Line())
 
 

@@ -48,7 +48,8 @@ def excuse_of(m: Machine, line: Line) -> str:
     """
     if line.excuse:
         return line.excuse
-    return "T20.3" if m.settings.policy == "no" and m.had_power_cut else ""
+    forgets = m.settings.policy == "no" and (m.had_power_cut or m.had_disk_fault)
+    return "T20.3" if forgets else ""
 
 
 def count_takes(cluster: Cluster, m: Machine, mirror: Mirror, takes: int) -> None:
