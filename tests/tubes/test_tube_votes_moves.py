@@ -36,8 +36,8 @@ def test_the_node_that_was_named_leads(step: int) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_move_right_after_a_start(restarts: bool) -> None:
-    """T27.6 For its timeout after a start (T25.5) a leader gives no tube up, since it could not
-    vote for the new one: TUBE HOME waits, and the tube runs on.
+    """T27.6 Within its timeout after a start (T25.5) a leader hands over no tube, since it could
+    not vote for the new leader. TUBE HOME waits, and the tube keeps running.
     """
     lab = VotesLab(3, makes=restarts)
     if restarts:
@@ -66,7 +66,7 @@ def test_a_move_right_after_a_start(restarts: bool) -> None:
 
 
 def test_a_node_that_leaves_right_after_its_start_gives_its_tubes_later() -> None:
-    """T27.6 For its timeout after a start (T25.5) a leader gives no tube up"""
+    """T27.6 Within its timeout after a start (T25.5) a leader hands over no tube"""
     lab = VotesLab(3, makes=False)
     while not all(lab.in_force(i) for i in range(3)):
         lab.live(100)

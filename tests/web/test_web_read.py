@@ -211,7 +211,7 @@ def test_both_ends_of_a_long_name_stand_in_a_column() -> None:
 
 @pytest.mark.parametrize("name", [" ", "\u00a0 ", "\t"])
 def test_a_name_of_blanks_can_be_seen(name: str) -> None:
-    """O14.4 A name of blanks only stands in quotes."""
+    """O14.4 A name that is all blanks is shown in quotes."""
     assert brief(name) == clip(name) == f'"{name}"'
     assert ends(name) == f"&#34;{name}&#34;"
     assert brief("") == "" and brief(" a ") == " a "

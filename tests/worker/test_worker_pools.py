@@ -104,8 +104,8 @@ def test_another_jobs_cancel_is_a_failure_of_this_one(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_run_that_cannot_be_judged_has_failed(kind: str) -> None:
-    """U2.17 if the code that judges its exception, or its result, raises, the run has failed with
-    that exception. No run ends a thread or a process of the worker in that way.
+    """U2.17 If a class of its task raises while the end of the run is judged, the run has failed
+    with that exception, and the thread or process of the worker goes on.
     """
     odd = [call("fails_unjudged", "a"), call("fails_unjudged_async", "b")] * 2
     outcomes = run_calls(MAKERS[kind], *odd, call("fine", 1))

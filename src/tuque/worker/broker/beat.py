@@ -2,7 +2,7 @@
 
 Covers running jobs and buffered ones. A delivery does not contain the retry time, so the first
 WORKING comes early, and its reply sets the pace. Each queue has calls of its own: a leader that
-does not answer keeps those of the other queues waiting for nothing.
+does not answer delays no other queue.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Heart:
                 task.cancel()
 
     def _send(self, job_ids: list[str]) -> None:
-        """Has the jobs asked for, those of a queue after what is asked of it now (U2.18)."""
+        """Sends WORKING for the jobs, for each queue after its last call has ended (U2.18)."""
         for job_id in job_ids:
             queue = self._queue_of(job_id)
             waiting = self._waiting.get(queue)

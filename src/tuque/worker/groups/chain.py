@@ -202,7 +202,7 @@ class Chain(Generic[R]):
         return Stop(number, task.name, task.returns if at == len(self.steps) else UNTYPED)
 
     def _called(self, number: int, queue: str, is_spread: bool) -> list[Stop]:
-        """A group that is not the last step. `is_spread`: the next step is a group, too."""
+        """A group that is not the last step. `is_spread`: the next step is a group as well."""
         group = Stop(number, GROUP, queue=queue, is_called=True)
         return [group, Stop(number + 1, GROUP)] if is_spread else [group]
 
