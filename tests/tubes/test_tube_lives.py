@@ -255,9 +255,9 @@ def test_a_run_whose_start_was_lost_is_known_from_its_next_word_on() -> None:
     """T48.2 If the START is lost with the leader, the next one knows the run from its next WORKING
     on (T48.4), without the name of its worker.
 
-    T48.4 The START of a run may be lost with the last leader. The next one accepts WORKING,
-    PROGRESS, RELEASE, FAIL or DONE of that run if its token is that of the present take, and knows
-    the run from then on. If none of them comes, no attempt counts.
+    T48.4 The START of a run may be lost with the last leader. The next leader accepts WORKING,
+    PROGRESS, RELEASE, FAIL or DONE of that run while its take lasts, and then knows the run. If
+    none of them comes, no attempt counts.
     """
     lab = LivesLab()
     n = lab.leader()
