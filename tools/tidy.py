@@ -17,8 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "tuque"
 
-FILE_LINES_MAX = 500
-MODULES_MAX = 12
+FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 50
 COLUMNS_MAX = 100
 DECIDING = ("core", "cluster", "tubes", "wire", "store")
@@ -352,13 +351,10 @@ def check_dead() -> list[str]:
 
 
 def check_rooms(top: Path = SRC) -> list[str]:
-    """A package holds few modules, and has a docstring."""
+    """A package has a docstring."""
     faults: list[str] = []
     for folder in sorted({path.parent for path in top.rglob("*.py")}):
         names = {path.name for path in folder.glob("*.py")}
-        count = len(names - {"__init__.py", "__main__.py"})
-        if count > MODULES_MAX:
-            faults.append(f"{rel(folder)}: {count} modules, at most {MODULES_MAX}")
         if "__init__.py" not in names:
             faults.append(f"{rel(folder)}: no __init__.py, which says what it holds")
     return faults
