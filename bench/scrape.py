@@ -10,9 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
-from tuque.core.replication.add import on_addjob, settle
 from tuque.metrics.text import render
 from tuque.server.config.config import load
 from tuque.server.gauges.page import families

@@ -16,9 +16,9 @@ from pump_box import NODE_ID, START_MS, PumpBox
 
 from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import after_load
-from tuque.core.jobs.transitions import check
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import Events
+from tuque.core.queues.procedures import check
+from tuque.core.records.events import Events
 from tuque.server.sockets.clock import steady_ms
 from tuque.server.startup.joining import open_bus, prepare_bus
 from tuque.server.startup.journaling import close_journal, load_journal, open_journal

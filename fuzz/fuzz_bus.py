@@ -10,12 +10,12 @@ import msgspec
 from fuzz_box import SECRET, FuzzBox
 from fuzz_values import KEYS, QUEUES, change, damage, number, some_bytes
 
+from tuque.core import msgs
 from tuque.core.model.job_id import IdMaker
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task
-from tuque.core.msgs import bus
-from tuque.core.msgs.bus import Heartbeat, Slots
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.core.msgs import Heartbeat, Slots
+from tuque.core.records.jobs import Records
+from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.wire.bus import BusError, head_of, sealed
@@ -23,7 +23,7 @@ from tuque.wire.handshake import Conn
 from tuque.wire.msgs.cards import Card
 
 I64 = (1 << 63) - 1
-KINDS = list(bus.AnyMessage.__args__)
+KINDS = list(msgs.AnyMessage.__args__)
 NODES = [(b"%02x" % (i + 16)) * 20 for i in range(3)]
 STATUSES = [READY, TAKEN, DELAYED, BURIED]
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nosuch", b""]
@@ -193,8 +193,8 @@ class Peer:
         if rng.random() < 0.1:
             return Slots([(i, one, rng.choice((1, 1 << 40 | 1))) for i, one in self.slots()])
         kind = rng.choice(KINDS)
-        if kind is bus.Refusal and rng.random() < 0.9:
-            kind = bus.ReplJob
+        if kind is msgs.Refusal and rng.random() < 0.9:
+            kind = msgs.ReplJob
         if kind is Heartbeat:
             self.rounds += 1
         tube = self.tube()
@@ -225,7 +225,7 @@ class Peer:
         maker = getattr(self, "of_" + name, None)
         if maker is not None:
             return maker(kind)
-        if name.startswith("is_") or (name == "known" and kind is bus.GotAck):
+        if name.startswith("is_") or (name == "known" and kind is msgs.GotAck):
             return rng.random() < 0.5
         if name.endswith("_ns"):
             return number(rng, 0, I64 - 1)
@@ -296,10 +296,10 @@ class Peer:
 
     def of_jobs(self, kind: Any) -> list[Any]:
         """Jobs in a message."""
-        names = FIELDS[bus.ReplJob]
+        names = FIELDS[msgs.ReplJob]
         count = self.rng.choice((0, 1, 1, 3))
         return [
-            bus.ReplJob(**{name: self.field(bus.ReplJob, name, None) for name in names})
+            msgs.ReplJob(**{name: self.field(msgs.ReplJob, name, None) for name in names})
             for _ in range(count)
         ]
 
@@ -311,7 +311,7 @@ class Peer:
             return [(number(rng, 0, 61), one, number(rng)) for one in ids]
         names = FIELDS_OF_GOSSIP
         return [
-            bus.Gossip(**{name: self.field(bus.Gossip, name, None) for name in names})
+            msgs.Gossip(**{name: self.field(msgs.Gossip, name, None) for name in names})
             for _ in range(rng.choice((0, 0, 1, 3)))
         ]
 
@@ -362,7 +362,7 @@ class Peer:
         names = FIELDS_OF_AT
         count = self.rng.choice((0, 1, 1, 2))
         return [
-            bus.TubeAt(**{name: self.field(TUBE_AT, name, self.tube()) for name in names})
+            msgs.TubeAt(**{name: self.field(TUBE_AT, name, self.tube()) for name in names})
             for _ in range(count)
         ]
 
@@ -403,6 +403,6 @@ class Peer:
         return max(-high - 1, min(high, number(self.rng, 0, high)))
 
 
-TUBE_AT = bus.TubeAt
-FIELDS_OF_GOSSIP = [one.name for one in msgspec.structs.fields(bus.Gossip)]
-FIELDS_OF_AT = [one.name for one in msgspec.structs.fields(bus.TubeAt)]
+TUBE_AT = msgs.TubeAt
+FIELDS_OF_GOSSIP = [one.name for one in msgspec.structs.fields(msgs.Gossip)]
+FIELDS_OF_AT = [one.name for one in msgspec.structs.fields(msgs.TubeAt)]

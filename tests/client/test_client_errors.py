@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from tuque import errors
-from tuque.core.model.refusal import NOREPL_LOST, NOREPL_REMOVED, NOREPL_TIMEOUT, Refusal
+from tuque.core.model.errors import (
+    NOREPL_LOST,
+    NOREPL_REMOVED,
+    NOREPL_TIMEOUT,
+    Refusal,
+)
 from tuque.server.replies.core_words import core_words
 
 WITHDRAWN = (NOREPL_LOST, NOREPL_REMOVED, NOREPL_TIMEOUT)

@@ -10,18 +10,28 @@ import hashlib
 import random
 import sys
 
+from tuque.core.copies.ack import on_ackjob, on_deadletter, on_deljob
+from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs import transitions
-from tuque.core.jobs.deliver import on_getjob, serve_ready, set_pause, wait
-from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.jobs.transitions import check, stop_waiting
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import Events
-from tuque.core.outbox.records import Records
-from tuque.core.repair.evict import make_room
-from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.queues import procedures
+from tuque.core.queues.deliver import (
+    on_getjob,
+    serve_ready,
+    set_pause,
+    wait,
+)
+from tuque.core.queues.procedures import check, stop_waiting
+from tuque.core.queues.requeue import (
+    on_dequeue,
+    on_enqueue,
+    on_nack,
+    on_working,
+)
+from tuque.core.records.events import Events
+from tuque.core.records.jobs import Records
+from tuque.core.repair.drain import make_room
 
 START_MS = 1_800_000_000_000
 QUEUES = [b"a", b"b", b"c"]
@@ -161,5 +171,5 @@ class Drive:
 
 
 if __name__ == "__main__":
-    compiled = not (transitions.__file__ or "").endswith(".py")
+    compiled = not (procedures.__file__ or "").endswith(".py")
     print(Drive(int(sys.argv[1])).run(int(sys.argv[2])), "compiled" if compiled else "interpreted")

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from core_drive import Drive
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.model.add_spec import PLAIN
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import Events
-from tuque.core.outbox.records import Records
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.records.events import Events
+from tuque.core.records.jobs import Records
 
 SEEDS = range(40)
 

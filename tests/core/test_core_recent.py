@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tuque.core.state.recent import Recent
+from tuque.core.tables.repair import Recent
 
 
 def id_of(i: int) -> bytes:

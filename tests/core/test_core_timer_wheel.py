@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuque.core.model.job import Job
-from tuque.core.model.timer_wheel import FAR, FINE_MS, KEY_MASK, Wheel
+from tuque.core.model.timers import (
+    FAR,
+    FINE_MS,
+    KEY_MASK,
+    Wheel,
+)
 
 START = 1_800_000_000_000
 LATE_MS = 16

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tuque.core.dispatch.flush import flush_all
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.deliver import serve_ready, wait, wake_all
-from tuque.core.jobs.transitions import check, get_queue
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import AddSpec
 from tuque.core.node.node import DATA_RESET, Node
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import serve_ready, wait, wake_all
+from tuque.core.queues.procedures import check, get_queue
 
 START_MS = 1_800_000_000_000
 

@@ -7,10 +7,10 @@ import random
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.jobs.deliver import set_pause
-from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.copies.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.leases.bisect import on_begin, on_defer, on_split
-from tuque.core.leases.commands import (
+from tuque.core.leases.fetch import columns, on_fetch
+from tuque.core.leases.leases import (
     check,
     commit,
     on_lease_nack,
@@ -19,11 +19,21 @@ from tuque.core.leases.commands import (
     on_release,
     on_touch,
 )
-from tuque.core.leases.fetch import columns, on_fetch
 from tuque.core.model.job import ACKED
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
-from tuque.core.state.lease_groups import SPLITS_MAX, Batch, Group, is_leased
+from tuque.core.queues.deliver import set_pause
+from tuque.core.queues.requeue import (
+    on_dequeue,
+    on_enqueue,
+    on_nack,
+    on_working,
+)
+from tuque.core.tables.leases import (
+    SPLITS_MAX,
+    Batch,
+    Group,
+    is_leased,
+)
 
 QUEUES = [b"q", b"r"]
 STEPS = 120

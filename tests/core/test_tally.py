@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.requeue import on_dequeue, on_nack
-from tuque.core.jobs.transitions import check
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import Job
-from tuque.core.model.tally import BOUNDS, Book, Histogram, Tally
+from tuque.core.model.job import AddSpec, Job
+from tuque.core.model.stats import (
+    BOUNDS,
+    Book,
+    Histogram,
+    Tally,
+)
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
+from tuque.core.queues.requeue import on_dequeue, on_nack
 
 NOW_MS = 1_800_000_000_000
 

@@ -1,4 +1,4 @@
-"""core/outbox/events.py: what each call leaves in the columns, and what if they are full."""
+"""core/records/events.py: what each call leaves in the columns, and what if they are full."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from events_jobs import NOW_MS, a_job
 from told_events import Told
 
-from tuque.core.model import ledger
-from tuque.core.outbox import events as ev
-from tuque.core.outbox.events import Events
+from tuque.core.model import stats
+from tuque.core.records import events as ev
+from tuque.core.records.events import Events
 
 
 def only_chunk(events: Events) -> Told:
@@ -58,7 +58,7 @@ def test_an_end_tells_the_whole_life(kind: int) -> None:
     elif kind == ev.DEAD:
         events.dead(NOW_MS + 9900, job, b"why")
     else:
-        events.deleted(NOW_MS + 9900, job, ledger.EVICTED)
+        events.deleted(NOW_MS + 9900, job, stats.EVICTED)
     chunk = only_chunk(events)
     assert chunk.kinds == [kind]
     assert chunk.enqueued_ms == [NOW_MS + 5000]
@@ -81,7 +81,7 @@ def test_reasons_are_named_and_cut() -> None:
 
 
 def test_causes_are_those_of_the_ledger() -> None:
-    assert [cause.decode() for cause in ev.DELETE_CAUSES] == ledger.CAUSES
+    assert [cause.decode() for cause in ev.DELETE_CAUSES] == stats.CAUSES
 
 
 def test_full_buffers_drop_and_count_and_leave_a_gap() -> None:

@@ -12,8 +12,8 @@ from time import monotonic, sleep
 import pytest
 from events_jobs import NOW_MS, a_job
 
-from tuque.core.outbox import events as ev
-from tuque.core.outbox.events import Events
+from tuque.core.records import events as ev
+from tuque.core.records.events import Events
 from tuque.server.events.eventlog import EventLog, EventLogError
 
 pq = pytest.importorskip("pyarrow.parquet")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from cluster_lab import START_MS, Lab
 from refusals import words_of
 
-from tuque.core.jobs.deliver import on_getjob
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import STATE_NAMES
-from tuque.core.msgs.bus import (
+from tuque.core.msgs import (
     HAS_QUEUED,
     REPAIR,
     AnyMessage,
@@ -24,13 +24,13 @@ from tuque.core.msgs.bus import (
     Queued,
     ReplJob,
     Slots,
+    TopicsTold,
     Working,
     YourJobs,
 )
-from tuque.core.msgs.topics import TopicsTold
+from tuque.core.queues.deliver import on_getjob
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import repair_left
-from tuque.core.replication.ack import on_ackjob
 
 OPTIONS = {"REPLICATE": "replicate", "RETRY": "retry_s", "TTL": "ttl_s", "DELAY": "delay_s"}
 ID_BYTES = 40

@@ -22,14 +22,10 @@ sys.path.insert(0, str(HERE.parent / "spec"))
 from cluster_trace import ClusterTrace  # noqa: E402  the path is set above
 from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  path set above
 
-from tuque.core.decode.leases import LeaseRecord  # noqa: E402  as above
-from tuque.core.decode.records import Record, decode  # noqa: E402  as above
-from tuque.core.decode.transactions import StageRecord  # noqa: E402  as above
 from tuque.core.model.job import STATE_NAMES  # noqa: E402  the path is set above
-from tuque.core.model.ledger import CAUSES  # noqa: E402  the path is set above
-from tuque.core.model.life import run_text  # noqa: E402  as above
-from tuque.core.outbox.lease_records import HOW_EXPIRED  # noqa: E402  as above
-from tuque.core.outbox.records import (  # noqa: E402  as above
+from tuque.core.model.stats import CAUSES  # noqa: E402  the path is set above
+from tuque.core.model.work import run_text  # noqa: E402  as above
+from tuque.core.records.jobs import (  # noqa: E402  as above
     ACK,
     APP,
     FIRST,
@@ -43,7 +39,15 @@ from tuque.core.outbox.records import (  # noqa: E402  as above
     STAGE_DROP,
     STAGED,
 )
-from tuque.core.outbox.transaction_records import NO_ID  # noqa: E402  as above
+from tuque.core.records.leases import (  # noqa: E402  as above
+    HOW_EXPIRED,
+    LeaseRecord,
+)
+from tuque.core.records.read import Record, decode  # noqa: E402  as above
+from tuque.core.records.staged import (  # noqa: E402  as above
+    NO_ID,
+    StageRecord,
+)
 
 RUNS = ["none", "live", "released", "failed"]
 

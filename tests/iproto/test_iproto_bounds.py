@@ -6,7 +6,7 @@ from typing import Any
 
 from iproto_raw import Conn, IprotoBox
 
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, ops

@@ -8,7 +8,7 @@ import pytest
 from iproto_raw import IprotoBox, login
 from raw_resp import Wire
 
-from tuque.core.jobs.transitions import check
+from tuque.core.queues.procedures import check
 
 PUT, TAKE = "queue.tube.t:put", "queue.tube.t:take"
 

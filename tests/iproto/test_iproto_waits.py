@@ -8,8 +8,8 @@ import pytest
 from iproto_raw import Conn, IprotoBox, Said, login, request
 from raw_resp import encode
 
-from tuque.core.jobs.deliver import wake_all
 from tuque.core.node.node import NODE_LEAVING
+from tuque.core.queues.deliver import wake_all
 
 PUT, TAKE, ACK = "queue.tube.t:put", "queue.tube.t:take", "queue.tube.t:ack"
 NOT_TAKEN = (32, "Task was not taken")

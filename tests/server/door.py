@@ -10,7 +10,7 @@ import hiredis
 import pytest
 
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.server.admin.registry import register
 from tuque.server.commands.dispatch import execute
 from tuque.server.config.config import load

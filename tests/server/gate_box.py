@@ -10,7 +10,7 @@ from pathlib import Path
 from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import Wire, wait_for
 
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.store.files.disk import Disk
 

@@ -16,13 +16,13 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import encode
 
-from tuque.core.jobs.transitions import get_queue
-from tuque.core.life.begin import on_start
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.life.runs import on_fail
-from tuque.core.model.add_spec import PLAIN
-from tuque.core.replication.add import on_addjob, settle
-from tuque.core.state.staged import Staged
-from tuque.core.transactions.stage import on_stage
+from tuque.core.life.start import on_start
+from tuque.core.model.job import PLAIN
+from tuque.core.queues.procedures import get_queue
+from tuque.core.staged.stage import on_stage
+from tuque.core.tables.staged import Staged
 from tuque.tubes.keys.members import DONE, GroupPlan, end_child, unpack_child
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of

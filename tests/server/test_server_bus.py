@@ -12,9 +12,15 @@ import pytest
 from pump_box import PumpBox, digest
 from raw_resp import encode
 
-from tuque.core.msgs.bus import GotJob, Heartbeat, Pause, Refusal, ReplJob
-from tuque.core.node.slots import say
-from tuque.core.replication.replicate import copy_of
+from tuque.core.copies.replicate import copy_of
+from tuque.core.msgs import (
+    GotJob,
+    Heartbeat,
+    Pause,
+    Refusal,
+    ReplJob,
+)
+from tuque.core.node.peers import say
 from tuque.server.bus.peers import HANDSHAKE_MS, Bus
 from tuque.server.bus.young import COME_MAX, COME_MS, YOUNG_MAX
 from tuque.server.log import notes

@@ -12,8 +12,8 @@ from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import encode, wait_for
 
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.transitions import FAR, check, memory_level
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import FAR, check, memory_level
 from tuque.server.admin.registry import COMMANDS
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.config.config import load

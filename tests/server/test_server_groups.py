@@ -9,7 +9,7 @@ from door import START_MS, Door
 from told_events import Told
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.outbox.events import KIND_NAMES, Events
+from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.commands.dispatch import tell_wakes
 from tuque.server.tubes.turn import end_turn, next_turn_ms
 

@@ -20,7 +20,7 @@ from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import shift_jobs
 from tuque.core.model.job import LAST_NS, Job
 from tuque.core.model.task import READY, Task
-from tuque.core.msgs.bus import (
+from tuque.core.msgs import (
     AnyMessage,
     Ask,
     Delivered,
@@ -44,8 +44,8 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task
+from tuque.core.records.jobs import Records
+from tuque.core.records.tubes import tell_task
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.log import notes
 from tuque.server.log.notes import AGAIN_MS, LINES_MAX, Notes

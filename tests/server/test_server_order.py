@@ -10,8 +10,8 @@ from pump_box import PumpBox
 from raw_resp import Wire, encode
 
 from tuque.core.dispatch.messages import on_link_up, on_message
-from tuque.core.msgs.bus import GotJob, ReplJob, ReplJobs
-from tuque.core.node.slots import slot_for
+from tuque.core.msgs import GotJob, ReplJob, ReplJobs
+from tuque.core.node.peers import slot_for
 from tuque.server.replies.producers import HOLES_MAX, STALL_MS
 from tuque.server.state.state import apply_settings
 

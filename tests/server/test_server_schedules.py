@@ -11,7 +11,7 @@ from planned import later, show, stand_still, taken, turn
 from told_events import Told
 
 from tuque.core.dispatch.timers import tick
-from tuque.core.outbox.events import KIND_NAMES, Events
+from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.log.notes import say_all_again
 from tuque.server.schedules.instants import SHORT
 from tuque.server.tubes.turn import end_turn

@@ -12,7 +12,7 @@ import pytest
 from pump_box import digest
 from test_server_bus import ANOTHER, OTHER, SECRET, Node, Stranger, flooded
 
-from tuque.core.msgs.bus import DelJob, Heartbeat, Pause
+from tuque.core.msgs import DelJob, Heartbeat, Pause
 from tuque.server.bus.young import COME_MS
 from tuque.server.log import notes
 from tuque.server.log.notes import Notes

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tuque.core.model.life import (
+from tuque.core.model.work import (
     ATTEMPTS_MAX,
     HASH_MASK,
     STARTS_MAX,

@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 from door import Door
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.outbox.records import ADD, LIFE, TASK_ADD, TOPIC
-from tuque.core.state.topics import GONE_MAX, OF_TOPIC_MAX, SUBSCRIPTIONS_MAX, Subscription
+from tuque.core.records.jobs import (
+    ADD,
+    LIFE,
+    TASK_ADD,
+    TOPIC,
+)
+from tuque.core.records.read import Record, decode
+from tuque.core.tables.topics import (
+    GONE_MAX,
+    OF_TOPIC_MAX,
+    SUBSCRIPTIONS_MAX,
+    Subscription,
+)
 from tuque.tubes.failover.activation import lose_home
 from tuque.tubes.policy import tubes_of
 

@@ -8,7 +8,7 @@ from door import Door
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuque.core.jobs.transitions import check
+from tuque.core.queues.procedures import check
 from tuque.tubes.policy import tubes_of
 from tuque.wire.tubes.table import WORDS as PROCEDURES
 

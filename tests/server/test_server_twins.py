@@ -15,7 +15,7 @@ from raw_resp import Err, Wire, encode, wait_for
 from test_server_bus import SECRET, Node, Stranger
 
 from tuque.cluster.member import TWINS
-from tuque.core.msgs.bus import Gossip, Heartbeat
+from tuque.core.msgs import Gossip, Heartbeat
 from tuque.server.replies.words import CONFLICT_TEXT
 
 TIMEOUT_MS = 15_000

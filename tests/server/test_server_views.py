@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from door import NO_JOB, NODE_ID, Door
 
-from tuque.core.jobs.transitions import register
 from tuque.core.model.job import ACTIVE, Job
-from tuque.core.model.ledger import LOADED
+from tuque.core.model.stats import LOADED
+from tuque.core.queues.procedures import register
 
 NOT_INT = b"-ERR value is not an integer or out of range\r\n"
 

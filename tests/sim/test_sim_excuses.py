@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from stopped_seed import Situation, Table, rules, stopped
 
-from tuque.core.jobs.transitions import memory_level
 from tuque.core.model.job import QUEUED
+from tuque.core.queues.procedures import memory_level
 from tuque.sim.engine.history import OK, OLD_DISK, OPEN, Add, Ask
 from tuque.sim.engine.network import Line as Wire
 from tuque.sim.engine.plan import Op, Plan

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tuque.core.jobs.transitions import enqueue, register, remove
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED, Job
-from tuque.core.msgs.bus import GotJob
+from tuque.core.msgs import GotJob
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say
+from tuque.core.node.peers import say
+from tuque.core.queues.procedures import enqueue, register, remove
 from tuque.sim.engine.history import OK, OPEN, REFUSED, Delivery
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.judges.checkers import transits_over
@@ -58,7 +58,7 @@ def drop_a_job(cluster: Cluster) -> None:
     id = next(a.id for a in cluster.history.adds.values() if a.retry_s > 0 and not a.delay_s)
     for n in nodes(cluster):
         if id in n.jobs:
-            remove(n, n.jobs[id], ledger.EXPIRED)
+            remove(n, n.jobs[id], stats.EXPIRED)
 
 
 def miscount(cluster: Cluster) -> None:
@@ -82,7 +82,7 @@ def bring_back(cluster: Cluster) -> None:
     n = nodes(cluster)[0]
     job = Job(add.id, add.queue, add.body, n.next_ctime_ns(), n.now_ms + 30_000, 9, 0, 1)
     if add.id not in n.jobs:
-        register(n, job, ledger.IMPORTED)
+        register(n, job, stats.IMPORTED)
         enqueue(n, job)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tuque.core.life.letters import letter_of, purge
+from tuque.core.life.dead_letters import letter_of, purge
 from tuque.core.node.node import Node
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES

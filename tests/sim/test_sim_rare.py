@@ -11,7 +11,12 @@ import pytest
 from stopped_seed import stopped
 
 import tuque.sim
-from tuque.core.msgs.bus import GotJob, Pause, Queued, SetAck
+from tuque.core.msgs import (
+    GotJob,
+    Pause,
+    Queued,
+    SetAck,
+)
 from tuque.core.node.node import Pausing
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import order, stood_still, three_homes

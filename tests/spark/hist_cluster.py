@@ -20,9 +20,9 @@ from pathlib import Path
 
 from spark_history import START_MS, deliver, make_job, nack
 
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import Job
-from tuque.core.outbox.events import Events
+from tuque.core.records.events import Events
 from tuque.server.events.eventlog import EventLog
 
 MIDNIGHT_MS = 86_400_000  # after START_MS
@@ -64,8 +64,8 @@ def tell(one: Events, two: Events, three: Events) -> None:
     two.acked(at + 400, late_b)
     one.acked(at + 500, b)
     one.expired(at + 600, f)
-    three.deleted(at + 650, copy(f), ledger.ADMIN_DELETED)
-    three.deleted(at + 700, copy(e), ledger.EVICTED)
+    three.deleted(at + 650, copy(f), stats.ADMIN_DELETED)
+    three.deleted(at + 700, copy(e), stats.EVICTED)
     three.acked(at + 800, copy(c))
     nack(two, c, 850)
     two.dead(at + 900, c, b"too old")

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import Job
-from tuque.core.outbox import events as ev
-from tuque.core.outbox.events import Events
+from tuque.core.records import events as ev
+from tuque.core.records.events import Events
 from tuque.server.events.eventlog import EventLog
 
 START_MS = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
@@ -82,7 +82,7 @@ def tell(e: Events) -> None:
     e.acked(START_MS + 1700, b)
     deliver(e, c, 2250)
     e.added(START_MS + 3000, h)
-    e.deleted(START_MS + 3500, h, ledger.ADMIN_DELETED)
+    e.deleted(START_MS + 3500, h, stats.ADMIN_DELETED)
     e.expired(START_MS + 5100, f)
     requeue(e, c, 5250)
     deliver(e, c, 5300)

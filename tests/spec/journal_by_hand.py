@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from node_by_hand import NODE_ID, START_MS, Box
 
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot, read_manifest

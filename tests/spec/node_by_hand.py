@@ -15,12 +15,12 @@ import pytest
 from told_events import Told
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import serve_ready
-from tuque.core.jobs.transitions import check, on_memory_level
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import KIND_NAMES, Events
-from tuque.core.outbox.records import Records
+from tuque.core.queues.deliver import serve_ready
+from tuque.core.queues.procedures import check, on_memory_level
+from tuque.core.records.events import KIND_NAMES, Events
+from tuque.core.records.jobs import Records
 from tuque.server.admin.registry import register
 from tuque.server.commands.dispatch import execute, tell_wakes
 from tuque.server.config.config import Config, load

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from node_by_hand import Box
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.outbox.records import ACK
+from tuque.core.records.jobs import ACK
+from tuque.core.records.read import Record, decode
 
 UNKNOWN = "D-12345678-123456789012345678901234-05a1"
 

@@ -8,18 +8,38 @@ import pytest
 from cluster_lab import Lab, external_twice
 from told_events import Told
 
-from tuque.core.decode.records import Record, decode
+from tuque.core.copies.ack import (
+    on_ackjob,
+    on_deadletter,
+    on_deljob,
+    on_fastack,
+)
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.copies.replicate import copy_of
 from tuque.core.dispatch.messages import on_message
-from tuque.core.jobs.queries import show
-from tuque.core.jobs.transitions import check
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
-from tuque.core.msgs.bus import AnyMessage, DelJob, GotAck, NeedJobs, Queued, ReplJob, SetAck, Slots
-from tuque.core.outbox.events import Events
-from tuque.core.outbox.records import ACK, ACKED_AT, ADD, PEER, REMOVE, Records
-from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob, on_fastack
-from tuque.core.replication.add import on_addjob, settle
-from tuque.core.replication.replicate import copy_of
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, AddSpec
+from tuque.core.msgs import (
+    AnyMessage,
+    DelJob,
+    GotAck,
+    NeedJobs,
+    Queued,
+    ReplJob,
+    SetAck,
+    Slots,
+)
+from tuque.core.queues.procedures import check
+from tuque.core.queues.views import show
+from tuque.core.records.events import Events
+from tuque.core.records.jobs import (
+    ACK,
+    ACKED_AT,
+    ADD,
+    PEER,
+    REMOVE,
+    Records,
+)
+from tuque.core.records.read import Record, decode
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

@@ -10,14 +10,18 @@ from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 from test_a_stray import stray_ack
 
+from tuque.core.copies.ack import on_fastack
+from tuque.core.copies.ack_gc import on_loaded, on_unknown_ack
+from tuque.core.copies.replicate import copy_of, send_copies
 from tuque.core.dispatch.restore import after_load
 from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, WAIT_REPL
-from tuque.core.msgs.bus import DelJob, GotAck, GotJob, SetAck
-from tuque.core.node.table import enter_job, leave_job
-from tuque.core.replication.ack import on_fastack
-from tuque.core.replication.ack_gc import on_loaded
-from tuque.core.replication.orphan_acks import on_unknown_ack
-from tuque.core.replication.replicate import copy_of, send_copies
+from tuque.core.msgs import (
+    DelJob,
+    GotAck,
+    GotJob,
+    SetAck,
+)
+from tuque.core.node.tables import enter_job, leave_job
 
 
 def is_done(lab: Lab, id: bytes, span_ms: int = 30_000) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cluster_lab import Lab, name_of
 
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.ack_gc import on_unknown_ack
 from tuque.core.dispatch.messages import on_message
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs.bus import GotAck, Holders, Slots
-from tuque.core.node.slots import introduce, say
+from tuque.core.msgs import GotAck, Holders, Slots
+from tuque.core.node.peers import introduce, say
 from tuque.core.repair.node_loss import on_forget, on_incarnation
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.orphan_acks import on_unknown_ack
 
 NEWER = 1 << 40  # an incarnation later than any that the lab makes
 

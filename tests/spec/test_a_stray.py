@@ -6,12 +6,12 @@ import pytest
 from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 
-from tuque.core.jobs.queries import job_matches, show
+from tuque.core.copies.ack import on_ackjob, on_deljob, on_fastack
+from tuque.core.copies.ack_gc import STRAYS_MAX, on_unknown_ack, on_unknown_fastack
+from tuque.core.copies.replicate import copy_of
 from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, QUEUED
-from tuque.core.msgs.bus import DelJob, GotAck, SetAck
-from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
-from tuque.core.replication.orphan_acks import STRAYS_MAX, on_unknown_ack, on_unknown_fastack
-from tuque.core.replication.replicate import copy_of
+from tuque.core.msgs import DelJob, GotAck, SetAck
+from tuque.core.queues.views import job_matches, show
 
 
 def stray_ack(lab: Lab, i: int, id: bytes, client: int = 1) -> None:

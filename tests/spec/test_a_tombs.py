@@ -7,14 +7,14 @@ from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 from test_a_stray import stray_ack
 
-from tuque.core.dispatch.flush import flush_all
-from tuque.core.jobs.transitions import memory_level
+from tuque.core.copies.ack import on_fastack
+from tuque.core.copies.replicate import copy_of
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import TOMB_BYTES, Tombs
-from tuque.core.msgs.bus import DelJob, SetAck, YourJobs
-from tuque.core.repair.evict import make_room
-from tuque.core.replication.ack import on_fastack
-from tuque.core.replication.replicate import copy_of
+from tuque.core.msgs import DelJob, SetAck, YourJobs
+from tuque.core.queues.procedures import memory_level
+from tuque.core.repair.drain import make_room
 
 
 def counts(lab: Lab) -> list[int]:

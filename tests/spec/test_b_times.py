@@ -9,15 +9,24 @@ import pytest
 from cluster_lab import Lab
 from test_y_cluster import lease
 
-from tuque.core.jobs.requeue import on_nack, on_working
+from tuque.core import msgs
+from tuque.core.copies.ack import on_ackjob, on_deadletter, on_fastack
+from tuque.core.copies.replicate import fail
+from tuque.core.model.errors import NOREPL, Refusal
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
-from tuque.core.model.refusal import NOREPL, Refusal
-from tuque.core.msgs import bus
-from tuque.core.msgs.bus import Delivered, DelJob, Enqueue, Message, Moved, ReplJob, SetAck, Working
+from tuque.core.msgs import (
+    Delivered,
+    DelJob,
+    Enqueue,
+    Message,
+    Moved,
+    ReplJob,
+    SetAck,
+    Working,
+)
+from tuque.core.queues.requeue import on_nack, on_working
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import lose_copy
-from tuque.core.replication.ack import on_ackjob, on_deadletter, on_fastack
-from tuque.core.replication.replicate import fail
 
 J_MS = 500  # what a copy may add of its own
 ON_WAY_MS = 200  # how long frames travel here
@@ -57,7 +66,7 @@ def test_every_time_has_a_meaning() -> None:
     """B2.6 Each time in a message has one meaning."""
     found = {
         f"{kind.__name__}.{field.name}"
-        for kind in vars(bus).values()
+        for kind in vars(msgs).values()
         if isinstance(kind, type) and issubclass(kind, Message) and kind is not Message
         for field in msgspec.structs.fields(kind)
         if field.name.endswith(("_ms", "_ns", "_s")) and field.name not in ("retry_s", "delay_s")

@@ -10,7 +10,7 @@ from lease_by_hand import Lessee
 from node_by_hand import NODE_ID, START_MS, Box
 from told_events import Told
 
-from tuque.core.outbox.events import KIND_NAMES, Events
+from tuque.core.records.events import KIND_NAMES, Events
 
 
 def test_one_row_an_event(box: Box) -> None:

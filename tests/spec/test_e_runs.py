@@ -6,7 +6,7 @@ from node_by_hand import Box
 from test_w_work import start
 from told_events import Told
 
-from tuque.core.outbox.events import KIND_NAMES
+from tuque.core.records.events import KIND_NAMES
 
 ONLY_RUNS = KIND_NAMES[10:]
 

@@ -8,14 +8,19 @@ from itertools import pairwise
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.jobs.deliver import on_getjob, on_poll, set_pause, wake_all
-from tuque.core.jobs.transitions import stop_waiting
-from tuque.core.leases.commands import commit, on_next, on_open
-from tuque.core.msgs.bus import NeedJobs, YourJobs
+from tuque.core.leases.leases import commit, on_next, on_open
+from tuque.core.msgs import NeedJobs, YourJobs
 from tuque.core.node.node import NODE_LEAVING
+from tuque.core.node.peers import say
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
-from tuque.core.node.slots import say
-from tuque.core.state.demand import Demand
+from tuque.core.queues.deliver import (
+    on_getjob,
+    on_poll,
+    set_pause,
+    wake_all,
+)
+from tuque.core.queues.procedures import stop_waiting
+from tuque.core.tables.repair import Demand
 
 
 def asked(lab: Lab) -> list[tuple[int, int, int]]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab, external_twice
 
+from tuque.core.copies.ack import on_deljob
+from tuque.core.copies.federation import lose_transits, send_jobs
 from tuque.core.dispatch.restore import restore_job
-from tuque.core.federation.transfer import lose_transits, send_jobs
-from tuque.core.jobs.deliver import on_poll, set_pause
-from tuque.core.jobs.requeue import on_enqueue
-from tuque.core.jobs.transitions import remove, unregister
 from tuque.core.model.job import ACTIVE, DELIVERED, IN_TRANSIT, QUEUED, Job
-from tuque.core.model.ledger import ADMIN_DELETED, EVICTED, EXPIRED, GC_ACKED
-from tuque.core.msgs.bus import (
+from tuque.core.model.stats import (
+    ADMIN_DELETED,
+    EVICTED,
+    EXPIRED,
+    GC_ACKED,
+)
+from tuque.core.msgs import (
     AnyMessage,
     GotJobs,
     Left,
@@ -23,10 +26,12 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
+from tuque.core.node.peers import introduce, say
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.node.slots import introduce, say
-from tuque.core.outbox.records import Records
-from tuque.core.replication.ack import on_deljob
+from tuque.core.queues.deliver import on_poll, set_pause
+from tuque.core.queues.procedures import remove, unregister
+from tuque.core.queues.requeue import on_enqueue
+from tuque.core.records.jobs import Records
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

@@ -8,13 +8,13 @@ import pytest
 from node_by_hand import NODE_ID, NULL, START_MS, Box, Err
 
 from tuque.core.dispatch.timers import next_timer_ms
-from tuque.core.jobs.transitions import FAR, register
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import ACKED, ACTIVE, LEGAL, QUEUED, WAIT_REPL, Job, set_state
 from tuque.core.model.job_id import is_job_id
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import Events
-from tuque.core.outbox.records import Records
+from tuque.core.queues.procedures import FAR, register
+from tuque.core.records.events import Events
+from tuque.core.records.jobs import Records
 
 
 def test_lookup(box: Box) -> None:
@@ -44,17 +44,17 @@ def test_a_job_leaves_with_a_cause(box: Box, way_out: str, cause: str) -> None:
         box.get()
         box.n.limits.memory_bytes = 1
         box.run("PING")
-    counts = dict(zip(ledger.CAUSES, box.n.ledger.counts(), strict=True))
+    counts = dict(zip(stats.CAUSES, box.n.ledger.counts(), strict=True))
     assert {name: count for name, count in counts.items() if count} == {"created": 1, cause: 1}
 
 
 def test_an_unknown_cause_is_a_fault() -> None:
     """G9.1 Each cause of G5.1 and G2.1 has a counter."""
-    book = ledger.Ledger()
+    book = stats.Ledger()
     with pytest.raises(AssertionError):
-        book.enter(ledger.EXPIRED)
+        book.enter(stats.EXPIRED)
     with pytest.raises(AssertionError):
-        book.leave(ledger.CREATED)
+        book.leave(stats.CREATED)
 
 
 def test_the_ledger_balances(box: Box) -> None:
@@ -203,7 +203,7 @@ def test_register_counts_the_cause() -> None:
     The ledger counts it under that cause.
     """
     n = Node(NODE_ID, b"s", START_MS)
-    for cause in (ledger.CREATED, ledger.IMPORTED, ledger.REPLICATED, ledger.LOADED):
+    for cause in (stats.CREATED, stats.IMPORTED, stats.REPLICATED, stats.LOADED):
         job = Job(n.ids.make(10, 1), b"q", b"", 1, START_MS + 10, 1, 0, 1)
         register(n, job, cause)
     assert n.ledger.counts()[:4] == [1, 1, 1, 1]
@@ -407,7 +407,7 @@ def test_info_shows_the_ledger(box: Box) -> None:
     box.add()
     box.run("ACKJOB", box.add())
     text = box.run("INFO").decode()
-    for cause, count in zip(ledger.CAUSES, box.n.ledger.counts(), strict=True):
+    for cause, count in zip(stats.CAUSES, box.n.ledger.counts(), strict=True):
         assert re.search(rf"{cause}\w*:{count}\r\n", text), cause
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab, name_of
 
-from tuque.core.decode.records import Record, decode
+from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.dispatch.restore import after_load
-from tuque.core.jobs.deliver import on_getjob
 from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED
-from tuque.core.msgs.bus import DelJob, Holders, Left, SetAck, YourJobs
+from tuque.core.msgs import (
+    DelJob,
+    Holders,
+    Left,
+    SetAck,
+    YourJobs,
+)
 from tuque.core.node.node import Node
-from tuque.core.node.slots import renew, slot_for
-from tuque.core.outbox.records import ADD, PEER, Records
+from tuque.core.node.peers import renew, slot_for
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.records.jobs import ADD, PEER, Records
+from tuque.core.records.read import Record, decode
 from tuque.core.repair.node_loss import on_incarnation, repair_left
-from tuque.core.replication.ack import on_ackjob, on_deljob
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:

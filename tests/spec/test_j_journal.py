@@ -6,8 +6,14 @@ import pytest
 from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NODE_ID, START_MS, Box, Err
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.outbox.records import ACK, ADD, PAUSE, REMOVE, Records
+from tuque.core.records.jobs import (
+    ACK,
+    ADD,
+    PAUSE,
+    REMOVE,
+    Records,
+)
+from tuque.core.records.read import Record, decode
 from tuque.server.journal.committer import Committer
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import HEADER_BYTES, MAGIC, JournalError, decode_header, read_manifest

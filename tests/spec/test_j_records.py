@@ -8,13 +8,13 @@ from struct import pack, pack_into
 import pytest
 from node_by_hand import START_MS
 
-from tuque.core.decode.records import BadRecord, Record, decode
 from tuque.core.model.task import BYTES, READY, Task
-from tuque.core.outbox.lease_records import tell_group
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.transaction_records import tell_published
-from tuque.core.outbox.tube_records import tell_grant, tell_session, tell_task
-from tuque.core.state.lease_groups import Group
+from tuque.core.records.jobs import Records
+from tuque.core.records.leases import tell_group
+from tuque.core.records.read import BadRecord, Record, decode
+from tuque.core.records.staged import tell_published
+from tuque.core.records.tubes import tell_grant, tell_session, tell_task
+from tuque.core.tables.leases import Group
 
 HEAD = 5  # length and kind
 ID = b"D-c0ffee00-ABQgLxDc1g49jaAAWLlwZs1y-05a1"

@@ -6,11 +6,11 @@ import pytest
 from cluster_lab import Lab
 from test_k_repair import believed, copies, settle
 
-from tuque.core.jobs.deliver import set_pause
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.deliver import set_pause
 from tuque.core.repair.node_loss import repair_left
-from tuque.core.replication.ack import on_ackjob
 
 
 def test_a_forgotten_node_leaves_all_sets() -> None:

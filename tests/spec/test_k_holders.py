@@ -7,14 +7,22 @@ from cluster_lab import Kept, Lab, copies
 from test_a_stray import stray_ack
 from test_k_repair import settle
 
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.holders import tell_holders
+from tuque.core.copies.rereplicate import examine, live_holders, send_repairs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, Left, SetAck, WillQueue
-from tuque.core.node.slots import say, set_reachable
+from tuque.core.msgs import (
+    Ask,
+    GotJob,
+    Holders,
+    Lack,
+    Left,
+    SetAck,
+    WillQueue,
+)
+from tuque.core.node.peers import say, set_reachable
 from tuque.core.repair.drain import drain_left
 from tuque.core.repair.node_loss import repair_left
-from tuque.core.replication.ack import on_ackjob, on_deljob
-from tuque.core.replication.holders import tell_holders
-from tuque.core.replication.rereplicate import examine, live_holders, send_repairs
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:

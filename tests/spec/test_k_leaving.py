@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab, believed, copies
 
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.ack_gc import on_unknown_ack
+from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, QUEUED
-from tuque.core.msgs.bus import Ask, Enqueue, Left, NeedJobs, ReplJob, YourJobs
+from tuque.core.msgs import (
+    Ask,
+    Enqueue,
+    Left,
+    NeedJobs,
+    ReplJob,
+    YourJobs,
+)
 from tuque.core.repair.drain import drain_left, drop, on_left
 from tuque.core.repair.node_loss import repair_left
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.orphan_acks import on_unknown_ack
-from tuque.core.replication.replicate import on_reach_changed
 
 
 def drain(lab: Lab, i: int, limit_ms: int = 30_000) -> int:

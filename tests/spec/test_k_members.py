@@ -7,9 +7,14 @@ from party import TIMEOUT_MS, Guest, Party
 
 from tuque.cluster.kept import BadNodes, parse_kept
 from tuque.cluster.member import FAILING
-from tuque.core.msgs.bus import Heartbeat, Slots
-from tuque.core.node.slots import introduce, journal_fails, slots_of, translate
-from tuque.core.outbox.records import Records
+from tuque.core.msgs import Heartbeat, Slots
+from tuque.core.node.peers import (
+    introduce,
+    journal_fails,
+    slots_of,
+    translate,
+)
+from tuque.core.records.jobs import Records
 
 
 def met(count: int) -> Party:
@@ -329,8 +334,8 @@ def test_who_is_reachable() -> None:
     party.guests[1].n.is_loading = True
     party.pass_ms(500)
     assert party.reach() == [1, 2, 1]
-    from tuque.core.model.add_spec import AddSpec
-    from tuque.core.replication.add import settle
+    from tuque.core.copies.add import settle
+    from tuque.core.model.job import AddSpec
 
     assert settle(party.guests[0].n, AddSpec()).replicate == 2
     party.guests[0].n.is_leaving = True

@@ -8,23 +8,38 @@ from test_k_repair import settle
 from test_q_cluster import job_at, sent, tell
 from told_events import Told
 
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.federation import send_jobs
+from tuque.core.copies.holders import (
+    CLEAN_EVERY,
+    ask,
+    gone_from,
+    hear_holders,
+    note_gone,
+    on_all_answered,
+    part,
+)
+from tuque.core.copies.replicate import FAILED_KEEP_MS, copy_of
 from tuque.core.dispatch.timers import next_timer_ms
-from tuque.core.federation.transfer import send_jobs
-from tuque.core.jobs.deliver import set_pause
-from tuque.core.jobs.requeue import on_dequeue, on_nack
-from tuque.core.jobs.transitions import dequeue
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs.bus import HAS_QUEUED, GotJob, Holders, Left, Queued, SetAck, Working
+from tuque.core.msgs import (
+    HAS_QUEUED,
+    GotJob,
+    Holders,
+    Left,
+    Queued,
+    SetAck,
+    Working,
+)
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.outbox.events import EXPIRED, Events
+from tuque.core.queues.deliver import set_pause
+from tuque.core.queues.procedures import dequeue
+from tuque.core.queues.requeue import on_dequeue, on_nack
+from tuque.core.records.events import EXPIRED, Events
+from tuque.core.repair.claims import STEP_JOBS, SWEEP_JOBS, keep
 from tuque.core.repair.node_loss import repair_left
-from tuque.core.repair.settle import STEP_JOBS, SWEEP_JOBS, keep
-from tuque.core.replication.ack import on_ackjob, on_deljob
-from tuque.core.replication.holders import CLEAN_EVERY, gone_from, hear_holders, note_gone, part
-from tuque.core.replication.probe import ask, on_all_answered
-from tuque.core.replication.replicate import FAILED_KEEP_MS, copy_of
-from tuque.core.state.losses import DOUBT, Walk
+from tuque.core.tables.repair import DOUBT, Walk
 
 # ---- copies that are made again
 

@@ -5,16 +5,30 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab, believed, copies
 
-from tuque.core.federation.transfer import send_jobs
-from tuque.core.jobs.requeue import on_dequeue
-from tuque.core.jobs.transitions import unregister
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.model.ledger import GC_ACKED
-from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, ReplJob, SetAck, Slots
+from tuque.core.model.stats import GC_ACKED
+from tuque.core.msgs import (
+    Ask,
+    GotJob,
+    Holders,
+    Lack,
+    ReplJob,
+    SetAck,
+    Slots,
+)
 from tuque.core.node.node import Node
-from tuque.core.node.slots import introduce, rank, say, slots_of, translate
+from tuque.core.node.peers import (
+    introduce,
+    rank,
+    say,
+    slots_of,
+    translate,
+)
+from tuque.core.queues.procedures import unregister
+from tuque.core.queues.requeue import on_dequeue
 from tuque.core.repair.node_loss import lose_copy, on_ask, on_incarnation, repair_left, repair_tick
-from tuque.core.replication.ack import on_ackjob, on_deljob
 
 
 def left(lab: Lab) -> int:

@@ -9,7 +9,7 @@ from party import TIMEOUT_MS, Guest, Party
 
 from tuque.cluster.kept import parse_kept
 from tuque.cluster.member import DIAL_MAX_MS
-from tuque.core.msgs.bus import Heartbeat
+from tuque.core.msgs import Heartbeat
 
 
 def met(count: int) -> Party:

@@ -14,11 +14,11 @@ from own_log import own_lines
 from raw_resp import encode
 
 from tuque.client.api import url_id
-from tuque.core.jobs.transitions import check
-from tuque.core.model.add_spec import PLAIN
-from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import PLAIN
+from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.core.node.queue import PAUSE_OUT
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.procedures import check
 from tuque.server.log.monitoring import SLOW_BYTES_MAX
 from tuque.server.replies.words import text_of
 from tuque.server.tubes.statistics import Statistics

@@ -12,10 +12,10 @@ from raw_resp import encode
 from test_l_bounds import fill, value
 
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.transitions import check
 from tuque.core.leases.expiry import RETURN_MOST
 from tuque.core.model.job import LEASED
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
+from tuque.core.queues.procedures import check
 from tuque.server.loop.share import COMMAND_COST, TURN_READ
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of

@@ -7,7 +7,7 @@ from node_by_hand import NULL, START_MS, Box
 from test_w_away import MAKER, linked, made_there
 
 from tuque.core.dispatch.messages import on_link_down
-from tuque.core.jobs.transitions import memory_level
+from tuque.core.queues.procedures import memory_level
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 

@@ -10,7 +10,7 @@ from pump_box import PumpBox, as_user, ask
 from raw_resp import NULL, Err, Wire, encode
 
 from tuque.core.model.job_id import IdMaker, is_genuine, is_marked
-from tuque.core.model.tally import tenant_of
+from tuque.core.model.stats import tenant_of
 from tuque.server.users.account import Account
 from tuque.server.users.words import WordError, apply_words, line_of
 

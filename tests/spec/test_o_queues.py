@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from node_by_hand import Box, Err
 
-from tuque.core.jobs.transitions import get_queue
-from tuque.core.model.work import PIECE, TURN_WORK
+from tuque.core.model.timers import PIECE, TURN_WORK
+from tuque.core.queues.procedures import get_queue
 from tuque.server.operate import queues
 
 FIELDS = "name type ready delayed at_work dead oldest_ms in out blocked pause".split()

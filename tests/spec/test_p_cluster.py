@@ -6,9 +6,9 @@ import pytest
 from cluster_lab import Lab
 from journal_by_hand import Kept
 
+from tuque.core.copies.federation import pause_queue
 from tuque.core.dispatch.restore import restore_pause
-from tuque.core.federation.request import pause_queue
-from tuque.core.msgs.bus import NeedJobs, Pause
+from tuque.core.msgs import NeedJobs, Pause
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from node_by_hand import NULL, Box, Status
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.outbox.records import PAUSE
+from tuque.core.records.jobs import PAUSE
+from tuque.core.records.read import Record, decode
 
 
 def test_bad_word(box: Box) -> None:

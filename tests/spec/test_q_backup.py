@@ -9,12 +9,12 @@ from cluster_lab import Lab, believed, copies
 from test_q_cluster import job_at
 from test_q_restart import TIMEOUT_MS, queued_at, restart
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.requeue import on_dequeue
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import HELD
-from tuque.core.model.life import DONE, Outcome
-from tuque.core.msgs.bus import Ask
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.model.work import DONE, Outcome
+from tuque.core.msgs import Ask
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.requeue import on_dequeue
 
 JOBS = 20
 GONE = 1

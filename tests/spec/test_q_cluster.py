@@ -6,12 +6,12 @@ import pytest
 from cluster_lab import Lab
 from refusals import words_of
 
-from tuque.core.federation.transfer import send_jobs
-from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.jobs.transitions import dequeue, unregister
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.federation import send_jobs
+from tuque.core.copies.requeue_messages import rank
 from tuque.core.model.job import ACTIVE, QUEUED, Job
-from tuque.core.model.ledger import GC_ACKED
-from tuque.core.msgs.bus import (
+from tuque.core.model.stats import GC_ACKED
+from tuque.core.msgs import (
     COUNT_DELIVERY,
     COUNT_NACK,
     HAS_QUEUED,
@@ -22,9 +22,14 @@ from tuque.core.msgs.bus import (
     WillQueue,
     Working,
 )
-from tuque.core.node.slots import say
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.requeue_messages import rank
+from tuque.core.node.peers import say
+from tuque.core.queues.procedures import dequeue, unregister
+from tuque.core.queues.requeue import (
+    on_dequeue,
+    on_enqueue,
+    on_nack,
+    on_working,
+)
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

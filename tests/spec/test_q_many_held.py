@@ -14,9 +14,15 @@ from tuque.core.dispatch.restore import after_load, restore_job
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.model.job import QUEUED as IN_QUEUE
 from tuque.core.model.job import Job
-from tuque.core.msgs.bus import AnyMessage, Ask, GotJob, Lack, ReplJob
+from tuque.core.msgs import (
+    AnyMessage,
+    Ask,
+    GotJob,
+    Lack,
+    ReplJob,
+)
 from tuque.core.node.node import Node
-from tuque.core.node.slots import set_leaver, slot_for
+from tuque.core.node.peers import set_leaver, slot_for
 from tuque.core.repair.node_loss import on_incarnation
 
 JOBS = 100_000

@@ -6,15 +6,26 @@ import pytest
 from cluster_lab import Lab
 from test_q_cluster import job_at, sent, tell
 
-from tuque.core.jobs.deliver import wait
-from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.jobs.transitions import REQUEUE_RETRY, requeue
+from tuque.core.copies.requeue_messages import on_willqueue
 from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED
-from tuque.core.msgs.bus import Ask, Moved, Queued, WillQueue, Working
-from tuque.core.node.slots import rank, set_reachable
-from tuque.core.repair.settle import answer_claim, on_away
-from tuque.core.replication.requeue_messages import on_willqueue
-from tuque.core.state.losses import SETTLE
+from tuque.core.msgs import (
+    Ask,
+    Moved,
+    Queued,
+    WillQueue,
+    Working,
+)
+from tuque.core.node.peers import rank, set_reachable
+from tuque.core.queues.deliver import wait
+from tuque.core.queues.procedures import REQUEUE_RETRY, requeue
+from tuque.core.queues.requeue import (
+    on_dequeue,
+    on_enqueue,
+    on_nack,
+    on_working,
+)
+from tuque.core.repair.claims import answer_claim, on_away
+from tuque.core.tables.repair import SETTLE
 
 TIMEOUT_MS = 5_000  # cluster-node-timeout of a lab
 

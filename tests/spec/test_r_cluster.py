@@ -8,15 +8,23 @@ import pytest
 from cluster_lab import Lab
 from refusals import words_of
 
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.replicate import copy_of, on_producer_gone
 from tuque.core.dispatch.messages import on_message
-from tuque.core.jobs.requeue import on_enqueue
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
 from tuque.core.model.job_id import is_genuine
-from tuque.core.model.ledger import ADD_FAILED
-from tuque.core.msgs.bus import DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
+from tuque.core.model.stats import ADD_FAILED
+from tuque.core.msgs import (
+    DelJob,
+    Enqueue,
+    GotJob,
+    Holders,
+    Release,
+    ReplJob,
+    SetAck,
+)
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.replication.ack import on_ackjob, on_deljob
-from tuque.core.replication.replicate import copy_of, on_producer_gone
+from tuque.core.queues.requeue import on_enqueue
 
 NOREPL = b"NOREPL Not enough reachable nodes for the requested replication level"
 LOST = b"NOREPL Too few nodes are left for the copies: the job is withdrawn"
@@ -136,7 +144,7 @@ def test_who_takes_no_copy(why: str) -> None:
     elif why == "loading":
         other.is_loading = True
     else:
-        from tuque.core.jobs.deliver import set_pause
+        from tuque.core.queues.deliver import set_pause
 
         set_pause(other, b"q", PAUSE_IN)
     job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=1000)
@@ -433,7 +441,7 @@ def test_paused_queue_does_not_refuse_custody() -> None:
     """R8.3 A paused input does not refuse the job. The job waits as active, and its due time is
     postponed by retry (ALO) or 1 s (AMO).
     """
-    from tuque.core.jobs.deliver import set_pause
+    from tuque.core.queues.deliver import set_pause
 
     lab = Lab(2)
     lab.nodes[0].is_leaving = True

@@ -6,10 +6,10 @@ import pytest
 from cluster_lab import Lab
 from test_r_cluster import LOST, NOREPL, TIMEOUT, told
 
-from tuque.core.jobs.requeue import on_enqueue, on_working
+from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL
-from tuque.core.node.slots import set_expected
-from tuque.core.replication.replicate import on_reach_changed
+from tuque.core.node.peers import set_expected
+from tuque.core.queues.requeue import on_enqueue, on_working
 
 
 def expect(lab: Lab, a: int, b: int, is_expected: bool = True) -> None:

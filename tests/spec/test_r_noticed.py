@@ -7,14 +7,22 @@ from node_by_hand import Box
 from test_r_cluster import TIMEOUT, sent, told
 from test_r_expected import expect
 
-from tuque.core.federation.transfer import send_jobs
-from tuque.core.jobs.requeue import on_enqueue
-from tuque.core.jobs.transitions import dequeue
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs.bus import Ask, GotJobs, Holders, Left, Queued, Release, YourJobs
-from tuque.core.node.slots import introduce, say
-from tuque.core.replication.ack import on_ackjob, on_deljob
+from tuque.core.msgs import (
+    Ask,
+    GotJobs,
+    Holders,
+    Left,
+    Queued,
+    Release,
+    YourJobs,
+)
+from tuque.core.node.peers import introduce, say
+from tuque.core.queues.procedures import dequeue
+from tuque.core.queues.requeue import on_enqueue
 
 
 def test_the_first_enqueue_is_silent() -> None:

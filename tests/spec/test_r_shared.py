@@ -5,16 +5,22 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.copies.federation import pause_queue
+from tuque.core.copies.replicate import on_producer_gone, send_copies
 from tuque.core.dispatch.messages import on_message
-from tuque.core.federation.request import pause_queue
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import ACTIVE, QUEUED
-from tuque.core.msgs.bus import DelJob, GotJob, ReplJob, ReplJobs, SetAck, Slots
-from tuque.core.node.copying import BODY_MAX, SIZE_MAX
+from tuque.core.model.job import ACTIVE, QUEUED, AddSpec
+from tuque.core.msgs import (
+    DelJob,
+    GotJob,
+    ReplJob,
+    ReplJobs,
+    SetAck,
+    Slots,
+)
+from tuque.core.node.peers import BODY_MAX, SIZE_MAX
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.add import on_addjob, settle
-from tuque.core.replication.replicate import on_producer_gone, send_copies
 
 
 def waiting(lab: Lab, slot: int) -> list[int]:

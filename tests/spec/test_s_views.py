@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from node_by_hand import NODE_ID, NULL, START_MS, Box, Status
 
-from tuque.core.node.table import leave_queue
+from tuque.core.node.tables import leave_queue
 
 FIELDS = (
     "id queue state repl ttl ctime delay retry nacks additional-deliveries nodes-delivered "

@@ -9,8 +9,8 @@ import pytest
 from pump_box import PumpBox, as_user, ask
 from raw_resp import Err, Wire
 
-from tuque.core.state.topics import GONE_MAX, SUBSCRIPTIONS_MAX, Subscription
-from tuque.core.transactions.topics import subscribe, unsubscribe
+from tuque.core.tables.topics import GONE_MAX, SUBSCRIPTIONS_MAX, Subscription
+from tuque.core.topics import subscribe, unsubscribe
 
 
 @pytest.fixture

@@ -9,13 +9,11 @@ from cluster_lab import Lab
 from journal_by_hand import Kept, kept
 from refusals import words_of
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import QUEUED
-from tuque.core.replication.add import settle
-from tuque.core.state.topics import GONE_MAX, Subscription
-from tuque.core.transactions.publish import COPIES_MS
-from tuque.core.transactions.topic_add import Share, add_all, unheard_refusal
-from tuque.core.transactions.topics import subscribe, unsubscribe
+from tuque.core.copies.add import settle
+from tuque.core.model.job import QUEUED, AddSpec
+from tuque.core.staged.publish import COPIES_MS
+from tuque.core.tables.topics import GONE_MAX, Subscription
+from tuque.core.topics import Share, add_all, subscribe, unheard_refusal, unsubscribe
 
 __all__ = ["kept"]
 

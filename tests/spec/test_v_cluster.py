@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cluster_lab import Lab
 
-from tuque.core.jobs.deliver import wait
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import ACTIVE
-from tuque.core.msgs.bus import Delivered, NeedJobs
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.msgs import Delivered, NeedJobs
+from tuque.core.queues.deliver import wait
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

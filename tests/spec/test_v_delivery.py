@@ -297,7 +297,7 @@ def test_disconnect_while_waiting(box: Box) -> None:
     """V6.1 A client that disconnects while it waits leaves all waiting lists. No job is delivered
     to it after that.
     """
-    from tuque.core.jobs.transitions import stop_waiting
+    from tuque.core.queues.procedures import stop_waiting
 
     waiting = box.session()
     waiting("GETJOB", "FROM", "q", "r")

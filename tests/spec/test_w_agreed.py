@@ -8,21 +8,34 @@ import pytest
 from cluster_lab import Lab
 from test_w_cluster import add, at, cancel, fail, life, start, states
 
-from tuque.core.federation.transfer import on_yourjobs
-from tuque.core.jobs.endings import check_lives
-from tuque.core.jobs.life_copies import adopt_life, packed_life
-from tuque.core.life.asking import LOOK, ask, may_ask
-from tuque.core.life.change import FLAGGED
-from tuque.core.life.letters import letter_of, replay
+from tuque.core.copies.federation import on_yourjobs
+from tuque.core.copies.holders import on_holders
+from tuque.core.copies.replicate import copy_of, on_repljob
+from tuque.core.copies.requeue_messages import known_job, on_willqueue
+from tuque.core.life.cancel_update import FLAGGED
+from tuque.core.life.dead_letters import letter_of, replay
+from tuque.core.life.lookup import LOOK, ask, may_ask
 from tuque.core.life.outcomes import lives_tick, on_done, outcome_of, result_fields, watch
 from tuque.core.life.runs import DIED, end_cancelled, on_fail
-from tuque.core.model.life import DONE, GONE, Outcome, Terms, run_of
-from tuque.core.msgs.bus import Ask, Holders, ReplJob, SetAck, WillQueue, YourJobs
+from tuque.core.model.work import (
+    DONE,
+    GONE,
+    Outcome,
+    Terms,
+    run_of,
+)
+from tuque.core.msgs import (
+    Ask,
+    Holders,
+    ReplJob,
+    SetAck,
+    WillQueue,
+    YourJobs,
+)
 from tuque.core.node.node import Node
+from tuque.core.queues.ends import check_lives
+from tuque.core.queues.merge_work import adopt_life, packed_life
 from tuque.core.repair.node_loss import on_ask
-from tuque.core.replication.holders import on_holders
-from tuque.core.replication.replicate import copy_of, on_repljob
-from tuque.core.replication.requeue_messages import known_job, on_willqueue
 
 FIRST_RUN, SECOND_RUN = run_of(1, 1, 7), run_of(2, 2, 7)
 

@@ -7,14 +7,19 @@ from cluster_lab import Lab
 from node_by_hand import Box
 
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
-from tuque.core.life.asking import CANCEL, LOOK
-from tuque.core.life.change import ENDED
+from tuque.core.life.cancel_update import ENDED
+from tuque.core.life.lookup import CANCEL, LOOK
 from tuque.core.life.outcomes import on_done, result_fields
 from tuque.core.model.job_id import IdMaker
-from tuque.core.model.life import Terms
-from tuque.core.msgs.bus import DelJob, JobAsk, JobTold, SetAck
+from tuque.core.model.work import Terms
+from tuque.core.msgs import (
+    DelJob,
+    JobAsk,
+    JobTold,
+    SetAck,
+)
 from tuque.core.node.node import Node
-from tuque.core.node.slots import slot_for
+from tuque.core.node.peers import slot_for
 from tuque.core.repair.node_loss import on_forget
 
 KEPT = Terms(0, 0, 0, 0, b"", 600_000, 0)

@@ -8,7 +8,7 @@ import pytest
 from node_by_hand import NULL, Box
 from test_w_work import TRIES, fields, start, state
 
-from tuque.core.model.life import LIVE
+from tuque.core.model.work import LIVE
 
 SHAPES: list[tuple[list[str], list[str]]] = [
     ([], ["run"]),

@@ -8,11 +8,10 @@ import random
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.jobs.life_copies import is_better, merge
-from tuque.core.life.asking import LOOK, ask, may_ask
-from tuque.core.life.begin import on_start
-from tuque.core.life.change import ENDED, FLAGGED, on_cancel
-from tuque.core.life.letters import letter_of, replay
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.life.cancel_update import ENDED, FLAGGED, on_cancel
+from tuque.core.life.dead_letters import letter_of, replay
+from tuque.core.life.lookup import LOOK, ask, may_ask
 from tuque.core.life.outcomes import (
     is_elsewhere,
     is_settled,
@@ -21,9 +20,10 @@ from tuque.core.life.outcomes import (
     watch,
 )
 from tuque.core.life.runs import BACK, DIED, on_fail, on_release, on_work
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import ACTIVE, QUEUED
-from tuque.core.model.life import (
+from tuque.core.life.start import on_start
+from tuque.core.model.errors import CANCELLED_JOB, STALE_RUN
+from tuque.core.model.job import ACTIVE, QUEUED, AddSpec
+from tuque.core.model.work import (
     CANCELLED,
     DONE,
     FAILED,
@@ -37,10 +37,9 @@ from tuque.core.model.life import (
     hash_of,
     run_of,
 )
-from tuque.core.model.refusal import CANCELLED_JOB, STALE_RUN
-from tuque.core.msgs.bus import LifeAt
+from tuque.core.msgs import LifeAt
 from tuque.core.node.node import Node
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.merge_work import is_better, merge
 
 TERMS = Terms(3, 1_000, 60_000, 0, b"", 600_000, 0)
 

@@ -9,12 +9,12 @@ from cluster_lab import Lab
 from node_by_hand import Box, Session
 
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
-from tuque.core.life.asking import LOOK, SHARED
+from tuque.core.life.lookup import LOOK, SHARED
 from tuque.core.life.outcomes import is_agreed, on_done, result_fields
 from tuque.core.model.job_id import IdMaker
-from tuque.core.model.life import Terms
-from tuque.core.msgs.bus import GotAck, JobAsk, JobTold
-from tuque.core.node.slots import slot_for
+from tuque.core.model.work import Terms
+from tuque.core.msgs import GotAck, JobAsk, JobTold
+from tuque.core.node.peers import slot_for
 
 KEPT = Terms(0, 0, 0, 0, b"", 600_000, 0)
 DROPPED = [b"done", 1, 0, b"w", b"", None, b"", b"its result was dropped", b"", 1]

@@ -6,18 +6,23 @@ import pytest
 from cluster_lab import Lab
 from test_w_cluster import add, at, cancel, fail, life, start, states
 
-from tuque.core.federation.request import on_needjobs
-from tuque.core.jobs.life_copies import edit_message
-from tuque.core.jobs.requeue import on_nack
-from tuque.core.life.begin import on_start
-from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel, on_update
-from tuque.core.life.holds import AGREED, HOLD_MS, hold, on_hold
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.copies.federation import on_needjobs
+from tuque.core.life.cancel_update import (
+    AGREED,
+    ENDED,
+    FLAGGED,
+    HOLD_MS,
+    OVER,
+    hold,
+    on_cancel,
+    on_hold,
+    on_update,
+)
 from tuque.core.life.outcomes import on_done, on_enqueue_of
 from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_work
-from tuque.core.model.add_spec import AddSpec, Update
-from tuque.core.model.job import QUEUED
-from tuque.core.model.life import run_of
-from tuque.core.model.refusal import (
+from tuque.core.life.start import on_start
+from tuque.core.model.errors import (
     ACKED_ALREADY,
     ATWORK,
     CANCELLED_JOB,
@@ -27,9 +32,12 @@ from tuque.core.model.refusal import (
     NOT_HELD,
     RESTING,
 )
-from tuque.core.msgs.bus import NeedJobs
-from tuque.core.replication.add import on_addjob, settle
-from tuque.core.state.lives import Change
+from tuque.core.model.job import QUEUED, AddSpec, Update
+from tuque.core.model.work import run_of
+from tuque.core.msgs import NeedJobs
+from tuque.core.queues.merge_work import edit_message
+from tuque.core.queues.requeue import on_nack
+from tuque.core.tables.work import Change
 
 
 def changed(body: bytes | None = b"new", delay_ms: int = -1) -> Update:

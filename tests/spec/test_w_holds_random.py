@@ -9,14 +9,13 @@ import pytest
 from cluster_lab import Lab
 from test_w_cluster import TERMS, add, at
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.life.begin import on_start
-from tuque.core.life.change import ENDED, on_cancel, on_update
+from tuque.core.life.cancel_update import ENDED, on_cancel, on_update
 from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import on_fail, on_nack_of, on_release
-from tuque.core.model.add_spec import Update
-from tuque.core.model.job import ACKED, QUEUED
-from tuque.core.state.lives import Change
+from tuque.core.life.start import on_start
+from tuque.core.model.job import ACKED, QUEUED, Update
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.tables.work import Change
 
 ROUNDS = 60
 

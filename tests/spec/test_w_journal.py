@@ -9,10 +9,15 @@ import pytest
 from journal_by_hand import PATH, Kept, kept, segment
 from node_by_hand import NULL, Box, Err
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.jobs.transitions import check
-from tuque.core.model.life import NO_TERMS, TERMS_BYTES, Life, Outcome
-from tuque.core.outbox.records import KIND_NAMES, Records
+from tuque.core.model.work import (
+    NO_TERMS,
+    TERMS_BYTES,
+    Life,
+    Outcome,
+)
+from tuque.core.queues.procedures import check
+from tuque.core.records.jobs import KIND_NAMES, Records
+from tuque.core.records.read import Record, decode
 from tuque.store.journal import FOUND, HEADER_BYTES, FrameScanner, decode_header
 from tuque.store.rewrite import Snapshot
 

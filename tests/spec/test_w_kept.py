@@ -8,8 +8,8 @@ from node_by_hand import Box
 from own_log import own_lines
 from test_w_work import TRIES, fields, start
 
-from tuque.core.jobs.transitions import memory_level
-from tuque.core.model.life import DONE, Outcome
+from tuque.core.model.work import DONE, Outcome
+from tuque.core.queues.procedures import memory_level
 from tuque.server.loop.keeping import keep_house
 
 

@@ -6,12 +6,17 @@ import pytest
 from cluster_lab import Lab
 from test_w_cluster import add, at, fail, life, start, states
 
-from tuque.core.jobs.life_copies import life_message
-from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
-from tuque.core.life.begin import on_start
-from tuque.core.life.change import ENDED, FLAGGED, on_cancel
-from tuque.core.life.cluster import on_life
-from tuque.core.life.letters import letter_of, replay
+from tuque.core.copies.ack import on_deljob
+from tuque.core.copies.replicate import copy_of, on_repljob
+from tuque.core.life.cancel_update import ENDED, FLAGGED, on_cancel
+from tuque.core.life.dead_letters import letter_of, replay
+from tuque.core.life.lookup import (
+    CANCEL,
+    LOOK,
+    ask,
+    may_ask,
+    on_life,
+)
 from tuque.core.life.outcomes import (
     is_settled,
     on_done,
@@ -20,11 +25,16 @@ from tuque.core.life.outcomes import (
     watch,
 )
 from tuque.core.life.runs import BACK, DIED, on_work
-from tuque.core.model.life import FAILED_BY_WORKER, LIVE, Terms, attempt_of
-from tuque.core.model.refusal import DEAD_LETTER
-from tuque.core.outbox.records import Records
-from tuque.core.replication.ack import on_deljob
-from tuque.core.replication.replicate import copy_of, on_repljob
+from tuque.core.life.start import on_start
+from tuque.core.model.errors import DEAD_LETTER
+from tuque.core.model.work import (
+    FAILED_BY_WORKER,
+    LIVE,
+    Terms,
+    attempt_of,
+)
+from tuque.core.queues.merge_work import life_message
+from tuque.core.records.jobs import Records
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -8,10 +8,10 @@ from own_log import own_lines, own_records
 from test_w_work import TRIES, fields, start, state
 
 from tuque.core.dispatch.messages import on_link_up, on_message
-from tuque.core.jobs.life_copies import settle
-from tuque.core.model.life import DONE, Outcome
-from tuque.core.msgs.bus import JobAsk, JobTold
-from tuque.core.node.slots import slot_for
+from tuque.core.model.work import DONE, Outcome
+from tuque.core.msgs import JobAsk, JobTold
+from tuque.core.node.peers import slot_for
+from tuque.core.queues.merge_work import settle
 from tuque.server.figures.watch import oldest_ms
 from tuque.server.loop.keeping import keep_house
 from tuque.tubes.policy import tubes_of

@@ -8,8 +8,8 @@ from test_w_away import FIELDS, MAKER, NOREACH, linked, made_there
 from test_w_dropped import WHOLE, dropped_here, told
 
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs.bus import GotAck, JobTold
-from tuque.core.outbox.records import Records
+from tuque.core.msgs import GotAck, JobTold
+from tuque.core.records.jobs import Records
 
 RUNNING = [b"running", *FIELDS]
 DONE = [b"done", *FIELDS]

@@ -6,11 +6,11 @@ import pytest
 from lease_by_hand import Lessee, word
 from node_by_hand import START_MS, Box
 
-from tuque.core.dispatch.flush import flush_all
-from tuque.core.leases.commands import BATCH_MAX
-from tuque.core.model.add_spec import PLAIN
-from tuque.core.replication.add import on_addjob, settle
-from tuque.core.state.lease_groups import GROUPS_MAX
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.dispatch.restore import flush_all
+from tuque.core.leases.leases import BATCH_MAX
+from tuque.core.model.job import PLAIN
+from tuque.core.tables.leases import GROUPS_MAX
 
 
 def test_opened_again(box: Box) -> None:

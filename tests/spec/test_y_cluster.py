@@ -5,15 +5,27 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.leases.commands import commit, on_next, on_open, on_release, on_touch
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.requeue_messages import rank
 from tuque.core.leases.fetch import on_fetch
+from tuque.core.leases.leases import (
+    commit,
+    on_next,
+    on_open,
+    on_release,
+    on_touch,
+)
+from tuque.core.model.errors import LEASE_LEAVING
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
-from tuque.core.model.refusal import LEASE_LEAVING
-from tuque.core.msgs.bus import HAS_QUEUED, Delivered, Queued, WillQueue, Working
-from tuque.core.node.slots import say
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.requeue_messages import rank
-from tuque.core.state.lease_groups import Group, is_leased
+from tuque.core.msgs import (
+    HAS_QUEUED,
+    Delivered,
+    Queued,
+    WillQueue,
+    Working,
+)
+from tuque.core.node.peers import say
+from tuque.core.tables.leases import Group, is_leased
 
 
 def lease(lab: Lab, i: int, count: int = 100, ttl_ms: int = 60_000) -> Group:

@@ -6,11 +6,11 @@ import pytest
 from journal_by_hand import Kept, kept
 from lease_by_hand import Lessee, word
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.dispatch.flush import flush_all
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.job import ACTIVE, LEASED
-from tuque.core.outbox.lease_records import tell_batch, tell_group
-from tuque.core.outbox.records import FIRST, KIND_NAMES, Records
+from tuque.core.records.jobs import FIRST, KIND_NAMES, Records
+from tuque.core.records.leases import tell_batch, tell_group
+from tuque.core.records.read import Record, decode
 
 __all__ = ["kept"]
 

@@ -7,8 +7,12 @@ from cluster_lab import Lab
 from node_by_hand import Box
 from refusals import words_of
 
-from tuque.core.decode.records import Record, decode
-from tuque.core.jobs.idempotent_add import (
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.replicate import on_producer_gone, on_reach_changed
+from tuque.core.model.job import ACTIVE, EXTERNAL, QUEUED, WAIT_REPL, Job
+from tuque.core.msgs import ReplJob
+from tuque.core.node.node import Adding
+from tuque.core.queues.dedupe import (
     follow,
     is_unsure,
     keep_key,
@@ -16,18 +20,19 @@ from tuque.core.jobs.idempotent_add import (
     on_add_over,
     same_job,
 )
-from tuque.core.jobs.transitions import FAR
-from tuque.core.model.job import ACTIVE, EXTERNAL, QUEUED, WAIT_REPL, Job
-from tuque.core.msgs.bus import ReplJob
-from tuque.core.node.node import Adding
-from tuque.core.outbox.records import ADD, KEY
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.replicate import on_producer_gone, on_reach_changed
-from tuque.core.state.dedupe_keys import KEY_BYTES
-from tuque.core.state.staged import Staged
-from tuque.core.transactions.publish import COPIES_MS, SEND_JOBS, WAITS, PublishSpec, on_publish
-from tuque.core.transactions.stage import on_stage
-from tuque.core.transactions.unsure import ask_copies
+from tuque.core.queues.procedures import FAR
+from tuque.core.records.jobs import ADD, KEY
+from tuque.core.records.read import Record, decode
+from tuque.core.staged.publish import (
+    COPIES_MS,
+    SEND_JOBS,
+    WAITS,
+    PublishSpec,
+    on_publish,
+)
+from tuque.core.staged.stage import ask_copies, on_stage
+from tuque.core.tables.dedupe_keys import KEY_BYTES
+from tuque.core.tables.staged import Staged
 from tuque.server.replies.producers import tell_added
 from tuque.store.rewrite import Snapshot
 

@@ -9,11 +9,17 @@ from journal_by_hand import Kept, kept, segment
 from lease_by_hand import Lessee, word
 from node_by_hand import Box
 
-from tuque.core.decode.records import BadRecord, Record, decode
-from tuque.core.jobs.transitions import check
 from tuque.core.model.job import ACTIVE, QUEUED
-from tuque.core.outbox.records import APP, KIND_NAMES, PUBLISHED, STAGED, Records
-from tuque.core.transactions.restore import StageLog
+from tuque.core.queues.procedures import check
+from tuque.core.records.jobs import (
+    APP,
+    KIND_NAMES,
+    PUBLISHED,
+    STAGED,
+    Records,
+)
+from tuque.core.records.read import BadRecord, Record, decode
+from tuque.core.staged.restore import StageLog
 from tuque.store.rewrite import Snapshot
 
 __all__ = ["kept"]

@@ -6,11 +6,11 @@ import pytest
 from lease_by_hand import Lessee, word
 from node_by_hand import Box
 
-from tuque.core.dispatch.flush import flush_all
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.dispatch.timers import next_timer_ms
-from tuque.core.jobs.transitions import check
-from tuque.core.state.staged import APPS_MAX, PUBLISH_MAX
-from tuque.core.transactions.stage import drop_txn
+from tuque.core.queues.procedures import check
+from tuque.core.staged.stage import drop_txn
+from tuque.core.tables.staged import APPS_MAX, PUBLISH_MAX
 
 DAY_MS = 86_400_000
 

@@ -16,13 +16,13 @@ from test_z_cluster import answers
 from test_z_cluster import stage as stage_at
 from test_z_journal import CAUSES
 
-from tuque.core.dispatch.flush import flush_all
-from tuque.core.jobs.transitions import check
-from tuque.core.model.work import TURN_WORK
+from tuque.core.dispatch.restore import flush_all
+from tuque.core.model.timers import TURN_WORK
 from tuque.core.node.node import Node
-from tuque.core.state.staged import Publish, PublishSpec, Staged
-from tuque.core.transactions.publish import WAITS, drop_publish, publish_some
-from tuque.core.transactions.stage import on_stage
+from tuque.core.queues.procedures import check
+from tuque.core.staged.publish import WAITS, drop_publish, publish_some
+from tuque.core.staged.stage import on_stage
+from tuque.core.tables.staged import Publish, PublishSpec, Staged
 
 MANY = 12_000
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import random
 
-from tuque.core.decode import records as back
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.deliver import on_getjob, set_pause
-from tuque.core.jobs.requeue import on_nack
-from tuque.core.jobs.transitions import check
-from tuque.core.leases.commands import commit, on_lease_nack, on_next, on_open, on_release, on_touch
 from tuque.core.leases.fetch import on_fetch
-from tuque.core.model.add_spec import PLAIN
-from tuque.core.model.job import Job
+from tuque.core.leases.leases import (
+    commit,
+    on_lease_nack,
+    on_next,
+    on_open,
+    on_release,
+    on_touch,
+)
+from tuque.core.model.job import PLAIN, Job
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
-from tuque.core.replication.ack import on_ackjob, on_deljob
-from tuque.core.replication.add import on_addjob, settle
-from tuque.core.state.lease_groups import Batch, is_leased
+from tuque.core.queues.deliver import on_getjob, set_pause
+from tuque.core.queues.procedures import check
+from tuque.core.queues.requeue import on_nack
+from tuque.core.records import read as back
+from tuque.core.records.jobs import Records
+from tuque.core.tables.leases import Batch, is_leased
 from tuque.server.journal.committer import Committer
 from tuque.store.files.disk import Disk, MemoryDisk
 from tuque.store.journal import Boot

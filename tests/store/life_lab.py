@@ -6,19 +6,28 @@ import random
 
 from journal_lab import Lab, facts
 
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.life.begin import on_start
-from tuque.core.life.change import on_cancel, on_update
-from tuque.core.life.letters import Letter, letters_from, purge, replay
+from tuque.core.life.cancel_update import on_cancel, on_update
+from tuque.core.life.dead_letters import (
+    Letter,
+    letters_from,
+    purge,
+    replay,
+)
 from tuque.core.life.outcomes import on_done, on_enqueue_of
 from tuque.core.life.runs import on_fail, on_nack_of, on_release, on_work
-from tuque.core.model.add_spec import PLAIN, Update
-from tuque.core.model.job import ACTIVE, Job
-from tuque.core.model.life import LIVE, Failure, Life, Terms
+from tuque.core.life.start import on_start
+from tuque.core.model.job import ACTIVE, PLAIN, Job, Update
+from tuque.core.model.work import (
+    LIVE,
+    Failure,
+    Life,
+    Terms,
+)
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob, on_deljob
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import on_getjob
 
 QUEUES = (b"q", b"r")
 PARTS = (b"", b"why", b"because of much " * 5)

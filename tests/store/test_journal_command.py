@@ -11,13 +11,12 @@ from journal_lab import NODE_ID, START_MS
 from test_aof_import import blob, command, numbered
 
 from tuque.console.journal.commands import journal
-from tuque.core.leases.commands import commit, on_next, on_open
-from tuque.core.model.add_spec import PLAIN
-from tuque.core.model.job import QUEUED
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.leases.leases import commit, on_next, on_open
+from tuque.core.model.job import PLAIN, QUEUED
 from tuque.core.model.task import BYTES
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.store.files.disk import Disk
 from tuque.tubes.model.options import PutSpec, TubeOptions

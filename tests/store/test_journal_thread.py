@@ -11,11 +11,11 @@ from pathlib import Path
 from journal_lab import NODE_ID, START_MS, state_of
 from quick import is_quick
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.model.add_spec import PLAIN
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.records.jobs import Records
 from tuque.server.journal.bell import Bell
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Item, JournalThread

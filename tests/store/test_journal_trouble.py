@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from journal_lab import NODE_ID, PATH, START_MS, Lab, restarted
 
-from tuque.core.model.add_spec import PLAIN
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import PLAIN
 from tuque.server.journal.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.journal.thread import BACKLOG_BYTES
 from tuque.store.files.disk import Disk, MemoryDisk

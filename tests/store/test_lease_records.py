@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
 
-from tuque.core.decode import records as back
 from tuque.core.model.job import EXPIRED_OUT, LEASED, WHY_MAX, Job
-from tuque.core.outbox import records as rec
-from tuque.core.outbox.lease_records import (
+from tuque.core.records import jobs as rec
+from tuque.core.records import read as back
+from tuque.core.records.leases import (
     HOW_EXPIRED,
     HOW_SOME,
     HOW_TAKEN,
@@ -20,7 +20,7 @@ from tuque.core.outbox.lease_records import (
     tell_gone,
     tell_group,
 )
-from tuque.core.state.lease_groups import Batch, Group, gone
+from tuque.core.tables.leases import Batch, Group, gone
 
 IDS = st.binary(min_size=40, max_size=40)
 NAMES = st.binary(min_size=1, max_size=255)

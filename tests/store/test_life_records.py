@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from journal_lab import decode_all
 
 from tuque.console.journal.rows import fields
-from tuque.core.decode import records as back
-from tuque.core.model.life import (
+from tuque.core.model.work import (
     ATTEMPTS_MAX,
     CANCELLED,
     DONE,
@@ -25,8 +24,9 @@ from tuque.core.model.life import (
     Outcome,
     Terms,
 )
-from tuque.core.outbox import records as rec
-from tuque.core.outbox.life_records import FAILURE_FIXED, LIFE_FIXED
+from tuque.core.records import jobs as rec
+from tuque.core.records import read as back
+from tuque.core.records.work import FAILURE_FIXED, LIFE_FIXED
 
 ID = b"D" * 40
 IDS = st.binary(min_size=40, max_size=40)

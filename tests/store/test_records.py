@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
 
-from tuque.core.decode import records as back
 from tuque.core.model.job import ACKED, Job
-from tuque.core.outbox import records as rec
+from tuque.core.records import jobs as rec
+from tuque.core.records import read as back
 
 IDS = st.binary(min_size=40, max_size=40)
 I32 = st.integers(0, 2**31 - 1)

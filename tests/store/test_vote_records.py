@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from journal_lab import decode_all
 
 from tuque.console.journal.rows import fields
-from tuque.core.decode import records as back
-from tuque.core.outbox import records as rec
-from tuque.core.outbox.vote_records import (
+from tuque.core.records import jobs as rec
+from tuque.core.records import read as back
+from tuque.core.records.leadership import (
     VoteRecord,
     tell_marks,
     tell_next,

@@ -9,22 +9,27 @@ from __future__ import annotations
 import msgspec
 from refusals import words_of
 
+from tuque.core.copies.add import on_addjob, refusal, settle
+from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.dispatch import messages as bus
 from tuque.core.dispatch.restore import after_load
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import on_getjob, serve_ready, wait
-from tuque.core.jobs.transitions import check
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import ACKED, ACTIVE, QUEUED, Job
-from tuque.core.msgs.bus import AnyMessage
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED, AddSpec, Job
+from tuque.core.msgs import AnyMessage
 from tuque.core.node.node import Added, Node
-from tuque.core.node.slots import journal_fails, set_failing, set_leaver, set_reachable, slot_for
-from tuque.core.node.standstill import set_time
-from tuque.core.outbox.records import Records
+from tuque.core.node.peers import (
+    journal_fails,
+    set_failing,
+    set_leaver,
+    set_reachable,
+    slot_for,
+)
+from tuque.core.node.tables import set_time
+from tuque.core.queues.deliver import on_getjob, serve_ready, wait
+from tuque.core.queues.procedures import check
+from tuque.core.records.jobs import Records
 from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import on_forget, on_incarnation
-from tuque.core.replication.add import on_addjob, refusal, settle
-from tuque.core.replication.replicate import on_reach_changed
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader

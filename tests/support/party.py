@@ -6,7 +6,7 @@ from tuque.cluster.member import Member
 from tuque.cluster.members import Members
 from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs.bus import Heartbeat
+from tuque.core.msgs import Heartbeat
 from tuque.core.node.node import Node
 
 START_MS = 1_700_000_000_000

@@ -9,8 +9,8 @@ from pathlib import Path
 import hiredis
 from raw_resp import Wire, encode, plain
 
-from tuque.core.jobs.transitions import check
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import check
 from tuque.server.admin.registry import register
 from tuque.server.config.config import load
 from tuque.server.loop.pump import Pump

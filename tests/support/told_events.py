@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import iter_unpack
 
-from tuque.core.outbox.events import (
+from tuque.core.records.events import (
     COLUMN_NAMES,
     ID_BYTES,
     WITHOUT_JOB,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from cluster_lab import Lab, name_of
 from refusals import said
 
-from tuque.core.jobs.deliver import serve_ready
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node, Wake
-from tuque.core.node.slots import slot_for
+from tuque.core.node.peers import slot_for
+from tuque.core.queues.deliver import serve_ready
+from tuque.core.queues.procedures import check
 from tuque.tubes.failover.claims import claim_tube
 from tuque.tubes.failover.switchover import move_home, take_home
 from tuque.tubes.model.options import PutSpec, TubeOptions

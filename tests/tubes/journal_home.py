@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tuque.core.dispatch.restore import after_load
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
+from tuque.core.queues.procedures import check
+from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot

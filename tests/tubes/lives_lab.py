@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.endings import life_of
-from tuque.core.life.begin import on_start
-from tuque.core.life.letters import letters_from
+from tuque.core.copies.add import on_addjob, refusal, settle
+from tuque.core.life.dead_letters import letters_from
 from tuque.core.life.runs import on_fail
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import Terms
-from tuque.core.model.refusal import Refusal
+from tuque.core.life.start import on_start
+from tuque.core.model.errors import Refusal
+from tuque.core.model.job import AddSpec
+from tuque.core.model.work import Terms
 from tuque.core.node.node import Node
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.ends import life_of
 from tuque.tubes.keys.words import Keys, pack
 
 

@@ -8,11 +8,11 @@ import pytest
 from homes_lab import HomesLab
 from refusals import refused, said
 
-from tuque.core.federation.request import pause_queue
-from tuque.core.jobs.transitions import check
-from tuque.core.msgs.bus import TubeAt, TubeClaim, TubeClaimed
+from tuque.core.copies.ack_gc import on_unknown_ack, on_unknown_fastack
+from tuque.core.copies.federation import pause_queue
+from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
+from tuque.core.queues.procedures import check
 from tuque.tubes.failover.claims import ALIVE, KNOWN
 from tuque.tubes.failover.controller import on_tube_message
 from tuque.tubes.failover.switchover import become_home

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.msgs.bus import TubeCopy
+from tuque.core.msgs import TubeCopy
 from tuque.server.replies.words import resp_words, text_of
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.grants import CALL, user_key

@@ -11,10 +11,10 @@ import pytest
 from tube_home import Home, refused
 
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
 from tuque.server.replies.words import text_of
 from tuque.tubes.model.driver_guard import DriverFailed, why_stopped
 from tuque.tubes.model.errors import TubeError

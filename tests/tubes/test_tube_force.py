@@ -6,7 +6,7 @@ import pytest
 from homes_lab import HomesLab
 from refusals import said
 
-from tuque.core.msgs.bus import TubeYours
+from tuque.core.msgs import TubeYours
 from tuque.server.replies.words import resp_words, text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.tasks.drivers import register_driver

@@ -8,12 +8,12 @@ import pytest
 from journal_home import START_MS, Home, again
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.jobs.deliver import on_getjob, wait
-from tuque.core.jobs.transitions import check
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.life.outcomes import on_done
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import on_getjob, wait
+from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.members import (
     CONTINUE,

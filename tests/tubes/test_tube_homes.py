@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from refusals import said
 
-from tuque.core.jobs.transitions import check
-from tuque.core.msgs.bus import TubeCopy
+from tuque.core.msgs import TubeCopy
+from tuque.core.queues.procedures import check
 from tuque.server.replies.words import text_of
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.options import PutSpec

@@ -7,15 +7,15 @@ import random
 import pytest
 from journal_home import NODE_ID, PATH, START_MS, Home, again
 
-from tuque.core.decode import records as back
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.transitions import check
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node
-from tuque.core.outbox import records as rec
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
+from tuque.core.records import jobs as rec
+from tuque.core.records import read as back
+from tuque.core.records.jobs import Records
+from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.server.replies.words import text_of
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.replay import Loader

@@ -8,14 +8,14 @@ import pytest
 from journal_home import START_MS, Home, again
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from tuque.core.copies.ack import on_ackjob, on_deljob
+from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.dispatch.timers import next_timer_ms
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.transitions import check
 from tuque.core.life.outcomes import on_done
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob, on_deljob
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.kept import is_kept, kept_id, kept_key, pack_kept
 from tuque.tubes.keys.plan import is_apart

@@ -9,7 +9,7 @@ from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
 from tube_home import Home
 
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.transitions import check
+from tuque.core.queues.procedures import check
 from tuque.tubes.keys import tasks
 from tuque.tubes.keys.lane import SLACK
 from tuque.tubes.keys.words import Keys, pack

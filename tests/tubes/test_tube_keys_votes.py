@@ -8,12 +8,12 @@ import pytest
 from keys_lab import SECOND_NS, keys_of
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.endings import life_of
-from tuque.core.life.begin import on_start
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.life.runs import on_fail, on_release
+from tuque.core.life.start import on_start
 from tuque.core.model.task import TAKEN, Task
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.ends import life_of
 from tuque.tubes.keys.words import Keys, pack
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.tasks import ops

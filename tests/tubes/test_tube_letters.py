@@ -7,14 +7,19 @@ from journal_home import PATH, START_MS, Home, again
 from lives_lab import LivesLab, add, begin, fail, letters, take, why
 
 from tuque.core.dispatch.timers import next_timer_ms
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.transitions import check
-from tuque.core.life.letters import letter_of, letters_from, purge, replay
+from tuque.core.life.dead_letters import (
+    letter_of,
+    letters_from,
+    purge,
+    replay,
+)
 from tuque.core.life.outcomes import is_settled, on_done, result_fields, watch
 from tuque.core.life.runs import BACK, DIED, on_fail
-from tuque.core.model.refusal import NO_RUN_YET, STALE_RUN
+from tuque.core.model.errors import NO_RUN_YET, STALE_RUN
 from tuque.core.model.task import BURIED, READY, Task
 from tuque.core.node.node import Node
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import is_sound, with_work, work_of

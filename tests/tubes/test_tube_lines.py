@@ -7,8 +7,8 @@ import random
 import pytest
 from tube_home import Home
 
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import READY, TAKEN, Task
+from tuque.core.queues.procedures import check
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import ops
 from tuque.tubes.types.ordering import SLACK

@@ -8,21 +8,38 @@ import pytest
 from journal_home import START_MS, Home, again
 from lives_lab import LivesLab, add, begin, fail, letters, take, why
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.transitions import check
-from tuque.core.life.asking import CANCEL, ask
-from tuque.core.life.begin import on_start
-from tuque.core.life.change import ENDED, FLAGGED, OVER, on_cancel
+from tuque.core.copies.add import on_addjob, refusal, settle
+from tuque.core.life.cancel_update import (
+    ENDED,
+    FLAGGED,
+    OVER,
+    on_cancel,
+)
+from tuque.core.life.lookup import CANCEL, ask
 from tuque.core.life.outcomes import on_done, result_fields, watch
 from tuque.core.life.runs import BACK, DIED, on_release, on_work
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import LIVE, Failure, Life, Terms, attempt_of, run_of
-from tuque.core.model.refusal import ATWORK, CANCELLED_JOB, NO_RUN_YET, STALE_RUN
+from tuque.core.life.start import on_start
+from tuque.core.model.errors import (
+    ATWORK,
+    CANCELLED_JOB,
+    NO_RUN_YET,
+    STALE_RUN,
+)
+from tuque.core.model.job import AddSpec
+from tuque.core.model.work import (
+    LIVE,
+    Failure,
+    Life,
+    Terms,
+    attempt_of,
+    run_of,
+)
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task_life
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.procedures import check
+from tuque.core.records.jobs import Records
+from tuque.core.records.tubes import tell_task_life
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.plan import Plan
 from tuque.tubes.keys.words import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from homes_lab import HomesLab
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.refusal import MAXLEN
+from tuque.core.copies.add import on_addjob, refusal, settle
+from tuque.core.model.errors import MAXLEN
+from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.queues.deliver import on_getjob
 from tuque.tubes.keys.plan import Plan, Step
 from tuque.tubes.keys.words import Keys, pack
 from tuque.tubes.tasks import ops, schedules

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from models import Model, Refused
 
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import on_getjob, serve_ready
-from tuque.core.jobs.requeue import on_nack, on_working
-from tuque.core.jobs.transitions import check, stop_waiting
-from tuque.core.life.change import on_update
-from tuque.core.model.add_spec import Update
+from tuque.core.life.cancel_update import on_update
+from tuque.core.model.job import Update
 from tuque.core.model.task import MAX_MS, TAKEN, Task
 from tuque.core.node.node import GOT_JOBS, Node
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.queues.deliver import on_getjob, serve_ready
+from tuque.core.queues.procedures import check, stop_waiting
+from tuque.core.queues.requeue import on_nack, on_working
 from tuque.server.replies.words import text_of
 from tuque.sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.tubes.model.errors import NO_OPTION, NOT_TAKEN, TubeError

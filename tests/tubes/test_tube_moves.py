@@ -9,9 +9,9 @@ import pytest
 from homes_lab import HomesLab
 from refusals import refused, said
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.msgs.bus import TubeYours
+from tuque.core.msgs import TubeYours
 from tuque.core.node.node import HOME_MOVED
+from tuque.core.queues.deliver import on_getjob
 from tuque.core.repair.drain import drain_left
 from tuque.server.replies.words import iproto_words, resp_words
 from tuque.tubes.failover.switchover import begin_move

@@ -5,9 +5,9 @@ from __future__ import annotations
 from test_tube_lives import LivesLab, add, begin, take
 from votes_lab import TIMEOUT_MS
 
-from tuque.core.jobs.transitions import check
 from tuque.core.life.outcomes import is_settled, on_done, own_fields, watch
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import check
 
 
 def result_of(n: Node, id: bytes) -> object:

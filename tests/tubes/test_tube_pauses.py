@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.federation.request import pause_queue
-from tuque.core.jobs.deliver import set_pause
-from tuque.core.msgs.bus import Pause
+from tuque.core.copies.federation import pause_queue
+from tuque.core.msgs import Pause
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.queues.deliver import set_pause
 from tuque.tubes.model.errors import PAUSED, TubeError
 from tuque.tubes.tasks import admin
 

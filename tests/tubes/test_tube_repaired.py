@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 
 
 def repair(lab: VotesLab, i: int) -> None:

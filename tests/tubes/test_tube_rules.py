@@ -6,16 +6,26 @@ import pytest
 from refusals import words_of
 from tube_home import Home, refused
 
-from tuque.core.jobs.deliver import on_getjob, set_pause, wait
-from tuque.core.jobs.queries import qpeek, qstat, show
-from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.jobs.transitions import check, stop_waiting
-from tuque.core.leases.commands import on_open
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.copies.ack import (
+    on_ackjob,
+    on_deadletter,
+    on_deljob,
+    on_fastack,
+)
+from tuque.core.copies.add import on_addjob, refusal, settle
+from tuque.core.leases.leases import on_open
+from tuque.core.model.job import AddSpec
 from tuque.core.model.task import TRANSITIONS, Task, is_arrow
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
-from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob, on_fastack
-from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.queues.deliver import on_getjob, set_pause, wait
+from tuque.core.queues.procedures import check, stop_waiting
+from tuque.core.queues.requeue import (
+    on_dequeue,
+    on_enqueue,
+    on_nack,
+    on_working,
+)
+from tuque.core.queues.views import qpeek, qstat, show
 from tuque.server.replies.words import resp_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import TubeOptions

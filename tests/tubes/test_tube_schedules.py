@@ -8,13 +8,13 @@ import pytest
 from journal_home import START_MS, Home, again
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.transitions import check
-from tuque.core.msgs.bus import TubeCopy
+from tuque.core.msgs import TubeCopy
 from tuque.core.node.node import Node
-from tuque.core.outbox.tube_records import tell_task
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
+from tuque.core.records.tubes import tell_task
 from tuque.server.schedules.instants import step_of
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.plan import ALL, ONE, Plan, is_plan, is_sound_plan, pack_plan, unpack_plan

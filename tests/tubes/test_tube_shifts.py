@@ -9,9 +9,9 @@ import pytest
 from homes_lab import HomesLab
 from refusals import refused, said
 
-from tuque.core.dispatch.flush import flush_all
-from tuque.core.jobs.transitions import check
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.task import READY, TAKEN
+from tuque.core.queues.procedures import check
 from tuque.tubes.failover.switchover import take_home
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.replication.leadership import set_read_only

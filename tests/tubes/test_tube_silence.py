@@ -7,15 +7,15 @@ from journal_home import START_MS, Home, again
 from lives_lab import LivesLab, add, begin, take
 from votes_lab import TIMEOUT_MS
 
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.transitions import check
 from tuque.core.life.runs import on_work
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import Terms
+from tuque.core.model.job import AddSpec
 from tuque.core.model.task import READY, TAKEN
+from tuque.core.model.work import Terms
 from tuque.core.node.node import Node
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.policy import tubes_of
 

@@ -9,14 +9,14 @@ from homes_lab import HomesLab
 from journal_home import START_MS, Home, again
 from keys_lab import SECOND_NS, keys_of
 
-from tuque.core.decode.tubes import TaskRecord
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.transitions import check
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.copies.ack import on_ackjob
+from tuque.core.copies.add import on_addjob, settle
+from tuque.core.model.job import AddSpec
 from tuque.core.model.task import TAKEN
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import on_ackjob
-from tuque.core.replication.add import on_addjob, settle
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
+from tuque.core.records.tubes import TaskRecord
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.keys.words import UNTIL_START, Keys, pack
 from tuque.tubes.replication.receive import are_known

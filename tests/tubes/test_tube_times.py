@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tube_home import START_MS, Home
 
-from tuque.core.jobs.deliver import on_getjob
-from tuque.core.jobs.requeue import on_working
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN
+from tuque.core.queues.deliver import on_getjob
+from tuque.core.queues.procedures import check
+from tuque.core.queues.requeue import on_working
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import ops, sessions
 

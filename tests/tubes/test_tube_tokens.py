@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from journal_home import START_MS, Home, again
 
-from tuque.core.decode import records as back
 from tuque.core.dispatch.restore import after_load
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import CFG_BEFORE, tell_tube_cfg
+from tuque.core.records import read as back
+from tuque.core.records.jobs import Records
+from tuque.core.records.tubes import CFG_BEFORE, tell_tube_cfg
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import ops

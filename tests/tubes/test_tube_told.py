@@ -6,7 +6,7 @@ from homes_lab import HomesLab
 from told_events import Told
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.outbox.events import HOME_CHANGED, Events
+from tuque.core.records.events import HOME_CHANGED, Events
 
 
 def watched(lab: HomesLab) -> HomesLab:

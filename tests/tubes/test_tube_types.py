@@ -6,8 +6,8 @@ import pytest
 from homes_lab import HomesLab
 from refusals import said
 
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
+from tuque.core.queues.procedures import check
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.replication.leadership import set_read_only
 from tuque.tubes.tasks import ops

@@ -6,7 +6,12 @@ import pytest
 from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.msgs.bus import StandAt, TubeStands, TubeVote, TubeVoted
+from tuque.core.msgs import (
+    StandAt,
+    TubeStands,
+    TubeVote,
+    TubeVoted,
+)
 from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, PROMISED, PROPOSED, YES, Voters
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import MAJORITY, NO

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.node.slots import set_failing
+from tuque.core.node.peers import set_failing
 from tuque.server.replies.words import text_of
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError

@@ -6,8 +6,8 @@ import pytest
 from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.node.slots import rank
-from tuque.core.transactions.topics import subscribe
+from tuque.core.node.peers import rank
+from tuque.core.topics import subscribe
 
 
 @pytest.mark.parametrize("step", [1, 2])

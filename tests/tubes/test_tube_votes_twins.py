@@ -7,10 +7,10 @@ from cluster_lab import Lab
 from homes_lab import HomesLab
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.core.federation.request import look_again
-from tuque.core.jobs.deliver import serve_ready
+from tuque.core.copies.federation import look_again
 from tuque.core.model.job import QUEUED
 from tuque.core.model.task import READY
+from tuque.core.queues.deliver import serve_ready
 from tuque.server.tubes.voters import own_state
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.voting.voters import may_vouch

@@ -6,12 +6,12 @@ import pytest
 from told_events import Told
 from tube_home import START_MS, Home, refused
 
+from tuque.core.copies.federation import pause_queue
 from tuque.core.dispatch.timers import next_timer_ms
-from tuque.core.federation.request import pause_queue
-from tuque.core.jobs.transitions import check, remove, stop_waiting
 from tuque.core.model.task import READY
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.outbox.events import KIND_NAMES
+from tuque.core.queues.procedures import check, remove, stop_waiting
+from tuque.core.records.events import KIND_NAMES
 from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.replication.leadership import state_of_node

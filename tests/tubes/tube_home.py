@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import tick
-from tuque.core.jobs.deliver import serve_ready
-from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
 from tuque.core.node.node import GOT_JOBS, Node
-from tuque.core.outbox.events import Events
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.queues.deliver import serve_ready
+from tuque.core.queues.procedures import check
+from tuque.core.records.events import Events
 from tuque.server.replies.words import iproto_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cluster_lab import Kept
 from homes_lab import HomesLab
 
-from tuque.core.msgs.bus import AnyMessage, VoteAt
+from tuque.core.msgs import AnyMessage, VoteAt
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say
+from tuque.core.node.peers import say
 from tuque.tubes.failover.claims import claim_tube
 from tuque.tubes.model.ballots import IN_FORCE
 from tuque.tubes.model.options import TubeOptions

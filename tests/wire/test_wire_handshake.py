@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.core.msgs.bus import AnyMessage, GotJob, Pause
+from tuque.core.msgs import AnyMessage, GotJob, Pause
 from tuque.wire.bus import FRAME_BYTES, BusError, SealError, head_of
 from tuque.wire.handshake import BEFORE_BYTES, MAGIC, REFUSED, Conn
 from tuque.wire.msgs.cards import Card, Greeting, Hello

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuque.core.msgs.bus import LARGE_BODY, AnyMessage, GotJob, Pause, ReplJob
+from tuque.core.msgs import (
+    LARGE_BODY,
+    AnyMessage,
+    GotJob,
+    Pause,
+    ReplJob,
+)
 from tuque.wire.bus import BusError, SealError, encoded, parts_of
 from tuque.wire.handshake import Conn
 from tuque.wire.msgs.cards import Card

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from worker_lab import StartWorker
 
-from tuque.core.model.life import run_text
+from tuque.core.model.work import run_text
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, Failure, Job, current_job

@@ -23,11 +23,12 @@ from tuque.cluster.member import (
     Member,
 )
 from tuque.cluster.twins import Conflict, Refused, check_life, shown, told_twin
+from tuque.core.copies.federation import look_again
+from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.dispatch.messages import on_link_down, on_link_up
-from tuque.core.federation.request import look_again
-from tuque.core.msgs.bus import Gossip, Heartbeat
+from tuque.core.msgs import Gossip, Heartbeat
 from tuque.core.node.node import Node
-from tuque.core.node.slots import (
+from tuque.core.node.peers import (
     TooManyNodes,
     journal_fails,
     say,
@@ -37,9 +38,8 @@ from tuque.core.node.slots import (
     set_reachable,
     slot_for,
 )
+from tuque.core.repair.claims import on_away
 from tuque.core.repair.node_loss import on_forget, on_incarnation
-from tuque.core.repair.settle import on_away
-from tuque.core.replication.replicate import on_reach_changed
 from tuque.tubes.policy import tubes_of
 
 BEAT_MIN_MS: Final = 100

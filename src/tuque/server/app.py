@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tuque import __version__
-from tuque.core.jobs.transitions import memory_level
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import memory_level
 from tuque.logtext import facts
 from tuque.server.admin.registry import register
 from tuque.server.config.config import announced_port, check_dir, in_dir

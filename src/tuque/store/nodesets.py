@@ -10,7 +10,12 @@ from typing import final
 from mypy_extensions import i64
 
 from tuque.core.node.node import Node
-from tuque.core.node.slots import SLOTS, TooManyNodes, slot_for, slots_of
+from tuque.core.node.peers import (
+    SLOTS,
+    TooManyNodes,
+    slot_for,
+    slots_of,
+)
 
 
 @final

@@ -10,8 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.decode.records import BadRecord, Record, decode
-from tuque.core.outbox.records import END, Records
+from tuque.core.records.jobs import END, Records
+from tuque.core.records.read import BadRecord, Record, decode
 from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     DONE,

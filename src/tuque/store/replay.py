@@ -11,16 +11,15 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.decode.records import BadRecord, Record, decode, job_of, renew, replace
 from tuque.core.dispatch.restore import creation, is_sorted, restore_job, restore_pause, shift_jobs
-from tuque.core.jobs.transitions import CUSTODY_KEEP_MS
 from tuque.core.leases.restore import LeaseLog
 from tuque.core.life.restore import LifeLog
 from tuque.core.model.job import ACKED, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
-from tuque.core.model.ledger import GC_ACKED
+from tuque.core.model.stats import GC_ACKED
 from tuque.core.model.tombstones import CUSTODY
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import (
+from tuque.core.queues.procedures import CUSTODY_KEEP_MS
+from tuque.core.records.jobs import (
     ACK,
     ACKED_AT,
     ADD,
@@ -46,9 +45,17 @@ from tuque.core.outbox.records import (
     VOTERS,
     VOTERS_NEXT,
 )
-from tuque.core.state.topics import Subscription
-from tuque.core.transactions.restore import StageLog
-from tuque.core.transactions.topics import restore_topics
+from tuque.core.records.read import (
+    BadRecord,
+    Record,
+    decode,
+    job_of,
+    renew,
+    replace,
+)
+from tuque.core.staged.restore import StageLog
+from tuque.core.tables.topics import Subscription
+from tuque.core.topics import restore_topics
 from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     BAD,

@@ -9,19 +9,18 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.idempotent_add import is_recorded
 from tuque.core.leases.restore import tell_all
 from tuque.core.life.restore import OutcomeWalk
 from tuque.core.model.job import EXTERNAL, WAIT_REPL, Job
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_BCAST
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.topic_records import tell_topic
-from tuque.core.outbox.transaction_records import tell_app, tell_key, tell_staged
-from tuque.core.state.dedupe_keys import Kept
-from tuque.core.state.staged import Attempt, Staged
+from tuque.core.queues.dedupe import is_recorded
+from tuque.core.queues.ends import life_of
+from tuque.core.records.jobs import Records
+from tuque.core.records.staged import tell_app, tell_key, tell_staged, tell_topic
+from tuque.core.tables.dedupe_keys import Kept
+from tuque.core.tables.staged import Attempt, Staged
 from tuque.tubes.failover.restore import copies_of
 from tuque.tubes.failover.restore_tasks import tell_all_tubes, tell_task_of
 from tuque.tubes.policy import tubes_of

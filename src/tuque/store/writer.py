@@ -19,7 +19,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     HEADER_BYTES,

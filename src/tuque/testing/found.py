@@ -9,10 +9,10 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from tuque.client.api import to_text
-from tuque.core.jobs.endings import life_of
 from tuque.core.model import task as tubes
 from tuque.core.model.job import ACKED, Job
 from tuque.core.node.node import Node
+from tuque.core.queues.ends import life_of
 from tuque.testing.jobs import Noted, envelope_of, own
 from tuque.tubes.keys.plan import is_apart
 from tuque.wire.args import header_pairs

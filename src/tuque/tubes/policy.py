@@ -5,10 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import Job
-from tuque.core.model.life import Failure, Life, Outcome
-from tuque.core.model.refusal import (
+from tuque.core.model.errors import (
     DEAD_LETTER,
     DUPLICATE,
     MAXLEN,
@@ -17,8 +14,10 @@ from tuque.core.model.refusal import (
     TUBE_FULL,
     Refusal,
 )
+from tuque.core.model.job import AddSpec, Job
 from tuque.core.model.task import BURIED, BYTES, Task
-from tuque.core.msgs.bus import (
+from tuque.core.model.work import Failure, Life, Outcome
+from tuque.core.msgs import (
     TubeMessage,
     TubePulse,
     TubeStands,

@@ -1,7 +1,7 @@
 """How much each command may do: part of the command table (SPEC L2).
 
 A row bounds a command's words, its work in one turn and its reply, and says what happens beyond.
-Commands with subcommands have a row for each. Work is counted in units (core/model/work.py): one
+Commands with subcommands have a row for each. Work is counted in units (core/model/timers.py): one
 job, queue, tube, client or word that is checked or changed. A reply may exceed its bound by one
 element, and by a body where `has_body` says so.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.wire.bound import (
     ALL_WORDS,
     CUT,

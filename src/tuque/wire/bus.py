@@ -16,8 +16,8 @@ import msgspec
 from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
-from tuque.core.life.holds import SAID_MAX, WHAT_MAX
-from tuque.core.msgs.bus import (
+from tuque.core.life.cancel_update import SAID_MAX, WHAT_MAX
+from tuque.core.msgs import (
     LARGE_BODY,
     AnyMessage,
     Ask,
@@ -42,6 +42,7 @@ from tuque.core.msgs.bus import (
     ReplJobs,
     SetAck,
     Slots,
+    TopicsTold,
     TubeClaim,
     TubeClaimed,
     TubeCopy,
@@ -56,8 +57,8 @@ from tuque.core.msgs.bus import (
     VotersTold,
     Working,
     YourJobs,
+    are_subscriptions,
 )
-from tuque.core.msgs.topics import TopicsTold, are_subscriptions
 from tuque.wire.seal.seal import CODE_BYTES, Seal
 from tuque.wire.seal.steps import Arriving, Coder
 from tuque.wire.tubes.told import is_sane_tube

@@ -17,9 +17,9 @@ import click
 
 from tuque.console.journal.rows import fields, line_of
 from tuque.console.terminal import look
-from tuque.core.decode.records import BadRecord, Record, decode
 from tuque.core.model.job import ACTIVE, DELIVERED, Job
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
+from tuque.core.records.read import BadRecord, Record, decode
 from tuque.lazygroup import OptionsAnywhere
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.files.disk import Disk, LockedError, machine_boot_id

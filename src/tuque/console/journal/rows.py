@@ -1,6 +1,6 @@
 """Records in `tuque journal show`: names and values, and a line to read.
 
-Decides which fields of each kind are shown; core/decode/records.py decodes the records.
+Decides which fields of each kind are shown; core/records/read.py decodes the records.
 """
 
 from __future__ import annotations
@@ -10,20 +10,25 @@ import time
 from typing import Any, Final
 
 from tuque.console.terminal.format import printable
-from tuque.core.decode.leases import LeaseRecord
-from tuque.core.decode.life import LifeRecord
-from tuque.core.decode.records import Record, has_id
-from tuque.core.decode.transactions import StageRecord
-from tuque.core.decode.tubes import TaskRecord
 from tuque.core.model.job import STATE_NAMES
-from tuque.core.model.ledger import CAUSES
-from tuque.core.model.life import OUTCOME_NAMES, run_text
+from tuque.core.model.stats import CAUSES
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
-from tuque.core.outbox import records as rec
-from tuque.core.outbox.placement_records import COMPLETE, GONE, MINE, HomeRecord
-from tuque.core.outbox.transaction_records import NO_ID
-from tuque.core.outbox.vote_records import IN_FORCE, VoteRecord
-from tuque.core.state.topics import Subscription
+from tuque.core.model.work import OUTCOME_NAMES, run_text
+from tuque.core.records import jobs as rec
+from tuque.core.records.leadership import (
+    COMPLETE,
+    GONE,
+    IN_FORCE,
+    MINE,
+    HomeRecord,
+    VoteRecord,
+)
+from tuque.core.records.leases import LeaseRecord
+from tuque.core.records.read import Record, has_id
+from tuque.core.records.staged import NO_ID, StageRecord
+from tuque.core.records.tubes import TaskRecord
+from tuque.core.records.work import LifeRecord
+from tuque.core.tables.topics import Subscription
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 
 INDENT: Final = 8

@@ -2,13 +2,40 @@
 
 from mypy_extensions import i64
 
-from tuque.core.federation.request import federate_link_up, on_needjobs, on_pause_message
-from tuque.core.federation.transfer import on_gotjobs, on_moved, on_yourjobs
-from tuque.core.life.asking import on_job_ask, on_job_told
-from tuque.core.life.change import changes_tick, on_hold_told
-from tuque.core.life.cluster import life_link_up, on_life
-from tuque.core.life.holds import on_hold
-from tuque.core.msgs.bus import (
+from tuque.core.copies.ack_gc import (
+    collect_link_up,
+    on_deljob_message,
+    on_gotack,
+    on_setack,
+)
+from tuque.core.copies.federation import (
+    federate_link_up,
+    on_gotjobs,
+    on_moved,
+    on_needjobs,
+    on_pause_message,
+    on_yourjobs,
+)
+from tuque.core.copies.holders import forget_told, on_holders, stop_asking
+from tuque.core.copies.replicate import (
+    copies_link_up,
+    on_enqueue_message,
+    on_enqueued,
+    on_gotjob,
+    on_reach_changed,
+    on_release,
+    on_repljob,
+    on_repljobs,
+)
+from tuque.core.copies.requeue_messages import (
+    on_delivered,
+    on_queued,
+    on_willqueue,
+    on_working_message,
+)
+from tuque.core.life.cancel_update import changes_tick, on_hold, on_hold_told
+from tuque.core.life.lookup import life_link_up, on_job_ask, on_job_told, on_life
+from tuque.core.msgs import (
     AnyMessage,
     Ask,
     Delivered,
@@ -35,6 +62,7 @@ from tuque.core.msgs.bus import (
     ReplJobs,
     SetAck,
     Slots,
+    TopicsTold,
     TubeClaim,
     TubeClaimed,
     TubeCopy,
@@ -51,30 +79,11 @@ from tuque.core.msgs.bus import (
     Working,
     YourJobs,
 )
-from tuque.core.msgs.topics import TopicsTold
 from tuque.core.node.node import Node
-from tuque.core.node.slots import clear_link, on_slots, set_reachable
+from tuque.core.node.peers import clear_link, on_slots, set_reachable
 from tuque.core.repair.drain import drain_link_up, on_answer, on_left
 from tuque.core.repair.node_loss import begin_settling, end_settling, on_ask, on_lack, on_there
-from tuque.core.replication.ack_gc import collect_link_up, on_deljob_message, on_gotack, on_setack
-from tuque.core.replication.holders import forget_told, on_holders
-from tuque.core.replication.probe import stop_asking
-from tuque.core.replication.remote_add import on_enqueue_message, on_enqueued
-from tuque.core.replication.replicate import (
-    copies_link_up,
-    on_gotjob,
-    on_reach_changed,
-    on_release,
-    on_repljob,
-)
-from tuque.core.replication.repljobs import on_repljobs
-from tuque.core.replication.requeue_messages import (
-    on_delivered,
-    on_queued,
-    on_willqueue,
-    on_working_message,
-)
-from tuque.core.transactions.topics import on_topics, topics_link_up
+from tuque.core.topics import on_topics, topics_link_up
 
 
 def on_message(n: Node, slot: i64, m: AnyMessage) -> None:

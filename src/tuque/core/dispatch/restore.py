@@ -2,10 +2,11 @@
 
 from mypy_extensions import i64
 
-from tuque.core.federation.request import remember_pause
-from tuque.core.federation.transfer import on_loaded_custody
-from tuque.core.jobs.transitions import get_queue, register
-from tuque.core.model import ledger
+from tuque.core.copies.ack_gc import on_loaded, restore_acked
+from tuque.core.copies.federation import on_loaded_custody, remember_pause
+from tuque.core.leases.expiry import return_some
+from tuque.core.leases.leases import forget_group
+from tuque.core.model import stats
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
@@ -18,11 +19,16 @@ from tuque.core.model.job import (
     moved_ns,
 )
 from tuque.core.model.task import Task, shift_task
+from tuque.core.model.tombstones import Tombs
 from tuque.core.node.node import Node, Pausing
+from tuque.core.node.peers import slots_of
 from tuque.core.node.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
-from tuque.core.node.slots import slots_of
-from tuque.core.repair.settle import doubt_due, on_loaded_jobs
-from tuque.core.replication.ack_gc import on_loaded, restore_acked
+from tuque.core.node.tables import leave_queue
+from tuque.core.queues.ends import flush_outcomes
+from tuque.core.queues.procedures import get_queue, register, remove
+from tuque.core.repair.claims import doubt_due, on_loaded_jobs
+from tuque.core.staged.stage import flush_staged
+from tuque.core.topics import flush_topics
 
 
 def restore_job(n: Node, job: Job) -> bool:
@@ -46,14 +52,14 @@ def restore_job(n: Node, job: Job) -> bool:
     job.flags &= 0xFF ^ LEASED
     if job.state == ACKED:
         job.body = b""
-        register(n, job, ledger.LOADED)
+        register(n, job, stats.LOADED)
         restore_acked(n, job)
         return True
     if was_leased:
         n.leases.loaded[job.id] = job  # until its batch claims it again (Y9.3)
     was_queued = job.state == QUEUED
     job.state = ACTIVE
-    register(n, job, ledger.LOADED)
+    register(n, job, stats.LOADED)
     if job.holders != 1 or job.repl > 1:
         doubt_copies(n, job)
     if job.retry_s == 0 and job.flags & DELIVERED:
@@ -150,3 +156,35 @@ def is_sorted(jobs: list[Job]) -> bool:
             return False
         last = job.ctime_ns
     return True
+
+
+# ---- FLUSHALL: drops all data of a node (SPEC S7.1, K3)
+
+
+def flush_all(n: Node) -> i64:
+    """Drop every job and queue (S7.1: DEBUG FLUSHALL, CLUSTER RESET). Returns jobs dropped."""
+    count: i64 = len(n.jobs)
+    if n.policy is not None:
+        n.policy.flush(n)
+    for job in list(n.jobs.values()):
+        remove(n, job, stats.ADMIN_DELETED)
+    for name, q in list(n.queues.items()):
+        if q.pause != 0 and n.records is not None:
+            n.records.pause(name, 0, 0)
+        leave_queue(n, q)
+    for name in n.pauses:
+        if n.records is not None:
+            n.records.pause(name, 0, 0)  # P1.9: nothing remains of its pause
+    n.pauses = {}
+    while len(n.leases.returning) > 0:
+        return_some(n)  # drops them: their jobs are gone
+    for g in list(n.leases.groups.values()):
+        forget_group(n, g)
+    flush_staged(n)
+    flush_topics(n)
+    flush_outcomes(n)
+    n.idle_checks = []
+    n.ready = []
+    n.tombs = Tombs()
+    n.retelling = {}
+    return count

@@ -5,27 +5,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.federation.request import federate_next_ms, federate_tick
-from tuque.core.jobs.deliver import look_again
-from tuque.core.jobs.letters import expire
-from tuque.core.jobs.transitions import (
-    REQUEUE_DELAY,
-    REQUEUE_RETRY,
-    may_enqueue,
-    on_idle_check,
-    on_wait_timeout,
-    policy_of,
-    remove,
-    requeue,
-    retry_due_ms,
-)
+from tuque.core.copies.ack_gc import collect_next_ms, collect_tick, on_gc_timer
+from tuque.core.copies.federation import federate_next_ms, federate_tick
+from tuque.core.copies.replicate import copies_next_ms, copies_tick
 from tuque.core.leases.expiry import lease_next_ms, lease_tick
-from tuque.core.life.asking import asking_next_ms, asking_tick
-from tuque.core.life.change import changes_tick
-from tuque.core.life.cluster import retell_tick
+from tuque.core.life.cancel_update import changes_tick
+from tuque.core.life.lookup import asking_next_ms, asking_tick, retell_tick
 from tuque.core.life.outcomes import lives_next_ms, lives_tick
 from tuque.core.life.runs import on_late
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
@@ -37,16 +25,32 @@ from tuque.core.model.job import (
     Job,
 )
 from tuque.core.model.task import Task
-from tuque.core.node.announce import announce_next_ms, announce_tick, on_will_timer, set_due
 from tuque.core.node.node import Node
+from tuque.core.node.peers import (
+    announce_next_ms,
+    announce_tick,
+    on_will_timer,
+    set_due,
+)
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.deliver import look_again
+from tuque.core.queues.merge_work import expire
+from tuque.core.queues.procedures import (
+    REQUEUE_DELAY,
+    REQUEUE_RETRY,
+    may_enqueue,
+    on_idle_check,
+    on_wait_timeout,
+    policy_of,
+    remove,
+    requeue,
+    retry_due_ms,
+)
+from tuque.core.repair.claims import hold_due, settle_next_ms, settle_tick
 from tuque.core.repair.drain import drain_next_ms, drain_tick
 from tuque.core.repair.node_loss import repair_next_ms, repair_tick
-from tuque.core.repair.settle import hold_due, settle_next_ms, settle_tick
-from tuque.core.replication.ack_gc import collect_next_ms, collect_tick, on_gc_timer
-from tuque.core.replication.replicate import copies_next_ms, copies_tick
-from tuque.core.transactions.publish import publishing_next_ms, publishing_tick
-from tuque.core.transactions.stage import staging_next_ms, staging_tick
+from tuque.core.staged.publish import publishing_next_ms, publishing_tick
+from tuque.core.staged.stage import staging_next_ms, staging_tick
 
 RETELL_MS: Final = 10
 
@@ -60,7 +64,7 @@ def on_job_timer(n: Node, job: Job) -> None:
         if job.state != ACKED:
             expire(n, job)  # G7.2
         else:
-            remove(n, job, ledger.GC_ACKED)
+            remove(n, job, stats.GC_ACKED)
         return
     if job.state == ACKED:
         on_gc_timer(n, job)

@@ -8,12 +8,18 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.leases.commands import no_batch, take_jobs
 from tuque.core.leases.expiry import arm, begin_beats, reclaim, renew
-from tuque.core.model.refusal import NO_HALVES, Refusal
+from tuque.core.leases.leases import no_batch, take_jobs
+from tuque.core.model.errors import NO_HALVES, Refusal
 from tuque.core.node.node import Node
-from tuque.core.outbox.lease_records import tell_batch, tell_drop, tell_group
-from tuque.core.state.lease_groups import DEFERS_MAX, SPLITS_MAX, Batch, Group, is_leased
+from tuque.core.records.leases import tell_batch, tell_drop, tell_group
+from tuque.core.tables.leases import (
+    DEFERS_MAX,
+    SPLITS_MAX,
+    Batch,
+    Group,
+    is_leased,
+)
 
 
 @final

@@ -8,13 +8,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import REQUEUE_LEASE, get_queue, requeue
 from tuque.core.model.job import ACTIVE, DELIVERED, EXPIRED_OUT, LEASED, QUEUED, Job, set_state
-from tuque.core.model.work import PIECE
-from tuque.core.node.announce import tell_working
+from tuque.core.model.timers import PIECE
 from tuque.core.node.node import Node
-from tuque.core.outbox.lease_records import tell_batch, tell_drop
-from tuque.core.state.lease_groups import (
+from tuque.core.node.peers import tell_working
+from tuque.core.queues.procedures import REQUEUE_LEASE, get_queue, requeue
+from tuque.core.records.leases import tell_batch, tell_drop
+from tuque.core.tables.leases import (
     Batch,
     Beat,
     Group,

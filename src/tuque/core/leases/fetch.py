@@ -9,13 +9,13 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from tuque.core.leases.commands import no_batch
 from tuque.core.leases.expiry import reclaim, renew
+from tuque.core.leases.leases import no_batch
+from tuque.core.model.errors import NOPART, Refusal
 from tuque.core.model.job import WHY_MAX, Job
-from tuque.core.model.refusal import NOPART, Refusal
-from tuque.core.model.tally import why_of
+from tuque.core.model.stats import why_of
 from tuque.core.node.node import Node
-from tuque.core.state.lease_groups import Batch, Group, is_leased
+from tuque.core.tables.leases import Batch, Group, is_leased
 
 # by `Job.why`
 WHYS: Final = [b"elsewhere", b"nacked", b"expired", b"dead", b"ended", b"cancelled"]

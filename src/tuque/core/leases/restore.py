@@ -8,13 +8,19 @@ from typing import final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.decode.leases import LeaseRecord
 from tuque.core.leases.expiry import arm, begin_beats, renew, why_gone
 from tuque.core.model.job import ACKED, ACTIVE, ANNOUNCE_WILL, DELIVERED, EXTERNAL, LEASED, Job
 from tuque.core.node.node import Node
-from tuque.core.outbox.lease_records import HOW_EXPIRED, HOW_SOME, HOW_TAKEN, tell_batch, tell_group
-from tuque.core.outbox.records import LEASE_BATCH, LEASE_GROUP, Records
-from tuque.core.state.lease_groups import Batch, Group, gone
+from tuque.core.records.jobs import LEASE_BATCH, LEASE_GROUP, Records
+from tuque.core.records.leases import (
+    HOW_EXPIRED,
+    HOW_SOME,
+    HOW_TAKEN,
+    LeaseRecord,
+    tell_batch,
+    tell_group,
+)
+from tuque.core.tables.leases import Batch, Group, gone
 
 
 @final

@@ -4,20 +4,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import (
-    ELSEWHERE_MS,
-    conclude_life,
-    drop_life,
-    keep_claim,
-    keep_here,
-    life_of,
-    note_large,
+from tuque.core.copies.ack import ack_job
+from tuque.core.copies.ack_gc import hurry, on_unknown_ack, retire_concluded, unheard
+from tuque.core.life.cancel_update import holds_tick
+from tuque.core.model.errors import (
+    NOJOB,
+    NOREACH,
+    NOREACH_OWN,
+    NOREACH_RESULT,
+    Refusal,
 )
-from tuque.core.jobs.letters import drop_letters, has_surplus
-from tuque.core.jobs.life_copies import tell_untold
-from tuque.core.jobs.requeue import is_delayed, on_enqueue
-from tuque.core.jobs.transitions import policy_of
-from tuque.core.life.holds import holds_tick
 from tuque.core.model.job import (
     ACKED,
     BODYLESS,
@@ -28,7 +24,8 @@ from tuque.core.model.job import (
     WAIT_REPL,
     Job,
 )
-from tuque.core.model.life import (
+from tuque.core.model.task import TAKEN, Task
+from tuque.core.model.work import (
     DONE,
     LIVE,
     OUTCOME_NAMES,
@@ -38,16 +35,23 @@ from tuque.core.model.life import (
     Outcome,
     attempt_of,
 )
-from tuque.core.model.refusal import NOJOB, NOREACH, NOREACH_OWN, NOREACH_RESULT, Refusal
-from tuque.core.model.task import TAKEN, Task
 from tuque.core.node.node import WAIT_OVER, Node, Wake
+from tuque.core.node.peers import journal_fails, slots_of
 from tuque.core.node.queue_policy import AWAY, SHOWN
-from tuque.core.node.slots import journal_fails, slots_of
-from tuque.core.outbox.events import RUN_DONE
-from tuque.core.replication.ack import ack_job
-from tuque.core.replication.ack_gc import hurry, retire_concluded, unheard
-from tuque.core.replication.orphan_acks import on_unknown_ack
-from tuque.core.state.lives import Asking
+from tuque.core.queues.ends import (
+    ELSEWHERE_MS,
+    conclude_life,
+    drop_life,
+    keep_claim,
+    keep_here,
+    life_of,
+    note_large,
+)
+from tuque.core.queues.merge_work import drop_letters, has_surplus, tell_untold
+from tuque.core.queues.procedures import policy_of
+from tuque.core.queues.requeue import is_delayed, on_enqueue
+from tuque.core.records.events import RUN_DONE
+from tuque.core.tables.work import Asking
 
 FIELDS: Final = (
     *("state", "attempt", "of", "worker", "progress", "result", "cause", "reason", "detail"),

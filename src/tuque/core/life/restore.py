@@ -8,15 +8,20 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.decode.life import LifeRecord
-from tuque.core.jobs.letters import due_by
-from tuque.core.jobs.transitions import retry_due_ms
-from tuque.core.life.base import outlive
+from tuque.core.life.runs import outlive
 from tuque.core.model.job import ACKED, ACTIVE, LEASED, ONCE_QUEUED, Job
-from tuque.core.model.life import LIVE, Failure, Life, Outcome
 from tuque.core.model.task import Task
+from tuque.core.model.work import (
+    LIVE,
+    Failure,
+    Life,
+    Outcome,
+)
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import OUTCOME, Records
+from tuque.core.queues.merge_work import due_by
+from tuque.core.queues.procedures import retry_due_ms
+from tuque.core.records.jobs import OUTCOME, Records
+from tuque.core.records.work import LifeRecord
 
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 

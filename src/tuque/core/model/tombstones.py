@@ -4,7 +4,7 @@ Links are FIFO: once a node has answered a heartbeat begun after a tombstone was
 its earlier messages can still arrive. Tombstones of one heartbeat round and one set of nodes
 share a bucket, so that they are cheap and end together. A tombstone made before the collection
 was complete (`keep`) stays until DELJOB ends it (`bury`) or it expires.
-core/replication/ack_gc.py decides what is sent again.
+core/copies/ack_gc.py decides what is sent again.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 TOMB_BYTES: Final = 140  # the id, its place in the table and in a bucket, measured
 SLOT_BITS: Final = 15  # expiries are rounded up to 33 s, so that many share a bucket
 ROUNDED_MS: Final = 1 << SLOT_BITS
-SLOTS: Final = 62  # as in core/node/slots.py
+SLOTS: Final = 62  # as in core/node/peers.py
 
 # what a bucket waits for
 OVER: Final = 0  # the job has ended everywhere: until all nodes of the set answered a round

@@ -8,29 +8,29 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.chance import Chance
+from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Job
-from tuque.core.model.job_id import IdMaker
-from tuque.core.model.ledger import Ledger
-from tuque.core.model.refusal import Refusal
-from tuque.core.model.tally import Book
-from tuque.core.model.timer_wheel import Wheel
+from tuque.core.model.job_id import Chance, IdMaker
+from tuque.core.model.stats import Book, Ledger
+from tuque.core.model.timers import Wheel
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs.bus import AnyMessage, GotJobs, ReplJob, ReplJobs, YourJobs
+from tuque.core.msgs import (
+    AnyMessage,
+    GotJobs,
+    ReplJob,
+    ReplJobs,
+    YourJobs,
+)
 from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
-from tuque.core.outbox.events import Events
-from tuque.core.outbox.records import Records
-from tuque.core.state.dedupe_keys import Keys
-from tuque.core.state.demand import Demand
-from tuque.core.state.held import Held
-from tuque.core.state.lease_groups import Leases
-from tuque.core.state.lives import Lives
-from tuque.core.state.losses import Losses
-from tuque.core.state.recent import Recent
-from tuque.core.state.staged import Publishing, Staging
-from tuque.core.state.steps import Steps
-from tuque.core.state.topics import Topics
+from tuque.core.records.events import Events
+from tuque.core.records.jobs import Records
+from tuque.core.tables.dedupe_keys import Keys
+from tuque.core.tables.leases import Leases
+from tuque.core.tables.repair import Demand, Held, Losses, Recent
+from tuque.core.tables.staged import Publishing, Staging, Steps
+from tuque.core.tables.topics import Topics
+from tuque.core.tables.work import Lives
 
 # why a waiting client is unblocked
 GOT_JOBS: Final = 0
@@ -86,7 +86,7 @@ class Wake:
 
 @final
 class Peer:
-    """Another node, known by its slot (core/node/slots.py). The shell empties `outbox`."""
+    """Another node, known by its slot (core/node/peers.py). The shell empties `outbox`."""
 
     def __init__(self, slot: i64, node_id: bytes) -> None:
         self.slot = slot
@@ -210,7 +210,7 @@ class Node:
     idle_level: i64 = 0  # memory level for which idle checks were set
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
-    work: i64 = 0  # units of work done in this turn by long commands (core/model/work.py)
+    work: i64 = 0  # units of work done in this turn by long commands (core/model/timers.py)
     passed: i64 = 0  # expired jobs skipped by takes in this turn
     has_passed = False  # some were skipped in the turn before
     wait_bytes: i64 = 0  # of waiting clients
@@ -294,7 +294,7 @@ class Node:
         self.pauses: dict[bytes, Pausing] = {}  # the latest PAUSE by queue
 
     def begin_tables(self) -> None:
-        """Jobs and queues by name, and as lists without gaps (core/node/table.py)."""
+        """Jobs and queues by name, and as lists without gaps (core/node/tables.py)."""
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
         self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters

@@ -12,9 +12,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.job import QUEUED, Job
-from tuque.core.model.tally import NO_TALLY
+from tuque.core.model.stats import NO_TALLY
 from tuque.core.node.queue_policy import Policy
-from tuque.core.state.demand import Demand
+from tuque.core.tables.repair import Demand
 
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
@@ -31,7 +31,7 @@ class Queue:
     def __init__(self, name: bytes, serial: i64, now_ms: i64) -> None:
         self.name = name
         self.serial = serial  # order of creation on this node
-        self.place: i64 = -1  # in the node's table, see core/node/table.py
+        self.place: i64 = -1  # in the node's table, see core/node/tables.py
         self.ctime_ms: i64 = now_ms
         self.atime_ms: i64 = now_ms  # last enqueue or fetch
         self.items: list[Job] = []

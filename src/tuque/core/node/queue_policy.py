@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import Task
-from tuque.core.msgs.bus import TubeMessage
+from tuque.core.msgs import TubeMessage
 
 if TYPE_CHECKING:
-    from tuque.core.model.add_spec import AddSpec
-    from tuque.core.model.job import Job
-    from tuque.core.model.life import Failure, Life, Outcome
-    from tuque.core.model.refusal import Refusal
+    from tuque.core.model.errors import Refusal
+    from tuque.core.model.job import AddSpec, Job
+    from tuque.core.model.work import Failure, Life, Outcome
     from tuque.core.node.node import Node
     from tuque.core.node.queue import Queue
 

@@ -10,12 +10,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.federation.transfer import may_move, send_jobs, settle
-from tuque.core.jobs.transitions import dequeue, told_job, unregister
-from tuque.core.model import ledger
+from tuque.core.copies.ack_gc import finish
+from tuque.core.copies.federation import may_move, send_jobs, settle
+from tuque.core.copies.holders import ask, note_gone, part, tell_holders
+from tuque.core.copies.replicate import on_offer_left
+from tuque.core.copies.rereplicate import choose_room, refill, send_repairs
+from tuque.core.model import stats
 from tuque.core.model.job import (
     ACKED,
     ACTIVE,
+    BODYLESS,
     DELIVERED,
     IN_TRANSIT,
     ONCE_QUEUED,
@@ -24,17 +28,19 @@ from tuque.core.model.job import (
     Job,
 )
 from tuque.core.model.task import Task
-from tuque.core.msgs.bus import Enqueue, Holders, Left
-from tuque.core.node.announce import deny
+from tuque.core.msgs import Enqueue, Holders, Left
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, introduce, say, slots_of
+from tuque.core.node.peers import (
+    count_of,
+    deny,
+    introduce,
+    say,
+    slots_of,
+)
+from tuque.core.queues.procedures import dequeue, memory_level, remove, thin, told_job, unregister
 from tuque.core.repair.node_loss import ask_others, begin_walk, lose_copy
-from tuque.core.replication.holders import note_gone, part, tell_holders
-from tuque.core.replication.probe import ask
-from tuque.core.replication.remote_add import on_offer_left
-from tuque.core.replication.rereplicate import choose_room, refill, send_repairs
-from tuque.core.state.lease_groups import is_leased
-from tuque.core.state.losses import COUNT, FAR, Leave
+from tuque.core.tables.leases import is_leased
+from tuque.core.tables.repair import COUNT, FAR, Leave
 
 STEP_JOBS: Final = 500  # started in one turn
 OPEN_MAX: Final = 2_000  # started and not finished
@@ -221,9 +227,9 @@ def drain_link_up(n: Node, slot: i64) -> None:
 def drop(n: Node, job: Job) -> None:
     """Remove a job that others have."""
     n.losses.leaves.pop(job.id, None)
-    unregister(n, job, ledger.MOVED)
+    unregister(n, job, stats.MOVED)
     if n.records is not None:
-        n.records.remove(job.id, ledger.MOVED)
+        n.records.remove(job.id, stats.MOVED)
 
 
 def say_left(n: Node, slot: i64, id: bytes) -> None:
@@ -307,3 +313,55 @@ def drain_next_ms(n: Node) -> i64:
     if len(state.leave_rests) > 0 and state.leave_rests[0][0] < at_ms:
         at_ms = state.leave_rests[0][0]
     return at_ms
+
+
+# ---- What may be dropped if memory is short, and in which order (SPEC M3).
+#
+# Nothing that a client is owed is ever dropped. First go delivered at-most-once jobs, oldest
+# delivery first. Then what keeps acked jobs from coming back: first where that costs nothing,
+# last acked jobs that other holders have not confirmed. These leave a tombstone, which is smaller
+# and goes once all reachable nodes have confirmed it. At last results, whose outcomes stay, and the
+# details of dead letters; these go from 75 % on, if that lets the node take jobs. At-least-once
+# jobs stay until acked or expired.
+
+
+def make_room(n: Node, most: i64) -> bool:
+    """[M3] PROCEDURE evict: drop up to `most` records (M3.3) while above 95 %, or 75 % (M3.5).
+
+    True if memory is then at or below 100 %.
+    """
+    if n.limits.may_evict:
+        left = most
+        level = memory_level(n)
+        while left > 0 and level > 0 and (evict_one(n, left) if level >= 2 else thin(n)):
+            left -= 1
+            level = memory_level(n)
+    return memory_level(n) < 3
+
+
+def evict_one(n: Node, most: i64) -> bool:
+    """Drop the least useful record (M3.1), or some tombstones; False: there is none."""
+    if len(n.delivered_amo) > 0:
+        remove(n, oldest(n, n.delivered_amo), stats.EVICTED)
+        return True
+    if len(n.peers) > 1 and n.tombs.evict(n.reachable, most) > 0:
+        return True
+    if len(n.strays) > 0:
+        for id in n.strays:
+            remove(n, n.jobs[id], stats.EVICTED)
+            n.acks_evicted += 1
+            return True
+    if len(n.acked) > 0:
+        job = oldest(n, n.acked)
+        assert job.flags & BODYLESS == 0
+        finish(n, job, job.holders, stats.EVICTED)
+        n.acks_evicted += 1
+        return True
+    return thin(n)
+
+
+def oldest(n: Node, ids: dict[bytes, None]) -> Job:
+    """The job that has been in the table longest."""
+    for id in ids:
+        return n.jobs[id]
+    raise AssertionError("nothing is left")

@@ -1,35 +1,29 @@
 """Restores lost copies and drops lost nodes from holder sets (SPEC K5, K6).
 
 A scan over all jobs drops a node from the holders, or asks it for the copies that it should
-have. core/replication/rereplicate.py repairs jobs that then have too few copies.
+have. core/copies/rereplicate.py repairs jobs that then have too few copies.
 """
 
 from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.federation.transfer import lose_transits
-from tuque.core.jobs.endings import has_ended
-from tuque.core.jobs.life_copies import ack_of, packed_outcome
-from tuque.core.jobs.transitions import told_job
-from tuque.core.model.job import ACKED, EXTERNAL, WAIT_REPL, Job
-from tuque.core.msgs.bus import Ask, Holders, Lack, SetAck
-from tuque.core.node.announce import TOMB_MS, deny
-from tuque.core.node.node import Node
-from tuque.core.node.slots import introduce, renew, say, slots_of
-from tuque.core.repair.settle import answer_claim, ask_queued, on_claims_heard, settle_link_up
-from tuque.core.replication.ack_gc import collect, forget_tombs, unconfirm
-from tuque.core.replication.holders import (
+from tuque.core.copies.ack_gc import collect, forget_asked, forget_tombs, unconfirm
+from tuque.core.copies.federation import lose_transits
+from tuque.core.copies.holders import (
+    answered,
+    ask,
+    ask_some,
     gone_from,
     is_back,
     join_holders,
     learn_holder,
     note_gone,
+    on_all_answered,
     spare,
+    stop_asking,
 )
-from tuque.core.replication.orphan_acks import forget_asked
-from tuque.core.replication.probe import answered, ask, ask_some, on_all_answered, stop_asking
-from tuque.core.replication.rereplicate import (
+from tuque.core.copies.rereplicate import (
     WINDOW_MS,
     examine,
     gain_copy,
@@ -38,7 +32,42 @@ from tuque.core.replication.rereplicate import (
     to_bucket,
     wake_rested,
 )
-from tuque.core.state.losses import CHECK, COUNT, DOUBT, FAR, FORGET, RECHECK, SETTLE, STRIP, Walk
+from tuque.core.model.job import ACKED, EXTERNAL, WAIT_REPL, Job
+from tuque.core.msgs import (
+    Ask,
+    Holders,
+    Lack,
+    SetAck,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.peers import (
+    TOMB_MS,
+    deny,
+    introduce,
+    renew,
+    say,
+    slots_of,
+)
+from tuque.core.queues.ends import has_ended
+from tuque.core.queues.merge_work import ack_of, packed_outcome
+from tuque.core.queues.procedures import told_job
+from tuque.core.repair.claims import (
+    answer_claim,
+    ask_queued,
+    on_claims_heard,
+    settle_link_up,
+)
+from tuque.core.tables.repair import (
+    CHECK,
+    COUNT,
+    DOUBT,
+    FAR,
+    FORGET,
+    RECHECK,
+    SETTLE,
+    STRIP,
+    Walk,
+)
 
 STEP_JOBS: Final = 500  # per turn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
 from tuque.server.admin.acl_chores import LoadUsers, SaveUsers, SetUser
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help

@@ -5,11 +5,11 @@ from __future__ import annotations
 from os import urandom
 from typing import Final
 
-from tuque.core.dispatch.flush import flush_all
-from tuque.core.jobs.deliver import wake_all
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.job_id import IdMaker
 from tuque.core.node.node import DATA_RESET, NODE_LEAVING
-from tuque.core.node.slots import journal_fails
+from tuque.core.node.peers import journal_fails
+from tuque.core.queues.deliver import wake_all
 from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import repair_left
 from tuque.logtext import facts

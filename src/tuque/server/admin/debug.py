@@ -7,13 +7,13 @@ import sys
 from time import sleep
 from typing import Final
 
-from tuque.core.dispatch.flush import flush_all
-from tuque.core.jobs.deliver import wake_all
-from tuque.core.jobs.transitions import check
+from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.job import JOB_BYTES
 from tuque.core.node.node import DATA_RESET
 from tuque.core.node.queue import Queue
-from tuque.core.outbox.records import Records
+from tuque.core.queues.deliver import wake_all
+from tuque.core.queues.procedures import check
+from tuque.core.records.jobs import Records
 from tuque.logtext import facts
 from tuque.server.config.config import is_loopback
 from tuque.server.config.rewrite import RewriteError, rewrite

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from tuque import __version__
-from tuque.core.jobs.transitions import memory_level
-from tuque.core.leases.info import lease_figures
-from tuque.core.model.ledger import CAUSES
-from tuque.core.transactions.stage import staging_figures
-from tuque.core.transactions.topics import topic_figures
+from tuque.core.leases.leases import lease_figures
+from tuque.core.model.stats import CAUSES
+from tuque.core.queues.procedures import memory_level
+from tuque.core.staged.stage import staging_figures
+from tuque.core.topics import topic_figures
 from tuque.server.admin.cluster_info import bus_section, cluster_section
 from tuque.server.figures.handshakes import Handshakes
 from tuque.server.replies.load_share import load_share

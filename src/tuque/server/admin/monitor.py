@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import time
 from typing import Final
 
-from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.server.log.monitoring import LatencyEvent
 from tuque.server.replies.help import reply_help
 from tuque.server.state.client import Client

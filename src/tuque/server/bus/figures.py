@@ -4,7 +4,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import AnyMessage
+from tuque.core.msgs import AnyMessage
 
 
 @final

@@ -12,7 +12,7 @@ from typing import Final, cast, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import LARGE_BODY
+from tuque.core.msgs import LARGE_BODY
 from tuque.server.bus.guests import Guest
 from tuque.server.bus.reasons import why_unreached
 from tuque.server.bus.shaking import Shaking

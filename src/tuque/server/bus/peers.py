@@ -16,9 +16,9 @@ from mypy_extensions import i64
 from tuque.cluster.members import Members
 from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
-from tuque.core.jobs.transitions import check
-from tuque.core.msgs.bus import AnyMessage, Heartbeat, Refusal
+from tuque.core.msgs import AnyMessage, Heartbeat, Refusal
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import check
 from tuque.logtext import facts
 from tuque.server.bus import reasons
 from tuque.server.bus.link import Link, dial, prepare

@@ -9,9 +9,9 @@ from zlib import crc32
 from mypy_extensions import i64
 
 from tuque.cluster.member import FAILING
-from tuque.core.msgs.bus import AnyMessage, Heartbeat, ReplJob
+from tuque.core.msgs import AnyMessage, Heartbeat, ReplJob
 from tuque.core.node.node import Node
-from tuque.core.node.slots import journal_fails
+from tuque.core.node.peers import journal_fails
 from tuque.server.bus import reasons
 from tuque.server.bus.figures import BusFigures
 from tuque.server.bus.link import Link

@@ -8,15 +8,20 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.requeue import on_dequeue
-from tuque.core.jobs.transitions import in_way, megabytes
+from tuque.core.copies.ack import (
+    ack_job,
+    on_ackjob,
+    on_deljob,
+    on_fastack,
+)
+from tuque.core.copies.ack_gc import on_unknown_ack, on_unknown_fastack
 from tuque.core.life.outcomes import on_enqueue_of
 from tuque.core.life.runs import on_nack_of
 from tuque.core.model.job import Job
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.node.node import Node
-from tuque.core.replication.ack import ack_job, on_ackjob, on_deljob, on_fastack
-from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
+from tuque.core.queues.procedures import in_way, megabytes
+from tuque.core.queues.requeue import on_dequeue
 from tuque.server.replies.chores import begin
 from tuque.server.replies.core_words import BOTH_IN_WAY, LETTERS_IN_WAY, OUTCOMES_IN_WAY
 from tuque.server.replies.redirects import check_tasks

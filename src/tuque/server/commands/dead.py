@@ -4,8 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import policy_of
-from tuque.core.life.letters import (
+from tuque.core.life.dead_letters import (
     LOOK_MAX,
     Letter,
     is_last,
@@ -16,10 +15,11 @@ from tuque.core.life.letters import (
     replay,
 )
 from tuque.core.life.outcomes import detail_of
-from tuque.core.model.refusal import DUPLICATE, Refusal
+from tuque.core.model.errors import DUPLICATE, Refusal
 from tuque.core.model.task import Task
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import policy_of
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.views import flat
 from tuque.server.config.patterns import MOST, Glob

@@ -10,19 +10,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.deliver import on_getjob, on_poll, serve_ready, wait
-from tuque.core.jobs.idempotent_add import (
-    follow,
-    is_unsure,
-    keep_key,
-    keys_refusal,
-    must_wait,
-    same_job,
+from tuque.core.copies.ack import on_deadletter
+from tuque.core.copies.add import fill_in, on_addjob, refusal
+from tuque.core.model.errors import (
+    ACKED_ALREADY,
+    NOJOB,
+    PAUSED,
+    TASK_APART,
 )
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import ACKED, WAIT_REPL, Job
-from tuque.core.model.refusal import ACKED_ALREADY, NOJOB, PAUSED, TASK_APART
-from tuque.core.model.tally import tenant_of
+from tuque.core.model.job import ACKED, WAIT_REPL, AddSpec, Job
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import Task
 from tuque.core.node.node import (
     DATA_RESET,
@@ -36,10 +33,22 @@ from tuque.core.node.node import (
     Wake,
 )
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.repair.evict import make_room
-from tuque.core.replication.ack import on_deadletter
-from tuque.core.replication.add import fill_in, on_addjob, refusal
-from tuque.core.transactions.unsure import ask_copies
+from tuque.core.queues.dedupe import (
+    follow,
+    is_unsure,
+    keep_key,
+    keys_refusal,
+    must_wait,
+    same_job,
+)
+from tuque.core.queues.deliver import (
+    on_getjob,
+    on_poll,
+    serve_ready,
+    wait,
+)
+from tuque.core.repair.drain import make_room
+from tuque.core.staged.stage import ask_copies
 from tuque.server.commands.by_id import check_ids, check_room, cmd_ack, oom_text
 from tuque.server.commands.life import tell_cancelled, worker_of
 from tuque.server.commands.meta import put_more

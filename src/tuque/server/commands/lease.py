@@ -5,12 +5,24 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.leases.bisect import on_begin, on_defer, on_split
-from tuque.core.leases.commands import BATCH_MAX, check, find, on_lease_nack, on_touch, open_refusal
 from tuque.core.leases.fetch import WHYS, columns, on_fetch, on_gone, plain_rows
-from tuque.core.leases.info import lease_info
+from tuque.core.leases.leases import (
+    BATCH_MAX,
+    check,
+    find,
+    lease_info,
+    on_lease_nack,
+    on_touch,
+    open_refusal,
+)
+from tuque.core.model.errors import NOGROUP
 from tuque.core.model.job_id import is_job_id, of_url
-from tuque.core.model.refusal import NOGROUP
-from tuque.core.state.lease_groups import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
+from tuque.core.tables.leases import (
+    NAME_MAX,
+    PARTS_MAX,
+    QUEUES_MAX,
+    Group,
+)
 from tuque.server.commands.by_id import BADID, check_room
 from tuque.server.commands.lease_chores import COMMIT, OPEN, RELEASE, Ending, Next
 from tuque.server.commands.views import flat, rename

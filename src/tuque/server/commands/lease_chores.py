@@ -4,7 +4,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.leases.commands import (
+from tuque.core.leases.expiry import give_back_some, renew
+from tuque.core.leases.leases import (
     BATCH_MAX,
     ack_some,
     begin_fill,
@@ -18,10 +19,9 @@ from tuque.core.leases.commands import (
     on_release,
     take_jobs,
 )
-from tuque.core.leases.expiry import give_back_some, renew
-from tuque.core.model.refusal import Refusal
-from tuque.core.model.work import TURN_WORK
-from tuque.core.state.lease_groups import Batch, Group
+from tuque.core.model.errors import Refusal
+from tuque.core.model.timers import TURN_WORK
+from tuque.core.tables.leases import Batch, Group
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client

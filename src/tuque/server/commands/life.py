@@ -4,23 +4,22 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.letters import letters_of
-from tuque.core.life.base import if_open
-from tuque.core.life.begin import start
-from tuque.core.life.change import on_update
+from tuque.core.life.cancel_update import on_update
 from tuque.core.life.outcomes import end_done, on_done
 from tuque.core.life.runs import (
     BACK,
     DIED,
     GONE,
+    if_open,
     on_fail,
     on_progress,
     on_release,
     on_work,
 )
-from tuque.core.model.add_spec import Update
-from tuque.core.model.life import (
+from tuque.core.life.start import start
+from tuque.core.model.errors import NOTDELIVERED
+from tuque.core.model.job import Update
+from tuque.core.model.work import (
     ATTEMPTS_MAX,
     CRASHED,
     FAILED_BY_WORKER,
@@ -28,7 +27,8 @@ from tuque.core.model.life import (
     TIMED_OUT,
     run_text,
 )
-from tuque.core.model.refusal import NOTDELIVERED
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.merge_work import letters_of
 from tuque.server.commands.by_id import check_ids, job_named
 from tuque.server.commands.outcomes import wait_for_update
 from tuque.server.replies.core_words import core_words

@@ -2,10 +2,10 @@
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import life_of
-from tuque.core.life.begin import begin_delivered
+from tuque.core.life.start import begin_delivered
 from tuque.core.model.job import Job
 from tuque.core.node.node import WITH_COUNTERS, WITH_META, WITH_RUN
+from tuque.core.queues.ends import life_of
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server

@@ -4,8 +4,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask, may_fetch, not_cancelled
-from tuque.core.life.change import on_cancel, uncancelled
+from tuque.core.life.cancel_update import on_cancel, uncancelled
+from tuque.core.life.lookup import (
+    CANCEL,
+    LOOK,
+    ask,
+    may_ask,
+    may_fetch,
+    not_cancelled,
+)
 from tuque.core.life.outcomes import (
     is_agreed,
     is_settled,
@@ -14,10 +21,10 @@ from tuque.core.life.outcomes import (
     result_fields,
     watch,
 )
-from tuque.core.model.refusal import NOJOB
+from tuque.core.model.errors import NOJOB
 from tuque.core.model.task import Task
 from tuque.core.node.node import JOB_ENDED, WAIT_OVER, Wake
-from tuque.core.state.lives import Change
+from tuque.core.tables.work import Change
 from tuque.server.commands.by_id import check_ids
 from tuque.server.commands.views import flat
 from tuque.server.replies.core_words import WORDS, core_words

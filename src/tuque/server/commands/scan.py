@@ -1,7 +1,7 @@
 """QSCAN and JSCAN: walk over queues and jobs in slices (SPEC S4, S5).
 
 The cursor is a position in the node's list of jobs or of queues. The walk runs from the end to the
-start (core/node/table.py): it starts without a pass over all elements, keeps no state between
+start (core/node/tables.py): it starts without a pass over all elements, keeps no state between
 calls, and returns every element that is present throughout at least once.
 """
 
@@ -9,8 +9,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.queries import job_matches, queue_matches
-from tuque.core.model.work import REPLY_BYTES
+from tuque.core.model.timers import REPLY_BYTES
+from tuque.core.queues.views import job_matches, queue_matches
 from tuque.server.commands.views import shown_job
 from tuque.server.replies.chores import begin
 from tuque.server.state.chore import Chore

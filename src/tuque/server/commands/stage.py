@@ -4,12 +4,17 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.model.add_spec import PLAIN, AddSpec
-from tuque.core.model.refusal import AMO_ONE_COPY, DELAY_BEYOND_TTL
-from tuque.core.replication.add import settle
-from tuque.core.state.staged import NAME_MAX, Publish, PublishSpec, Staged
-from tuque.core.transactions.publish import WAITS, drop_publish, publish_some
-from tuque.core.transactions.stage import on_stage
+from tuque.core.copies.add import settle
+from tuque.core.model.errors import AMO_ONE_COPY, DELAY_BEYOND_TTL
+from tuque.core.model.job import PLAIN, AddSpec
+from tuque.core.staged.publish import WAITS, drop_publish, publish_some
+from tuque.core.staged.stage import on_stage
+from tuque.core.tables.staged import (
+    NAME_MAX,
+    Publish,
+    PublishSpec,
+    Staged,
+)
 from tuque.server.replies.chores import begin
 from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.replies.producers import await_copies

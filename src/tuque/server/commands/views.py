@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.federation.request import pause_queue
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.queries import qpeek, qstat, show
+from tuque.core.copies.federation import pause_queue
 from tuque.core.model.job import ACKED, Job
-from tuque.core.model.life import NO_RUN, Failure, Life, attempt_of
 from tuque.core.model.task import Task
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
+from tuque.core.model.work import (
+    NO_RUN,
+    Failure,
+    Life,
+    attempt_of,
+)
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.views import qpeek, qstat, show
 from tuque.server.commands.by_id import check_ids, check_room
 from tuque.server.replies.redirects import check_queue
 from tuque.server.rights.tenant import check_queues

@@ -2,7 +2,7 @@
 
 The pump calls `flush` with full chunks; the thread appends them to raw files (spool.py) and
 supervises the process (writer.py) that turns these into segments. The pump never waits: when
-the disk is slow or full, core/outbox/events.py drops events and counts them. The server itself
+the disk is slow or full, core/records/events.py drops events and counts them. The server itself
 needs no pyarrow.
 """
 
@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Final
 
 import tuque
-from tuque.core.outbox.events import ALL, Chunk, Events
+from tuque.core.records.events import ALL, Chunk, Events
 from tuque.server.events.spool import Spool
 
 EVENT_BYTES: Final = 1024  # of raw files per buffered event, as the writer may lag

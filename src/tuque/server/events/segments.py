@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tuque.core.outbox import events as ev
+from tuque.core.records import events as ev
 from tuque.server.events.spool import Frame, node_of
 
 UTC_US: Final = pa.timestamp("us", tz="UTC")

@@ -1,6 +1,6 @@
 """Raw event files: the server's hand-over to the writer process (SPEC E3).
 
-A file `.raw-NODE-FIRST` is a sequence of frames: one chunk of core/outbox/events.py each, with its
+A file `.raw-NODE-FIRST` is a sequence of frames: one chunk of core/records/events.py each, with its
 length and CRC. The server only appends; the kernel keeps written data when the server is killed.
 A file stays locked while the server may append to it. The writer process
 (server/events/writer.py) reads and removes the files. Knows nothing of pyarrow.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tuque.core.outbox.events import COLUMN_NAMES, Chunk
+from tuque.core.records.events import COLUMN_NAMES, Chunk
 
 MAGIC: Final = b"TQE1"
 HEAD: Final = struct.Struct(f"<4sIqI{len(COLUMN_NAMES)}I")  # magic, CRC, first seq, rows, lengths

@@ -9,10 +9,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.tally import BOUNDS, Histogram, Tally
+from tuque.core.model.stats import BOUNDS, Histogram, Tally
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue
-from tuque.core.state.shares import FAIR
+from tuque.core.tables.staged import FAIR
 from tuque.server.figures.rings import (
     COUNTS,
     LONG_MS,
@@ -120,7 +120,7 @@ class Watch:
     # ---- the walk
 
     def begin(self, n: Node) -> None:
-        """Start at the end of the table; what stays in it is met (core/node/table.py)."""
+        """Start at the end of the table; what stays in it is met (core/node/tables.py)."""
         self.at = len(n.queue_list)
         self.walked = Level()
         self.best = []

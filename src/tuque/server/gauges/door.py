@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from tuque import __version__
-from tuque.core.jobs.transitions import memory_level
+from tuque.core.queues.procedures import memory_level
 from tuque.logtext import facts
 from tuque.metrics.listener import TEXT_TYPE, Listener, Page, fault, open_sockets
 from tuque.metrics.text import OPEN_TYPE, PLAIN_TYPE, render, wants_open

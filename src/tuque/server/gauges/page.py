@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tuque.core.model.tally import BOUNDS
+from tuque.core.model.stats import BOUNDS
 from tuque.metrics.text import COUNTER, GAUGE, HISTOGRAM, OTHER, Family, shown
 from tuque.server.gauges.snapshot import Snapshot
 

@@ -9,7 +9,7 @@ import os
 import resource
 from typing import final
 
-from tuque.core.model.tally import NOBODY, PUT_BACK
+from tuque.core.model.stats import NOBODY, PUT_BACK
 from tuque.core.repair.node_loss import repair_left
 from tuque.server.figures.watch import level_of
 from tuque.server.rights.tenant import connections, owned

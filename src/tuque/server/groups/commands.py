@@ -6,10 +6,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.life import NO_TERMS, Terms
-from tuque.core.model.tally import tenant_of
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import Task
-from tuque.core.repair.evict import make_room
+from tuque.core.model.work import NO_TERMS, Terms
+from tuque.core.repair.drain import make_room
 from tuque.server.commands.by_id import check_forms, oom_text
 from tuque.server.groups.listing import results, show_all, show_children, shown
 from tuque.server.replies.help import reply_help

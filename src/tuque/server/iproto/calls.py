@@ -5,8 +5,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.deliver import serve_ready
-from tuque.core.repair.evict import make_room
+from tuque.core.queues.deliver import serve_ready
+from tuque.core.repair.drain import make_room
 from tuque.server.commands.dispatch import tell_wakes
 from tuque.server.iproto.seen import note_spent, see
 from tuque.server.iproto.tubes import IprotoCall, run_function, run_method

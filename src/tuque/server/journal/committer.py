@@ -15,8 +15,8 @@ import time
 from typing import Final
 
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
-from tuque.core.transactions.publish import finish_publish
+from tuque.core.records.jobs import Records
+from tuque.core.staged.publish import finish_publish
 from tuque.server.journal.bell import Bell
 from tuque.server.journal.thread import (
     ALWAYS,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from tuque.core.model.tally import Histogram
+from tuque.core.model.stats import Histogram
 from tuque.server.journal.bell import Bell
 from tuque.store.pace import Pace
 from tuque.store.writer import Journal

@@ -7,7 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import FAR
+from tuque.core.queues.procedures import FAR
 from tuque.server.loop.gather import Gather
 from tuque.server.loop.keeping import log_cut_off, log_notes
 from tuque.server.loop.outlet import Outlet

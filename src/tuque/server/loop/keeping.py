@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from tuque.core.jobs.transitions import letters_in_way, memory_level, on_memory_level
-from tuque.core.repair.evict import make_room
+from tuque.core.queues.procedures import letters_in_way, memory_level, on_memory_level
+from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.journal.thread import Note
 from tuque.server.log.monitoring import look

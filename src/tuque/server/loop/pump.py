@@ -13,9 +13,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.jobs.deliver import serve_ready
-from tuque.core.jobs.transitions import FAR
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
+from tuque.core.queues.deliver import serve_ready
+from tuque.core.queues.procedures import FAR
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.loop.doors import Doors
 from tuque.server.loop.gate import Gate

@@ -5,7 +5,7 @@ No earlier reply about tubes leaves after it: another node may lead them (SPEC T
 
 from mypy_extensions import i64
 
-from tuque.core.node.standstill import has_stood, set_time
+from tuque.core.node.tables import has_stood, set_time
 from tuque.logtext import facts
 from tuque.server.loop.outlet import Outlet
 from tuque.server.sockets.connection import Connection

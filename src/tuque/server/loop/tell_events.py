@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import FAR
+from tuque.core.queues.procedures import FAR
 from tuque.server.state.state import Server
 
 EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.model.tally import BOUNDS
+from tuque.core.model.stats import BOUNDS
 from tuque.server.figures.rings import Points
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server

@@ -8,11 +8,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.tally import Tally
-from tuque.core.model.work import REPLY_BYTES
+from tuque.core.model.stats import Tally
+from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_NAMES, Queue
-from tuque.core.state.letters import count_of
+from tuque.core.tables.work import count_of
 from tuque.server.commands.dead import shown
 from tuque.server.config.patterns import MOST, Glob
 from tuque.server.figures.watch import level_of, oldest_ms

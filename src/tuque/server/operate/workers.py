@@ -4,9 +4,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.standing import STANDING_NAMES, standing_of
-from tuque.core.model.life import attempt_of
-from tuque.core.model.work import REPLY_BYTES
+from tuque.core.life.start import STANDING_NAMES, standing_of
+from tuque.core.model.timers import REPLY_BYTES
+from tuque.core.model.work import attempt_of
 from tuque.core.node.node import Node
 from tuque.server.commands.dead import shown, task_of
 from tuque.server.config.patterns import MOST, Glob

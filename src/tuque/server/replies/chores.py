@@ -6,8 +6,8 @@ waiting GETJOB; all other clients are served.
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import FAR
-from tuque.core.model.work import PIECE, TURN_WORK
+from tuque.core.model.timers import PIECE, TURN_WORK
+from tuque.core.queues.procedures import FAR
 from tuque.server.replies.faults import INTERNAL, look_into, on_fault
 from tuque.server.replies.redirects import iproto_refusal, refusal_text
 from tuque.server.replies.tube_sync import hold_back, hold_back_wired

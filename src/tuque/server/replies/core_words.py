@@ -1,9 +1,9 @@
-"""The RESP error of each code in core/model/refusal.py; words.py has those of tubes."""
+"""The RESP error of each code in core/model/errors.py; words.py has those of tubes."""
 
 from typing import Final
 
-from tuque.core.model import refusal as why
-from tuque.core.model.refusal import Refusal
+from tuque.core.model import errors as why
+from tuque.core.model.errors import Refusal
 from tuque.server.replies.words import NOREPL_TEXT, PAUSED_TEXT
 
 NOREPL: Final = b"NOREPL " + NOREPL_TEXT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.jobs.transitions import check
+from tuque.core.queues.procedures import check
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 

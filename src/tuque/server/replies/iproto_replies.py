@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tuque.core.jobs.transitions import stop_waiting
 from tuque.core.model.task import BYTES, TEXT, Task
 from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_DOUBLE, NODE_LEAVING, Wake
+from tuque.core.queues.procedures import stop_waiting
 from tuque.server.replies.redirects import moved_error
 from tuque.server.replies.tube_sync import hold_back_wired
 from tuque.server.replies.words import CONFLICT_TEXT, LEAVING_TEXT

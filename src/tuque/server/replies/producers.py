@@ -11,13 +11,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.deliver import wake_all
-from tuque.core.jobs.transitions import FAR
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.refusal import NOREPL_TIMEOUT, Refusal
+from tuque.core.copies.add import fill_in, must_be_external
+from tuque.core.model.errors import NOREPL_TIMEOUT, Refusal
+from tuque.core.model.job import AddSpec
 from tuque.core.node.node import NODE_DOUBLE, Node
-from tuque.core.node.slots import slots_of
-from tuque.core.replication.add import fill_in, must_be_external
+from tuque.core.node.peers import slots_of
+from tuque.core.queues.deliver import wake_all
+from tuque.core.queues.procedures import FAR
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
 from tuque.server.replies.core_words import core_words

@@ -11,7 +11,7 @@ from collections import deque
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import FAR
+from tuque.core.queues.procedures import FAR
 from tuque.server.replies.producers import await_copies, let_follow
 from tuque.server.replies.words import iproto_words, resp_words
 from tuque.server.state.client import HOLE, PUT, WIRED, Client, Pending

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.jobs.transitions import FAR
+from tuque.core.queues.procedures import FAR
 from tuque.logtext import facts
 from tuque.server.log.notes import say_once, warn_once
 from tuque.server.replies.chores import begin

@@ -5,12 +5,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.leases.commands import make_room
+from tuque.core.leases.leases import make_room
 from tuque.core.model.job import BODYLESS, Job
 from tuque.core.model.job_id import ID_BYTES, is_job_id, is_marked, of_url
 from tuque.core.node.queue import QUEUE_BYTES
-from tuque.core.state.lease_groups import GROUPS_MAX
-from tuque.core.state.shares import FAIR
+from tuque.core.tables.leases import GROUPS_MAX
+from tuque.core.tables.staged import FAIR
 from tuque.server.state.state import Server
 from tuque.server.users.account import Account
 from tuque.server.users.tenants import Tenant

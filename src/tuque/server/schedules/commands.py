@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.model.task import FAR, Task
-from tuque.core.repair.evict import make_room
+from tuque.core.repair.drain import make_room
 from tuque.server.commands.by_id import oom_text
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named

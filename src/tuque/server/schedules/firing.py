@@ -7,7 +7,7 @@ from typing import Final
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.repair.evict import make_room
+from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.log.notes import say_once
 from tuque.server.rights.tenant import over_owned

@@ -10,9 +10,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import NO_TERMS
-from tuque.core.replication.add import letters_refusal
+from tuque.core.copies.add import letters_refusal
+from tuque.core.model.job import AddSpec
+from tuque.core.model.work import NO_TERMS
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuque.core.dispatch.restore import after_load
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.logtext import facts
 from tuque.server.config.config import in_dir
 from tuque.server.config.options import Config

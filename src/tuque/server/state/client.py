@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.job import Job
-from tuque.core.state.lives import Asking, Change
+from tuque.core.tables.work import Asking, Change
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
 from tuque.server.users.account import Account

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import AddSpec
 from tuque.tubes.keys.words import has_unique
 
 FIRST: Final = 4  # where options begin in ADDJOB

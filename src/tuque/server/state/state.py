@@ -15,12 +15,11 @@ from mypy_extensions import i64
 
 from tuque.cluster.kept import Kept
 from tuque.cluster.members import Members
-from tuque.core.jobs.transitions import stop_waiting
-from tuque.core.model.add_spec import PLAIN, AddSpec
-from tuque.core.model.job import Job
+from tuque.core.copies.add import settle
+from tuque.core.copies.replicate import on_producer_gone
+from tuque.core.model.job import PLAIN, AddSpec, Job
 from tuque.core.node.node import Node
-from tuque.core.replication.add import settle
-from tuque.core.replication.replicate import on_producer_gone
+from tuque.core.queues.procedures import stop_waiting
 from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config
 from tuque.server.config.identity import Identity

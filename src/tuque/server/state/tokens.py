@@ -8,7 +8,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.life import NO_TERMS, Life, attempt_of, run_from, run_text
+from tuque.core.model.work import (
+    NO_TERMS,
+    Life,
+    attempt_of,
+    run_from,
+    run_text,
+)
 
 TOKENS_MAX: Final = 1_000  # remembered at once
 RUN_FIELD: Final = b"\r\n$3\r\nrun\r\n$%d\r\n%s\r\n"  # after a body (W17.2)

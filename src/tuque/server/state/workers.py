@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.life.standing import standing_of
+from tuque.core.life.start import standing_of
 from tuque.core.node.node import Node
 
 WORKERS_MAX: Final = 10_000

@@ -6,13 +6,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import JOB_BYTES
-from tuque.core.model.tally import tenant_of
+from tuque.core.copies.add import refusal, settle
+from tuque.core.model.job import JOB_BYTES, AddSpec
+from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Node
-from tuque.core.replication.add import refusal, settle
-from tuque.core.state.topics import Subscription
-from tuque.core.transactions.topic_add import (
+from tuque.core.tables.topics import Subscription
+from tuque.core.topics import (
     Share,
     add_all,
     find_known,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.state.topics import (
+from tuque.core.tables.topics import (
     FILTERS_MAX,
     GLOB_MAX,
     NAME_MAX,
@@ -12,7 +12,7 @@ from tuque.core.state.topics import (
     TOPIC_MAX,
     Subscription,
 )
-from tuque.core.transactions.topics import subscribe, unsubscribe
+from tuque.core.topics import subscribe, unsubscribe
 from tuque.server.commands.by_id import oom_text
 from tuque.server.config.patterns import Glob
 from tuque.server.replies.core_words import core_words

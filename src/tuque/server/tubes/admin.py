@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from tuque.core.model.tally import tenant_of
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
-from tuque.core.state.shares import FAIR
+from tuque.core.tables.staged import FAIR
 from tuque.server.replies.redirects import tube_named
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server

@@ -8,10 +8,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import mark_ready
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.task import TAKEN, Task
-from tuque.core.model.work import REPLY_BYTES
+from tuque.core.model.timers import REPLY_BYTES
+from tuque.core.queues.procedures import mark_ready
 from tuque.server.state.chore import Chore
 from tuque.server.tubes.call import OK, TubeCall
 from tuque.tubes.model import changes
@@ -103,8 +103,8 @@ class TubeChore(Chore):
             return
         tube.calls.truncated += 1
         if n.events is not None:
-            n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
-        end(n, t, tube, task, ledger.ADMIN_DELETED, changes.TRUNCATE)
+            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+        end(n, t, tube, task, stats.ADMIN_DELETED, changes.TRUNCATE)
         self.done += 1
 
     def kick(self, room: i64) -> bool:

@@ -5,7 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
-from tuque.core.repair.evict import make_room
+from tuque.core.repair.drain import make_room
 from tuque.server.commands.by_id import oom_text
 from tuque.server.commands.dispatch import EVICT_PER_COMMAND
 from tuque.server.replies.chores import begin

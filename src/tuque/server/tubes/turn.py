@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import FAR
+from tuque.core.queues.procedures import FAR
 from tuque.server.groups.looking import look_at_groups
 from tuque.server.replies.iproto_replies import tell_puts
 from tuque.server.replies.tube_replies import tell_puts_resp

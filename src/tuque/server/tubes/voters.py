@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.node.node import Node
-from tuque.core.node.slots import journal_fails
+from tuque.core.node.peers import journal_fails
 from tuque.server.replies.redirects import address_of, refusal_text
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tuque.core.model.tally import TENANT_DIGITS, TENANT_MAX
+from tuque.core.model.stats import TENANT_DIGITS, TENANT_MAX
 from tuque.server.config.patterns import MOST
 from tuque.server.users.account import ALL, DEFAULT, QUOTA, TENANT, Account, meant, tenant_words
 from tuque.server.users.secrets import (

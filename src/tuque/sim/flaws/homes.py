@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import TubePulse
-from tuque.core.node import standstill
+from tuque.core.msgs import TubePulse
+from tuque.core.node import tables
 from tuque.core.node.node import Node
 from tuque.server.replies import tube_sync
 from tuque.sim.engine.plan import Op, Plan
@@ -38,7 +38,7 @@ def standstills_are_not_noticed() -> list[Patch]:
     def unnoticed(n: Node, now_ms: int) -> bool:
         return False
 
-    return everywhere(standstill.has_stood, unnoticed)
+    return everywhere(tables.has_stood, unnoticed)
 
 
 def force_does_not_wait() -> list[Patch]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tuque.core.model.life import Life, run_of
+from tuque.core import topics
 from tuque.core.model.task import READY, TAKEN, Task
+from tuque.core.model.work import Life, run_of
 from tuque.core.node.node import Node
-from tuque.core.transactions import topic_add, topics
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import copies_are_not_awaited, order
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
@@ -161,7 +161,7 @@ def results_are_mixed_up() -> list[Patch]:
 
 def later_jobs_are_not_recorded() -> list[Patch]:
     """Of a TOPIC ADD the journal gets the first job alone."""
-    sound = topic_add.begin_one
+    sound = topics.begin_one
 
     def begin_one(n: Node, p: Any, x: Any, body: bytes, waiting: Any) -> Any:
         records = n.records

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tuque.core.jobs import idempotent_add
-from tuque.core.jobs.transitions import remove
-from tuque.core.leases import commands, expiry, fetch
-from tuque.core.model import ledger
+from tuque.core.copies import requeue_messages
+from tuque.core.copies.replicate import begin
+from tuque.core.leases import expiry, fetch, leases
+from tuque.core.model import stats
+from tuque.core.model.errors import OVER, Refusal
 from tuque.core.model.job import Job
-from tuque.core.model.refusal import OVER, Refusal
 from tuque.core.node.node import Node
-from tuque.core.outbox.transaction_records import NO_ID
-from tuque.core.replication import requeue_messages
-from tuque.core.replication.replicate import begin
-from tuque.core.state.dedupe_keys import Kept, Keys
-from tuque.core.state.lease_groups import Batch, Group
-from tuque.core.state.staged import App, Publish, PublishSpec, Staged
-from tuque.core.transactions import publish, stage
+from tuque.core.queues import dedupe
+from tuque.core.queues.procedures import remove
+from tuque.core.records.staged import NO_ID
+from tuque.core.staged import publish, stage
+from tuque.core.tables.dedupe_keys import Kept, Keys
+from tuque.core.tables.leases import Batch, Group
+from tuque.core.tables.staged import (
+    App,
+    Publish,
+    PublishSpec,
+    Staged,
+)
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
@@ -55,7 +60,7 @@ def reading_shifts() -> list[Patch]:
 
 def second_commit_fails() -> list[Patch]:
     """A repeated COMMIT is an error."""
-    sound = commands.check
+    sound = leases.check
 
     def check(n: Node, name: bytes, epoch: int, seq: int) -> Refusal | None:
         error = sound(n, name, epoch, seq)
@@ -68,7 +73,7 @@ def second_commit_fails() -> list[Patch]:
 
 def commit_forgets() -> list[Patch]:
     """COMMIT acks all jobs of a batch but one, which nobody has afterwards."""
-    sound = commands.ack_some
+    sound = leases.ack_some
 
     def ack_some(n: Node, g: Group, seq: int, room: int) -> int:
         for number, b in g.batches.items():
@@ -81,7 +86,7 @@ def commit_forgets() -> list[Patch]:
 
 def fence_is_open() -> list[Patch]:
     """An owner with an old epoch commits what the next owner has."""
-    sound_check, sound = commands.check, commands.commit
+    sound_check, sound = leases.check, leases.commit
 
     def check(n: Node, name: bytes, epoch: int, seq: int) -> Refusal | None:
         g = n.leases.groups.get(name)
@@ -97,7 +102,7 @@ def fence_is_open() -> list[Patch]:
 
 def epochs_are_told_early() -> list[Patch]:
     """An epoch is sent before it is on the disk."""
-    sound = commands.on_open
+    sound = leases.on_open
 
     def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> Any:
         told = sound(n, name, owner, queues)
@@ -114,7 +119,7 @@ def expiry_loses() -> list[Patch]:
 
     def expire(n: Node, g: Group, b: Batch) -> None:
         for job in b.jobs[1:]:
-            remove(n, job, ledger.EXPIRED)
+            remove(n, job, stats.EXPIRED)
         sound(n, g, b)
 
     return everywhere(sound, expire)
@@ -183,7 +188,7 @@ def keys_are_forgotten() -> list[Patch]:
 
 def keys_are_recorded_late() -> list[Patch]:
     """A job that waits for copies, and its key, are recorded only when it has them."""
-    sound = idempotent_add.keep_key
+    sound = dedupe.keep_key
 
     def keep_key(
         n: Node, queue: bytes, key: bytes, ttl_ms: int, job: Job, is_waiting: bool
@@ -194,9 +199,7 @@ def keys_are_recorded_late() -> list[Patch]:
         sound(n, queue, key, ttl_ms, job, is_waiting)
         n.records = records
 
-    return everywhere(sound, keep_key) + everywhere(
-        idempotent_add.is_recorded, lambda n, job: False
-    )
+    return everywhere(sound, keep_key) + everywhere(dedupe.is_recorded, lambda n, job: False)
 
 
 def lessees(seed: int) -> Plan:

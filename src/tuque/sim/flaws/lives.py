@@ -6,17 +6,22 @@ from typing import Any, Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs import letters, life_copies
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.letters import go_dead
-from tuque.core.life import base, change, outcomes, runs
+from tuque.core.copies.ack_gc import retire
+from tuque.core.life import cancel_update, outcomes, runs
+from tuque.core.model.errors import Refusal
 from tuque.core.model.job import QUEUED, Job
-from tuque.core.model.life import LIVE, Failure, Life, attempt_of
-from tuque.core.model.refusal import Refusal
-from tuque.core.node.announce import set_due
+from tuque.core.model.work import (
+    LIVE,
+    Failure,
+    Life,
+    attempt_of,
+)
 from tuque.core.node.node import Node
-from tuque.core.replication.ack_gc import retire
-from tuque.core.state.lives import Change
+from tuque.core.node.peers import set_due
+from tuque.core.queues import merge_work
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.merge_work import go_dead
+from tuque.core.tables.work import Change
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
@@ -34,7 +39,7 @@ def failures_count_twice() -> list[Patch]:
 
 def fence_is_open() -> list[Patch]:
     """W3.1: the FAIL of an old run hits the run at work."""
-    sound = base.check_run
+    sound = runs.check_run
 
     def check_run(job: Job, life: Life | None, run: int) -> Refusal | None:
         if life is not None and life.run != 0 and run < life.run and not life.is_dead:
@@ -63,7 +68,7 @@ def letters_are_dropped() -> list[Patch]:
     """W6.5: a job that is given up is deleted."""
 
     def dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
-        letters.leave_line(n, job)
+        merge_work.leave_line(n, job)
         retire(n, job)
 
     return everywhere(go_dead, dead)
@@ -86,7 +91,7 @@ def beats_are_not_heard() -> list[Patch]:
 
 def failures_are_not_merged() -> list[Patch]:
     """W14.2: a node does not count what failed elsewhere."""
-    sound = life_copies.merge
+    sound = merge_work.merge
 
     def merge(n: Node, mine: Life, theirs: Life) -> None:
         failed, replays = mine.failed, mine.replays
@@ -99,14 +104,14 @@ def failures_are_not_merged() -> list[Patch]:
 
 def cancelled_jobs_go_on() -> list[Patch]:
     """W8.1: CANCEL of a job that nobody has says that it ended, and the job goes on."""
-    sound = change.on_cancel
+    sound = cancel_update.on_cancel
 
     def on_cancel(
         n: Node, id: bytes, reason: bytes, is_asked: bool = False
     ) -> tuple[int, Refusal | None, Change | None]:
         job = n.jobs.get(id)
         if job is not None and job.state == QUEUED:
-            return change.ENDED, None, None
+            return cancel_update.ENDED, None, None
         became: tuple[int, Refusal | None, Change | None] = sound(n, id, reason, is_asked)
         return became
 
@@ -118,12 +123,12 @@ def late_results_stand() -> list[Patch]:
 
     def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
         kept = n.life.known(id)
-        outcome = life_copies.unpack_outcome(n, id, data) if kept is not None and data else None
-        if kept is not None and outcome is not None and life_copies.is_better(kept, outcome):
+        outcome = merge_work.unpack_outcome(n, id, data) if kept is not None and data else None
+        if kept is not None and outcome is not None and merge_work.is_better(kept, outcome):
             outcome.is_claim = False
-            life_copies.stand_for(n, kept, outcome)
+            merge_work.stand_for(n, kept, outcome)
 
-    return everywhere(life_copies.adopt_late, adopt_late)
+    return everywhere(merge_work.adopt_late, adopt_late)
 
 
 def silence_is_not_seen() -> list[Patch]:
@@ -202,7 +207,7 @@ def falling_silent(seed: int) -> Plan:
 
 def edits_stay_at_one_node() -> list[Patch]:
     """W16.3: a holder confirms an UPDATEJOB and keeps its own body."""
-    sound = life_copies.take_edit
+    sound = merge_work.take_edit
 
     def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: int) -> None:
         sound(n, job, mine, theirs, job.body, left_ms)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tuque.core.copies import ack_gc, federation, requeue_messages
 from tuque.core.dispatch import restore
-from tuque.core.federation import transfer
-from tuque.core.jobs import deliver, requeue
-from tuque.core.jobs.transitions import unregister
-from tuque.core.model import job_id, ledger
+from tuque.core.model import job_id, stats
+from tuque.core.model.errors import Refusal
 from tuque.core.model.job import Job
-from tuque.core.model.refusal import Refusal
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs.bus import DelJob, GotAck, ReplJob, SetAck
-from tuque.core.node import slots
+from tuque.core.msgs import (
+    DelJob,
+    GotAck,
+    ReplJob,
+    SetAck,
+)
+from tuque.core.node import peers
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue
+from tuque.core.queues import deliver, requeue
+from tuque.core.queues.procedures import unregister
 from tuque.core.repair import node_loss
-from tuque.core.replication import ack_gc, orphan_acks, requeue_messages
 from tuque.sim.engine import clock
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import HOME_FLAWS
@@ -143,7 +147,7 @@ def sync_ignored() -> list[Patch]:
 
 def importer_is_no_holder() -> list[Patch]:
     """Flaw 1: a node that imports a job believes that it has the only copy."""
-    sound = transfer.take_new
+    sound = federation.take_new
 
     def take_new(n: Node, slot: int, m: ReplJob, queue: bytes) -> None:
         sound(n, slot, m, queue)
@@ -158,7 +162,7 @@ def no_repair() -> list[Patch]:
     """Flaw 3: a node that lost its memory still counts as a holder."""
 
     def on_incarnation(n: Node, slot: int, is_empty: bool, life: int = 0) -> None:
-        slots.renew(n, slot, life)
+        peers.renew(n, slot, life)
 
     def nothing(n: Node) -> None:
         return
@@ -178,7 +182,7 @@ def ack_is_oblivion() -> list[Patch]:
         sound(n)
         for id in list(n.acked):
             del n.acked[id]
-            unregister(n, n.jobs[id], ledger.GC_ACKED)
+            unregister(n, n.jobs[id], stats.GC_ACKED)
         n.tombs = Tombs()
 
     return everywhere(sound, after_load)
@@ -209,7 +213,7 @@ def sets_are_not_joined() -> list[Patch]:
     def end_here(n: Node, id: bytes, expire_ms: int, slot: int, named: int, is_blind: bool) -> None:
         job = n.jobs.get(id)
         if job is not None:
-            unregister(n, job, ledger.GC_ACKED)
+            unregister(n, job, stats.GC_ACKED)
 
     return (
         everywhere(sound, on_setack)
@@ -224,27 +228,27 @@ def moves_are_not_told() -> list[Patch]:
     def unheard(n: Node, slot: int, m: object) -> None:
         return
 
-    return everywhere(transfer.on_moved, unheard) + everywhere(
+    return everywhere(federation.on_moved, unheard) + everywhere(
         requeue_messages.on_delivered, unheard
     )
 
 
 def custody_is_given_away() -> list[Patch]:
     """Flaw 8: an at-most-once job is forgotten when sent, not when it arrived."""
-    sound = transfer.send_jobs
+    sound = federation.send_jobs
 
     def send_jobs(n: Node, slot: int, name: bytes, jobs: list[Job]) -> None:
         sound(n, slot, name, jobs)
         for job in jobs:
             if job.retry_s == 0:
-                unregister(n, job, ledger.MOVED)
+                unregister(n, job, stats.MOVED)
 
     return everywhere(sound, send_jobs)
 
 
 def leavers_drop_acks() -> list[Patch]:
     """Flaw 9: ACKJOB of an unknown job does nothing on a leaving node."""
-    sound = orphan_acks.on_unknown_ack
+    sound = ack_gc.on_unknown_ack
 
     def on_unknown_ack(n: Node, client: int, id: bytes) -> None:
         if not n.is_leaving:
@@ -274,7 +278,7 @@ def vouching_while_loading() -> list[Patch]:
 
     def on_setack(n: Node, slot: int, m: SetAck) -> None:
         if n.is_loading:
-            slots.say(n, slot, GotAck(m.id, False, 0))
+            peers.say(n, slot, GotAck(m.id, False, 0))
         else:
             sound(n, slot, m)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node
-from tuque.core.repair import node_loss, settle
+from tuque.core.repair import claims, node_loss
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
@@ -17,14 +17,14 @@ def queued_without_asking() -> list[Patch]:
     def doubt_due(n: Node, job: Job, was_queued: bool) -> bool:
         return False
 
-    return everywhere(settle.doubt_due, doubt_due)
+    return everywhere(claims.doubt_due, doubt_due)
 
 
 def links_settle_nothing() -> list[Patch]:
     """Two nodes that are linked again do not settle which of them serves a job."""
 
     def begin_settling(n: Node, slot: int) -> None:
-        settle.settle_link_up(n, slot)
+        claims.settle_link_up(n, slot)
 
     return everywhere(node_loss.begin_settling, begin_settling)
 
@@ -35,7 +35,7 @@ def answers_say_nothing() -> list[Patch]:
     def answer_claim(n: Node, slot: int, job: Job, stand: int) -> None:
         return
 
-    return everywhere(settle.answer_claim, answer_claim)
+    return everywhere(claims.answer_claim, answer_claim)
 
 
 def outages(seed: int) -> Plan:

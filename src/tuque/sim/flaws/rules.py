@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.federation import transfer
-from tuque.core.jobs import deliver
+from tuque.core.copies import ack_gc, federation
 from tuque.core.model.job import ACKED, Job
-from tuque.core.msgs.bus import SetAck
+from tuque.core.msgs import SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue
-from tuque.core.replication import ack_gc
+from tuque.core.queues import deliver
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
@@ -106,7 +105,7 @@ def moves_are_told_by_the_sender_alone() -> list[Patch]:
     def tell_served(n: Node, slot: int, job: Job) -> None:
         return
 
-    return everywhere(transfer.tell_served, tell_served)
+    return everywhere(federation.tell_served, tell_served)
 
 
 def moved_beside_a_cut(seed: int) -> Plan:

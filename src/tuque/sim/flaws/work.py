@@ -6,16 +6,25 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs import life_copies
-from tuque.core.jobs.letters import go_dead
-from tuque.core.life import base, begin, outcomes, update
-from tuque.core.model.add_spec import Update
-from tuque.core.model.job import Job
-from tuque.core.model.life import NO_TERMS, Failure, Life, run_of
-from tuque.core.model.refusal import Refusal
+from tuque.core.life import (
+    cancel_update,
+    outcomes,
+    runs,
+    start,
+)
+from tuque.core.model.errors import Refusal
+from tuque.core.model.job import Job, Update
 from tuque.core.model.task import Task
+from tuque.core.model.work import (
+    NO_TERMS,
+    Failure,
+    Life,
+    run_of,
+)
 from tuque.core.node.node import Node
-from tuque.core.state.lives import Lives
+from tuque.core.queues import merge_work
+from tuque.core.queues.merge_work import go_dead
+from tuque.core.tables.work import Lives
 from tuque.server.commands import dead
 from tuque.server.commands import outcomes as waits
 from tuque.server.state.client import Client, Wanted
@@ -36,10 +45,10 @@ def begun_in_words_only() -> list[Patch]:
 
     def begin_delivered(n: Node, job: Job, worker: bytes, client: i64) -> Life | None:
         life = Life(NO_TERMS, b"")
-        life.run = run_of(1, 1, base.hash_here(n, worker))
+        life.run = run_of(1, 1, runs.hash_here(n, worker))
         return life
 
-    return everywhere(begin.begin_delivered, begin_delivered)
+    return everywhere(start.begin_delivered, begin_delivered)
 
 
 def tokens_are_alike() -> list[Patch]:
@@ -48,7 +57,7 @@ def tokens_are_alike() -> list[Patch]:
     def hash_here(n: Node, worker: bytes) -> int:
         return 0
 
-    return everywhere(base.hash_here, hash_here)
+    return everywhere(runs.hash_here, hash_here)
 
 
 def outcomes_go_early() -> list[Patch]:
@@ -74,7 +83,7 @@ def letters_have_no_reason() -> list[Patch]:
 
 def starts_are_not_counted() -> list[Patch]:
     """W1.2: each run of a job has the number of the first one."""
-    sound = begin.begin_run
+    sound = start.begin_run
 
     def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None:
         life.starts = 0
@@ -103,12 +112,12 @@ def letters_forget_an_attempt() -> list[Patch]:
 
 def refused_edits_stand() -> list[Patch]:
     """W10.2: UPDATEJOB of a job that a worker has is refused, and the body is changed."""
-    sound = update.why_not
+    sound = cancel_update.why_not
 
     def why_not(n: Node, job: Job, life: Life | None, edit: Update) -> Refusal | None:
         refused = sound(n, job, life, edit)
         if refused is not None and edit.body is not None:
-            life_copies.set_body(n, job, edit.body)
+            merge_work.set_body(n, job, edit.body)
         return refused
 
     return everywhere(sound, why_not)
@@ -137,7 +146,7 @@ def all_ends_are_done() -> list[Patch]:
 
 def bodies_are_cut() -> list[Patch]:
     """W10.1: UPDATEJOB gives the job another body than it was told."""
-    sound = life_copies.set_body
+    sound = merge_work.set_body
 
     def set_body(n: Node, job: Job, body: bytes) -> None:
         sound(n, job, body + b"9")

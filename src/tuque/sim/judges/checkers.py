@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.federation.transfer import is_in_transit
-from tuque.core.jobs.transitions import memory_level
+from tuque.core.copies.federation import is_in_transit
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.model.tombstones import OVER
+from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.node_loss import repair_left
 from tuque.sim.engine.history import OK, OLD_DISK, Add
 from tuque.sim.judges.rare import look_at_death, look_at_node

@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.model.job import ACKED
-from tuque.core.model.life import EXPIRED, FAILED_BY_WORKER, UNSTARTED, Life
+from tuque.core.model.work import (
+    EXPIRED,
+    FAILED_BY_WORKER,
+    UNSTARTED,
+    Life,
+)
 from tuque.sim.engine.plan import Op
 from tuque.sim.judges.life_edits import judge_body, token_of
 from tuque.sim.judges.life_facts import END_VERBS, LifeJob, Run

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.jobs.transitions import memory_level
 from tuque.core.model.job import ACKED, BODYLESS, EXTERNAL, LEASED, QUEUED, Job
 from tuque.core.model.tombstones import OVER
-from tuque.core.msgs.bus import (
+from tuque.core.msgs import (
     AnyMessage,
     Ask,
     Delivered,
@@ -39,8 +38,9 @@ from tuque.core.msgs.bus import (
     YourJobs,
 )
 from tuque.core.node.node import Node
+from tuque.core.node.peers import count_of
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
-from tuque.core.node.slots import count_of
+from tuque.core.queues.procedures import memory_level
 from tuque.sim.tube_judges.disk import tubes_on
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP, WAITING

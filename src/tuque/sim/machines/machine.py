@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuque.core.model.job import ACKED, EXTERNAL, IN_TRANSIT, WAIT_REPL
 from tuque.core.node.node import Node
-from tuque.core.node.slots import slots_of
+from tuque.core.node.peers import slots_of
 from tuque.sim.engine.clock import MachineClock
 from tuque.sim.engine.disk import PATH, SimDisk
 from tuque.sim.engine.network import End

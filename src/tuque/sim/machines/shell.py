@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tuque.cluster.kept import Kept, parse_kept
 from tuque.cluster.members import Members
-from tuque.core.jobs.transitions import check
 from tuque.core.model.job import ACKED
 from tuque.core.model.tombstones import OPEN, OVER
-from tuque.core.msgs.bus import AnyMessage, Heartbeat, TubePulse
+from tuque.core.msgs import AnyMessage, Heartbeat, TubePulse
 from tuque.core.node.node import Node
-from tuque.core.node.standstill import has_stood
+from tuque.core.node.tables import has_stood
+from tuque.core.queues.procedures import check
 from tuque.server.admin.registry import register
 from tuque.server.bus.peers import Bus
 from tuque.server.config.config import Config, load

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.core.jobs.deliver import wake_all
 from tuque.core.node.node import NODE_LEAVING
+from tuque.core.queues.deliver import wake_all
 from tuque.core.repair.drain import drain_left, set_leaving
 from tuque.core.repair.node_loss import repair_left
 from tuque.sim.machines.kernel import BUS_PORT, CLIENT_PORT

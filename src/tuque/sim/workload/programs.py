@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tuque.core.jobs.transitions import memory_level
+from tuque.core.queues.procedures import memory_level
 from tuque.sim.engine.history import Add, Ask, Delivery
 from tuque.sim.machines.session import LOST, Session
 

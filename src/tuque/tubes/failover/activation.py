@@ -7,10 +7,10 @@ expire meanwhile fire when it runs again.
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import mark_ready, stop_waiting
 from tuque.core.model.task import TAKEN, Task
 from tuque.core.node.node import HOME_MOVED, Node, Wake
-from tuque.core.outbox.placement_records import tell_tube_holder
+from tuque.core.queues.procedures import mark_ready, stop_waiting
+from tuque.core.records.leadership import tell_tube_holder
 from tuque.tubes.failover.load_unload import (
     begin_in,
     begin_out,

@@ -8,9 +8,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import TubeClaim
+from tuque.core.msgs import TubeClaim
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say, slots_of
+from tuque.core.node.peers import say, slots_of
 from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.errors import EXISTS, HomeError, TubeError
 from tuque.tubes.model.options import TubeOptions

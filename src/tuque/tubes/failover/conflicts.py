@@ -8,12 +8,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.deliver import set_pause
-from tuque.core.msgs.bus import TubeAt, TubesTold
+from tuque.core.msgs import TubeAt, TubesTold
 from tuque.core.node.node import Node
+from tuque.core.node.peers import say
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
-from tuque.core.node.slots import say
-from tuque.core.outbox.tube_records import tell_tube_drop
+from tuque.core.queues.deliver import set_pause
+from tuque.core.records.tubes import tell_tube_drop
 from tuque.tubes.failover.activation import lose_home, send_away
 from tuque.tubes.failover.load_unload import put_all_away
 from tuque.tubes.failover.switchover import on_home_told

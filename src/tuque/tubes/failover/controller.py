@@ -9,7 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import (
+from tuque.core.msgs import (
     HomeMessage,
     TubeClaim,
     TubeClaimed,
@@ -19,7 +19,7 @@ from tuque.core.msgs.bus import (
     TubeYours,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say, slots_of
+from tuque.core.node.peers import say, slots_of
 from tuque.tubes.failover.activation import is_granted, start, step_shifts, wait_here
 from tuque.tubes.failover.claims import (
     ALIVE,

@@ -10,11 +10,11 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import job_bytes
 from tuque.core.model.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.core.node.node import Node
-from tuque.core.node.table import leave_job
+from tuque.core.node.tables import leave_job
 from tuque.tubes.failover.restore_tasks import take_in
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import work_of
@@ -204,7 +204,7 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     leave_job(n, task)
     del tube.tasks[task.number]
     n.job_bytes -= job_bytes(task) + TASK_BYTES
-    n.ledger.leave(ledger.MOVED)
+    n.ledger.leave(stats.MOVED)
     tube.calls.moved += 1
     task.listed = 0
     keep_copy(t, tube, task)

@@ -10,7 +10,8 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
-from tuque.core.outbox.placement_records import (
+from tuque.core.records.jobs import TUBE_HOLDER, Records
+from tuque.core.records.leadership import (
     BY_VOTE,
     COMPLETE,
     FOREIGN,
@@ -22,7 +23,6 @@ from tuque.core.outbox.placement_records import (
     HomeRecord,
     tell_tube_holder,
 )
-from tuque.core.outbox.records import TUBE_HOLDER, Records
 from tuque.tubes.model.registry import Dropped, Tubes
 from tuque.tubes.model.replica_state import INIT, RUNNING, Held
 from tuque.tubes.model.tube import Tube

@@ -9,13 +9,11 @@ from typing import Final, final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.decode.records import Record
-from tuque.core.decode.tubes import TaskRecord, renew_task, task_of
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import DELIVERED, Job
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, retry_of, state_of
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import (
+from tuque.core.records.jobs import (
     GRANT,
     LIFE,
     SESSION,
@@ -25,7 +23,16 @@ from tuque.core.outbox.records import (
     TUBE_DROP,
     Records,
 )
-from tuque.core.outbox.tube_records import tell_grant, tell_session, tell_task, tell_tube_cfg
+from tuque.core.records.read import Record
+from tuque.core.records.tubes import (
+    TaskRecord,
+    renew_task,
+    task_of,
+    tell_grant,
+    tell_session,
+    tell_task,
+    tell_tube_cfg,
+)
 from tuque.tubes.failover.restore import HomeLog, restore_copy, tell_homes
 from tuque.tubes.keys.plan import is_apart
 from tuque.tubes.keys.tasks import Tasks
@@ -261,7 +268,7 @@ def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     if task.delivered_count > 0:
         task.flags |= DELIVERED
     tube.calls.loaded += 1
-    enter(n, t, tube, task, ledger.LOADED)
+    enter(n, t, tube, task, stats.LOADED)
     if tube.next_number <= task.number:
         tube.next_number = task.number + 1
     settle_in(t, tube, task)

@@ -4,10 +4,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.federation.transfer import may_move, send_jobs
-from tuque.core.jobs.transitions import dequeue
+from tuque.core.copies.federation import may_move, send_jobs
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.procedures import dequeue
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 

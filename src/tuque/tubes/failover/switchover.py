@@ -10,9 +10,14 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import TubeClaimed, TubeYours
+from tuque.core.msgs import TubeClaimed, TubeYours
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, journal_fails, say, slots_of
+from tuque.core.node.peers import (
+    count_of,
+    journal_fails,
+    say,
+    slots_of,
+)
 from tuque.tubes.failover.activation import (
     ask_sync,
     end_waits,

@@ -13,8 +13,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
 from mypy_extensions import i16, i64, mypyc_attr, u8
 
-from tuque.core.model.life import EXPIRED, SET_ASIDE, UNSTARTED
 from tuque.core.model.task import FAR, Task
+from tuque.core.model.work import EXPIRED, SET_ASIDE, UNSTARTED
 
 CHILDREN_MAX: Final = 10_000  # of one group
 GROUPS_MAX: Final = 10_000  # of one tube

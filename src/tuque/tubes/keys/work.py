@@ -10,10 +10,14 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
-from tuque.core.decode.life import LifeRecord, decode_life
-from tuque.core.model.life import LIVE, NO_TERMS, Failure, Life
 from tuque.core.model.task import FAR, MAX_MS
-from tuque.core.outbox.life_records import DEAD_BIT, put_life
+from tuque.core.model.work import (
+    LIVE,
+    NO_TERMS,
+    Failure,
+    Life,
+)
+from tuque.core.records.work import DEAD_BIT, LifeRecord, decode_life, put_life
 
 LIVES_MS: Final = 2 * MAX_MS  # the longest ttl of a task that was replayed
 SERIAL_AT: Final = 102  # of a dead letter, in the bytes

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import AnyMessage
+from tuque.core.msgs import AnyMessage
 from tuque.tubes.model.tube import Tube
 
 # answers to TUBE-VOTE (T26.4)
@@ -120,7 +120,7 @@ class Due:
 
 @final
 class Ballots:
-    """All that a node knows about votes. Slots are those of core/node/slots.py."""
+    """All that a node knows about votes. Slots are those of core/node/peers.py."""
 
     def __init__(self) -> None:
         self.is_on = False  # this node may be a voter: `tube-failover`

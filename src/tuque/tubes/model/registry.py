@@ -11,9 +11,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR, Task
-from tuque.core.msgs.bus import HomeMessage, TubeAt, TubeClaim
+from tuque.core.msgs import HomeMessage, TubeAt, TubeClaim
 from tuque.core.node.queue_policy import Policy
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model.ballots import Ballots
 from tuque.tubes.model.errors import TubeError

@@ -1,20 +1,20 @@
 """How tasks ended, as part of what the leader sends to its followers (SPEC T48.6).
 
-The outcome of a task is kept with those of jobs (core/state/lives.py), at the leader and at each
+The outcome of a task is kept with those of jobs (core/tables/work.py), at the leader and at each
 follower, for KEEP. Here is what goes to followers, what they make of it, and who may show it.
 """
 
 from mypy_extensions import i64
 
-from tuque.core.decode.life import LifeRecord, decode_outcome
-from tuque.core.jobs.endings import tell_watchers
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.life import Outcome
-from tuque.core.model.tally import tenant_of
+from tuque.core.model.stats import tenant_of
 from tuque.core.model.task import FAR, Task
+from tuque.core.model.work import Outcome
 from tuque.core.node.node import Node
 from tuque.core.node.queue_policy import AWAY, NOT_YET, SHOWN
-from tuque.core.outbox.records import Records
+from tuque.core.queues.ends import tell_watchers
+from tuque.core.records.jobs import Records
+from tuque.core.records.work import LifeRecord, decode_outcome
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import copies_needed, synced

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, slots_of
+from tuque.core.node.peers import count_of, slots_of
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.registry import BEATS, Tubes

@@ -10,19 +10,31 @@ from typing import Final, final
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
-from tuque.core.decode.tubes import TaskRecord, decode_task, renew_task, task_of
-from tuque.core.jobs.transitions import unregister
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
 from tuque.core.model.job_id import ID_BYTES
-from tuque.core.model.life import Outcome
 from tuque.core.model.task import FAR, TASK_BYTES, Task
-from tuque.core.msgs.bus import TubeCopy, TubeGot
+from tuque.core.model.work import Outcome
+from tuque.core.msgs import TubeCopy, TubeGot
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say
-from tuque.core.outbox.placement_records import tell_tube_holder
-from tuque.core.outbox.records import LIFE, OUTCOME, TASK_ADD, TASK_STATE
-from tuque.core.outbox.tube_records import tell_task, tell_task_life, tell_task_state
+from tuque.core.node.peers import say
+from tuque.core.queues.procedures import unregister
+from tuque.core.records.jobs import (
+    LIFE,
+    OUTCOME,
+    TASK_ADD,
+    TASK_STATE,
+)
+from tuque.core.records.leadership import tell_tube_holder
+from tuque.core.records.tubes import (
+    TaskRecord,
+    decode_task,
+    renew_task,
+    task_of,
+    tell_task,
+    tell_task_life,
+    tell_task_state,
+)
 from tuque.tubes.keys.plan import is_apart
 from tuque.tubes.keys.words import is_sound, with_work
 from tuque.tubes.keys.work import is_sound_work
@@ -324,7 +336,7 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: Changes) -> None:
             if old is not None:
                 drop_copy(t, tube, old)
                 if old.id != r.id and records is not None:
-                    records.remove(old.id, ledger.MOVED)  # T18.6: else it comes back
+                    records.remove(old.id, stats.MOVED)  # T18.6: else it comes back
             end_stray_ack(n, r.id)
             task = task_of(r)
             keep_copy(t, tube, task)
@@ -356,9 +368,9 @@ def end_stray_ack(n: Node, id: bytes) -> None:
     """Discard an ack that came before the copy and was stored as a job's; no effect (T1.4)."""
     job = n.jobs.get(id)
     if job is not None and job.flags & BODYLESS:
-        unregister(n, job, ledger.GC_ACKED)
+        unregister(n, job, stats.GC_ACKED)
         if n.records is not None:
-            n.records.remove(id, ledger.GC_ACKED)
+            n.records.remove(id, stats.GC_ACKED)
 
 
 def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
@@ -368,7 +380,7 @@ def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
     if task is not None:
         drop_copy(t, tube, task)
         if n.records is not None:
-            n.records.remove(task.id, ledger.MOVED)
+            n.records.remove(task.id, stats.MOVED)
 
 
 def remove_copies(n: Node, t: Tubes, tube: Tube) -> None:

@@ -9,10 +9,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import TubeCopy, TubeGot
+from tuque.core.msgs import TubeCopy, TubeGot
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say
-from tuque.core.outbox.placement_records import (
+from tuque.core.node.peers import say
+from tuque.core.records.jobs import Records
+from tuque.core.records.leadership import (
     BY_VOTE,
     COMPLETE,
     FOREIGN,
@@ -23,8 +24,7 @@ from tuque.core.outbox.placement_records import (
     HomeRecord,
     tell_tube_home,
 )
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task, tell_task_life, tell_task_state
+from tuque.core.records.tubes import tell_task, tell_task_life, tell_task_state
 from tuque.tubes.keys.words import work_of
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Follower, Walk

@@ -4,8 +4,13 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.outbox.records import VOTE_MARKS, VOTERS, VOTERS_NEXT, Records
-from tuque.core.outbox.vote_records import (
+from tuque.core.records.jobs import (
+    VOTE_MARKS,
+    VOTERS,
+    VOTERS_NEXT,
+    Records,
+)
+from tuque.core.records.leadership import (
     VoteRecord,
     tell_marks,
     tell_next,

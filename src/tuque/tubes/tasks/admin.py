@@ -5,13 +5,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.transitions import get_queue
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of
-from tuque.core.node.table import enter_queue, leave_queue
-from tuque.core.outbox.tube_records import tell_grant, tell_tube_cfg, tell_tube_drop
+from tuque.core.node.peers import count_of
+from tuque.core.node.tables import enter_queue, leave_queue
+from tuque.core.queues.procedures import get_queue
+from tuque.core.records.tubes import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.model import changes
 from tuque.tubes.model import errors as why
@@ -183,8 +183,8 @@ def clear(n: Node, t: Tubes, tube: Tube) -> i64:
     for task in list(tube.tasks.values()):
         tube.calls.truncated += 1
         if n.events is not None:
-            n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
-        end(n, t, tube, task, ledger.ADMIN_DELETED, changes.TRUNCATE)
+            n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+        end(n, t, tube, task, stats.ADMIN_DELETED, changes.TRUNCATE)
         count += 1
     return count
 

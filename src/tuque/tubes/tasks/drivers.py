@@ -6,9 +6,9 @@ What a driver decides is driver.py's; where it comes from, the shell's.
 from collections.abc import Callable
 from typing import Final
 
-from tuque.core.jobs.transitions import mark_ready
 from tuque.core.model.task import FAR, READY, TAKEN
 from tuque.core.node.node import Node
+from tuque.core.queues.procedures import mark_ready
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType
 from tuque.tubes.model.errors import LONG_OPTION, OVERRIDING, TubeError
 from tuque.tubes.model.registry import Tubes

@@ -11,14 +11,24 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.life.asking import CANCEL, LOOK, ask, may_ask
-from tuque.core.life.change import FLAGGED, OVER, UNKNOWN, on_cancel
+from tuque.core.life.cancel_update import (
+    FLAGGED,
+    OVER,
+    UNKNOWN,
+    on_cancel,
+)
+from tuque.core.life.lookup import (
+    CANCEL,
+    LOOK,
+    ask,
+    may_ask,
+)
 from tuque.core.life.outcomes import is_settled, result_fields, silent, watch
-from tuque.core.model import ledger
-from tuque.core.model.refusal import NOJOB
+from tuque.core.model import stats
+from tuque.core.model.errors import NOJOB
 from tuque.core.model.task import BYTES, MAX_MS, READY, Task, retry_of, whole_s
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import GROUP_CALLED, GROUP_CREATED
+from tuque.core.records.events import GROUP_CALLED, GROUP_CREATED
 from tuque.tubes.keys.members import (
     CANCELLED,
     CONTINUE,
@@ -486,4 +496,4 @@ def drop(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """The task is gone; no event tells of it, for it is no job."""
     tube.calls.delete += 1
     tube.calls.done += 1
-    end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)
+    end(n, t, tube, task, stats.ADMIN_DELETED, changes.DELETE)

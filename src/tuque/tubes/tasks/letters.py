@@ -7,17 +7,28 @@ task is a dead letter. Must not know who asks: the caller has checked that the t
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import conclude_life, leave_life, life_of, tell_watchers
-from tuque.core.jobs.letters import drop_letters
-from tuque.core.life.base import new_life, tell_run
-from tuque.core.life.letters import begin_again
-from tuque.core.model import ledger
-from tuque.core.model.life import EXPIRED, LETTERED, NEVER_S, SET_ASIDE, Life
+from tuque.core.copies.ack import bury_task, hand_on
+from tuque.core.life.dead_letters import begin_again
+from tuque.core.life.runs import new_life, tell_run
+from tuque.core.model import stats
 from tuque.core.model.task import BURIED, READY, Task
+from tuque.core.model.work import (
+    EXPIRED,
+    LETTERED,
+    NEVER_S,
+    SET_ASIDE,
+    Life,
+)
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import REPLAYED
-from tuque.core.replication.ack import bury_task, hand_on
-from tuque.core.state.letters import count_of, last_serial
+from tuque.core.queues.ends import (
+    conclude_life,
+    leave_life,
+    life_of,
+    tell_watchers,
+)
+from tuque.core.queues.merge_work import drop_letters
+from tuque.core.records.events import REPLAYED
+from tuque.core.tables.work import count_of, last_serial
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import UNTIL_START, unique_of, until_of, with_work, work_of
 from tuque.tubes.keys.work import LIVES_MS, detail_in, pack_death, pack_work
@@ -51,7 +62,7 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes)
     bury_task(n, task, life, cause)
     tube.calls.delete += 1
     tube.calls.done += 1
-    end(n, t, tube, task, ledger.GC_ACKED, changes.DELETE)
+    end(n, t, tube, task, stats.GC_ACKED, changes.DELETE)
 
 
 def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) -> None:
@@ -182,7 +193,7 @@ def send_on(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> None:
     n.life.replayed += 1
     tube.calls.delete += 1
     tube.calls.done += 1
-    end(n, t, tube, task, ledger.GC_ACKED, changes.DELETE)
+    end(n, t, tube, task, stats.GC_ACKED, changes.DELETE)
 
 
 def replay(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> bool:
@@ -208,8 +219,8 @@ def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.delete += 1
     tube.calls.done += 1
     if n.events is not None:
-        n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
-    end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)
+        n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+    end(n, t, tube, task, stats.ADMIN_DELETED, changes.DELETE)
 
 
 def drop(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:

@@ -4,10 +4,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import leave_life, life_of
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.job import OUT_HERE
-from tuque.core.model.life import (
+from tuque.core.model.job import OUT_HERE, AddSpec
+from tuque.core.model.task import BURIED, DELAYED, TAKEN, Task
+from tuque.core.model.work import (
     LIVE,
     NO_RUN,
     NO_TERMS,
@@ -16,8 +15,8 @@ from tuque.core.model.life import (
     Life,
     run_of,
 )
-from tuque.core.model.task import BURIED, DELAYED, TAKEN, Task
 from tuque.core.node.node import Node
+from tuque.core.queues.ends import leave_life, life_of
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import with_work, without_work, work_of
 from tuque.tubes.keys.work import pack_work, says_nothing, unpack_work

@@ -13,15 +13,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs import deliver
-from tuque.core.jobs.transitions import mark_ready
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.job import awake_ms
-from tuque.core.model.tally import BY_NACK
+from tuque.core.model.stats import BY_NACK
 from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, retry_of
-from tuque.core.model.work import TURN_WORK
+from tuque.core.model.timers import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.queues import deliver
+from tuque.core.queues.procedures import mark_ready
 from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import is_plan
@@ -263,7 +263,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     n.book.ack(task, n.now_ms)
     if n.events is not None:
         n.events.acked(n.now_ms, task)
-    end(n, t, tube, task, ledger.GC_ACKED, changes.ACK)
+    end(n, t, tube, task, stats.GC_ACKED, changes.ACK)
 
 
 def release(

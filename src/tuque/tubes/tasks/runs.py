@@ -6,18 +6,31 @@ the last one. Terms, failures and the run are part of the task (tubes/keys/work.
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.letters import due_by
-from tuque.core.life.base import (
+from tuque.core.life.runs import (
+    BACK,
+    DIED,
+    ENDED,
+    GONE,
+    back_off_ms,
     check_run,
+    is_over_time,
+    limit_text,
     new_life,
     seconds_text,
     tell_failure,
     tell_run,
 )
-from tuque.core.life.runs import BACK, DIED, ENDED, GONE, back_off_ms, is_over_time, limit_text
+from tuque.core.model.errors import (
+    ATWORK,
+    CANCELLED_JOB,
+    NOTDELIVERED,
+    OVER_TIME,
+    Refusal,
+)
 from tuque.core.model.job import OUT_HERE
-from tuque.core.model.life import (
+from tuque.core.model.stats import BY_FAILURE, BY_RELEASE
+from tuque.core.model.task import DELAYED, READY, TAKEN, Task
+from tuque.core.model.work import (
     CRASHED,
     EXPIRED,
     FAILED,
@@ -29,12 +42,11 @@ from tuque.core.model.life import (
     Life,
     attempt_of,
 )
-from tuque.core.model.refusal import ATWORK, CANCELLED_JOB, NOTDELIVERED, OVER_TIME, Refusal
-from tuque.core.model.tally import BY_FAILURE, BY_RELEASE
-from tuque.core.model.task import DELAYED, READY, TAKEN, Task
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import RUN_RELEASED, RUN_STARTED
-from tuque.core.outbox.tube_records import tell_task_life
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.merge_work import due_by
+from tuque.core.records.events import RUN_RELEASED, RUN_STARTED
+from tuque.core.records.tubes import tell_task_life
 from tuque.tubes.keys.words import with_work, work_of
 from tuque.tubes.keys.work import pack_run, pack_work
 from tuque.tubes.model import changes

@@ -11,11 +11,11 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.model import ledger
+from tuque.core.model import stats
 from tuque.core.model.task import BYTES, DELAYED, FAR, MAX_MS, Task, whole_s
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.outbox.events import SCHEDULE_FIRED, SCHEDULE_LATE
+from tuque.core.records.events import SCHEDULE_FIRED, SCHEDULE_LATE
 from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import (
@@ -117,7 +117,7 @@ def end_schedule(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """The schedule is gone; no event tells of it, for it is no job."""
     tube.calls.delete += 1
     tube.calls.done += 1
-    end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)
+    end(n, t, tube, task, stats.ADMIN_DELETED, changes.DELETE)
 
 
 def plan_of(tube: Tube, task: Task) -> Plan:

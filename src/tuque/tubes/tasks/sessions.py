@@ -7,9 +7,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import TAKEN
-from tuque.core.model.work import PIECE
+from tuque.core.model.timers import PIECE
 from tuque.core.node.node import Node
-from tuque.core.outbox.tube_records import tell_session
+from tuque.core.records.tubes import tell_session
 from tuque.tubes.model.errors import BAD_UUID, UNKNOWN_UUID, TubeError
 from tuque.tubes.model.registry import FOR_EVER, SESSION_BYTES, Session, Tubes
 from tuque.tubes.tasks.transitions import give_back

@@ -6,15 +6,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.endings import life_of
-from tuque.core.jobs.letters import due_by
 from tuque.core.life.runs import is_over_time
-from tuque.core.model import ledger
-from tuque.core.model.life import LIVE
-from tuque.core.model.tally import BY_RETRY
+from tuque.core.model import stats
+from tuque.core.model.stats import BY_RETRY
 from tuque.core.model.task import BURIED, DELAYED, DONE, READY, TAKEN, Task
+from tuque.core.model.work import LIVE
 from tuque.core.node.node import Node
-from tuque.core.outbox.events import REQUEUE_TIMEOUT
+from tuque.core.queues.ends import life_of
+from tuque.core.queues.merge_work import due_by
+from tuque.core.records.events import REQUEUE_TIMEOUT
 from tuque.tubes.keys.kept import is_kept
 from tuque.tubes.keys.members import is_member
 from tuque.tubes.keys.plan import is_plan
@@ -102,7 +102,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         elif tube.driver.has_keys and is_kept(task.subqueue):
             tube.calls.delete += 1
             tube.calls.done += 1
-            end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)  # T44.3
+            end(n, t, tube, task, stats.ADMIN_DELETED, changes.DELETE)  # T44.3
             return
         else:
             again_ms = put_off_until_ms(n, t, tube, task)

@@ -8,13 +8,10 @@ from typing import Final
 
 from mypy_extensions import i64, u8
 
-from tuque.core.jobs.endings import conclude_life, leave_life, life_of
-from tuque.core.jobs.transitions import drop_task, mark_ready, register
-from tuque.core.life.base import tell_run
-from tuque.core.model import ledger
+from tuque.core.life.runs import tell_run
+from tuque.core.model import stats
 from tuque.core.model.job import ACKED, DELIVERED
-from tuque.core.model.life import CANCELLED, LIVE, RELEASED, Life
-from tuque.core.model.tally import BY_COMMAND
+from tuque.core.model.stats import BY_COMMAND
 from tuque.core.model.task import (
     BURIED,
     BYTES,
@@ -32,13 +29,26 @@ from tuque.core.model.task import (
     whole_s,
     with_pri,
 )
+from tuque.core.model.work import (
+    CANCELLED,
+    LIVE,
+    RELEASED,
+    Life,
+)
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.node.table import swap_job
-from tuque.core.outbox.events import CANCELLED as RUN_CANCELLED
-from tuque.core.outbox.events import REQUEUE_COMMAND
-from tuque.core.outbox.records import Records
-from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
+from tuque.core.node.tables import swap_job
+from tuque.core.queues.ends import conclude_life, leave_life, life_of
+from tuque.core.queues.procedures import drop_task, mark_ready, register
+from tuque.core.records.events import CANCELLED as RUN_CANCELLED
+from tuque.core.records.events import REQUEUE_COMMAND
+from tuque.core.records.jobs import Records
+from tuque.core.records.tubes import (
+    tell_task,
+    tell_task_state,
+    tell_tube,
+    tell_tube_cfg,
+)
 from tuque.tubes.keys.kept import pack_kept
 from tuque.tubes.keys.tasks import Tasks
 from tuque.tubes.keys.words import unique_of
@@ -232,7 +242,7 @@ def enter_apart(n: Node, t: Tubes, tube: Tube, task: Task, at_ms: i64) -> None:
     """Enter a task that is no job: it is DELAYED, and looked at at that instant."""
     tube.next_number += 1
     task.dead_ms = n.now_ms + MAX_MS
-    enter(n, t, tube, task, ledger.CREATED)
+    enter(n, t, tube, task, stats.CREATED)
     tube.calls.put += 1
     change(n, t, tube, task, DELAYED)
     arm(n, t, task, at_ms)
@@ -286,7 +296,7 @@ def end_cancelled(n: Node, t: Tubes, tube: Tube, task: Task, life: Life) -> None
     conclude_life(n, task, life, CANCELLED, life.run, None, life.cancel_reason)
     tube.calls.delete += 1
     tube.calls.done += 1
-    end(n, t, tube, task, ledger.GC_ACKED, changes.DELETE)
+    end(n, t, tube, task, stats.GC_ACKED, changes.DELETE)
 
 
 def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
@@ -298,7 +308,7 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     n.book.expire(task)
     if n.events is not None:
         n.events.expired(n.now_ms, task)
-    end(n, t, tube, task, ledger.EXPIRED, changes.TTL)
+    end(n, t, tube, task, stats.EXPIRED, changes.TTL)
 
 
 def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64) -> None:
@@ -404,7 +414,7 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
         task.dead_ms = now_ms + task.ttl_ms
         if delay_ms > 0:
             task.delay_s = whole_s(delay_ms)
-    enter(n, t, tube, task, ledger.CREATED)
+    enter(n, t, tube, task, stats.CREATED)
     tube.calls.put += 1
     tube.jobs_in += 1
     tube.atime_ms = now_ms

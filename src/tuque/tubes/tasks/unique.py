@@ -4,11 +4,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.refusal import DUPLICATE, NO_KEYS, TUBE_KEYS_FULL, Refusal
+from tuque.core.model.errors import (
+    DUPLICATE,
+    NO_KEYS,
+    TUBE_KEYS_FULL,
+    Refusal,
+)
+from tuque.core.model.job import AddSpec
 from tuque.core.model.task import BYTES, DELAYED, READY, Task
 from tuque.core.node.node import Node
-from tuque.core.node.table import put_body
+from tuque.core.node.tables import put_body
 from tuque.tubes.keys.kept import is_kept, kept_id, kept_key
 from tuque.tubes.keys.members import is_group, is_member, unpack_child, unpack_group
 from tuque.tubes.keys.plan import is_plan, unpack_plan

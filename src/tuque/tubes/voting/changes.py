@@ -11,10 +11,15 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import VotersNext
+from tuque.core.msgs import VotersNext
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, journal_fails, say, slots_of
-from tuque.core.outbox.vote_records import ORIGIN_BYTES
+from tuque.core.node.peers import (
+    count_of,
+    journal_fails,
+    say,
+    slots_of,
+)
+from tuque.core.records.leadership import ORIGIN_BYTES
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.ballots import (
     ASKED,

@@ -3,7 +3,7 @@
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import (
+from tuque.core.msgs import (
     AnyMessage,
     TubePulse,
     TubeStands,
@@ -13,7 +13,7 @@ from tuque.core.msgs.bus import (
     VotersTold,
 )
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say, slots_of
+from tuque.core.node.peers import say, slots_of
 from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, Voters
 from tuque.tubes.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE, TubeError
 from tuque.tubes.model.registry import HomeDone, Tubes

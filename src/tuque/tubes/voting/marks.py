@@ -8,9 +8,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import TubePulse
+from tuque.core.msgs import TubePulse
 from tuque.core.node.node import Node
-from tuque.core.outbox.records import Records
+from tuque.core.records.jobs import Records
 from tuque.tubes.model.ballots import Ballots, Voters
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.replication.send import record_home

@@ -4,9 +4,19 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import TubeVote, TubeVoted, VoteAt, VotedAt
+from tuque.core.msgs import (
+    TubeVote,
+    TubeVoted,
+    VoteAt,
+    VotedAt,
+)
 from tuque.core.node.node import Node
-from tuque.core.node.slots import count_of, rank, say, slots_of
+from tuque.core.node.peers import (
+    count_of,
+    rank,
+    say,
+    slots_of,
+)
 from tuque.tubes.failover.claims import can_serve
 from tuque.tubes.failover.switchover import NUMBER_GAP, TOKEN_GAP, become_home
 from tuque.tubes.model.ballots import (

@@ -5,9 +5,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
-from tuque.core.msgs.bus import StandAt, TubePulse, TubeStands
+from tuque.core.msgs import StandAt, TubePulse, TubeStands
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say, slots_of
+from tuque.core.node.peers import say, slots_of
 from tuque.tubes.failover.activation import wait_here
 from tuque.tubes.failover.load_unload import turn_back
 from tuque.tubes.model.ballots import PULSES, Voters

@@ -5,10 +5,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs.bus import AnyMessage, VotersTold
+from tuque.core.msgs import AnyMessage, VotersTold
 from tuque.core.node.node import Node
-from tuque.core.node.slots import say, slots_of
-from tuque.core.outbox.vote_records import ORIGIN_BYTES
+from tuque.core.node.peers import say, slots_of
+from tuque.core.records.leadership import ORIGIN_BYTES
 from tuque.tubes.model.ballots import IN_FORCE, PROPOSED, RECORDED, WITHDRAWN, Due, Voters
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.replication.leadership import others_of

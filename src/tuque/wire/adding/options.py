@@ -4,9 +4,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.add_spec import AddSpec
-from tuque.core.model.life import ATTEMPTS_MAX, NO_TERMS, Terms
-from tuque.core.state.dedupe_keys import KEY_MAX
+from tuque.core.model.job import AddSpec
+from tuque.core.model.work import ATTEMPTS_MAX, NO_TERMS, Terms
+from tuque.core.tables.dedupe_keys import KEY_MAX
 from tuque.wire.adding.keys import KEY_WORDS, KeyOptions
 from tuque.wire.args import (
     HEADER_MAX,

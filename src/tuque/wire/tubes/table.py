@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.tubes.types.driver import Driver
 from tuque.wire.args import Misuse, WrongWords
 from tuque.wire.bound import (

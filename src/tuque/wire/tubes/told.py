@@ -3,7 +3,7 @@
 from typing import Final
 
 from tuque.cluster.kept import is_node_id
-from tuque.core.msgs.bus import (
+from tuque.core.msgs import (
     HomeMessage,
     TubeAt,
     TubeClaim,

@@ -1,0 +1,218 @@
+"""ADDJOB: accepts or refuses a new job (SPEC R1); replicate.py makes its copies."""
+
+from mypy_extensions import i32, i64
+
+from tuque.core.copies.replicate import begin, send_async, start_copies
+from tuque.core.copies.rereplicate import examine
+from tuque.core.model import stats
+from tuque.core.model.errors import (
+    AMO_ONE_COPY,
+    ATTEMPTS_OF_ONCE,
+    DELAY_BEYOND_TTL,
+    DELAY_FOR_EVER,
+    MAXLEN,
+    NO_KEYS,
+    NO_TUBE,
+    NOREPL,
+    NOREPL_BOTH,
+    NOREPL_LEAVING,
+    NOREPL_LETTERS,
+    NOREPL_MEMORY,
+    NOREPL_OUTCOMES,
+    PAUSED,
+    TUBE_LETTERS,
+    TUBE_LIFE,
+    Refusal,
+)
+from tuque.core.model.job import AddSpec, Job
+from tuque.core.model.stats import tenant_of
+from tuque.core.model.work import NEVER_S, NO_TERMS, Life
+from tuque.core.node.node import Node
+from tuque.core.node.peers import count_of, may_reach
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.queues.ends import record_job
+from tuque.core.queues.procedures import (
+    in_way,
+    is_short,
+    megabytes,
+    register,
+)
+
+
+def settle(n: Node, spec: AddSpec) -> AddSpec:
+    """A copy of the spec, with the defaults (R1.1)."""
+    full = AddSpec()
+    full.ttl_s = spec.ttl_s
+    full.retry_s = spec.retry_s
+    full.replicate = spec.replicate
+    full.delay_s = spec.delay_s
+    full.delay_ms = spec.delay_ms
+    full.terms = spec.terms
+    full.headers = spec.headers
+    full.maxlen = spec.maxlen
+    full.is_async = spec.is_async
+    full.key = spec.key
+    full.key_ttl_ms = spec.key_ttl_ms
+    full.with_new = spec.with_new
+    full.pri = spec.pri
+    full.has_pri = spec.has_pri
+    full.utube = spec.utube
+    full.has_utube = spec.has_utube
+    full.keys = spec.keys
+    full.rejects_same = spec.rejects_same
+    full.replaces_same = spec.replaces_same
+    return fill_in(n, full)
+
+
+def fill_in(n: Node, spec: AddSpec) -> AddSpec:
+    """Fill in the defaults of the spec itself (R1.1)."""
+    spec.asked_replicate = spec.replicate
+    spec.asked_retry_s = spec.retry_s
+    spec.asked_ttl_s = spec.ttl_s
+    if spec.ttl_s == 0:
+        spec.ttl_s = NEVER_S  # W1.5
+    elif spec.ttl_s < 0:
+        spec.ttl_s = n.limits.default_ttl_s
+    if spec.retry_s < 0:
+        spec.retry_s = spec.ttl_s // 10
+        if spec.retry_s > n.limits.default_retry_max_s:
+            spec.retry_s = n.limits.default_retry_max_s
+        if spec.retry_s < 1:
+            spec.retry_s = 1
+    if spec.replicate < 0:
+        spec.replicate = n.reachable_count + (0 if n.is_leaving else 1)  # K4.3
+        if spec.replicate < 1:
+            spec.replicate = 1
+        if spec.replicate > n.limits.default_replicate:
+            spec.replicate = n.limits.default_replicate
+    if spec.delay_ms <= 0:
+        spec.delay_ms = spec.delay_s * 1000
+    return spec
+
+
+def must_be_external(n: Node) -> bool:
+    """Whether this node takes no copies now (R1.5)."""
+    return n.is_leaving or (n.limits.memory_bytes > 0 and is_short(n))
+
+
+def memory_refusal(n: Node) -> Refusal:
+    """[M2] Memory is above 75 %; names what alone is in the way (M2.6)."""
+    letters, outcomes = in_way(n)
+    if letters > 0 and outcomes > 0:
+        return Refusal(NOREPL_BOTH, (megabytes(letters), megabytes(outcomes)))
+    if letters > 0:
+        return Refusal(NOREPL_LETTERS, (megabytes(letters),))
+    if outcomes > 0:
+        return Refusal(NOREPL_OUTCOMES, (megabytes(outcomes),))
+    return Refusal(NOREPL_MEMORY)
+
+
+def refusal(n: Node, queue: bytes, spec: AddSpec) -> Refusal | None:
+    """Why the node refuses the job; None if it does not (R1.3-R1.7). `spec` is settled."""
+    q = n.queues.get(queue)
+    if q is not None and q.policy is not None:
+        if (spec.terms is not None or len(spec.headers) > 0) and not q.policy.takes_work(q):
+            return Refusal(TUBE_LIFE, (queue,))  # W1.4
+        refused = letters_refusal(n, spec)
+        if refused is not None:
+            return refused
+        return q.policy.refusal(n, q, spec)
+    terms = spec.terms
+    if terms is not None:
+        if terms.attempts > 0 and spec.retry_s == 0:
+            return Refusal(ATTEMPTS_OF_ONCE)  # W1.4
+        refused = letters_refusal(n, spec)
+        if refused is not None:
+            return refused
+    if spec.has_pri or spec.has_utube:
+        return Refusal(NO_TUBE, (queue,))  # T1.2
+    if len(spec.keys) > 0:
+        return Refusal(NO_KEYS)  # T40.5
+    if spec.replicate > 1 and spec.retry_s == 0:
+        return Refusal(AMO_ONE_COPY)  # R1.3
+    if spec.delay_ms >= spec.ttl_s * 1000:
+        is_longest = spec.ttl_s == NEVER_S
+        return Refusal(DELAY_FOR_EVER if is_longest else DELAY_BEYOND_TTL)  # R1.4
+    is_external = must_be_external(n)
+    needed = spec.replicate if is_external else spec.replicate - 1
+    if needed > n.reachable_count and needed > count_of(may_reach(n)):
+        if not is_external or needed - 1 > count_of(may_reach(n)):
+            return Refusal(NOREPL)  # R1.5
+        return Refusal(NOREPL_LEAVING) if n.is_leaving else memory_refusal(n)
+    if q is not None:
+        if 0 < spec.maxlen <= q.length:
+            return Refusal(MAXLEN)  # R1.6
+        if q.pause & PAUSE_IN:
+            return Refusal(PAUSED)  # R1.7
+    return None
+
+
+def letters_refusal(n: Node, spec: AddSpec) -> Refusal | None:
+    """[W1] DEAD names a tube (W1.4)."""
+    terms = spec.terms
+    if terms is None or len(terms.dead) == 0:
+        return None
+    dead = n.queues.get(terms.dead)
+    is_tube = dead is not None and dead.policy is not None
+    return Refusal(TUBE_LETTERS, (terms.dead,)) if is_tube else None
+
+
+def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
+    """Make and register a new job; the caller begins it or copies it (R1.8)."""
+    q = n.queues.get(queue)
+    job = Job(
+        n.ids.make(spec.ttl_s, spec.retry_s, tenant_of(queue) if q is None else q.tally.owner.name),
+        queue if q is None else q.name,  # all jobs of a queue share one name object
+        body,
+        n.next_ctime_ns(),
+        n.now_ms + spec.ttl_s * 1000,
+        i32(spec.retry_s),
+        i32(spec.delay_s),
+        i32(spec.replicate),
+    )
+    register(n, job, stats.CREATED)  # R1.8, G5.3
+    if spec.terms is not None or len(spec.headers) > 0:
+        add_life(n, job, spec)
+    if n.events is not None:
+        n.events.added(n.now_ms, job)
+    return job
+
+
+def add_life(n: Node, job: Job, spec: AddSpec) -> None:
+    """[W1] The job comes with terms or headers (W1.1)."""
+    terms = spec.terms
+    life = Life(NO_TERMS if terms is None else n.life.share(terms), spec.headers)
+    life.ttl_ms = spec.ttl_s * 1000
+    n.has_lives = True
+    n.life.enter(job.id, life)
+
+
+def on_addjob(
+    n: Node,
+    queue: bytes,
+    body: bytes,
+    spec: AddSpec,
+    client: i64 = -1,
+    serial: i64 = 0,
+    timeout_ms: i64 = 0,
+) -> Job:
+    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the reply comes through n.added."""
+    if n.policy is not None:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            return q.policy.add(n, q, body, spec)
+    # as in `refusal`: the job itself may raise the memory level
+    is_external = len(n.peers) > 1 and must_be_external(n)
+    job = make_job(n, queue, body, spec)
+    if len(n.peers) > 1:
+        if is_external or (spec.replicate > 1 and not spec.is_async):
+            start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
+            n.adding[job.id].delay_ms = spec.delay_ms
+            return job
+    n.book.reply(spec.replicate, 0)
+    begin(n, job, spec.delay_ms)  # R1.9, W1.6
+    record_job(n, job)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, job)
+        examine(n, job)  # R1.10: copies are missing if nodes are away
+    return job

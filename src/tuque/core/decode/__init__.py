@@ -1,4 +1,0 @@
-"""Decodes journal records; one that is cut or exceeds its length is refused (SPEC J2).
-
-Must not know: files; what becomes of a record.
-"""

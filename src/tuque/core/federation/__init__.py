@@ -1,4 +1,0 @@
-"""Jobs go to the nodes where clients wait (SPEC F).
-
-Must not know: how messages travel.
-"""

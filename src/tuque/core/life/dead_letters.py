@@ -1,0 +1,144 @@
+"""Dead letters: listed, shown, counted, replayed and purged (SPEC W12)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.copies.ack_gc import retire
+from tuque.core.life.runs import tell_run
+from tuque.core.model.job import ACKED, DELIVERED, LEASED, Job
+from tuque.core.model.task import Task
+from tuque.core.model.work import (
+    GONE,
+    NO_RUN,
+    RELEASED,
+    Failure,
+    Life,
+)
+from tuque.core.node.node import Node
+from tuque.core.queues.ends import conclude, life_of
+from tuque.core.queues.merge_work import leave_line, line_up, to_queue
+from tuque.core.queues.procedures import policy_of
+from tuque.core.records.events import REPLAYED
+
+REPLAY: Final = 1
+PURGE: Final = 2
+
+LOOK_MAX: Final = 1_000  # letters looked at in one call
+
+
+@final
+class Filter:
+    """Which dead letters a command means; globs are matched by the caller's function."""
+
+    def __init__(self) -> None:
+        self.reason = b""  # globs; empty: any
+        self.task = b""
+        self.cause = b""
+        self.since_ms: i64 = 0
+
+
+@final
+class Letter:
+    """One dead letter."""
+
+    def __init__(self, job: Job, life: Life) -> None:
+        self.job = job
+        self.life = life
+
+
+def letters_from(n: Node, queue: bytes, cursor: i64, most: i64) -> list[Letter]:
+    """Up to `most` dead letters of the queue with a later serial than the cursor, oldest first."""
+    found: list[Letter] = []
+    letters = n.life.letters.get(queue)
+    if letters is None:
+        return found
+    at = letters.after(cursor)
+    order = letters.order
+    while at < len(order) and len(found) < most:
+        serial, id = order[at]
+        at += 1
+        job = n.jobs.get(id)
+        life = n.life.by_id.get(id)
+        if job is not None and life is not None and life.is_dead and life.serial == i64(serial):
+            found.append(Letter(job, life))
+    return found
+
+
+def is_last(n: Node, queue: bytes, serial: i64) -> bool:
+    """[W12] Whether no letter of the queue is later than that (W12.6)."""
+    letters = n.life.letters.get(queue)
+    if letters is None:
+        return True
+    order = letters.order
+    while len(order) > 0 and not n.life.is_letter(order[len(order) - 1]):
+        order.pop()  # gone
+    return letters.after(serial) >= len(order)
+
+
+def letter_of(n: Node, id: bytes) -> Letter | None:
+    """The dead letter with that id."""
+    job = n.jobs.get(id)
+    life = life_of(n, id)
+    if job is None or life is None or not life.is_dead or job.state == ACKED:
+        return None
+    return Letter(job, life)
+
+
+def last_of(life: Life) -> Failure:
+    """The last failure, or an empty one."""
+    last = life.last
+    if last is not None:
+        return last
+    return Failure(0, 0, b"", b"", b"", b"")
+
+
+def replay(n: Node, letter: Letter, queue: bytes) -> bool:
+    """[W12] The job runs again in its queue, or in another one, as in a new life (W12.4)."""
+    job, life = letter.job, letter.life
+    if isinstance(job, Task):
+        return policy_of(n).replay(n, job, queue)  # T48.13
+    if job.flags & LEASED:
+        return False
+    tell_run(n, job, life, REPLAYED, life.dead_cause)
+    n.life.dig(job.queue, job.id, life, len(job.body))
+    leave_line(n, job)
+    to = queue if len(queue) > 0 else life.origin
+    begin_again(n, life)
+    job.expire_ms = n.now_ms + life.ttl_ms
+    job.flags &= 0xFF ^ DELIVERED
+    job = to_queue(n, job, to)
+    n.life.weigh(life)
+    n.life.replayed += 1
+    line_up(n, job)
+    return True
+
+
+def begin_again(n: Node, life: Life) -> None:
+    """The next life: nothing has failed, and the job is no dead letter any more."""
+    life.replays += 1
+    life.failed = 0
+    life.run_state = NO_RUN if life.run == 0 else RELEASED
+    life.unstarted = 0
+    life.is_resting = False
+    life.is_cancelled = False
+    life.cancel_reason = b""
+    life.dead_cause = b""
+    life.dead_ms = 0
+    life.origin = b""
+    life.first = None
+    life.last = None
+    life.progress = b""
+    life.packed_bytes = 0
+    life.ended_ms = n.now_ms
+
+
+def purge(n: Node, letter: Letter) -> bool:
+    """[W12] The dead letter is deleted (W12.5)."""
+    if isinstance(letter.job, Task):
+        return policy_of(n).purge(n, letter.job)
+    if letter.job.flags & LEASED:
+        return False
+    conclude(n, letter.job, GONE)
+    retire(n, letter.job)
+    return True

@@ -1,0 +1,237 @@
+"""The tables of jobs and queues: found by name, and walked in slices (SPEC S4, S5).
+
+Each dict has a list of the same elements without gaps. An element knows its position; when it
+leaves, the last one takes its place. A walk goes from the end to the start: elements not met
+yet are before it and only move towards the start. So it meets everything that stays throughout
+at least once, needs no copy, and its cursor is a number.
+"""
+
+from mypy_extensions import i32, i64
+
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    AS_AT_WORK,
+    AS_BITS,
+    AS_DELAYED,
+    AS_TASK,
+    WHY_BITS,
+    Job,
+    job_bytes,
+)
+from tuque.core.model.stats import (
+    TALLY_BYTES,
+    Tally,
+    count_as,
+    tenant_of,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.queue import Queue, queue_bytes
+
+
+def enter_job(n: Node, job: Job) -> Tally:
+    """Put a job into the table; its id must be new there. Returns the tally of its queue."""
+    job.place = i32(len(n.job_list))
+    n.job_list.append(job)
+    n.jobs[job.id] = job
+    tally = tally_of(n, job.queue)
+    tally.jobs += 1
+    owner = tally.owner
+    owner.jobs += 1
+    owner.bytes += len(job.body)
+    return tally
+
+
+def leave_job(n: Node, job: Job) -> None:
+    """Take a job out of the table."""
+    del n.jobs[job.id]
+    book = n.book
+    tally = book.of(job.queue)
+    tally.jobs -= 1
+    owner = tally.owner
+    owner.jobs -= 1
+    owner.bytes -= len(job.body)
+    book.uncount(job, tally)
+    if tally.jobs == 0 and not tally.is_kept:
+        drop_tally(n, job.queue)
+    last = n.job_list.pop()
+    if last is not job:
+        n.job_list[job.place] = last
+        last.place = job.place
+    job.place = -1
+
+
+def put_body(n: Node, job: Job, body: bytes) -> None:
+    """Give a job in the table another body."""
+    n.book.of(job.queue).owner.bytes += len(body) - len(job.body)
+    n.job_bytes -= job_bytes(job)
+    job.body = body
+    n.job_bytes += job_bytes(job)
+
+
+def rehouse(n: Node, job: Job, queue: bytes) -> Job:
+    """The job, queued nowhere now, belongs to another queue; returns its new record.
+
+    The old record may still stand in the order list of the old queue: it stays behind as acked, so
+    that nobody takes it from there.
+    """
+    fresh = Job(
+        job.id,
+        queue,
+        job.body,
+        job.ctime_ns,
+        job.expire_ms,
+        job.retry_s,
+        job.delay_s,
+        job.repl,
+    )
+    fresh.state = job.state
+    fresh.flags = job.flags
+    fresh.marks = job.marks
+    fresh.why = job.why & (WHY_BITS | AS_TASK)
+    fresh.nacks = job.nacks
+    fresh.deliveries = job.deliveries
+    fresh.delivered_count = job.delivered_count
+    fresh.qtime_ms = job.qtime_ms
+    fresh.first_ms = job.first_ms
+    fresh.last_ms = job.last_ms
+    fresh.holders = job.holders
+    fresh.confirmed = job.confirmed
+    n.wheel.cancel(job)
+    leave_job(n, job)
+    job.state = ACKED
+    enter_job(n, fresh)
+    n.wheel.arm(fresh, n.now_ms)
+    return fresh
+
+
+def swap_job(n: Node, job: Job, fresh: Job) -> None:
+    """The new record of a job takes the place of the old one, in its queue."""
+    fresh.place = job.place
+    n.job_list[job.place] = fresh
+    n.jobs[job.id] = fresh
+    job.place = -1
+
+
+def enter_queue(n: Node, q: Queue) -> None:
+    """Put a queue into the table; its name must be new there."""
+    q.place = len(n.queue_list)
+    n.queue_list.append(q)
+    n.queues[q.name] = q
+    n.queue_bytes += queue_bytes(q)
+    q.tally = tally_of(n, q.name)
+    q.tally.is_kept = True
+    q.tally.owner.queue_bytes += queue_bytes(q)
+
+
+def leave_queue(n: Node, q: Queue) -> None:
+    """Take a queue out of the table."""
+    del n.queues[q.name]
+    last = n.queue_list.pop()
+    if last is not q:
+        n.queue_list[q.place] = last
+        last.place = q.place
+    q.place = -1
+    n.queue_bytes -= queue_bytes(q)
+    q.tally.is_kept = False
+    q.tally.owner.queue_bytes -= queue_bytes(q)
+    if q.tally.jobs == 0:
+        drop_tally(n, q.name)
+
+
+def tally_of(n: Node, name: bytes) -> Tally:
+    """The tally of that queue, made if absent."""
+    if name is n.book.near_name:
+        return n.book.near
+    tally = n.book.tallies.get(name)
+    if tally is None:
+        tally = n.book.make(name)
+        tally.look_ms = tally.past_ms = n.now_ms
+        n.queue_bytes += TALLY_BYTES + len(name)
+    return tally
+
+
+def drop_tally(n: Node, name: bytes) -> None:
+    """Neither the queue nor a job of it is left."""
+    n.book.drop(name)
+    n.queue_bytes -= TALLY_BYTES + len(name)
+
+
+def check_tallies(n: Node) -> None:
+    """Assert that each job counts once, as what it is."""
+    counts: dict[bytes, list[int]] = {}
+    in_queue: dict[bytes, int] = {}  # bytes of bodies
+    bodies: dict[bytes, int] = {}  # the same, by tenant
+    for job in n.job_list:
+        in_queue[job.queue] = in_queue.get(job.queue, 0) + len(job.body)
+        count = counts.get(job.queue)
+        if count is None:
+            count = counts[job.queue] = [0, 0, 0]
+        count[0] += 1
+        count[1] += 1 if job.why & AS_DELAYED else 0
+        count[2] += 1 if job.why & AS_AT_WORK else 0
+        if len(n.peers) == 1 and job.state == ACTIVE and job.why & AS_TASK == 0:
+            is_as_counted = job.why & AS_BITS == count_as(job, n.book.id_head)
+            assert is_as_counted, "a job that counts as what it is not"
+    for name, size in in_queue.items():
+        tenant = tenant_of(name)
+        bodies[tenant] = bodies.get(tenant, 0) + size
+    sums = [0, 0]
+    for name, tally in n.book.tallies.items():
+        assert tally.is_kept == (name in n.queues), "tally of a queue"
+        count = counts.pop(name, [0, 0, 0])
+        assert count == [tally.jobs, tally.delayed, tally.at_work], "jobs of a queue"
+        assert tally.is_kept or tally.jobs > 0, "tally of nothing"
+        sums[0] += tally.delayed
+        sums[1] += tally.at_work
+    assert len(counts) == 0, "jobs without a tally"
+    jobs: i64 = 0
+    for owner in [n.book.nobody, *n.book.owners.values()]:
+        assert owner.bytes == bodies.get(owner.name, 0), "bodies of a tenant"
+        jobs += owner.jobs
+    assert jobs == len(n.job_list), "jobs of tenants"
+    assert sums == [n.book.total.delayed, n.book.total.at_work], "jobs of the node"
+
+
+def check_table(n: Node) -> None:
+    """Assert that dicts and lists have the same elements."""
+    assert len(n.job_list) == len(n.jobs), "places of jobs"
+    for i, job in enumerate(n.job_list):
+        assert i64(job.place) == i, "place of a job"
+        assert n.jobs[job.id] is job, "job without its name"
+    check_tallies(n)
+    assert len(n.queue_list) == len(n.queues), "places of queues"
+    total: i64 = 0
+    for i, q in enumerate(n.queue_list):
+        assert q.place == i, "place of a queue"
+        assert n.queues[q.name] is q, "queue without its name"
+        total += queue_bytes(q)
+    for name in n.book.tallies:
+        total += TALLY_BYTES + len(name)
+    assert total == n.queue_bytes, "bytes of queues"
+
+
+# ---- Sets the node's time; first detects that the process stood still (SPEC G8)
+
+
+def set_time(n: Node, now_ms: i64) -> bool:
+    """[G8] Set the time to `now_ms`, never back (G8.1).
+
+    True if the process stood still (G8.4) while this node led tubes: replies not sent yet must be
+    dropped (T19.7).
+    """
+    span_ms = now_ms - n.now_ms
+    if span_ms <= 0:
+        return False
+    stood = has_stood(n, now_ms)
+    n.now_ms = now_ms
+    if not stood:
+        return False
+    n.standstills += 1
+    n.stood_ms = span_ms
+    return n.policy is not None and n.policy.on_standstill(n)
+
+
+def has_stood(n: Node, now_ms: i64) -> bool:
+    """[G8] Whether the process has stood still since the time was last set (G8.4)."""
+    return n.others != 0 and now_ms - n.now_ms > n.limits.node_timeout_ms

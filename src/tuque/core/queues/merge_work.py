@@ -1,0 +1,546 @@
+"""Lives and outcomes in messages, and how two of one job become one (SPEC W14).
+
+Packed: the sender's clock, i64 ms, then a journal record (core/records/work.py).
+An outcome without the instant of its end is a claim: a worker sent DONE where nobody has the job.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
+from mypy_extensions import i64
+
+from tuque.core.model import stats
+from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.task import Task
+from tuque.core.model.work import (
+    DONE,
+    EXPIRED,
+    GONE,
+    LIVE,
+    RELEASED,
+    Failure,
+    Life,
+    Outcome,
+)
+from tuque.core.msgs import Hold, LifeAt, SetAck
+from tuque.core.node.node import Node
+from tuque.core.node.peers import PATIENT_S, TOMB_MS, say, say_holders, slots_of
+from tuque.core.node.tables import put_body, rehouse
+from tuque.core.queues.ends import (
+    conclude_as,
+    life_of,
+    look_again,
+    record_job,
+    tell_watchers,
+)
+from tuque.core.queues.procedures import (
+    REQUEUE_DELAY,
+    get_queue,
+    policy_of,
+    remove,
+    requeue,
+)
+from tuque.core.records.jobs import LIFE, OUTCOME
+from tuque.core.records.work import LifeRecord, decode_life, decode_outcome, put_life, put_outcome
+
+HEAD: Final = 8 + 5 + ID_BYTES  # clock, length, kind, id
+INSTANT_MAX_MS: Final = 1 << 53
+EDIT: Final = 4  # Hold.what: the change itself
+START_MS: Final = 50  # a shorter run is not announced (W14.3)
+SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
+
+
+def packed_life(n: Node, id: bytes) -> bytes:
+    """The life of the job for a message; empty if it has none."""
+    life = life_of(n, id)
+    if life is None:
+        return b""
+    w = BytesWriter()
+    write_i64_le(w, n.now_ms)
+    put_life(w, LIFE, id, life)
+    return w.getvalue()
+
+
+def packed_outcome(n: Node, id: bytes) -> bytes:
+    """The kept outcome of the job for a message; empty if there is none."""
+    outcome = n.life.kept.get(id) if n.has_lives else None
+    if outcome is None:
+        return b""
+    in_hand = n.life.in_hand
+    if in_hand is not None and in_hand.id == id:
+        outcome = in_hand  # W7.5
+    w = BytesWriter()
+    write_i64_le(w, n.now_ms)
+    put_outcome(w, OUTCOME, outcome)
+    if outcome.result is not None:
+        w.write(outcome.result)
+    return w.getvalue()
+
+
+def ack_of(n: Node, job: Job) -> SetAck:
+    """[W14] SETACK of an ended job, with its outcome (W14.4)."""
+    left_ms = max(1, job.expire_ms - n.now_ms)
+    return SetAck(job.id, job.holders, left_ms, packed_outcome(n, job.id))
+
+
+def unpack_life(n: Node, data: bytes) -> Life | None:
+    """The life in a message, its instants on this node's clock; None if it is malformed."""
+    r = LifeRecord()
+    if not has_clock(data) or not decode_life(data, HEAD, len(data), r):
+        return None
+    life = r.life
+    if life is None:
+        return None
+    by_ms = moved_by(n, data)
+    life.since_ms = moved(life.since_ms, by_ms)
+    life.dead_ms = moved(life.dead_ms, by_ms)
+    life.expire_ms = moved(life.expire_ms, by_ms)
+    move_failure(life.first, by_ms)
+    if life.last is not life.first:
+        move_failure(life.last, by_ms)
+    return life
+
+
+def unpack_outcome(n: Node, id: bytes, data: bytes) -> Outcome | None:
+    """The outcome in a message; None if it is malformed."""
+    r = LifeRecord()
+    if not has_clock(data) or not decode_outcome(id, data, HEAD, len(data), r):
+        return None
+    outcome = r.outcome
+    if outcome is not None:
+        outcome.is_claim = outcome.ended_ms == 0
+        outcome.is_brief = False  # each holder decides that
+        by_ms = moved_by(n, data)
+        outcome.until_ms = moved(outcome.until_ms, by_ms)
+        outcome.ended_ms = moved(outcome.ended_ms, by_ms)
+    return outcome
+
+
+def has_clock(data: bytes) -> bool:
+    """Whether it is long enough, and its clock is one: sums of it stay within 64 bits."""
+    return len(data) >= HEAD and 0 <= read_i64_le(data, 0) < INSTANT_MAX_MS
+
+
+def moved_by(n: Node, data: bytes) -> i64:
+    """How far this node's clock is ahead of the sender's."""
+    by_ms = n.now_ms - read_i64_le(data, 0)
+    return 0 if -SKEW_MS < by_ms < SKEW_MS else by_ms
+
+
+def moved(at_ms: i64, by_ms: i64) -> i64:
+    """An instant on this node's clock; 0 stays."""
+    return 0 if at_ms == 0 else max(1, min(at_ms, INSTANT_MAX_MS) + by_ms)
+
+
+def move_failure(failure: Failure | None, by_ms: i64) -> None:
+    """Move the instant of a failure."""
+    if failure is not None:
+        failure.at_ms = moved(failure.at_ms, by_ms)
+
+
+def tell_life(n: Node, job: Job) -> None:
+    """[W14] The other holders get the life as it is now (W14.1)."""
+    if job.holders == 1 or job.retry_s == 0:
+        return
+    n.life.untold.pop(job.id, None)
+    say_holders(n, job, life_message(n, job))
+
+
+def tell_life_to(n: Node, job: Job, nodes: i64) -> None:
+    """[W14] These nodes may have a copy and know nothing of what happened since it was made.
+
+    Nothing is sent of a life in which nothing happened (W14.10, W14.12).
+    """
+    life = n.life.by_id.get(job.id)
+    if life is None or job.retry_s == 0:
+        return
+    has_news = life.starts > 0 or life.replays > 0 or life.edit > 0
+    if has_news or life.is_dead or life.is_cancelled:
+        for slot in slots_of(nodes):
+            say(n, slot, life_message(n, job))
+
+
+def life_message(n: Node, job: Job) -> LifeAt:
+    """The life as this node knows it."""
+    left_ms = max(1, job.expire_ms - n.now_ms)
+    due_ms = max(0, job.qtime_ms - n.now_ms)
+    return LifeAt(job.id, job.queue, left_ms, due_ms, packed_life(n, job.id))
+
+
+def tell_soon(n: Node, job: Job, life: Life) -> None:
+    """[W14] A run began: the others hear of it within 50 ms, if it still lasts then (W14.3)."""
+    if job.holders == 1 or job.retry_s == 0:
+        return
+    if job.retry_s <= PATIENT_S or life.failed + 1 == life.terms.attempts:
+        tell_life(n, job)
+        return
+    if len(n.life.untold) == 0:
+        n.life.beat_ms = n.now_ms + START_MS
+    n.life.untold[job.id] = None
+
+
+def tell_untold(n: Node) -> None:
+    """[W14] Announce the runs that began and still last (W14.3)."""
+    if len(n.life.untold) == 0 or n.life.beat_ms > n.now_ms:
+        return
+    untold = n.life.untold
+    n.life.untold = {}
+    for id in untold:
+        job = n.jobs.get(id)
+        life = n.life.by_id.get(id)
+        if job is not None and life is not None and job.state == ACTIVE:
+            tell_life(n, job)
+
+
+def adopt_outcome(n: Node, job: Job, data: bytes) -> None:
+    """[W14] Another node sent how the job ended: it ends here in the same way (W14.4).
+
+    A claim only ends what is open: it may come late (W14.6).
+    """
+    outcome = unpack_outcome(n, job.id, data) if len(data) > 0 else None
+    if outcome is None:
+        return
+    n.has_lives = True
+    kept = n.life.known(job.id)
+    if kept is not None:
+        if not outcome.is_claim:
+            settle(n, kept, outcome)
+        return
+    if job.state != ACKED or job.id in n.life.kept:
+        conclude_as(n, job, outcome)
+
+
+def settle(n: Node, kept: Outcome, outcome: Outcome) -> bool:
+    """[W14] Two outcomes of one job met (W14.15); whether the sender has the one that falls."""
+    is_behind = is_better(outcome, kept)
+    stands = kept
+    if is_better(kept, outcome):
+        stand_for(n, kept, outcome)
+        stands = outcome
+    elif not is_behind:
+        return False  # they are the same
+    if not kept.is_disputed and kept.kind != GONE and outcome.kind != GONE:
+        n.life.conflicts += 1
+        n.life.conflict_id = kept.id
+    stands.is_disputed = True
+    return is_behind
+
+
+def stand_for(n: Node, kept: Outcome, outcome: Outcome) -> None:
+    """The other outcome of the job stands, not the one that is kept."""
+    outcome.until_ms = kept.until_ms
+    outcome.is_brief = kept.is_brief
+    n.life.forget(kept.id)
+    n.life.keep(outcome, n.limits.results_bytes)
+    if n.records is not None:
+        n.records.outcome(outcome)
+
+
+def adopt_late(n: Node, slot: i64, id: bytes, data: bytes) -> None:
+    """[W14] Another node sent an outcome of a job whose outcome alone is here (W14.4)."""
+    kept = n.life.known(id) if n.has_lives and len(data) > 0 else None
+    outcome = unpack_outcome(n, id, data) if kept is not None else None
+    if kept is None or outcome is None:
+        return
+    if outcome.is_claim:
+        is_behind = is_better(outcome, kept)
+    else:
+        is_behind = settle(n, kept, outcome)
+    if is_behind:
+        say(n, slot, SetAck(id, 0, TOMB_MS, packed_outcome(n, id)))
+
+
+def adopt_life(
+    n: Node, slot: i64, job: Job, data: bytes, body: bytes = b"", left_ms: i64 = 0
+) -> None:
+    """[W14] A copy has come: the life it brings becomes the job's, or is merged (W14.1).
+
+    `left_ms` is 0 for a copy that was not here before.
+    """
+    if len(data) == 0:
+        return
+    theirs = unpack_life(n, data)
+    if theirs is None:
+        return
+    n.has_lives = True
+    mine = n.life.by_id.get(job.id)
+    if mine is None:
+        enter_copy(n, job, theirs)
+    elif theirs.replays != mine.replays or theirs.is_dead != mine.is_dead:
+        say(n, slot, life_message(n, job))  # one copy has to change its queue: W14.7
+        return
+    else:
+        merge(n, mine, theirs)
+        n.life.weigh(mine)
+        if theirs.edit > mine.edit and left_ms > 0:
+            take_edit(n, job, mine, theirs, body, left_ms)
+            record_job(n, job)
+        theirs = mine
+    if n.records is not None:
+        n.records.life(job.id, theirs)
+
+
+def enter_copy(n: Node, job: Job, life: Life) -> None:
+    """A life that another node had of the job."""
+    is_dead = life.is_dead
+    life.is_dead = False
+    life.client = -1
+    life.terms = n.life.share(life.terms)
+    n.life.enter(job.id, life)
+    if is_dead:
+        n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
+        look_again(n, job)  # W9.2
+
+
+def set_body(n: Node, job: Job, body: bytes) -> None:
+    """Give the job another body."""
+    put_body(n, job, body)
+
+
+def take_edit(n: Node, job: Job, mine: Life, theirs: Life, body: bytes, left_ms: i64) -> None:
+    """[W16] A later UPDATEJOB, made at another node (W16.6). The caller records the job."""
+    mine.edit = theirs.edit
+    mine.terms = n.life.share(theirs.terms)
+    mine.headers = theirs.headers
+    mine.ttl_ms = theirs.ttl_ms
+    if mine.is_dead:
+        n.life.dead_bytes += len(body) - len(job.body)
+    elif mine.expire_ms != 0:
+        mine.expire_ms = n.now_ms + left_ms  # a run lasts beyond it
+    else:
+        job.expire_ms = n.now_ms + left_ms
+        n.wheel.arm(job, n.now_ms)
+    set_body(n, job, body)
+    n.life.weigh(mine)
+
+
+def edit_message(n: Node, job: Job, life: Life, serial: i64, due_ms: i64) -> Hold:
+    """The job as UPDATEJOB has made it, for another holder."""
+    expire_ms = life.expire_ms if life.expire_ms != 0 else job.expire_ms
+    left_ms = max(1, expire_ms - n.now_ms)
+    life_bytes = packed_life(n, job.id)
+    return Hold(job.id, EDIT, int(serial), int(due_ms), int(left_ms), job.body, life_bytes)
+
+
+def merge(n: Node, mine: Life, theirs: Life) -> None:
+    """[W14] Two views of one life become one, in any order the same (W14.2). Not `is_dead`."""
+    mine.starts = max(mine.starts, theirs.starts)
+    if theirs.replays < mine.replays:
+        return
+    if theirs.replays > mine.replays:
+        take_all(n, mine, theirs)
+        return
+    if theirs.run > mine.run:
+        take_run(mine, theirs)
+    elif theirs.run == mine.run and theirs.run_state > mine.run_state:
+        mine.run_state = theirs.run_state
+    if theirs.run == mine.run and len(theirs.progress) > 0:
+        mine.progress = theirs.progress
+    mine.failed = max(mine.failed, theirs.failed)
+    first, last = theirs.first, theirs.last
+    if first is not None and (mine.first is None or is_before(first, mine.first)):
+        mine.first = first
+    if last is not None and (mine.last is None or is_before(mine.last, last)):
+        mine.last = last
+    if theirs.is_cancelled and not mine.is_cancelled:
+        mine.is_cancelled = True
+        mine.cancel_reason = theirs.cancel_reason
+    mine.unstarted = max(mine.unstarted, theirs.unstarted)
+
+
+def take_run(mine: Life, theirs: Life) -> None:
+    """Another node has begun a later run."""
+    mine.run = theirs.run
+    mine.run_state = theirs.run_state
+    mine.since_ms = theirs.since_ms
+    mine.worker = theirs.worker
+    mine.progress = theirs.progress
+    mine.client = -1
+    mine.is_resting = False
+
+
+def take_all(n: Node, mine: Life, theirs: Life) -> None:
+    """The job was replayed elsewhere: that life wins whole."""
+    take_run(mine, theirs)
+    mine.terms = n.life.share(theirs.terms)
+    mine.headers = theirs.headers
+    mine.replays = theirs.replays
+    mine.failed = theirs.failed
+    mine.unstarted = theirs.unstarted
+    mine.is_resting = theirs.is_resting
+    mine.is_cancelled = theirs.is_cancelled
+    mine.cancel_reason = theirs.cancel_reason
+    mine.first = theirs.first
+    mine.last = theirs.last
+    mine.ttl_ms = theirs.ttl_ms
+    mine.expire_ms = 0
+
+
+def is_before(a: Failure, b: Failure) -> bool:
+    """Whether `a` is of an earlier attempt than `b`, or came first."""
+    return a.attempt < b.attempt or (a.attempt == b.attempt and a.at_ms < b.at_ms)
+
+
+def is_behind(theirs: Life, mine: Life, is_dead: bool) -> bool:
+    """Whether the sender lacks something of what this node knows (W14.7). `is_dead`: there."""
+    if theirs.replays != mine.replays:
+        return theirs.replays < mine.replays
+    if theirs.run < mine.run or theirs.failed < mine.failed:
+        return True
+    return (mine.is_cancelled and not theirs.is_cancelled) or (mine.is_dead and not is_dead)
+
+
+def is_better(mine: Outcome, theirs: Outcome) -> bool:
+    """[W14] Whether their outcome stands: done before cancelled, the lower run of two (W14.4)."""
+    if mine.kind != theirs.kind:
+        return theirs.kind == DONE
+    if mine.kind != DONE or theirs.run != mine.run:
+        return mine.kind == DONE and theirs.run < mine.run
+    if mine.is_stripped() or theirs.is_stripped():
+        return False  # one of them has dropped its result
+    ours, other = mine.result, theirs.result
+    if ours is None or other is None:
+        return ours is None and other is not None
+    return other < ours
+
+
+# ---- Dead letters: a job that is given up stays, under its id, in another queue (SPEC W6)
+
+
+DEAD_SUFFIX: Final = b".dead"
+AGAIN_MS: Final = 200
+
+
+def dead_queue(job: Job, life: Life) -> bytes:
+    """The queue of the job's dead letter; of a task its tube (T48.8)."""
+    dead = life.terms.dead
+    return dead if len(dead) > 0 else own_letters(job)
+
+
+def own_letters(job: Job) -> bytes:
+    """Where the dead letters of a job go that does not name a queue for them."""
+    return job.queue if isinstance(job, Task) else job.queue + DEAD_SUFFIX
+
+
+def letters_of(n: Node, id: bytes) -> bytes:
+    """The queue of the dead letter of an open job; of an unknown one none."""
+    job = n.jobs.get(id)
+    if job is None:
+        return b""
+    life = life_of(n, id)
+    return own_letters(job) if life is None else dead_queue(job, life)
+
+
+def go_dead(n: Node, job: Job, life: Life, cause: bytes) -> None:
+    """[W6] PROCEDURE the job is given up: it moves to the queue of dead letters (W6.5)."""
+    leave_line(n, job)
+    reason = life.last.reason if life.last is not None else b""
+    n.book.die(job, cause)
+    if n.events is not None:
+        n.events.dead(n.now_ms, job, reason if len(reason) > 0 else cause)
+    life.origin = job.queue
+    life.dead_cause = cause
+    life.dead_ms = n.now_ms
+    life.is_resting = False
+    life.expire_ms = 0
+    life.unstarted = 0
+    job.expire_ms = n.now_ms + n.limits.dead_keep_ms
+    if job.retry_s == 0:
+        job.flags &= 0xFF ^ DELIVERED  # it is handed out once more, as a dead letter
+        n.delivered_amo.pop(job.id, None)
+    job = to_queue(n, job, dead_queue(job, life))
+    n.life.weigh(life)
+    n.life.bury(job.queue, job.id, life, len(job.body), n.limits.dead_bytes)
+    n.life.dead += 1
+    line_up(n, job)
+    if job.id in n.life.watchers:
+        tell_watchers(n, job.id)  # W9.1
+    drop_letters(n)
+
+
+def drop_letters(n: Node) -> None:
+    """[W6] Delete the oldest dead letters above the bound; the newest one stays (W6.6)."""
+    while has_surplus(n):
+        oldest = n.life.shares.letters_first(n.limits.dead_bytes)  # N11.7
+        if len(oldest) == 0:
+            oldest = n.life.oldest_letter()
+        if len(n.life.giants) > 1:
+            oldest = next(iter(n.life.giants))
+        job = n.jobs[oldest]
+        if isinstance(job, Task):
+            if not policy_of(n).drop_letter(n, job):
+                n.life.drop_ms = n.now_ms + AGAIN_MS  # its tube does not run here now
+                return
+        else:
+            remove(n, job, stats.EXPIRED)
+        n.life.dead_dropped += 1
+
+
+def has_surplus(n: Node) -> bool:
+    """[W6] Whether a dead letter must go (W6.6): one beside the giant, or a second giant."""
+    lives = n.life
+    counted = lives.dead_bytes
+    if len(lives.giants) > 0:
+        for id in list(lives.giants):
+            size = letter_bytes(n, id)
+            if size > n.limits.dead_bytes:
+                counted -= size
+            else:
+                del lives.giants[id]
+        if len(lives.giants) > 1:
+            return True
+    return counted > n.limits.dead_bytes and lives.letter_count() > 1
+
+
+def letter_bytes(n: Node, id: bytes) -> i64:
+    """Bytes of that dead letter, 0 if it is none any more."""
+    job = n.jobs.get(id)
+    life = n.life.by_id.get(id)
+    return (
+        life.bytes + len(job.body) if job is not None and life is not None and life.is_dead else 0
+    )
+
+
+def leave_line(n: Node, job: Job) -> None:
+    """Take the job out of its queue, if it is there; its state becomes active."""
+    if job.state == QUEUED:
+        job.state = ACTIVE
+        n.queues[job.queue].left()
+
+
+def to_queue(n: Node, job: Job, name: bytes) -> Job:
+    """Give an active job to another queue; `line_up` follows. Returns its new record."""
+    moved = rehouse(n, job, get_queue(n, name).name)
+    moved.flags &= 0xFF ^ ONCE_QUEUED
+    return moved
+
+
+def line_up(n: Node, job: Job) -> None:
+    """Queue the job in its new queue; no counter grows.
+
+    The other holders hear first that its run is over: they do not keep its worker (W14.9).
+    """
+    tell_life(n, job)
+    requeue(n, job, REQUEUE_DELAY)
+    record_job(n, job)
+
+
+def expire(n: Node, job: Job) -> None:
+    """[G7.2] The open job's time to live is over: it ends, or goes to the dead letters (W6.2)."""
+    life = life_of(n, job.id)
+    is_open = job.state == ACTIVE or job.state == QUEUED
+    if life is None or life.is_dead or life.terms.attempts == 0 or not is_open:
+        remove(n, job, stats.EXPIRED)
+        return
+    if life.run_state == LIVE:
+        life.run_state = RELEASED
+    go_dead(n, job, life, EXPIRED)
+
+
+def due_by(life: Life, due_ms: i64) -> i64:
+    """The instant at which a run is over: `due_ms`, or its TIMELIMIT before that (W3.3)."""
+    limit_ms = life.terms.limit_ms
+    if limit_ms > 0 and life.since_ms + limit_ms < due_ms:
+        return life.since_ms + limit_ms
+    return due_ms

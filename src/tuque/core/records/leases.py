@@ -1,0 +1,264 @@
+"""Decodes journal records of leases; cut or oversized ones are refused (SPEC Y9, J2).
+
+The layout is core/records/leases.py's. No length in the bytes is trusted.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64
+
+from tuque.core.model.job import EXPIRED_OUT, WHY_MAX, Job
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.records.jobs import (
+    LEASE_BATCH,
+    LEASE_DROP,
+    LEASE_GROUP,
+    Records,
+)
+from tuque.core.tables.leases import NAME_MAX, PARTS_MAX, Batch, Group, mark_of
+
+# ---- Journal records of leases, encoded at the moment of change (SPEC Y9, J2).
+#
+# They follow the rules of core/records/jobs.py: absolute, each complete in itself. A batch of
+# many jobs is several records, back to back in one frame. Layout, after length and kind:
+#
+#     LEASE_GROUP  epoch i64, last i64, acked i64, floor i64, ttl_ms i64, used_ms i64,
+#                  names: how many i32, then each as length i32 and bytes: group, owner, queues
+#     LEASE_BATCH  epoch i64, seq i64, parts i32, how u8, drop_ms i64, at_ms i64, body bytes i64,
+#                  positions i32, first position here i32, positions here i32,
+#                  each an id 40 and mark i32 (-1 - why: the job left it, Y3.8), then the group
+#     LEASE_DROP   epoch i64, seq i64, the group
+#
+# `floor` -1: the group is forgotten.
+
+
+HOW_EXPIRED: Final = 1  # its jobs are in their queues again
+HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: stands for a record of each
+HOW_SOME: Final = 4  # only these positions changed
+
+GROUP_FIXED: Final = 53  # kind to the number of names
+BATCH_FIXED: Final = 58  # kind to the first position
+DROP_FIXED: Final = 17
+POSITION_BYTES: Final = 44
+POSITIONS_MAX: Final = 10_000  # in one record
+
+
+def tell_group(records: Records, g: Group) -> None:
+    """All of a group except its batches."""
+    names = [g.name, g.owner]
+    names.extend(g.queues)
+    size: i64 = GROUP_FIXED
+    for name in names:
+        size += 4 + len(name)
+    w = records.writer
+    write_i32_le(w, i32(size))
+    w.append(LEASE_GROUP)
+    write_i64_le(w, g.epoch)
+    write_i64_le(w, g.last_seq)
+    write_i64_le(w, g.acked_seq)
+    write_i64_le(w, g.floor_seq)
+    write_i64_le(w, g.ttl_ms)
+    write_i64_le(w, g.used_ms)
+    write_i32_le(w, i32(len(names)))
+    for name in names:
+        write_i32_le(w, i32(len(name)))
+        w.write(name)
+    records.count += 1
+    records.binding_count += 1
+
+
+def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool) -> None:
+    """All of a batch; `is_taken`: its jobs were just delivered.
+
+    The reply then waits for the disk (Y9.5): the batch number may be in a checkpoint.
+    """
+    first: i64 = 0
+    how: i64 = HOW_TAKEN if is_taken else 0
+    if b.is_expired:
+        how |= HOW_EXPIRED
+    if is_taken:
+        records.has_custody = True
+    if b.count == 0:
+        tell_positions(records, g, b, now_ms, how, 0, 0)  # Y11.3: SPLIT left it none
+    while first < b.count:
+        end: i64 = min(first + POSITIONS_MAX, b.count)
+        tell_positions(records, g, b, now_ms, how, first, end)
+        first = end
+
+
+def tell_gone(records: Records, g: Group, b: Batch, at: i64, now_ms: i64) -> None:
+    """A job left its position in a live batch; the record gives the reason."""
+    tell_positions(records, g, b, now_ms, HOW_SOME, at, at + 1)
+
+
+def tell_positions(
+    records: Records, g: Group, b: Batch, now_ms: i64, how: i64, first: i64, end: i64
+) -> None:
+    """One record: some positions of the batch."""
+    w = records.writer
+    write_i32_le(w, i32(BATCH_FIXED + (end - first) * POSITION_BYTES + len(g.name)))
+    w.append(LEASE_BATCH)
+    write_i64_le(w, g.epoch)
+    write_i64_le(w, b.seq)
+    write_i32_le(w, i32(b.parts))
+    w.append(how)
+    write_i64_le(w, b.drop_ms)
+    write_i64_le(w, now_ms)
+    write_i64_le(w, b.body_bytes)
+    write_i32_le(w, i32(b.count))
+    write_i32_le(w, i32(first))
+    write_i32_le(w, i32(end - first))
+    if b.is_expired:
+        i = first
+        while i < end:
+            w.write(b.ids[i])
+            mark = i64(b.marks[i])
+            if mark >= 0 and 0 < b.ends[i] <= now_ms:
+                mark = -1 - EXPIRED_OUT
+            write_i32_le(w, i32(mark))
+            i += 1
+    else:
+        put_jobs(w, b.jobs, first, end)
+    w.write(g.name)
+    records.count += 1
+    records.binding_count += 1
+
+
+def put_jobs(w: BytesWriter, jobs: list[Job], first: i64, end: i64) -> None:
+    """Positions of a live batch."""
+    i = first
+    while i < end:
+        job = jobs[i]
+        w.write(job.id)
+        write_i32_le(w, i32(mark_of(job)))
+        i += 1
+
+
+def tell_drop(records: Records, g: Group, seq: i64) -> None:
+    """The batch no longer exists."""
+    w = records.writer
+    write_i32_le(w, i32(DROP_FIXED + len(g.name)))
+    w.append(LEASE_DROP)
+    write_i64_le(w, g.epoch)
+    write_i64_le(w, seq)
+    w.write(g.name)
+    records.count += 1
+    records.binding_count += 1
+
+
+# ---- leases
+
+
+@final
+class LeaseRecord:
+    """One decoded record of a lease; only the fields of its kind are valid."""
+
+    def __init__(self) -> None:
+        self.name = b""
+        self.epoch: i64 = 0
+        self.seq: i64 = 0  # of a group: its newest batch
+        self.acked_seq: i64 = 0
+        self.floor_seq: i64 = 0
+        self.ttl_ms: i64 = 0
+        self.at_ms: i64 = 0  # of a group: its last use
+        self.names: list[bytes] = []
+        self.parts: i64 = 0
+        self.how: i64 = 0
+        self.drop_ms: i64 = 0
+        self.body_bytes: i64 = 0
+        self.total: i64 = 0
+        self.first: i64 = 0
+        self.ids: list[bytes] = []
+        self.marks: list[int] = []
+
+
+def decode_lease(kind: i64, data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
+    """Decode the rest of a record after its kind. False if it is malformed."""
+    if kind == LEASE_GROUP:
+        return decode_group(data, at, end, r)
+    if kind == LEASE_BATCH:
+        return decode_batch(data, at, end, r)
+    if end - at < DROP_FIXED - 1:
+        return False
+    r.epoch = read_i64_le(data, at)
+    r.seq = read_i64_le(data, at + 8)
+    r.name = data[at + 16 : end]
+    return is_name(r.name) and r.epoch > 0 and r.seq > 0
+
+
+def is_name(name: bytes) -> bool:
+    """Whether this can be the name of a group."""
+    return 1 <= len(name) <= NAME_MAX
+
+
+def decode_group(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
+    """Decode the rest of a LEASE_GROUP."""
+    if end - at < GROUP_FIXED - 1:
+        return False
+    r.epoch = read_i64_le(data, at)
+    r.seq = read_i64_le(data, at + 8)
+    r.acked_seq = read_i64_le(data, at + 16)
+    r.floor_seq = read_i64_le(data, at + 24)
+    r.ttl_ms = read_i64_le(data, at + 32)
+    r.at_ms = read_i64_le(data, at + 40)
+    left: i64 = i64(read_i32_le(data, at + 48))
+    at += GROUP_FIXED - 1
+    names: list[bytes] = []
+    while left > 0 and end - at >= 4:
+        size: i64 = i64(read_i32_le(data, at))
+        at += 4
+        if size < 0 or size > end - at:
+            return False
+        names.append(data[at : at + size])
+        at += size
+        left -= 1
+    if left != 0 or at != end or len(names) < 3:
+        return False
+    r.name = names[0]
+    r.names = names
+    if not is_name(r.name) or r.epoch <= 0 or r.floor_seq < -1:
+        return False
+    return r.seq >= r.floor_seq and r.seq >= r.acked_seq >= 0 and r.ttl_ms >= 0
+
+
+def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
+    """Decode the rest of a LEASE_BATCH."""
+    if end - at < BATCH_FIXED - 1:
+        return False
+    r.epoch = read_i64_le(data, at)
+    r.seq = read_i64_le(data, at + 8)
+    r.parts = i64(read_i32_le(data, at + 16))
+    r.how = data[at + 20]
+    r.drop_ms = read_i64_le(data, at + 21)
+    r.at_ms = read_i64_le(data, at + 29)
+    r.body_bytes = read_i64_le(data, at + 37)
+    r.total = i64(read_i32_le(data, at + 45))
+    r.first = i64(read_i32_le(data, at + 49))
+    here: i64 = i64(read_i32_le(data, at + 53))
+    at += BATCH_FIXED - 1
+    if here < 0 or here * POSITION_BYTES > end - at:
+        return False
+    ids: list[bytes] = []
+    marks: list[int] = []
+    while here > 0:
+        ids.append(data[at : at + ID_BYTES])
+        mark: i64 = i64(read_i32_le(data, at + ID_BYTES))
+        if mark < -1 - WHY_MAX:
+            return False
+        marks.append(mark)
+        at += POSITION_BYTES
+        here -= 1
+    r.ids = ids
+    r.marks = marks
+    r.name = data[at:end]
+    if (
+        not is_name(r.name)
+        or r.epoch <= 0
+        or r.seq <= 0
+        or r.how > HOW_EXPIRED | HOW_TAKEN | HOW_SOME
+    ):
+        return False
+    if not 1 <= r.parts <= PARTS_MAX or r.drop_ms < 0 or r.body_bytes < 0:
+        return False
+    return r.first >= 0 and r.first + len(ids) <= r.total

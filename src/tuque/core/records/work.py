@@ -1,0 +1,337 @@
+"""Journal records of the lives of jobs and of kept outcomes (SPEC W13, J2).
+
+They follow the rules of core/records/jobs.py: absolute, each complete in itself. A `word` is
+its length i32; the bytes of all words of a row follow that row. Layout, after length and kind:
+
+    LIFE     id 40, bits u8, state of the run u8, attempts i32, jitter i32, failed i32, starts i32,
+             unstarted i32, first_ms i64, max_ms i64, keep_ms i64, limit_ms i64, replays i64,
+             run i64, since_ms i64, expire_ms i64, ttl_ms i64, dead_ms i64, serial i64, edit i64,
+             words: dead queue, headers, worker, cancel reason, progress, cause of death, origin;
+             the first and the last failure, each if its bit is set: at_ms i64, attempt i32,
+             words: worker, cause, reason, detail
+    OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
+             words: worker, progress, reason, and if its bit is set the place of a task: number i64,
+             tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
+             with ended_ms 0 it is what DONE said of a job that is not here
+
+Writes bytes only; core/records/jobs.py has the kinds and counts the records.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64, u8
+
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.work import (
+    ATTEMPTS_MAX,
+    DONE,
+    FAILED,
+    LETTERED,
+    STARTS_MAX,
+    Failure,
+    Life,
+    Outcome,
+    Terms,
+    attempt_of,
+    starts_of,
+)
+
+# bits of a LIFE
+RESTING: Final = 1
+CANCELLED_BIT: Final = 2
+DEAD_BIT: Final = 4
+HAS_FIRST: Final = 8
+HAS_LAST: Final = 16
+ALL_BITS: Final = 31
+
+# bits of an OUTCOME
+HAS_RESULT: Final = 1
+BRIEF: Final = 2
+OF_TASK: Final = 4
+OUTCOME_BITS: Final = 7
+
+LIFE_FIXED: Final = 158  # id to the first word
+LIFE_WORDS: Final = 7
+FAILURE_FIXED: Final = 12
+FAILURE_WORDS: Final = 4
+OUTCOME_FIXED: Final = 70
+OUTCOME_WORDS: Final = 3
+PLACE_FIXED: Final = 8
+
+
+def put_life(w: BytesWriter, kind: i64, id: bytes, life: Life) -> None:
+    """All of a life except the connection that its run last spoke on."""
+    terms = life.terms
+    first, last = life.first, life.last
+    words = [
+        terms.dead,
+        life.headers,
+        life.worker,
+        life.cancel_reason,
+        life.progress,
+        life.dead_cause,
+        life.origin,
+    ]
+    bits: i64 = 0
+    size: i64 = 1 + LIFE_FIXED + words_size(words)
+    if first is not None:
+        bits |= HAS_FIRST
+        size += failure_size(first)
+    if last is not None:
+        bits |= HAS_LAST
+        size += failure_size(last)
+    if life.is_resting:
+        bits |= RESTING
+    if life.is_cancelled:
+        bits |= CANCELLED_BIT
+    if life.is_dead:
+        bits |= DEAD_BIT
+    write_i32_le(w, i32(size))
+    w.append(kind)
+    w.write(id)
+    w.append(bits)
+    w.append(life.run_state)
+    for small in (terms.attempts, terms.jitter, life.failed, life.starts, life.unstarted):
+        write_i32_le(w, i32(small))
+    for large in (terms.first_ms, terms.max_ms, terms.keep_ms, terms.limit_ms, life.replays):
+        write_i64_le(w, large)
+    for instant in (life.run, life.since_ms, life.expire_ms, life.ttl_ms, life.dead_ms):
+        write_i64_le(w, instant)
+    write_i64_le(w, life.serial)
+    write_i64_le(w, life.edit)
+    put_words(w, words)
+    if first is not None:
+        put_failure(w, first)
+    if last is not None:
+        put_failure(w, last)
+
+
+def put_failure(w: BytesWriter, failure: Failure) -> None:
+    """One failed attempt."""
+    write_i64_le(w, failure.at_ms)
+    write_i32_le(w, i32(failure.attempt))
+    put_words(w, failure_words(failure))
+
+
+def failure_words(failure: Failure) -> list[bytes]:
+    """The words of a failure, in their order."""
+    return [failure.worker, failure.cause, failure.reason, failure.detail]
+
+
+def failure_size(failure: Failure) -> i64:
+    """Bytes of a failure."""
+    return FAILURE_FIXED + words_size(failure_words(failure))
+
+
+def put_outcome(w: BytesWriter, kind: i64, outcome: Outcome) -> None:
+    """All of an outcome but its result, which the caller writes after it."""
+    words = [outcome.worker, outcome.progress, outcome.reason]
+    result = outcome.result
+    bits: i64 = (0 if result is None else HAS_RESULT) | (BRIEF if outcome.is_brief else 0)
+    if outcome.is_of_task():
+        bits |= OF_TASK
+        words.append(put_place(outcome.number, outcome.queue))
+    size: i64 = 1 + OUTCOME_FIXED + words_size(words)
+    if result is not None:
+        size += len(result)
+    write_i32_le(w, i32(size))
+    w.append(kind)
+    w.write(outcome.id)
+    w.append(outcome.kind)
+    w.append(u8(bits))
+    write_i32_le(w, i32(outcome.of))
+    write_i64_le(w, outcome.until_ms)
+    write_i64_le(w, outcome.ended_ms)
+    write_i64_le(w, outcome.run)
+    put_words(w, words)
+
+
+def put_place(number: i64, tube: bytes) -> bytes:
+    """The place of a task that ended, in bytes."""
+    w = BytesWriter()
+    write_i64_le(w, number)
+    w.write(tube)
+    return w.getvalue()
+
+
+def read_place(outcome: Outcome, place: bytes) -> bool:
+    """Read the place of a task into its outcome. False if it is none."""
+    if len(place) <= PLACE_FIXED:
+        return False
+    outcome.number = read_i64_le(place, 0)
+    outcome.queue = place[PLACE_FIXED:]
+    return outcome.number >= 0
+
+
+def words_size(words: list[bytes]) -> i64:
+    """Bytes of a row of words."""
+    size: i64 = 0
+    for word in words:
+        size += 4 + len(word)
+    return size
+
+
+def put_words(w: BytesWriter, words: list[bytes]) -> None:
+    """The lengths, then the words."""
+    for word in words:
+        write_i32_le(w, i32(len(word)))
+    for word in words:
+        w.write(word)
+
+
+# ---- Decodes journal records of lives and outcomes; what is out of range is refused (SPEC W13,
+# J2).
+#
+# The layout is core/records/work.py's. No length in the bytes is trusted.
+
+
+SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
+JITTER_MAX: Final = 1_000
+
+
+@final
+class LifeRecord:
+    """One decoded record. Only the field of its kind is valid; each record gets a new object."""
+
+    def __init__(self) -> None:
+        self.life: Life | None = None
+        self.outcome: Outcome | None = None
+        self.at: i64 = 0  # what follows the words that were read last
+        self.words: list[bytes] = []
+
+    def read_words(self, data: bytes, at: i64, end: i64, count: i64) -> bool:
+        """Read a row of `count` words at `at`; False if one ends behind `end`."""
+        self.words = []
+        if at < 0 or end - at < 4 * count:
+            return False
+        start = at + 4 * count
+        for _ in range(count):
+            size: i64 = i64(read_i32_le(data, at))
+            if size < 0 or size > end - start:
+                return False
+            self.words.append(data[start : start + size])
+            start += size
+            at += 4
+        self.at = start
+        return True
+
+
+def decode_life(data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
+    """Decode the rest of a LIFE after its id. False if it is malformed."""
+    if end - at < LIFE_FIXED - ID_BYTES:
+        return False
+    bits: i64 = data[at]
+    run_state: i64 = data[at + 1]
+    if bits > ALL_BITS or run_state > FAILED:
+        return False
+    small: list[i64] = [i64(read_i32_le(data, at + 2 + 4 * i)) for i in range(5)]
+    large: list[i64] = [read_i64_le(data, at + 22 + 8 * i) for i in range(12)]
+    if not r.read_words(data, at + LIFE_FIXED - ID_BYTES, end, LIFE_WORDS):
+        return False
+    words = r.words
+    if not are_sane(small, large) or not are_headers(words[1]):
+        return False
+    terms = Terms(small[0], large[0], large[1], small[1], words[0], large[2], large[3])
+    life = Life(terms, words[1])
+    life.run_state = run_state
+    life.is_resting = bits & RESTING != 0
+    life.is_cancelled = bits & CANCELLED_BIT != 0
+    life.is_dead = bits & DEAD_BIT != 0
+    life.failed, life.starts, life.unstarted = small[2], small[3], small[4]
+    life.replays, life.run, life.since_ms = large[4], large[5], large[6]
+    life.expire_ms, life.ttl_ms, life.dead_ms = large[7], large[8], large[9]
+    life.serial, life.edit = large[10], large[11]
+    life.worker, life.cancel_reason, life.progress = words[2], words[3], words[4]
+    life.dead_cause, life.origin = words[5], words[6]
+    if bits & HAS_FIRST:
+        life.first = decode_failure(data, end, r)
+        if life.first is None:
+            return False
+    if bits & HAS_LAST:
+        life.last = decode_failure(data, end, r)
+        if life.last is None:
+            return False
+    r.life = life
+    return r.at == end
+
+
+def are_sane(small: list[i64], large: list[i64]) -> bool:
+    """Whether the numbers of a LIFE are in their ranges."""
+    for number in small:
+        if number < 0:
+            return False
+    for number in large:
+        if number < 0:
+            return False
+    for span_ms in large[:4]:
+        if span_ms > SPAN_MAX_MS:
+            return False
+    if small[0] > ATTEMPTS_MAX or small[1] > JITTER_MAX:
+        return False
+    return small[2] <= ATTEMPTS_MAX and small[3] <= STARTS_MAX and is_run(large[5])
+
+
+def is_run(run: i64) -> bool:
+    """Whether this can be the token of a run; 0: none."""
+    if run == 0:
+        return True
+    return 1 <= starts_of(run) <= STARTS_MAX and attempt_of(run) >= 1
+
+
+def are_headers(blob: bytes) -> bool:
+    """Whether the blob is a row of pairs, whole to its end (W1.3)."""
+    at: i64 = 0
+    end: i64 = len(blob)
+    while at < end:
+        at += 1 + i64(blob[at])
+        if end - at < 2:
+            return False
+        low: i64 = blob[at]
+        high: i64 = blob[at + 1]
+        at += 2 + (low | high << 8)
+    return at == end
+
+
+def decode_failure(data: bytes, end: i64, r: LifeRecord) -> Failure | None:
+    """Decode the failure that follows the last words. None if it is malformed."""
+    at = r.at
+    if end - at < FAILURE_FIXED:
+        return None
+    at_ms = read_i64_le(data, at)
+    attempt: i64 = i64(read_i32_le(data, at + 8))
+    if at_ms < 0 or not 0 <= attempt <= ATTEMPTS_MAX:
+        return None
+    if not r.read_words(data, at + FAILURE_FIXED, end, FAILURE_WORDS):
+        return None
+    words = r.words
+    return Failure(at_ms, attempt, words[0], words[1], words[2], words[3])
+
+
+def decode_outcome(id: bytes, data: bytes, at: i64, end: i64, r: LifeRecord) -> bool:
+    """Decode the rest of an OUTCOME after its id. False if it is malformed."""
+    if end - at < OUTCOME_FIXED - ID_BYTES:
+        return False
+    kind: i64 = data[at]
+    bits: i64 = data[at + 1]
+    if not DONE <= kind <= LETTERED or bits > OUTCOME_BITS:
+        return False
+    outcome = Outcome(id, kind, read_i64_le(data, at + 6), read_i64_le(data, at + 14))
+    outcome.of = i64(read_i32_le(data, at + 2))
+    outcome.run = read_i64_le(data, at + 22)
+    count: i64 = OUTCOME_WORDS + 1 if bits & OF_TASK else OUTCOME_WORDS
+    if not r.read_words(data, at + OUTCOME_FIXED - ID_BYTES, end, count):
+        return False
+    words = r.words
+    if bits & OF_TASK and not read_place(outcome, words[OUTCOME_WORDS]):
+        return False
+    outcome.worker, outcome.progress, outcome.reason = words[0], words[1], words[2]
+    outcome.is_brief = bits & BRIEF != 0
+    if bits & HAS_RESULT:
+        outcome.result = data[r.at : end]
+    elif r.at != end:
+        return False
+    if outcome.until_ms < 0 or outcome.ended_ms < 0 or not 0 <= outcome.of <= ATTEMPTS_MAX:
+        return False
+    r.outcome = outcome
+    return is_run(outcome.run)

@@ -1,0 +1,175 @@
+"""What a node knows of topics: subscriptions, and those that were removed (SPEC T60).
+
+Plain data; core/topics.py changes it, core/topics.py adds jobs.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.stats import tenant_of
+from tuque.core.tables.staged import FAIR
+
+TOPIC_MAX: Final = 255  # bytes of a topic's name (T60.2)
+QUEUE_MAX: Final = 512  # of a queue that subscribes
+OF_TOPIC_MAX: Final = 256  # subscriptions of a topic
+SUBSCRIPTIONS_MAX: Final = 10_000
+GONE_MAX: Final = 10_000  # removals that are kept (T60.5)
+FILTERS_MAX: Final = 8
+NAME_MAX: Final = 64  # bytes of a header's name (T60.3)
+GLOB_MAX: Final = 128
+VERSION_MAX: Final = 1 << 60
+
+SUBSCRIPTION_BYTES: Final = 560  # cost besides its texts (M1)
+
+
+@final
+class Subscription:
+    """That a queue gets the jobs of a topic; or, with `is_gone`, that it does not any more."""
+
+    def __init__(
+        self,
+        topic: bytes,
+        queue: bytes,
+        filters: list[bytes],
+        version: i64,
+        node: bytes,
+        is_gone: bool,
+    ) -> None:
+        self.topic = topic
+        self.queue = queue
+        self.filters = filters  # names and patterns in turn
+        self.version = version
+        self.node = node  # where this version was made
+        self.is_gone = is_gone
+        self.serial: i64 = 0  # orders the pages of a list
+        self.jobs: i64 = 0  # that came through it here
+
+    def bytes_used(self) -> i64:
+        """Memory in bytes."""
+        used: i64 = SUBSCRIPTION_BYTES + len(self.topic) + len(self.queue)
+        for text in self.filters:
+            used += 40 + len(text)
+        return used
+
+    def beats(self, other: "Subscription | None") -> bool:
+        """[T60] Whether this version wins over the other one (T60.4)."""
+        if other is None:
+            return True
+        if self.version != other.version:
+            return self.version > other.version
+        return self.node > other.node
+
+
+@final
+class Topics:
+    """All subscriptions of a node."""
+
+    def __init__(self) -> None:
+        self.by_topic: dict[bytes, dict[bytes, Subscription]] = {}  # then by queue
+        self.gone: dict[tuple[bytes, bytes], Subscription] = {}  # by topic and queue, oldest first
+        self.gone_of: dict[bytes, dict[tuple[bytes, bytes], bool]] = {}  # by tenant, oldest first
+        self.by_queue: dict[bytes, dict[bytes, bool]] = {}  # its topics
+        self.by_tenant: dict[bytes, int] = {}  # how many subscriptions each has to its topics
+        self.count: i64 = 0
+        self.heard: i64 = 0  # slots that have said all that they know (T60.8)
+        self.begun_ms: i64 = 0  # when this node had loaded its journal
+        self.bytes: i64 = 0
+        self.serial: i64 = 0
+        self.adds: i64 = 0  # ADDs since the start
+        self.jobs: i64 = 0
+        self.unheard: i64 = 0  # ADDs that no queue got
+
+    def find(self, topic: bytes, queue: bytes) -> Subscription | None:
+        """What is known of that subscription, also that it was removed."""
+        queues = self.by_topic.get(topic)
+        found = None if queues is None else queues.get(queue)
+        return self.gone.get((topic, queue)) if found is None else found
+
+    def put(self, one: Subscription) -> None:
+        """Keep this version in the place of the one that was known."""
+        self.forget(one.topic, one.queue)
+        self.bytes += one.bytes_used()
+        tenant = tenant_of(one.topic)
+        if one.is_gone:
+            key = (one.topic, one.queue)
+            self.gone[key] = one
+            its = self.gone_of.get(tenant)
+            if its is None:
+                its = {}
+                self.gone_of[tenant] = its
+            its[key] = True
+            return
+        queues = self.by_topic.get(one.topic)
+        if queues is None:
+            queues = {}
+            self.by_topic[one.topic] = queues
+        self.serial += 1
+        one.serial = self.serial
+        queues[one.queue] = one
+        topics = self.by_queue.get(one.queue)
+        if topics is None:
+            topics = {}
+            self.by_queue[one.queue] = topics
+        topics[one.topic] = True
+        self.count += 1
+        self.by_tenant[tenant] = self.by_tenant.get(tenant, 0) + 1
+
+    def forget(self, topic: bytes, queue: bytes) -> None:
+        """Drop what is known of it."""
+        tenant = tenant_of(topic)
+        removed = self.gone.pop((topic, queue), None)
+        if removed is not None:
+            self.bytes -= removed.bytes_used()
+            its = self.gone_of[tenant]
+            del its[(topic, queue)]
+            if len(its) == 0:
+                del self.gone_of[tenant]
+        queues = self.by_topic.get(topic)
+        found = None if queues is None else queues.pop(queue, None)
+        if queues is None or found is None:
+            return
+        self.bytes -= found.bytes_used()
+        self.count -= 1
+        if len(queues) == 0:
+            del self.by_topic[topic]
+        topics = self.by_queue[queue]
+        del topics[topic]
+        if len(topics) == 0:
+            del self.by_queue[queue]
+        left = self.by_tenant[tenant] - 1
+        self.by_tenant[tenant] = left
+        if left == 0:
+            del self.by_tenant[tenant]
+
+    def first_topic(self, queue: bytes) -> bytes:
+        """The first by name of the topics that the queue is subscribed to; empty: none."""
+        topics = self.by_queue.get(queue)
+        return b"" if topics is None else min(topics)
+
+    def oldest_gone(self) -> tuple[bytes, bytes]:
+        """[T60] The removal to forget: the oldest, or one of a tenant with many (T60.5)."""
+        most = b""
+        count: i64 = GONE_MAX // FAIR
+        for tenant, its in self.gone_of.items():
+            if len(tenant) > 0 and len(its) > count:
+                most = tenant
+                count = len(its)
+        if len(most) > 0:
+            return next(iter(self.gone_of[most]))
+        return next(iter(self.gone))
+
+    def of_topic(self, topic: bytes) -> list[Subscription]:
+        """The subscriptions of the topic, in the order of the queues' names."""
+        queues = self.by_topic.get(topic)
+        if queues is None:
+            return []
+        return [queues[name] for name in sorted(queues)]
+
+    def known(self) -> list[Subscription]:
+        """All of them, and the removals."""
+        found: list[Subscription] = []
+        for queues in self.by_topic.values():
+            found.extend(queues.values())
+        found.extend(self.gone.values())
+        return found

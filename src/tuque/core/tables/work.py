@@ -1,0 +1,568 @@
+"""Tables of the lives of jobs: by id, outcomes, dead letters, who waits for an end (SPEC W)."""
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.errors import Refusal
+from tuque.core.model.job import Update
+from tuque.core.model.work import (
+    LIFE_BYTES,
+    NO_ROOM,
+    TERMS_BYTES,
+    THIN_MIN,
+    TOO_LARGE,
+    Life,
+    Outcome,
+    Terms,
+)
+from tuque.core.tables.staged import Shares
+
+# ---- The dead letters of one queue, in order, and how many of each reason (SPEC W12)
+
+
+@final
+class Letters:
+    """The dead letters of one queue, oldest first."""
+
+    def __init__(self) -> None:
+        self.order: list[tuple[int, bytes]] = []  # (serial, id); some may be gone
+        self.count: i64 = 0
+        self.reasons: dict[tuple[bytes, bytes], int] = {}  # how many of each cause and reason
+
+    def count_in(self, life: Life, by: i64) -> None:
+        """Count a letter that came or went, under the reason that it came with."""
+        if by > 0:
+            life.buried_as = (life.dead_cause, life.last.reason if life.last is not None else b"")
+        self.count += by
+        left = self.reasons.get(life.buried_as, 0) + int(by)
+        if left > 0:
+            self.reasons[life.buried_as] = left
+        else:
+            self.reasons.pop(life.buried_as, None)
+
+    def recount(self, life: Life, cause: bytes) -> None:
+        """Count a letter anew: its cause, or its last failure, is another one now."""
+        last = life.last
+        life.dead_cause = cause
+        if life.buried_as != (cause, last.reason if last is not None else b""):
+            self.count_in(life, -1)
+            self.count_in(life, 1)
+
+    def after(self, serial: i64) -> i64:
+        """The position of the first entry with a later serial."""
+        low: i64 = 0
+        high: i64 = len(self.order)
+        while low < high:
+            middle = (low + high) // 2
+            if self.order[middle][0] <= serial:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def enter_letter(
+    letters: dict[bytes, Letters], queue: bytes, serial: i64, id: bytes, life: Life
+) -> None:
+    """The job is the newest dead letter of the queue."""
+    found = letters.get(queue)
+    if found is None:
+        found = Letters()
+        letters[queue] = found
+    found.order.append((int(serial), id))
+    found.count_in(life, 1)
+
+
+def last_serial(letters: dict[bytes, Letters], queue: bytes) -> i64:
+    """The serial of the queue's newest dead letter, which may be gone; 0: it has none."""
+    found = letters.get(queue)
+    if found is None or len(found.order) == 0:
+        return 0
+    return i64(found.order[len(found.order) - 1][0])
+
+
+def count_of(letters: dict[bytes, Letters], queue: bytes) -> i64:
+    """How many dead letters the queue has."""
+    found = letters.get(queue)
+    return 0 if found is None else found.count
+
+
+# ---- lives
+
+
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+CHANGE_BYTES: Final = 400
+WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
+AGAIN_MS: Final = 1_000
+STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
+TERMS_MAX: Final = 10_000  # shared ones that are remembered
+HASHES_MAX: Final = 1_000
+LOOKS: Final = 1_000  # at results or letters, for one to drop
+
+
+@final
+class Watch:
+    """A client that waits for the ends of jobs (W9)."""
+
+    def __init__(self, client: i64, ids: list[bytes], until_ms: i64) -> None:
+        self.client = client
+        self.ids = ids
+        self.until_ms = until_ms  # 0: for ever
+
+
+@final
+class Asking:
+    """A job that is not known here, and what other nodes said of it (W15)."""
+
+    def __init__(self, what: i64, reason: bytes) -> None:
+        self.what = what
+        self.reason = reason
+        self.since_ms: i64 = 0
+        self.next_ms: i64 = 0  # of the next question
+        self.denied: i64 = 0  # nodes that do not know it, as they said to the last question
+        self.earlier: i64 = 0  # to the one before
+        self.asked: i64 = 0  # nodes that got a question
+        self.became: i64 = 0  # of a CANCEL
+        self.is_told = False  # somebody knew it, or nobody does
+        self.is_settled = False
+        self.is_shared = False  # the result was dropped, and another holder may have it (W15.10)
+        self.fields: list[object] = []  # of RESULT
+
+
+@final
+class Holding:
+    """A job that is held here, while other nodes agree on a change (W16)."""
+
+    def __init__(self, askers: i64, is_update: bool, until_ms: i64) -> None:
+        self.askers = askers  # the nodes that hold it, as a set of slots
+        self.is_update = is_update
+        self.until_ms = until_ms
+        self.was_queued = False
+        self.due_ms: i64 = 0  # before it was held
+        self.parked_ms: i64 = 0  # as long as it is held
+
+
+@final
+class Change:
+    """An UPDATEJOB or CANCEL of a job with copies, under way (W16)."""
+
+    def __init__(self, id: bytes, update: Update | None, reason: bytes) -> None:
+        self.id = id
+        self.serial: i64 = 0
+        self.update = update  # None: it is a CANCEL
+        self.reason = reason
+        self.asked: i64 = 0  # slots
+        self.waiting: i64 = 0  # those whose answer is awaited
+        self.until_ms: i64 = 0
+        self.next_ms: i64 = 0  # when a CANCEL that waits tries again
+        self.is_made = False  # an update is sent to all: it stands
+        self.is_over = False
+        self.became: i64 = 0  # of a CANCEL
+        self.refused: Refusal | None = None
+        self.slots: list[int] = []  # nodes that asked for this CANCEL (W15.2)
+
+    def size(self) -> i64:
+        """Bytes of memory."""
+        body = self.update.body if self.update is not None else None
+        return CHANGE_BYTES + len(self.reason) + (len(body) if body is not None else 0)
+
+
+@final
+class Lives:
+    """All of it on one node, and what it costs."""
+
+    in_hand: Outcome | None = None  # with a result that goes out in this turn and is not kept
+    result: bytes | None = None  # what DONE says of the task that ends now
+    details_thinned: i64 = 0  # dropped for memory (M3.4)
+    results_thinned: i64 = 0
+    asked_ms: i64 = 0  # when the second began in which `asked` questions were sent (W15.1)
+    asked: i64 = 0  # without those that were answered
+    drop_ms: i64 = 0  # letters above the bound stay until then
+    large_id = b""  # the last one of which the result was dropped at DONE (W7.4)
+
+    def __init__(self) -> None:
+        self.ended_in: dict[bytes, dict[int, bytes]] = {}  # kept ones of tasks: tube, number, id
+        self.by_id: dict[bytes, Life] = {}
+        self.terms: dict[tuple[int, int, int, int, bytes, int, int], Terms] = {}
+        self.kept: dict[bytes, Outcome] = {}
+        self.kept_order: deque[bytes] = deque()  # their ids by age; some may be gone
+        self.fat: deque[bytes] = deque()  # of kept ones with a large result, by age
+        self.ends: list[tuple[int, bytes]] = []  # heap of (end of KEEP, id)
+        self.letters: dict[bytes, Letters] = {}  # by queue
+        self.shares = Shares()  # of tenants in outcomes and letters
+        self.old: deque[tuple[int, bytes]] = deque()  # all letters, oldest first; some are gone
+        self.serial: i64 = 0
+        self.fat_letters: deque[tuple[int, bytes]] = deque()  # with details, oldest first
+        self.giants: dict[bytes, None] = {}  # letters that alone were above the bound (W6.6)
+        self.watches: dict[int, Watch] = {}  # by client
+        self.watchers: dict[bytes, dict[int, None]] = {}  # clients by job id
+        self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
+        self.calls: list[tuple[int, bytes, int]] = []  # connections to tell of a cancelled run
+        self.last_worker = b""  # of the newest run, and its hash
+        self.last_hash: i64 = 0
+        self.hashes: dict[bytes, int] = {}  # of workers
+        self.bytes: i64 = 0  # lives, with dead letters' parts
+        self.kept_bytes: i64 = 0
+        self.fat_bytes: i64 = 0  # results and details that may go for memory (M3.4)
+        self.dead_bytes: i64 = 0  # dead letters with their bodies
+        self.watch_bytes: i64 = 0
+        self.retelling: dict[int, list[bytes]] = {}  # by slot: jobs to tell it of (W14.10)
+        self.letters_in_all: i64 = 0
+        self.asking: dict[bytes, Asking] = {}  # by job id
+        self.cancelling: dict[bytes, Asking] = {}  # the same of CANCEL
+        self.unanswered: dict[bytes, int] = {}  # nodes that got a CANCEL, by job id (W15.8)
+        self.held: dict[bytes, Holding] = {}  # by job id
+        self.changes: dict[bytes, Change] = {}  # by job id
+        self.parked: list[Change] = []  # CANCELs that wait for the end of a change
+        self.changes_made: i64 = 0
+        self.change_bytes: i64 = 0  # of changes under way, with their bodies
+        self.deaf_ms: i64 = 0  # until then this node heard nobody (W6.1)
+        self.untold: dict[bytes, None] = {}  # runs begun, not told to the other holders yet
+        self.beat_ms: i64 = 0  # when they are
+        self.runs: i64 = 0  # this and what follows are counters
+        self.failures: i64 = 0
+        self.crashes: i64 = 0
+        self.dead: i64 = 0
+        self.cancelled: i64 = 0
+        self.replayed: i64 = 0
+        self.kept_dropped: i64 = 0
+        self.conflicts: i64 = 0  # jobs of which two outcomes met (W14.15)
+        self.conflict_id = b""  # the last one
+        self.dead_dropped: i64 = 0
+        self.results_large: i64 = 0  # dropped at DONE (W7.4)
+
+    def bytes_used(self) -> i64:
+        """Memory in bytes (M1)."""
+        used = self.bytes + self.kept_bytes + self.watch_bytes + self.change_bytes
+        return used + len(self.terms) * TERMS_BYTES
+
+    def share(self, terms: Terms) -> Terms:
+        """The one that equal jobs share."""
+        key = terms.key()
+        found = self.terms.get(key)
+        if found is not None:
+            return found
+        if len(self.terms) >= TERMS_MAX:
+            self.terms = {}
+        self.terms[key] = terms
+        return terms
+
+    def weigh(self, life: Life) -> None:
+        """Count the life's bytes anew after a change."""
+        size = life.size()
+        self.bytes += size - life.bytes
+        if life.is_dead:
+            self.dead_bytes += size - life.bytes
+        life.bytes = size
+
+    def remember(self, worker: bytes, hash: i64) -> None:
+        """Keep the hash of a worker, and of this node (W1.2)."""
+        if len(self.hashes) >= HASHES_MAX:
+            self.hashes = {}
+        self.hashes[worker] = int(hash)
+
+    def enter_new(self, id: bytes, life: Life) -> None:
+        """As `enter`, of a life that has a worker and nothing else."""
+        self.by_id[id] = life
+        life.bytes = LIFE_BYTES + len(life.worker)
+        self.bytes += life.bytes
+
+    def enter(self, id: bytes, life: Life) -> None:
+        """A job has a life now. `id` is the one that the job has: tables find it sooner."""
+        self.by_id[id] = life
+        self.weigh(life)
+
+    def leave(self, id: bytes, life: Life) -> None:
+        """The job ended, or left: drop its life."""
+        del self.by_id[id]
+        self.bytes -= life.bytes
+        if life.is_dead:
+            self.dead_bytes -= life.bytes
+        self.fat_bytes -= life.fat_bytes
+        life.fat_bytes = 0
+        life.bytes = 0
+
+    # ---- outcomes
+
+    def keep(self, outcome: Outcome, limit_bytes: i64) -> None:
+        """Keep how a job ended; the first outcome stands. Without a result above the limit."""
+        if outcome.id in self.kept:
+            return
+        if outcome.result is not None and outcome.size() > limit_bytes:
+            self.large_bytes = outcome.size()
+            outcome.strip(TOO_LARGE)  # W7.4
+        result = outcome.result
+        if result is not None and len(result) > THIN_MIN and not outcome.is_claim:
+            self.fat.append(outcome.id)
+            outcome.fat_bytes = len(result)
+            self.fat_bytes += outcome.fat_bytes
+        self.kept[outcome.id] = outcome
+        self.kept_order.append(outcome.id)
+        self.kept_bytes += outcome.size()
+        if len(outcome.tenant) > 0:
+            self.shares.keep(outcome.tenant, outcome.id, outcome.size())  # N11.7
+        if outcome.is_of_task():
+            ended = self.ended_in.get(outcome.queue)
+            if ended is None:
+                ended = {}
+                self.ended_in[outcome.queue] = ended
+            ended[outcome.number] = outcome.id
+        heappush(self.ends, (outcome.until_ms, outcome.id))
+
+    def kept_in(self, tube: bytes, number: i64) -> Outcome | None:
+        """[T48] The kept outcome of the task that had this number in the tube (T48.6)."""
+        ended = self.ended_in.get(tube)
+        id = ended.get(number) if ended is not None else None
+        return None if id is None else self.kept.get(id)
+
+    def known(self, id: bytes) -> Outcome | None:
+        """The kept outcome, unless it is only what somebody said of a job that is not here."""
+        outcome = self.kept.get(id)
+        return None if outcome is None or outcome.is_claim else outcome
+
+    def forget(self, id: bytes) -> None:
+        """Drop a kept outcome."""
+        outcome = self.kept.pop(id, None)
+        if outcome is not None:
+            self.kept_bytes -= outcome.size()
+            self.fat_bytes -= outcome.fat_bytes
+            outcome.fat_bytes = 0
+            if len(outcome.tenant) > 0:
+                self.shares.forget(outcome.tenant, id)
+            if outcome.is_of_task():
+                ended = self.ended_in[outcome.queue]
+                if ended.get(outcome.number) == id:  # not another one's (T18.6)
+                    del ended[outcome.number]
+                if len(ended) == 0:
+                    del self.ended_in[outcome.queue]
+
+    def thin_result(self) -> bool:
+        """[M3] Drop the oldest large result; its outcome stays (M3.4). False: none was found.
+
+        Those that a client waits for go to the end of the line: so a step stays short.
+        """
+        looks: i64 = min(len(self.fat), LOOKS)
+        while looks > 0:
+            looks -= 1
+            id = self.fat.popleft()
+            outcome = self.kept.get(id)
+            if outcome is None or outcome.result is None:
+                continue
+            if id in self.watchers:
+                self.fat.append(id)
+                continue
+            self.kept_bytes -= outcome.size()
+            self.fat_bytes -= outcome.fat_bytes
+            outcome.fat_bytes = 0
+            outcome.strip(NO_ROOM)
+            self.kept_bytes += outcome.size()
+            if len(outcome.tenant) > 0:
+                self.shares.keep(outcome.tenant, id, outcome.size())
+            self.results_thinned += 1
+            return True
+        return False
+
+    def put_off(self, outcome: Outcome, until_ms: i64) -> None:
+        """A kept outcome is kept until then."""
+        outcome.until_ms = until_ms
+        heappush(self.ends, (until_ms, outcome.id))
+
+    def hasten(self, id: bytes, now_ms: i64) -> None:
+        """All holders confirmed the end: an outcome kept for them only is dropped (W7.3)."""
+        if len(self.kept) == 0:
+            return
+        outcome = self.kept.get(id)
+        if outcome is not None and outcome.is_brief:
+            outcome.is_brief = False
+            outcome.until_ms = now_ms + 1
+            heappush(self.ends, (outcome.until_ms, id))
+
+    def forget_all(self) -> list[Outcome]:
+        """Drop all kept outcomes; returns them."""
+        outcomes = list(self.kept.values())
+        self.kept = {}
+        self.kept_order = deque()
+        self.fat = deque()
+        self.ends = []
+        self.ended_in = {}
+        self.kept_bytes = 0
+        for outcome in outcomes:
+            self.fat_bytes -= outcome.fat_bytes
+            outcome.fat_bytes = 0
+            if len(outcome.tenant) > 0:
+                self.shares.forget(outcome.tenant, outcome.id)
+        return outcomes
+
+    def forget_old(self, now_ms: i64, limit_bytes: i64) -> None:
+        """Drop outcomes whose KEEP is over, and the oldest above the limit (W7.4)."""
+        while len(self.ends) > 0 and self.ends[0][0] <= now_ms:
+            until_ms, id = heappop(self.ends)
+            outcome = self.kept.get(id)
+            if outcome is None or outcome.until_ms != until_ms:
+                continue
+            if id in self.watchers:  # one who waits for others as well will ask for it
+                outcome.until_ms = now_ms + AGAIN_MS
+                heappush(self.ends, (outcome.until_ms, id))
+            else:
+                self.forget(id)
+        while self.kept_bytes > limit_bytes and len(self.kept_order) > 0:
+            oldest = self.shares.kept_first(limit_bytes)  # N11.7
+            if len(oldest) == 0:
+                oldest = self.kept_order.popleft()
+            if oldest in self.kept:
+                self.forget(oldest)
+                self.kept_dropped += 1
+        if len(self.ends) > 2 * len(self.kept) + STALE_MIN:
+            self.ends = [entry for entry in self.ends if entry[1] in self.kept]
+            self.ends.sort()
+            self.kept_order = deque([id for id in self.kept_order if id in self.kept])
+            self.fat = deque([id for id in self.fat if id in self.kept])
+
+    # ---- dead letters
+
+    def bury(
+        self, queue: bytes, id: bytes, life: Life, body_bytes: i64, limit_bytes: i64, at: i64 = 0
+    ) -> None:
+        """The job is a dead letter of the queue now; `at`: its serial, above those of the queue."""
+        serial = at
+        if at == 0:
+            self.serial += 1
+            serial = self.serial
+        life.serial = serial
+        life.is_dead = True
+        self.dead_bytes += life.bytes + body_bytes
+        enter_letter(self.letters, queue, serial, id, life)
+        self.letters_in_all += 1
+        self.shares.bury(queue, id, life.bytes, body_bytes)
+        self.old.append((int(serial), id))
+        if life.bytes + body_bytes > limit_bytes:
+            self.giants[id] = None
+        life.fat_bytes = life.detail_bytes()
+        if life.fat_bytes > 0:
+            self.fat_bytes += life.fat_bytes
+            self.fat_letters.append((int(serial), id))
+
+    def thin_letter(self) -> bool:
+        """[M3] Drop the details of the oldest dead letter that has some; False: none has (M3.4)."""
+        looks: i64 = min(len(self.fat_letters), LOOKS)
+        while looks > 0:
+            looks -= 1
+            entry = self.fat_letters.popleft()
+            if entry[1] in self.watchers:
+                self.fat_letters.append(entry)
+            elif self.is_letter(entry):
+                life = self.by_id[entry[1]]
+                life.cut_details()
+                self.weigh(life)
+                self.fat_bytes -= life.fat_bytes
+                life.fat_bytes = 0
+                self.details_thinned += 1
+                return True
+        return False
+
+    def dig(self, queue: bytes, id: bytes, life: Life, body_bytes: i64) -> None:
+        """The job is no dead letter any more, or is gone."""
+        self.dead_bytes -= life.bytes + body_bytes
+        self.fat_bytes -= life.fat_bytes
+        life.fat_bytes = 0
+        life.is_dead = False
+        self.shares.dig(queue, id)
+        letters = self.letters[queue]
+        letters.count_in(life, -1)
+        self.letters_in_all -= 1
+        if letters.count == 0:
+            del self.letters[queue]
+        elif len(letters.order) > 2 * letters.count + STALE_MIN:
+            letters.order = [entry for entry in letters.order if self.is_letter(entry)]
+        if len(self.old) > 2 * self.letter_count() + STALE_MIN:
+            self.old = deque([entry for entry in self.old if self.is_letter(entry)])
+            self.fat_letters = deque([one for one in self.fat_letters if self.is_letter(one)])
+
+    def is_letter(self, entry: tuple[int, bytes]) -> bool:
+        """Whether that dead letter is still one."""
+        life = self.by_id.get(entry[1])
+        return life is not None and life.is_dead and life.serial == i64(entry[0])
+
+    def letter_count(self) -> i64:
+        """Number of dead letters."""
+        return self.letters_in_all
+
+    def oldest_letter(self) -> bytes:
+        """The id of the oldest dead letter; empty: there is none."""
+        while len(self.old) > 0:
+            if self.is_letter(self.old[0]):
+                return self.old[0][1]
+            self.old.popleft()
+        return b""
+
+    # ---- clients that wait
+
+    def watch(self, client: i64, ids: list[bytes], until_ms: i64) -> None:
+        """The client waits for the ends of these jobs."""
+        self.watches[client] = Watch(client, ids, until_ms)
+        self.watch_bytes += WATCH_BYTES * (1 + len(ids))
+        for id in ids:
+            waiting = self.watchers.get(id)
+            if waiting is None:
+                waiting = {}
+                self.watchers[id] = waiting
+            waiting[client] = None
+        if until_ms > 0:
+            heappush(self.deadlines, (until_ms, client))
+
+    def extend(self, client: i64, until_ms: i64) -> None:
+        """The client waits until then."""
+        watch = self.watches[client]
+        watch.until_ms = until_ms
+        heappush(self.deadlines, (until_ms, client))
+
+    def unwatch(self, client: i64) -> bool:
+        """End the client's wait; whether it waited."""
+        watch = self.watches.pop(client, None)
+        if watch is None:
+            return False
+        self.watch_bytes -= WATCH_BYTES * (1 + len(watch.ids))
+        for id in watch.ids:
+            waiting = self.watchers.get(id)
+            if waiting is not None:
+                waiting.pop(client, None)
+                if len(waiting) == 0:
+                    del self.watchers[id]
+                    self.asking.pop(id, None)
+                    self.cancelling.pop(id, None)
+        if len(self.deadlines) > 2 * len(self.watches) + STALE_MIN:
+            kept: list[tuple[int, int]] = []
+            for one in self.watches.values():
+                if one.until_ms > 0:
+                    kept.append((one.until_ms, one.client))
+            kept.sort()
+            self.deadlines = kept
+        return True
+
+    def late(self, now_ms: i64) -> list[int]:
+        """Clients whose wait is over by their timeout."""
+        over: list[int] = []
+        while len(self.deadlines) > 0 and self.deadlines[0][0] <= now_ms:
+            until_ms, client = heappop(self.deadlines)
+            watch = self.watches.get(client)
+            if watch is not None and watch.until_ms == until_ms:
+                over.append(client)
+        return over
+
+    def next_ms(self) -> i64:
+        """The instant at which there is something to drop, or a wait ends; FAR: never."""
+        at_ms: i64 = self.ends[0][0] if len(self.ends) > 0 else FAR
+        if len(self.deadlines) > 0 and self.deadlines[0][0] < at_ms:
+            at_ms = self.deadlines[0][0]
+        if len(self.untold) > 0 and self.beat_ms < at_ms:
+            at_ms = self.beat_ms
+        for holding in self.held.values():
+            at_ms = min(at_ms, holding.until_ms)
+        for change in self.changes.values():
+            at_ms = min(at_ms, change.until_ms)
+        for parked in self.parked:
+            at_ms = min(at_ms, parked.next_ms)
+        return at_ms
