@@ -23,7 +23,7 @@ from tuque.server.config.kinds import (  # noqa: E402  the path is set above
     memory_text,
 )
 from tuque.server.config.options import OPTIONS  # noqa: E402  the path is set above
-from tuque.tubes.model.replica_state import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
+from tuque.tubes.model.tube import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.bound import WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.bounds import BOUNDS  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above

@@ -9,7 +9,7 @@ from iproto_raw import Conn, IprotoBox
 from tuque.core.model.timers import TURN_WORK
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops
+from tuque.tubes.tasks import admin, operations
 from tuque.wire.tubes.table import FUNCTIONS, METHODS
 
 TASKS = 6_000
@@ -46,7 +46,7 @@ def fill(box: IprotoBox, conn: Conn, name: bytes = b"t") -> None:
     assert conn.call("queue.create_tube", name.decode(), "fifottl") == []
     t = tubes_of(n)
     for _ in range(TASKS):
-        ops.put(n, t, t.by_name[name], b"body", 0, PutSpec(), 0, 0)
+        operations.put(n, t, t.by_name[name], b"body", 0, PutSpec(), 0, 0)
 
 
 def works_of(box: IprotoBox, conn: Conn) -> list[int]:

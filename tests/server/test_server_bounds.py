@@ -23,10 +23,16 @@ from tuque.core.model.job import PLAIN
 from tuque.core.queues.procedures import get_queue
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import Staged
-from tuque.tubes.keys.members import DONE, GroupPlan, end_child, unpack_child
+from tuque.tubes import groups
+from tuque.tubes.entries.group import (
+    DONE,
+    GroupPlan,
+    end_child,
+    unpack_child,
+)
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import groups, ops
+from tuque.tubes.tasks import operations
 from tuque.wire.bound import WHOLE
 from tuque.wire.bounds import BOUNDS, LIGHT_WORK
 from tuque.wire.commands import ROWS
@@ -57,7 +63,7 @@ class Full:
             self.run("TUBE", "CREATE", name, "fifottl")
             t = tubes_of(n)
             for _ in range(TASKS):
-                ops.put(n, t, t.by_name[name], body, 0, PutSpec(), 0, 0)
+                operations.put(n, t, t.by_name[name], body, 0, PutSpec(), 0, 0)
 
     def run(self, *words: Any) -> tuple[Any, list[tuple[int, int]], int]:
         """The reply, work and lines of each turn, and the bytes of the reply."""

@@ -8,7 +8,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tuque.server.schedules.instants import FAR, NoInstant, next_after, step_of
-from tuque.tubes.keys.plan import ALL, ONE, SKIP, Plan
+from tuque.tubes.entries.schedule import (
+    ALL,
+    ONE,
+    SKIP,
+    Plan,
+)
 
 
 def ms(text: str, zone: str = "UTC") -> int:

@@ -49,7 +49,7 @@ from tuque.core.records.tubes import tell_task
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.log import notes
 from tuque.server.log.notes import AGAIN_MS, LINES_MAX, Notes
-from tuque.tubes.replication.receive import changes_in
+from tuque.tubes.log.receive import changes_in
 from tuque.wire.bus import BusError, head_of
 from tuque.wire.handshake import MAGIC, Conn
 from tuque.wire.msgs.cards import Card, Hello

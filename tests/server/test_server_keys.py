@@ -8,8 +8,8 @@ import pytest
 from door import Door, taken
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.words import PLACES_MAX
+from tuque.tubes.entries.keys import PLACES_MAX
+from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policy import tubes_of
 
 KEYS = ("UNIQUE a", "LIMIT a 1", "RATE a 1/s", "GROUP a")

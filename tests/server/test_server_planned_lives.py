@@ -6,7 +6,7 @@ import pytest
 from door import START_MS, Door
 from planned import later, show, taken, turn
 
-from tuque.tubes.keys.words import is_sound
+from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.policy import tubes_of
 
 

@@ -18,7 +18,7 @@ from tuque.core.tables.topics import (
     SUBSCRIPTIONS_MAX,
     Subscription,
 )
-from tuque.tubes.failover.activation import lose_home
+from tuque.tubes.leadership.activate import lose_home
 from tuque.tubes.policy import tubes_of
 
 LISTED = [b"0", []]

@@ -9,12 +9,11 @@ import pytest
 from door import NODE_ID, Door, taken
 
 from tuque.server.tubes.turn import end_turn
-from tuque.tubes.failover.activation import lose_home
-from tuque.tubes.failover.switchover import become_home
-from tuque.tubes.model.replica_state import WAITING, Follower
-from tuque.tubes.model.tube import Tube
+from tuque.tubes.leadership.activate import lose_home
+from tuque.tubes.leadership.switchover import become_home
+from tuque.tubes.log.leader import set_read_only
+from tuque.tubes.model.tube import WAITING, Follower, Tube
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import set_read_only
 
 OTHER = b"f" * 40
 THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"

@@ -11,7 +11,7 @@ from door import NODE_ID, Door
 from lab import RealCluster, info
 from raw_resp import Err, Wire, wait_for
 
-from tuque.tubes.model.ballots import IN_FORCE, Voters
+from tuque.tubes.model.voter_state import IN_FORCE, Voters
 from tuque.tubes.policy import tubes_of
 
 FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes")

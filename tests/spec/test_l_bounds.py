@@ -25,7 +25,7 @@ from tuque.server.tubes.statistics import Statistics
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops
+from tuque.tubes.tasks import admin, operations
 
 PING = b"PING\r\n"
 PASSWORD = "a password of some length"
@@ -262,7 +262,7 @@ def test_a_pause_during_a_drop(wired: Wired) -> None:
     t = tubes_of(n)
     tube = t.by_name[b"t"]
     for _ in range(3 * TURN_WORK):
-        ops.put(n, t, tube, b"body", 0, PutSpec(), 0, 0)
+        operations.put(n, t, tube, b"body", 0, PutSpec(), 0, 0)
     asked = [b"TUBE PUT t b", b"TUBE TAKE t TIMEOUT 0", b"GETJOB NOHANG FROM t", b"PAUSE t out"]
     asked += [b"ADDJOB t b 0"]
     dropper.sock.send(b"TUBE DROP t\r\n")

@@ -19,7 +19,7 @@ from tuque.core.queues.procedures import check
 from tuque.server.loop.share import COMMAND_COST, TURN_READ
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 
 MANY = 3 * RETURN_MOST
 
@@ -104,7 +104,7 @@ def taken(wired: Wired, count: int) -> Any:
     line.ask(b"TUBE CREATE t fifo\r\n")
     t = tubes_of(n)
     for _ in range(count):
-        ops.put(n, t, t.by_name[b"t"], b"body", 0, PutSpec(), 0, 0)
+        operations.put(n, t, t.by_name[b"t"], b"body", 0, PutSpec(), 0, 0)
     for _ in range(count // 1_000):
         line.ask(b"TUBE TAKE t TIMEOUT 0\r\n" * 1_000)
     for _ in range(5):

@@ -22,7 +22,7 @@ from tuque.store.files.disk import Disk
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.admin import create_tube
-from tuque.tubes.tasks.ops import put
+from tuque.tubes.tasks.operations import put
 
 FAR_S = 4_000_000_000
 NOW_MS = time.time_ns() // 1_000_000

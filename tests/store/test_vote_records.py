@@ -17,7 +17,7 @@ from tuque.core.records.leadership import (
     tell_stand,
     tell_voters,
 )
-from tuque.tubes.model.ballots import IN_FORCE
+from tuque.tubes.model.voter_state import IN_FORCE
 
 IDS = st.binary(min_size=40, max_size=40)
 I64 = st.integers(0, 2**63 - 1)

@@ -11,7 +11,7 @@ from tuque.core.model.errors import Refusal
 from tuque.server.replies.core_words import core_words
 from tuque.server.replies.words import resp_words, text_of
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.registry import HomeDone
+from tuque.tubes.model.tubes import HomeDone
 
 
 def words_of(refused: Refusal | None) -> bytes:

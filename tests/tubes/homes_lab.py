@@ -10,15 +10,14 @@ from tuque.core.node.node import Node, Wake
 from tuque.core.node.peers import slot_for
 from tuque.core.queues.deliver import serve_ready
 from tuque.core.queues.procedures import check
-from tuque.tubes.failover.claims import claim_tube
-from tuque.tubes.failover.switchover import move_home, take_home
+from tuque.tubes.leadership.create import claim_tube
+from tuque.tubes.leadership.switchover import move_home, take_home
+from tuque.tubes.log.leader import state_of_tube
 from tuque.tubes.model.options import PutSpec, TubeOptions
-from tuque.tubes.model.registry import HomeDone, Tubes
-from tuque.tubes.model.replica_state import RUNNING
-from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tube import RUNNING, Tube
+from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import state_of_tube
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 
 BEAT_MS = 500
 
@@ -112,7 +111,7 @@ class HomesLab(Lab):
             setattr(spec, word, value)
         n = self.nodes[i]
         n.now_ms = self.now_ms
-        task = ops.put(n, self.t(i), self.tube(i, name), body, 0, spec, 1, 1)
+        task = operations.put(n, self.t(i), self.tube(i, name), body, 0, spec, 1, 1)
         assert task is not None
         return task
 
@@ -120,11 +119,11 @@ class HomesLab(Lab):
         """TAKE at node i."""
         n = self.nodes[i]
         n.now_ms = self.now_ms
-        return ops.take(n, self.t(i), self.tube(i, name), client)
+        return operations.take(n, self.t(i), self.tube(i, name), client)
 
     def ack(self, i: int, number: int, client: int = 1, name: bytes = b"t") -> Task:
         """ACK at node i."""
-        return ops.ack(self.nodes[i], self.t(i), self.tube(i, name), client, number)
+        return operations.ack(self.nodes[i], self.t(i), self.tube(i, name), client, number)
 
     def move(self, a: int, b: int, name: bytes = b"t") -> bool:
         """TUBE HOME at node a, to node b; what follows is not carried yet."""

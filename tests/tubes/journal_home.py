@@ -13,10 +13,10 @@ from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 from tuque.tubes.model.options import PutSpec, TubeOptions
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops
+from tuque.tubes.tasks import admin, operations
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 PATH = "/data/journal"
@@ -74,7 +74,7 @@ class Home:
         for word, value in options.items():
             setattr(spec, word, value)
         spec.utube = b"k%d" % (len(body) % 3)
-        task = ops.put(self.n, self.t, tube, body, len(body) % 3, spec, 1, 1)
+        task = operations.put(self.n, self.t, tube, body, len(body) % 3, spec, 1, 1)
         assert task is not None
         self.turn()
         return task

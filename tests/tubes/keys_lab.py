@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuque.core.model.task import DONE, READY, TAKEN, Task
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.words import Keys, pack
+from tuque.tubes.entries.keys import Keys, pack
+from tuque.tubes.policies.next_task import Tasks
 
 START_MS = 1_700_000_000_000
 SECOND_NS = 1_000_000_000

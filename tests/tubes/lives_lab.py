@@ -14,7 +14,7 @@ from tuque.core.model.work import Terms
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.ends import life_of
-from tuque.tubes.keys.words import Keys, pack
+from tuque.tubes.entries.keys import Keys, pack
 
 
 def add(

@@ -6,8 +6,8 @@ import pytest
 from homes_lab import HomesLab
 from refusals import said
 
-from tuque.tubes.failover.claims import claim_tube
-from tuque.tubes.failover.standstill import end_claims
+from tuque.tubes.leadership.create import claim_tube
+from tuque.tubes.leadership.switchover import end_claims
 from tuque.tubes.model.errors import HomeError
 from tuque.tubes.model.options import TubeOptions
 

@@ -13,11 +13,11 @@ from tuque.core.copies.federation import pause_queue
 from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.procedures import check
-from tuque.tubes.failover.claims import ALIVE, KNOWN
-from tuque.tubes.failover.controller import on_tube_message
-from tuque.tubes.failover.switchover import become_home
-from tuque.tubes.model.replica_state import RUNNING
-from tuque.tubes.replication.catalog import at_of
+from tuque.tubes.leadership.controller import on_tube_message
+from tuque.tubes.leadership.create import ALIVE, KNOWN
+from tuque.tubes.leadership.switchover import become_home
+from tuque.tubes.log.catalog import at_of
+from tuque.tubes.model.tube import RUNNING
 from tuque.tubes.tasks.admin import remove_tube
 
 

@@ -8,12 +8,17 @@ from homes_lab import HomesLab
 
 from tuque.core.msgs import TubeCopy
 from tuque.server.replies.words import resp_words, text_of
+from tuque.tubes.log.leader import lag_of, synced
+from tuque.tubes.log.receive import on_copy
+from tuque.tubes.log.send import (
+    BEGINS,
+    TRAIL_MAX,
+    WALK,
+    WALK_TASKS,
+)
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.grants import CALL, user_key
-from tuque.tubes.replication.leadership import lag_of, synced
-from tuque.tubes.replication.receive import on_copy
-from tuque.tubes.replication.send import BEGINS, TRAIL_MAX, WALK, WALK_TASKS
-from tuque.tubes.tasks import admin, ops
+from tuque.tubes.tasks import admin, operations
 
 
 def test_drop_is_told_later_too() -> None:
@@ -60,7 +65,7 @@ def test_two_claims_of_one_name() -> None:
     """T17.5 A node that claims the name itself and has the lower node id replies once its own claim
     has ended."""
     lab = HomesLab(3)
-    from tuque.tubes.failover.claims import claim_tube
+    from tuque.tubes.leadership.create import claim_tube
     from tuque.tubes.model.options import TubeOptions
 
     for i in (0, 1):
@@ -129,7 +134,7 @@ def test_a_walk_after_too_many_changes() -> None:
     task = lab.take(0)
     assert task is not None
     for _ in range(TRAIL_MAX):
-        ops.touch(lab.nodes[0], lab.t(0), lab.tube(0), 1, task.number, 1)
+        operations.touch(lab.nodes[0], lab.t(0), lab.tube(0), 1, task.number, 1)
     for _ in range(25):
         lab.put(0)
     lab.link(0, 1)
@@ -165,7 +170,7 @@ def test_a_change_of_a_task_that_the_walk_has_not_sent(ahead: int) -> None:
         assert lab.step()
         follower = lab.tube(0).followers.get(lab.slot(0, 1))
     assert 0 < follower.walk.pos <= WALK_TASKS  # numbers count from 0
-    ops.bury(lab.nodes[0], lab.t(0), lab.tube(0), follower.walk.pos + ahead)
+    operations.bury(lab.nodes[0], lab.t(0), lab.tube(0), follower.walk.pos + ahead)
     lab.run()
     copies = [m for _, _, m in lab.log if isinstance(m, TubeCopy)]
     assert sum(m.flags & BEGINS != 0 for m in copies) == 1, "no scan was lost"
@@ -342,17 +347,17 @@ def test_a_pri_that_changed_goes_to_the_copies() -> None:
     n, t = lab.nodes[0], lab.t(0)
     got = lab.take(0)
     assert got is not None and got.number == 0
-    ops.bury(n, t, lab.tube(0), 3)
+    operations.bury(n, t, lab.tube(0), 3)
     for number in numbers:  # in one message with what else changed, state first
         t.set_pri(n, lab.tube(0).tasks[number], 9 - number)
-    ops.release(n, t, lab.tube(0), 1, 0, 5)
+    operations.release(n, t, lab.tube(0), 1, 0, 5)
     lab.run()
     assert [one[3] for one in lab.picture(1).values()] == [9, 8, 7, 6]
     assert lab.picture(1) == lab.picture(0)
     lab.die(1)  # its journal has them, too
     lab.revive(1)
     assert lab.picture(1) == lab.picture(0)
-    ops.kick(n, t, lab.tube(0), 1)
+    operations.kick(n, t, lab.tube(0), 1)
     lab.live(1_000)
     assert lab.move(0, 1) is False
     lab.live(3_000)

@@ -20,11 +20,10 @@ from tuque.tubes.model.driver_guard import DriverFailed, why_stopped
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops
-from tuque.tubes.tasks.drivers import register_driver, replace_driver
+from tuque.tubes.tasks import admin, operations
+from tuque.tubes.tasks.admin import register_driver, replace_driver
 from tuque.tubes.types.driver import Absent, Driver
-from tuque.tubes.types.fifo import Fifo, LimFifoTtl
-from tuque.tubes.types.utube import UTube, UTubeTtl
+from tuque.tubes.types.utube import Fifo, LimFifoTtl, UTube, UTubeTtl
 
 PAGE = Path(__file__).parents[2] / "docs" / "tube-drivers.md"
 NOW_MS = 1_700_000_000_000
@@ -49,20 +48,20 @@ def test_the_newest_first() -> None:
     spec = PutSpec()
     spec.ttr_ms = 1000
     for i in range(5):
-        ops.put(n, t, tube, b"%d" % i, 0, spec, 1, 1)
+        operations.put(n, t, tube, b"%d" % i, 0, spec, 1, 1)
         check(n)
-    taken = [ops.take(n, t, tube, 1) for _ in range(3)]
+    taken = [operations.take(n, t, tube, 1) for _ in range(3)]
     assert [task and task.number for task in taken] == [4, 3, 2]
-    ops.release(n, t, tube, 1, 3, 0)
-    ops.bury(n, t, tube, 1)
+    operations.release(n, t, tube, 1, 3, 0)
+    operations.bury(n, t, tube, 1)
     check(n)
     assert [job.body for job in on_getjob(n, 2, [b"t"], 1)] == [b"3"]
     n.now_ms += 1020
     tick(n)
     check(n)
     assert [job.body for job in on_getjob(n, 2, [b"t"], 9)] == [b"4", b"3", b"2", b"0"]
-    assert ops.kick(n, t, tube, 1) == 1
-    ops.delete(n, t, tube, 1)
+    assert operations.kick(n, t, tube, 1) == 1
+    operations.delete(n, t, tube, 1)
     check(n)
 
 
@@ -84,9 +83,9 @@ def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
     del t.drivers[b"late"]
     for i in range(7):
         home.put(tube, b"%d" % i, utube=b"k%d" % (i % 3), pri=9 - i, delay_ms=0 if i else 50)
-    ops.bury(n, t, tube, 6)
+    operations.bury(n, t, tube, 6)
     assert home.take(tube) is None
-    ops.wait(n, t, tube, 5, 0)
+    operations.wait(n, t, tube, 5, 0)
     check(n)
     register_driver(n, t, b"late", type)
     check(n)
@@ -98,7 +97,9 @@ def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
     assert len([number for number in taken if number is not None]) == (2 if keyed else 5)
     if type is LimFifoTtl:
         spec = PutSpec()
-        assert ops.put(n, t, tube, b"x", 0, spec, 1, 1) is None, "its limit was kept meanwhile"
+        assert operations.put(n, t, tube, b"x", 0, spec, 1, 1) is None, (
+            "its limit was kept meanwhile"
+        )
     check(n)
 
 
@@ -208,12 +209,12 @@ def test_what_a_driver_raises_stops_its_tube_only(
     assert home.take(tube) == 0
     home.put(tube, where.encode())
     if where == "left":
-        ops.bury(n, t, tube, 1)
-        ops.kick(n, t, tube, 1)
+        operations.bury(n, t, tube, 1)
+        operations.kick(n, t, tube, 1)
     else:
         home.take(tube)
     if where == "freed":
-        ops.release(n, t, tube, 1, 1, 0)
+        operations.release(n, t, tube, 1, 1, 0)
     check(n)
     (note,) = t.notes
     assert note.startswith("tube t: its driver failed: it delivers no task until")
@@ -224,8 +225,8 @@ def test_what_a_driver_raises_stops_its_tube_only(
     assert home.take(tube) is None and home.take(sound) == 0
     why = why_stopped(tube.type, tube.driver)
     assert why.startswith((raised.__name__, "ValueError")) and not why_stopped(b"", sound.driver)
-    ops.release(n, t, tube, 1, 0, 0)
-    ops.delete(n, t, tube, 0)
+    operations.release(n, t, tube, 1, 0, 0)
+    operations.delete(n, t, tube, 0)
     check(n)
     assert len(t.notes) == 1
 

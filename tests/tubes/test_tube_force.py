@@ -9,8 +9,8 @@ from refusals import said
 from tuque.core.msgs import TubeYours
 from tuque.server.replies.words import resp_words, text_of
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.tasks.drivers import register_driver
-from tuque.tubes.types.fifo import Fifo
+from tuque.tubes.tasks.admin import register_driver
+from tuque.tubes.types.utube import Fifo
 
 
 def test_force_after_the_home_died() -> None:

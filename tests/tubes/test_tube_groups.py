@@ -15,7 +15,8 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob, wait
 from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.keys.members import (
+from tuque.tubes import groups
+from tuque.tubes.entries.group import (
     CONTINUE,
     Child,
     GroupPlan,
@@ -27,10 +28,9 @@ from tuque.tubes.keys.members import (
     unpack_child,
     unpack_group,
 )
-from tuque.tubes.keys.words import is_sound
+from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import groups
 from tuque.wire.adding.options import addjob_options
 
 SIZE = 8

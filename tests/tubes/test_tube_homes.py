@@ -12,12 +12,12 @@ from refusals import said
 from tuque.core.msgs import TubeCopy
 from tuque.core.queues.procedures import check
 from tuque.server.replies.words import text_of
+from tuque.tubes.log.catalog import at_of
+from tuque.tubes.log.receive import changes_in, on_copy
+from tuque.tubes.log.send import BEGINS
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.options import PutSpec
-from tuque.tubes.replication.catalog import at_of
-from tuque.tubes.replication.receive import changes_in, on_copy
-from tuque.tubes.replication.send import BEGINS
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 
 
 def test_every_node_knows_of_every_tube() -> None:
@@ -46,7 +46,7 @@ def test_a_new_leader_knows_all_options() -> None:
     lab.run()
     assert lab.put(1).number == 1
     n, t = lab.nodes[1], lab.t(1)
-    assert ops.put(n, t, lab.tube(1), b"body", 0, PutSpec(), 1, 1) is None, "it is full"
+    assert operations.put(n, t, lab.tube(1), b"body", 0, PutSpec(), 1, 1) is None, "it is full"
 
 
 def test_a_node_that_forgot_a_tube_hears_of_it_again() -> None:

@@ -23,8 +23,8 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops, sessions
-from tuque.tubes.tasks.drivers import register_driver
+from tuque.tubes.tasks import admin, operations, sessions
+from tuque.tubes.tasks.admin import register_driver
 from tuque.tubes.types.utube import UTube
 
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl"]
@@ -90,21 +90,21 @@ def act(home: Home, rng: random.Random) -> None:
             delay_ms = rng.choice((-1, 500, 2500))
             home.put(tube, rng.randbytes(rng.randrange(30)), delay_ms=delay_ms, **spans)
         elif choice < 12:
-            ops.take(n, t, tube, client)
+            operations.take(n, t, tube, client)
         elif choice == 12:
             on_getjob(n, 7, [tube.name], 1)
         elif choice == 13:
-            ops.touch(n, t, tube, client, number, 400)
+            operations.touch(n, t, tube, client, number, 400)
         elif choice < 16:
-            ops.ack(n, t, tube, client, number)
+            operations.ack(n, t, tube, client, number)
         elif choice == 16:
-            ops.release(n, t, tube, client, number, rng.choice((0, 800)))
+            operations.release(n, t, tube, client, number, rng.choice((0, 800)))
         elif choice == 17:
-            ops.bury(n, t, tube, number)
+            operations.bury(n, t, tube, number)
         elif choice == 18:
-            ops.kick(n, t, tube, 2)
+            operations.kick(n, t, tube, 2)
         elif choice == 19:
-            ops.delete(n, t, tube, number)
+            operations.delete(n, t, tube, number)
         elif choice == 20:
             sessions.on_client_gone(n, t, client)
         elif choice == 21 and rng.randrange(4) == 0:
@@ -204,7 +204,7 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
     for _ in range(3):
         home.put(tube)
         home.put(passing)
-    task = ops.take(home.n, home.t, tube, 1)
+    task = operations.take(home.n, home.t, tube, 1)
     assert task is not None
     token = task.token
     admin.truncate(home.n, home.t, tube)
@@ -214,10 +214,10 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
         tube, passing = home.t.by_name[b"t"], home.t.by_name[b"tmp"]
         assert home.put(tube).number == 3 + i
         assert 3 <= home.put(passing).number <= 3 + 1000 * (i + 1)
-        task = ops.take(home.n, home.t, tube, 1)
+        task = operations.take(home.n, home.t, tube, 1)
         assert task is not None and task.token > token
         token = task.token
-        ops.ack(home.n, home.t, tube, 1, task.number)
+        operations.ack(home.n, home.t, tube, 1, task.number)
         home.turn()
 
 
@@ -227,7 +227,7 @@ def test_a_taken_task_is_ready_after_a_restart() -> None:
     tube = home.make(b"t", b"utube")
     home.put(tube, b"abc")
     home.put(tube, b"def")
-    ops.take(home.n, home.t, tube, 1)
+    operations.take(home.n, home.t, tube, 1)
     home.turn()
     home = again(home)
     tube = home.t.by_name[b"t"]
@@ -258,16 +258,16 @@ def test_shared_sessions_outlive_a_restart() -> None:
     admin.cfg(home.n, home.t, 3000, True)
     tube = home.make(b"t", b"fifo")
     home.put(tube)
-    ops.take(home.n, home.t, tube, 1)
+    operations.take(home.n, home.t, tube, 1)
     uuid = sessions.identify(home.n, home.t, 1, b"", None)
     home.turn()
     home = again(home)
     tube = home.t.by_name[b"t"]
     assert sessions.identify(home.n, home.t, 5, b"", uuid) == uuid
     home.pass_ms(5000)
-    assert chr(ops.ack(home.n, home.t, tube, 5, 0).status) == "-"
+    assert chr(operations.ack(home.n, home.t, tube, 5, 0).status) == "-"
     home.put(tube)
-    ops.take(home.n, home.t, tube, 5)
+    operations.take(home.n, home.t, tube, 5)
     home.turn()
     home = again(home)
     tube = home.t.by_name[b"t"]
@@ -286,7 +286,7 @@ def test_a_slow_load_takes_no_time_from_sessions() -> None:
     admin.cfg(home.n, home.t, 3000, True)
     tube = home.make(b"t", b"fifo")
     home.put(tube)
-    ops.take(home.n, home.t, tube, 1)
+    operations.take(home.n, home.t, tube, 1)
     uuid = sessions.identify(home.n, home.t, 1, b"", None)
     home.turn()
     home.disk.locks.clear()
@@ -312,7 +312,7 @@ def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
         records = home.n.records
         assert records is not None
         before = (records.count, records.binding_count)
-        ops.take(home.n, home.t, tube, 1)
+        operations.take(home.n, home.t, tube, 1)
         told = (records.count - before[0], records.binding_count - before[1])
         assert told == (1, 1 if shared else 0)
         home.turn()
@@ -327,7 +327,7 @@ def test_a_temporary_tube_comes_back_empty() -> None:
     first = home.disk.size(segment(home.disk)) - size
     for _ in range(50):
         home.put(tube)
-        ops.take(home.n, home.t, tube, 1)
+        operations.take(home.n, home.t, tube, 1)
         home.turn()
     assert home.disk.size(segment(home.disk)) == size + first
     home = again(home)
@@ -369,7 +369,7 @@ def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
         assert "type mine, which is not installed" in home.loader.notes[0]
         tube = home.t.by_name[b"t"]
         home.put(tube)
-        assert ops.take(home.n, home.t, tube, 1) is None
+        assert operations.take(home.n, home.t, tube, 1) is None
         check(home.n)
     assert len(tube.tasks) == 3
 
@@ -382,8 +382,8 @@ def test_what_is_no_record_is_refused() -> None:
     tube = admin.create_tube(home.n, home.t, b"t", b"utube", TubeOptions(), b"")
     spec = PutSpec()
     spec.utube = b"key"
-    ops.put(home.n, home.t, tube, b"body", 1, spec, 1, 1)
-    ops.bury(home.n, home.t, tube, 0)
+    operations.put(home.n, home.t, tube, b"body", 1, spec, 1, 1)
+    operations.bury(home.n, home.t, tube, 0)
     admin.cfg(home.n, home.t, 5, True)
     admin.grant(home.n, home.t, user_key(b"bob"), tube, CALL)
     sessions.session_for(home.n, home.t, 1)

@@ -17,9 +17,19 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.keys.kept import is_kept, kept_id, kept_key, pack_kept
-from tuque.tubes.keys.plan import is_apart
-from tuque.tubes.keys.words import UNTIL_MAX_MS, Keys, is_sound, pack
+from tuque.tubes.entries.keys import (
+    UNTIL_MAX_MS,
+    Keys,
+    is_sound,
+    pack,
+)
+from tuque.tubes.entries.schedule import (
+    is_apart,
+    is_kept,
+    kept_id,
+    kept_key,
+    pack_kept,
+)
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from keys_lab import START_MS, keys_of
 
-from tuque.tubes.keys.unique import Uniques
-from tuque.tubes.keys.words import (
+from tuque.tubes.entries.keys import (
     Keys,
     is_sound,
     lane_name,
@@ -15,6 +14,7 @@ from tuque.tubes.keys.words import (
     unpack,
     until_of,
 )
+from tuque.tubes.policies.unique import Uniques
 
 # ---- words
 

@@ -10,11 +10,11 @@ import pytest
 from keys_lab import SECOND_NS, START_MS, Lab, drain, keys_of
 
 from tuque.core.model.task import BURIED, DONE, TAKEN, Task
-from tuque.tubes.keys import tasks
-from tuque.tubes.keys.limits import Bucket
-from tuque.tubes.keys.words import Keys, pack, unpack
+from tuque.tubes.entries.keys import Keys, pack, unpack
+from tuque.tubes.policies import next_task
+from tuque.tubes.policies.limits import Bucket
 
-IS_COMPILED = not (tasks.__file__ or "").endswith(".py")
+IS_COMPILED = not (next_task.__file__ or "").endswith(".py")
 
 
 # ---- against rules that look at every task

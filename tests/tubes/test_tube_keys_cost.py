@@ -10,12 +10,12 @@ from tube_home import Home
 
 from tuque.core.dispatch.timers import tick
 from tuque.core.queues.procedures import check
-from tuque.tubes.keys import tasks
-from tuque.tubes.keys.lane import SLACK
-from tuque.tubes.keys.words import Keys, pack
-from tuque.tubes.tasks import ops
+from tuque.tubes.entries.keys import Keys, pack
+from tuque.tubes.policies import next_task
+from tuque.tubes.policies.partitions import SLACK
+from tuque.tubes.tasks import operations
 
-IS_COMPILED = not (tasks.__file__ or "").endswith(".py")
+IS_COMPILED = not (next_task.__file__ or "").endswith(".py")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -74,7 +74,7 @@ def waiting_lanes(lab: Lab, count: int, last: Keys) -> None:
         lab.put(keys)
     before = lab.driver.cost()
     lab.put(last)
-    assert lab.driver.cost() - before <= tasks.STEP + 3  # T41.6
+    assert lab.driver.cost() - before <= next_task.STEP + 3  # T41.6
 
 
 @pytest.mark.parametrize("which", ["limit", "rate"])
@@ -86,7 +86,7 @@ def test_lanes_that_may_go_all_at_once_go_in_steps(which: str) -> None:
     else:
         lab.driver.begin_empty(START_MS - 9_000)
         last.rate, last.gap_ns, last.burst = b"a", 1_000, 1_000_000
-    many = 3 * tasks.STEP
+    many = 3 * next_task.STEP
     waiting_lanes(lab, many, last)
     lab.driver.now_ms += 1_000
     lab.check()
@@ -95,7 +95,7 @@ def test_lanes_that_may_go_all_at_once_go_in_steps(which: str) -> None:
         assert lab.driver.alarm_ms <= lab.driver.now_ms
         before = lab.driver.line.count
         lab.driver.wake(1)
-        assert lab.driver.line.count - before <= tasks.STEP  # T41.6
+        assert lab.driver.line.count - before <= next_task.STEP  # T41.6
         lab.check()
         steps += 1
         if steps == 1:
@@ -110,14 +110,14 @@ def test_lanes_that_may_go_all_at_once_go_in_steps(which: str) -> None:
 
 def test_lanes_that_may_go_no_longer_go_back_in_steps() -> None:
     lab = Lab()
-    many = 2 * tasks.STEP + 10
+    many = 2 * next_task.STEP + 10
     for number in range(many):
         lab.put(keys_of(b"g%d" % number, limit=b"a", places=many))
     lab.put(keys_of(b"last", limit=b"a", places=1))
     other = lab.put(keys_of(b"other"))
     for back in (1, 2):
         assert lab.take() is None  # T41.6
-        assert lab.driver.line.count == many + 1 - back * tasks.STEP
+        assert lab.driver.line.count == many + 1 - back * next_task.STEP
         assert lab.driver.alarm_ms <= lab.driver.now_ms
         lab.driver.wake(1)
         assert lab.driver.next_ms() > lab.driver.now_ms
@@ -152,7 +152,7 @@ def test_while_all_wait_the_node_waits_for_the_next_token_alone() -> None:
         home.put(tube, keys=pack(keys_of(limit=b"k%d" % (number % 200), places=1)))
     while home.take(tube) is not None:
         pass
-    ops.wait(n, t, tube, 1, 0)
+    operations.wait(n, t, tube, 1, 0)
     assert tube.taken == 200 and home.woken() == []
     assert t.next_ms(n) > START_MS + 10**12  # places come back with tasks, at no instant
     for _ in range(20):

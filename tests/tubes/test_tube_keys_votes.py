@@ -14,10 +14,10 @@ from tuque.core.life.start import on_start
 from tuque.core.model.task import TAKEN, Task
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.ends import life_of
-from tuque.tubes.keys.words import Keys, pack
+from tuque.tubes.entries.keys import Keys, pack
 from tuque.tubes.model.options import PutSpec
-from tuque.tubes.tasks import ops
-from tuque.tubes.tasks.unique import same_task
+from tuque.tubes.tasks import operations
+from tuque.tubes.tasks.operations import same_task
 
 
 class TasksLab(VotesLab):
@@ -38,7 +38,7 @@ class TasksLab(VotesLab):
         i = self.leader()
         n = self.nodes[i]
         n.now_ms = self.now_ms
-        assert ops.put(n, self.t(i), self.tube(i), b"body", 0, spec, 1, 1) is not None
+        assert operations.put(n, self.t(i), self.tube(i), b"body", 0, spec, 1, 1) is not None
         self.run()
 
     def get_some(self, count: int = 1) -> list[bytes]:

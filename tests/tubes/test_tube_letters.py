@@ -21,10 +21,10 @@ from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.words import is_sound, with_work, work_of
-from tuque.tubes.keys.work import unpack_work
-from tuque.tubes.tasks import ops
+from tuque.tubes.entries.keys import is_sound, with_work, work_of
+from tuque.tubes.entries.work import unpack_work
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.tasks import operations
 
 FATE = ("failed", "done")
 
@@ -118,7 +118,7 @@ def test_letters_keep_their_order_and_cursors() -> None:
     ids = [add(home.n, attempts=1) for _ in range(5)]
     died = [ids[i] for i in (3, 0, 4, 2, 1)]
     for id in died:
-        ops.bury(home.n, home.t, home.t.by_name[b"t"], task_of(home.n, id).number)
+        operations.bury(home.n, home.t, home.t.by_name[b"t"], task_of(home.n, id).number)
         home.turn()
     assert letters(home.n) == died
     cursor = letters_from(home.n, b"t", 0, 2)[1].life.serial

@@ -10,7 +10,7 @@ from tube_home import Home
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.queues.procedures import check
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 from tuque.tubes.types.ordering import SLACK
 from tuque.tubes.types.utube import UTube
 
@@ -45,22 +45,22 @@ def step(home: Home, tube: Tube, dice: random.Random) -> None:
     elif word == "take":
         assert first(tube) == home.take(tube)
     elif word == "kick":
-        ops.kick(n, t, tube, dice.randrange(3))
+        operations.kick(n, t, tube, dice.randrange(3))
     elif word in ("ack", "release"):
         if TAKEN in with_status:
             number = dice.choice(with_status[TAKEN]).number
             if word == "ack":
                 home.ack(tube, number)
             else:
-                ops.release(n, t, tube, 1, number, 0)
+                operations.release(n, t, tube, 1, number, 0)
     elif tube.tasks:
         number = dice.choice(list(tube.tasks))
         if word == "pri":
             t.set_pri(n, tube.tasks[number], dice.randrange(4))
         elif word == "bury":
-            ops.bury(n, t, tube, number)
+            operations.bury(n, t, tube, number)
         else:
-            ops.delete(n, t, tube, number)
+            operations.delete(n, t, tube, number)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -78,7 +78,7 @@ def test_the_first_of_many_sub_queues(home: Home, seed: int) -> None:
             for task in list(tube.tasks.values()):
                 if task.status == TAKEN:
                     home.ack(tube, task.number)
-            ops.kick(home.n, home.t, tube, 1)
+            operations.kick(home.n, home.t, tube, 1)
     check(home.n)
 
 
@@ -89,7 +89,7 @@ def test_of_sub_queues_that_are_gone_nothing_is_kept(home: Home) -> None:
     used = home.n.used_bytes()
     numbers = [home.put(tube, b"x", b"%d" % i).number for i in range(1, 3000)]
     for number in reversed(numbers):
-        ops.delete(home.n, home.t, tube, number)
+        operations.delete(home.n, home.t, tube, number)
     assert isinstance(tube.driver, UTube)
     assert tube.driver.heads.size() <= 2 * 1 + SLACK
     assert len(tube.driver.lanes) == 1

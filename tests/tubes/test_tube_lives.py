@@ -41,8 +41,8 @@ from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task_life
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.keys.plan import Plan
-from tuque.tubes.keys.words import (
+from tuque.tubes import schedules
+from tuque.tubes.entries.keys import (
     Keys,
     is_sound,
     lane_name,
@@ -53,10 +53,10 @@ from tuque.tubes.keys.words import (
     without_work,
     work_of,
 )
-from tuque.tubes.keys.work import pack_run, pack_work, unpack_work
+from tuque.tubes.entries.schedule import Plan
+from tuque.tubes.entries.work import pack_run, pack_work, unpack_work
+from tuque.tubes.log.receive import changes_in, is_of_tube
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.receive import changes_in, is_of_tube
-from tuque.tubes.tasks import schedules
 
 # ---- restarts
 

@@ -9,7 +9,7 @@ from cluster_lab import Kept
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.voting.voters import may_vouch
+from tuque.tubes.election.voters import may_vouch
 
 MARK_MS = 1_000
 

@@ -9,9 +9,10 @@ from tuque.core.model.errors import MAXLEN
 from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
-from tuque.tubes.keys.plan import Plan, Step
-from tuque.tubes.keys.words import Keys, pack
-from tuque.tubes.tasks import ops, schedules
+from tuque.tubes import schedules
+from tuque.tubes.entries.keys import Keys, pack
+from tuque.tubes.entries.schedule import Plan, Step
+from tuque.tubes.tasks import operations
 
 BOUND = 3
 
@@ -67,5 +68,5 @@ def test_a_job_of_a_schedule_counts_before_it_has_its_copies() -> None:
     assert tube.length == 0  # it is held
     assert [add(n), add(n), add(n)] == [True, True, False]
     number = max(tube.tasks) - 2
-    ops.bury(n, lab.t(0), tube, number)
+    operations.bury(n, lab.t(0), tube, number)
     assert [add(n), add(n)] == [True, False]

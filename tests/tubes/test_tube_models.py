@@ -29,10 +29,10 @@ from tuque.sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.tubes.model.errors import NO_OPTION, NOT_TAKEN, TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops, sessions
+from tuque.tubes.tasks import admin, operations, sessions
 
 STEPS = 60
-IS_COMPILED = not (ops.__file__ or "").endswith(".py")
+IS_COMPILED = not (operations.__file__ or "").endswith(".py")
 OPS = int(os.environ.get("TUQUE_TUBE_OPS", "1200" if IS_COMPILED else "900"))
 NODE_ID = b"a" * 40
 START_MS = 1_700_000_000_000
@@ -219,12 +219,14 @@ class Twins(RuleBasedStateMachine):
         }
         serial = self.serial
         self.both(
-            lambda: ops.put(self.n, self.t, self.tube, data, 0, spec, client, serial),
+            lambda: operations.put(self.n, self.t, self.tube, data, 0, spec, client, serial),
             lambda: self.m.put(client, serial, timeout, args),
         )
 
     def take(self, client: int) -> None:
-        self.both(lambda: ops.take(self.n, self.t, self.tube, client), lambda: self.m.take(client))
+        self.both(
+            lambda: operations.take(self.n, self.t, self.tube, client), lambda: self.m.take(client)
+        )
 
     def wait(self, client: int, timeout: int) -> None:
         if self.m.first() is not None or len(self.m.waiting) > 3:
@@ -233,7 +235,7 @@ class Twins(RuleBasedStateMachine):
         number = client * 100_000 + self.serial
         until_ms = self.m.now + timeout if timeout else 0
         self.both(
-            lambda: ops.wait(self.n, self.t, self.tube, client, until_ms, number),
+            lambda: operations.wait(self.n, self.t, self.tube, client, until_ms, number),
             lambda: self.m.wait(client, number, timeout),
         )
 
@@ -241,7 +243,7 @@ class Twins(RuleBasedStateMachine):
         client, number = self.aim(client, pick)
         token = self.token(number, kind)
         self.both(
-            lambda: ops.touch(self.n, self.t, self.tube, client, number, increment, token),
+            lambda: operations.touch(self.n, self.t, self.tube, client, number, increment, token),
             lambda: self.m.touch(client, number, increment, token),
         )
 
@@ -249,7 +251,7 @@ class Twins(RuleBasedStateMachine):
         client, number = self.aim(client, pick)
         token = self.token(number, kind)
         self.both(
-            lambda: ops.ack(self.n, self.t, self.tube, client, number, token),
+            lambda: operations.ack(self.n, self.t, self.tube, client, number, token),
             lambda: self.m.ack(client, number, token),
         )
 
@@ -257,29 +259,34 @@ class Twins(RuleBasedStateMachine):
         client, number = self.aim(client, pick)
         token = self.token(number, kind)
         self.both(
-            lambda: ops.release(self.n, self.t, self.tube, client, number, delay, token),
+            lambda: operations.release(self.n, self.t, self.tube, client, number, delay, token),
             lambda: self.m.release(client, number, delay, token),
         )
 
     def peek(self, pick: int) -> None:
         number = self.number(pick)
-        self.both(lambda: ops.peek(self.n, self.t, self.tube, number), lambda: self.m.peek(number))
+        self.both(
+            lambda: operations.peek(self.n, self.t, self.tube, number), lambda: self.m.peek(number)
+        )
 
     def bury(self, pick: int, kind: str) -> None:
         number = self.number(pick)
         token = self.token(number, kind)
         self.both(
-            lambda: ops.bury(self.n, self.t, self.tube, number, token),
+            lambda: operations.bury(self.n, self.t, self.tube, number, token),
             lambda: self.m.bury(number, token),
         )
 
     def kick(self, count: int) -> None:
-        self.both(lambda: ops.kick(self.n, self.t, self.tube, count), lambda: self.m.kick(count))
+        self.both(
+            lambda: operations.kick(self.n, self.t, self.tube, count), lambda: self.m.kick(count)
+        )
 
     def delete(self, pick: int) -> None:
         number = self.number(pick)
         self.both(
-            lambda: ops.delete(self.n, self.t, self.tube, number), lambda: self.m.delete(number)
+            lambda: operations.delete(self.n, self.t, self.tube, number),
+            lambda: self.m.delete(number),
         )
 
     def update(self, pick: int, pri: int) -> None:
@@ -387,7 +394,7 @@ class Twins(RuleBasedStateMachine):
     @invariant()
     def equal(self) -> None:
         check(self.n)
-        ops.settle(self.n, self.t)
+        operations.settle(self.n, self.t)
         self.m.settle()
         assert admin.statistics(self.t, self.tube) == self.m.statistics()
         fast = [

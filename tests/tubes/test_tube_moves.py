@@ -14,12 +14,12 @@ from tuque.core.node.node import HOME_MOVED
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.repair.drain import drain_left
 from tuque.server.replies.words import iproto_words, resp_words
-from tuque.tubes.failover.switchover import begin_move
+from tuque.tubes.leadership.switchover import begin_move
+from tuque.tubes.log.leader import set_read_only, state_of_node
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.options import PutSpec
-from tuque.tubes.model.replica_state import WAITING
-from tuque.tubes.replication.leadership import set_read_only, state_of_node
-from tuque.tubes.tasks import admin, ops, sessions
+from tuque.tubes.model.tube import WAITING
+from tuque.tubes.tasks import admin, operations, sessions
 from tuque.tubes.tasks.sessions import identify
 
 
@@ -53,9 +53,9 @@ def test_who_waits_is_told_the_same() -> None:
     lab.put(0)
     spec = PutSpec()
     spec.timeout_ms = 5000
-    assert ops.put(n, t, tube, b"late", 0, spec, 3, 9) is None
+    assert operations.put(n, t, tube, b"late", 0, spec, 3, 9) is None
     assert lab.take(0) is not None
-    ops.wait(n, t, tube, 4, 0)
+    operations.wait(n, t, tube, 4, 0)
     begin_move(n, t, tube, lab.slot(0, 1), 5, 7)
     (wake,) = lab.wakes(0)
     assert (wake.client, wake.why, wake.queue) == (4, HOME_MOVED, b"t")
@@ -418,9 +418,9 @@ def test_a_node_that_stood_still_does_nothing() -> None:
     n.now_ms += 5_500  # no timer ran meanwhile
     assert lab.state(0) == "RUNNING"
     for call in (
-        lambda: ops.take(n, lab.t(0), lab.tube(0), 1),
-        lambda: ops.put(n, lab.t(0), lab.tube(0), b"", 0, PutSpec(), 1, 1),
-        lambda: ops.peek(n, lab.t(0), lab.tube(0), 0),
+        lambda: operations.take(n, lab.t(0), lab.tube(0), 1),
+        lambda: operations.put(n, lab.t(0), lab.tube(0), b"", 0, PutSpec(), 1, 1),
+        lambda: operations.peek(n, lab.t(0), lab.tube(0), 0),
     ):
         with refused("NOQUORUM"):
             call()

@@ -29,10 +29,10 @@ from tuque.core.queues.views import qpeek, qstat, show
 from tuque.server.replies.words import resp_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import TubeOptions
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops, sessions
+from tuque.tubes.tasks import admin, operations, sessions
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_enqueue_deljob_deadletter_dequeue(home: Home) -> None:
     task = home.put(tube)
     n = home.n
     assert not on_enqueue(n, task.id) and not on_dequeue(n, task.id)
-    ops.bury(n, home.t, tube, 0)
+    operations.bury(n, home.t, tube, 0)
     assert on_enqueue(n, task.id) and chr(task.status) == "r"
     dead = on_deadletter(n, task, b"dead", b"why")
     assert n.jobs[dead.id].body == b"body" and task.id not in n.jobs
@@ -203,7 +203,7 @@ def test_views_see_a_queue(home: Home) -> None:
     assert qstat(home.n, tube)["len"] == 1
     assert qpeek(home.n, b"t", 5) == [[b"t", b.id, b"b"]]
     set_pause(home.n, b"t", PAUSE_OUT)
-    ops.bury(home.n, home.t, tube, 0)
+    operations.bury(home.n, home.t, tube, 0)
     assert home.take(tube) is None and on_getjob(home.n, 1, [b"t"], 1) == []
     set_pause(home.n, b"t", 0)
     assert home.take(tube) == 1
@@ -222,7 +222,7 @@ def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
     jobs = on_getjob(home.n, 1, [b"t"], 5)
     assert [job.body for job in jobs] == [b"body", b"stray"]
     assert home.take(tube) is None
-    ops.wait(home.n, home.t, tube, 2, 0)
+    operations.wait(home.n, home.t, tube, 2, 0)
     assert on_nack(home.n, stray.id, 0)
     assert home.woken() == [], "who waits in TAKE waits on"
     stop_waiting(home.n, 2)
@@ -308,7 +308,7 @@ def test_drop(home: Home) -> None:
     """T2.4 drop is refused while a client waits for a take (`There are consumers connected the
     tube`) or holds a task"""
     tube = home.make("fifo")
-    ops.wait(home.n, home.t, tube, 3, 0)
+    operations.wait(home.n, home.t, tube, 3, 0)
     refused(32, "There are consumers connected the tube", admin.drop, home.n, home.t, tube)
     home.put(tube)
     assert home.woken() == [(3, 0)]
@@ -355,21 +355,23 @@ def test_a_late_ack_of_an_older_take_is_refused(home: Home) -> None:
     assert home.take(tube) == 0
     assert task.token > old
     refused(32, "Task was not taken", home.ack, tube, 0, 1, old)
-    refused(32, "Task was not taken", ops.bury, home.n, home.t, tube, 0, old)
-    refused(32, "Task was not taken", ops.release, home.n, home.t, tube, 1, 0, 0, old)
-    refused(32, "Task was not taken", ops.touch, home.n, home.t, tube, 1, 0, 5, old)
+    refused(32, "Task was not taken", operations.bury, home.n, home.t, tube, 0, old)
+    refused(32, "Task was not taken", operations.release, home.n, home.t, tube, 1, 0, 0, old)
+    refused(32, "Task was not taken", operations.touch, home.n, home.t, tube, 1, 0, 5, old)
     assert home.ack(tube, 0, 1, task.token) is task
 
 
 def test_missing_tasks(home: Home) -> None:
     """T5.3."""
     tube = home.make("fifo")
-    for call in (ops.peek, ops.bury, ops.delete):
+    for call in (operations.peek, operations.bury, operations.delete):
         refused(32, "Task 7 not found", call, home.n, home.t, tube, 7)
     home.put(tube)
     home.take(tube)
-    refused(32, "fifo queue does not support touch", ops.touch, home.n, home.t, tube, 1, 0, 1000)
-    assert ops.touch(home.n, home.t, tube, 1, 0, 0) is None
+    refused(
+        32, "fifo queue does not support touch", operations.touch, home.n, home.t, tube, 1, 0, 1000
+    )
+    assert operations.touch(home.n, home.t, tube, 1, 0, 0) is None
 
 
 def test_a_uuid_is_good_for_its_user_only(home: Home) -> None:
@@ -405,7 +407,7 @@ def test_tasks_of_a_session_go_back_after_its_last_connection(home: Home) -> Non
     home.pass_ms(1990)
     assert (a.taken, b.taken) == (3, 0)
     for client in (11, 12):
-        ops.wait(n, t, a, client, 0)
+        operations.wait(n, t, a, client, 0)
     home.pass_ms(30)
     assert home.woken() == [(11, 0), (12, 1)]
     refused(

@@ -17,11 +17,19 @@ from tuque.core.queues.procedures import check
 from tuque.core.records.tubes import tell_task
 from tuque.server.schedules.instants import step_of
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.keys.plan import ALL, ONE, Plan, is_plan, is_sound_plan, pack_plan, unpack_plan
-from tuque.tubes.keys.words import is_sound
+from tuque.tubes import schedules
+from tuque.tubes.entries.keys import is_sound
+from tuque.tubes.entries.schedule import (
+    ALL,
+    ONE,
+    Plan,
+    is_plan,
+    is_sound_plan,
+    pack_plan,
+    unpack_plan,
+)
+from tuque.tubes.log import send
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication import send
-from tuque.tubes.tasks import schedules
 
 SECOND = 1_000
 

@@ -12,9 +12,9 @@ from refusals import refused, said
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.task import READY, TAKEN
 from tuque.core.queues.procedures import check
-from tuque.tubes.failover.switchover import take_home
+from tuque.tubes.leadership.switchover import take_home
+from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.model.errors import HomeError, TubeError
-from tuque.tubes.replication.leadership import set_read_only
 from tuque.tubes.tasks import admin, sessions
 from tuque.tubes.tasks.sessions import identify
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from homes_lab import HomesLab
 
-from tuque.tubes.model.ballots import IN_FORCE, Voters
-from tuque.tubes.replication.stands import record_stand, record_voters, seat_of, stand_of
+from tuque.tubes.log.vote_state import (
+    record_stand,
+    record_voters,
+    seat_of,
+    stand_of,
+)
+from tuque.tubes.model.voter_state import IN_FORCE, Voters
 
 
 @pytest.mark.parametrize("rewrites", [False, True])

@@ -7,7 +7,7 @@ from homes_lab import HomesLab
 from refusals import refused, said
 
 from tuque.core.model.task import READY
-from tuque.tubes.replication.leadership import homeless
+from tuque.tubes.log.leader import homeless
 
 
 def stood(lab: HomesLab, span_ms: int = 6_000) -> None:

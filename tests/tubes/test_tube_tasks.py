@@ -18,8 +18,8 @@ from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.core.records.tubes import TaskRecord
 from tuque.store.files.disk import MemoryDisk
-from tuque.tubes.keys.words import UNTIL_START, Keys, pack
-from tuque.tubes.replication.receive import are_known
+from tuque.tubes.entries.keys import UNTIL_START, Keys, pack
+from tuque.tubes.log.receive import are_known
 
 
 def add(n: Node, body: bytes, keys: Keys) -> bytes:

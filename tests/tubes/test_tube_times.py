@@ -10,7 +10,7 @@ from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.core.queues.requeue import on_working
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import ops, sessions
+from tuque.tubes.tasks import operations, sessions
 
 TIMED = ["fifottl", "limfifottl", "utubettl"]
 
@@ -37,7 +37,7 @@ def test_touch_adds_to_the_present_time_and_for_good(home: Home, type: str) -> N
     tube = home.make(type, ttl_ms=7000, ttr_ms=2000)
     home.put(tube)
     home.take(tube)
-    ops.touch(home.n, home.t, tube, 1, 0, 5000)
+    operations.touch(home.n, home.t, tube, 1, 0, 5000)
     until(home, 6990)
     assert status(tube) == TAKEN
     until(home, 7020)
@@ -61,7 +61,7 @@ def test_a_delay_of_release_makes_life_longer(home: Home, type: str) -> None:
     home.put(tube)
     until(home, 1000)
     home.take(tube)
-    ops.release(home.n, home.t, tube, 1, 0, 5000)
+    operations.release(home.n, home.t, tube, 1, 0, 5000)
     until(home, 5980)
     assert status(tube) == DELAYED
     until(home, 6020)
@@ -78,7 +78,7 @@ def test_release_with_delay_of_a_type_without_times(home: Home, type: str) -> No
     tube = home.make(type)
     home.put(tube)
     home.take(tube)
-    assert ops.release(home.n, home.t, tube, 1, 0, 5000).status == READY
+    assert operations.release(home.n, home.t, tube, 1, 0, 5000).status == READY
 
 
 def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: Home) -> None:
@@ -104,11 +104,11 @@ def test_kick_passes_over_what_is_dead(home: Home, type: str) -> None:
     tube = home.make(type)
     for number, ttl_ms in enumerate((1000, 50_000, 1000, 50_000)):
         home.put(tube, ttl_ms=ttl_ms)
-        ops.bury(home.n, home.t, tube, number)
+        operations.bury(home.n, home.t, tube, number)
     home.n.now_ms += 1000
-    assert ops.kick(home.n, home.t, tube, 1) == 1
+    assert operations.kick(home.n, home.t, tube, 1) == 1
     assert [status(tube, number) for number in range(4)] == [0, READY, BURIED, BURIED]
-    assert ops.kick(home.n, home.t, tube, 9) == 1
+    assert operations.kick(home.n, home.t, tube, 9) == 1
     assert [status(tube, number) for number in range(4)] == [0, READY, 0, READY]
     calls = home.calls(tube)
     assert (calls["ttl"], calls["delete"], calls["kick"]) == (2, 2, 2), "T11.2"
@@ -122,7 +122,7 @@ def test_working_begins_the_time_anew(home: Home) -> None:
     first, second = home.put(tube, utube=b"a"), home.put(tube, utube=b"b")
     on_getjob(home.n, 7, [b"t"], 1)
     home.take(tube)
-    ops.touch(home.n, home.t, tube, 1, 1, 10_000)
+    operations.touch(home.n, home.t, tube, 1, 1, 10_000)
     until(home, 1500)
     for task in (first, second):
         assert on_working(home.n, task.id, 1) is None

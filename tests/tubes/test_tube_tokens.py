@@ -10,15 +10,15 @@ from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import CFG_BEFORE, tell_tube_cfg
 from tuque.store.files.disk import MemoryDisk
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 
 
 def taken(home: Home, tube: Tube) -> int:
     """The token of a new take of a new task, which is acked."""
     home.put(tube)
-    task = ops.take(home.n, home.t, tube, 1)
+    task = operations.take(home.n, home.t, tube, 1)
     assert task is not None
-    ops.ack(home.n, home.t, tube, 1, task.number)
+    operations.ack(home.n, home.t, tube, 1, task.number)
     home.turn()
     return int(task.token)
 
@@ -48,7 +48,7 @@ def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
     after_load(home.n)
     home.turn()
     tube = home.t.by_name[b"t"]
-    task = ops.take(home.n, home.t, tube, 1)
+    task = operations.take(home.n, home.t, tube, 1)
     assert task is not None and task.token > START_MS * 1000
     assert home.n.records is not None
     home.n.records.take()  # it is told, and its record goes with the power
@@ -67,7 +67,7 @@ def test_a_million_takes_are_recorded_in_time() -> None:
     records = home.n.records
     assert records is not None
     binding = records.binding_count
-    task = ops.take(home.n, home.t, tube, 1)
+    task = operations.take(home.n, home.t, tube, 1)
     assert task is not None and task.token == home.t.token > first
     assert records.binding_count == binding + 1 and records.has_custody
     assert home.t.token_reserved > task.token + 1_000_000

@@ -8,12 +8,12 @@ from refusals import said
 
 from tuque.core.model.task import Task
 from tuque.core.queues.procedures import check
+from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.replication.leadership import set_read_only
-from tuque.tubes.tasks import ops
-from tuque.tubes.tasks.drivers import register_driver
+from tuque.tubes.tasks import operations
+from tuque.tubes.tasks.admin import register_driver
 from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.fifo import Fifo
+from tuque.tubes.types.utube import Fifo
 
 
 def late(lab: HomesLab, *where: int) -> None:
@@ -35,7 +35,7 @@ def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
     lab.make(0, b"late", temporary=temporary)
     lab.put(0)
     lab.live(1000)
-    ops.wait(lab.nodes[0], lab.t(0), lab.make(0, b"late", b"u"), 4, 0)
+    operations.wait(lab.nodes[0], lab.t(0), lab.make(0, b"late", b"u"), 4, 0)
     lab.run()
     node = lab.nodes[1].node_id
     for name in (b"t", b"u"):

@@ -9,12 +9,12 @@ from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.dispatch.timers import tick
 from tuque.server.replies.words import text_of
-from tuque.tubes.model.ballots import IN_FORCE, Voters
+from tuque.tubes.election.membership import change_voters, changes_tick, force_voters
+from tuque.tubes.election.voters import FORCE_GAP, may_vouch, set_willing
+from tuque.tubes.election.votes import send_due
+from tuque.tubes.log.vote_state import record_voters, stand_of
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.replication.stands import record_voters, stand_of
-from tuque.tubes.voting.changes import change_voters, changes_tick, force_voters
-from tuque.tubes.voting.door import send_due
-from tuque.tubes.voting.voters import FORCE_GAP, may_vouch, set_willing
+from tuque.tubes.model.voter_state import IN_FORCE, Voters
 
 
 def voters_at(lab: VotesLab, i: int) -> Voters:

@@ -9,8 +9,8 @@ from test_tube_voters import change, force, is_willing, names
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.server.replies.words import text_of
+from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.voting.voters import may_vouch
 
 
 def lab_of(count: int) -> VotesLab:

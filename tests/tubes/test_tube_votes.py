@@ -12,12 +12,19 @@ from tuque.core.msgs import (
     TubeVote,
     TubeVoted,
 )
-from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, PROMISED, PROPOSED, YES, Voters
+from tuque.tubes.log.leader import copies_needed
+from tuque.tubes.log.vote_state import record_voters, stand_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import MAJORITY, NO
 from tuque.tubes.model.options import YES as YES_WORD
-from tuque.tubes.replication.leadership import copies_needed
-from tuque.tubes.replication.stands import record_voters, stand_of
+from tuque.tubes.model.voter_state import (
+    BETTER,
+    OLD_EPOCH,
+    PROMISED,
+    PROPOSED,
+    YES,
+    Voters,
+)
 
 
 def asked(lab: VotesLab, a: int, b: int, epoch: int, is_survey: bool = False, seq: int = -1) -> int:

@@ -6,7 +6,7 @@ import pytest
 from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.tubes.failover.claims import claim_tube
+from tuque.tubes.leadership.create import claim_tube
 from tuque.tubes.model.errors import HomeError
 from tuque.tubes.model.options import MAJORITY, NO, TubeOptions
 from tuque.tubes.tasks.admin import remove_tube

@@ -7,9 +7,9 @@ from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.node.peers import set_failing
 from tuque.server.replies.words import text_of
+from tuque.tubes.election.membership import change_voters, force_voters
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.voting.changes import change_voters, force_voters
 
 
 @pytest.mark.parametrize("is_off", [False, True])

@@ -7,9 +7,9 @@ from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.server.replies.words import text_of
+from tuque.tubes.election.votes import take_by_vote
+from tuque.tubes.log.receive import lose_whole
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.replication.receive import lose_whole
-from tuque.tubes.voting.force import take_by_vote
 
 
 def force(lab: VotesLab, i: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.model.tube import RUNNING
 
 
 def tasks(lab: VotesLab, i: int) -> dict[int, tuple[object, ...]]:

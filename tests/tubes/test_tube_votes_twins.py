@@ -12,8 +12,8 @@ from tuque.core.model.job import QUEUED
 from tuque.core.model.task import READY
 from tuque.core.queues.deliver import serve_ready
 from tuque.server.tubes.voters import own_state
+from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.voting.voters import may_vouch
 
 
 def set_double(lab: Lab, i: int, is_double: bool = True) -> None:

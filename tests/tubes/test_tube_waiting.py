@@ -12,10 +12,10 @@ from tuque.core.model.task import READY
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.queues.procedures import check, remove, stop_waiting
 from tuque.core.records.events import KIND_NAMES
+from tuque.tubes.log.leader import state_of_node
 from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key
 from tuque.tubes.model.options import PutSpec
-from tuque.tubes.replication.leadership import state_of_node
-from tuque.tubes.tasks import admin, ops, sessions
+from tuque.tubes.tasks import admin, operations, sessions
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_takes_are_served_in_the_order_they_came(home: Home) -> None:
     T9.1 a later take does not overtake them."""
     tube = home.make("fifo")
     for client, ms in ((1, 0), (2, 10_000), (3, 5000), (4, 1000)):
-        ops.wait(home.n, home.t, tube, client, home.n.now_ms + ms if ms else 0)
+        operations.wait(home.n, home.t, tube, client, home.n.now_ms + ms if ms else 0)
     home.put(tube)
     assert home.take(tube, 9) is None  # the task was client 1's
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_many_takes_wait_and_one_connection_has_several(home: Home) -> None:
     """T9.2."""
     tube = home.make("utube")
     for number in range(5000):
-        ops.wait(home.n, home.t, tube, 1, 0, 1000 + number)
+        operations.wait(home.n, home.t, tube, 1, 0, 1000 + number)
     home.put(tube, b"x", b"k")
     home.put(tube, b"y", b"k")
     assert home.woken() == [(1000, 0)]
@@ -64,17 +64,17 @@ def test_puts_wait_for_room(home: Home) -> None:
     home.put(tube)
     home.put(tube)
     spec = PutSpec()
-    assert ops.put(n, t, tube, b"x", 0, spec, 1, 1) is None
+    assert operations.put(n, t, tube, b"x", 0, spec, 1, 1) is None
     for serial, ms in ((2, 1000), (3, 9000), (4, 9000), (5, 9000)):
         waiting = PutSpec()
         waiting.timeout_ms = ms
-        assert ops.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
+        assert operations.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
     assert next_timer_ms(n) == START_MS + 1000
     home.pass_ms(1000)
     assert [(done.serial, done.task) for done in t.put_done] == [(2, None)]
     t.put_done = []
     sessions.on_client_gone(n, t, 3)
-    ops.delete(n, t, tube, 0)
+    operations.delete(n, t, tube, 0)
     assert [(done.serial, done.task and done.task.number) for done in t.put_done] == [(4, 2)]
     home.pass_ms(20_000)
     assert [(done.serial, done.task and done.task.number) for done in t.put_done[1:]] == [(5, None)]
@@ -90,9 +90,9 @@ def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
     for serial, ms in ((1, 1000), (2, 9000), (3, 9000)):
         waiting = PutSpec()
         waiting.timeout_ms = ms
-        assert ops.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
+        assert operations.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
     pause_queue(n, b"t", PAUSE_IN, False)
-    ops.delete(n, t, tube, 0)
+    operations.delete(n, t, tube, 0)
     assert t.put_done == []
     assert len(tube.tasks) == 0
     home.pass_ms(1000)
@@ -108,7 +108,7 @@ def test_a_ttl_of_nothing(home: Home) -> None:
 
     The put is answered."""
     tube = home.make("fifottl")
-    ops.wait(home.n, home.t, tube, 1, 0)
+    operations.wait(home.n, home.t, tube, 1, 0)
     assert chr(home.put(tube, ttl_ms=0).status) == "r"
     assert home.woken() == []
     home.pass_ms(1)
@@ -208,15 +208,15 @@ def test_every_change_has_its_name(home: Home) -> None:
     home.take(tube)
     home.pass_ms(1100)
     home.take(tube)
-    ops.touch(n, t, tube, 1, 0, 500)
-    ops.release(n, t, tube, 1, 0, 0)
-    ops.bury(n, t, tube, 0)
-    ops.kick(n, t, tube, 1)
+    operations.touch(n, t, tube, 1, 0, 500)
+    operations.release(n, t, tube, 1, 0, 0)
+    operations.bury(n, t, tube, 0)
+    operations.kick(n, t, tube, 1)
     home.take(tube)
     home.ack(tube, 0)
     for _ in range(2):
         home.put(tube)
-    ops.delete(n, t, tube, 1)
+    operations.delete(n, t, tube, 1)
     admin.truncate(n, t, tube)
     home.put(tube, ttl_ms=50)
     home.pass_ms(100)
@@ -259,15 +259,15 @@ def test_times_are_exact_before_the_timers_run(home: Home) -> None:
     home.put(tube, ttl_ms=1000)
     home.put(tube, ttl_ms=5000, ttr_ms=1000)
     assert [home.take(tube), home.take(tube)] == [0, 1]
-    ops.release(home.n, home.t, tube, 1, 0, 0)
+    operations.release(home.n, home.t, tube, 1, 0, 0)
     home.put(tube, delay_ms=1000)
     home.n.now_ms += 999
-    assert ops.peek(home.n, home.t, tube, 0).number == 0
-    assert chr(ops.peek(home.n, home.t, tube, 1).status) == "t"
+    assert operations.peek(home.n, home.t, tube, 0).number == 0
+    assert chr(operations.peek(home.n, home.t, tube, 1).status) == "t"
     home.n.now_ms += 1
-    refused(32, "Task 0 not found", ops.peek, home.n, home.t, tube, 0)
+    refused(32, "Task 0 not found", operations.peek, home.n, home.t, tube, 0)
     refused(32, "Task was not taken", home.ack, tube, 1)
-    assert chr(ops.peek(home.n, home.t, tube, 2).status) == "r"
+    assert chr(operations.peek(home.n, home.t, tube, 2).status) == "r"
     assert home.calls(tube)["ttl"] == 1
 
 
@@ -290,12 +290,12 @@ def test_histories_and_the_ledger_know_tasks(home: Home) -> None:
     home.take(tube)
     home.pass_ms(1020)  # ttr
     home.take(tube)
-    ops.release(n, home.t, tube, 1, 0, 0)
+    operations.release(n, home.t, tube, 1, 0, 0)
     home.take(tube)
     home.ack(tube, 0)
     home.put(tube, ttl_ms=500)
     home.pass_ms(520)
-    ops.delete(n, home.t, tube, home.put(tube).number)
+    operations.delete(n, home.t, tube, home.put(tube).number)
     home.put(tube)
     home.take(tube)
     sessions.on_client_gone(n, home.t, 1)

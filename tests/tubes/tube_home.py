@@ -14,10 +14,10 @@ from tuque.core.records.events import Events
 from tuque.server.replies.words import iproto_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks import admin, ops
+from tuque.tubes.tasks import admin, operations
 
 START_MS = 1_700_000_000_000
 
@@ -44,16 +44,16 @@ class Home:
         spec.utube = utube
         for word, value in o.items():
             setattr(spec, word, value)
-        task = ops.put(self.n, self.t, tube, body, 0, spec, 1, 1)
+        task = operations.put(self.n, self.t, tube, body, 0, spec, 1, 1)
         assert task is not None
         return task
 
     def take(self, tube: Tube, client: int = 1) -> int | None:
-        task = ops.take(self.n, self.t, tube, client)
+        task = operations.take(self.n, self.t, tube, client)
         return None if task is None else task.number
 
     def ack(self, tube: Tube, number: int, client: int = 1, token: int = 0) -> Task:
-        return ops.ack(self.n, self.t, tube, client, number, token)
+        return operations.ack(self.n, self.t, tube, client, number, token)
 
     def ack_all(self, tube: Tube) -> None:
         """Everything taken with GETJOB is done."""

@@ -8,16 +8,15 @@ from homes_lab import HomesLab
 from tuque.core.msgs import AnyMessage, VoteAt
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
-from tuque.tubes.failover.claims import claim_tube
-from tuque.tubes.model.ballots import IN_FORCE
+from tuque.tubes.election.candidate import vote_at
+from tuque.tubes.election.votes import send_due
+from tuque.tubes.leadership.create import claim_tube
+from tuque.tubes.log.leader import synced
+from tuque.tubes.log.vote_state import seat_of
 from tuque.tubes.model.options import TubeOptions
-from tuque.tubes.model.seat import Seat
-from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tube import Seat, Tube
+from tuque.tubes.model.voter_state import IN_FORCE
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import synced
-from tuque.tubes.replication.stands import seat_of
-from tuque.tubes.voting.door import send_due
-from tuque.tubes.voting.polls import vote_at
 
 TIMEOUT_MS = 5_000
 

@@ -358,7 +358,7 @@ class TubeAt(Message, tag=26):
     pri: int
     capacity: int
     next_number: int
-    flags: int  # of tubes/replication/catalog.py: temporary, dropped, running
+    flags: int  # of tubes/log/catalog.py: temporary, dropped, running
     words: list[bytes]  # type, storage mode, engine, callback
 
 
@@ -410,7 +410,7 @@ class TubeCopy(Message, tag=30):
     to_seq: int
     now_ms: int  # the leader's clock, to which the records refer
     next_number: int
-    flags: int  # of tubes/replication/send.py: which part of a walk, whether it must be on the disk
+    flags: int  # of tubes/log/send.py: which part of a walk, whether it must be on the disk
     records: bytes  # of core/records/tubes.py
     gone: list[int]  # numbers of tasks that ended
     sessions: list[tuple[int, bytes, bytes]]  # of holders: number, uuid, user (T20.5)
@@ -446,7 +446,7 @@ class VotersTold(Message, tag=38):
     number: int
     origin: bytes  # which list was the first one
     voters: list[tuple[bytes, int]]  # node id, right
-    step: int  # of tubes/model/ballots.py
+    step: int  # of tubes/model/voter_state.py
 
 
 class TubePulse(Message, tag=39):
@@ -512,7 +512,7 @@ class VotedAt(Message, tag=44):
     maker: bytes
     made_ns: int
     epoch: int  # that was asked for
-    answer: int  # of tubes/model/ballots.py
+    answer: int  # of tubes/model/voter_state.py
     stand_epoch: int  # where the sender stands
     copy_epoch: int  # what it has of the tube
     seq: int
@@ -532,7 +532,7 @@ class VotersNext(Message, tag=46):
 
     number: int  # of the list to be agreed on
     origin: bytes
-    step: int  # of tubes/model/ballots.py
+    step: int  # of tubes/model/voter_state.py
     attempt: int  # which attempt it is, together with `node`
     node: bytes
     written_attempt: int  # the attempt whose list the sender has written down; 0: none

@@ -45,8 +45,8 @@ from tuque.server.state.state import Server, apply_settings, log
 from tuque.server.tls.porch import Porch
 from tuque.server.tubes.plugins import load_plugins
 from tuque.store.journal import JournalError
+from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import set_read_only
 
 STOPS = {"shutdown": "SHUTDOWN", "signal": "asked by a signal", "restart": "to start again"}
 

@@ -73,7 +73,7 @@ from tuque.store.journal import (
 )
 from tuque.store.nodesets import NodeSets
 from tuque.store.tail import after_bad, clock_jump_ms, is_same_boot, is_torn, keep_aside
-from tuque.tubes.failover.restore_tasks import TubeLog
+from tuque.tubes.leadership.restore import TubeLog
 from tuque.tubes.policy import tubes_of
 
 # stages of a load

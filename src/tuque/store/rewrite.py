@@ -21,8 +21,7 @@ from tuque.core.records.jobs import Records
 from tuque.core.records.staged import tell_app, tell_key, tell_staged, tell_topic
 from tuque.core.tables.dedupe_keys import Kept
 from tuque.core.tables.staged import Attempt, Staged
-from tuque.tubes.failover.restore import copies_of
-from tuque.tubes.failover.restore_tasks import tell_all_tubes, tell_task_of
+from tuque.tubes.leadership.restore import copies_of, tell_all_tubes, tell_task_of
 from tuque.tubes.policy import tubes_of
 
 SLICE_BYTES: Final = 1 << 20

@@ -14,7 +14,7 @@ from tuque.core.model.job import ACKED, Job
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.testing.jobs import Noted, envelope_of, own
-from tuque.tubes.keys.plan import is_apart
+from tuque.tubes.entries.schedule import is_apart
 from tuque.wire.args import header_pairs
 
 NO_BODY: Final = b""

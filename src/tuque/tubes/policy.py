@@ -28,8 +28,20 @@ from tuque.core.msgs import (
 )
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, Queue
-from tuque.tubes.failover.conflicts import forget_tube
-from tuque.tubes.failover.controller import (
+from tuque.tubes.election.membership import gives_vote_up
+from tuque.tubes.election.voters import lose_right
+from tuque.tubes.election.votes import (
+    check_votes,
+    on_vote_message,
+    votes_link_down,
+    votes_loaded,
+    votes_next_ms,
+    votes_tick,
+)
+from tuque.tubes.entries.schedule import is_apart, what_is
+from tuque.tubes.leadership.catalog_in import forget_tube
+from tuque.tubes.leadership.check import check_homes, check_tube
+from tuque.tubes.leadership.controller import (
     homes_link_down,
     homes_link_up,
     homes_loaded,
@@ -37,10 +49,12 @@ from tuque.tubes.failover.controller import (
     homes_tick,
     on_tube_message,
 )
-from tuque.tubes.failover.invariants import check_homes, check_tube
-from tuque.tubes.failover.restore_tasks import restore_task
-from tuque.tubes.failover.standstill import on_standstill
-from tuque.tubes.keys.plan import is_apart, what_is
+from tuque.tubes.leadership.restore import restore_task
+from tuque.tubes.leadership.switchover import on_standstill
+from tuque.tubes.log.catalog import announce
+from tuque.tubes.log.leader import needs_copies, needs_home, synced
+from tuque.tubes.log.results import shows
+from tuque.tubes.log.send import tell_copies
 from tuque.tubes.model.errors import (
     LEAVING,
     NO_COPIES,
@@ -51,20 +65,11 @@ from tuque.tubes.model.errors import (
 )
 from tuque.tubes.model.grants import GRANT_BYTES
 from tuque.tubes.model.options import PutDone, PutSpec
-from tuque.tubes.model.registry import PUT_BYTES, SESSION_BYTES, Tubes
-from tuque.tubes.model.replica_state import RUNNING
-from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.catalog import announce
-from tuque.tubes.replication.ends import shows
-from tuque.tubes.replication.leadership import needs_copies, needs_home, synced
-from tuque.tubes.replication.send import tell_copies
-from tuque.tubes.tasks import letters, ops, runs
+from tuque.tubes.model.tube import RUNNING, Tube
+from tuque.tubes.model.tubes import PUT_BYTES, SESSION_BYTES, Tubes
+from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.admin import remove_tube
-from tuque.tubes.tasks.lives import packed_of
-from tuque.tubes.tasks.sessions import session_for, sessions_tick
-from tuque.tubes.tasks.timers import on_task_timer
-from tuque.tubes.tasks.transitions import admit, forget, insert, set_pri
-from tuque.tubes.tasks.unique import (
+from tuque.tubes.tasks.operations import (
     held_count,
     job_of,
     keys_refusal,
@@ -72,16 +77,16 @@ from tuque.tubes.tasks.unique import (
     same_task,
     shown_keys,
 )
-from tuque.tubes.voting.changes import gives_vote_up
-from tuque.tubes.voting.door import (
-    check_votes,
-    on_vote_message,
-    votes_link_down,
-    votes_loaded,
-    votes_next_ms,
-    votes_tick,
+from tuque.tubes.tasks.sessions import session_for, sessions_tick
+from tuque.tubes.tasks.timers import on_task_timer
+from tuque.tubes.work import dead_letters, runs
+from tuque.tubes.work.transitions import (
+    admit,
+    forget,
+    insert,
+    packed_of,
+    set_pri,
 )
-from tuque.tubes.voting.voters import lose_right
 
 PLAIN: Final = PutSpec()  # no options
 
@@ -116,7 +121,7 @@ class TubePolicy(Tubes):
             raise TubeError(NO_OPTION, (q.name, q.type, option))
         if n.is_leaving:
             raise TubeError(LEAVING)
-        ops.settle(n, self)
+        operations.settle(n, self)
         if len(spec.keys) > 0:
             same = same_task(n, q, spec.keys)
             refused = keys_refusal(q, spec, same)
@@ -166,43 +171,43 @@ class TubePolicy(Tubes):
             return None  # T19.2, T2.8
         if n.now_ms > self.lease_ms or n.now_ms > q.lease_ms:
             return None  # T19.2, T2.8
-        ops.settle(n, self)
+        operations.settle(n, self)
         owner: i64 = 0
         if len(n.waiters) > 0:
             waiter = n.waiters.get(client)
             if waiter is not None and waiter.taker >= 0:
                 owner = session_for(n, self, waiter.taker).number
-        return ops.take_first(n, self, q, client, owner)
+        return operations.take_first(n, self, q, client, owner)
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
         """[T1] ACKJOB and FASTACK ack the task (T1.4)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
-        if not ops.may_finish(self, task, client):
+        if not operations.may_finish(self, task, client):
             return False
-        ops.finish(n, self, tube, task)
+        operations.finish(n, self, tube, task)
         return True
 
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
         """[T1] NACK releases the task (T1.4)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
-        if not ops.may_finish(self, task, client):
+        if not operations.may_finish(self, task, client):
             return False
-        ops.give_up(n, self, tube, task, delay_ms)
+        operations.give_up(n, self, tube, task, delay_ms)
         return True
 
     def working(self, n: Node, task: Task, client: i64) -> None:
         """[T1] WORKING extends the task's time (T1.4)."""
         needs_copies(n, self, self.tube_of(task))
-        if not ops.may_finish(self, task, client):
+        if not operations.may_finish(self, task, client):
             raise TubeError(NOT_TAKEN)
-        ops.work_on(n, self, self.tube_of(task), task)
+        operations.work_on(n, self, self.tube_of(task), task)
 
     def enqueue(self, n: Node, task: Task) -> bool:
         """[T1] ENQUEUE kicks the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
-        return task.status == BURIED and ops.unbury(n, self, self.tube_of(task), task)
+        return task.status == BURIED and operations.unbury(n, self, self.tube_of(task), task)
 
     def set_pri(self, n: Node, task: Task, pri: i64) -> bool:
         """[T1] UPDATEJOB changes the pri of a task in any status (T1.10)."""
@@ -210,7 +215,7 @@ class TubePolicy(Tubes):
         needs_copies(n, self, tube)
         if not tube.driver.is_timed:
             raise TubeError(NO_OPTION, (tube.name, tube.type, b"PRI"))
-        found = ops.find(n, self, tube, task.number)
+        found = operations.find(n, self, tube, task.number)
         if found is None:
             return False
         if found.pri != pri:
@@ -244,7 +249,7 @@ class TubePolicy(Tubes):
         """[T48] START (T48.3)."""
         if task.status == BURIED:
             return None, Refusal(DEAD_LETTER, (task.queue,))
-        if not ops.may_finish(self, task, client):
+        if not operations.may_finish(self, task, client):
             return None, Refusal(NOTDELIVERED)
         return runs.start(n, self, self.tube_of(task), task, worker, client)
 
@@ -258,7 +263,7 @@ class TubePolicy(Tubes):
         """[T48] RELEASE (T48.5)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
-        if not ops.may_finish(self, task, client):
+        if not operations.may_finish(self, task, client):
             return False
         return runs.release(n, self, tube, task, run, delay_ms)
 
@@ -301,40 +306,40 @@ class TubePolicy(Tubes):
 
     def replay(self, n: Node, task: Task, queue: bytes) -> bool:
         """[T48] DEAD REPLAY (T48.13)."""
-        return letters.replay(n, self, self.tube_of(task), task, queue)
+        return dead_letters.replay(n, self, self.tube_of(task), task, queue)
 
     def purge(self, n: Node, task: Task) -> bool:
         """[T48] DEAD PURGE (T48.15)."""
-        return letters.purge(n, self, self.tube_of(task), task)
+        return dead_letters.purge(n, self, self.tube_of(task), task)
 
     def drop_letter(self, n: Node, task: Task) -> bool:
         """[T48] The oldest dead letter above the bound goes (T48.15)."""
-        return letters.drop(n, self, self.tube_of(task), task)
+        return dead_letters.drop(n, self, self.tube_of(task), task)
 
     def shows_death(self, n: Node, task: Task) -> bool:
         """[T48] Whether enough nodes know of it (T48.8)."""
-        return letters.shows_death(n, self, task)
+        return dead_letters.shows_death(n, self, task)
 
     def detail_of(self, n: Node, task: Task) -> bytes:
         """[T48] The detail of its last failure (T48.2)."""
-        return letters.detail_of(n, task)
+        return dead_letters.detail_of(n, task)
 
     def key_holder(self, n: Node, task: Task) -> bytes:
         """[T48] Who has the unique key of a dead task (T48.13)."""
-        other = letters.key_holder(n, self.tube_of(task), task)
+        other = dead_letters.key_holder(n, self.tube_of(task), task)
         return b"" if other is None else other.id
 
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB deletes the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
-        letters.remove_task(n, self, self.tube_of(task), task)
+        dead_letters.remove_task(n, self, self.tube_of(task), task)
 
     def finish(self, n: Node, task: Task) -> None:
         """[T1] DEADLETTER has taken the body: end the task (T1.5)."""
         tube = self.tube_of(task)
         events = n.events
         n.events = None  # its event is `dead`
-        ops.finish(n, self, tube, task)
+        operations.finish(n, self, tube, task)
         n.events = events
 
     def forget(self, n: Node, task: Task) -> None:
@@ -357,8 +362,8 @@ class TubePolicy(Tubes):
         """Handle overdue tasks, sessions without connections, puts without room."""
         votes_tick(n, self)
         homes_tick(n, self)
-        ops.settle(n, self)
-        ops.keys_tick(n, self)
+        operations.settle(n, self)
+        operations.keys_tick(n, self)
         sessions_tick(n, self)
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
@@ -431,7 +436,7 @@ class TubePolicy(Tubes):
 
     def after_load(self, n: Node) -> None:
         """The journal is loaded."""
-        letters.lay_down(n, self)
+        dead_letters.lay_down(n, self)
         votes_loaded(n, self)
         homes_loaded(n, self)
 

@@ -76,7 +76,7 @@ SET_LAST: Final = (1 << 62) - 1  # compiled code compares with these without mak
 TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
 COUNT_MAX: Final = (
     1 << 30
-)  # deliveries, nacks: they keep growing here in 32 bits; tubes/replication/receive.py
+)  # deliveries, nacks: they keep growing here in 32 bits; tubes/log/receive.py
 QUEUE_MAX: Final = 536_870_912
 
 REASON_MAX: Final = 2_048

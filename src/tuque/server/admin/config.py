@@ -22,9 +22,9 @@ from tuque.server.state.client import Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Figures, Server, apply_settings, log
 from tuque.server.state.tube_notices import leave_notices
+from tuque.tubes.election.voters import set_willing
+from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import set_read_only
-from tuque.tubes.voting.voters import set_willing
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_ACCESS
 

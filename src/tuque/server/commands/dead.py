@@ -30,9 +30,9 @@ from tuque.server.replies.redirects import check_queue, check_tasks
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
+from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import needs_copies
 from tuque.wire.args import ArgError, header_pairs, not_this, ranged, twice, wrong, wrong_option
 
 NEEDS_QUEUE: Final = b"ERR '%s' is a tube: DEAD REPLAY of letters in '%s' needs QUEUE"

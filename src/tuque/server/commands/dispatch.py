@@ -72,10 +72,10 @@ from tuque.server.rights.tenant import check_growth, check_queues
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
+from tuque.tubes.groups import FIRST_MINDER
+from tuque.tubes.groups import wake as wake_group
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks.groups import FIRST_MINDER
-from tuque.tubes.tasks.groups import wake as wake_group
 from tuque.wire.adding.options import addjob_options
 from tuque.wire.args import (
     ArgError,

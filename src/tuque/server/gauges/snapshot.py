@@ -14,11 +14,17 @@ from tuque.core.repair.node_loss import repair_left
 from tuque.server.figures.watch import level_of
 from tuque.server.rights.tenant import connections, owned
 from tuque.server.state.state import Server
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.model.ballots import AGAIN, FORCED, GAVE_UP, GIVEN, SILENT
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.log.leader import homeless
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import (
+    AGAIN,
+    FORCED,
+    GAVE_UP,
+    GIVEN,
+    SILENT,
+)
+from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import homeless
 from tuque.tubes.tasks.admin import KeyTotals
 
 Counts = list[int]

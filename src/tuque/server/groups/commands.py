@@ -19,19 +19,19 @@ from tuque.server.rights.tenant import refusal
 from tuque.server.schedules.options import packed_options
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.keys.members import (
+from tuque.tubes import groups
+from tuque.tubes.entries.group import (
     CHILDREN_MAX,
     CONTINUE,
     STOP,
     WAIT,
     GroupPlan,
 )
+from tuque.tubes.log.leader import needs_home
 from tuque.tubes.model.options import PRI_DEFAULT
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import needs_home
-from tuque.tubes.tasks import groups
 from tuque.wire.adding.options import Taker, addjob_options
 from tuque.wire.args import ArgError, not_this, ranged, refused, some_ms, twice, wrong
 

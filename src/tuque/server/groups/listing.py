@@ -10,7 +10,8 @@ from tuque.core.model.task import FAR, Task
 from tuque.server.schedules.options import shown_life
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.keys.members import (
+from tuque.tubes import groups
+from tuque.tubes.entries.group import (
     CHILDREN_MAX,
     POLICY_WORDS,
     GroupPlan,
@@ -19,7 +20,6 @@ from tuque.tubes.keys.members import (
     unpack_group,
 )
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import groups
 from tuque.wire.args import ranged, refused, twice
 from tuque.wire.args import wrong_option as wrong_word
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.server.state.state import Server
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.tasks.groups import look, next_member
+from tuque.tubes.groups import look, next_member
+from tuque.tubes.model.tubes import Tubes
 
 PER_TURN: Final = 50  # looked at in one turn
 

@@ -17,7 +17,7 @@ from tuque.server.state.state import Server
 from tuque.server.tubes.call import OK, TubeCall
 from tuque.server.tubes.procedures import RUNS
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 from tuque.wire.iproto import (
     E_ACCESS,
     E_FIELD_MISSING,
@@ -176,7 +176,7 @@ class IprotoCall(TubeCall):
         s = self.s
         number = s.next_number
         s.next_number += 1
-        ops.wait(self.n, self.t, self.at, self.client, until_ms, number)
+        operations.wait(self.n, self.t, self.at, self.client, until_ms, number)
         s.takes[number] = Take(self.w, self.sync, self.is_16, self.at.name)
         self.w.takes[number] = None
 

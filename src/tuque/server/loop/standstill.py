@@ -11,7 +11,7 @@ from tuque.server.loop.outlet import Outlet
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
-from tuque.tubes.failover.standstill import run_any
+from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
 
 

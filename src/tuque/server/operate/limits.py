@@ -4,11 +4,11 @@ from typing import Final
 
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.keys.tables import OF_LIMIT, OF_RATE
-from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.log.leader import needs_home
 from tuque.tubes.model.errors import NO_LIMITS, TubeError
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.policies.tables import OF_LIMIT, OF_RATE
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import needs_home
 from tuque.wire.args import ranged, twice, wrong_option
 
 WORDS: Final = (b"COUNT", b"CURSOR")

@@ -10,7 +10,7 @@ from tuque.server.replies.tube_sync import hold_back_wired
 from tuque.server.replies.words import CONFLICT_TEXT, LEAVING_TEXT
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tubes import Tubes
 from tuque.wire.iproto import (
     E_ACCESS,
     E_READ_ONLY,

@@ -13,11 +13,11 @@ from tuque.errors import TUBE_HOME
 from tuque.server.replies.words import READ_ONLY, iproto_words, resp_words
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
+from tuque.tubes.log.leader import needs_home, refusal_of
 from tuque.tubes.model.errors import HomeError, TubeError
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import needs_home, refusal_of
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_READ_ONLY, IprotoError
 

@@ -13,9 +13,9 @@ from tuque.server.replies.tube_sync import enter
 from tuque.server.replies.words import CONFLICT, LEAVING
 from tuque.server.state.client import PUT, REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
+from tuque.tubes.log.leader import synced
 from tuque.tubes.model.options import PutDone
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.replication.leadership import synced
+from tuque.tubes.model.tubes import Tubes
 from tuque.wire.resp import digits
 from tuque.wire.tubes.words import FORMS as FORM_NAMES
 

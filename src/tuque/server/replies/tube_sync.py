@@ -17,9 +17,9 @@ from tuque.server.replies.words import iproto_words, resp_words
 from tuque.server.state.client import HOLE, PUT, WIRED, Client, Pending
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
+from tuque.tubes.log.leader import copies_needed, synced
 from tuque.tubes.model.errors import LATE, TubeError
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.replication.leadership import copies_needed, synced
+from tuque.tubes.model.tubes import Tubes
 from tuque.wire.iproto import error_reply as iproto_error
 
 

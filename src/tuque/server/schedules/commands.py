@@ -16,7 +16,8 @@ from tuque.server.schedules.instants import NoInstant, check_zone, next_after
 from tuque.server.schedules.options import packed_options, shown_life
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.keys.plan import (
+from tuque.tubes import schedules
+from tuque.tubes.entries.schedule import (
     ALL,
     CRON_MAX,
     EVERY_MAX_MS,
@@ -27,12 +28,11 @@ from tuque.tubes.keys.plan import (
     Plan,
     unpack_plan,
 )
+from tuque.tubes.log.leader import needs_home
 from tuque.tubes.model.options import PRI_DEFAULT
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import needs_home
-from tuque.tubes.tasks import schedules
 from tuque.wire.adding.keys import KEY_WORDS
 from tuque.wire.adding.options import WORK_WORDS, Taker, addjob_options
 from tuque.wire.args import ArgError, not_this, ranged, refused, some_ms, twice, wrong

@@ -13,12 +13,19 @@ from tuque.server.log.notes import say_once
 from tuque.server.rights.tenant import over_owned
 from tuque.server.schedules.instants import NoInstant, next_after, step_of
 from tuque.server.state.state import Server
-from tuque.tubes.keys.plan import ALL, Plan, Step
+from tuque.tubes.entries.schedule import ALL, Plan, Step
+from tuque.tubes.log.leader import copies_needed
 from tuque.tubes.model.errors import shown
-from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import copies_needed
-from tuque.tubes.tasks.schedules import driver_of, fire, is_busy, may_fire, next_due, plan_of
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.schedules import (
+    driver_of,
+    fire,
+    is_busy,
+    may_fire,
+    next_due,
+    plan_of,
+)
 
 PER_TURN: Final = 100  # looked at in one turn
 EVICTED: Final = 1_000

@@ -6,7 +6,12 @@ from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from tuque.tubes.keys.plan import ALL, ONE, Plan, Step
+from tuque.tubes.entries.schedule import (
+    ALL,
+    ONE,
+    Plan,
+    Step,
+)
 from tuque.tubes.model.errors import shown
 
 LATE_MS: Final = 10_000  # an instant that passed so long ago was missed (T45.5)

@@ -16,10 +16,10 @@ from tuque.core.model.work import NO_TERMS
 from tuque.server.replies.core_words import core_words
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.keys.plan import KEYS_MAX
-from tuque.tubes.keys.words import work_of
-from tuque.tubes.keys.work import unpack_work
-from tuque.tubes.tasks.lives import packed_of
+from tuque.tubes.entries.keys import work_of
+from tuque.tubes.entries.schedule import KEYS_MAX
+from tuque.tubes.entries.work import unpack_work
+from tuque.tubes.work.transitions import packed_of
 from tuque.wire.args import ArgError, header_pairs
 
 AT_MOST_ONCE: Final = b"ERR RETRY must be 1 or more: the tasks of a tube come back"

@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.job import AddSpec
-from tuque.tubes.keys.words import has_unique
+from tuque.tubes.entries.keys import has_unique
 
 FIRST: Final = 4  # where options begin in ADDJOB
 KEPT_MAX: Final = 2_048  # options with keys; then all are forgotten

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tuque.server.state.client import Client
     from tuque.server.state.state import Server
     from tuque.tubes.model.options import Told
-    from tuque.tubes.model.registry import Tubes
     from tuque.tubes.model.tube import Tube
+    from tuque.tubes.model.tubes import Tubes
 
 WAITING_MAX: Final = 10_000  # backlog of callbacks
 

@@ -27,10 +27,10 @@ from tuque.server.replies.tube_sync import take_lacking
 from tuque.server.rights.tenant import of_topic
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
+from tuque.tubes.log.leader import refusal_of
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import refusal_of
 from tuque.wire.adding.keys import KEY_WORDS
 from tuque.wire.adding.options import (
     BASIC_WORDS,

@@ -18,25 +18,32 @@ from tuque.server.tubes.homes import home_id
 from tuque.server.tubes.plugins import listing, register_installed
 from tuque.server.tubes.statistics import Statistics
 from tuque.server.tubes.voters import own_state
-from tuque.tubes.failover.claims import claim_tube
-from tuque.tubes.model.ballots import AGAIN, FORCED, GAVE_UP, GIVEN, REASONS, SILENT
-from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import NO_CALLBACK, TUBES_MAX, TubeError
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.model.tube import Tube
-from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.catalog import announce
-from tuque.tubes.replication.leadership import (
+from tuque.tubes.leadership.create import claim_tube
+from tuque.tubes.log.catalog import announce
+from tuque.tubes.log.leader import (
     copies_needed,
     homeless,
     needs_home,
     state_of_node,
     state_of_tube,
 )
+from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.model.errors import NO_CALLBACK, TUBES_MAX, TubeError
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import (
+    AGAIN,
+    FORCED,
+    GAVE_UP,
+    GIVEN,
+    REASONS,
+    SILENT,
+)
+from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin
 from tuque.tubes.tasks.admin import Totals, totals_of
 from tuque.tubes.tasks.sessions import identify
-from tuque.tubes.tasks.transitions import record_tube
+from tuque.tubes.work.transitions import record_tube
 from tuque.wire.args import ArgError
 
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO

@@ -13,10 +13,10 @@ from tuque.core.model.task import Task
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
 from tuque.server.state.state import Server
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.log.leader import needs_home
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import needs_home
 from tuque.tubes.tasks.sessions import session_for
 from tuque.wire.resp import Status
 from tuque.wire.tubes.arguments import TubeArgs

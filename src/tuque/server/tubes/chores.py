@@ -14,12 +14,12 @@ from tuque.core.model.timers import REPLY_BYTES
 from tuque.core.queues.procedures import mark_ready
 from tuque.server.state.chore import Chore
 from tuque.server.tubes.call import OK, TubeCall
-from tuque.tubes.model import changes
+from tuque.tubes.log.leader import needs_copies, needs_home
+from tuque.tubes.model import options
 from tuque.tubes.model.errors import NO_TUBE, TubeError
-from tuque.tubes.replication.leadership import needs_copies, needs_home
-from tuque.tubes.tasks import admin, ops
-from tuque.tubes.tasks.transitions import admit, end, give_back
+from tuque.tubes.tasks import admin, operations
 from tuque.tubes.types.ordering import key_of
+from tuque.tubes.work.transitions import admit, end, give_back
 
 TRUNCATE: Final = 0
 RELEASE_ALL: Final = 1
@@ -80,7 +80,7 @@ class TubeChore(Chore):
             admin.may_drop(self.n, self.t, tube)
             tube.drops += 1  # T2.8
         elif self.what == RELEASE_ALL:
-            ops.settle(self.n, self.t)
+            operations.settle(self.n, self.t)
         if self.what != RELEASE_ALL or tube.taken > 0:
             self.numbers = list(tube.tasks)
         self.at = 0
@@ -104,13 +104,13 @@ class TubeChore(Chore):
         tube.calls.truncated += 1
         if n.events is not None:
             n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
-        end(n, t, tube, task, stats.ADMIN_DELETED, changes.TRUNCATE)
+        end(n, t, tube, task, stats.ADMIN_DELETED, options.TRUNCATE)
         self.done += 1
 
     def kick(self, room: i64) -> bool:
         """Kick the next buried tasks."""
         wanted: i64 = min(self.count - self.done, room)
-        done = ops.kick(self.n, self.t, self.tube, wanted)
+        done = operations.kick(self.n, self.t, self.tube, wanted)
         self.n.work += done
         self.done += done
         return done < wanted or self.done >= self.count

@@ -20,7 +20,7 @@ from tuque.server.tubes.call import TubeCall
 from tuque.server.tubes.homes import await_home
 from tuque.server.tubes.procedures import RUNS
 from tuque.server.tubes.tasks import ack, put, take
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.sessions import dashed
 from tuque.wire.args import ArgError, WrongWords
 from tuque.wire.resp import put_value
@@ -139,7 +139,7 @@ class RespCall(TubeCall):
         self.c.is_taking = True
         self.c.is_blocked = True
         self.s.blocked += 1
-        ops.wait(self.n, self.t, self.at, self.client, until_ms)
+        operations.wait(self.n, self.t, self.at, self.client, until_ms)
 
     def await_room(self) -> None:
         """Block the client meanwhile."""

@@ -11,11 +11,16 @@ from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server, log
 from tuque.server.state.tube_notices import leave_notices
 from tuque.server.tubes.call import OK, TubeCall
-from tuque.tubes.failover.switchover import move_home, take_home
-from tuque.tubes.model.registry import HomeDone, Tubes
+from tuque.tubes.election.votes import take_by_vote
+from tuque.tubes.leadership.switchover import move_home, take_home
+from tuque.tubes.log.leader import (
+    copies_needed,
+    lag_of,
+    state_of_node,
+    state_of_tube,
+)
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import copies_needed, lag_of, state_of_node, state_of_tube
-from tuque.tubes.voting.force import take_by_vote
+from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import error_reply
 from tuque.wire.resp import put_bulk

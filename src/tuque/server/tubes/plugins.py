@@ -17,9 +17,9 @@ from tuque.server.replies.words import text_of
 from tuque.server.state.tube_notices import Callback
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, summary_of, why_stopped
 from tuque.tubes.model.errors import NO_DRIVER, NOT_LOADED, TubeError
-from tuque.tubes.model.registry import BUILT_IN, Tubes
+from tuque.tubes.model.tubes import BUILT_IN, Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks.drivers import register_driver
+from tuque.tubes.tasks.admin import register_driver
 
 if TYPE_CHECKING:
     from tuque.server.state.state import Server

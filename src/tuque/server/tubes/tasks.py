@@ -8,7 +8,7 @@ from tuque.server.tubes.call import TubeCall
 from tuque.server.tubes.chores import DROP, KICK, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
 from tuque.tubes.model.errors import LEAVING, TubeError
 from tuque.tubes.model.options import PutSpec
-from tuque.tubes.tasks import ops
+from tuque.tubes.tasks import operations
 
 FEW_KICKED: Final = 999  # so many may run beside calls that wait for copies (T15.11)
 PLAIN: Final = PutSpec()  # no options
@@ -20,7 +20,9 @@ def put(call: TubeCall) -> None:
     waits = spec.timeout_ms > 0
     if waits:
         call.may_wait()
-    task = ops.put(call.n, call.t, call.at, call.body, call.form, spec, call.client, call.serial())
+    task = operations.put(
+        call.n, call.t, call.at, call.body, call.form, spec, call.client, call.serial()
+    )
     if task is not None:
         call.task(task)
     elif waits:
@@ -33,7 +35,7 @@ def take(call: TubeCall) -> None:
     """[T5] Take a task; if there is none and there is a timeout, wait."""
     if call.is_unread():
         return
-    task = ops.take(call.n, call.t, call.at, call.client)
+    task = operations.take(call.n, call.t, call.at, call.client)
     if task is not None:
         call.task(task)
     elif call.timeout_ms == 0:
@@ -47,19 +49,21 @@ def take(call: TubeCall) -> None:
 
 def ack(call: TubeCall) -> None:
     """[T5] End the task."""
-    call.task(ops.ack(call.n, call.t, call.at, call.client, call.number, call.token))
+    call.task(operations.ack(call.n, call.t, call.at, call.client, call.number, call.token))
 
 
 def release(call: TubeCall) -> None:
     """[T5] Make the task READY or DELAYED."""
     delay_ms: i64 = call.options.delay_ms if call.options.delay_ms > 0 else 0
-    call.task(ops.release(call.n, call.t, call.at, call.client, call.number, delay_ms, call.token))
+    call.task(
+        operations.release(call.n, call.t, call.at, call.client, call.number, delay_ms, call.token)
+    )
 
 
 def touch(call: TubeCall) -> None:
     """[T5] Extend the task's times; an increment of 0 changes nothing."""
     more_ms: i64 = call.timeout_ms if call.timeout_ms > 0 else 0
-    task = ops.touch(call.n, call.t, call.at, call.client, call.number, more_ms, call.token)
+    task = operations.touch(call.n, call.t, call.at, call.client, call.number, more_ms, call.token)
     if task is None:
         call.no_task()
     else:
@@ -68,17 +72,17 @@ def touch(call: TubeCall) -> None:
 
 def bury(call: TubeCall) -> None:
     """[T5] Make the task BURIED."""
-    call.task(ops.bury(call.n, call.t, call.at, call.number, call.token))
+    call.task(operations.bury(call.n, call.t, call.at, call.number, call.token))
 
 
 def peek(call: TubeCall) -> None:
     """[T5] Show the task."""
-    call.task(ops.peek(call.n, call.t, call.at, call.number))
+    call.task(operations.peek(call.n, call.t, call.at, call.number))
 
 
 def delete(call: TubeCall) -> None:
     """[T5] Remove the task, whoever has it."""
-    call.task(ops.delete(call.n, call.t, call.at, call.number))
+    call.task(operations.delete(call.n, call.t, call.at, call.number))
 
 
 def kick(call: TubeCall) -> None:
@@ -86,7 +90,7 @@ def kick(call: TubeCall) -> None:
     if call.options.count < 0:
         call.value(int(call.options.count))
     elif call.options.count <= FEW_KICKED:
-        call.value(int(ops.kick(call.n, call.t, call.at, call.options.count)))
+        call.value(int(operations.kick(call.n, call.t, call.at, call.options.count)))
     else:
         call.begin(TubeChore(call, KICK))
 

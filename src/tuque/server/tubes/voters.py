@@ -10,13 +10,12 @@ from tuque.server.replies.redirects import address_of, refusal_text
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.tubes.homes import await_home, node_named
-from tuque.tubes.model.ballots import Voters
+from tuque.tubes.election.membership import change_voters, force_voters
+from tuque.tubes.election.voters import may_vouch, unsettled
 from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import Voters
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.voting.changes import change_voters, force_voters
-from tuque.tubes.voting.settling import unsettled
-from tuque.tubes.voting.voters import may_vouch
 from tuque.wire.args import ArgError, Misuse
 
 SHOWN: Final = 20  # tubes

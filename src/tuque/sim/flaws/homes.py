@@ -11,16 +11,25 @@ from tuque.core.node.node import Node
 from tuque.server.replies import tube_sync
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
-from tuque.tubes.failover import activation, conflicts, switchover
-from tuque.tubes.model.ballots import BETTER, OLD_EPOCH, YES, Voters
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.model.replica_state import Move
-from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication import leadership, send, stands
-from tuque.tubes.replication.send import record_home
-from tuque.tubes.replication.stands import stand_of
-from tuque.tubes.tasks import ops
-from tuque.tubes.voting import door, marks, polls, pulses
+from tuque.tubes.election import (
+    candidate,
+    disk_epoch,
+    lease,
+    votes,
+)
+from tuque.tubes.leadership import activate, catalog_in, switchover
+from tuque.tubes.log import leader, send, vote_state
+from tuque.tubes.log.send import record_home
+from tuque.tubes.log.vote_state import stand_of
+from tuque.tubes.model.tube import Move, Tube
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import (
+    BETTER,
+    OLD_EPOCH,
+    YES,
+    Voters,
+)
+from tuque.tubes.tasks import operations
 
 
 def leases_never_end() -> list[Patch]:
@@ -29,7 +38,7 @@ def leases_never_end() -> list[Patch]:
     def renew_lease(n: Node, t: Tubes) -> None:
         t.round, t.lease_ms = n.round, FAR
 
-    return everywhere(leadership.renew_lease, renew_lease)
+    return everywhere(leader.renew_lease, renew_lease)
 
 
 def standstills_are_not_noticed() -> list[Patch]:
@@ -69,8 +78,8 @@ def disk_is_not_awaited() -> list[Patch]:
             record_home(n.records, tube)
 
     patches = everywhere(send.reserve_changes, reserve_changes)
-    patches += everywhere(activation.is_granted, is_granted)
-    return patches + everywhere(activation.ask_sync, ask_sync)
+    patches += everywhere(activate.is_granted, is_granted)
+    return patches + everywhere(activate.ask_sync, ask_sync)
 
 
 def numbers_do_not_jump() -> list[Patch]:
@@ -113,17 +122,17 @@ def pauses_stay_behind() -> list[Patch]:
     def renew_pause(n: Node, at: Any) -> None:
         return
 
-    return everywhere(conflicts.renew_pause, renew_pause)
+    return everywhere(catalog_in.renew_pause, renew_pause)
 
 
 def pauses_are_not_looked_at() -> list[Patch]:
     """A tube paused in output delivers tasks."""
-    return [(ops, "PAUSE_OUT", 0)]
+    return [(operations, "PAUSE_OUT", 0)]
 
 
 def votes_go_to_stale_copies() -> list[Patch]:
     """A voter does not compare copies, and nobody waits for a newer one."""
-    sound = polls.answer_to
+    sound = candidate.answer_to
 
     def answer_to(n: Node, t: Tubes, slot: int, m: Any, at: Any) -> int:
         answer = int(sound(n, t, slot, m, at))
@@ -134,7 +143,7 @@ def votes_go_to_stale_copies() -> list[Patch]:
 
 def votes_are_given_twice() -> list[Patch]:
     """A voter votes for whoever asks, also a second time in one epoch."""
-    sound = polls.answer_to
+    sound = candidate.answer_to
 
     def answer_to(n: Node, t: Tubes, slot: int, m: Any, at: Any) -> int:
         answer = int(sound(n, t, slot, m, at))
@@ -152,12 +161,12 @@ def votes_are_not_recorded() -> list[Patch]:
     def record_stand(records: Any, tube: Tube) -> None:
         return
 
-    return everywhere(stands.record_stand, record_stand)
+    return everywhere(vote_state.record_stand, record_stand)
 
 
 def leases_outlast_promises() -> list[Patch]:
     """A leader goes by its own timeout, not by the shortest that a voter has."""
-    sound = pulses.lease_of
+    sound = lease.lease_of
 
     def lease_of(n: Node, t: Tubes, voters: Any, standing: int) -> int:
         kept, t.ballots.timeouts = t.ballots.timeouts, {}
@@ -174,7 +183,7 @@ def promises_are_broken() -> list[Patch]:
     def may_turn(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
         return not (tube.is_mine and tube.is_won and n.now_ms <= tube.lease_ms)
 
-    return everywhere(polls.may_turn, may_turn)
+    return everywhere(candidate.may_turn, may_turn)
 
 
 def promises_end_with_a_start() -> list[Patch]:
@@ -183,7 +192,7 @@ def promises_end_with_a_start() -> list[Patch]:
     def votes_loaded(n: Node, t: Tubes) -> None:
         t.ballots.bound_ms = 0
 
-    return everywhere(door.votes_loaded, votes_loaded)
+    return everywhere(votes.votes_loaded, votes_loaded)
 
 
 def old_disks_are_trusted() -> list[Patch]:
@@ -192,7 +201,7 @@ def old_disks_are_trusted() -> list[Patch]:
     def hear_mark(n: Node, t: Tubes, voters: Voters, slot: int, m: TubePulse) -> None:
         t.ballots.is_asking = False
 
-    return everywhere(marks.hear_mark, hear_mark)
+    return everywhere(disk_epoch.hear_mark, hear_mark)
 
 
 # ---- plans that reveal them

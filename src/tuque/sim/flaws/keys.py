@@ -12,14 +12,16 @@ from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.homes import copies_are_not_awaited, order
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.sim.plans.task_swarm import add_groups, add_schedule, add_topic, task_plan
-from tuque.tubes.failover import load_unload, restore_tasks
-from tuque.tubes.keys.members import OPEN, unpack_group
-from tuque.tubes.keys.ring import Ring
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.keys.unique import Uniques
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes import groups, schedules
+from tuque.tubes.entries.group import OPEN, unpack_group
+from tuque.tubes.leadership import load, restore
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import groups, lives, schedules, timers
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.policies.partitions import Ring
+from tuque.tubes.policies.unique import Uniques
+from tuque.tubes.tasks import timers
+from tuque.tubes.work import transitions
 
 
 def places_are_not_counted() -> list[Patch]:
@@ -55,7 +57,7 @@ def turns_do_not_end() -> list[Patch]:
 
 def unique_keys_stay_behind() -> list[Patch]:
     """A new leader does not know which unique keys its tasks have."""
-    sound_load, sound_joined = restore_tasks.take_in, Uniques.joined
+    sound_load, sound_joined = restore.take_in, Uniques.joined
 
     def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         Uniques.joined = nobody_joins  # type: ignore[method-assign] # that is the flaw
@@ -70,7 +72,7 @@ def unique_keys_stay_behind() -> list[Patch]:
 
 def takes_stay_behind() -> list[Patch]:
     """A new leader hands out again what workers have."""
-    sound = load_unload.settle_owners
+    sound = load.settle_owners
 
     def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
         sound(n, t, tube, found)
@@ -94,9 +96,9 @@ def takes_are_attempts() -> list[Patch]:
     """Each take counts as an attempt, whether or not it failed."""
 
     def run_of_take(task: Task, life: Life | None) -> int:
-        return run_of(int(task.delivered_count), 1, int(task.token) % lives.TAKES)
+        return run_of(int(task.delivered_count), 1, int(task.token) % transitions.TAKES)
 
-    return everywhere(lives.run_of_take, run_of_take)
+    return everywhere(transitions.run_of_take, run_of_take)
 
 
 def notes_stay_behind() -> list[Patch]:

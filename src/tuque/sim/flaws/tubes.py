@@ -10,10 +10,11 @@ from tuque.core.node.queue import PAUSE_OUT
 from tuque.core.queues import deliver
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
-from tuque.tubes.model.registry import Session, Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.tasks import ops, sessions, transitions
+from tuque.tubes.model.tubes import Session, Tubes
+from tuque.tubes.tasks import operations, sessions
 from tuque.tubes.types import ordering, utube
+from tuque.tubes.work import transitions
 
 
 def ttr_is_halved() -> list[Patch]:
@@ -29,7 +30,7 @@ def ttr_is_halved() -> list[Patch]:
 
 def fence_is_open() -> list[Patch]:
     """A former holder of a task may finish it, whoever holds it now."""
-    sound = ops.own
+    sound = operations.own
 
     def own(n: Node, t: Tubes, tube: Tube, client: int, number: int, token: int) -> Task:
         task = tube.tasks.get(number)
@@ -167,7 +168,9 @@ def last_ones_are_served_first() -> list[Patch]:
             q.is_ready = False
             serve_last(n, q)
 
-    return everywhere(deliver.serve_ready, serve_ready) + everywhere(ops.hand_over, serve_last)
+    return everywhere(deliver.serve_ready, serve_ready) + everywhere(
+        operations.hand_over, serve_last
+    )
 
 
 def last_puts_are_done_first() -> list[Patch]:

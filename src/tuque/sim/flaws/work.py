@@ -33,11 +33,11 @@ from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import at_work, editing
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.sim.flaws.tubes import one_tube
-from tuque.tubes.model import changes
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import TubePolicy
-from tuque.tubes.tasks import transitions
+from tuque.tubes.work import transitions
 
 
 def begun_in_words_only() -> list[Patch]:
@@ -180,7 +180,7 @@ def place_is_not_changed() -> list[Patch]:
     def set_pri(n: Node, t: Tubes, tube: Tube, task: Task, pri: int) -> None:
         task.pri = pri
         transitions.record_whole(n, tube, task)
-        transitions.tell(n, t, tube, task, changes.UPDATE)
+        transitions.tell(n, t, tube, task, options.UPDATE)
 
     return everywhere(transitions.set_pri, set_pri)
 

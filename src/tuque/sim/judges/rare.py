@@ -42,9 +42,14 @@ from tuque.core.node.peers import count_of
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.queues.procedures import memory_level
 from tuque.sim.tube_judges.disk import tubes_on
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP, WAITING
-from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tube import (
+    ENDING,
+    RUNNING,
+    STARTUP,
+    WAITING,
+    Tube,
+)
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.types.utube import UTube
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ from tuque.sim.machines.kernel import (
 from tuque.sim.machines.thread import SimThread
 from tuque.store.replay import Loader
 from tuque.store.writer import Journal
-from tuque.tubes.failover.standstill import run_any
+from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
 
 if TYPE_CHECKING:

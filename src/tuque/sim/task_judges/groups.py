@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuque.core.model.task import Task
 from tuque.sim.task_judges.facts import DRIFT, TaskTube
-from tuque.tubes.keys.members import OPEN, is_group, unpack_group
+from tuque.tubes.entries.group import OPEN, is_group, unpack_group
 
 if TYPE_CHECKING:
     from tuque.sim.task_judges.keys import Run, Tasking

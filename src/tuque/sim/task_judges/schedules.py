@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.model.task import Task
 from tuque.sim.task_judges.facts import TaskTube
-from tuque.tubes.keys.plan import ALL, Plan, is_plan, unpack_plan
-from tuque.tubes.keys.tasks import Tasks
+from tuque.tubes.entries.schedule import (
+    ALL,
+    Plan,
+    is_plan,
+    unpack_plan,
+)
+from tuque.tubes.policies.next_task import Tasks
 
 if TYPE_CHECKING:
     from tuque.sim.task_judges.keys import Run, Tasking

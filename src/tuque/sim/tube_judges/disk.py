@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tuque.core.model.task import DONE, READY, TAKEN
 from tuque.server.journal.thread import ALWAYS, EVERYSEC
 from tuque.sim.tube_judges.facts import Facts, Line, State
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tubes import Tubes
 
 if TYPE_CHECKING:
     from tuque.core.node.node import Node

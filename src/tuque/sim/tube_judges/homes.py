@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tuque.core.model.task import DONE, MAX_MS, TAKEN
 from tuque.sim.tube_judges.disk import Ident, as_loaded, ident_of, tubes_on
 from tuque.sim.tube_judges.facts import Facts, Line, State
-from tuque.tubes.model.replica_state import INIT, RUNNING
+from tuque.tubes.model.tube import INIT, RUNNING
 
 if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine

@@ -40,14 +40,14 @@ from tuque.sim.tube_judges.turns import (
     look_at_turn,
     note_pause,
 )
-from tuque.tubes.model.replica_state import STARTUP
+from tuque.tubes.model.tube import STARTUP
 
 if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine
     from tuque.sim.machines.shell import Shell
     from tuque.sim.runs.cluster import Cluster
-    from tuque.tubes.model.registry import Tubes
     from tuque.tubes.model.tube import Tube
+    from tuque.tubes.model.tubes import Tubes
 
 VAIN_MS: Final = 20  # within it a free task and a client that waits for it meet
 MASS_US: Final = 10_000_000  # within it a call about all tasks has run, or never will

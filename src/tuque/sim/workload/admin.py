@@ -15,8 +15,8 @@ from tuque.core.repair.drain import drain_left, set_leaving
 from tuque.core.repair.node_loss import repair_left
 from tuque.sim.machines.kernel import BUS_PORT, CLIENT_PORT
 from tuque.sim.machines.session import LOST
+from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.replication.leadership import set_read_only
 
 if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from tuque.core.model.task import READY, Task
 from tuque.tubes.model.errors import NO_DRIVER_CLASS, TubeError, shown
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.types.driver import Absent, Driver
 from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of
 

@@ -6,24 +6,19 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model import stats
-from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN
+from tuque.core.model.task import BURIED, DELAYED, FAR, READY, TAKEN
 from tuque.core.node.node import Node
 from tuque.core.node.peers import count_of
 from tuque.core.node.tables import enter_queue, leave_queue
-from tuque.core.queues.procedures import get_queue
+from tuque.core.queues.procedures import get_queue, mark_ready
 from tuque.core.records.tubes import tell_grant, tell_tube_cfg, tell_tube_drop
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.model import changes
-from tuque.tubes.model import errors as why
-from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import TubeError
-from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
-from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
-from tuque.tubes.model.registry import Dropped, Tubes
-from tuque.tubes.model.replica_state import RUNNING
-from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.catalog import announce, announce_gone, bury_tube, record_gone
-from tuque.tubes.replication.leadership import (
+from tuque.tubes.log.catalog import (
+    announce,
+    announce_gone,
+    bury_tube,
+    record_gone,
+)
+from tuque.tubes.log.leader import (
     lag_of,
     needs_copies,
     needs_home,
@@ -31,11 +26,29 @@ from tuque.tubes.replication.leadership import (
     others_of,
     refusal_of,
 )
-from tuque.tubes.replication.send import record_home
-from tuque.tubes.tasks.ops import settle
+from tuque.tubes.log.receive import tell_served
+from tuque.tubes.log.send import record_home
+from tuque.tubes.model import errors as why
+from tuque.tubes.model import options
+from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType, why_stopped
+from tuque.tubes.model.errors import LONG_OPTION, OVERRIDING, TubeError
+from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
+from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutDone, TubeOptions
+from tuque.tubes.model.tube import RUNNING, Tube
+from tuque.tubes.model.tubes import Dropped, Tubes
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.tasks.operations import settle
 from tuque.tubes.tasks.sessions import record_session
-from tuque.tubes.tasks.transitions import clamp, end, give_back, record_tube, reserve_tokens
-from tuque.tubes.types.driver import Driver
+from tuque.tubes.types.driver import Absent, Driver
+from tuque.tubes.types.ordering import DRIVER_BITS
+from tuque.tubes.work.transitions import (
+    arm,
+    clamp,
+    end,
+    give_back,
+    record_tube,
+    reserve_tokens,
+)
 
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
@@ -184,7 +197,7 @@ def clear(n: Node, t: Tubes, tube: Tube) -> i64:
         tube.calls.truncated += 1
         if n.events is not None:
             n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
-        end(n, t, tube, task, stats.ADMIN_DELETED, changes.TRUNCATE)
+        end(n, t, tube, task, stats.ADMIN_DELETED, options.TRUNCATE)
         count += 1
     return count
 
@@ -440,3 +453,77 @@ def totals_of(n: Node, t: Tubes) -> Totals:
             if not is_complete:
                 found.incomplete += 1
     return found
+
+
+# ---- The types of tubes known to this node, and new ones at run time (SPEC T3.5, T3.6).
+#
+# What a driver decides is driver.py's; where it comes from, the shell's.
+
+
+TYPE_MAX: Final = 255
+
+
+def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
+    """[T3] Register a type of tube; `factory()` makes its drivers (T3.6).
+
+    Tubes waiting for the type are served. Raises TubeError, or DriverFailed with the driver's
+    error; then nothing has changed.
+    """
+    if name in t.drivers:
+        raise TubeError(OVERRIDING, (name,))
+    if len(name) == 0 or len(name) > TYPE_MAX:
+        raise TubeError(LONG_OPTION)
+    waiting: list[Tube] = []
+    for tube in t.by_name.values():
+        if tube.type == name and isinstance(tube.driver, Absent):
+            waiting.append(tube)
+    noted = len(t.notes)
+    error = Guarded(t, name, factory).error  # a trial: can it be made at all?
+    if error is None:
+        error = serve_waiting(t, name, factory, waiting)
+    if error is not None:
+        del t.notes[noted:]  # the caller gets the error
+        raise error if isinstance(error, TubeError) else DriverFailed(error)
+    t.drivers[name] = GuardedType(t, name, factory)  # T3.8
+    for tube in waiting:
+        begin(n, t, tube)
+
+
+def serve_waiting(
+    t: Tubes, name: bytes, factory: Callable[[], Driver], waiting: list[Tube]
+) -> BaseException | None:
+    """Give each of the tubes its driver, or after an error none of them."""
+    for tube in waiting:
+        driver = Guarded(t, name, factory)
+        replace_driver(t, tube, driver)
+        if driver.error is not None:
+            for late in waiting:
+                replace_driver(t, late, Absent())
+            return driver.error
+    return None
+
+
+def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
+    """Install the driver and enter the tube's tasks, as after a start."""
+    is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
+    for task in tube.tasks.values():
+        task.listed &= 0xFF ^ DRIVER_BITS  # it was in the old driver's order
+        if is_out:
+            continue
+        if task.status == READY:
+            driver.enter(task)
+        elif task.status == TAKEN:
+            driver.held(task)
+    t.bytes_used += driver.bytes_used - tube.driver.bytes_used
+    tube.driver = driver
+
+
+def begin(n: Node, t: Tubes, tube: Tube) -> None:
+    """Deliver tasks from now on, first to waiting clients."""
+    if not tube.driver.is_timed:
+        for task in tube.tasks.values():
+            task.dead_ms = FAR
+            arm(n, t, task, task.qtime_ms)
+    if tube.length > 0 and len(tube.waiters) > 0:
+        mark_ready(n, tube)
+    tell_served(n, tube)

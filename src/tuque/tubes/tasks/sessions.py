@@ -11,8 +11,13 @@ from tuque.core.model.timers import PIECE
 from tuque.core.node.node import Node
 from tuque.core.records.tubes import tell_session
 from tuque.tubes.model.errors import BAD_UUID, UNKNOWN_UUID, TubeError
-from tuque.tubes.model.registry import FOR_EVER, SESSION_BYTES, Session, Tubes
-from tuque.tubes.tasks.transitions import give_back
+from tuque.tubes.model.tubes import (
+    FOR_EVER,
+    SESSION_BYTES,
+    Session,
+    Tubes,
+)
+from tuque.tubes.work.transitions import give_back
 
 RELEASE_MOST: Final = 2 * PIECE  # tasks of ended sessions released per turn
 

@@ -15,17 +15,16 @@ from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import due_by
 from tuque.core.records.events import REQUEUE_TIMEOUT
-from tuque.tubes.keys.kept import is_kept
-from tuque.tubes.keys.members import is_member
-from tuque.tubes.keys.plan import is_plan
-from tuque.tubes.keys.tasks import Tasks
-from tuque.tubes.model import changes
-from tuque.tubes.model.registry import Tubes
+from tuque.tubes.entries.group import is_member
+from tuque.tubes.entries.schedule import is_kept, is_plan
+from tuque.tubes.log.leader import synced
+from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import synced
-from tuque.tubes.tasks.letters import run_out
-from tuque.tubes.tasks.runs import is_silent
-from tuque.tubes.tasks.transitions import (
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.work.dead_letters import run_out
+from tuque.tubes.work.runs import is_silent
+from tuque.tubes.work.transitions import (
     arm,
     end,
     ends_cancelled,
@@ -95,14 +94,14 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
                 return
             task.deliveries += 1
             n.requeues += 1
-            make_ready(n, t, tube, task, changes.TTR)
+            make_ready(n, t, tube, task, options.TTR)
             n.book.requeue(task, BY_RETRY)
             if n.events is not None:
                 n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
         elif tube.driver.has_keys and is_kept(task.subqueue):
             tube.calls.delete += 1
             tube.calls.done += 1
-            end(n, t, tube, task, stats.ADMIN_DELETED, changes.DELETE)  # T44.3
+            end(n, t, tube, task, stats.ADMIN_DELETED, options.DELETE)  # T44.3
             return
         else:
             again_ms = put_off_until_ms(n, t, tube, task)
@@ -110,7 +109,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
                 arm(n, t, task, again_ms)
                 return
             tube.calls.delay += 1  # T6.4
-            make_ready(n, t, tube, task, changes.DELAY)
+            make_ready(n, t, tube, task, options.DELAY)
     if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
         run_out(n, t, tube, task)
     elif task.status != DONE:

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tuque.tubes.keys.words import (
+from tuque.tubes.entries.keys import (
     BURST_MAX,
     FILL_MAX_NS,
     KEY_MAX,

@@ -19,7 +19,7 @@ INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and 
 TUBE_MAX: Final = 512  # bytes of a tube's name
 ORIGIN_BYTES: Final = 16  # of a list of voters
 VOTERS_MAX: Final = 62
-ANSWER_MAX: Final = 16  # of tubes/model/ballots.py
+ANSWER_MAX: Final = 16  # of tubes/model/voter_state.py
 
 
 def in_range(*numbers: int) -> bool:

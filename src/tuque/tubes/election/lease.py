@@ -1,0 +1,300 @@
+"""Pulses, stands and leases of the leaders that votes made (SPEC T24, T25)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.msgs import StandAt, TubePulse, TubeStands
+from tuque.core.node.node import Node
+from tuque.core.node.peers import say, slots_of
+from tuque.tubes.election.disk_epoch import NO_MARK, hear_mark
+from tuque.tubes.election.voters import may_vouch, nodes_open, settle
+from tuque.tubes.leadership.activate import wait_here
+from tuque.tubes.leadership.load import turn_back
+from tuque.tubes.log.catalog import announce
+from tuque.tubes.log.vote_state import seat_of, stand_of
+from tuque.tubes.model.errors import shown
+from tuque.tubes.model.tube import ENDING, RUNNING, STARTUP, Tube
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import PULSES, Voters
+
+TOLD_STANDS: Final = 1_000  # per message
+
+
+def pulse(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T25] Send a pulse to the other nodes (T25.1)."""
+    b = t.ballots
+    b.round += 1
+    b.said[b.round % PULSES] = n.now_ms
+    vouches = may_vouch(n, t)
+    is_whole = vouches or has_all(t)
+    for slot in nodes_open(n, t):
+        m = TubePulse(
+            int(voters.number),
+            voters.origin,
+            int(b.round),
+            b.heard.get(slot, 0),
+            vouches,
+            is_whole,
+            int(n.limits.node_timeout_ms),
+            b.is_asking or n.is_double,  # K1.3: it can vote later
+            int(b.right),
+            int(b.mark),
+            0,
+            0,
+        )
+        m.known_right, m.known_mark = b.marks.get(n.peers[slot].node_id, NO_MARK)
+        say(n, slot, m)
+
+
+def on_pulse(n: Node, t: Tubes, slot: i64, m: TubePulse) -> None:
+    """[T25] ON RECV TUBE-PULSE: promise, and count the echo (T25.2, T25.3)."""
+    b = t.ballots
+    voters = b.in_force()
+    if voters is None or not voters.is_same(m.list_number, m.origin):
+        return
+    b.heard[slot] = m.round
+    b.timeouts[slot] = m.timeout_ms
+    promise(n, t, slot)
+    hear_mark(n, t, voters, slot, m)
+    note_right(n, t, voters, slot, m)
+    echo: i64 = m.echo
+    if not m.may_vouch or echo <= 0 or echo > b.round or b.round - echo >= PULSES:
+        return
+    count_echo(t, slot, b.said[echo % PULSES])
+
+
+def has_all(t: Tubes) -> bool:
+    """Whether this node has all of every tube that is led by votes."""
+    for tube in t.by_name.values():
+        if tube.fails_over and not tube.is_complete and not tube.is_others:
+            return False
+    return True
+
+
+def note_right(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> None:
+    """[T28] Note nodes that could join the voters, and voters that cannot vote (T28.4)."""
+    b = t.ballots
+    bit: i64 = 1 << slot
+    b.outside &= ~bit
+    b.whole &= ~bit
+    b.lame &= ~bit
+    b.asking &= ~bit
+    if n.peers[slot].node_id not in voters.rights:
+        b.outside |= bit
+        if m.is_whole:
+            b.whole |= bit
+    elif m.is_asking and m.right > 0:
+        b.asking |= bit
+    elif not m.may_vouch:
+        b.lame |= bit
+    if b.lame == 0:
+        b.lame_ms = 0
+    elif b.lame_ms == 0:
+        b.lame_ms = n.now_ms
+
+
+def promise(n: Node, t: Tubes, slot: i64) -> None:
+    """[T25] Vote for nobody else than that node for the timeout (T25.3)."""
+    t.ballots.promised[slot] = n.now_ms + n.limits.node_timeout_ms
+
+
+def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
+    """[T25] The voter echoed what this node sent at `said_ms`: its promise counts from then."""
+    b = t.ballots
+    if b.echoed.get(slot, 0) < said_ms:
+        b.echoed[slot] = said_ms
+        b.is_renewed = True
+
+
+# ---- stands
+
+
+def is_up(n: Node, tube: Tube) -> bool:
+    """[T24] Whether this node leads the tube, or asks for votes, where it stands (T24.2)."""
+    epoch, node_id = stand_of(tube)
+    if node_id != n.node_id:
+        return False
+    if tube.seat is not None and tube.seat.asked_epoch == epoch:
+        return True
+    return tube.is_mine and tube.is_won and tube.epoch == epoch
+
+
+def stand_at(n: Node, tube: Tube) -> StandAt:
+    """The entry about the tube."""
+    epoch, node_id = stand_of(tube)
+    is_leader = is_up(n, tube)
+    settled: i64 = 0
+    seat = tube.seat
+    if is_leader and seat is not None and seat.settled_epoch == epoch:
+        if seat.settled_node == n.node_id:
+            settled = seat.settled
+    return StandAt(tube.name, tube.maker, tube.made_ns, epoch, node_id, is_leader, int(settled))
+
+
+def tell_stands(n: Node, t: Tubes, tubes: list[Tube]) -> None:
+    """[T24] Send changed stands to the other nodes, before any later pulse (T24.2)."""
+    stands: list[StandAt] = []
+    for tube in tubes:
+        if t.by_name.get(tube.name) is tube:
+            stands.append(stand_at(n, tube))
+    if len(stands) > 0:
+        for slot in nodes_open(n, t):
+            say(n, slot, TubeStands(False, stands))
+
+
+def tell_all_stands(n: Node, t: Tubes, slot: i64) -> None:
+    """[T24] A link is open: send all stands (T24.2)."""
+    stands: list[StandAt] = []
+    for tube in t.by_name.values():
+        stands.append(stand_at(n, tube))
+        if len(stands) >= TOLD_STANDS:
+            say(n, slot, TubeStands(False, stands))
+            stands = []
+    say(n, slot, TubeStands(True, stands))
+
+
+def on_stands(n: Node, t: Tubes, slot: i64, m: TubeStands) -> None:
+    """[T24] ON RECV TUBE-STANDS: who stands with whom (T24.2)."""
+    for at in m.stands:
+        tube = t.by_name.get(at.name)
+        if tube is not None and tube.maker == at.maker and tube.made_ns == at.made_ns:
+            on_stand(n, t, slot, tube, at)
+
+
+def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
+    """One entry of it."""
+    seat = seat_of(tube)
+    bit: i64 = 1 << slot
+    if seat.floor < at.epoch:
+        seat.floor = at.epoch
+    sender = n.peers[slot].node_id
+    if at.is_up and at.node == sender and at.settled > 0:
+        seat.settled = at.settled
+        seat.settled_epoch = at.epoch
+        seat.settled_node = sender
+    given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
+    if not at.is_up and (sender == stand_of(tube)[1] or seat.resigned_epoch <= given_up):
+        seat.resigned_epoch = given_up
+        seat.resigned_node = sender
+        t.ballots.look_ms = 0
+    if not tube.is_mine or not tube.is_won:
+        return
+    t.ballots.is_renewed = True
+    if at.node == n.node_id and at.epoch == tube.epoch:
+        seat.standing |= bit
+        return
+    seat.standing &= ~bit
+    if at.epoch > tube.epoch:
+        step_down(n, t, tube)  # T25.6
+
+
+def step_down(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T25] This node leads the tube no more; who does, votes will say (T25.6)."""
+    seat = seat_of(tube)
+    tube.is_won = False
+    tube.lease_ms = 0
+    seat.standing = 0
+    seat.wait_ms = n.now_ms
+    turn_back(t, tube)
+    if tube.state == RUNNING or tube.state == ENDING or tube.state == STARTUP:
+        wait_here(n, t, tube)
+    t.ballots.moved.append(tube)
+    t.ballots.look_ms = 0
+    t.notes.append(f"tube {shown(tube.name)}: this node does not lead it any more")
+
+
+def is_failing(n: Node) -> bool:
+    """[T27] Whether the journal is off, or cannot be written now (T27.11)."""
+    return n.records is None or n.records.is_failing
+
+
+def look_at_journal(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T27] A leader whose journal fails for longer than the timeout gives up (T27.11)."""
+    b = t.ballots
+    if (n.records is None) != (b.no_journal & 1 != 0):
+        b.no_journal ^= 1
+        t.flags_changed = True  # T23.3
+        t.must_look = True
+    if n.is_double and voters.majority() > 1:
+        give_up_all(n, t)  # K1.3
+    if not is_failing(n):
+        b.failing_ms = 0
+        return
+    if b.failing_ms == 0:
+        b.failing_ms = n.now_ms
+    since_ms = n.now_ms - b.failing_ms
+    if since_ms <= n.limits.node_timeout_ms or voters.majority() == 1:
+        return
+    for tube in t.by_name.values():
+        if tube.is_mine and tube.is_won and b.leads(tube):
+            t.notes.append(
+                f"tube {shown(tube.name)}: the journal of this node could not be written for "
+                f"{since_ms // 1000} s; votes choose another leader"
+            )
+            step_down(n, t, tube)
+
+
+def give_up_all(n: Node, t: Tubes) -> None:
+    """[K1] Another node has the id of this one: votes choose other leaders (K1.3)."""
+    for tube in t.by_name.values():
+        if tube.is_mine and tube.is_won and t.ballots.leads(tube):
+            step_down(n, t, tube)
+
+
+# ---- leases
+
+
+def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T25] Compute the leases of the tubes led here (T25.2)."""
+    b = t.ballots
+    b.is_renewed = False
+    b.lease_ms = 0
+    found: dict[int, int] = {}  # by who stands with this node
+    for tube in t.by_name.values():
+        if not tube.is_mine or not tube.is_won or not b.leads(tube):
+            continue
+        seat = seat_of(tube)
+        until = found.get(seat.standing)
+        if until is None:
+            until = int(lease_of(n, t, voters, seat.standing))
+            found[seat.standing] = until
+        epoch, node_id = stand_of(tube)
+        if epoch != tube.epoch or node_id != n.node_id:
+            until = 0
+        if until > tube.lease_ms or (until < tube.lease_ms and n.now_ms >= b.bound_ms):
+            tube.lease_ms = until
+            t.must_look = True
+        if tube.lease_ms >= n.now_ms and not tube.is_confirmed:
+            tube.is_confirmed = True
+            announce(n, t, [tube], -1)  # T17.5
+        if tube.state != RUNNING:
+            continue
+        if tube.lease_ms < n.now_ms:
+            t.must_look = True  # it ends
+            continue
+        if b.lease_ms == 0 or tube.lease_ms < b.lease_ms:
+            b.lease_ms = tube.lease_ms
+        settle(n, t, voters, tube)
+
+
+def lease_of(n: Node, t: Tubes, voters: Voters, standing: i64) -> i64:
+    """Until when a majority promises, of those that stand with this node; 0: it does not."""
+    b = t.ballots
+    times: list[int] = []
+    timeout_ms: i64 = n.limits.node_timeout_ms
+    for slot in slots_of(standing):
+        if n.peers[slot].node_id in voters.rights:
+            times.append(b.echoed.get(slot, 0))
+            timeout_ms = min(timeout_ms, b.timeouts.get(slot, timeout_ms))
+    needed = voters.majority()
+    if may_vouch(n, t):
+        needed -= 1
+    if needed == 0:
+        return FAR  # the only voter
+    if len(times) < needed:
+        return 0
+    times.sort(reverse=True)
+    said_ms: i64 = times[needed - 1]
+    return said_ms + timeout_ms - timeout_ms // 8 if said_ms > 0 else 0

@@ -1,0 +1,387 @@
+"""The next list of voters: one voter more or less, agreed on by a majority (SPEC T28).
+
+A node makes numbered attempts. A voter promises to answer no older attempt, and says which list it
+has written down; the newest of these is offered on, else a list with the change. What a majority of
+the voters of the list in force has written down in one attempt is the next list.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.msgs import VotersNext
+from tuque.core.node.node import Node
+from tuque.core.node.peers import (
+    count_of,
+    journal_fails,
+    say,
+    slots_of,
+)
+from tuque.core.records.leadership import ORIGIN_BYTES
+from tuque.tubes.election.lease import is_failing
+from tuque.tubes.election.voters import (
+    FAMILY_BYTES,
+    FORCE_GAP,
+    OWN,
+    adopt,
+    may_vouch,
+    say_surely,
+    told_voters,
+    unsettled,
+    voters_open,
+)
+from tuque.tubes.log.vote_state import record_next
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.tubes import HomeDone, Tubes
+from tuque.tubes.model.voter_state import (
+    ASKED,
+    IN_FORCE,
+    OFFERED,
+    PROMISED_NEXT,
+    REFUSED,
+    WRITTEN,
+    Change,
+    NextList,
+    Voters,
+)
+
+VOTERS_AUTO: Final = 7  # as many join by themselves
+WAITS: Final = 2  # timeouts that a change may take
+LAME: Final = 2  # timeouts after which a voter that may not vote is replaced
+
+
+def change_voters(n: Node, t: Tubes, node: bytes, is_added: bool, client: i64, serial: i64) -> None:
+    """[T28] ON CLUSTER VOTERS ADD and REMOVE; the reply comes in `t.home_done`.
+
+    Raises TubeError.
+    """
+    b = t.ballots
+    voters = b.in_force()
+    if voters is None:
+        raise TubeError(why.NO_LIST)
+    if journal_fails(n, OWN):
+        raise TubeError(why.OWN_JOURNAL)
+    if not may_vouch(n, t):
+        raise TubeError(why.NO_VOTE_HERE)
+    if b.change is not None and b.change.client >= 0:
+        raise TubeError(why.LIST_CHANGING)
+    if is_added and node not in voters.rights:
+        slot = n.slot_of.get(node)
+        if slot is None or b.outside >> i64(slot) & 1 == 0:
+            raise TubeError(why.CANNOT_VOTE, (node,))
+        if b.no_journal >> i64(slot) & 1:
+            raise TubeError(why.JOURNAL_IS_OFF, (node,))
+    elif not is_added and node not in voters.rights:
+        raise TubeError(why.IS_NO_VOTER, (node,))
+    elif not is_added and len(voters.rights) == 1:
+        raise TubeError(why.LAST_VOTER)
+    elif not is_added and not works_without(n, t, voters, node):
+        raise TubeError(why.NO_MAJORITY_LEFT, (node,))
+    here = len(voting_here(n, t, voters))
+    if here < voters.majority():
+        raise TubeError(why.NO_MAJORITY_HERE, (here, len(voters.rights)))
+    change = Change(node, is_added, n.now_ms + WAITS * n.limits.node_timeout_ms)
+    change.client = client
+    change.serial = serial
+    b.change = change
+
+
+def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
+    """[T28] ON CLUSTER VOTERS FORCE: these nodes vote from now on, others are dead (T28.8).
+
+    Raises TubeError.
+    """
+    b = t.ballots
+    voters = b.in_force()
+    if voters is None:
+        raise TubeError(why.NO_LIST)
+    if journal_fails(n, OWN):
+        raise TubeError(why.OWN_JOURNAL)
+    if n.node_id not in nodes:
+        raise TubeError(why.NAME_THIS_NODE)
+    for node_id in nodes:
+        slot = n.slot_of.get(node_id)
+        if slot is None or (slot != OWN and b.able & n.reachable & n.linked & 1 << slot == 0):
+            raise TubeError(why.CANNOT_VOTE, (node_id,))
+    here = voting_here(n, t, voters)
+    if len(here) >= voters.majority():
+        raise TubeError(why.MAJORITY_HERE)
+    for node_id in here:
+        if node_id not in nodes and n.leavers >> i64(n.slot_of[node_id]) & 1 == 0:
+            raise TubeError(why.NAME_ALL_HERE, (node_id,))
+    number = voters.number + FORCE_GAP
+    text = b"%s %d %d forced" % (n.ids.seed, n.now_ms, number)
+    made = blake2b(text, digest_size=ORIGIN_BYTES - FAMILY_BYTES).digest()
+    origin = voters.origin[:FAMILY_BYTES] + made
+    b.take_right(number)
+    b.is_asking = False
+    b.change = None
+    adopt(n, t, Voters(number, origin, {node_id: int(number) for node_id in nodes}, IN_FORCE))
+    t.notes.append(f"{len(nodes)} nodes vote by command: others are given up for dead")
+
+
+def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:
+    """The voters that this node reaches, itself included, and that have their right (T28.1)."""
+    b = t.ballots
+    found: list[bytes] = []
+    for node_id in voters.rights:
+        slot = n.slot_of.get(node_id)
+        if node_id == n.node_id:
+            if may_vouch(n, t):
+                found.append(node_id)
+        elif slot is not None and (n.reachable | n.leavers) & ~(b.lame | b.asking) & 1 << slot != 0:
+            found.append(node_id)
+    return found
+
+
+def works_without(n: Node, t: Tubes, voters: Voters, node: bytes) -> bool:
+    """[T28] Whether a majority of the other voters is reached from here and can vote (T28.1)."""
+    count = 0
+    for node_id in voting_here(n, t, voters):
+        if node_id != node:
+            count += 1
+    return count >= (len(voters.rights) - 1) // 2 + 1
+
+
+def changes_tick(n: Node, t: Tubes, voters: Voters) -> None:
+    """Continue a change, or begin one that is due by itself (T28.4)."""
+    b = t.ballots
+    if b.change is None:
+        b.change = due_change(n, t, voters)
+    change = b.change
+    if change is None:
+        return
+    if (
+        voters.rights.get(change.node, 0) > 0
+        if change.is_added
+        else change.node not in voters.rights
+    ):
+        end_change(t, change, None)
+    elif change.until_ms <= n.now_ms:
+        late = TubeError(why.UNSETTLED, (change.tube,)) if len(change.tube) > 0 else None
+        own = TubeError(why.OWN_JOURNAL) if journal_fails(n, OWN) else None
+        end_change(t, change, own or late or TubeError(why.LIST_LATE))
+    elif change.again_ms <= n.now_ms:
+        attempt(n, t, voters, change)
+
+
+def changes_next_ms(t: Tubes) -> i64:
+    """When `changes_tick` has work next."""
+    change = t.ballots.change
+    return FAR if change is None else min(change.again_ms, change.until_ms)
+
+
+def end_change(t: Tubes, change: Change, error: TubeError | None) -> None:
+    """Reply to the client that waits, if one does."""
+    t.ballots.change = None
+    if change.client >= 0:
+        done = HomeDone(change.client, change.serial, None)
+        done.error = error
+        t.home_done.append(done)
+
+
+def due_change(n: Node, t: Tubes, voters: Voters) -> Change | None:
+    """[T28] A node that may vote and has all joins; a voter that lost its right goes (T28.4).
+
+    The voter with the lowest id makes such changes, of those that may vote, can write their
+    journal and see each other.
+    """
+    b = t.ballots
+    if (b.outside | b.lame | n.leavers == 0 and not n.is_leaving) or not may_vouch(n, t):
+        return None
+    if is_failing(n):
+        return None
+    for slot in voters_open(n, t, voters):
+        if (
+            n.peers[slot].node_id < n.node_id
+            and (b.lame | b.no_journal) >> i64(slot) & 1 == 0
+            and not journal_fails(n, slot)
+        ):
+            return None
+    until_ms = n.now_ms + WAITS * n.limits.node_timeout_ms
+    if b.lame != 0 and n.now_ms >= b.lame_ms + LAME * n.limits.node_timeout_ms:
+        for slot in slots_of(b.lame & n.linked):
+            if n.peers[slot].node_id in voters.rights and len(voters.rights) > 2:
+                return Change(n.peers[slot].node_id, False, until_ms)
+    if gives_vote_up(n, t) and works_without(n, t, voters, n.node_id):
+        return Change(n.node_id, False, until_ms)
+    for slot in slots_of(n.leavers & n.linked):
+        node_id = n.peers[slot].node_id
+        if node_id not in voters.rights:
+            continue
+        if works_without(n, t, voters, node_id):
+            return Change(node_id, False, until_ms)
+    if len(voters.rights) < VOTERS_AUTO:
+        for slot in slots_of(b.outside & b.whole & b.willing & n.linked & ~n.leavers):
+            if n.peers[slot].node_id not in voters.rights:
+                return Change(n.peers[slot].node_id, True, until_ms)
+    return None
+
+
+def gives_vote_up(n: Node, t: Tubes) -> bool:
+    """Whether this node leaves and still votes, and the others can do without (T28.4)."""
+    voters = t.ballots.in_force()
+    if voters is None or not n.is_leaving or n.node_id not in voters.rights:
+        return False
+    return len(voters.rights) > 1
+
+
+# ---- who makes the change
+
+
+def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
+    """[T28] Ask the voters whether this attempt may be made (T28.2)."""
+    b = t.ballots
+    known = next_of(n, t, voters)
+    lower: i64 = 0
+    for node_id in voters.rights:
+        if node_id < n.node_id:
+            lower += 1
+    timeout_ms: i64 = n.limits.node_timeout_ms
+    change.again_ms = n.now_ms + timeout_ms // 4 + lower * (timeout_ms // 16)
+    waiting = unsettled(t, voters)
+    change.tube = waiting[0] if len(waiting) > 0 else b""
+    if len(waiting) > 0 or not may_vouch(n, t):
+        return
+    change.number = known.number
+    change.attempt = max(known.attempt, change.attempt) + 1
+    change.step = ASKED
+    change.answered = 0
+    change.best_attempt = 0
+    known.attempt = change.attempt
+    known.node = n.node_id
+    b.next = known
+    tell_voters_next(n, t, voters, change, ASKED)
+
+
+def tell_voters_next(n: Node, t: Tubes, voters: Voters, change: Change, step: i64) -> None:
+    """Send a step to the other voters once this node's own part is on its disk."""
+    known = t.ballots.next
+    if n.records is None or known is None:
+        return
+    record_next(n.records, known)
+    m = step_of(n, known, step)
+    if step == ASKED:
+        m.written_attempt = 0
+    for slot in voters_open(n, t, voters):
+        say_surely(n, t, slot, m)
+    say_surely(n, t, OWN, step_of(n, known, PROMISED_NEXT if step == ASKED else WRITTEN))
+
+
+def step_of(n: Node, known: NextList, step: i64) -> VotersNext:
+    """A message about the attempt that this node has heard of last."""
+    rights = [(node_id, right) for node_id, right in known.rights.items()]
+    return VotersNext(
+        int(known.number),
+        known.origin,
+        int(step),
+        int(known.attempt),
+        known.node,
+        int(known.written_attempt),
+        known.written_node,
+        rights,
+        b"",
+    )
+
+
+def on_answer(n: Node, t: Tubes, voters: Voters, slot: i64, m: VotersNext) -> None:
+    """[T28] ON RECV an answer to an attempt of this node (T28.2)."""
+    change = t.ballots.change
+    if change is None or change.number != m.number:
+        return
+    if m.step == REFUSED:
+        change.attempt = max(change.attempt, m.attempt)
+        if len(m.tube) > 0:
+            change.tube = m.tube
+        return
+    if change.attempt != m.attempt or m.node != n.node_id:
+        return
+    if m.step == PROMISED_NEXT and change.step == ASKED:
+        if m.written_attempt > 0 and is_newer(m, change):
+            change.best_attempt = m.written_attempt
+            change.best_node = m.written_node
+            change.offered = dict(m.voters)
+        change.answered |= 1 << slot
+        if count_of(change.answered) >= voters.majority():
+            offer(n, t, voters, change)
+    elif m.step == WRITTEN and change.step == OFFERED:
+        change.answered |= 1 << slot
+        if count_of(change.answered) >= voters.majority():
+            change.again_ms = n.now_ms
+            adopt(n, t, Voters(change.number, voters.origin, dict(change.offered), IN_FORCE))
+
+
+def is_newer(m: VotersNext, change: Change) -> bool:
+    """Whether the list written down was offered later than the newest known one."""
+    if m.written_attempt != change.best_attempt:
+        return m.written_attempt > change.best_attempt
+    return m.written_node > change.best_node
+
+
+def offer(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
+    """[T28] Offer the list that may have been agreed on already, else the own one (T28.2)."""
+    known = t.ballots.next
+    if known is None or known.attempt != change.attempt or known.node != n.node_id:
+        return  # this node has promised another one to wait
+    if change.best_attempt == 0:
+        change.offered = dict(voters.rights)
+        if change.is_added:
+            change.offered[change.node] = int(change.number)
+        else:
+            change.offered.pop(change.node, None)
+    change.step = OFFERED
+    change.answered = 0
+    known.written_attempt = change.attempt
+    known.written_node = n.node_id
+    known.rights = dict(change.offered)
+    tell_voters_next(n, t, voters, change, OFFERED)
+
+
+# ---- who is asked
+
+
+def next_of(n: Node, t: Tubes, voters: Voters) -> NextList:
+    """What this node has said about the next list."""
+    known = t.ballots.next
+    if known is not None and known.number == voters.number + 1 and known.origin == voters.origin:
+        return known
+    return NextList(voters.number + 1, voters.origin, n.node_id)
+
+
+def on_next(n: Node, t: Tubes, slot: i64, m: VotersNext) -> None:
+    """[T28] ON RECV VOTERS-NEXT (T28.2)."""
+    voters = t.ballots.in_force()
+    if voters is None or voters.origin != m.origin or m.number > voters.number + 1:
+        return
+    if m.number <= voters.number:
+        say(n, slot, told_voters(voters, IN_FORCE))
+        return
+    if m.step != ASKED and m.step != OFFERED:
+        if slot == OWN or n.peers[slot].node_id in voters.rights:
+            on_answer(n, t, voters, slot, m)
+        return
+    node_id = n.peers[slot].node_id
+    if node_id != m.node or node_id not in voters.rights or not may_vouch(n, t):
+        return
+    known = next_of(n, t, voters)
+    is_same = known.attempt == m.attempt and known.node == m.node and m.step == OFFERED
+    waiting = unsettled(t, voters)
+    if len(waiting) > 0 or not (is_same or known.is_before(m.attempt, m.node)):
+        refusal = step_of(n, known, REFUSED)
+        refusal.tube = waiting[0] if len(waiting) > 0 else b""
+        say(n, slot, refusal)
+        return
+    known.attempt = m.attempt
+    known.node = m.node
+    if m.step == OFFERED:
+        known.written_attempt = m.attempt
+        known.written_node = m.node
+        known.rights = dict(m.voters)
+    t.ballots.next = known
+    if n.records is not None:
+        record_next(n.records, known)
+        answer = step_of(n, known, WRITTEN if m.step == OFFERED else PROMISED_NEXT)
+        say_surely(n, t, slot, answer)

@@ -1,0 +1,342 @@
+"""The list of voters: made once, by all nodes (SPEC T23)."""
+
+from hashlib import blake2b
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs import AnyMessage, VotersTold
+from tuque.core.node.node import Node
+from tuque.core.node.peers import say, slots_of
+from tuque.core.records.leadership import ORIGIN_BYTES
+from tuque.tubes.log.leader import others_of
+from tuque.tubes.log.send import mark_changed, record_home
+from tuque.tubes.log.vote_state import record_voters, seat_of, stand_of
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import (
+    IN_FORCE,
+    PROPOSED,
+    RECORDED,
+    WITHDRAWN,
+    Due,
+    Voters,
+)
+
+# ---- Tubes are settled under a list of voters before the next list is made (SPEC T28)
+
+
+def settle(n: Node, t: Tubes, voters: Voters, tube: Tube) -> None:
+    """[T28] The leader has a lease under this list: settle the tube if a majority has all (T28.3).
+
+    All is what was changed before this node went by the list, or led the tube.
+    """
+    seat = seat_of(tube)
+    if seat.settled == voters.number and seat.settled_epoch == tube.epoch:
+        return
+    if seat.settling != voters.number:
+        seat.settling = voters.number
+        seat.settling_seq = tube.seq
+    count: i64 = 1 if n.node_id in voters.rights else 0
+    for slot, follower in tube.followers.items():
+        if follower.is_complete and follower.got >= seat.settling_seq:
+            if n.peers[slot].node_id in voters.rights:
+                count += 1
+    if count < voters.majority():
+        return
+    seat.settled = voters.number
+    seat.settled_epoch = tube.epoch
+    seat.settled_node = n.node_id
+    t.ballots.moved.append(tube)
+
+
+def is_settled(voters: Voters, tube: Tube) -> bool:
+    """Whether the leader with which this node stands has said that it settled the tube."""
+    seat = seat_of(tube)
+    epoch, node_id = stand_of(tube)
+    if seat.settled_epoch != epoch or seat.settled_node != node_id:
+        return False
+    return seat.settled == voters.number
+
+
+def unsettled(t: Tubes, voters: Voters) -> list[bytes]:
+    """[T28] The tubes that keep this node from agreeing to the next list (T28.3)."""
+    return [
+        tube.name
+        for tube in t.by_name.values()
+        if tube.fails_over and not tube.is_others and not is_settled(voters, tube)
+    ]
+
+
+def count_anew(n: Node, t: Tubes, voters: Voters, before: Voters | None) -> None:
+    """[T28] What a node confirmed before it got its right counts no more: ask again (T28.5)."""
+    if before is None:
+        return
+    for node_id, right in voters.rights.items():
+        slot = n.slot_of.get(node_id)
+        if slot is None or before.rights.get(node_id, 0) == right:
+            continue
+        for tube in t.by_name.values():
+            follower = tube.followers.get(slot)
+            if tube.is_mine and follower is not None:
+                follower.got = 0
+                follower.is_complete = False
+                follower.is_new = True
+                mark_changed(t, tube)
+
+
+# ---- voters
+
+
+VOTERS_LEAST: Final = 3
+FIRST_RIGHT: Final = 1
+OWN: Final = 0  # the slot of this node
+FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
+FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
+
+
+def may_vouch(n: Node, t: Tubes) -> bool:
+    """[T23] Whether this node's votes and echoes count (T23.4, T29.3)."""
+    b = t.ballots
+    voters = b.in_force()
+    return (
+        not n.is_double  # K1.3
+        and not b.is_asking
+        and voters is not None
+        and b.right > 0
+        and voters.rights.get(n.node_id, 0) == b.right
+    )
+
+
+def nodes_open(n: Node, t: Tubes) -> list[int]:
+    """The slots of the nodes that pulses and stands can go to."""
+    return slots_of(t.ballots.open & n.linked)
+
+
+def set_willing(t: Tubes, yes: bool) -> None:
+    """[T23] `tube-failover`: whether this node may become a voter (T23.2)."""
+    if yes == t.ballots.is_on:
+        return
+    t.ballots.is_on = yes
+    t.must_look = True
+    t.flags_changed = True
+
+
+def lose_right(n: Node, t: Tubes) -> None:
+    """[T28] The copies of this node are gone: it must be added again (T28.5)."""
+    b = t.ballots
+    voters = b.voters
+    if voters is None:
+        return
+    b.take_right(0)
+    b.next = None
+    b.change = None
+    if n.others == 0:  # it was reset
+        voters = Voters(1, bytes(ORIGIN_BYTES), {n.node_id: FIRST_RIGHT}, PROPOSED)
+        b.voters = voters
+    if n.records is not None:
+        record_voters(n.records, b, voters)
+
+
+def voters_open(n: Node, t: Tubes, voters: Voters) -> list[int]:
+    """The slots of the other voters that messages about votes can go to."""
+    found: list[int] = []
+    for slot in slots_of(t.ballots.open & n.linked):
+        if n.peers[slot].node_id in voters.rights:
+            found.append(slot)
+    return found
+
+
+def say_surely(n: Node, t: Tubes, slot: i64, message: AnyMessage) -> None:
+    """Send the message once the records so far are on the disk, under `everysec` too."""
+    records = n.records
+    if records is None:
+        return
+    records.has_custody = True
+    records.wish += 1
+    t.ballots.due.append(Due(records.wish, slot, message))
+
+
+def maker_of(voters: Voters) -> bytes:
+    """The node that proposed the list."""
+    return min(voters.rights)
+
+
+def told_voters(voters: Voters, step: i64) -> VotersTold:
+    """The message about the list."""
+    rights = [(node_id, right) for node_id, right in voters.rights.items()]
+    return VotersTold(int(voters.number), voters.origin, rights, int(step))
+
+
+def propose(n: Node, t: Tubes) -> None:
+    """[T23] Propose a first list if it is this node's turn (T23.2)."""
+    b = t.ballots
+    voters = b.voters
+    if n.records is None or (voters is not None and voters.step == IN_FORCE):
+        return
+    others = others_of(n)
+    rights = {n.node_id: FIRST_RIGHT}
+    for slot in slots_of(others & b.willing):
+        rights[n.peers[slot].node_id] = FIRST_RIGHT
+    if len(rights) < VOTERS_LEAST or min(rights) != n.node_id or others & ~b.able != 0:
+        return
+    if voters is not None and voters.rights == rights and maker_of(voters) == n.node_id:
+        if n.now_ms >= b.proposed_ms + n.limits.node_timeout_ms:
+            send_proposal(n, t, voters, others & b.willing & ~b.confirmed)
+        return  # it waits for the others
+    number = 1 if voters is None else voters.number + 1
+    text = b"%s %d %d" % (n.ids.seed, n.now_ms, number)
+    origin = blake2b(text, digest_size=ORIGIN_BYTES).digest()
+    b.voters = Voters(number, origin, rights, PROPOSED)
+    b.take_right(FIRST_RIGHT)
+    b.confirmed = 0
+    record_voters(n.records, b, b.voters)
+    send_proposal(n, t, b.voters, others & b.willing)
+
+
+def send_proposal(n: Node, t: Tubes, voters: Voters, slots: i64) -> None:
+    """[T23] Send the proposal to those that have not confirmed it (T23.2)."""
+    t.ballots.proposed_ms = n.now_ms
+    for slot in slots_of(slots):
+        say_surely(n, t, slot, told_voters(voters, PROPOSED))
+
+
+def on_voters(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """[T23] ON RECV VOTERS (T23.2, T23.4)."""
+    if m.step == PROPOSED:
+        on_proposed(n, t, slot, m)
+    elif m.step == RECORDED:
+        on_recorded(n, t, slot, m)
+    elif m.step == WITHDRAWN:
+        on_withdrawn(n, t, slot, m)
+    elif m.step == IN_FORCE:
+        on_in_force(n, t, slot, m)
+
+
+def on_proposed(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """Record the proposal and confirm it, unless this node has one of another maker."""
+    b = t.ballots
+    rights = dict(m.voters)
+    if n.records is None or n.node_id not in rights:
+        return
+    if n.peers[slot].node_id != min(rights):
+        return
+    voters = b.voters
+    if voters is not None:
+        if voters.step == IN_FORCE:
+            say(n, slot, told_voters(voters, IN_FORCE))
+            return
+        maker = n.slot_of.get(maker_of(voters))
+        is_there = maker is not None and maker != slot and others_of(n) >> i64(maker) & 1 == 1
+        if maker is not None and is_there and b.withdrawn != voters.origin:
+            say_surely(n, t, maker, told_voters(voters, RECORDED))
+            return  # its maker may put it in force yet, or says that it does not
+    b.voters = Voters(m.number, m.origin, rights, PROPOSED)
+    b.take_right(rights[n.node_id])
+    record_voters(n.records, b, b.voters)
+    say_surely(n, t, slot, told_voters(b.voters, RECORDED))
+
+
+def on_recorded(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """A node has the proposal of this one on its disk: when all have, it is in force."""
+    b = t.ballots
+    voters = b.voters
+    if voters is None or len(m.voters) == 0 or min(dict(m.voters)) != n.node_id:
+        return
+    if voters.step != PROPOSED:
+        say(n, slot, told_voters(voters, IN_FORCE))
+        return
+    if not voters.is_same(m.number, m.origin):
+        say_surely(n, t, slot, VotersTold(m.number, m.origin, m.voters, int(WITHDRAWN)))
+        return
+    b.confirmed |= 1 << slot
+    for other in slots_of(others_of(n)):
+        if n.peers[other].node_id in voters.rights and b.confirmed >> i64(other) & 1 == 0:
+            return
+    for node_id in voters.rights:
+        if node_id not in n.slot_of:
+            return
+    adopt(n, t, voters)
+
+
+def on_withdrawn(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """The maker of the proposal here goes by another one: it may be replaced (T23.2)."""
+    voters = t.ballots.voters
+    if voters is None or n.peers[slot].node_id != maker_of(voters):
+        return
+    if voters.step == PROPOSED and voters.is_same(m.number, m.origin):
+        t.ballots.withdrawn = voters.origin
+
+
+def on_in_force(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """A list that is in force elsewhere: it is in force here, too (T23.4)."""
+    b = t.ballots
+    known = b.voters
+    voters = Voters(m.number, m.origin, dict(m.voters), IN_FORCE)
+    if known is not None and known.step == IN_FORCE:
+        if known.origin != m.origin and not is_forced_over(known, m):
+            if known.origin[:FAMILY_BYTES] == m.origin[:FAMILY_BYTES]:
+                return  # it goes by the list that was before FORCE, and gets the new one
+            leave_to_others(n, t, slot, m)
+            return
+        b.strangers.pop(n.peers[slot].node_id, None)
+        if known.origin == m.origin and known.number >= m.number:
+            return
+        right = voters.rights.get(n.node_id, 0)
+        if right > known.number:
+            b.take_right(right)  # it was given since
+        elif known.origin != m.origin:
+            b.take_right(0)
+        if known.origin != m.origin:
+            b.asked = {}  # its voters are dead (T28.8)
+    elif known is None or known.origin != m.origin:
+        b.take_right(0)
+    adopt(n, t, voters)
+
+
+def leave_to_others(n: Node, t: Tubes, slot: i64, m: VotersTold) -> None:
+    """[T23] The sender goes by a list of another origin: its tubes are not voted about here."""
+    b = t.ballots
+    sender = n.peers[slot].node_id
+    if m.origin not in b.strangers.values():
+        t.notes.append(
+            f"node {sender[:8].decode()} goes by another list of voters (origin {m.origin.hex()}): "
+            "two clusters have met, and neither votes about the tubes of the other; CLUSTER VOTERS "
+            "names the nodes; to part them, cut the network between them, then CLUSTER FORGET them"
+        )
+    b.strangers[sender] = m.origin
+    for node_id, _ in m.voters:
+        b.strangers[node_id] = m.origin
+    for tube in t.by_name.values():
+        if not tube.is_mine and not tube.is_others and b.is_of_others(tube.home):
+            tube.is_others = True
+            if n.records is not None:
+                record_home(n.records, tube)
+
+
+def is_forced_over(known: Voters, m: VotersTold) -> bool:
+    """[T28] Whether that list was made by force, and later than the known one (T28.8)."""
+    if known.origin[:FAMILY_BYTES] != m.origin[:FAMILY_BYTES]:
+        return False  # it is another cluster's
+    if m.number // FORCE_GAP != known.number // FORCE_GAP:
+        return m.number > known.number
+    return m.number >= FORCE_GAP and m.origin > known.origin
+
+
+def adopt(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T23] The list is in force from now on (T23.2)."""
+    b = t.ballots
+    count_anew(n, t, voters, b.in_force())
+    voters.step = IN_FORCE
+    b.voters = voters
+    b.outside = 0
+    b.whole = 0
+    b.lame = 0
+    b.lame_ms = 0
+    b.asking = 0
+    b.open = 0  # all are sent the list once more
+    b.is_renewed = True
+    b.look_ms = 0
+    if n.records is not None:
+        record_voters(n.records, b, voters)
+    t.news.append(f"{len(voters.rights)} nodes vote about the leaders of tubes from now on")

@@ -1,0 +1,323 @@
+"""Votes by messages, links and time: called by `policy` (SPEC T23 to T27)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.msgs import (
+    AnyMessage,
+    TubePulse,
+    TubeStands,
+    TubeVote,
+    VoteMessage,
+    VotersNext,
+    VotersTold,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.peers import say, slots_of
+from tuque.tubes.election.candidate import (
+    look_at_stands,
+    on_own_vote,
+    on_vote,
+    on_voted,
+)
+from tuque.tubes.election.disk_epoch import forget_copies, marks_tick
+from tuque.tubes.election.lease import (
+    look_at_journal,
+    on_pulse,
+    on_stands,
+    pulse,
+    renew_leases,
+    tell_all_stands,
+    tell_stands,
+)
+from tuque.tubes.election.membership import changes_tick, on_next, voting_here
+from tuque.tubes.election.voters import (
+    OWN,
+    maker_of,
+    may_vouch,
+    on_voters,
+    propose,
+    told_voters,
+)
+from tuque.tubes.log.leader import others_of, refusal_of
+from tuque.tubes.log.send import record_home
+from tuque.tubes.log.vote_state import record_stand, seat_of, stand_of
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.model.errors import EXISTS, LATE, NO_VOTES_YET, OTHER_TYPE, TubeError, shown
+from tuque.tubes.model.tube import RUNNING, Tube
+from tuque.tubes.model.tubes import HomeDone, Tubes
+from tuque.tubes.model.voter_state import FORCED, IN_FORCE, PROPOSED, Voters
+
+# ---- TUBE HOME with FORCE for a tube led by votes: the last resort (SPEC T27.12).
+#
+# The copy of one node counts as whole by command. Votes then choose that node as any other one: a
+# majority still decides, and promises still hold.
+
+
+ALONE: Final = 4  # timeouts in which votes could have chosen a leader
+SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
+
+
+def take_by_vote(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
+    """[T27] ON TUBE HOME tube node FORCE, of a tube led by votes (T27.12).
+
+    The reply comes in `t.home_done`. Raises TubeError.
+    """
+    voters = t.ballots.in_force()
+    if t.is_read_only:
+        raise TubeError(why.NODE_READ_ONLY)
+    if voters is None:
+        raise TubeError(why.NO_LIST)
+    if tube.is_others:
+        raise TubeError(why.OTHER_VOTERS, (tube.name,))
+    if not may_vouch(n, t):
+        raise TubeError(why.NO_VOTE_HERE)
+    here = len(voting_here(n, t, voters))
+    if here < voters.majority():
+        raise TubeError(why.NO_MAJORITY_HERE, (here, len(voters.rights)))
+    seat = seat_of(tube)
+    span_ms: i64 = ALONE * n.limits.node_timeout_ms
+    if seat.alone_ms == 0 or n.now_ms < seat.alone_ms + span_ms:
+        raise TubeError(why.BY_VOTE, (tube.name, span_ms // 1000))
+    if tube.shift is not None or seat.asked_epoch > 0:
+        raise TubeError(why.MOVING, (tube.name,))
+    done = HomeDone(client, serial, tube)
+    done.until_ms = n.now_ms + 2 * n.limits.node_timeout_ms
+    missing: i64 = max(0, tube.told_seq - tube.seq)
+    done.values = [
+        (b"home", n.node_id),
+        (b"epoch", b""),  # with the reply
+        (b"copy", b"complete" if tube.is_complete else b"incomplete"),
+        (b"changes-missing", b"%d" % missing),
+        (b"last-heard-ms", b"%d" % (n.now_ms - tube.heard_ms if tube.heard_ms > 0 else -1)),
+        (b"next-id", b""),
+        (b"stopped", why_stopped(tube.type, tube.driver).encode()),
+    ]
+    t.notes.append(
+        f"tube {shown(tube.name)}: what this node has of it counts as all by command; "
+        f"{missing} changes are known to be missing, and what only other nodes have is dropped"
+    )
+    count_as_whole(n, t, tube)
+    t.creating.append(done)
+
+
+def count_as_whole(n: Node, t: Tubes, tube: Tube) -> None:
+    """The replica is complete by command, and newer than all others; this node stands up."""
+    seat = seat_of(tube)
+    epoch, _ = stand_of(tube)
+    tube.copy_epoch = max(epoch, seat.floor, tube.copy_epoch, tube.whole_epoch)
+    tube.seq = max(tube.seq, tube.told_seq, tube.whole_seq) + SEQ_GAP
+    tube.told_seq = tube.seq
+    tube.exact_seq = -1
+    tube.is_complete = True
+    tube.is_asking = False
+    tube.unseen = {}
+    seat.reason = FORCED
+    seat.silent_ms = n.now_ms
+    seat.wait_ms = n.now_ms
+    seat.waits = 0
+    t.ballots.look_ms = 0
+    if n.records is not None:
+        record_home(n.records, tube)
+        record_stand(n.records, tube)
+
+
+def tell_forced(n: Node, tube: Tube, done: HomeDone) -> None:
+    """The tube is led here now: what the reply says of that."""
+    told = dict(done.values)
+    told[b"epoch"] = b"%d" % tube.epoch
+    told[b"next-id"] = b"%d" % tube.next_number
+    done.values = list(told.items())
+
+
+# ---- door
+
+
+def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:
+    """[B3] ON RECV any message about votes."""
+    b = t.ballots
+    if n.is_loading or b.able >> slot & 1 == 0:
+        return  # T23.3
+    if isinstance(m, VotersNext):
+        on_next(n, t, slot, m)
+    elif isinstance(m, VotersTold):
+        on_voters(n, t, slot, m)
+    elif isinstance(m, TubePulse):
+        on_pulse(n, t, slot, m)
+    elif isinstance(m, TubeStands):
+        on_stands(n, t, slot, m)
+    elif isinstance(m, TubeVote):
+        on_vote(n, t, slot, m)
+    else:
+        on_voted(n, t, slot, m)
+
+
+def votes_loaded(n: Node, t: Tubes) -> None:
+    """[T25] The node may have promised before it stopped (T25.5)."""
+    b = t.ballots
+    b.bound_ms = n.now_ms + n.limits.node_timeout_ms
+    if b.has_gap:
+        b.has_gap = False
+        forget_copies(n, t)
+
+
+def votes_link_down(n: Node, t: Tubes, slot: i64) -> None:
+    """The link is gone: what came over it must be told again."""
+    b = t.ballots
+    bit: i64 = 1 << slot
+    b.able &= ~bit
+    b.outside &= ~bit
+    b.lame &= ~bit
+    b.asking &= ~bit
+    b.willing &= ~bit
+    b.no_journal &= ~bit
+    b.open &= ~bit
+    b.confirmed &= ~bit
+    b.heard.pop(slot, None)
+    if b.voters is None:
+        return
+    for tube in t.by_name.values():
+        if tube.seat is not None:
+            tube.seat.standing &= ~bit
+    b.is_renewed = True
+
+
+def votes_tick(n: Node, t: Tubes) -> None:
+    """[T27] Do what is due about votes."""
+    b = t.ballots
+    if n.is_loading or (b.voters is None and not b.is_on):
+        return
+    if b.is_on and n.others != 0 and (b.voters is None or b.voters.step == PROPOSED):
+        propose(n, t)
+    greet(n, t)
+    send_due(n, t)
+    voters = b.in_force()
+    moved = b.moved
+    b.moved = []
+    if voters is None:
+        b.beat = n.round
+        return
+    if len(moved) > 0:
+        tell_stands(n, t, moved)
+    if n.round != b.beat:
+        b.beat = n.round
+        look_at_journal(n, t, voters)
+        marks_tick(n, t, voters)
+        pulse(n, t, voters)
+        changes_tick(n, t, voters)
+        b.is_renewed = True
+    if b.look_ms <= n.now_ms:
+        look_at_stands(n, t, voters)
+    if b.is_renewed or 0 < b.lease_ms < n.now_ms:
+        renew_leases(n, t, voters)
+    if len(t.creating) > 0:
+        answer_creates(n, t, voters)
+
+
+def votes_next_ms(n: Node, t: Tubes) -> i64:
+    """When `votes_tick` has work next."""
+    b = t.ballots
+    if n.is_loading or (b.voters is None and not b.is_on):
+        return FAR
+    if n.round != b.beat or b.able & n.linked & others_of(n) & ~b.open != 0:
+        return n.now_ms
+    records = n.records
+    if len(b.due) > 0 and (records is None or b.due[0].wish <= records.granted):
+        return n.now_ms
+    if b.in_force() is None:
+        return FAR
+    if len(b.moved) > 0 or b.is_renewed:
+        return n.now_ms
+    at_ms = b.look_ms
+    for done in t.creating:
+        at_ms = min(at_ms, done.until_ms)
+    if 0 < b.lease_ms < at_ms:
+        at_ms = b.lease_ms + 1
+    return at_ms
+
+
+def greet(n: Node, t: Tubes) -> None:
+    """[T24] Send the list, then all stands, to nodes that take part (T23.3, T24.2)."""
+    b = t.ballots
+    new = b.able & n.linked & others_of(n) & ~b.open
+    if new == 0:
+        return
+    b.open |= new
+    voters = b.voters
+    if voters is None:
+        return
+    b.beat = -1  # a pulse follows at once: one of the two may ask (T29.3)
+    for slot in slots_of(new):
+        if voters.step == IN_FORCE:
+            say(n, slot, told_voters(voters, IN_FORCE))
+            tell_all_stands(n, t, slot)
+        elif maker_of(voters) == n.node_id:
+            say(n, slot, told_voters(voters, PROPOSED))
+
+
+def send_due(n: Node, t: Tubes) -> None:
+    """Send what waited for the disk (T26.2)."""
+    b = t.ballots
+    records = n.records
+    if len(b.due) == 0 or records is None:
+        return
+    left = 0
+    own: list[AnyMessage] = []
+    for one in b.due:
+        if one.wish > records.granted:
+            break
+        left += 1
+        if one.slot != OWN:
+            say(n, one.slot, one.message)
+        else:
+            own.append(one.message)
+    b.due = b.due[left:]
+    if len(b.due) > 0 and b.due[0].wish > records.wish:
+        b.due = []  # the journal was restarted meanwhile: nothing of it counts
+    for m in own:
+        if isinstance(m, VotersNext):
+            on_next(n, t, OWN, m)
+        elif isinstance(m, TubeVote):
+            on_own_vote(n, t, m)
+
+
+def answer_creates(n: Node, t: Tubes, voters: Voters) -> None:
+    """[T27] Reply to CREATE once a majority stands with this node, or it took too long (T27.8)."""
+    waiting = t.creating
+    t.creating = []
+    for done in waiting:
+        tube = done.tube
+        is_led = tube is not None and tube.is_mine and tube.is_won
+        if tube is not None and (not is_led or tube.lease_ms < n.now_ms):
+            if done.until_ms > n.now_ms and t.by_name.get(tube.name) is tube:
+                t.creating.append(done)
+                continue
+            other = t.by_name.get(tube.name)
+            if len(done.values) > 0:
+                done.error = TubeError(NO_VOTES_YET, (tube.name,))
+            elif other is not None and other is not tube:
+                done.error = taken_by(n, t, tube, other, done)  # T17.5
+            else:
+                done.error = TubeError(LATE, (int(voters.majority()),))
+        elif tube is not None and len(done.values) > 0:
+            tell_forced(n, tube, done)
+        t.home_done.append(done)
+
+
+def taken_by(n: Node, t: Tubes, tube: Tube, other: Tube, done: HomeDone) -> TubeError:
+    """[T27] The error of a CREATE whose tube gave way to the other one: it is known (T27.8)."""
+    if not done.if_not_exists:
+        return TubeError(EXISTS, (tube.name,))
+    if other.type != tube.type:
+        return TubeError(OTHER_TYPE, (tube.name, other.type))
+    return refusal_of(n, t, other)
+
+
+def check_votes(t: Tubes) -> None:
+    """Assert that no tube runs here without a lease that votes gave (T25.2)."""
+    for tube in t.by_name.values():
+        if t.ballots.leads(tube) and tube.is_mine and tube.state == RUNNING:
+            assert tube.is_won, "a leader that no vote made"

@@ -1,0 +1,262 @@
+"""A schedule of a tube, and the bytes in which its task carries it (SPEC T45).
+
+A schedule is a task that stays DELAYED: it has the plan where other tasks have their keys, and the
+body of the jobs that it makes. Layout: u16 0, which no keys begin with; noted, fired and base
+instants in ms, fired change and epoch, interval in ms, ttl, ttr and pri of the jobs, i64 each;
+counts of firings and of catch-ups i64; is paused u8, missed u8; lengths of name, cron, zone and
+keys u16 each; these four.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i16_le, read_i64_le, write_i16_le, write_i64_le
+from mypy_extensions import i16, i64, mypyc_attr, u8
+
+from tuque.core.model.task import FAR, Task
+from tuque.tubes.entries.group import Members, is_group, is_member
+
+# ---- A unique key that outlives its task, and the bytes in which a task carries it (SPEC T44.3).
+#
+# The key stays with a task of its own, which stays DELAYED until the time is over: so it is in the
+# journal and its copies. Layout: i16 -2, which neither keys, nor a schedule, nor a group begin
+# with; length of an id u8; the id of the task that had the key first; the key.
+
+
+MARK: Final = 254  # the first byte; 255 is the second
+ID_AT: Final = 3
+KEY_MAX: Final = 255
+ID_MAX: Final = 64
+
+
+def is_kept(packed: bytes) -> bool:
+    """Whether a task of type `tasks` that carries these bytes keeps a key, and is no job."""
+    return len(packed) > ID_AT and packed[0] == MARK and packed[1] == 255
+
+
+def pack_kept(id: bytes, key: bytes) -> bytes:
+    """The bytes of the task that keeps the key of the job with this id."""
+    writer = BytesWriter()
+    write_i16_le(writer, -2)
+    writer.append(u8(len(id)))
+    writer.write(id)
+    writer.write(key)
+    return writer.getvalue()
+
+
+def kept_id(packed: bytes) -> bytes:
+    """The id of the job that had the key first."""
+    return packed[ID_AT : ID_AT + i64(packed[ID_AT - 1])]
+
+
+def kept_key(packed: bytes) -> bytes:
+    """The key."""
+    return packed[ID_AT + i64(packed[ID_AT - 1]) :]
+
+
+def is_sound_kept(packed: bytes) -> bool:
+    """Whether bytes from a journal or another node keep a key."""
+    size = i64(packed[ID_AT - 1])
+    return 0 < size <= ID_MAX and 0 < len(packed) - ID_AT - size <= KEY_MAX
+
+
+# ---- plan
+
+
+NAME_MAX: Final = 128
+CRON_MAX: Final = 128
+ZONE_MAX: Final = 64
+KEYS_MAX: Final = 16_384  # with the life of a job
+EVERY_MAX_MS: Final = 366 * 86_400_000
+PLANS_MAX: Final = 10_000  # of one tube
+PLAN_BYTES: Final = 250  # in the table of names
+
+# what becomes of instants that passed without a leader (T45.5)
+SKIP: Final = 0
+ONE: Final = 1
+ALL: Final = 2
+
+NUMBERS_AT: Final = 2
+NUMBERS: Final = 11
+FLAGS_AT: Final = 90
+SIZES_AT: Final = 92
+WORDS_AT: Final = 100
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Plan:
+    """When a schedule fires, and what its jobs are; -1 of ttl and ttr: as the tube says."""
+
+    def __init__(self) -> None:
+        self.name = b""
+        self.cron = b""  # empty: by interval
+        self.zone = b""
+        self.every_ms: i64 = 0
+        self.missed: i64 = ONE
+        self.is_paused = False
+        self.keys = b""  # of the jobs
+        self.ttl_ms: i64 = -1
+        self.ttr_ms: i64 = -1
+        self.pri: i64 = 0
+        self.noted_ms: i64 = 0  # instants up to this one are dealt with
+        self.base_ms: i64 = 0  # intervals count from there
+        self.fired_ms: i64 = 0  # the last instant that made a job; 0: none yet
+        self.fired_seq: i64 = 0  # the change that added this job, of the epoch
+        self.fired_epoch: i64 = 0
+        self.fired: i64 = 0
+        self.late: i64 = 0  # how often instants had passed without a leader
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Step:
+    """What the shell says about a schedule at an instant (T45.3)."""
+
+    def __init__(self, fires_ms: i64, noted_ms: i64, next_ms: i64, is_late: bool) -> None:
+        self.fires_ms = fires_ms  # the instant to make a job for; 0: none
+        self.noted_ms = noted_ms
+        self.next_ms = next_ms  # when to look again; FAR: never
+        self.is_late = is_late
+
+
+def is_plan(packed: bytes) -> bool:
+    """Whether a task of type `tasks` that carries these bytes is a schedule."""
+    return len(packed) >= NUMBERS_AT and packed[0] == 0 and packed[1] == 0
+
+
+def is_apart(packed: bytes) -> bool:
+    """Whether the task is no job: a schedule, a group or a child of one, or it keeps a key.
+
+    The bytes of all of these begin with a number that is no length (keys.py).
+    """
+    return len(packed) >= NUMBERS_AT and read_i16_le(packed, 0) <= 0
+
+
+def what_is(packed: bytes) -> bytes:
+    """[T1] What the task is that is no job, and what to use; b"" of a job (T1.11)."""
+    if is_plan(packed):
+        return b"a schedule: use SCHEDULE PAUSE or SCHEDULE DROP"
+    if is_group(packed):
+        return b"a group: use GROUP CANCEL"
+    if is_member(packed):
+        return b"the record of a child: use GROUP CANCEL of its group"
+    return b"the keeper of a UNIQUE key: DELJOB frees the key" if is_kept(packed) else b""
+
+
+def pack_plan(plan: Plan) -> bytes:
+    """The bytes that the schedule's task carries."""
+    writer = BytesWriter()
+    write_i16_le(writer, 0)
+    for number in (
+        *(plan.noted_ms, plan.fired_ms, plan.base_ms, plan.fired_seq, plan.fired_epoch),
+        *(plan.every_ms, plan.ttl_ms, plan.ttr_ms, plan.pri, plan.fired, plan.late),
+    ):
+        write_i64_le(writer, i64(number))
+    writer.append(1 if plan.is_paused else 0)
+    writer.append(u8(plan.missed))
+    words = (plan.name, plan.cron, plan.zone, plan.keys)
+    for word in words:
+        write_i16_le(writer, i16(len(word)))
+    for word in words:
+        writer.write(word)
+    return writer.getvalue()
+
+
+def unpack_plan(packed: bytes) -> Plan:
+    """The plan in the bytes, which `is_sound_plan` has found in order."""
+    plan = Plan()
+    plan.noted_ms = read_i64_le(packed, NUMBERS_AT)
+    plan.fired_ms = read_i64_le(packed, NUMBERS_AT + 8)
+    plan.base_ms = read_i64_le(packed, NUMBERS_AT + 16)
+    plan.fired_seq = read_i64_le(packed, NUMBERS_AT + 24)
+    plan.fired_epoch = read_i64_le(packed, NUMBERS_AT + 32)
+    plan.every_ms = read_i64_le(packed, NUMBERS_AT + 40)
+    plan.ttl_ms = read_i64_le(packed, NUMBERS_AT + 48)
+    plan.ttr_ms = read_i64_le(packed, NUMBERS_AT + 56)
+    plan.pri = read_i64_le(packed, NUMBERS_AT + 64)
+    plan.fired = read_i64_le(packed, NUMBERS_AT + 72)
+    plan.late = read_i64_le(packed, NUMBERS_AT + 80)
+    plan.is_paused = packed[FLAGS_AT] != 0
+    plan.missed = i64(packed[FLAGS_AT + 1])
+    words: list[bytes] = []
+    at: i64 = WORDS_AT
+    for i in range(4):
+        end = at + i64(read_i16_le(packed, SIZES_AT + 2 * i))
+        words.append(packed[at:end])
+        at = end
+    plan.name = words[0]
+    plan.cron = words[1]
+    plan.zone = words[2]
+    plan.keys = words[3]
+    return plan
+
+
+def is_sound_plan(packed: bytes) -> bool:
+    """Whether bytes from a journal or another node are a plan; its keys are not looked at."""
+    if len(packed) < WORDS_AT:
+        return False
+    end: i64 = WORDS_AT
+    for i in range(4):
+        size = i64(read_i16_le(packed, SIZES_AT + 2 * i))
+        if size < 0:
+            return False
+        end += size
+    if end != len(packed):
+        return False
+    return is_in_order(unpack_plan(packed))
+
+
+def is_in_order(plan: Plan) -> bool:
+    """Whether all of the plan is within its bounds."""
+    if not 1 <= len(plan.name) <= NAME_MAX or len(plan.cron) > CRON_MAX:
+        return False
+    if len(plan.zone) > ZONE_MAX or len(plan.keys) > KEYS_MAX or is_plan(plan.keys):
+        return False
+    if (len(plan.cron) == 0) != (plan.every_ms > 0) or plan.every_ms > EVERY_MAX_MS:
+        return False
+    for number in (plan.noted_ms, plan.fired_ms, plan.base_ms, plan.fired_seq, plan.fired_epoch):
+        if not 0 <= number <= FAR:
+            return False
+    if not -1 <= plan.ttl_ms <= FAR or not -1 <= plan.ttr_ms <= FAR or plan.every_ms < 0:
+        return False
+    return plan.missed <= ALL and plan.fired >= 0 and plan.late >= 0
+
+
+def same_words(one: Plan, other: Plan) -> bool:
+    """Whether both say the same; what has happened since is no part of it (T45.2)."""
+    if one.cron != other.cron or one.zone != other.zone or one.every_ms != other.every_ms:
+        return False
+    if one.missed != other.missed or one.keys != other.keys or one.pri != other.pri:
+        return False
+    return one.ttl_ms == other.ttl_ms and one.ttr_ms == other.ttr_ms
+
+
+@final
+class Plans:
+    """The schedules of one tube, by name, jobs that wait for copies (T45.4), and groups."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, int] = {}  # numbers of tasks
+        self.held: dict[int, int] = {}  # number of a job: the change that added it
+        self.members = Members()
+        self.caught: dict[int, int] = {}  # by number: no instant up to then counts as missed
+
+    def joined(self, task: Task) -> i64:
+        """The task, a schedule or of a group, is in the tube; returns the bytes that this takes."""
+        if is_member(task.subqueue):
+            return self.members.joined(task)
+        name = unpack_plan(task.subqueue).name
+        is_new = name not in self.by_name
+        self.by_name[name] = int(task.number)
+        return PLAN_BYTES + len(name) if is_new else i64(0)
+
+    def ended(self, task: Task) -> i64:
+        """The schedule, or what is of a group, is gone; returns the bytes that are free."""
+        if is_member(task.subqueue):
+            return self.members.ended(task)
+        self.caught.pop(int(task.number), None)
+        name = unpack_plan(task.subqueue).name
+        if self.by_name.get(name, -1) != task.number:
+            return 0
+        del self.by_name[name]
+        return PLAN_BYTES + len(name)

@@ -1,0 +1,261 @@
+"""Whether this node leads a tube now (SPEC T17, T19).
+
+Every call that changes a tube starts with `needs_home`. A leader holds a lease: it knows that half
+of all nodes, itself included, have heard it within cluster-node-timeout (T19.3). switchover.py
+changes leaders, activation.py starts and stops tubes.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.node.node import Node
+from tuque.core.node.peers import count_of, slots_of
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.model.tube import (
+    ENDING,
+    INIT,
+    RUNNING,
+    STARTUP,
+    STATE_NAMES,
+    WAITING,
+    Tube,
+)
+from tuque.tubes.model.tubes import BEATS, Tubes
+
+
+def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T17] Raise TubeError unless the tube is RUNNING here (T17.3, T19.2)."""
+    if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
+        raise refusal_of(n, t, tube)
+
+
+def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T18] Like `needs_home`, for a change that `sync` nodes must have (T18.5)."""
+    if tube.state != RUNNING or n.now_ms > t.lease_ms or n.now_ms > tube.lease_ms:
+        raise refusal_of(n, t, tube)
+    if tube.sync > 1 or tube.by_majority:
+        if n.reachable_count + 1 < copies_needed(n, t, tube):
+            raise TubeError(why.NOREPL)
+        t.to_sync[tube.name] = tube
+
+
+def needs_job(n: Node, t: Tubes, id: bytes) -> None:
+    """[T17] Raise TubeError if the task with that job id is a copy here (T17.3)."""
+    if len(t.copies_by_id) > 0:
+        task = t.copies_by_id.get(id)
+        if task is not None:
+            raise refusal_of(n, t, t.by_name[task.queue])
+
+
+def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
+    """The reason why the tube is not served here."""
+    if not tube.is_mine:
+        if tube.home == n.node_id:
+            return TubeError(why.LOST, (tube.name, tube.name))
+        return HomeError(tube.name, tube.home)
+    move = tube.move
+    if move is not None:
+        return HomeError(tube.name, move.node_id)
+    if t.is_read_only:
+        return TubeError(why.NODE_READ_ONLY)
+    if tube.is_unsure:
+        return TubeError(why.STOOD, (tube.name, n.stood_ms, tube.name, n.node_id))
+    if n.now_ms > t.lease_ms:
+        reached, total = reach_of(n, t)
+        return TubeError(why.NO_QUORUM, (tube.name, reached, total))
+    return TubeError(why.NOT_YET, (tube.name, STATE_NAMES[tube.state]))
+
+
+def needs_writable(t: Tubes) -> None:
+    """[T19] Raise TubeError when the node is read-only (T19.5)."""
+    if t.is_read_only:
+        raise TubeError(why.NODE_READ_ONLY)
+
+
+# ---- for people
+
+
+def state_of_tube(tube: Tube) -> bytes:
+    """[T19] The state of the tube on this node (T19.1)."""
+    return STATE_NAMES[tube.state]
+
+
+def state_of_node(n: Node, t: Tubes) -> bytes:
+    """[T19] Whether this node may lead tubes (T19.1)."""
+    if n.is_loading or (t.is_read_only and not t.was_writable):
+        return STATE_NAMES[INIT]
+    if t.is_read_only or n.now_ms > t.lease_ms:
+        for tube in t.by_name.values():
+            if tube.state == ENDING:
+                return STATE_NAMES[ENDING]
+        return STATE_NAMES[WAITING]
+    for tube in t.by_name.values():
+        if tube.is_unsure:
+            return STATE_NAMES[WAITING]  # T19.7
+        if tube.is_mine and tube.state != RUNNING and tube.state != ENDING:
+            return STATE_NAMES[STARTUP]
+    return STATE_NAMES[RUNNING]
+
+
+def homeless(n: Node, t: Tubes) -> list[bytes]:
+    """[T11] Tubes whose leader does not answer this node, or lost its memory (T11.5)."""
+    there = n.reachable | n.leavers
+    found: list[bytes] = []
+    for name, tube in t.by_name.items():
+        if tube.is_mine:
+            if tube.is_unsure or (t.ballots.leads(tube) and n.now_ms > tube.lease_ms):
+                found.append(name)  # T19.7, T25.2
+        elif tube.home == n.node_id:
+            found.append(name)  # T22.2
+        else:
+            slot = n.slot_of.get(tube.home)
+            if slot is None or there >> i64(slot) & 1 == 0:
+                found.append(name)
+    return found
+
+
+def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
+    """[T18] Per follower: the changes not confirmed, and whether its replica is complete.
+
+    On other nodes than the leader: the changes that this node lacks itself (T18.4). Numbers of
+    changes tell it of a complete replica only: a start skips some (T18.7).
+    """
+    if tube.is_temporary:
+        return []  # T15.10
+    tasks: i64 = len(tube.tasks) + len(tube.copies)  # it may load or unload some now
+    if not tube.is_mine:
+        missing = tube.told_seq - tube.seq
+        if not tube.is_complete or tube.copy_epoch != tube.epoch:
+            missing = tasks
+        return [(n.node_id, missing if missing > 0 else 0, tube.is_complete)]
+    found: list[tuple[bytes, i64, bool]] = []
+    for slot in slots_of(n.others & ~n.forgotten):
+        follower = tube.followers.get(slot)
+        is_complete = follower is not None and follower.is_complete
+        lag = tasks
+        if follower is not None and follower.is_complete:
+            lag = tube.seq - follower.got
+        found.append((n.peers[slot].node_id, lag if lag > 0 else 0, is_complete))
+    return found
+
+
+def synced(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T18] The last change that `sync` nodes have, including this one (T18.5)."""
+    needed = copies_needed(n, t, tube)
+    if needed <= 1:
+        return tube.seq
+    voters = t.ballots.voters if t.ballots.leads(tube) else None
+    got: list[int] = []
+    for slot, follower in tube.followers.items():
+        if voters is not None and n.peers[slot].node_id not in voters.rights:
+            continue  # T27.7
+        if follower.is_complete:
+            got.append(follower.got)
+    if voters is None or (n.records is not None and not n.records.is_failing):
+        needed -= 1  # T27.9: this node has it in its journal, too
+    if len(got) < needed:
+        return 0
+    got.sort(reverse=True)
+    return got[needed - 1]
+
+
+def copies_needed(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T18] How many nodes must have a change of the tube before its reply (T18.5)."""
+    if not tube.by_majority:
+        return tube.sync
+    voters = t.ballots.in_force()
+    if voters is not None:
+        return max(tube.sync, voters.majority())
+    return max(tube.sync, (1 + count_of(others_of(n))) // 2 + 1)
+
+
+def set_read_only(n: Node, t: Tubes, yes: bool) -> None:
+    """[T19] `read-only`: leaderships move to other nodes, or wait (T19.5)."""
+    if yes == t.is_read_only:
+        return
+    t.is_read_only = yes
+    t.must_look = True
+    t.flags_changed = True
+
+
+# ---- the lease
+
+
+def others_of(n: Node) -> i64:
+    """The other nodes of the cluster."""
+    return n.others & ~n.forgotten
+
+
+def is_alone(n: Node) -> bool:
+    """Whether the node is alone in its cluster."""
+    return n.others & ~n.forgotten == 0
+
+
+def reach_of(n: Node, t: Tubes) -> tuple[int, int]:
+    """How many nodes have heard this one within cluster-node-timeout, out of how many."""
+    others = others_of(n)
+    reached = 1
+    for slot in slots_of(others):
+        if said_ms(n, t, slot) + n.limits.node_timeout_ms >= n.now_ms:
+            reached += 1
+    return reached, int(1 + count_of(others))
+
+
+def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
+    """When the latest heartbeat that the node has answered was sent; 0: long ago.
+
+    A loading node answers, too: it counts once it has sent its catalog (T17.2).
+    """
+    if t.heard >> slot & 1 == 0:
+        return 0
+    echo = n.peers[slot].echoed_round
+    if echo <= 0 or echo > t.round or t.round - echo >= BEATS:
+        return 0
+    return t.beats[echo % BEATS]
+
+
+def renew_lease(n: Node, t: Tubes) -> None:
+    """[T19] Extend the lease when half of all nodes, this one included, have answered (T19.3)."""
+    if n.round != t.round:
+        t.round = n.round
+        t.beats[n.round % BEATS] = n.now_ms
+    others = others_of(n)
+    needed = (count_of(others) + 2) // 2 - 1
+    if needed == 0:
+        t.lease_ms = FAR
+        return
+    timeout_ms = n.limits.node_timeout_ms
+    if t.lease_ms == FAR:
+        t.lease_ms = n.now_ms + timeout_ms  # the first other node: it has had no time to answer
+    times: list[int] = []
+    for slot in slots_of(others):
+        times.append(said_ms(n, t, slot))
+    times.sort(reverse=True)
+    until_ms: i64 = times[needed - 1] + timeout_ms
+    if until_ms > t.lease_ms:
+        t.lease_ms = until_ms
+
+
+def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
+    """Whether half of all nodes have sent their catalogs; of two, after a start, both (T19.4)."""
+    others = others_of(n)
+    total = 1 + count_of(others)
+    told = 1 + count_of(t.heard & others)
+    if total == 2 and tube.state == INIT:
+        return told == 2
+    return told * 2 >= total
+
+
+def has_heard_since(n: Node, t: Tubes) -> bool:
+    """[T19] Whether half of all nodes have answered since this one stood still (T19.7).
+
+    This one counts; of two nodes both must have.
+    """
+    others = others_of(n)
+    total = 1 + count_of(others)
+    answered = 1
+    for slot in slots_of(others):
+        if said_ms(n, t, slot) >= t.stood_ms:
+            answered += 1
+    return answered == total if total == 2 else answered * 2 >= total

@@ -1,0 +1,118 @@
+"""How tasks ended, as part of what the leader sends to its followers (SPEC T48.6).
+
+The outcome of a task is kept with those of jobs (core/tables/work.py), at the leader and at each
+follower, for KEEP. Here is what goes to followers, what they make of it, and who may show it.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.model.job_id import ID_BYTES
+from tuque.core.model.stats import tenant_of
+from tuque.core.model.task import FAR, Task
+from tuque.core.model.work import Outcome
+from tuque.core.node.node import Node
+from tuque.core.node.queue_policy import AWAY, NOT_YET, SHOWN
+from tuque.core.queues.ends import tell_watchers
+from tuque.core.records.jobs import Records
+from tuque.core.records.work import LifeRecord, decode_outcome
+from tuque.tubes.log.leader import copies_needed, synced
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
+
+
+def note_end(n: Node, tube: Tube, task: Task) -> None:
+    """The task ended with the change `tube.seq`, here at its leader."""
+    outcome = n.life.kept.get(task.id)
+    if outcome is None or not outcome.is_of_task():
+        return
+    outcome.change = tube.seq
+    if n.others != 0 and (tube.sync > 1 or tube.by_majority):
+        tube.ends_due.append((int(tube.seq), task.id))
+
+
+def shows(n: Node, t: Tubes, outcome: Outcome) -> i64:
+    """[T48] Whether this node may show the outcome now (T48.6)."""
+    tube = t.by_name.get(outcome.queue)
+    if tube is None or tube.is_temporary:
+        return SHOWN
+    needed = copies_needed(n, t, tube)
+    if tube.is_mine:
+        if needed <= 1:
+            return SHOWN
+        change = max(outcome.change, tube.begin_seq, tube.loaded_seq)
+        return SHOWN if change <= synced(n, t, tube) else NOT_YET
+    if needed > 2 or not tube.is_complete or tube.copy_epoch != tube.epoch:
+        return AWAY
+    voters = t.ballots.voters if needed == 2 and t.ballots.leads(tube) else None
+    return SHOWN if voters is None or n.node_id in voters.rights else AWAY  # T27.7
+
+
+def settle_ends(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T48] Followers have confirmed changes: wake who waits for the ends that may be shown now."""
+    due = tube.ends_due
+    if len(due) == 0:
+        return
+    done = synced(n, t, tube) if tube.is_mine else FAR
+    while len(due) > 0 and due[0][0] <= done:
+        _, id = due.popleft()
+        if id in n.life.watchers:
+            tell_watchers(n, id)
+
+
+def tell_end(n: Node, tube: Tube, number: i64, records: Records) -> None:
+    """Write the outcome of the task that had this number, if it is kept."""
+    outcome = n.life.kept_in(tube.name, number)
+    if outcome is not None and outcome.until_ms > n.now_ms:
+        records.outcome(outcome)
+
+
+def ended_numbers(n: Node, tube: Tube) -> list[int]:
+    """The numbers of the tasks whose outcomes are kept here."""
+    ended = n.life.ended_in.get(tube.name)
+    return [] if ended is None else list(ended)
+
+
+def read_end(records: bytes, at: i64, end: i64) -> Outcome | None:
+    """The outcome in a record of a leader, whose body is at `at`; None if any byte is wrong."""
+    if end - at < ID_BYTES:
+        return None
+    r = LifeRecord()
+    if not decode_outcome(records[at : at + ID_BYTES], records, at + ID_BYTES, end, r):
+        return None
+    outcome = r.outcome
+    if outcome is None or not outcome.is_of_task() or outcome.number > FAR:
+        return None
+    is_sane = 0 < outcome.ended_ms <= FAR and outcome.until_ms <= FAR
+    return outcome if is_sane else None
+
+
+def keep_end(n: Node, outcome: Outcome, jump_ms: i64) -> None:
+    """[T48] Keep the outcome that the leader sent; a stale one of this node goes (T48.6)."""
+    outcome.until_ms = max(1, outcome.until_ms + jump_ms)
+    outcome.ended_ms = max(1, outcome.ended_ms + jump_ms)
+    old = n.life.kept.get(outcome.id)
+    if old is not None:
+        if not old.is_claim and (old.kind, old.run, old.number) == (
+            outcome.kind,
+            outcome.run,
+            outcome.number,
+        ):
+            return  # a scan sends it again
+        n.life.forget(outcome.id)
+    outcome.tenant = tenant_of(outcome.queue)
+    n.has_lives = True
+    n.life.keep(outcome, n.limits.results_bytes)
+    n.life.forget_old(n.now_ms, n.limits.results_bytes)  # W7.4
+    if n.records is not None:
+        n.records.outcome(outcome)
+    if outcome.id in n.life.watchers:
+        tell_watchers(n, outcome.id)
+
+
+def drop_end(n: Node, id: bytes) -> None:
+    """[T48] The task is there after all: a leader that was lost had ended it (T48.6)."""
+    outcome = n.life.kept.get(id)
+    if outcome is not None:
+        n.life.forget(id)
+        if n.records is not None:
+            n.records.outcome(Outcome(id, outcome.kind, 0, 0))

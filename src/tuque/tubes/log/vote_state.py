@@ -1,0 +1,183 @@
+"""Where this node stands about tubes, from and into the journal (SPEC T22, T24)."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from tuque.core.records.jobs import (
+    VOTE_MARKS,
+    VOTERS,
+    VOTERS_NEXT,
+    Records,
+)
+from tuque.core.records.leadership import (
+    VoteRecord,
+    tell_marks,
+    tell_next,
+    tell_stand,
+    tell_voters,
+)
+from tuque.tubes.model.tube import Seat, Tube
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.model.voter_state import Ballots, NextList, Voters
+
+
+def seat_of(tube: Tube) -> Seat:
+    """The seat of the tube, made when it is first needed."""
+    seat = tube.seat
+    if seat is None:
+        seat = Seat()
+        tube.seat = seat
+    return seat
+
+
+def stand_of(tube: Tube) -> tuple[i64, bytes]:
+    """[T24] The epoch and the node that this one stands with (T24.1).
+
+    That is its last vote, unless it knows of a leader under a higher epoch.
+    """
+    seat = tube.seat
+    if seat is not None and seat.voted_epoch >= tube.epoch:
+        return seat.voted_epoch, seat.voted_node
+    return tube.epoch, tube.home
+
+
+def best_copy(tube: Tube) -> tuple[i64, i64]:
+    """[T26] The epoch and number of the newest change up to which all was here (T26.3)."""
+    if tube.is_complete:
+        return tube.copy_epoch, tube.seq if tube.exact_seq < 0 else tube.exact_seq
+    return tube.whole_epoch, tube.whole_seq
+
+
+def record_stand(records: Records, tube: Tube) -> None:
+    """Record the last vote about the tube, and its newest whole copy (T22.4)."""
+    seat = seat_of(tube)
+    r = VoteRecord()
+    r.name = tube.name
+    r.maker = tube.maker
+    r.made_ns = tube.made_ns
+    r.epoch = seat.voted_epoch
+    r.node = seat.voted_node if seat.voted_epoch > 0 else tube.home
+    r.whole_epoch, r.whole_seq = best_copy(tube)
+    tell_stand(records, r)
+
+
+def record_voters(records: Records, b: Ballots, voters: Voters) -> None:
+    """Record the list of voters, and the right of this node (T22.4)."""
+    r = VoteRecord()
+    r.number = voters.number
+    r.origin = voters.origin
+    r.right = b.right
+    r.step = voters.step
+    r.voters = [(node_id, right) for node_id, right in voters.rights.items()]
+    tell_voters(records, r)
+
+
+def record_next(records: Records, known: NextList) -> None:
+    """Record what this node has said about the next list (T22.4)."""
+    r = VoteRecord()
+    r.number = known.number
+    r.origin = known.origin
+    r.attempt = known.attempt
+    r.node = known.node
+    r.written_attempt = known.written_attempt
+    r.written_node = known.written_node
+    r.voters = [(node_id, right) for node_id, right in known.rights.items()]
+    tell_next(records, r)
+
+
+def record_marks(records: Records, b: Ballots) -> None:
+    """Record the mark of this node that comes next, and those heard of others (T29.1, T29.2)."""
+    r = VoteRecord()
+    r.right = b.right
+    r.mark = b.mark_next
+    r.marks = [(node_id, right, mark) for node_id, (right, mark) in b.marks.items()]
+    tell_marks(records, r)
+
+
+def tell_votes(t: Tubes, records: Records) -> None:
+    """[T22] Record voters and stands in a snapshot, after the leaders (T22.4)."""
+    voters = t.ballots.voters
+    if voters is not None:
+        record_voters(records, t.ballots, voters)
+    if t.ballots.next is not None:
+        record_next(records, t.ballots.next)
+    if t.ballots.mark_next > 0 or len(t.ballots.marks) > 0:
+        record_marks(records, t.ballots)
+    for tube in t.by_name.values():
+        if tube.seat is not None or (voters is not None and not tube.is_complete):
+            record_stand(records, tube)
+
+
+@final
+class VoteLog:
+    """The voters and stands in the journal read so far."""
+
+    def __init__(self) -> None:
+        self.voters: Voters | None = None
+        self.right: i64 = 0
+        self.next: NextList | None = None
+        self.gap_right: i64 = 0  # the right that ended with a repair; 0: none (T29.6)
+        self.marked: i64 = 0  # the right of the last marks
+        self.mark: i64 = 0
+        self.marks: dict[bytes, tuple[int, int]] = {}
+        self.stands: dict[bytes, VoteRecord] = {}  # by tube
+
+    def apply(self, kind: i64, r: VoteRecord) -> None:
+        """Apply one record."""
+        if kind == VOTERS:
+            self.voters = Voters(r.number, r.origin, dict(r.voters), r.step)
+            self.right = r.right
+            return
+        if kind == VOTERS_NEXT:
+            known = NextList(r.number, r.origin, r.node)
+            known.attempt = r.attempt
+            known.written_attempt = r.written_attempt
+            known.written_node = r.written_node
+            known.rights = dict(r.voters)
+            self.next = known
+            return
+        if kind == VOTE_MARKS:
+            self.marked = r.right
+            self.mark = r.mark
+            self.marks = {node_id: (right, mark) for node_id, right, mark in r.marks}
+            return
+        kept = VoteRecord()
+        kept.name = r.name
+        kept.maker = r.maker
+        kept.made_ns = r.made_ns
+        kept.epoch = r.epoch
+        kept.node = r.node
+        kept.whole_epoch = r.whole_epoch
+        kept.whole_seq = r.whole_seq
+        self.stands[r.name] = kept
+
+    def on_gap(self) -> None:
+        """A repair took records out of the journal: what this node confirmed may be among them."""
+        self.gap_right = self.right
+
+    def restore_voters(self, t: Tubes) -> None:
+        """[T22] Go by the list again; one that was only proposed is proposed still (T23.2)."""
+        if self.voters is not None:
+            t.ballots.voters = self.voters
+            b = t.ballots
+            b.take_right(self.right)
+            b.next = self.next
+            b.marks = self.marks
+            b.asked = dict(self.voters.rights)
+            b.is_asking = True
+            b.has_gap = 0 < self.gap_right == self.right
+            if self.marked == b.right:
+                b.mark = self.mark
+                b.mark_next = self.mark
+
+    def restore_stand(self, tube: Tube) -> None:
+        """[T22] Stand where this node stood: a vote outlives a restart (T26.2)."""
+        r = self.stands.get(tube.name)
+        if r is None or r.maker != tube.maker or r.made_ns != tube.made_ns:
+            return
+        seat = seat_of(tube)
+        seat.voted_epoch = r.epoch
+        seat.voted_node = r.node
+        tube.whole_epoch = r.whole_epoch
+        tube.whole_seq = r.whole_seq

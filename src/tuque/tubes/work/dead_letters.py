@@ -1,0 +1,316 @@
+"""Dead letters of tubes of type `tasks`: a task that is given up stays there, BURIED (SPEC T48).
+
+It carries its death, as it carries its keys (tubes/entries/work.py): so its record and its copies
+have all of it, and a new leader has the dead letters of the last one. In such a tube each BURIED
+task is a dead letter. Must not know who asks: the caller has checked that the tube runs here.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.copies.ack import bury_task, hand_on
+from tuque.core.life.dead_letters import begin_again
+from tuque.core.life.runs import new_life, tell_run
+from tuque.core.model import stats
+from tuque.core.model.task import BURIED, READY, Task
+from tuque.core.model.work import (
+    EXPIRED,
+    LETTERED,
+    NEVER_S,
+    SET_ASIDE,
+    Life,
+)
+from tuque.core.node.node import Node
+from tuque.core.queues.ends import (
+    conclude_life,
+    leave_life,
+    life_of,
+    tell_watchers,
+)
+from tuque.core.queues.merge_work import drop_letters
+from tuque.core.records.events import REPLAYED
+from tuque.core.tables.work import count_of, last_serial
+from tuque.tubes.entries.keys import (
+    UNTIL_START,
+    unique_of,
+    until_of,
+    with_work,
+    work_of,
+)
+from tuque.tubes.entries.work import (
+    LIVES_MS,
+    detail_in,
+    pack_death,
+    pack_work,
+)
+from tuque.tubes.log.leader import copies_needed, needs_home, synced
+from tuque.tubes.model import options
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.policies.next_task import Tasks
+from tuque.tubes.work.transitions import (
+    arm,
+    change,
+    end,
+    expire,
+    record_whole,
+    tell,
+)
+
+# ---- death
+
+
+def give_up(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) -> None:
+    """[T48] PROCEDURE the task is given up: it stays as a dead letter (T48.8), or its letter begins
+    in the queue that DEAD names (T48.12).
+    """
+    if len(life.terms.dead) == 0:
+        bury(n, t, tube, task, life, cause)
+        return
+    reason = life.last.reason if life.last is not None else b""
+    leave_life(n, task)
+    conclude_life(n, task, life, LETTERED, life.run, None, reason)  # W7.2
+    bury_task(n, task, life, cause)
+    tube.calls.delete += 1
+    tube.calls.done += 1
+    end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
+
+
+def bury(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) -> None:
+    """[T48] The task is a dead letter from now on: one change of one task (T48.8)."""
+    change(n, t, tube, task, BURIED)
+    if life.replays == 0:
+        life.ttl_ms = task.ttl_ms  # T48.13
+    life.origin = tube.name
+    life.dead_cause = cause
+    life.dead_ms = n.now_ms
+    life.is_resting = False
+    life.unstarted = 0
+    set_end(n, task, n.limits.dead_keep_ms)
+    arm(n, t, task, 0)
+    serial = next_serial(n, tube, tube.seq + 1)  # of this change: those of a new leader are higher
+    task.subqueue = with_work(task.subqueue, pack_death(life, serial))
+    enter_letter(n, tube, task, life, serial)
+    n.life.dead += 1
+    n.book.die(task, cause)
+    if n.events is not None:
+        reason = life.last.reason if life.last is not None else b""
+        n.events.dead(n.now_ms, task, reason if len(reason) > 0 else cause)
+    tube.calls.bury += 1
+    record_whole(n, tube, task)
+    tell(n, t, tube, task, options.BURY)
+    if task.id in n.life.watchers:
+        tell_watchers(n, task.id)  # W9.2
+        if n.others != 0 and (tube.sync > 1 or tube.by_majority):
+            tube.ends_due.append((int(tube.seq), task.id))
+    drop_letters(n)
+
+
+def enter_letter(n: Node, tube: Tube, task: Task, life: Life, serial: i64) -> None:
+    """The task, which carries its death, enters the table of dead letters.
+
+    The detail of its last failure stays in the bytes that it carries.
+    """
+    last = life.last
+    if last is not None:
+        last.detail = b""
+    life.packed_bytes = len(work_of(task.subqueue))
+    n.life.weigh(life)
+    limit_bytes = n.limits.dead_bytes
+    n.life.bury(tube.name, task.id, life, len(task.body), limit_bytes, serial)
+
+
+def next_serial(n: Node, tube: Tube, wanted: i64) -> i64:
+    """The serial of the next dead letter: that one, if it is above the others."""
+    return max(wanted, last_serial(n.life.letters, tube.name) + 1)
+
+
+def set_end(n: Node, task: Task, left_ms: i64) -> None:
+    """The task's life ends so long from now."""
+    task.ttl_ms = min(n.now_ms - task.created_ms + left_ms, LIVES_MS)
+    task.dead_ms = task.created_ms + task.ttl_ms
+
+
+def set_aside(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """[T48] TUBE BURY: a dead letter of which no attempt failed now (T48.8)."""
+    life = life_of(n, task.id)
+    if life is None:
+        life = new_life(n, task.id, b"")
+    bury(n, t, tube, task, life, SET_ASIDE)
+
+
+def run_out(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """[T48] The time of a READY or BURIED task is over: with ATTEMPTS it becomes a dead letter
+    (T48.14), else it is gone. Whether it is there still.
+    """
+    life = life_of(n, task.id) if tube.driver.has_keys else None
+    if life is None or life.terms.attempts == 0 or task.status == BURIED:
+        expire(n, t, tube, task)
+        return False
+    tube.calls.ttl += 1
+    give_up(n, t, tube, task, life, EXPIRED)
+    return tube.tasks.get(task.number) is task
+
+
+# ---- replay
+
+
+def key_holder(n: Node, tube: Tube, task: Task) -> Task | None:
+    """[T48] Another task, which has the unique key that a dead one asks for again (T48.13)."""
+    driver = tube.driver
+    if len(task.subqueue) == 0 or not isinstance(driver, Tasks):
+        return None
+    until = until_of(task.subqueue)
+    if task.delivered_count > 0 and until == UNTIL_START:
+        return None  # T44.2
+    if 0 < until <= n.now_ms - task.created_ms:
+        return None  # T44.3
+    number: i64 = driver.uniques.holder(unique_of(task.subqueue), n.now_ms)
+    return None if number < 0 or number == task.number else tube.tasks.get(number)
+
+
+def revive(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """[T48] The dead task is READY at its place, as in a new life (T48.13). False: another task has
+    its unique key.
+    """
+    life = life_of(n, task.id)
+    assert life is not None, "a dead task has no life"
+    if key_holder(n, tube, task) is not None:
+        return False
+    tell_run(n, task, life, REPLAYED, life.dead_cause)
+    n.life.dig(tube.name, task.id, life, len(task.body))
+    begin_again(n, life)
+    n.life.weigh(life)
+    n.life.replayed += 1
+    set_end(n, task, life.ttl_ms)
+    task.subqueue = with_work(task.subqueue, pack_work(life))
+    tube.calls.kick += 1
+    change(n, t, tube, task, READY)
+    arm(n, t, task, 0)
+    record_whole(n, tube, task)
+    tell(n, t, tube, task, options.KICK)
+    return True
+
+
+def send_on(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> None:
+    """[T48] The body of the dead task goes on in a queue, as a new job; the task ends (T48.13)."""
+    life = leave_life(n, task)
+    assert life is not None, "a dead task has no life"
+    reason = life.last.reason if life.last is not None else b""
+    tell_run(n, task, life, REPLAYED, life.dead_cause)
+    conclude_life(n, task, life, LETTERED, life.run, None, reason)
+    begin_again(n, life)
+    hand_on(n, task, life, queue, min(life.ttl_ms, NEVER_S * 1000), False)
+    n.life.replayed += 1
+    tube.calls.delete += 1
+    tube.calls.done += 1
+    end(n, t, tube, task, stats.GC_ACKED, options.DELETE)
+
+
+def replay(n: Node, t: Tubes, tube: Tube, task: Task, queue: bytes) -> bool:
+    """[W12] DEAD REPLAY, whenever its command comes to it; False: the task stays as it is."""
+    if task.status != BURIED or not may_change(n, t, tube):
+        return False
+    if len(queue) == 0:
+        return revive(n, t, tube, task)
+    send_on(n, t, tube, task, queue)
+    return True
+
+
+def purge(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """[W12] DEAD PURGE; False as above."""
+    if task.status != BURIED or not may_change(n, t, tube):
+        return False
+    remove_task(n, t, tube, task)
+    return True
+
+
+def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """Delete the task."""
+    tube.calls.delete += 1
+    tube.calls.done += 1
+    if n.events is not None:
+        n.events.deleted(n.now_ms, task, stats.ADMIN_DELETED)
+    end(n, t, tube, task, stats.ADMIN_DELETED, options.DELETE)
+
+
+def drop(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
+    """[W6] The task goes, for there are too many dead letters (W6.6); False: not now."""
+    if not may_change(n, t, tube):
+        return False
+    expire(n, t, tube, task)
+    return True
+
+
+def may_change(n: Node, t: Tubes, tube: Tube) -> bool:
+    """Whether the tube runs here now."""
+    try:
+        needs_home(n, t, tube)
+    except TubeError:
+        return False
+    return True
+
+
+# ---- what is seen
+
+
+def shows_death(n: Node, t: Tubes, task: Task) -> bool:
+    """[T48] Whether so many nodes know of the death as SYNC asks (T48.8)."""
+    tube = t.by_name.get(task.queue)
+    life = life_of(n, task.id)
+    if tube is None or life is None or tube.is_temporary or copies_needed(n, t, tube) <= 1:
+        return True
+    died = max(min(life.serial, tube.seq), tube.begin_seq, tube.loaded_seq)
+    return died <= synced(n, t, tube)
+
+
+def detail_of(n: Node, task: Task) -> bytes:
+    """The detail of the last failure of the task."""
+    life = life_of(n, task.id)
+    if life is None:
+        return b""
+    if life.is_dead:
+        return detail_in(work_of(task.subqueue))
+    return life.last.detail if life.last is not None else b""
+
+
+# ---- load
+
+
+def lie_down(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """A BURIED task of a journal or a replica is in the tables of its leader."""
+    life = life_of(n, task.id)
+    if life is None:
+        life = new_life(n, task.id, b"")
+    if len(life.dead_cause) == 0:  # no leader writes that
+        life.dead_cause = SET_ASIDE
+        life.dead_ms = n.now_ms
+    life.origin = tube.name
+    if n.is_loading:
+        t.letters_due.append((int(life.serial), int(task.number), tube.name))
+    else:
+        enter_letter(n, tube, task, life, next_serial(n, tube, life.serial))
+
+
+def lay_down(n: Node, t: Tubes) -> None:
+    """The journal is loaded: the dead letters follow each other as before."""
+    due = t.letters_due
+    t.letters_due = []
+    due.sort()
+    for serial, number, name in due:
+        tube = t.by_name.get(name)
+        task = tube.tasks.get(number) if tube is not None else None
+        life = life_of(n, task.id) if task is not None else None
+        if tube is not None and task is not None and life is not None and not life.is_dead:
+            enter_letter(n, tube, task, life, next_serial(n, tube, i64(serial)))
+
+
+def check_letters(n: Node, tube: Tube) -> None:
+    """Assert that the BURIED tasks of a tube with keys are its dead letters (T48.8)."""
+    if not tube.driver.has_keys or tube.shift is not None or n.is_loading:
+        return
+    for task in tube.tasks.values():
+        life = life_of(n, task.id)
+        is_dead = life is not None and life.is_dead
+        assert is_dead == (task.status == BURIED), "a dead letter is not BURIED, or the reverse"
+    assert count_of(n.life.letters, tube.name) >= tube.buried, "dead letters of a tube"
