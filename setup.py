@@ -37,8 +37,8 @@ FILES = ("server/config/patterns.py",)  # of a folder that is not compiled
 # but for these: classes that msgspec makes, and what opens files
 PURE = {
     "core/msgs.py",
-    "store/files/disk.py",
-    "wire/msgs/cards.py",
+    "store/disk.py",
+    "wire/bus/card.py",
 }
 LEVEL = os.environ.get("TUQUE_OPT", "2")  # 3 in one file took twice the time and was 1 % slower
 # The files call each other directly: nothing may take the place of their functions at load time.

@@ -22,8 +22,8 @@ from tuque.core.records.events import Events
 from tuque.server.sockets.clock import steady_ms
 from tuque.server.startup.joining import open_bus, prepare_bus
 from tuque.server.startup.journaling import close_journal, load_journal, open_journal
-from tuque.store.files.disk import Disk
-from tuque.store.journal import Boot
+from tuque.store.disk import Disk
+from tuque.store.frames import Boot
 from tuque.store.replay import Loader
 
 SECRET = "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq"

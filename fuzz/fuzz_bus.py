@@ -18,9 +18,9 @@ from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.wire.bus import BusError, head_of, sealed
-from tuque.wire.handshake import Conn
-from tuque.wire.msgs.cards import Card
+from tuque.wire.bus.bus import BusError, head_of, sealed
+from tuque.wire.bus.card import Card
+from tuque.wire.bus.handshake import Conn
 
 I64 = (1 << 63) - 1
 KINDS = list(msgs.AnyMessage.__args__)

@@ -12,7 +12,7 @@ from raw_resp import encode
 
 from tuque.server.config.options import OPTIONS
 from tuque.tubes.policy import tubes_of
-from tuque.wire.commands import table
+from tuque.wire.commands.commands import table
 
 TOKEN = re.compile(r"\[|\]|\.\.\.|\||[^\s\[\]|]+(?:\|[^\s\[\]|]+)*")
 NEVER = [b"SHUTDOWN", b"MONITOR"]

@@ -8,9 +8,9 @@ from fuzz_box import FuzzBox
 from fuzz_bus import Peer
 from fuzz_values import damage, some_bytes
 
-from tuque.wire.bus import BusError, head_of
-from tuque.wire.handshake import Conn
-from tuque.wire.msgs.cards import Card
+from tuque.wire.bus.bus import BusError, head_of
+from tuque.wire.bus.card import Card
+from tuque.wire.bus.handshake import Conn
 
 STRANGER = b"ab" * 20
 GUESS = b"another secret, which nobody has drawn for this cluster"

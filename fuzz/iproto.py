@@ -12,8 +12,19 @@ import sys
 import atheris
 
 with atheris.instrument_imports():
-    from tuque.wire.iproto import FUNCTION, BrokenStream, FrameReader, IprotoError
-    from tuque.wire.msgpack import ARRAY, MAP, MsgpackError, Value, skip
+    from tuque.wire.proto.iproto import (
+        FUNCTION,
+        BrokenStream,
+        FrameReader,
+        IprotoError,
+    )
+    from tuque.wire.proto.msgpack import (
+        ARRAY,
+        MAP,
+        MsgpackError,
+        Value,
+        skip,
+    )
 
 LIMIT_BYTES = 1 << 20
 Found = tuple[int, int, list[int]]

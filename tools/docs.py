@@ -24,11 +24,11 @@ from tuque.server.config.kinds import (  # noqa: E402  the path is set above
 )
 from tuque.server.config.options import OPTIONS  # noqa: E402  the path is set above
 from tuque.tubes.model.tube import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
-from tuque.wire.bound import WHOLE, Bound  # noqa: E402  the path is set above
-from tuque.wire.bounds import BOUNDS  # noqa: E402  the path is set above
-from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
-from tuque.wire.rights import CATEGORIES, UNITS  # noqa: E402  the path is set above
-from tuque.wire.tubes.table import PROCEDURES, Procedure  # noqa: E402  the path is set above
+from tuque.wire.commands.bound import WHOLE, Bound  # noqa: E402  the path is set above
+from tuque.wire.commands.bounds import BOUNDS  # noqa: E402  the path is set above
+from tuque.wire.commands.commands import ROWS  # noqa: E402  the path is set above
+from tuque.wire.commands.rights import CATEGORIES, UNITS  # noqa: E402  the path is set above
+from tuque.wire.commands.tube_table import PROCEDURES, Procedure  # noqa: E402  path set above
 
 MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
 GROUPS = {
@@ -46,8 +46,8 @@ def commands_md() -> str:
         "",
         MADE,
         "",
-        "Source: `src/tuque/wire/commands.py`. Names and options are read in any case. Exact",
-        "behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused while",
+        "Source: `src/tuque/wire/commands/commands.py`. Names and options are read in any case.",
+        "Exact behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused while",
         "the journal can't be written; *denyoom* ones are refused when memory is full; *loading*",
         "ones are answered while the journal is read at start.",
         "",

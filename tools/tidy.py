@@ -22,7 +22,7 @@ FUNCTION_LINES_MAX = 50
 COLUMNS_MAX = 100
 DECIDING = ("core", "cluster", "tubes", "wire", "store")
 WORDLESS = ("core", "cluster", "tubes")  # errors are codes; server/replies/ has their texts
-SHELL_EXCEPTIONS = {"src/tuque/store/files/disk.py"}
+SHELL_EXCEPTIONS = {"src/tuque/store/disk.py"}
 
 # modules that deciding code may not import (as import-linter checks; this also finds imports
 # inside functions) and calls whose result differs from run to run

@@ -14,7 +14,7 @@ from tuque import Client
 from tuque.client.commands import tubes
 from tuque.client.sync import Client as Threads
 from tuque.client.tube import Tube
-from tuque.wire.tubes.table import WORDS
+from tuque.wire.commands.tube_table import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -59,7 +59,7 @@ def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPa
     files = SETUP["compiled_files"]()
     assert "src/tuque/core/model/job.py" in files and "src/tuque/server/loop/pump.py" in files
     assert "src/tuque/server/config/patterns.py" in files
-    assert "src/tuque/store/files/disk.py" not in files and "src/tuque/server/app.py" not in files
+    assert "src/tuque/store/disk.py" not in files and "src/tuque/server/app.py" not in files
 
 
 @pytest.mark.skipif(

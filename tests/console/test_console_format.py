@@ -23,7 +23,7 @@ from tuque.console.terminal.format import (
     raw,
 )
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Status, Target, encode
-from tuque.wire.strict_reader import split_inline
+from tuque.wire.proto.strict_reader import split_inline
 
 NESTED: Reply = [[b"q", b"D-1", b"body"], 7, None, [], Status("OK")]
 

@@ -13,7 +13,7 @@ from pump_box import START_MS, PumpBox
 from raw_resp import DEADLINE_S
 
 from tuque.server.sockets.clock import steady_ms
-from tuque.wire.iproto import scramble
+from tuque.wire.proto.iproto import scramble
 
 encode = msgspec.msgpack.encode
 RAW = msgspec.msgpack.Decoder()

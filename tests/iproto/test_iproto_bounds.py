@@ -10,7 +10,7 @@ from tuque.core.model.timers import TURN_WORK
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, operations
-from tuque.wire.tubes.table import FUNCTIONS, METHODS
+from tuque.wire.commands.tube_table import FUNCTIONS, METHODS
 
 TASKS = 6_000
 LARGEST: dict[bytes, list[Any]] = {

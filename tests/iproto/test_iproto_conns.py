@@ -10,7 +10,7 @@ from iproto_raw import IprotoBox, Said, request
 
 from tuque.server.startup.iproto_users import UsersError, read_users
 from tuque.server.state.state import uuid_of
-from tuque.wire.iproto import error_reply, ok_reply, secret_of
+from tuque.wire.proto.iproto import error_reply, ok_reply, secret_of
 
 USERS = """
 # who may log in

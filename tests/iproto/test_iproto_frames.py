@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.wire import iproto
-from tuque.wire.iproto import BrokenStream, FrameReader, Request
-from tuque.wire.msgpack import DEPTH_MAX, EXT, MsgpackError, Value, skip
+from tuque.wire.proto import iproto
+from tuque.wire.proto.iproto import BrokenStream, FrameReader, Request
+from tuque.wire.proto.msgpack import (
+    DEPTH_MAX,
+    EXT,
+    MsgpackError,
+    Value,
+    skip,
+)
 
 LIMIT = 1 << 20
 encode = msgspec.msgpack.encode

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from iproto_raw import IprotoBox, refused, tube
 
-from tuque.wire.msgpack import Value
-from tuque.wire.tubes.values import ms_of
+from tuque.wire.commands.tube_arguments import ms_of
+from tuque.wire.proto.msgpack import Value
 
 
 def test_register_driver(box: IprotoBox) -> None:

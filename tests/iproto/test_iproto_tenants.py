@@ -9,7 +9,7 @@ from test_iproto_users import ARGUMENTS
 
 from tuque.server.users.account import Account
 from tuque.server.users.words import apply_words
-from tuque.wire.tubes.table import PROCEDURES
+from tuque.wire.commands.tube_table import PROCEDURES
 
 USERS = {
     "default": "off",

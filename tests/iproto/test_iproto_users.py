@@ -13,8 +13,8 @@ from iproto_raw import Conn, IprotoBox
 from tuque.server.log.audit import Audit
 from tuque.server.users.account import Account
 from tuque.server.users.words import apply_words
-from tuque.wire.rights import BY_ROW, OF_TUBES
-from tuque.wire.tubes.table import PROCEDURES, Procedure
+from tuque.wire.commands.rights import BY_ROW, OF_TUBES
+from tuque.wire.commands.tube_table import PROCEDURES, Procedure
 
 ARGUMENTS = {
     "put": ["data"], "take": [0], "touch": [0, 1], "ack": [0], "release": [0], "peek": [0],

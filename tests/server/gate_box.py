@@ -12,7 +12,7 @@ from raw_resp import Wire, wait_for
 
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
-from tuque.store.files.disk import Disk
+from tuque.store.disk import Disk
 
 
 class StuckDisk(Disk):

@@ -33,9 +33,9 @@ from tuque.tubes.entries.group import (
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations
-from tuque.wire.bound import WHOLE
-from tuque.wire.bounds import BOUNDS, LIGHT_WORK
-from tuque.wire.commands import ROWS
+from tuque.wire.commands.bound import WHOLE
+from tuque.wire.commands.bounds import BOUNDS, LIGHT_WORK
+from tuque.wire.commands.commands import ROWS
 
 JOBS = 30_000  # many times what a turn may do; lines of Python are counted slowly
 STAGED = 20_000  # jobs; PUBLISH needs some twenty turns for them

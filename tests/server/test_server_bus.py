@@ -26,10 +26,10 @@ from tuque.server.bus.young import COME_MAX, COME_MS, YOUNG_MAX
 from tuque.server.log import notes
 from tuque.server.log.notes import Notes
 from tuque.server.startup.joining import open_bus, prepare_bus
-from tuque.wire.bus import BusError
-from tuque.wire.handshake import Conn
-from tuque.wire.msgs.cards import Card
-from tuque.wire.seal.steps import STEP_BYTES
+from tuque.wire.bus.bus import BusError
+from tuque.wire.bus.card import Card
+from tuque.wire.bus.handshake import Conn
+from tuque.wire.bus.seal import STEP_BYTES
 
 ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 OTHER = b"0123456789" * 4

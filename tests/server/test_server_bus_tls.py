@@ -22,9 +22,9 @@ from tuque.server.bus.shaking import Shaking
 from tuque.server.config.config import load
 from tuque.server.config.faults import ConfigError
 from tuque.server.tls.keys import OTHER_CA, Keys
-from tuque.wire.bus import head_of
-from tuque.wire.handshake import IS_TLS, MAGIC
-from tuque.wire.msgs.cards import Card, Hello
+from tuque.wire.bus.bus import head_of
+from tuque.wire.bus.card import Card, Hello
+from tuque.wire.bus.handshake import IS_TLS, MAGIC
 
 pytestmark = needs_openssl
 PASSWORD = "a-long-password-of-default"

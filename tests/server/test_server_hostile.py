@@ -50,9 +50,9 @@ from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.log import notes
 from tuque.server.log.notes import AGAIN_MS, LINES_MAX, Notes
 from tuque.tubes.log.receive import changes_in
-from tuque.wire.bus import BusError, head_of
-from tuque.wire.handshake import MAGIC, Conn
-from tuque.wire.msgs.cards import Card, Hello
+from tuque.wire.bus.bus import BusError, head_of
+from tuque.wire.bus.card import Card, Hello
+from tuque.wire.bus.handshake import MAGIC, Conn
 
 CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))

@@ -9,10 +9,16 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import Wire, encode
 
-from tuque.wire.bounds import BOUNDS, CONTAINERS
-from tuque.wire.commands import ROWS, table
-from tuque.wire.rights import BY_ROW, CATEGORIES, UNITS, Unit, unit_of
-from tuque.wire.tubes.table import PROCEDURES
+from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
+from tuque.wire.commands.commands import ROWS, table
+from tuque.wire.commands.rights import (
+    BY_ROW,
+    CATEGORIES,
+    UNITS,
+    Unit,
+    unit_of,
+)
+from tuque.wire.commands.tube_table import PROCEDURES
 
 OWN = b"orders.a"
 OTHERS = b"payments"
@@ -37,7 +43,9 @@ def syntaxes() -> list[tuple[str, str]]:
 def test_each_command_has_a_category(row: str, syntax: str) -> None:
     """N2.1"""
     unit = unit_of(row.split(" ")[0], [word.encode() for word in row.split(" ")])
-    assert unit.row == row or row.startswith("DEBUG "), f"wire/rights.py has no row for {row}"
+    assert unit.row == row or row.startswith("DEBUG "), (
+        f"wire/commands/rights.py has no row for {row}"
+    )
     assert unit.categories
     assert set(unit.categories) <= set(CATEGORIES)
 

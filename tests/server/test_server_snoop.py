@@ -15,8 +15,8 @@ import pytest
 from pump_box import PumpBox, as_user
 from raw_resp import Wire, encode
 
-from tuque.wire.bounds import CONTAINERS
-from tuque.wire.commands import ROWS
+from tuque.wire.commands.bounds import CONTAINERS
+from tuque.wire.commands.commands import ROWS
 
 MARK = b"SECRET"
 COMMANDS = 400

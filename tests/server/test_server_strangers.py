@@ -16,16 +16,16 @@ from tuque.core.msgs import DelJob, Heartbeat, Pause
 from tuque.server.bus.young import COME_MS
 from tuque.server.log import notes
 from tuque.server.log.notes import Notes
-from tuque.wire.bus import BusError, head_of
-from tuque.wire.handshake import MAGIC, Conn
-from tuque.wire.msgs.cards import Card, Greeting, Hello
-from tuque.wire.seal import keys
-from tuque.wire.seal.seal import CODE_BYTES
+from tuque.wire.bus import seal
+from tuque.wire.bus.bus import BusError, head_of
+from tuque.wire.bus.card import Card, Greeting, Hello
+from tuque.wire.bus.handshake import MAGIC, Conn
+from tuque.wire.bus.seal import CODE_BYTES
 
 CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 1, CARD, bytes(32)))
 GREETING = msgspec.msgpack.encode(Greeting(MAGIC, 2, 2, bytes(32)))
-PROOF = bytes(keys.PROOF_BYTES) + msgspec.msgpack.encode(CARD)
+PROOF = bytes(seal.PROOF_BYTES) + msgspec.msgpack.encode(CARD)
 BOTH = {"cluster_secret": SECRET, "cluster_bind": "127.0.0.1"}
 
 

@@ -15,7 +15,14 @@ from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
 
 from tuque.server.loop.gather import Gather
-from tuque.store.pace import LEAST_S, LOOK, MOST_S, QUICK_S, SLOW_S, Pace
+from tuque.store.writer import (
+    LEAST_S,
+    LOOK,
+    MOST_S,
+    QUICK_S,
+    SLOW_S,
+    Pace,
+)
 
 ADD = encode("ADDJOB", "q", "b", 0)
 GET = encode("GETJOB", "NOHANG", "FROM", "q")

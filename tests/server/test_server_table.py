@@ -6,7 +6,7 @@ import pytest
 from door import Door
 
 from tuque.server.admin.registry import COMMANDS
-from tuque.wire.commands import ROWS
+from tuque.wire.commands.commands import ROWS
 
 RUN_BY_DISPATCH = {"addjob", "getjob", "ackjob", "fastack", "deljob"}
 

@@ -9,8 +9,8 @@ from pump_box import START_MS, PumpBox
 from raw_resp import Wire, encode
 
 from tuque.core.model.job_id import of_url
-from tuque.wire.commands import table
-from tuque.wire.rights import NOT_FOR_TENANTS, UNITS, Unit
+from tuque.wire.commands.commands import table
+from tuque.wire.commands.rights import NOT_FOR_TENANTS, UNITS, Unit
 
 ENDS = {"QUIT", "RESET", "AUTH", "HELLO"}
 VARIES = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tuque.core.queues.procedures import check
 from tuque.tubes.policy import tubes_of
-from tuque.wire.tubes.table import WORDS as PROCEDURES
+from tuque.wire.commands.tube_table import WORDS as PROCEDURES
 
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nix"]
 TUBES = [b"a", b"b", b"c", b"\xff"]

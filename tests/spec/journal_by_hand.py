@@ -9,8 +9,8 @@ from node_by_hand import NODE_ID, START_MS, Box
 
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import Boot, read_manifest
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import Boot, read_manifest
 
 PATH = "/data/journal"
 BOOT_ID = b"boot of the test"

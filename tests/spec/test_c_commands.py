@@ -5,7 +5,7 @@ from __future__ import annotations
 from node_by_hand import NULL, Box, Line, Wired
 
 from tuque.server.commands.dispatch import HANDLERS
-from tuque.wire.commands import ROWS
+from tuque.wire.commands.commands import ROWS
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 

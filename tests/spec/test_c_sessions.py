@@ -8,7 +8,7 @@ import pytest
 from node_by_hand import NODE_ID, NULL, Box, Wired
 
 from tuque.server.config.config import ConfigError, load
-from tuque.wire.commands import ROWS
+from tuque.wire.commands.commands import ROWS
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 

@@ -15,8 +15,14 @@ from tuque.core.records.jobs import (
 )
 from tuque.core.records.read import Record, decode
 from tuque.server.journal.committer import Committer
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import HEADER_BYTES, MAGIC, JournalError, decode_header, read_manifest
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import (
+    HEADER_BYTES,
+    MAGIC,
+    JournalError,
+    decode_header,
+    read_manifest,
+)
 
 
 def test_files(kept: Kept) -> None:

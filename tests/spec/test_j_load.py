@@ -12,8 +12,15 @@ from told_events import Told
 from tuque.server.journal.committer import has_saved_once, save_once
 from tuque.server.replies.load_share import load_share
 from tuque.store.aof import AofReader, Import, import_step
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import FOUND, HEADER_BYTES, Boot, FrameScanner, JournalError, decode_header
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import (
+    FOUND,
+    HEADER_BYTES,
+    Boot,
+    FrameScanner,
+    JournalError,
+    decode_header,
+)
 from tuque.store.repair import check_dir, repair_dir
 from tuque.store.replay import READING, RESTORING, Loader
 
@@ -217,7 +224,7 @@ def test_crash_at_every_step_of_a_rewrite() -> None:
     """J6.4 The new manifest takes effect only when the snapshot is complete and synced. After a
     crash at any step either the old or the new journal is complete.
     """
-    from tuque.store.files.disk import PowerCut
+    from tuque.store.disk import PowerCut
 
     for step in range(1, 60):
         kept = Kept()

@@ -16,8 +16,8 @@ from pump_box import PumpBox
 from raw_resp import encode, wait_for
 
 from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
-from tuque.wire.commands import table
-from tuque.wire.rights import UNITS
+from tuque.wire.commands.commands import table
+from tuque.wire.commands.rights import UNITS
 
 NODE = "ab" * 20
 KEEP = 8 * ROLL_LEAST

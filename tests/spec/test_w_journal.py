@@ -18,8 +18,13 @@ from tuque.core.model.work import (
 from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import KIND_NAMES, Records
 from tuque.core.records.read import Record, decode
-from tuque.store.journal import FOUND, HEADER_BYTES, FrameScanner, decode_header
-from tuque.store.rewrite import Snapshot
+from tuque.store.frames import (
+    FOUND,
+    HEADER_BYTES,
+    FrameScanner,
+    decode_header,
+)
+from tuque.store.snapshot import Snapshot
 
 __all__ = ["kept"]
 

@@ -20,7 +20,7 @@ from tuque.core.records.jobs import (
 )
 from tuque.core.records.read import BadRecord, Record, decode
 from tuque.core.staged.restore import StageLog
-from tuque.store.rewrite import Snapshot
+from tuque.store.snapshot import Snapshot
 
 __all__ = ["kept"]
 

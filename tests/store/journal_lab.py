@@ -25,8 +25,8 @@ from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
 from tuque.core.tables.leases import Batch, is_leased
 from tuque.server.journal.committer import Committer
-from tuque.store.files.disk import Disk, MemoryDisk
-from tuque.store.journal import Boot
+from tuque.store.disk import Disk, MemoryDisk
+from tuque.store.frames import Boot
 from tuque.store.replay import Loader
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"

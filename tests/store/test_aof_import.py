@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
 from tuque.store.aof import AofReader, BadJob, Import, decode_job, import_step
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 
 # ADDJOB qq hi 1000 REPLICATE 2 RETRY 7 TTL 600 DELAY 9, as Disque wrote it
 VECTOR = bytes.fromhex(

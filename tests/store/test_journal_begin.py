@@ -7,7 +7,7 @@ from journal_lab import START_MS, Lab, restarted
 from test_journal_cuts import cut
 from test_journal_trouble import other_job
 
-from tuque.store.files.disk import PowerCut
+from tuque.store.disk import PowerCut
 
 
 def switched_on(policy: str = "always", jobs: int = 9) -> tuple[Lab, list[bytes]]:

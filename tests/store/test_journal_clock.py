@@ -5,8 +5,8 @@ from __future__ import annotations
 from journal_lab import BOOT_ID, START_MS, Lab
 
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
-from tuque.store.journal import Boot
-from tuque.store.tail import clock_jump_ms
+from tuque.store.frames import Boot
+from tuque.store.replay import clock_jump_ms
 
 HOUR_MS = 3_600_000
 

@@ -18,7 +18,7 @@ from tuque.core.model.task import BYTES
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
-from tuque.store.files.disk import Disk
+from tuque.store.disk import Disk
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.admin import create_tube

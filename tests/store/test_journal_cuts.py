@@ -7,8 +7,8 @@ import random
 import pytest
 from journal_lab import PATH, START_MS, Lab, cut, restarted, segment
 
-from tuque.store.files.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
-from tuque.store.journal import HEADER_BYTES, JournalError
+from tuque.store.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
+from tuque.store.frames import HEADER_BYTES, JournalError
 from tuque.store.repair import check_dir, repair_dir
 
 State = dict[bytes, tuple[object, ...]]

@@ -9,8 +9,14 @@ from journal_lab import PATH, START_MS, Lab, restarted
 from test_journal_cuts import copy_of, segment
 from test_journal_thread import add, commit, opened, wait_for
 
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import FOUND, FRAME_BYTES, FrameScanner, JournalError, decode_header
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import (
+    FOUND,
+    FRAME_BYTES,
+    FrameScanner,
+    JournalError,
+    decode_header,
+)
 from tuque.store.repair import check_dir, repair_dir
 
 NEXT_BOOT = b"the next boot"

@@ -7,8 +7,8 @@ import random
 import pytest
 from journal_lab import BOOT_ID, PATH, START_MS, Lab, restarted
 
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import HEADER_BYTES, MANIFEST, JournalError
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import HEADER_BYTES, MANIFEST, JournalError
 from tuque.store.repair import DAMAGED, TORN, check_dir, repair_dir
 
 

@@ -19,8 +19,8 @@ from tuque.core.records.jobs import Records
 from tuque.server.journal.bell import Bell
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Item, JournalThread
-from tuque.store.files.disk import Disk
-from tuque.store.journal import Boot, Manifest
+from tuque.store.disk import Disk
+from tuque.store.frames import Boot, Manifest
 from tuque.store.writer import Journal
 
 

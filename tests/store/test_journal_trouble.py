@@ -13,8 +13,8 @@ from tuque.core.copies.add import on_addjob, settle
 from tuque.core.model.job import PLAIN
 from tuque.server.journal.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.journal.thread import BACKLOG_BYTES
-from tuque.store.files.disk import Disk, MemoryDisk
-from tuque.store.journal import (
+from tuque.store.disk import Disk, MemoryDisk
+from tuque.store.frames import (
     HEADER_BYTES,
     OLDEST,
     VERSION,

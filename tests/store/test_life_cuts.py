@@ -9,7 +9,7 @@ import pytest
 from journal_lab import PATH, cut, segment
 from life_lab import LifeLab
 
-from tuque.store.files.disk import WHOLE_PREFIX, MemoryDisk
+from tuque.store.disk import WHOLE_PREFIX, MemoryDisk
 from tuque.store.repair import check_dir, repair_dir
 
 State = dict[bytes, tuple[object, ...]]

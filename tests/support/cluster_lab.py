@@ -30,10 +30,10 @@ from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import Records
 from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import on_forget, on_incarnation
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import Boot
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import Boot
 from tuque.store.replay import Loader
-from tuque.store.rewrite import Snapshot
+from tuque.store.snapshot import Snapshot
 from tuque.store.writer import Journal
 
 START_MS = 1_700_000_000_000

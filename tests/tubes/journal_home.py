@@ -9,8 +9,8 @@ from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
-from tuque.store.files.disk import MemoryDisk
-from tuque.store.journal import Boot
+from tuque.store.disk import MemoryDisk
+from tuque.store.frames import Boot
 from tuque.store.replay import Loader
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.model.tube import Tube

@@ -14,7 +14,7 @@ from tuque.core.life.outcomes import on_done
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob, wait
 from tuque.core.queues.procedures import check
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes import groups
 from tuque.tubes.entries.group import (
     CONTINUE,
@@ -31,7 +31,7 @@ from tuque.tubes.entries.group import (
 from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.wire.adding.options import addjob_options
+from tuque.wire.commands.add_options import addjob_options
 
 SIZE = 8
 

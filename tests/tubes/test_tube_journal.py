@@ -17,7 +17,7 @@ from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task, tell_task_state
 from tuque.server.replies.words import text_of
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key

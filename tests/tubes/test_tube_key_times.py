@@ -16,7 +16,7 @@ from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes.entries.keys import (
     UNTIL_MAX_MS,
     Keys,

@@ -20,7 +20,7 @@ from tuque.core.model.task import BURIED, READY, Task
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes.entries.keys import is_sound, with_work, work_of
 from tuque.tubes.entries.work import unpack_work
 from tuque.tubes.policies.next_task import Tasks

@@ -40,7 +40,7 @@ from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task_life
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import (
     Keys,

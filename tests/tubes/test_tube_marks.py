@@ -8,7 +8,7 @@ import pytest
 from cluster_lab import Kept
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes.election.voters import may_vouch
 
 MARK_MS = 1_000

@@ -16,7 +16,7 @@ from tuque.core.model.work import Terms
 from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.procedures import check
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes.policy import tubes_of
 
 RETRY_MS = 30_000  # of `add`

@@ -17,7 +17,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.core.records.tubes import TaskRecord
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes.entries.keys import UNTIL_START, Keys, pack
 from tuque.tubes.log.receive import are_known
 

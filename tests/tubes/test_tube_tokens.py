@@ -8,7 +8,7 @@ from tuque.core.dispatch.restore import after_load
 from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import CFG_BEFORE, tell_tube_cfg
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import operations
 

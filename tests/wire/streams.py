@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from tuque.wire.resp import RequestReader
-from tuque.wire.strict_reader import ProtocolError, StrictReader
+from tuque.wire.proto.resp import RequestReader
+from tuque.wire.proto.strict_reader import ProtocolError, StrictReader
 
 MAX_BULK = 1 << 20
 

@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from pump_box import PumpBox
 from streams import encode
 
-from tuque.wire.adding.options import addjob_options
-from tuque.wire.args import ArgError, getjob_options, scan_options, seconds_ms
-from tuque.wire.commands import ROWS
-from tuque.wire.resp import strict_int
+from tuque.wire.commands.add_options import addjob_options
+from tuque.wire.commands.arguments import (
+    ArgError,
+    getjob_options,
+    scan_options,
+    seconds_ms,
+)
+from tuque.wire.commands.commands import ROWS
+from tuque.wire.proto.resp import strict_int
 
 KNOWN = b"D-c0ffee00-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"
 NUMBERS = [

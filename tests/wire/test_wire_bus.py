@@ -42,7 +42,7 @@ from tuque.core.msgs import (
     YourJobs,
 )
 from tuque.server.bus.sending import Packer
-from tuque.wire.bus import (
+from tuque.wire.bus.bus import (
     COUNT_MAX,
     FRAME_BYTES,
     BusError,

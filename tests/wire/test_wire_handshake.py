@@ -10,11 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.core.msgs import AnyMessage, GotJob, Pause
-from tuque.wire.bus import FRAME_BYTES, BusError, SealError, head_of
-from tuque.wire.handshake import BEFORE_BYTES, MAGIC, REFUSED, Conn
-from tuque.wire.msgs.cards import Card, Greeting, Hello
-from tuque.wire.seal import keys
-from tuque.wire.seal.seal import CODE_BYTES
+from tuque.wire.bus import seal
+from tuque.wire.bus.bus import (
+    FRAME_BYTES,
+    BusError,
+    SealError,
+    head_of,
+)
+from tuque.wire.bus.card import Card, Greeting, Hello
+from tuque.wire.bus.handshake import (
+    BEFORE_BYTES,
+    MAGIC,
+    REFUSED,
+    Conn,
+)
+from tuque.wire.bus.seal import CODE_BYTES
 
 ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 OPEN: list[bytes] = []
@@ -119,7 +129,7 @@ def test_a_stranger_who_dials_gets_nothing_to_guess_with() -> None:
     for secret in (b"one", b"two"):
         b = acceptor([secret])
         heard.append(b.take_out())
-        for wrong in (b"x" * 100, bytes(keys.PROOF_BYTES) + msgspec.msgpack.encode(card(b"a"))):
+        for wrong in (b"x" * 100, bytes(seal.PROOF_BYTES) + msgspec.msgpack.encode(card(b"a"))):
             b = acceptor([secret])
             out = b.take_out()
             b.feed(dialer().take_out())
@@ -137,11 +147,11 @@ def test_a_listener_can_try_secrets_and_so_they_have_128_bits() -> None:
     fake = msgspec.msgpack.encode(Greeting(MAGIC, 4, 4, b"f" * 32))
     a.feed(head_of(fake, 0) + fake)
     proof = a.take_out()[HEAD:]
-    code, told = proof[: keys.PROOF_BYTES], proof[keys.PROOF_BYTES :]
+    code, told = proof[: seal.PROOF_BYTES], proof[seal.PROOF_BYTES :]
     found = [
         word
         for word in (b"password", b"tuque", b"12345")
-        if keys.proof_of(keys.root_of(word, greeting, fake), keys.DIALER, told) == code
+        if seal.proof_of(seal.root_of(word, greeting, fake), seal.DIALER, told) == code
     ]
     assert found == [b"tuque"]
 

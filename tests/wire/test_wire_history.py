@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.wire.args import ArgError
-from tuque.wire.history import FIELDS, OF_QUEUE, history_args
+from tuque.wire.commands.arguments import FIELDS, OF_QUEUE, ArgError, history_args
 
 
 def test_options_come_before_the_fields() -> None:

@@ -15,10 +15,15 @@ from tuque.core.msgs import (
     Pause,
     ReplJob,
 )
-from tuque.wire.bus import BusError, SealError, encoded, parts_of
-from tuque.wire.handshake import Conn
-from tuque.wire.msgs.cards import Card
-from tuque.wire.seal.steps import STEP_BYTES
+from tuque.wire.bus.bus import (
+    BusError,
+    SealError,
+    encoded,
+    parts_of,
+)
+from tuque.wire.bus.card import Card
+from tuque.wire.bus.handshake import Conn
+from tuque.wire.bus.seal import STEP_BYTES
 
 ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 BODY = bytes(range(251)) * 6_000

@@ -9,7 +9,7 @@ import pytest
 from pump_box import PumpBox, digest
 from streams import MAX_BULK, cut, encode, read, read_strictly
 
-from tuque.wire.resp import RequestReader
+from tuque.wire.proto.resp import RequestReader
 
 COUNT = "invalid multibulk length"
 SIZE = "invalid bulk length"

@@ -8,7 +8,14 @@ import hiredis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.wire.resp import NULL_ARRAY, Status, bulk_head, error_reply, int_reply, put_value
+from tuque.wire.proto.resp import (
+    NULL_ARRAY,
+    Status,
+    bulk_head,
+    error_reply,
+    int_reply,
+    put_value,
+)
 
 LEAVES = st.one_of(st.binary(max_size=30), st.integers(-(1 << 63), (1 << 63) - 1), st.none())
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=5), max_leaves=30)

@@ -3,7 +3,7 @@
 A message names nodes by the sender's slot numbers, as bit sets; `Slots` introduces each
 number on a link before it is used (core/node/peers.py). Times are remaining milliseconds
 (B2.3), each with one meaning (B2.6). The rule that receives a message defines its meaning,
-wire/bus.py its encoding. msgspec makes these classes: mypyc does not compile this module.
+wire/bus/bus.py its encoding. msgspec makes these classes: mypyc does not compile this module.
 """
 
 from __future__ import annotations

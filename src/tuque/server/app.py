@@ -44,7 +44,7 @@ from tuque.server.startup.users_start import prepare_audit, prepare_users
 from tuque.server.state.state import Server, apply_settings, log
 from tuque.server.tls.porch import Porch
 from tuque.server.tubes.plugins import load_plugins
-from tuque.store.journal import JournalError
+from tuque.store.frames import JournalError
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
 

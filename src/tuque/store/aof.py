@@ -18,8 +18,8 @@ from mypy_extensions import i32, i64
 
 from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.model.job_id import ID_BYTES, is_job_id
-from tuque.store.files.disk import Disk
-from tuque.store.window import Windowed
+from tuque.store.disk import Disk
+from tuque.store.frames import Windowed
 
 _FIXED: Final = Struct("<I40sBBHIQIIHH")  # to the queue length
 _U32: Final = Struct("<I")

@@ -12,8 +12,8 @@ from mypy_extensions import i64
 
 from tuque.core.records.jobs import END, Records
 from tuque.core.records.read import BadRecord, Record, decode
-from tuque.store.files.disk import Disk
-from tuque.store.journal import (
+from tuque.store.disk import Disk
+from tuque.store.frames import (
     DONE,
     FOUND,
     HEADER_BYTES,
@@ -33,7 +33,12 @@ from tuque.store.journal import (
     write_all,
     write_file,
 )
-from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
+from tuque.store.replay import (
+    after_bad,
+    is_same_boot,
+    is_torn,
+    keep_aside,
+)
 
 TORN: Final = "torn"  # an incomplete write at the very end
 DAMAGED: Final = "damaged"

@@ -27,7 +27,7 @@ from tuque.testing.jobs import (
 )
 from tuque.testing.links import HereAioClient, HereClient, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
-from tuque.wire.commands import ROWS
+from tuque.wire.commands.commands import ROWS
 from tuque.worker.process.held import Held
 from tuque.worker.tasks.app import App, Clients
 from tuque.worker.tasks.options import check_number

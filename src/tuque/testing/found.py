@@ -15,7 +15,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.ends import life_of
 from tuque.testing.jobs import Noted, envelope_of, own
 from tuque.tubes.entries.schedule import is_apart
-from tuque.wire.args import header_pairs
+from tuque.wire.commands.arguments import header_pairs
 
 NO_BODY: Final = b""
 

@@ -22,8 +22,8 @@ from tuque.core.records.jobs import Records
 from tuque.core.records.read import BadRecord, Record, decode
 from tuque.lazygroup import OptionsAnywhere
 from tuque.store.aof import AofReader, Import, import_step
-from tuque.store.files.disk import Disk, LockedError, machine_boot_id
-from tuque.store.journal import (
+from tuque.store.disk import Disk, LockedError, machine_boot_id
+from tuque.store.frames import (
     FOUND,
     HEADER_BYTES,
     LOCK,

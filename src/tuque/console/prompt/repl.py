@@ -68,7 +68,7 @@ def whole_lines(text: str) -> Iterable[str]:
 
 def split_words(line: str) -> list[bytes] | None:
     """Split a line as the node splits inline commands; None for an unclosed quote."""
-    from tuque.wire.strict_reader import ProtocolError, split_inline
+    from tuque.wire.proto.strict_reader import ProtocolError, split_inline
 
     try:
         return split_inline(line.encode("utf-8", "surrogateescape"))

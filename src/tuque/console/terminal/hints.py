@@ -1,6 +1,6 @@
 """Help from the command table: usage lines, completion words, and advice on errors.
 
-Decides the texts for people; the table itself is `tuque.wire.commands`.
+Decides the texts for people; the table itself is `tuque.wire.commands.commands`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Row(NamedTuple):
 @cache
 def commands() -> dict[str, Row]:
     """Return the table by upper-case name; imported when first needed."""
-    from tuque.wire.commands import ROWS
+    from tuque.wire.commands.commands import ROWS
 
     return {row[0]: Row(row[0], row[3], row[4], row[5]) for row in ROWS}
 

@@ -3,7 +3,7 @@
 The core calls one function per change; each appends one record to a buffer that the shell
 takes once per turn and writes as one frame. Records are absolute: replaying one twice changes
 nothing. core/records/read.py decodes them. Knows nothing of files, frames or checksums
-(store/journal.py).
+(store/frames.py).
 
 Layout, little-endian: length of the rest i32, kind u8, then by kind
 
@@ -33,7 +33,7 @@ core/records/leadership.py, those of lives in core/records/work.py, those of
 votes in core/records/leadership.py, that of topics in core/records/staged.py.
 """
 
-# Checklist for a change of a layout: raise VERSION in store/journal.py, extend
+# Checklist for a change of a layout: raise VERSION in store/frames.py, extend
 # tests/store/test_records.py.
 
 from typing import Final, final

@@ -17,9 +17,14 @@ from tuque.server.state.state import Server
 from tuque.server.users.account import ALL, DEFAULT, Account
 from tuque.server.users.denials import Denial
 from tuque.server.users.words import WordError, check_name, line_of
-from tuque.wire.args import ArgError, Misuse, WrongWords, ranged
-from tuque.wire.resp import Status
-from tuque.wire.rights import CATEGORIES, UNITS, unit_of
+from tuque.wire.commands.arguments import (
+    ArgError,
+    Misuse,
+    WrongWords,
+    ranged,
+)
+from tuque.wire.commands.rights import CATEGORIES, UNITS, unit_of
+from tuque.wire.proto.resp import Status
 
 NO_USER: Final = b"ERR there is no user '%s'"
 KEEPS_DEFAULT: Final = b"ERR the user 'default' cannot be deleted: ACL SETUSER default off"

@@ -19,7 +19,7 @@ from tuque.server.users.account import DEFAULT, Account
 from tuque.server.users.file import USERS_MAX
 from tuque.server.users.hasher import Work
 from tuque.server.users.words import WordError, apply_words, is_slow
-from tuque.wire.args import ArgError
+from tuque.wire.commands.arguments import ArgError
 
 MANY_USERS: Final = b"ERR there are %d users, the most a node keeps" % USERS_MAX
 CHANGED: Final = b"ERR the user was changed meanwhile: try again"

@@ -11,8 +11,13 @@ from tuque.server.sockets.connection import Connection
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
-from tuque.wire.args import NOT_INT, ArgError, Misuse, timeout_ms
-from tuque.wire.resp import strict_int
+from tuque.wire.commands.arguments import (
+    NOT_INT,
+    ArgError,
+    Misuse,
+    timeout_ms,
+)
+from tuque.wire.proto.resp import strict_int
 
 SPACES: Final = re.compile(rb"[\x00-\x20]")  # a line has none of these
 SHOWN_MAX: Final = 200  # bytes of a function's name

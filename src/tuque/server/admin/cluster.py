@@ -23,8 +23,8 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
 from tuque.server.tubes.voters import cmd_voters
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError, Misuse, WrongWords
-from tuque.wire.resp import Status, strict_int
+from tuque.wire.commands.arguments import ArgError, Misuse, WrongWords
+from tuque.wire.proto.resp import Status, strict_int
 
 BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"

@@ -25,8 +25,8 @@ from tuque.server.state.tube_notices import leave_notices
 from tuque.tubes.election.voters import set_willing
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError
-from tuque.wire.iproto import E_ACCESS
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.proto.iproto import E_ACCESS
 
 LONG_PATTERN: Final = b"ERR a pattern has at most %d bytes: no option has a longer name"
 BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"

@@ -21,9 +21,9 @@ from tuque.server.replies.help import reply_help
 from tuque.server.startup.journaling import LOAD_RECORDS, make_committer
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
-from tuque.store.journal import JournalError
-from tuque.wire.args import NOT_INT, ArgError
-from tuque.wire.resp import strict_int
+from tuque.store.frames import JournalError
+from tuque.wire.commands.arguments import NOT_INT, ArgError
+from tuque.wire.proto.resp import strict_int
 
 DENIED: Final = (
     b"DENIED DEBUG is not allowed from here: the option enable-debug-command (no, local, yes) "

@@ -27,7 +27,7 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.tubes.admin import tube_figures
 from tuque.server.users.tenants import Tenant
-from tuque.wire.args import Misuse
+from tuque.wire.commands.arguments import Misuse
 
 DISQUE_VERSION: Final = "1.0-rc1"  # whose commands we speak
 

@@ -10,8 +10,8 @@ from tuque.server.log.monitoring import LatencyEvent
 from tuque.server.replies.help import reply_help
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import NOT_INT, ArgError, Misuse
-from tuque.wire.resp import strict_int
+from tuque.wire.commands.arguments import NOT_INT, ArgError, Misuse
+from tuque.wire.proto.resp import strict_int
 
 BAD_SLOWLOG: Final = b"ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
 SLOW_DEFAULT: Final = 10

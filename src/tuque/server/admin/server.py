@@ -10,10 +10,10 @@ from tuque.server.startup.journaling import save_for_restart
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server, log
 from tuque.server.users.account import meant
-from tuque.wire.args import ArgError, Misuse
-from tuque.wire.commands import Command
-from tuque.wire.resp import Status
-from tuque.wire.rights import BY_ROW
+from tuque.wire.commands.arguments import ArgError, Misuse
+from tuque.wire.commands.commands import Command
+from tuque.wire.commands.rights import BY_ROW
+from tuque.wire.proto.resp import Status
 
 BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."
 SHUTDOWN_FAILED: Final = b"ERR Errors trying to SHUTDOWN. Check logs."

@@ -1,7 +1,7 @@
 """The socket of a link to another node: frames to be sent, in order, and their size.
 
-wire/handshake.py and wire/bus.py define the bytes, server/bus/peers.py decides whom they are
-for. Frames keep their order; each may wait for a journal record.
+wire/bus/handshake.py and wire/bus/bus.py define the bytes, server/bus/peers.py decides whom they
+are for. Frames keep their order; each may wait for a journal record.
 """
 
 import errno
@@ -19,9 +19,9 @@ from tuque.server.bus.shaking import Shaking
 from tuque.server.sockets.poller import Poller
 from tuque.server.sockets.system import System
 from tuque.tlsstream import TlsStream
-from tuque.wire.bus import FRAME_BYTES
-from tuque.wire.handshake import Conn
-from tuque.wire.seal.steps import Head
+from tuque.wire.bus.bus import FRAME_BYTES
+from tuque.wire.bus.handshake import Conn
+from tuque.wire.bus.seal import Head
 
 READ_BYTES: Final = 262_144
 PUSH_BYTES: Final = 1 << 20  # most bytes written per turn

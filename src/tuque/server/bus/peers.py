@@ -30,9 +30,9 @@ from tuque.server.log.notes import Bugs, log
 from tuque.server.sockets.poller import OUT, Poller
 from tuque.server.sockets.resolver import is_literal
 from tuque.server.sockets.system import System
-from tuque.wire.bus import BusError, SealError
-from tuque.wire.handshake import NONCE_BYTES, Conn
-from tuque.wire.msgs.cards import Card
+from tuque.wire.bus.bus import BusError, SealError
+from tuque.wire.bus.card import Card
+from tuque.wire.bus.handshake import NONCE_BYTES, Conn
 
 HEAR_READS: Final = 256  # per link at a time: 64 MiB
 BATCH: Final = 64  # connections accepted per socket and turn

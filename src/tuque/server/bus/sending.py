@@ -16,7 +16,12 @@ from tuque.server.bus import reasons
 from tuque.server.bus.figures import BusFigures
 from tuque.server.bus.link import Link
 from tuque.server.sockets.poller import IN, OUT, Poller
-from tuque.wire.bus import FRAME_BYTES, encoded, is_large, parts_of
+from tuque.wire.bus.bus import (
+    FRAME_BYTES,
+    encoded,
+    is_large,
+    parts_of,
+)
 
 
 @final

@@ -30,8 +30,13 @@ from tuque.server.rights.tenant import hide_ids
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.state import Server
-from tuque.wire.args import HEADER_MAX, ArgError, Misuse, seconds_ms
-from tuque.wire.resp import int_reply
+from tuque.wire.commands.arguments import (
+    HEADER_MAX,
+    ArgError,
+    Misuse,
+    seconds_ms,
+)
+from tuque.wire.proto.resp import int_reply
 
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
 BADID: Final = b"BADID Invalid Job ID format."

@@ -33,7 +33,15 @@ from tuque.server.state.state import Server
 from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError, header_pairs, not_this, ranged, twice, wrong, wrong_option
+from tuque.wire.commands.arguments import (
+    ArgError,
+    header_pairs,
+    not_this,
+    ranged,
+    twice,
+    wrong,
+    wrong_option,
+)
 
 NEEDS_QUEUE: Final = b"ERR '%s' is a tube: DEAD REPLAY of letters in '%s' needs QUEUE"
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters are replayed in queues"

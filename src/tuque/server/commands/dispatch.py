@@ -76,16 +76,21 @@ from tuque.tubes.groups import FIRST_MINDER
 from tuque.tubes.groups import wake as wake_group
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
-from tuque.wire.adding.options import addjob_options
-from tuque.wire.args import (
+from tuque.wire.commands.add_options import addjob_options
+from tuque.wire.commands.arguments import (
     ArgError,
     Misuse,
     getjob_options,
     timeout_ms,
 )
-from tuque.wire.bounds import LIGHT_WORK, LONG_WORD, bound_of, long_word
-from tuque.wire.commands import Command
-from tuque.wire.resp import array_head, bulk_head
+from tuque.wire.commands.bounds import (
+    LIGHT_WORK,
+    LONG_WORD,
+    bound_of,
+    long_word,
+)
+from tuque.wire.commands.commands import Command
+from tuque.wire.proto.resp import array_head, bulk_head
 
 CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
 

@@ -32,8 +32,13 @@ from tuque.server.replies.help import reply_help
 from tuque.server.rights.tenant import full_of_groups
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError, Misuse, WrongWords, not_this
-from tuque.wire.resp import strict_int
+from tuque.wire.commands.arguments import (
+    ArgError,
+    Misuse,
+    WrongWords,
+    not_this,
+)
+from tuque.wire.proto.resp import strict_int
 
 COUNT_MAX: Final = 1_000_000
 BYTES_DEFAULT: Final = 64 << 20

@@ -26,8 +26,8 @@ from tuque.server.replies.core_words import core_words
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError
-from tuque.wire.resp import int_reply
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.proto.resp import int_reply
 
 COMMIT: Final = 0
 RELEASE: Final = 1

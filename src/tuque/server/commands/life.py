@@ -35,7 +35,7 @@ from tuque.server.replies.core_words import core_words
 from tuque.server.rights.tenant import check_growth
 from tuque.server.state.client import NONE_HANDED, Client
 from tuque.server.state.state import Server
-from tuque.wire.args import (
+from tuque.wire.commands.arguments import (
     OF_SECONDS,
     PRI_MAX,
     SECONDS_MAX,
@@ -49,7 +49,7 @@ from tuque.wire.args import (
     wrong,
     wrong_option,
 )
-from tuque.wire.resp import array_head, int_reply, put_bulk
+from tuque.wire.proto.resp import array_head, int_reply, put_bulk
 
 BAD_RUN: Final = b"ERR invalid run token"
 UNDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet: it waits for its delay or its copies"

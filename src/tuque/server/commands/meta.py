@@ -9,8 +9,8 @@ from tuque.core.queues.ends import life_of
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import header_pairs
-from tuque.wire.resp import array_head, bulk_head, put_bulk
+from tuque.wire.commands.arguments import header_pairs
+from tuque.wire.proto.resp import array_head, bulk_head, put_bulk
 
 
 def put_more(s: Server, c: Client, jobs: list[Job], extras: i64) -> None:

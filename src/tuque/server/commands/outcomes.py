@@ -30,8 +30,15 @@ from tuque.server.commands.views import flat
 from tuque.server.replies.core_words import WORDS, core_words
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client, Wanted
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError, ranged, timeout_ms, twice, wrong, wrong_option
-from tuque.wire.resp import array_head
+from tuque.wire.commands.arguments import (
+    ArgError,
+    ranged,
+    timeout_ms,
+    twice,
+    wrong,
+    wrong_option,
+)
+from tuque.wire.proto.resp import array_head
 
 BAD_NEEDED: Final = b"ERR COUNT must be a number from 1 to the number of ids"
 LONG_REASON: Final = b"ERR REASON must be at most 2048 bytes"

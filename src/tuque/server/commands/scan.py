@@ -17,8 +17,8 @@ from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import ScanSpec, scan_options
-from tuque.wire.resp import bulk_head, put_bulk, put_value
+from tuque.wire.commands.arguments import ScanSpec, scan_options
+from tuque.wire.proto.resp import bulk_head, put_bulk, put_value
 
 LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
 SHOWN_WORK: Final = 20  # units of work to write all of a job

@@ -13,8 +13,8 @@ from tuque.server.state.client import REPLY_ON, Client
 from tuque.server.state.state import Server
 from tuque.server.state.tube_notices import leave_notices
 from tuque.server.users.account import DEFAULT
-from tuque.wire.args import NOT_INT, ArgError
-from tuque.wire.resp import strict_int
+from tuque.wire.commands.arguments import NOT_INT, ArgError
+from tuque.wire.proto.resp import strict_int
 
 NOPROTO: Final = b"NOPROTO unsupported protocol version"
 CLIENT_NAME_BYTES: Final = 1_024

@@ -21,9 +21,9 @@ from tuque.server.replies.producers import await_copies
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.adding.options import BASIC_WORDS, Taker, addjob_options
-from tuque.wire.args import ArgError, Misuse, ranged
-from tuque.wire.resp import int_reply
+from tuque.wire.commands.add_options import BASIC_WORDS, Taker, addjob_options
+from tuque.wire.commands.arguments import ArgError, Misuse, ranged
+from tuque.wire.proto.resp import int_reply
 
 STAGE: Final = Taker(b"STAGE", BASIC_WORDS, least_ttl=1)
 TTL_MIN_MS: Final = 1_000

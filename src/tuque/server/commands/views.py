@@ -24,8 +24,13 @@ from tuque.server.rights.tenant import check_queues
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import NOT_INT, ArgError, Misuse, header_pairs
-from tuque.wire.resp import NULL_ARRAY, Status, strict_int
+from tuque.wire.commands.arguments import (
+    NOT_INT,
+    ArgError,
+    Misuse,
+    header_pairs,
+)
+from tuque.wire.proto.resp import NULL_ARRAY, Status, strict_int
 
 RUN_NAMES: Final = [b"", b"running", b"released", b"failed"]
 DEAD_SUFFIX: Final = b".dead"

@@ -32,8 +32,16 @@ from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.wire.adding.options import Taker, addjob_options
-from tuque.wire.args import ArgError, not_this, ranged, refused, some_ms, twice, wrong
+from tuque.wire.commands.add_options import Taker, addjob_options
+from tuque.wire.commands.arguments import (
+    ArgError,
+    not_this,
+    ranged,
+    refused,
+    some_ms,
+    twice,
+    wrong,
+)
 
 POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
 OWN_WORDS: Final = (b"ONFAIL", b"KEEP")

@@ -20,8 +20,8 @@ from tuque.tubes.entries.group import (
     unpack_group,
 )
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import ranged, refused, twice
-from tuque.wire.args import wrong_option as wrong_word
+from tuque.wire.commands.arguments import ranged, refused, twice
+from tuque.wire.commands.arguments import wrong_option as wrong_word
 
 STATES: Final = ("open", "done", "failed", "cancelled")
 CALLED: Final = "called"

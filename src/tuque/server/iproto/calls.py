@@ -26,7 +26,9 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import leave, session_for
-from tuque.wire.iproto import (
+from tuque.wire.commands.rights import OF_TUBES
+from tuque.wire.commands.tube_table import FUNCTIONS, METHODS, Procedure
+from tuque.wire.proto.iproto import (
     AUTH,
     CALL,
     CALL_16,
@@ -59,9 +61,12 @@ from tuque.wire.iproto import (
     proves,
     type_name,
 )
-from tuque.wire.msgpack import BIN, INT, STR, Value
-from tuque.wire.rights import OF_TUBES
-from tuque.wire.tubes.table import FUNCTIONS, METHODS, Procedure
+from tuque.wire.proto.msgpack import (
+    BIN,
+    INT,
+    STR,
+    Value,
+)
 
 SCRAMBLE_BYTES: Final = 20
 # one text, so that nobody learns which users there are

@@ -13,7 +13,8 @@ import msgspec
 from tuque.server.log.monitoring import REDACTED, feed_monitors, note_latency, note_slow
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
-from tuque.wire.iproto import (
+from tuque.wire.commands.tube_arguments import shown
+from tuque.wire.proto.iproto import (
     AUTH,
     EXPRESSION,
     FUNCTION,
@@ -23,8 +24,12 @@ from tuque.wire.iproto import (
     Request,
     type_name,
 )
-from tuque.wire.msgpack import ARRAY, MAP, NIL, Value
-from tuque.wire.tubes.values import shown
+from tuque.wire.proto.msgpack import (
+    ARRAY,
+    MAP,
+    NIL,
+    Value,
+)
 
 ARGS_MAX: Final = 32
 EVENT: Final = "iproto-request"

@@ -18,7 +18,9 @@ from tuque.server.tubes.call import OK, TubeCall
 from tuque.server.tubes.procedures import RUNS
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks import operations
-from tuque.wire.iproto import (
+from tuque.wire.commands.rights import OF_TUBES
+from tuque.wire.commands.tube_table import Procedure
+from tuque.wire.proto.iproto import (
     E_ACCESS,
     E_FIELD_MISSING,
     E_PROC,
@@ -27,9 +29,7 @@ from tuque.wire.iproto import (
     map_head,
     string,
 )
-from tuque.wire.msgpack import Value
-from tuque.wire.rights import OF_TUBES
-from tuque.wire.tubes.table import Procedure
+from tuque.wire.proto.msgpack import Value
 
 TAKES_MAX: Final = 100_000  # waiting on one connection; puts count with them
 TRUE: Final = b"\xc3"

@@ -32,10 +32,17 @@ from tuque.server.journal.thread import (
     JournalThread,
     Note,
 )
-from tuque.store.files.disk import Disk, LockedError, machine_boot_id
-from tuque.store.journal import LOCK, MANIFEST, Boot, JournalError, retire, write_file
+from tuque.store.disk import Disk, LockedError, machine_boot_id
+from tuque.store.frames import (
+    LOCK,
+    MANIFEST,
+    Boot,
+    JournalError,
+    retire,
+    write_file,
+)
 from tuque.store.replay import Loader
-from tuque.store.rewrite import Snapshot
+from tuque.store.snapshot import Snapshot
 from tuque.store.writer import Journal, why
 
 SLICE_JOBS: Final = 2_000  # serialised in one turn while the journal is rewritten

@@ -13,8 +13,7 @@ from typing import Final
 
 from tuque.core.model.stats import Histogram
 from tuque.server.journal.bell import Bell
-from tuque.store.pace import Pace
-from tuque.store.writer import Journal
+from tuque.store.writer import Journal, Pace
 
 OFF: Final = "off"
 NO: Final = "no"

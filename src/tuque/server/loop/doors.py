@@ -16,7 +16,7 @@ from tuque.server.sockets.poller import IN, Poller
 from tuque.server.state.client import Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server, log
-from tuque.wire.iproto import SALT_BYTES, greeting
+from tuque.wire.proto.iproto import SALT_BYTES, greeting
 
 UNREAD_BYTES: Final = 65_536  # discarded at once
 BATCH: Final = 256  # connections taken from one socket in one turn

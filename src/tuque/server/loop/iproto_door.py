@@ -14,7 +14,7 @@ from tuque.server.loop.outlet import Outlet
 from tuque.server.rights.login import STRANGE_MAX
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
-from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
+from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
 

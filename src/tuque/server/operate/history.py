@@ -8,9 +8,8 @@ from tuque.core.model.stats import BOUNDS
 from tuque.server.figures.rings import Points
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError
-from tuque.wire.history import FIELDS, history_args
-from tuque.wire.resp import NULL_ARRAY
+from tuque.wire.commands.arguments import FIELDS, ArgError, history_args
+from tuque.wire.proto.resp import NULL_ARRAY
 
 NO_SUMS: Final = b"NOPERM the points of the whole node are not for users of a tenant: name a QUEUE"
 

@@ -9,7 +9,7 @@ from tuque.tubes.model.errors import NO_LIMITS, TubeError
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policies.tables import OF_LIMIT, OF_RATE
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ranged, twice, wrong_option
+from tuque.wire.commands.arguments import ranged, twice, wrong_option
 
 WORDS: Final = (b"COUNT", b"CURSOR")
 COUNT: Final = 100

@@ -21,8 +21,13 @@ from tuque.server.state.chore import Chore
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.tube import Tube
-from tuque.wire.args import ArgError, Misuse, not_this, ranged
-from tuque.wire.resp import put_value
+from tuque.wire.commands.arguments import (
+    ArgError,
+    Misuse,
+    not_this,
+    ranged,
+)
+from tuque.wire.proto.resp import put_value
 
 REACH: Final = 10_000  # the first queues of an order, which can be seen
 COUNT_MAX: Final = 1_000

@@ -25,8 +25,15 @@ from tuque.server.state.workers import (
     Hand,
     Said,
 )
-from tuque.wire.args import NOT_INT, ArgError, Misuse, at_least, ranged, worker_name
-from tuque.wire.resp import bulk_head, put_bulk, put_value
+from tuque.wire.commands.arguments import (
+    NOT_INT,
+    ArgError,
+    Misuse,
+    at_least,
+    ranged,
+    worker_name,
+)
+from tuque.wire.proto.resp import bulk_head, put_bulk, put_value
 
 QUEUES_MAX: Final = 100
 QUEUES_BYTES: Final = 8_192  # of their names together

@@ -17,8 +17,8 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError
-from tuque.wire.iproto import E_PROC, error_reply
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.proto.iproto import E_PROC, error_reply
 
 
 def begin(s: Server, c: Client, chore: Chore) -> None:

@@ -6,10 +6,10 @@ from typing import Final
 
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.wire.args import ArgError, Misuse
-from tuque.wire.bounds import CONTAINERS
-from tuque.wire.commands import Command
-from tuque.wire.resp import Status
+from tuque.wire.commands.arguments import ArgError, Misuse
+from tuque.wire.commands.bounds import CONTAINERS
+from tuque.wire.commands.commands import Command
+from tuque.wire.proto.resp import Status
 
 WORD_SHOWN: Final = 64
 

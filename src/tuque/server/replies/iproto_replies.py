@@ -11,7 +11,7 @@ from tuque.server.replies.words import CONFLICT_TEXT, LEAVING_TEXT
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.tubes import Tubes
-from tuque.wire.iproto import (
+from tuque.wire.proto.iproto import (
     E_ACCESS,
     E_READ_ONLY,
     array_head,

@@ -31,9 +31,9 @@ from tuque.server.state.client import (
     Client,
 )
 from tuque.server.state.state import Server, log
-from tuque.wire.adding.options import addjob_options
-from tuque.wire.args import ArgError, timeout_ms
-from tuque.wire.resp import int_reply
+from tuque.wire.commands.add_options import addjob_options
+from tuque.wire.commands.arguments import ArgError, timeout_ms
+from tuque.wire.proto.resp import int_reply
 
 HOLES_MAX: Final = 10_000  # waiting replies per client; it may add more when half are out
 KEEP_MS: Final = 200  # between two writes of nodes.conf

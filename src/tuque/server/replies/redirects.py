@@ -18,8 +18,8 @@ from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError
-from tuque.wire.iproto import E_READ_ONLY, IprotoError
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.proto.iproto import E_READ_ONLY, IprotoError
 
 HOME: Final = TUBE_HOME.encode()
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"

@@ -16,8 +16,8 @@ from tuque.server.state.state import Server
 from tuque.tubes.log.leader import synced
 from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.tubes import Tubes
-from tuque.wire.resp import digits
-from tuque.wire.tubes.words import FORMS as FORM_NAMES
+from tuque.wire.commands.tube_arguments import FORMS as FORM_NAMES
+from tuque.wire.proto.resp import digits
 
 SHORT: Final = 1024  # shorter bodies are copied rather than passed on
 # the bytes between the values of a task, by status and by form

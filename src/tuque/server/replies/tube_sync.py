@@ -20,7 +20,7 @@ from tuque.server.state.state import Server
 from tuque.tubes.log.leader import copies_needed, synced
 from tuque.tubes.model.errors import LATE, TubeError
 from tuque.tubes.model.tubes import Tubes
-from tuque.wire.iproto import error_reply as iproto_error
+from tuque.wire.proto.iproto import error_reply as iproto_error
 
 
 def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:

@@ -7,7 +7,13 @@ from typing import Final
 
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError
-from tuque.wire.iproto import E_NO_ROLE, E_NO_USER, E_PROC, E_READ_ONLY, IprotoError
+from tuque.wire.proto.iproto import (
+    E_NO_ROLE,
+    E_NO_USER,
+    E_PROC,
+    E_READ_ONLY,
+    IprotoError,
+)
 
 LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT

@@ -9,9 +9,9 @@ from tuque.server.state.client import Client
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.server.users.account import Account
-from tuque.wire.bounds import CONTAINERS
-from tuque.wire.commands import Command
-from tuque.wire.rights import UNITS, Unit, unit_of
+from tuque.wire.commands.bounds import CONTAINERS
+from tuque.wire.commands.commands import Command
+from tuque.wire.commands.rights import UNITS, Unit, unit_of
 
 CATEGORIES: Final = ("admin", "dangerous")
 IS_ACT: Final = [any(word in CATEGORIES for word in unit.categories) for unit in UNITS]

@@ -11,8 +11,8 @@ from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.users.account import Account
 from tuque.server.users.denials import COMMAND, QUEUE
-from tuque.wire.commands import Command
-from tuque.wire.rights import Unit, unit_of
+from tuque.wire.commands.commands import Command
+from tuque.wire.commands.rights import Unit, unit_of
 
 NOAUTH: Final = b"NOAUTH Authentication required."
 NO_UNIT: Final = b"NOPERM user '%s' may not use %s: it lacks +%s, or @%s"

@@ -20,7 +20,7 @@ from tuque.server.users.account import DEFAULT, Account
 from tuque.server.users.denials import AUTH
 from tuque.server.users.hasher import Work
 from tuque.server.users.secrets import fits
-from tuque.wire.args import ArgError
+from tuque.wire.commands.arguments import ArgError
 
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
 BAD_PASSWORD: Final = b"ERR invalid password"

@@ -14,9 +14,9 @@ from tuque.core.tables.staged import FAIR
 from tuque.server.state.state import Server
 from tuque.server.users.account import Account
 from tuque.server.users.tenants import Tenant
-from tuque.wire.args import ArgError
-from tuque.wire.bounds import BODIES
-from tuque.wire.rights import BEFORE_VALUES, Unit
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.commands.bounds import BODIES
+from tuque.wire.commands.rights import BEFORE_VALUES, Unit
 
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
 TAG_AT: Final = 27  # the proof of an id that a node of the cluster made it (G6.5)

@@ -5,7 +5,7 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.server.users.account import Account
 from tuque.server.users.denials import COMMAND, QUEUE
-from tuque.wire.rights import Unit
+from tuque.wire.commands.rights import Unit
 
 
 def may_call(s: Server, w: Wired, account: Account, unit: Unit, tube: bytes | None) -> bool:

@@ -33,11 +33,18 @@ from tuque.tubes.model.options import PRI_DEFAULT
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
-from tuque.wire.adding.keys import KEY_WORDS
-from tuque.wire.adding.options import WORK_WORDS, Taker, addjob_options
-from tuque.wire.args import ArgError, not_this, ranged, refused, some_ms, twice, wrong
-from tuque.wire.args import wrong_option as wrong_word
-from tuque.wire.resp import Status
+from tuque.wire.commands.add_options import KEY_WORDS, WORK_WORDS, Taker, addjob_options
+from tuque.wire.commands.arguments import (
+    ArgError,
+    not_this,
+    ranged,
+    refused,
+    some_ms,
+    twice,
+    wrong,
+)
+from tuque.wire.commands.arguments import wrong_option as wrong_word
+from tuque.wire.proto.resp import Status
 
 OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
 JOB_WORDS: Final = (b"RETRY", b"TTL", b"PRI", *KEY_WORDS, *WORK_WORDS)

@@ -20,7 +20,7 @@ from tuque.tubes.entries.keys import work_of
 from tuque.tubes.entries.schedule import KEYS_MAX
 from tuque.tubes.entries.work import unpack_work
 from tuque.tubes.work.transitions import packed_of
-from tuque.wire.args import ArgError, header_pairs
+from tuque.wire.commands.arguments import ArgError, header_pairs
 
 AT_MOST_ONCE: Final = b"ERR RETRY must be 1 or more: the tasks of a tube come back"
 LONG: Final = b"ERR the options of a job have %d bytes: at most %d"

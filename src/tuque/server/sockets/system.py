@@ -1,7 +1,7 @@
 """What a server needs of the operating system: clocks, randomness, epoll, sockets, host names.
 
 Set when the server starts. The simulator passes its own (sim/machines), so that it runs the real
-pump. Files are in store/files/disk.py, the journal's thread in server/journal/thread.py.
+pump. Files are in store/disk.py, the journal's thread in server/journal/thread.py.
 """
 
 from __future__ import annotations

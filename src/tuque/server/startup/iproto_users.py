@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tuque.server.state.iproto_connection import GUEST, User, Users
-from tuque.wire.iproto import secret_of
+from tuque.wire.proto.iproto import secret_of
 
 NO_PASSWORD: Final = "nopass"
 ALL: Final = "all"

@@ -16,7 +16,7 @@ from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
 from tuque.server.sockets.listen import BUS_OFFSET, open_bus_sockets
 from tuque.server.state.state import Server, apply_settings, log
-from tuque.wire.msgs.cards import Card
+from tuque.wire.bus.card import Card
 
 
 def id_key(secret: bytes) -> bytes:

@@ -10,8 +10,8 @@ from tuque.server.config.options import Config
 from tuque.server.journal.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.loop.pump import Pump
 from tuque.server.state.state import Server, log
-from tuque.store.files.disk import Disk
-from tuque.store.journal import MANIFEST, JournalError
+from tuque.store.disk import Disk
+from tuque.store.frames import MANIFEST, JournalError
 from tuque.store.replay import Loader
 
 LOAD_RECORDS = 20_000  # between two polls of the sockets while loading

@@ -11,7 +11,7 @@ from tuque.core.tables.work import Asking, Change
 from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
 from tuque.server.users.account import Account
-from tuque.wire.resp import RequestReader, error_reply, put_value
+from tuque.wire.proto.resp import RequestReader, error_reply, put_value
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1

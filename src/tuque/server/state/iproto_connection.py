@@ -11,8 +11,8 @@ from mypy_extensions import i64
 from tuque.server.sockets.connection import Connection
 from tuque.server.users.account import Account
 from tuque.tubes.model.grants import role_key, user_key
-from tuque.wire.iproto import FrameReader
-from tuque.wire.rights import Unit
+from tuque.wire.commands.rights import Unit
+from tuque.wire.proto.iproto import FrameReader
 
 GUEST: Final = b"guest"
 PUBLIC: Final = b"public"  # the role of every user

@@ -42,7 +42,7 @@ from tuque.server.state.workers import Crew
 from tuque.server.users.acl import Acl
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
-from tuque.wire.commands import Command, table
+from tuque.wire.commands.commands import Command, table
 
 __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
 

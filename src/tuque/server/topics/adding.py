@@ -31,16 +31,16 @@ from tuque.tubes.log.leader import refusal_of
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
-from tuque.wire.adding.keys import KEY_WORDS
-from tuque.wire.adding.options import (
+from tuque.wire.commands.add_options import (
     BASIC_WORDS,
     FLAG_WORDS,
+    KEY_WORDS,
     TUBE_WORDS,
     WORK_WORDS,
     Taker,
     addjob_options,
 )
-from tuque.wire.args import ArgError, header_pairs, timeout_ms
+from tuque.wire.commands.arguments import ArgError, header_pairs, timeout_ms
 
 ADD_WORK: Final = 10  # units of work for one job of an ADD
 

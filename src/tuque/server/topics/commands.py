@@ -20,7 +20,14 @@ from tuque.server.replies.help import reply_help
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.topics.adding import add, is_shown
-from tuque.wire.args import ArgError, is_header, ranged, twice, wrong, wrong_option
+from tuque.wire.commands.arguments import (
+    ArgError,
+    is_header,
+    ranged,
+    twice,
+    wrong,
+    wrong_option,
+)
 
 NEEDS: Final[dict[bytes, bytes]] = {
     b"SUBSCRIBE": b"a topic, a queue, and FILTER with up to %d pairs of a header's name and a "

@@ -44,7 +44,7 @@ from tuque.tubes.tasks import admin
 from tuque.tubes.tasks.admin import Totals, totals_of
 from tuque.tubes.tasks.sessions import identify
 from tuque.tubes.work.transitions import record_tube
-from tuque.wire.args import ArgError
+from tuque.wire.commands.arguments import ArgError
 
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
 NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"

@@ -18,9 +18,9 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import session_for
-from tuque.wire.resp import Status
-from tuque.wire.tubes.arguments import TubeArgs
-from tuque.wire.tubes.table import Procedure
+from tuque.wire.commands.tube_arguments import TubeArgs
+from tuque.wire.commands.tube_table import Procedure
+from tuque.wire.proto.resp import Status
 
 
 @mypyc_attr(acyclic=True)

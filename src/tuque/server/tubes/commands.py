@@ -22,9 +22,9 @@ from tuque.server.tubes.procedures import RUNS
 from tuque.server.tubes.tasks import ack, put, take
 from tuque.tubes.tasks import operations
 from tuque.tubes.tasks.sessions import dashed
-from tuque.wire.args import ArgError, WrongWords
-from tuque.wire.resp import put_value
-from tuque.wire.tubes.table import WORDS, Procedure
+from tuque.wire.commands.arguments import ArgError, WrongWords
+from tuque.wire.commands.tube_table import WORDS, Procedure
+from tuque.wire.proto.resp import put_value
 
 USER: Final = b"default"  # of a client that is nobody yet (T15.9)
 PUT: Final = WORDS[b"PUT"]

@@ -21,9 +21,9 @@ from tuque.tubes.log.leader import (
 )
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
-from tuque.wire.args import ArgError
-from tuque.wire.iproto import error_reply
-from tuque.wire.resp import put_bulk
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.proto.iproto import error_reply
+from tuque.wire.proto.resp import put_bulk
 
 NO_NODE: Final = b"ERR no node '%s': name one by its id, the first characters of it, or host:port"
 MANY_NODES: Final = b"ERR several nodes match %s"

@@ -1,10 +1,10 @@
-"""The function of each procedure in the table (wire/tubes/table.py)."""
+"""The function of each procedure in the table (wire/commands/tube_table.py)."""
 
 from typing import Final
 
 from tuque.server.tubes import admin, grants, homes, tasks
 from tuque.server.tubes.call import Run
-from tuque.wire.tubes.table import PROCEDURES
+from tuque.wire.commands.tube_table import PROCEDURES
 
 BY_NAME: Final[dict[str, Run]] = {
     "CREATE": admin.create,

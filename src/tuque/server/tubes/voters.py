@@ -16,7 +16,7 @@ from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.model.voter_state import Voters
 from tuque.tubes.policy import tubes_of
-from tuque.wire.args import ArgError, Misuse
+from tuque.wire.commands.arguments import ArgError, Misuse
 
 SHOWN: Final = 20  # tubes
 

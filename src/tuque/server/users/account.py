@@ -8,7 +8,12 @@ from typing import Final, final
 from tuque.server.config.patterns import matches
 from tuque.server.users.secrets import Secrets
 from tuque.server.users.tenants import Tenant
-from tuque.wire.rights import BY_NAME, CATEGORIES, UNITS, Unit
+from tuque.wire.commands.rights import (
+    BY_NAME,
+    CATEGORIES,
+    UNITS,
+    Unit,
+)
 
 DEFAULT: Final = b"default"
 SEEN_MAX: Final = 10_000  # queues whose answer is remembered

@@ -9,7 +9,7 @@ import hmac
 import os
 from typing import Final, final
 
-from tuque.wire.iproto import secret_of
+from tuque.wire.proto.iproto import secret_of
 
 LOG_N: Final = 14
 BLOCKS: Final = 8

@@ -15,7 +15,7 @@ from tuque.server.users.secrets import (
 )
 from tuque.server.users.secrets import fits as has_hash
 from tuque.server.users.tenants import QUOTA_MAX, QUOTAS
-from tuque.wire.rights import CATEGORIES
+from tuque.wire.commands.rights import CATEGORIES
 
 PATTERNS_MAX: Final = 100
 NAME_MAX: Final = 128

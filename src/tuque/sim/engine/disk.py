@@ -1,6 +1,6 @@
 """The disk of one machine.
 
-The files are store/files/disk.py's disk in memory; added are faults that come by chance: a power
+The files are store/disk.py's disk in memory; added are faults that come by chance: a power
 cut that leaves a random prefix, or holes, of what was not synced.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from tuque.store.files.disk import MemoryDisk
+from tuque.store.disk import MemoryDisk
 
 PATH: Final = "/data/journal"
 WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync

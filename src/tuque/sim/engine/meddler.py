@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.msgs import AnyMessage, Pause
-from tuque.wire.bus import HEAD_BYTES, SEALED_HEAD_BYTES, frames_of
+from tuque.wire.bus.bus import HEAD_BYTES, SEALED_HEAD_BYTES, frames_of
 
 if TYPE_CHECKING:
     from tuque.sim.engine.network import Pipe

@@ -36,7 +36,7 @@ from tuque.sim.flaws.tubes import TUBE_FLAWS
 from tuque.sim.flaws.turns import TURN_FLAWS
 from tuque.sim.flaws.work import WORK_FLAWS
 from tuque.store import writer
-from tuque.wire import args
+from tuque.wire.commands import arguments
 
 
 def retry_from_enqueue() -> list[Patch]:
@@ -93,7 +93,7 @@ def narrow_numbers() -> list[Patch]:
     def in_range(option: bytes, word: bytes, least: int, most: int, kind: bytes = b"") -> int:
         return (int(word) * 1000 & 0xFFFFFFFF) // 1000
 
-    return everywhere(args.in_range, in_range)
+    return everywhere(arguments.in_range, in_range)
 
 
 def long_lives(seed: int) -> Plan:

@@ -7,7 +7,7 @@ from typing import Final
 from tuque.sim.engine.meddler import KINDS
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch
-from tuque.wire.seal.seal import Seal
+from tuque.wire.bus.seal import Seal
 
 
 def numbers_do_not_count() -> list[Patch]:

@@ -16,8 +16,8 @@ from tuque.sim.engine.plan import Plan
 from tuque.sim.machines.session import Session
 from tuque.sim.machines.shell import Crash, Shell
 from tuque.sim.tube_judges.disk import KeptTube, ident_of, tubes_on
-from tuque.store.files.disk import PowerCut
-from tuque.store.journal import JournalError
+from tuque.store.disk import PowerCut
+from tuque.store.frames import JournalError
 from tuque.store.replay import Loader
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ from tuque.tubes.model.tubes import Tubes
 
 COPY_BYTES: Final = 200  # per copy in these tables (M1)
 HELD_BYTES: Final = 300
-COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as for jobs in wire/bus.py
+COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as for jobs in wire/bus/bus.py
 
 
 def keep_copy(t: Tubes, tube: Tube, task: Task) -> None:

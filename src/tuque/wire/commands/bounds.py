@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
-from tuque.wire.bound import (
+from tuque.wire.commands.bound import (
     ALL_WORDS,
     CUT,
     CUT_SLICED,
@@ -24,7 +24,7 @@ from tuque.wire.bound import (
     WHOLE,
     Bound,
 )
-from tuque.wire.tubes.table import TUBE_BOUNDS
+from tuque.wire.commands.tube_table import TUBE_BOUNDS
 
 LONG_WORD: Final = 65_536  # bytes of a word other than a body (L2.9)
 LIGHT_WORK: Final = 100  # units: a command within it never waits for the next turn (L2.3)

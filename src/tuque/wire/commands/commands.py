@@ -8,10 +8,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.bound import ALL_WORDS
-from tuque.wire.bounds import BOUNDS, CONTAINERS
-from tuque.wire.rights import BY_ROW, Unit
-from tuque.wire.tubes.table import TUBE_SYNTAX
+from tuque.wire.commands.bound import ALL_WORDS
+from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
+from tuque.wire.commands.rights import BY_ROW, Unit
+from tuque.wire.commands.tube_table import TUBE_SYNTAX
 
 
 @final
@@ -32,7 +32,7 @@ class Command:
         self.is_denyoom = "denyoom" in self.flags
         self.is_loading = "loading" in self.flags
         self.is_fast = "fast" in self.flags
-        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/bounds.py
+        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/commands/bounds.py
         # its right (N2); none: each subcommand has its own
         self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
         self.code: i64 = 0  # row number, set by `table`

@@ -1,6 +1,6 @@
 """Reads RESP requests byte by byte: exact about limits and error texts (SPEC C2).
 
-Takes what the faster ways of wire/resp.py leave: partial commands, inline commands, odd or
+Takes what the faster ways of wire/proto/resp.py leave: partial commands, inline commands, odd or
 malformed encodings.
 """
 

@@ -18,8 +18,16 @@ from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
 from tuque.core.msgs import AnyMessage
-from tuque.wire.bus import BusError, FrameReader, frames_of, frames_with, head_of, messages_of
-from tuque.wire.msgs.cards import (
+from tuque.wire.bus import seal
+from tuque.wire.bus.bus import (
+    BusError,
+    FrameReader,
+    frames_of,
+    frames_with,
+    head_of,
+    messages_of,
+)
+from tuque.wire.bus.card import (
     CARDS,
     GREETINGS,
     HELLOS,
@@ -28,9 +36,7 @@ from tuque.wire.msgs.cards import (
     Hello,
     is_sane_card,
 )
-from tuque.wire.seal import keys
-from tuque.wire.seal.seal import Seal
-from tuque.wire.seal.steps import Coder, Head
+from tuque.wire.bus.seal import Coder, Head, Seal
 
 MAGIC: Final = b"tuque bus"
 VERSION: Final = 3  # of a link without a secret
@@ -164,20 +170,20 @@ class Conn:
         self.theirs = payload
         if self.is_dialer:
             card = msgspec.msgpack.encode(self.card)
-            root = keys.root_of(self.secret, self.mine, self.theirs)
-            self.proof = keys.proof_of(root, keys.DIALER, card)
+            root = seal.root_of(self.secret, self.mine, self.theirs)
+            self.proof = seal.proof_of(root, seal.DIALER, card)
             self.say(self.proof + card)
 
     def on_proof(self, payload: bytes) -> None:
         """[B1.1] Check the dialler's proof; nothing with a key was said before."""
-        code, card = payload[: keys.PROOF_BYTES], payload[keys.PROOF_BYTES :]
+        code, card = payload[: seal.PROOF_BYTES], payload[seal.PROOF_BYTES :]
         for secret in self.secrets:
-            root = keys.root_of(secret, self.theirs, self.mine)
-            if hmac.compare_digest(code, keys.proof_of(root, keys.DIALER, card)):
+            root = seal.root_of(secret, self.theirs, self.mine)
+            if hmac.compare_digest(code, seal.proof_of(root, seal.DIALER, card)):
                 self.secret = secret
                 self.believe(card)
                 mine = msgspec.msgpack.encode(self.card)
-                self.say(keys.proof_of(root, keys.ACCEPTOR, code + mine) + mine)
+                self.say(seal.proof_of(root, seal.ACCEPTOR, code + mine) + mine)
                 self.begin(root)
                 return
         self.say(REFUSED)
@@ -187,9 +193,9 @@ class Conn:
         """[B1.1] Check the proof of the dialled end."""
         if payload == REFUSED:
             raise BusError(WRONG_SECRET)
-        code, card = payload[: keys.PROOF_BYTES], payload[keys.PROOF_BYTES :]
-        root = keys.root_of(self.secret, self.mine, self.theirs)
-        if not hmac.compare_digest(code, keys.proof_of(root, keys.ACCEPTOR, self.proof + card)):
+        code, card = payload[: seal.PROOF_BYTES], payload[seal.PROOF_BYTES :]
+        root = seal.root_of(self.secret, self.mine, self.theirs)
+        if not hmac.compare_digest(code, seal.proof_of(root, seal.ACCEPTOR, self.proof + card)):
             raise BusError(WRONG_SECRET)
         self.believe(card)
         self.begin(root)
@@ -205,11 +211,11 @@ class Conn:
 
     def begin(self, root: bytes) -> None:
         """[B2.7] The frames of both directions have codes from now on."""
-        mine, theirs = keys.FROM_DIALER, keys.FROM_ACCEPTOR
+        mine, theirs = seal.FROM_DIALER, seal.FROM_ACCEPTOR
         if not self.is_dialer:
             mine, theirs = theirs, mine
-        self.seal = Seal(keys.frame_key(root, mine))
-        self.reader.unseal(Seal(keys.frame_key(root, theirs)))
+        self.seal = Seal(seal.frame_key(root, mine))
+        self.reader.unseal(Seal(seal.frame_key(root, theirs)))
         self.reader.limit_bytes = self.limit_bytes
 
     def say(self, payload: bytes) -> None:

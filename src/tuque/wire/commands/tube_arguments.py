@@ -1,30 +1,342 @@
-"""Arguments of IPROTO calls: Lua's values in, typed values or an error out (SPEC I6).
-
-Accepts and refuses what Tarantool's queue does, with the same codes and texts; except that NULL
-always means absent, and an impossible time becomes the nearest possible one. Seconds come in, whole
-ms go out, rounded up.
-"""
+"""The arguments of a call of a tube procedure, for both doors (SPEC T15, I6)."""
 
 from collections.abc import Callable
 from math import ceil, floor, isnan
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
-from tuque.core.model.task import MSGPACK, TEXT
+from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
 from tuque.tubes.model.errors import NOT_FOUND, TubeError
-from tuque.tubes.model.options import MAJORITY, NO, YES
+from tuque.tubes.model.options import MAJORITY, NO, NOT_SAID, PRI_DEFAULT, YES, PutSpec, TubeOptions
 from tuque.tubes.types.driver import Driver
-from tuque.wire.args import UTUBE_MAX
-from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
-from tuque.wire.msgpack import ARRAY, BIN, BOOL, EXT, FLOAT, INT, MAP, NIL, STR, Value
-from tuque.wire.tubes.arguments import TubeArgs
-from tuque.wire.tubes.words import LISTED_MAX
+from tuque.wire.commands.arguments import (
+    UTUBE_MAX,
+    ArgError,
+    not_this,
+    plain_int,
+    ranged,
+)
+from tuque.wire.proto.iproto import (
+    E_FIELD_TYPE,
+    E_KEY_COUNT,
+    E_KEY_TYPE,
+    E_PROC,
+    IprotoError,
+)
+from tuque.wire.proto.msgpack import (
+    ARRAY,
+    BIN,
+    BOOL,
+    EXT,
+    FLOAT,
+    INT,
+    MAP,
+    NIL,
+    STR,
+    MsgpackError,
+    Value,
+    skip,
+)
+
+NO_NAMES: Final[list[bytes]] = []
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Options:
+    """Rare arguments; times are ms. Defaults stand for those not given."""
+
+    def __init__(self) -> None:
+        self.delay_ms: i64 = -1
+        self.ttl_ms: i64 = -1
+        self.ttr_ms: i64 = -1
+        self.pri: i64 = PRI_DEFAULT
+        self.utube: bytes | None = None
+        self.count: i64 = 100  # tasks or changes
+        self.status: i64 = 0
+        self.after: i64 = -1
+        self.capacity: i64 = 0
+        self.sync_nodes: i64 = NOT_SAID
+        self.failover: i64 = NOT_SAID
+        self.in_replicaset: bool | None = None
+        self.storage_mode = b""
+        self.engine = b""
+        self.on_change = b""
+        self.name: bytes | None = None  # of a type, user, role, node or session
+        self.prefix: bytes | None = None
+        self.names = NO_NAMES  # of tubes
+        self.if_not_exists = False
+        self.temporary = False
+        self.is_role = False
+        self.may_call = False
+        self.may_truncate = False
+        self.is_forced = False
+
+    def tube_options(self) -> TubeOptions:
+        """The options of a new tube."""
+        o = TubeOptions()
+        o.temporary = self.temporary
+        o.if_not_exists = self.if_not_exists
+        o.ttl_ms = self.ttl_ms
+        o.ttr_ms = self.ttr_ms
+        o.pri = self.pri
+        o.capacity = self.capacity
+        o.storage_mode = self.storage_mode
+        o.engine = self.engine
+        o.on_task_change = self.on_change
+        o.sync = self.sync_nodes
+        o.failover = self.failover
+        return o
+
+
+NOTHING: Final = Options()  # shared by all calls without such options
+
+
+@mypyc_attr(acyclic=True)
+class TubeArgs:
+    """The arguments of one call. Both doors' tables name the fields of its options."""
+
+    def __init__(self) -> None:
+        self.tube: bytes | None = None
+        self.body = b""
+        self.form: i64 = 0
+        self.number: i64 = 0  # of a task
+        self.token: i64 = 0
+        self.timeout_ms: i64 = -1  # or the additional life of a task
+        self.given: i64 = 0  # number of options given
+        self.options = NOTHING
+
+    def set_option(self, field: str, value: object) -> None:
+        """Set one of the options."""
+        if self.options is NOTHING:
+            self.options = Options()
+        setattr(self.options, field, value)
+
+    def put_spec(self) -> PutSpec:
+        """The options of a put."""
+        o = self.options
+        spec = PutSpec()
+        spec.ttl_ms = o.ttl_ms
+        spec.ttr_ms = o.ttr_ms
+        spec.delay_ms = o.delay_ms
+        spec.pri = o.pri
+        spec.utube = o.utube
+        spec.timeout_ms = self.timeout_ms if self.timeout_ms > 0 else i64(0)
+        return spec
+
+
+# ---- Arguments of TUBE: words in, typed values or an error out (SPEC T15).
+#
+# Options are read from left to right: the first bad one decides the error, the last of repeated
+# ones wins. Times come as seconds, whole or not, and become ms, rounded up.
+
+
+NUMBER_MAX: Final = 1 << 52
+LISTED_MAX: Final = 10_000  # tasks, or changes, in one reply
+SYNC_MAX: Final = 1_000  # the exact limit is the number of nodes
+DIGITS_MAX: Final = 40
+BAD_BODY: Final = b"ERR the body is not one MessagePack value"
+BAD_UUID: Final = b"ERR Invalid UUID format."
+NODES: Final = "SYNC must be majority, or a number from 1 to the number of nodes"
+
+# kinds of words, frequent ones first
+A_TUBE: Final = 0
+A_BODY: Final = 1
+AN_ID: Final = 2
+A_TOKEN: Final = 3
+A_TIMEOUT: Final = 4
+A_FORM: Final = 5
+NUMBER: Final = 6
+SECONDS: Final = 7
+CHOICE: Final = 8
+FLAG: Final = 9
+A_UUID: Final = 10
+BYTES_OF: Final = 11
+COPIES: Final = 12
+
+STATES: Final[dict[bytes, int]] = {
+    b"READY": READY,
+    b"TAKEN": TAKEN,
+    b"DELAYED": DELAYED,
+    b"BURIED": BURIED,
+    b"R": READY,
+    b"T": TAKEN,
+    b"~": DELAYED,
+    b"!": BURIED,
+}
+FORMS: Final[dict[bytes, int]] = {b"bytes": BYTES, b"text": TEXT, b"msgpack": MSGPACK}
+
+
+@final
+class Word:
+    """How one argument is read, into which field, and the error if invalid."""
+
+    def __init__(
+        self,
+        field: str,
+        kind: i64 = BYTES_OF,
+        name: str = "",
+        least: i64 = 0,
+        most: i64 = NUMBER_MAX,
+        choices: dict[bytes, int] | None = None,
+        error: str = "",
+    ) -> None:
+        self.field = field
+        self.kind = kind
+        self.least = least
+        self.most = most
+        self.choices: dict[bytes, int] = choices or {}
+        if error == "" and kind in (SECONDS, A_TIMEOUT):
+            error = f"{name} must be a number of seconds, 0 or more"
+        elif error == "" and kind in (CHOICE, A_FORM):
+            shown = [one.decode() for one in self.choices if len(one) > 1]
+            error = f"{name} must be {', '.join(shown[:-1])} or {shown[-1]}"
+        elif error == "" and kind == BYTES_OF:
+            error = f"{name} must be at most {most} bytes"
+        elif error == "":
+            error = f"{name} must be a number from {least} to {most}"
+        self.error = b"ERR " + error.encode()
+
+
+# positional arguments
+PLACES: Final[dict[str, Word]] = {
+    "tube": Word("", A_TUBE),
+    "body": Word("", A_BODY),
+    "id": Word("", AN_ID, "id"),
+    "type": Word("name"),
+    "user": Word("name"),
+    "node": Word("name"),
+    "uuid": Word("name", A_UUID),
+    "sec": Word("", A_TIMEOUT, "the increment"),
+    "count": Word("count", NUMBER, "count"),
+    "state": Word("status", CHOICE, "state", choices=STATES),
+}
+OPTIONS: Final[dict[str, Word]] = {
+    "TOKEN": Word("", A_TOKEN, "TOKEN", 1),
+    "TIMEOUT": Word("", A_TIMEOUT, "TIMEOUT"),
+    "DELAY": Word("delay_ms", SECONDS, "DELAY"),
+    "TTL": Word("ttl_ms", SECONDS, "TTL"),
+    "TTR": Word("ttr_ms", SECONDS, "TTR"),
+    "PRI": Word("pri", NUMBER, "PRI"),
+    "UTUBE": Word("utube", BYTES_OF, "UTUBE", 0, UTUBE_MAX),
+    "FORM": Word("", A_FORM, "FORM", choices=FORMS),
+    "COUNT": Word("count", NUMBER, "COUNT", 1, LISTED_MAX),
+    "AFTER": Word("after", NUMBER, "AFTER", -1),
+    "CAPACITY": Word("capacity", NUMBER, "CAPACITY"),
+    "SYNC": Word("sync_nodes", COPIES, "", 1, SYNC_MAX, None, NODES),
+    "FAILOVER": Word("failover", CHOICE, "FAILOVER", choices={b"yes": YES, b"no": NO}),
+    "STORAGEMODE": Word("storage_mode"),
+    "ENGINE": Word("engine"),
+    "ONCHANGE": Word("on_change"),
+    "INREPLICASET": Word("in_replicaset", CHOICE, "INREPLICASET", choices={b"yes": 1, b"no": 0}),
+    "PREFIX": Word("prefix"),
+    "IFNOTEXISTS": Word("if_not_exists", FLAG),
+    "TEMPORARY": Word("temporary", FLAG),
+    "ROLE": Word("is_role", FLAG),
+    "CALL": Word("may_call", FLAG),
+    "TRUNCATE": Word("may_truncate", FLAG),
+    "FORCE": Word("is_forced", FLAG),
+}
+
+
+def read_word(a: Word, word: bytes, into: TubeArgs) -> None:
+    """One argument. Raises ArgError."""
+    kind = a.kind
+    if kind == A_TUBE:
+        into.tube = word
+    elif kind == A_BODY:
+        into.body = word
+    elif kind == AN_ID:
+        into.number = ranged(word, 0, NUMBER_MAX, a.error)
+    elif kind == A_TOKEN:
+        into.token = ranged(word, 1, NUMBER_MAX, a.error)
+    elif kind == A_TIMEOUT:
+        into.timeout_ms = span_ms(word, a.error)
+    elif kind == A_FORM:
+        into.form = choice_of(a, word)
+    elif kind == NUMBER:
+        into.set_option(a.field, ranged(word, a.least, a.most, a.error))
+    elif kind == SECONDS:
+        into.set_option(a.field, span_ms(word, a.error))
+    elif kind == COPIES:
+        is_majority = word.lower() == b"majority"
+        count: i64 = MAJORITY if is_majority else ranged(word, a.least, a.most, a.error)
+        into.set_option(a.field, count)
+    elif kind == CHOICE:
+        choice = choice_of(a, word)
+        value: object = choice
+        if a.field == "in_replicaset":
+            value = choice != 0  # in an `if`: mypyc makes one type of both values of a ternary
+        into.set_option(a.field, value)
+    elif len(word) > a.most:
+        raise ArgError(a.error)
+    else:
+        into.set_option(a.field, uuid_of(word) if kind == A_UUID else word)
+
+
+def choice_of(a: Word, word: bytes) -> int:
+    """One of several words."""
+    choice = a.choices.get(word.upper(), a.choices.get(word.lower()))
+    if choice is None:
+        raise not_this(a.error, word)
+    return choice
+
+
+def span_ms(word: bytes, error: bytes) -> i64:
+    """Seconds as ms, rounded up; more than 100 years become 100 years (T15.2)."""
+    seconds = plain_int(word)
+    if 0 <= seconds < MAX_MS // 1000:
+        return seconds * 1000
+    whole, _, part = word.partition(b".")
+    digits = whole + part
+    if not digits.isdigit() or len(word) > DIGITS_MAX:
+        raise not_this(error, word)
+    if len(whole.lstrip(b"0")) > 12:
+        return MAX_MS
+    ms = int(whole or b"0") * 1000 + int((part + b"000")[:3])
+    if len(part[3:].strip(b"0")) > 0:
+        ms += 1
+    return i64(ms) if ms < MAX_MS else MAX_MS
+
+
+def check_msgpack(body: bytes) -> None:
+    """Check that Tarantool's clients can read the body, which they get unchanged."""
+    try:
+        end = skip(body, 0, len(body))
+    except MsgpackError:
+        end = -1
+    if end != len(body):
+        raise ArgError(BAD_BODY)
+
+
+def uuid_of(word: bytes) -> bytes:
+    """The uuid as 16 bytes, from bytes or text; its first groups are little-endian."""
+    if len(word) == 16:
+        return word
+    digits = word.replace(b"-", b"")
+    if len(word) != 36 or len(digits) != 32 or not is_hex(digits):
+        raise ArgError(BAD_UUID)
+    raw = bytes.fromhex(digits.decode())
+    return raw[3::-1] + raw[5:3:-1] + raw[7:5:-1] + raw[8:]
+
+
+def is_hex(digits: bytes) -> bool:
+    """Whether the word is all hexadecimal digits."""
+    return len(digits.lower().strip(b"0123456789abcdef")) == 0
+
+
+# ---- Arguments of IPROTO calls: Lua's values in, typed values or an error out (SPEC I6).
+#
+# Accepts and refuses what Tarantool's queue does, with the same codes and texts; except that NULL
+# always means absent, and an impossible time becomes the nearest possible one. Seconds come in,
+# whole ms go out, rounded up.
+
 
 LISTED: Final = 1_000  # tasks, by default
 LONG_MS: Final = 1 << 50  # practically for ever; tubes clamp it
-NUMBER_MAX: Final = (1 << 62) - 1  # limit of ids, priorities and counts
-NO_NUMBER: Final = NUMBER_MAX  # an id that no task has
+VALUE_MAX: Final = (1 << 62) - 1  # limit of ids, priorities and counts
+NO_NUMBER: Final = VALUE_MAX  # an id that no task has
 OPTIONS_MAX: Final = 64  # known or not
 BAD_STATE: Final = b"the state must be one of r, t, ~ and !"
 NO_DRIVER: Final = (
@@ -137,7 +449,7 @@ def driver_table(value: Value) -> object:
     raise IprotoError(E_PROC, NO_DRIVER)
 
 
-def uuid_of(value: Value) -> object:
+def uuid_value(value: Value) -> object:
     """The bytes of a uuid."""
     return text(value, b"Invalid UUID format.")
 
@@ -208,7 +520,7 @@ def priority(value: Value) -> object:
     if number < 0:
         text = b"Tuple field 6 type does not match one required by operation: expected unsigned"
         raise IprotoError(E_FIELD_TYPE, text)
-    return number if number < NUMBER_MAX else NUMBER_MAX
+    return number if number < VALUE_MAX else VALUE_MAX
 
 
 def whole(value: Value) -> i64:
@@ -219,10 +531,10 @@ def whole(value: Value) -> i64:
         real = value.real()
         if isnan(real):
             return 0  # as for times (I6.2)
-        number = floor(max(-NUMBER_MAX, min(real, NUMBER_MAX)))  # inf // 1 would be NaN
+        number = floor(max(-VALUE_MAX, min(real, VALUE_MAX)))  # inf // 1 would be NaN
     else:
         raise IprotoError(E_PROC, b"attempt to compare %s with number" % LUA_TYPES[value.kind])
-    return max(-NUMBER_MAX, min(number, NUMBER_MAX))
+    return max(-VALUE_MAX, min(number, VALUE_MAX))
 
 
 def copies(value: Value) -> i64:
@@ -319,7 +631,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "type": Argument("name", shown, missing=b"nil"),
     "user": Argument("name", shown, missing=b"nil"),
     "role": Argument("name", shown, missing=b"nil"),
-    "uuid": Argument("name", uuid_of),
+    "uuid": Argument("name", uuid_value),
     "statistics.name": Argument("tube", shown),
     "tube.name": Argument("name", tube_asked, sees_nil=True),
     "register_driver.name": Argument("name", driver_name, missing=IprotoError(E_PROC, NO_DRIVER)),

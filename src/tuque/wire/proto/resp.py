@@ -2,15 +2,20 @@
 
 Requests are read in one of two ways. `read_plain` splits whole, plainly encoded commands, as all
 clients send them. Anything else (a partial command, an inline command, odd or malformed encodings)
-goes to `StrictReader`, which is exact about limits and error texts (wire/strict_reader.py). The two
-agree on every stream (tests/wire).
+goes to `StrictReader`, which is exact about limits and error texts (wire/proto/strict_reader.py).
+The two agree on every stream (tests/wire).
 """
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.strict_reader import LONG_BULK, MAX_ARGS, ProtocolError, StrictReader
+from tuque.wire.proto.strict_reader import (
+    LONG_BULK,
+    MAX_ARGS,
+    ProtocolError,
+    StrictReader,
+)
 
 MAX_BULK: Final = 536_870_912
 SMALL_ARGS: Final = 10  # before AUTH

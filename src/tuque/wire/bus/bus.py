@@ -59,10 +59,15 @@ from tuque.core.msgs import (
     YourJobs,
     are_subscriptions,
 )
-from tuque.wire.seal.seal import CODE_BYTES, Seal
-from tuque.wire.seal.steps import Arriving, Coder
-from tuque.wire.tubes.told import is_sane_tube
-from tuque.wire.tubes.votes import NUMBER_LAST, in_range, is_instant, is_port, is_sane_vote
+from tuque.wire.bus.sanity import (
+    NUMBER_LAST,
+    in_range,
+    is_instant,
+    is_port,
+    is_sane_tube,
+    is_sane_vote,
+)
+from tuque.wire.bus.seal import CODE_BYTES, Arriving, Coder, Seal
 
 HEAD_BYTES: Final = 8
 SEALED_HEAD_BYTES: Final = 4 + CODE_BYTES

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.msgpack import (
+from tuque.wire.proto.msgpack import (
     ARRAY,
     INT,
     MAP,

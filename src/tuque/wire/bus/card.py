@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from tuque.wire.bus import TIMES_MAX, is_host
-from tuque.wire.tubes.votes import is_port
+from tuque.wire.bus.bus import TIMES_MAX, is_host
+from tuque.wire.bus.sanity import is_port
 
 MARK_BYTES: Final = 8
 HOST_MAX: Final = 255

@@ -1,8 +1,6 @@
-"""Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8).
+"""The code of each frame in one direction of a link (SPEC B2.7)."""
 
-Must not know: messages.
-"""
-
+from hashlib import blake2b
 from hmac import compare_digest
 from io import BytesIO
 from typing import Final, final
@@ -10,7 +8,82 @@ from zlib import crc32
 
 from mypy_extensions import i64
 
-from tuque.wire.seal.seal import Seal
+# ---- Keys of a link: made of the cluster's secret and what both ends said first (SPEC B1.1).
+#
+#     root        = BLAKE2b(key of the secret, greeting of the dialler, greeting of the other end)
+#     proofs      = BLAKE2b(root, ...), one for each end; the second one covers the first
+#     frame keys  = BLAKE2b(root), one for each direction
+#
+# Each use has a label of its own, so that no value made for one use can serve another. A greeting
+# has a nonce: who repeats what another link sent has other keys.
+
+
+KEY_BYTES: Final = 64
+PROOF_BYTES: Final = 32
+DIALER: Final = b"tuque dialer"
+ACCEPTOR: Final = b"tuque acceptor"
+FROM_DIALER: Final = b"tuque frames out"
+FROM_ACCEPTOR: Final = b"tuque frames in"
+
+
+def root_of(secret: bytes, dialer: bytes, acceptor: bytes) -> bytes:
+    """The key of all keys of a link, of the secret and both greetings."""
+    key = blake2b(secret, digest_size=KEY_BYTES, person=b"tuque secret").digest()
+    text = b"%d:%s%s" % (len(dialer), dialer, acceptor)
+    return blake2b(text, digest_size=KEY_BYTES, key=key, person=b"tuque link").digest()
+
+
+def proof_of(root: bytes, role: bytes, text: bytes) -> bytes:
+    """The code by which the end in that role shows that it knows the secret, and means the text."""
+    return blake2b(text, digest_size=PROOF_BYTES, key=root, person=role).digest()
+
+
+def frame_key(root: bytes, direction: bytes) -> bytes:
+    """The key of the frames in one direction."""
+    return blake2b(digest_size=KEY_BYTES, key=root, person=direction).digest()
+
+
+# ---- seal
+
+
+CODE_BYTES: Final = 16
+
+
+@final
+class Seal:
+    """Makes or checks the codes of frames, in their order.
+
+    A code covers the number of the frame, which is not sent, and its bytes. So a frame that was
+    changed, repeated, left out or moved has a wrong code.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self.keyed = blake2b(digest_size=CODE_BYTES, key=key, person=b"tuque frame")
+        self.number: i64 = 0  # of the next frame
+
+    def begin(self) -> blake2b:
+        """The code of the next frame, before its bytes."""
+        whole = self.keyed.copy()
+        number: int = self.number
+        whole.update(number.to_bytes(8, "big"))
+        self.number += 1
+        return whole
+
+    def code(self, payload: bytes) -> bytes:
+        """The code of the next frame."""
+        whole = self.begin()
+        whole.update(payload)
+        return whole.digest()
+
+    def fits(self, code: bytes, payload: bytes) -> bool:
+        """Whether that is the code of the next frame."""
+        return compare_digest(code, self.code(payload))
+
+
+# ---- Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8).
+#
+# Must not know: messages.
+
 
 STEP_BYTES: Final = 524_288
 

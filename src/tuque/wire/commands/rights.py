@@ -25,10 +25,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.bound import ALL_WORDS
-from tuque.wire.bounds import CONTAINERS, WORD_BYTES
-from tuque.wire.resp import strict_int
-from tuque.wire.tubes.table import PROCEDURES
+from tuque.wire.commands.bound import ALL_WORDS
+from tuque.wire.commands.bounds import CONTAINERS, WORD_BYTES
+from tuque.wire.commands.tube_table import PROCEDURES
+from tuque.wire.proto.resp import strict_int
 
 CATEGORIES: Final[dict[str, str]] = {
     "connection": "the session itself; every user may use these",

@@ -10,8 +10,8 @@ from mypy_extensions import i64
 
 from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.tubes.types.driver import Driver
-from tuque.wire.args import Misuse, WrongWords
-from tuque.wire.bound import (
+from tuque.wire.commands.arguments import Misuse, WrongWords
+from tuque.wire.commands.bound import (
     ALL_WORDS,
     CUT,
     CUT_SLICED,
@@ -22,19 +22,23 @@ from tuque.wire.bound import (
     SMALL,
     Bound,
 )
-from tuque.wire.iproto import E_PROC, IprotoError
-from tuque.wire.msgpack import Value
-from tuque.wire.tubes.arguments import TubeArgs
-from tuque.wire.tubes.values import ARGUMENTS, Argument, options_of, read_data, task_number
-from tuque.wire.tubes.words import (
+from tuque.wire.commands.tube_arguments import (
+    ARGUMENTS,
     FLAG,
     FORMS,
     OPTIONS,
     PLACES,
+    Argument,
+    TubeArgs,
     Word,
     check_msgpack,
+    options_of,
+    read_data,
     read_word,
+    task_number,
 )
+from tuque.wire.proto.iproto import E_PROC, IprotoError
+from tuque.wire.proto.msgpack import Value
 
 NAMES_MAX: Final = 1_000  # tubes in one SUBSCRIBE
 ONE_TASK: Final = Bound(0, 1, SMALL, ONE, True)  # 0 words: the syntax decides

@@ -1,0 +1,4 @@
+"""The protocols of clients, RESP and IPROTO: bytes to values and back.
+
+Must not know: commands.
+"""
