@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "tuque"
 
 FILE_LINES_MAX = 800
+# these were longer when the limit came; the list may only shrink
+LONGER = {"src/tuque/worker/run/worker.py": 843}
 FUNCTION_LINES_MAX = 50
 COLUMNS_MAX = 100
 DECIDING = ("core", "cluster", "tubes", "wire", "store")
@@ -151,8 +153,9 @@ class PythonFile:
     def check_size(self) -> None:
         """Check the length of the file and its lines, and its docstring."""
         lines = self.text.splitlines()
-        if len(lines) > FILE_LINES_MAX:
-            self.fault(1, f"{len(lines)} lines, at most {FILE_LINES_MAX}")
+        most = LONGER.get(self.name, FILE_LINES_MAX)
+        if len(lines) > most:
+            self.fault(1, f"{len(lines)} lines, at most {most}")
         for number, line in enumerate(lines, 1):
             if len(line) > COLUMNS_MAX:
                 self.fault(number, f"{len(line)} columns, at most {COLUMNS_MAX}")

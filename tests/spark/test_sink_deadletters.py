@@ -16,7 +16,7 @@ pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
 from tuque.spark.cli.deadletters import replay, triage
-from tuque.worker.tasks.codec import Envelope, encode
+from tuque.worker.app.codec import Envelope, encode
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tuque.worker import App, Backoff, Failed, Limit, Reject, current_job
-from tuque.worker.groups import making
-from tuque.worker.groups import steps as chain_steps
 from tuque.worker.pools import execute
+from tuque.worker.workflow import chain_steps, create
 
 app = App("tuque://127.0.0.1:1")
 
@@ -52,7 +51,7 @@ def plus_one(number: int) -> int:
 def ends_at(point: str) -> None:
     """The process ends at that point of the group that it makes next."""
     if point == "all are added":
-        making.parts = lambda _: os._exit(9)
+        create.parts = lambda _: os._exit(9)
     elif point == "all is done":
         chain_of = chain_steps.goes_on
 

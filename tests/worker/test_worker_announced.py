@@ -13,7 +13,7 @@ from worker_lab import Did, StartWorker, wait_until
 from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
 from tuque.worker import App
-from tuque.worker.broker.herald import fitting
+from tuque.worker.run.registration import fitting
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 import tuque
 from tuque.worker import App
+from tuque.worker.app.codec import CODECS, Codec, decode
 from tuque.worker.pools.execute import Attempt, Call, instant, of_pipe, to_pipe
-from tuque.worker.tasks.codec import CODECS, Codec, decode
 
 if TYPE_CHECKING:
     from nowhere import Ghost

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from tuque.worker.process.adopt import inherited
-from tuque.worker.process.box import (
+from tuque.worker.app.decisions import DONE as DONE_WELL
+from tuque.worker.app.decisions import Outcome
+from tuque.worker.run.crash_table import (
     DONE,
     ENDED,
     NOTES_BYTES,
@@ -15,16 +16,14 @@ from tuque.worker.process.box import (
     WAITING,
     Box,
 )
-from tuque.worker.process.supervise import RESTART, failed_starts
-from tuque.worker.process.trust import (
+from tuque.worker.run.quarantine import (
     AGAIN_S,
     AGAIN_S_MAX,
     GOOD_RUNS,
     GOOD_RUNS_MAX,
     Trust,
 )
-from tuque.worker.tasks.policy import DONE as DONE_WELL
-from tuque.worker.tasks.policy import Outcome
+from tuque.worker.run.supervise import RESTART, failed_starts, inherited
 
 
 class TestBox:

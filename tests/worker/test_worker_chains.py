@@ -14,8 +14,8 @@ from worker_lab import wait_until
 from tuque.errors import JobCancelled, JobFailed
 from tuque.testing import job
 from tuque.worker import RetryLater, chain, group
-from tuque.worker.groups.headers import header_of
-from tuque.worker.groups.steps import goes_on, goes_on_async
+from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
+from tuque.worker.workflow.create import header_of
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])

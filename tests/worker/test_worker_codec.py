@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.client.api import Job
-from tuque.worker.broker.obituary import obituary
-from tuque.worker.tasks.codec import CODECS, BadBody, Codec, Envelope, decode, encode
+from tuque.worker.app.codec import (
+    CODECS,
+    BadBody,
+    Codec,
+    Envelope,
+    decode,
+    encode,
+)
+from tuque.worker.run.ack_sender import obituary
 
 plain = st.recursive(
     st.none()

@@ -15,7 +15,7 @@ from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.errors import JobFailed, NoResult
-from tuque.worker.tasks.codec import decode
+from tuque.worker.app.codec import decode
 
 
 @pytest.fixture(autouse=True)

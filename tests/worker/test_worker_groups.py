@@ -15,7 +15,7 @@ from worker_lab import wait_until
 
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.worker import App, Failed, Unique, group
-from tuque.worker.groups.handles import AnyGroupHandle, GroupHandle
+from tuque.worker.workflow.group_handle import AnyGroupHandle, GroupHandle
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])

@@ -16,8 +16,8 @@ from worker_lab import Did, StartWorker, wait_until
 from tuque import Client
 from tuque.errors import ConfigError, JobFailed, NoResult
 from tuque.worker import App, BadBody, Key, Keys, chain, group
-from tuque.worker.pools.execute import Control
-from tuque.worker.seal.keys import (
+from tuque.worker.app.codec import decode, opened
+from tuque.worker.app.encryption import (
     BODY,
     NO_LIBRARY,
     OVERHEAD_BYTES,
@@ -26,7 +26,7 @@ from tuque.worker.seal.keys import (
     BadSeal,
     Kind,
 )
-from tuque.worker.tasks.codec import decode, opened
+from tuque.worker.pools.execute import Control
 
 SECRET = "the-king-has-donkey-ears"
 needs_aes = pytest.mark.skipif(

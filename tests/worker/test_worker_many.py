@@ -15,7 +15,7 @@ from worker_lab import StartWorker, wait_until
 from tuque import Client
 from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused, Withdrawn
 from tuque.worker import App
-from tuque.worker.tasks.adding import failure
+from tuque.worker.app.enqueue import failure
 
 
 @pytest.fixture(autouse=True)

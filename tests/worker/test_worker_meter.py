@@ -13,12 +13,12 @@ from lab import free_port
 
 from tuque.errors import ConfigError, ConnectionError
 from tuque.metrics.listener import Listener
-from tuque.worker.broker import story as story_module
-from tuque.worker.broker.link import Link
-from tuque.worker.broker.story import Story
+from tuque.worker.app.decisions import Ack, Nack, Outcome
 from tuque.worker.pools.execute import Job
-from tuque.worker.process.meter import Meter, open_meter
-from tuque.worker.tasks.policy import Ack, Nack, Outcome
+from tuque.worker.run import stats as story_module
+from tuque.worker.run.health import Meter, open_meter
+from tuque.worker.run.link import Link
+from tuque.worker.run.stats import Story
 
 
 class Served:

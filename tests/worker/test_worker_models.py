@@ -12,9 +12,16 @@ import pytest
 from lab import RealServer
 
 from tuque.worker import App
-from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import CODECS, Codec, decode, pack, pack_result, unpack
-from tuque.worker.tasks.task import Task
+from tuque.worker.app.arguments import BadArguments
+from tuque.worker.app.codec import (
+    CODECS,
+    Codec,
+    decode,
+    pack,
+    pack_result,
+    unpack,
+)
+from tuque.worker.app.task import Task
 
 pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed: make setup-dev")
 

@@ -15,9 +15,9 @@ from raw_resp import NULL
 
 from tuque import aio
 from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
-from tuque.worker.broker.away import Away, is_about_home
-from tuque.worker.broker.beat import Heart
-from tuque.worker.broker.link import Link, pause
+from tuque.worker.run.fetch import Away, is_about_home
+from tuque.worker.run.heartbeat import Heart
+from tuque.worker.run.link import Link, pause
 
 
 def of_a_tube() -> Callable[[], float]:

@@ -13,8 +13,8 @@ from tuque import Client
 from tuque.client.commands import calls
 from tuque.errors import Duplicate, NoTube
 from tuque.worker import App, Fair, Limit, Rate, TaskOptions, Unique
-from tuque.worker.tasks.adding import Adding, Call
-from tuque.worker.tasks.keys import key_of
+from tuque.worker.app.enqueue import Adding, Call
+from tuque.worker.app.policies import key_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.worker.tasks.policy import (
+from tuque.worker.app.decisions import (
     DONE,
     REASON_CHARS,
     Ack,

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from tuque.errors import ConfigError
+from tuque.worker.app.app import load_app
+from tuque.worker.app.codec import Envelope
+from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Attempt, Call, instant
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.tasks.app import load_app
-from tuque.worker.tasks.codec import Envelope
-from tuque.worker.tasks.policy import Outcome
 
 import pool_tasks  # isort: skip  # the app under test; children import it by this name
 

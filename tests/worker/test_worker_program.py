@@ -21,8 +21,8 @@ from worker_lab import Did, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.worker.main import worker
-from tuque.worker.pools.memory import has_room
-from tuque.worker.process import health
+from tuque.worker.pools.process_pool import has_room
+from tuque.worker.run import health
 
 
 @pytest.fixture(autouse=True)

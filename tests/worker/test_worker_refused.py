@@ -15,12 +15,11 @@ from worker_lab import wait_until
 from tuque.errors import Error, WrongTube
 from tuque.testing import job
 from tuque.worker import RetryLater, Task
-from tuque.worker.groups.headers import Entry, GroupEntry, header_of
-from tuque.worker.groups.results import GROUP_HEADER, filled, filled_async
-from tuque.worker.groups.steps import goes_on, goes_on_async
-from tuque.worker.groups.unfit import Unfit
+from tuque.worker.app.codec import Envelope
 from tuque.worker.pools.execute import Job
-from tuque.worker.tasks.codec import Envelope
+from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
+from tuque.worker.workflow.create import Entry, GroupEntry, Unfit, header_of
+from tuque.worker.workflow.results import GROUP_HEADER, filled, filled_async
 
 REFUSALS = [
     ("LEAVING", tasks.taken, ("CLUSTER", "LEAVING", "yes")),

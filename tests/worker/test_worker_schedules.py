@@ -16,10 +16,10 @@ from worker_lab import Program
 from tuque import Client, aio
 from tuque.errors import NoPerm, WrongTube
 from tuque.worker import App, Backoff, Limit, Unique
-from tuque.worker.broker.plans import send_plans
+from tuque.worker.app.codec import decode
 from tuque.worker.main import send_plans_once
-from tuque.worker.process.box import Box
-from tuque.worker.tasks.codec import decode
+from tuque.worker.run.crash_table import Box
+from tuque.worker.run.schedules import send_plans
 
 
 def app_of(url: str, queue: str) -> App:

@@ -23,8 +23,7 @@ from tuque.worker import (
     current_job,
     group,
 )
-from tuque.worker.groups.headers import Entry, GroupEntry
-from tuque.worker.groups.making import Making
+from tuque.worker.workflow.create import Entry, GroupEntry, Making
 
 app = App("tuque://127.0.0.1:1")
 ran: list[str] = []

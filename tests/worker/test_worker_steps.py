@@ -21,7 +21,7 @@ from tuque.worker import (
     chain,
     group,
 )
-from tuque.worker.groups.steps import DEAD_STARTS, judged, later
+from tuque.worker.workflow.chain_steps import DEAD_STARTS, judged, later
 
 app = App("tuque://127.0.0.1:1")
 ran: list[str] = []

@@ -15,9 +15,9 @@ import pytest
 
 from tuque.errors import ConfigError
 from tuque.worker import App, Backoff, Envelope, RetryLater, load_app
-from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import decode
-from tuque.worker.tasks.task import Task
+from tuque.worker.app.arguments import BadArguments
+from tuque.worker.app.codec import decode
+from tuque.worker.app.task import Task
 
 
 class Order(msgspec.Struct):

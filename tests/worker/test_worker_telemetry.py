@@ -153,7 +153,7 @@ def test_what_a_task_raises_is_its_span_s_error(tuque_app: TestApp) -> None:
     assert found == [
         ("failed", 1, StatusCode.ERROR, "ValueError"),
         ("failed", 2, StatusCode.ERROR, "ValueError"),
-        ("rejected", 1, StatusCode.ERROR, "tuque.worker.tasks.task.Reject"),
+        ("rejected", 1, StatusCode.ERROR, "tuque.worker.app.task.Reject"),
         ("retry", 1, StatusCode.UNSET, None),
         ("done", 1, StatusCode.UNSET, None),
         ("timeout", 1, StatusCode.ERROR, "timeout"),

@@ -9,7 +9,7 @@ from lab import RealServer
 
 from tuque import Client
 from tuque.worker import App, Unique
-from tuque.worker.tasks.adding import Call
+from tuque.worker.app.enqueue import Call
 
 
 def test_a_call_goes_to_all_subscribed_queues(node: RealServer, client: Client) -> None:

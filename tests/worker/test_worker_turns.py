@@ -10,9 +10,8 @@ from lab import RealServer
 from tuque import aio
 from tuque.client.commands.calls import Call
 from tuque.worker import App
-from tuque.worker.hold import WorkerSettings
 from tuque.worker.pools.pools import ThreadPool
-from tuque.worker.run import Worker
+from tuque.worker.run.worker import Worker, WorkerSettings
 
 JOBS = 20
 

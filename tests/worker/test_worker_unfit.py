@@ -13,8 +13,7 @@ import pytest
 from tuque.errors import JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Failed, Task, chain, group
-from tuque.worker.groups.headers import CHAIN_HEADER
-from tuque.worker.groups.unfit import WHY
+from tuque.worker.workflow.create import CHAIN_HEADER, WHY
 
 app = App("tuque://127.0.0.1:1")
 ran: list[str] = []

@@ -27,7 +27,7 @@ from tuque.demo.table import ResultStream, ResultTable
 from tuque.demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque.errors import ConnectionError
 from tuque.logtext import VisibleFormatter
-from tuque.worker.tasks.codec import decode
+from tuque.worker.app.codec import decode
 
 NOT_STANDARD: Final = {"site-packages", "dist-packages", "__pycache__"}
 MISSING_FILES: Final = 3

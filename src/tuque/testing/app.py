@@ -28,11 +28,11 @@ from tuque.testing.jobs import (
 from tuque.testing.links import HereAioClient, HereClient, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
 from tuque.wire.commands.commands import ROWS
-from tuque.worker.process.held import Held
-from tuque.worker.tasks.app import App, Clients
-from tuque.worker.tasks.options import check_number
-from tuque.worker.tasks.policy import Ack, Dead, Done
-from tuque.worker.tasks.task import Task
+from tuque.worker.app.app import App, Clients
+from tuque.worker.app.decisions import Ack, Dead, Done
+from tuque.worker.app.options import check_number
+from tuque.worker.app.task import Task
+from tuque.worker.run.in_flight import Held
 
 MAX_JOBS: Final = 1000
 QUIET: Final = ("HELLO", "CLIENT", "AUTH")

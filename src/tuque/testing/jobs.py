@@ -13,9 +13,9 @@ import msgspec
 
 from tuque.client.api import Arg, Reply, to_text
 from tuque.client.commands.life import Result
-from tuque.worker.tasks.arguments import BadArguments
-from tuque.worker.tasks.codec import BadBody, Envelope, decode
-from tuque.worker.tasks.task import Task
+from tuque.worker.app.arguments import BadArguments
+from tuque.worker.app.codec import BadBody, Envelope, decode
+from tuque.worker.app.task import Task
 
 SHOWN_MAX: Final = 20  # jobs in the text of an assertion
 VALUE_CHARS: Final = 80

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from tuque.worker.app.decisions import Outcome
+from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import Call, await_call
-from tuque.worker.tasks.policy import Outcome
-from tuque.worker.tasks.task import Task
 
 FOR_EVER_S: Final = 1.0  # without timer, socket and thread: who might wake the task?
 OWN_FILES: Final = 1  # the pipe by which threads wake the loop

@@ -1,7 +1,7 @@
 """The worker of a test: the real one's jobs, runs and words, one step at a time.
 
 Decides when to take the next job and when to report to the broker. The worker itself
-(tuque.worker.hold, runs) decides what follows from a run. Knows nothing of the test.
+(tuque.worker.run.worker, runs) decides what follows from a run. Knows nothing of the test.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from tuque.client.retry import Retry
 from tuque.errors import ConnectionError
 from tuque.testing.links import Desk, HereAioClient, by_hand
 from tuque.testing.loop import run_coroutine
-from tuque.worker.hold import Holder, WorkerSettings
-from tuque.worker.pools.around import tell
-from tuque.worker.pools.aside import Aside
-from tuque.worker.pools.execute import Call, Job, run_call
+from tuque.worker.app.decisions import Outcome, beat_after_s
+from tuque.worker.app.hooks import Failure, Hook, Hooks
+from tuque.worker.pools.execute import Aside, Call, Job, run_call
+from tuque.worker.pools.middleware import tell
 from tuque.worker.pools.pools import Tasks
-from tuque.worker.process.held import RUNNING_HERE, WAITING, Held
-from tuque.worker.runs import Runs
-from tuque.worker.tasks.hooks import Failure, Hook, Hooks
-from tuque.worker.tasks.policy import Outcome, beat_after_s
+from tuque.worker.run.in_flight import RUNNING_HERE, WAITING, Held
+from tuque.worker.run.runs import Runs
+from tuque.worker.run.worker import Holder, WorkerSettings
 
 T = TypeVar("T")
 

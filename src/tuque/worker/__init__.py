@@ -16,23 +16,32 @@ Must not know: the server.
 
 from __future__ import annotations
 
-from tuque.worker.groups.chain import Chain, chain
-from tuque.worker.groups.chained import ChainHandle, ChainProgress
-from tuque.worker.groups.group import Called, Group, group
-from tuque.worker.groups.handles import CalledHandle, GroupHandle
-from tuque.worker.groups.later import Later
-from tuque.worker.groups.results import Failed
+from tuque.worker.app.app import App, load_app
+from tuque.worker.app.codec import BadBody, Envelope
+from tuque.worker.app.decisions import Backoff
+from tuque.worker.app.encryption import Key, Keys
+from tuque.worker.app.enqueue import Call
+from tuque.worker.app.handle import Handle
+from tuque.worker.app.hooks import Failure, Outgoing
+from tuque.worker.app.options import Options, TaskOptions
+from tuque.worker.app.policies import (
+    Fair,
+    Limit,
+    Rate,
+    Unique,
+)
+from tuque.worker.app.task import (
+    AsyncTask,
+    Reject,
+    RetryLater,
+    Task,
+)
 from tuque.worker.pools.execute import Attempt, Job, current_job
-from tuque.worker.seal.keys import Key, Keys
-from tuque.worker.tasks.adding import Call
-from tuque.worker.tasks.app import App, load_app
-from tuque.worker.tasks.codec import BadBody, Envelope
-from tuque.worker.tasks.handle import Handle
-from tuque.worker.tasks.hooks import Failure, Outgoing
-from tuque.worker.tasks.keys import Fair, Limit, Rate, Unique
-from tuque.worker.tasks.options import Options, TaskOptions
-from tuque.worker.tasks.policy import Backoff
-from tuque.worker.tasks.task import AsyncTask, Reject, RetryLater, Task
+from tuque.worker.workflow.chain import Chain, Later, chain
+from tuque.worker.workflow.chain_handle import ChainHandle, ChainProgress
+from tuque.worker.workflow.group import Called, Group, group
+from tuque.worker.workflow.group_handle import CalledHandle, GroupHandle
+from tuque.worker.workflow.results import Failed
 
 __all__ = [
     "App",

@@ -1,4 +1,5 @@
-"""The command `tuque worker`: options, log, signals and exit codes; the work is in run.py."""
+"""The command `tuque worker`: options, log, signals and exit codes; the work is in
+worker/run/worker.py."""
 
 from __future__ import annotations
 
@@ -24,18 +25,18 @@ from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
 from tuque.logtext import visible_lines
 from tuque.nodeoptions import HOST, PORT, NodeOptions
-from tuque.worker.broker.plans import send_plans
-from tuque.worker.pools.jsonlog import formatter
+from tuque.worker.app import app as worker_app
+from tuque.worker.app.app import App, load_app
+from tuque.worker.app.encryption import Keys
+from tuque.worker.pools.child import formatter
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
-from tuque.worker.process import health
-from tuque.worker.process.box import LEAVING, RETIRED, Box
-from tuque.worker.process.reload import Reloader
-from tuque.worker.process.supervise import Supervisor
-from tuque.worker.run import Worker, WorkerSettings
-from tuque.worker.seal.keys import Keys
-from tuque.worker.tasks import app as worker_app
-from tuque.worker.tasks.app import App, load_app
+from tuque.worker.run import health
+from tuque.worker.run.crash_table import LEAVING, RETIRED, Box
+from tuque.worker.run.reload import Reloader
+from tuque.worker.run.schedules import send_plans
+from tuque.worker.run.supervise import Supervisor
+from tuque.worker.run.worker import Worker, WorkerSettings
 
 LOADERS: Final = (__file__, worker_app.__file__, importlib.__file__, "<frozen importlib")
 log: Final = logging.getLogger("tuque.worker")

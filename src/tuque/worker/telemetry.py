@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque import __version__
 from tuque.client.url import settings
 from tuque.errors import ConfigError
+from tuque.worker.app.decisions import encodable, one_line
+from tuque.worker.app.enqueue import TASK_HEADER
+from tuque.worker.app.hooks import Failure, Hooks, Outgoing
 from tuque.worker.pools.execute import Job, came_to, describe, guarded, trace_of
-from tuque.worker.tasks.adding import TASK_HEADER
-from tuque.worker.tasks.hooks import Failure, Hooks, Outgoing
-from tuque.worker.tasks.policy import encodable, one_line
 
 try:
     from opentelemetry import context, propagate, trace

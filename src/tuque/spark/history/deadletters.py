@@ -21,8 +21,8 @@ from tuque.spark.engines import read_events
 from tuque.spark.errors import StreamError
 from tuque.spark.history import pipeline
 from tuque.spark.history.duck import DuckEngine
-from tuque.worker.tasks.codec import BadBody, decode
-from tuque.worker.tasks.options import DEAD_SUFFIX
+from tuque.worker.app.codec import BadBody, decode
+from tuque.worker.app.options import DEAD_SUFFIX
 
 if TYPE_CHECKING:
     from tuque.client.api import JobInfo

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from tuque.logtext import facts
+from tuque.worker.app.decisions import Outcome
+from tuque.worker.app.task import Task
 from tuque.worker.pools.execute import Call, await_call, over_limit_text, run_call
-from tuque.worker.tasks.policy import Outcome
-from tuque.worker.tasks.task import Task
 
 log: Final = logging.getLogger("tuque.worker")
 

@@ -1,0 +1,270 @@
+"""The decisions of a worker as plain functions: how many jobs to fetch, what follows each run.
+
+No clock, no sockets; randomness is an argument. run/worker.py asks, and carries out the decision.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+from tuque.client.commands.life import UNBEGUN, FailCause
+
+MAX_FETCH: Final = 1000  # jobs per GETJOB
+REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
+ONLY_TRY: Final = "the only try (retry_s=0)"
+MAX_DOUBLINGS: Final = 40
+FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
+BEAT_FRACTION: Final = 0.4
+UNKNOWN_MAX_S: Final = 60
+
+OutcomeKind = Literal[
+    "done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled", "progress"
+]
+
+
+class Outcome(msgspec.Struct):
+    """The result of one run of a task; child processes send it unchanged.
+
+    `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
+    `result` is what the task returned, encoded, if it is to be kept. A "progress" is no end: a
+    child process sends it while the task runs, with the value in `result`. `is_told`: `on_failure`
+    was called.
+    """
+
+    kind: OutcomeKind
+    text: str = ""
+    trace: str = ""
+    delay_s: float | None = None
+    result: bytes | None = None
+    is_told: bool = False
+
+
+FAILED_KINDS: Final = ("failed", "rejected", "timeout", "crashed")
+DONE: Final = Outcome("done")
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Delays that double from `first_s` up to `max_s`; `jitter` is the random share."""
+
+    first_s: float = 1.0
+    max_s: float = 300.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("first_s", "max_s", "jitter"):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"backoff: {name} is a number, not {value!r}")
+        if not 0 <= self.first_s <= self.max_s:
+            raise ValueError(f"backoff: 0 <= first_s <= max_s, not {self.first_s} and {self.max_s}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"backoff: jitter is between 0 and 1, not {self.jitter}")
+
+    @property
+    def figures(self) -> tuple[float, float, float]:
+        """Its form in an envelope."""
+        return self.first_s, self.max_s, self.jitter
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        """The delay after the attempt of that number, counted from 1."""
+        doublings = min(max(attempt - 1, 0), MAX_DOUBLINGS)
+        whole = min(self.max_s, self.first_s * 2.0**doublings)
+        return whole * (1.0 - self.jitter * rng.random())
+
+
+def backoff_of(figures: tuple[float, float, float] | None) -> Backoff | None:
+    """The back-off in an envelope; None if there is none, or an invalid one."""
+    try:
+        return None if figures is None else Backoff(*figures)
+    except (TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one job, from its task and its envelope."""
+
+    max_deliveries: int
+    dead_letter: str
+    backoff: Backoff
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Ack:
+    """The job is done."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class Nack:
+    """The job is requeued, after a delay or at once."""
+
+    job_id: str
+    delay_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Dead:
+    """The job becomes a dead letter for a person to see.
+
+    `is_failed`: under its id, by FAIL, with `detail` and `cause`. Else as a new job, by DEADLETTER,
+    with its body or another: the broker does not know that queue, or the job is a task of a tube.
+    """
+
+    job_id: str
+    queue: str
+    reason: str
+    body: bytes | None = None
+    detail: str = ""
+    cause: FailCause = "failed"
+    is_failed: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run ended the job."""
+
+    job_id: str
+    run: str
+    result: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The run failed; the broker counts it. `is_final`: there is no next attempt."""
+
+    job_id: str
+    run: str
+    reason: str
+    detail: str = ""
+    is_final: bool = False
+    cause: FailCause = "failed"
+
+
+@dataclass(frozen=True)
+class Release:
+    """The job is given back, and nothing is counted."""
+
+    job_id: str
+    run: str
+    delay_s: float | None = None
+
+
+Settlement = Ack | Nack | Dead | Done | Fail | Release
+
+
+def conclude(
+    job_id: str, run: str, outcome: Outcome, limits: Limits, rng: random.Random
+) -> Done | Fail | Release:
+    """[U2] What to send the broker after a run; attempts and back-off are the broker's (U2.2)."""
+    if outcome.kind == "done":
+        return Done(job_id, run, outcome.result)
+    if outcome.kind == "cancelled":
+        return Release(job_id, run)
+    if outcome.kind == "retry":
+        delay_s = limits.backoff.delay_s(1, rng) if outcome.delay_s is None else outcome.delay_s
+        return Release(job_id, run, max(0.0, delay_s))
+    if outcome.kind == "rejected":
+        return Fail(job_id, run, one_line(f"rejected: {outcome.text}"), outcome.trace, True)
+    return Fail(job_id, run, one_line(outcome.text), outcome.trace, cause=_cause(outcome))
+
+
+def _cause(outcome: Outcome) -> FailCause:
+    """[U2] The cause of a failure, for FAIL and the dead letter (U2.11, U2.13)."""
+    return outcome.kind if outcome.kind == "timeout" or outcome.kind == "crashed" else "failed"
+
+
+def unknown_delay_s(times: int) -> float:
+    """Seconds until a job of an unknown task is tried again, after so many times (U2.4)."""
+    return float(min(UNKNOWN_MAX_S, 2 ** min(times, MAX_DOUBLINGS)))
+
+
+def settle(
+    job_id: str, outcome: Outcome, attempt: int, limits: Limits, rng: random.Random
+) -> Settlement:
+    """The report to the broker after a run; `attempt` counts deliveries from 1 (U2.6)."""
+    if outcome.kind == "done":
+        if outcome.result is not None and is_at_most_once(job_id):
+            return Done(job_id, UNBEGUN, outcome.result)  # U2.5
+        return Ack(job_id)
+    if outcome.kind == "rejected":
+        return _dead(job_id, limits, f"rejected: {outcome.text}", outcome)
+    if is_at_most_once(job_id):
+        return _dead(job_id, limits, f"{ONLY_TRY}: {outcome.text}", outcome)
+    if attempt >= limits.max_deliveries:
+        text = f"attempt {attempt} of {limits.max_deliveries}: {outcome.text}"
+        return _dead(job_id, limits, text, outcome)
+    if outcome.delay_s is not None:
+        return Nack(job_id, max(0.0, outcome.delay_s))
+    return Nack(job_id, limits.backoff.delay_s(attempt, rng))
+
+
+def _dead(job_id: str, limits: Limits, text: str, outcome: Outcome) -> Dead:
+    """The job is given up, with the traceback of its last run."""
+    reason, cause = one_line(text), _cause(outcome)
+    return Dead(job_id, limits.dead_letter, reason, detail=outcome.trace, cause=cause)
+
+
+def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:
+    """The report to the broker about a job that is not done here.
+
+    It is requeued at once. An at-most-once job would never come again: it becomes a dead letter,
+    which a person sees.
+    """
+    if is_at_most_once(job_id):
+        return Dead(job_id, dead_letter, one_line(f"{ONLY_TRY}: {why}"))
+    return Nack(job_id)
+
+
+def spent(attempt: int, limits: Limits) -> str | None:
+    """The reason not to run a job at all: all earlier deliveries failed."""
+    if attempt <= limits.max_deliveries:
+        return None
+    return f"delivered {attempt - 1} times without success, the limit is {limits.max_deliveries}"
+
+
+def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
+    """The number of jobs to ask for now, 0 for none.
+
+    A free place is filled at once. Otherwise the buffer is refilled when half empty, so that a
+    steady stream of short jobs needs one GETJOB for many.
+    """
+    if running + waiting >= concurrency and waiting > prefetch // 2:
+        return 0
+    return max(0, min(MAX_FETCH, concurrency + prefetch - running - waiting))
+
+
+def beat_after_s(retry_s: int | None) -> float | None:
+    """Seconds until the next WORKING of a job; None if it needs none.
+
+    `retry_s` is the reply to the last one: None before the first, which is sent early because a
+    delivery does not contain the retry time; 0 for a job without.
+    """
+    if retry_s is None:
+        return FIRST_BEAT_S
+    if retry_s <= 0:
+        return None
+    return retry_s * BEAT_FRACTION
+
+
+def is_at_most_once(job_id: str) -> bool:
+    """Whether the id is of a job with RETRY 0: the lowest bit of its last field is clear."""
+    return job_id[-1:] in "02468ace"
+
+
+def encodable(text: str) -> str:
+    """A text that UTF-8 can encode: lone surrogates are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, of bounded length, that UTF-8 can encode."""
+    flat = encodable(" ".join(text.split()))
+    return flat if len(flat) <= REASON_CHARS else flat[: REASON_CHARS - 3] + "..."

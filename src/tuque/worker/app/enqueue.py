@@ -1,0 +1,422 @@
+"""Jobs on their way to the broker: one, or many in one round trip.
+
+Decides what is sent of a job to a queue and to a tube, and what the error about many has. The faces
+(task.py) send.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+
+from tuque.errors import EnqueueFailed, Error, IsTube, NoTube, ReplyError
+from tuque.worker.app.codec import Envelope, encode
+from tuque.worker.app.handle import Handle
+from tuque.worker.app.hooks import NOT_FOLLOWED, Follower, Outgoing
+from tuque.worker.app.options import (
+    RETRY_S,
+    Asked,
+    Options,
+    asked_of_tube,
+    changed,
+    check_number,
+)
+
+if TYPE_CHECKING:
+    from tuque import aio
+    from tuque.client.sync import Client
+    from tuque.worker.app.task import Task
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+TASK_HEADER: Final = "tuque-task"
+KEY_HEADER: Final = "tuque-key"
+UNKNOWN_KEEP_S: Final = 86_400.0
+SHOWN: Final = 5  # places named by an error
+# between two jobs of a schedule, as the broker has it
+EVERY_MIN_S: Final = 1
+EVERY_MAX_S: Final = 366 * 86_400.0
+# a schedule cannot be added as it is; the others can
+REFUSED: Final = (ReplyError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Call(Generic[R_co]):
+    """A call of a task that was not enqueued yet; `task.call(...)` makes it."""
+
+    task: Task[..., R_co]
+    options: Options
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A call that the broker makes at instants; `App.schedule` declares it (U9)."""
+
+    name: str
+    call: Call[Any]
+    cron: str | None
+    every_s: float | None
+    tz: str | None
+    missed: Literal["skip", "one", "all"]
+
+    def __post_init__(self) -> None:
+        if (self.cron is None) == (self.every_s is None):
+            raise TypeError(f"schedule {self.name}: give either cron or every_s")
+        if self.every_s is not None:
+            check_number(f"schedule {self.name}: every_s", self.every_s)
+        if self.every_s is not None and not EVERY_MIN_S <= self.every_s <= EVERY_MAX_S:
+            raise ValueError(
+                f"schedule {self.name}: every_s is from {EVERY_MIN_S} to {EVERY_MAX_S:.0f} "
+                f"seconds, not {self.every_s}"
+            )
+        if self.tz is not None and self.cron is None:
+            raise TypeError(f"schedule {self.name}: tz needs cron")
+        options = self.call.options
+        if options.unique is not None and options.unique.on != "keep":
+            raise TypeError(f"schedule {self.name}: its jobs cannot have Unique(on=)")
+        if options.retry_s == 0:
+            raise ValueError(f"schedule {self.name}: retry_s is 1 or more: its jobs come back")
+        for word in ("delay_s", "key", "utube", "maxlen", "replicate"):
+            if getattr(options, word) is not None:
+                raise TypeError(f"schedule {self.name}: its jobs cannot have {word}")
+
+    @property
+    def tube_ttr_s(self) -> int:
+        """The time to work of the tasks of a new tube."""
+        return self.call.options.retry_s or RETRY_S
+
+    def words(self) -> tuple[str, str, bytes, dict[str, Any]]:
+        """[U9] Queue, name, body and options for schedule_add; the same each time (U9.2)."""
+        call, options = self.call, self.call.options
+        body = envelope_of(
+            call.task, options, call.args, call.kwargs, dict(options.headers), is_timed=False
+        )
+        keys = call.task.app.keys
+        asked: dict[str, Any] = {
+            "cron": self.cron,
+            "every_s": self.every_s,
+            "tz": self.tz,
+            "missed": self.missed,
+            "retry": options.retry_s,
+            "ttl": options.ttl_s or None,
+            "pri": options.pri,
+            **work_asked(call.task, options, options.headers),
+        }
+        if options.policies is not None:
+            values = call.task.values(call.args, call.kwargs)
+            asked |= options.policies.keyed(call.task.name, values, options.headers)
+        return options.queue, self.name, body if keys is None else keys.seal(body), asked
+
+
+class Adding(Generic[R]):
+    """One job before it is added. Its hooks have run."""
+
+    def __init__(self, call: Call[R]) -> None:
+        """[U3] Raises what a function of `on_enqueue` raises, or TypeError for the arguments."""
+        self.task, self.options = call.task, call.options
+        self._call = call
+        self._body = call.task.body(call.options, call.args, call.kwargs)  # U1.1
+        out = Outgoing(
+            call.task.name, call.options.queue, call.args, call.kwargs, dict(call.options.headers)
+        )
+        for function in call.task.app.on_enqueue.functions:
+            function(out)  # U3.1
+        self.out = out
+        self.headers = out.headers
+
+    def followed(self) -> Follower:
+        """[U7] What follows the job while it is sent; nothing if the app has no telemetry."""
+        telemetry = self.task.app.telemetry
+        return NOT_FOLLOWED if telemetry is None else telemetry.follow([self.out], False)
+
+    @property
+    def goes_to_tube(self) -> bool:
+        """Whether the queue is known to be a tube."""
+        return self.options.queue in self.task.app.tubes or self.options.policies is not None
+
+    @property
+    def needs_tube(self) -> bool:
+        """[U1] Whether a tube of type tasks must be there first (U1.8)."""
+        return self.options.policies is not None and self.options.queue not in self.task.app.keyed
+
+    def on_tube(self) -> None:
+        """The broker replied that the queue is a tube."""
+        self.task.app.tubes.add(self.options.queue)
+
+    def on_keyed(self) -> None:
+        """There is a tube of type tasks now."""
+        self.task.app.keyed.add(self.options.queue)
+
+    def on_no_tube(self) -> bool:
+        """[U1] There is none any more; False: none was made before (U1.8)."""
+        is_lost = self.options.queue in self.task.app.keyed
+        self.task.app.keyed.discard(self.options.queue)
+        return is_lost and self.options.policies is not None
+
+    @property
+    def tube_ttr_s(self) -> int:
+        """The time to work of the tasks of a new tube."""
+        return self.options.retry_s or RETRY_S
+
+    def words(self) -> tuple[str, bytes, Asked]:
+        """Queue, body and options for ADDJOB."""
+        if not self.goes_to_tube:
+            return self.options.queue, self._sealed(self._body), self._asked()
+        policies = self.options.policies
+        if policies is not None:
+            asked = asked_of_tube(self.options)
+            asked.update(self._work())
+            values = self.task.values(self._call.args, self._call.kwargs)
+            asked = {**asked, **policies.keyed(self.task.name, values, self.headers)}
+            return self.options.queue, self._sealed(self._body), asked
+        body = self._body
+        if self.headers:  # other tubes have no place for them but the body
+            call = self._call
+            body = self.task.body(self.options, call.args, call.kwargs, self.headers)
+        return self.options.queue, self._sealed(body), asked_of_tube(self.options)
+
+    def for_topic(self) -> tuple[bytes, Asked]:
+        """Body and options for TOPIC ADD: those of a queue."""
+        return self._sealed(self._body), self._asked()
+
+    def _sealed(self, body: bytes) -> bytes:
+        """[U8] The body under the app's keys, if it has some (U8.1)."""
+        keys = self.task.app.keys
+        return body if keys is None else keys.seal(body)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the job may meet an older one."""
+        return self.options.key is not None or self.options.unique is not None
+
+    def handle(self, id: str, is_new: bool = True) -> Handle[R]:
+        """The handle of the job, which was added, now or before."""
+        keeps = self.task.keep_s(self.options) > 0
+        app, name = self.task.app, self.task.name
+        return Handle(id, app, self.task.returns, task=name, keeps=keeps, is_new=is_new)
+
+    def _asked(self) -> Asked:
+        """The arguments of addjob for a queue; of a job at most once, no attempts are counted."""
+        options = self.options
+        asked = asked_of_tube(options)
+        asked.update(self._work())
+        if options.retry_s == 0:
+            return asked
+        asked["delay"] = options.delay_s
+        asked["retry"] = RETRY_S if options.retry_s is None else options.retry_s
+        asked["ttl"] = options.ttl_s or 0
+        return asked
+
+    def _work(self) -> Asked:
+        """[W1] The options about the job's work."""
+        return work_asked(self.task, self.options, self.headers)
+
+
+def work_asked(task: Task[..., Any], options: Options, headers: Mapping[str, str]) -> Asked:
+    """[W1] The options about the work of a job of the task."""
+    asked: Asked = {
+        "keep": task.keep_s(options) or None,
+        "headers": {**headers, TASK_HEADER: task.name},
+        "dead": options.dead,
+    }
+    if task.app.keys is not None:
+        asked["headers"][KEY_HEADER] = task.app.keys.id
+    if options.retry_s != 0:
+        asked["attempts"] = options.attempts
+        asked["backoff"] = options.backoff.figures
+        asked["time_limit"] = options.time_limit_s
+    return asked
+
+
+def published(call: Call[Any]) -> tuple[bytes, dict[str, Any]]:
+    """[U12] Body and options for TOPIC ADD (U12.1). Raises TypeError for a task with a policy."""
+    if not isinstance(call, Call):
+        raise TypeError(f"publish takes a call of a task, as task.call(...), not {call!r}")
+    if call.options.policies is not None or call.options.utube is not None:
+        raise TypeError(
+            f"task {call.task.name}: jobs of a topic have no unique, limit, rate, group or utube"
+        )
+    body, asked = Adding(call).for_topic()
+    return body, {name: value for name, value in asked.items() if name != "utube"}
+
+
+class Batch(Generic[R]):
+    """Many jobs of one task, and what became of each."""
+
+    def __init__(self, task: Task[..., R], calls: Iterable[Call[R]]) -> None:
+        """[U1] Nothing is sent yet: raises if one of them cannot be."""
+        self._task = task
+        self._addings: list[Adding[R]] = []
+        self._tried_as_tube: set[int] = set()
+        if not isinstance(calls, Iterable):
+            raise TypeError(f"enqueue_many takes calls, such as [task.call(1)], not {calls!r}")
+        for at, call in enumerate(calls):
+            if not isinstance(call, Call):
+                raise TypeError(f"enqueue_many takes calls: call {at} is {call!r}")
+            if call.task is not task:
+                raise ValueError(f"call {at} is of {call.task.name}, not of {task.name}")
+            try:
+                self._addings.append(Adding(call))
+            except Exception as err:
+                err.add_note(f"call {at} of enqueue_many: nothing was added")  # U1.2
+                raise
+        self._left = list(range(len(self._addings)))
+        self._answers: list[Any] = [None] * len(self._addings)
+
+    def __bool__(self) -> bool:
+        """Whether something is left to send."""
+        return bool(self._left)
+
+    def followed(self) -> Follower:
+        """[U7] What follows the jobs while they are sent; nothing if the app has no telemetry."""
+        telemetry = self._task.app.telemetry
+        if telemetry is None or not self._addings:
+            return NOT_FOLLOWED
+        return telemetry.follow([adding.out for adding in self._addings], True)
+
+    def tubes(self) -> dict[str, Adding[R]]:
+        """The tubes that must be there first, by name, each with a job that goes there."""
+        return {one.options.queue: one for one in self._addings if one.needs_tube}
+
+    def fill(self, pipeline: Any) -> None:
+        """Adds what is left to the pipeline."""
+        for at in self._left:
+            adding = self._addings[at]
+            queue, body, asked = adding.words()
+            add = pipeline.addjob_new if adding.has_key else pipeline.addjob
+            add(queue, body, **asked)
+
+    def take(self, answers: list[Any] | Error) -> None:
+        """Takes the answers, or why there are none; those for tubes are left once more."""
+        if isinstance(answers, Error):
+            answers = [answers] * len(self._left)
+        again: list[int] = []
+        for at, answer in zip(self._left, answers, strict=True):
+            adding = self._addings[at]
+            self._answers[at] = answer
+            is_new = at not in self._tried_as_tube
+            if isinstance(answer, NoTube) and is_new and adding.options.policies is not None:
+                adding.on_no_tube()
+                again.append(at)
+            elif isinstance(answer, IsTube) and is_new:
+                adding.on_tube()
+                again.append(at)
+            elif isinstance(answer, str):
+                self._answers[at] = adding.handle(answer)
+            elif isinstance(answer, tuple):
+                self._answers[at] = adding.handle(*answer)
+        self._tried_as_tube.update(again)
+        self._left = again
+
+    def handles(self, follower: Follower) -> list[Handle[R]]:
+        """[U1] The handles in the order of the calls; EnqueueFailed unless all were added."""
+        if follower is not NOT_FOLLOWED:
+            for at, one in enumerate(self._answers):
+                if isinstance(one, Error):
+                    follower.refused(at, one)
+                else:
+                    follower.added(at, one)
+        failed = {at: one for at, one in enumerate(self._answers) if isinstance(one, Error)}
+        if not failed:
+            return self._answers
+        added = {at: one for at, one in enumerate(self._answers) if at not in failed}
+        raise failure(added, failed)  # U1.3
+
+
+def failure(added: dict[int, Any], failed: dict[int, Error]) -> EnqueueFailed:
+    """The error of many jobs of which some were not added."""
+    places = ", ".join(map(str, list(failed)[:SHOWN])) + (", ..." if len(failed) > SHOWN else "")
+    first = next(iter(failed.values()))
+    total = len(added) + len(failed)
+    unsure = sum(one.may_be_done for one in failed.values())
+    if unsure == 0:
+        fate = "were not added"
+    elif unsure == len(failed):
+        fate = "may or may not have been added"
+    else:
+        fate = f"were not added, or of {unsure} it is not known"
+    made = EnqueueFailed(
+        f"{len(failed)} of {total} jobs {fate} (calls {places}): {first}",
+        node=first.node,
+        retryable=all(one.retryable for one in failed.values()),
+    )
+    made.may_be_done = any(one.may_be_done for one in failed.values())
+    made.added, made.failed = added, failed
+    made.__cause__ = first
+    return made
+
+
+def envelope_of(
+    task: Task[..., Any],
+    options: Options,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    headers: dict[str, str] | None,
+    is_timed: bool = True,
+) -> bytes:
+    """The body of a job; of the options only those that differ from the task's own.
+
+    `is_timed`: it says when it was made.
+    """
+    own = task.defaults
+    keep_s = options.unknown_keep_s
+    envelope = Envelope(
+        task=task.name,
+        args=list(args),
+        kwargs=kwargs,
+        enqueued_at=time.time() if is_timed else 0.0,
+        max_deliveries=changed(options.attempts, own.attempts),
+        time_limit_s=changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
+        dead_letter=changed(options.dead or "", own.dead or ""),
+        backoff=changed(options.backoff.figures, own.backoff.figures),
+        keep_s=changed(task.keep_s(options), task.keep_s(own)),
+        unknown_keep_s=keep_s if keep_s != UNKNOWN_KEEP_S else None,
+        headers=headers or None,
+    )
+    return encode(envelope, options.codec)
+
+
+def send_plan(client: Client, one: Planned) -> str:
+    """[U9] Tells the broker a schedule, and makes its tube if need be (U9.1)."""
+    queue, name, body, asked = one.words()
+    try:
+        return client.schedule_add(queue, name, body, **asked)
+    except NoTube:  # a user who may not make tubes needs it only then
+        client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+        return client.schedule_add(queue, name, body, **asked)
+
+
+async def send_plan_async(client: aio.Client, one: Planned) -> str:
+    """[U9] As `send_plan`."""
+    queue, name, body, asked = one.words()
+    try:
+        return await client.schedule_add(queue, name, body, **asked)
+    except NoTube:
+        await client.tube(queue).create("tasks", ttr=one.tube_ttr_s, if_not_exists=True)
+        return await client.schedule_add(queue, name, body, **asked)
+
+
+def is_final(err: Exception) -> bool:
+    """Whether a schedule is refused for good."""
+    return isinstance(err, REFUSED) and not getattr(err, "retryable", False)
+
+
+def raise_first(refused: dict[str, Exception]) -> None:
+    """Raise the first of the errors, with the name of its schedule, and those of the others.
+
+    Its notes say why the others were refused.
+    """
+    if not refused:
+        return
+    (name, first), *others = refused.items()
+    too = "".join(f", {other!r}" for other, _ in others)
+    told = f"schedule {name!r}{too} not in force: {first}"
+    for other, err in others:
+        first.add_note(f"schedule {other!r} is not in force: {err}")
+    first.args = (told, *first.args[1:])
+    raise first

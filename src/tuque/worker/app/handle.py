@@ -1,0 +1,304 @@
+"""A handle of an enqueued job: its result, how far it is, and its cancel.
+
+Knows the app as a source of clients, and the type that the task returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+
+from tuque.client.commands.life import Cancelling, Result
+from tuque.errors import (
+    Error,
+    JobCancelled,
+    JobFailed,
+    NoJob,
+    NoResult,
+    ReplyError,
+    ResultTimeout,
+)
+from tuque.worker.app.arguments import (
+    UNTYPED,
+    BadArguments,
+    converted,
+    wanted_type,
+)
+from tuque.worker.app.codec import unpack
+from tuque.worker.app.encryption import (
+    PROGRESS,
+    RESULT,
+    BadSeal,
+    is_sealed,
+)
+from tuque.worker.app.options import check_number
+
+if TYPE_CHECKING:
+    from tuque.worker.app.app import App
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+WAIT_MS: Final = 3_600_000  # of one call, when there is no limit
+AGAIN_S: Final = 0.1  # after a wait that an outage ended
+REASONS: Final = {
+    "expired": "its TTL was over",
+    "unstarted": "no worker began it",
+}  # the broker has none
+NOT_KEPT: Final = "returns nothing that is kept: annotate its result, or set keep_s"
+
+
+class Handle(str, Generic[R]):
+    """The id of a job, as text, and what one may ask about it.
+
+    A pickled one is the id: `app.handle(id, returns)` makes a handle of it again.
+    """
+
+    __slots__ = ("_app", "_is_new", "_keeps", "_returns", "_task")
+
+    _app: App | None
+    _is_new: bool | None
+    _keeps: bool
+    _returns: Any
+    _task: str
+
+    def __new__(
+        cls,
+        id: str,
+        app: App | None = None,
+        returns: Any = UNTYPED,
+        *,
+        task: str = "",
+        keeps: bool = True,
+        is_new: bool | None = None,
+    ) -> Handle[R]:
+        made = super().__new__(cls, id)
+        made._is_new = is_new
+        made._app, made._returns, made._task, made._keeps = app, returns, task, keeps
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Handle, (str(self),)
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    @property
+    def id(self) -> str:
+        return str.__str__(self)
+
+    @property
+    def is_new(self) -> bool | None:
+        """Whether `enqueue` added this job: True without a key, None for `app.handle(id)`.
+
+        False is certain: another `enqueue` with this key added the job. If a reply was lost and the
+        client repeated the call, the job that it met may be its own; that is True, too.
+        """
+        return self._is_new
+
+    def result(self, timeout: float | None = None) -> R:
+        """What the task returned; waits for it, `timeout` seconds at most, also while the broker
+        is away (U1.6).
+
+        `timeout` 0 looks once; other nodes have a second to answer. Raises `JobFailed`,
+        `JobCancelled`, `ResultTimeout`, or `NoResult` if there is none or it is lost. When the time
+        is over, `NotInReach` if a node that is away may have the job or its result, and what the
+        client raises if the broker is away; without a `timeout`, when the client does.
+        """
+        self._check_kept()
+        return self.read(self.outcome(timeout), timeout)
+
+    def outcome(self, timeout: float | None = None) -> Result:
+        """How the job ended, or where it stands when the time is over; waits as `result` does."""
+        ends_at = _ends_at(timeout)
+        client = self._of().client
+        while True:
+            try:
+                found = client.result(self.id, wait_ms=_wait_ms(ends_at))
+            except NoJob:
+                raise self._unknown() from None
+            except Error as err:
+                if not _may_ask_again(err, ends_at):
+                    raise
+                time.sleep(AGAIN_S)
+                continue
+            if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
+                return found
+
+    async def result_async(self, timeout: float | None = None) -> R:
+        """Like `result`, for asyncio programs."""
+        self._check_kept()
+        return self.read(await self.outcome_async(timeout), timeout)
+
+    async def outcome_async(self, timeout: float | None = None) -> Result:
+        """Like `outcome`, for asyncio programs."""
+        ends_at = _ends_at(timeout)
+        client = self._of().aio_client
+        while True:
+            try:
+                found = await client.result(self.id, wait_ms=_wait_ms(ends_at))
+            except NoJob:
+                raise self._unknown() from None
+            except Error as err:
+                if not _may_ask_again(err, ends_at):
+                    raise
+                await asyncio.sleep(AGAIN_S)
+                continue
+            if found.is_over or (ends_at is not None and time.monotonic() >= ends_at):
+                return found
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.result_async().__await__()
+
+    def status(self) -> Result:
+        """Where the job stands; NoJob if it ended and nothing of it is kept."""
+        try:
+            return self._of().client.result(self.id)
+        except NoJob:
+            raise NoJob(self._not_known(), job_id=self.id) from None
+
+    async def status_async(self) -> Result:
+        """Like `status`, for asyncio programs."""
+        try:
+            return await self._of().aio_client.result(self.id)
+        except NoJob:
+            raise NoJob(self._not_known(), job_id=self.id) from None
+
+    @overload
+    def progress(self) -> Any: ...
+
+    @overload
+    def progress(self, as_: type[T]) -> T | None: ...
+
+    def progress(self, as_: Any = UNTYPED) -> Any:
+        """The latest progress of the task, in the type `as_`; None if there is none."""
+        return self._told(self.status(), as_)
+
+    @overload
+    async def progress_async(self) -> Any: ...
+
+    @overload
+    async def progress_async(self, as_: type[T]) -> T | None: ...
+
+    async def progress_async(self, as_: Any = UNTYPED) -> Any:
+        """Like `progress`, for asyncio programs."""
+        return self._told(await self.status_async(), as_)
+
+    def cancel(self, reason: str = "") -> Cancelling:
+        """Cancels the job: it never begins, its worker is asked to stop, or it was over.
+
+        Raises `NotInReach` if no node that answered knows it, and another one may have it. That
+        one may still cancel it if the `may_be_done` of the error is True.
+        """
+        (became,) = self._of().client.cancel(self.id, reason=reason or None)
+        return _became(became)
+
+    async def cancel_async(self, reason: str = "") -> Cancelling:
+        """Like `cancel`, for asyncio programs."""
+        (became,) = await self._of().aio_client.cancel(self.id, reason=reason or None)
+        return _became(became)
+
+    def _of(self) -> App:
+        if self._app is None:
+            raise LookupError(f"job {self.id}: app.handle(id, returns) makes a handle of an id")
+        return self._app
+
+    def _check_kept(self) -> None:
+        if not self._keeps:
+            raise NoResult(f"task {self._task} {NOT_KEPT}", job_id=self.id)
+
+    def _unknown(self) -> NoResult:
+        return NoResult(self._not_known(), job_id=self.id)
+
+    def _not_known(self) -> str:
+        return f"job {self.id} is not known: nothing of it is kept"
+
+    def read(self, found: Result, timeout: float | None = None) -> R:
+        """The result in such an outcome; raises why there is none, as `result` does."""
+        if found.state == "cancelled":
+            text = f"job {self.id} was cancelled"
+            raise JobCancelled(f"{text}: {found.reason}" if found.reason else text, job_id=self.id)
+        if found.state == "dead":
+            error = JobFailed(_failed(self.id, found), job_id=self.id)
+            error.cause, error.reason, error.attempts = found.cause, found.reason, found.attempt
+            error.detail = found.detail.decode(errors="replace")
+            raise error
+        if found.state != "done":
+            raise ResultTimeout(_late(self.id, found, timeout), job_id=self.id)
+        if found.result is None:
+            why = f": {found.reason}" if found.reason else ""
+            raise NoResult(f"job {self.id} is done and has no result{why}", job_id=self.id)
+        try:
+            data = self._opened(found.result, RESULT)
+            value: R = converted("result", unpack(data), self._returns)
+        except BadSeal as err:
+            raise NoResult(f"the result of job {self.id} is refused: {err}") from None
+        except BadArguments as err:
+            raise NoResult(f"the result of job {self.id} does not fit: {err}") from None
+        return value
+
+    def _opened(self, data: bytes, place: str) -> bytes:
+        """[U8] A result or progress as it was before it was sealed (U8.3); BadSeal."""
+        keys = None if self._app is None else self._app.keys
+        if keys is not None:
+            return keys.open(data, place, self.id)
+        if is_sealed(data):
+            raise BadSeal("it is under a key, and this App has no keys")
+        return data
+
+    def _told(self, found: Result, as_: Any) -> Any:
+        """The progress; None if there is none."""
+        if not found.progress:
+            return None
+        try:
+            data = self._opened(found.progress, PROGRESS)
+        except BadSeal as err:
+            raise NoResult(f"the progress of job {self.id} is refused: {err}") from None
+        return converted("progress", unpack(data), wanted_type(as_))
+
+
+def _became(became: Cancelling | ReplyError | None) -> Cancelling:
+    """What CANCEL says of a job; raises if that is not known now."""
+    if isinstance(became, ReplyError):
+        raise became
+    return became or "over"
+
+
+def _ends_at(timeout: float | None) -> float | None:
+    """When a wait is over, by time.monotonic(); None: never. Raises TypeError, ValueError."""
+    if timeout is None:
+        return None
+    check_number("timeout", timeout)
+    if not 0 <= timeout < math.inf:
+        raise ValueError(f"timeout is 0 seconds or more, or None for ever, not {timeout}")
+    return time.monotonic() + timeout
+
+
+def _wait_ms(ends_at: float | None) -> int:
+    if ends_at is None:
+        return WAIT_MS
+    return min(WAIT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
+
+
+def _may_ask_again(err: Error, ends_at: float | None) -> bool:
+    """[U1] Whether a wait goes on after an outage of the broker (U1.6)."""
+    return err.retryable and ends_at is not None and time.monotonic() + AGAIN_S < ends_at
+
+
+def _failed(job_id: str, found: Result) -> str:
+    """The text about a job that was given up."""
+    attempts = "1 attempt" if found.attempt == 1 else f"{found.attempt} attempts"
+    reason = found.reason or REASONS.get(found.cause, "")
+    cause = f" ({found.cause})" if found.cause else ""  # of a tube: T48.8
+    text = f"job {job_id} failed after {attempts}{cause}"
+    return f"{text}: {reason}" if reason else text
+
+
+def _late(id: str, found: Result, timeout: float | None) -> str:
+    of = f" of {found.of}" if found.of else ""
+    at = f" at worker {found.worker}" if found.worker else ""
+    more = f" (attempt {found.attempt}{of}{at})" if found.attempt else ""
+    return f"job {id} is still {found.state} after {timeout:g} s{more}"

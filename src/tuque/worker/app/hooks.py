@@ -1,0 +1,147 @@
+"""What a program hangs on to its app: hooks and middleware, and what they get (SPEC U3).
+
+Holds functions only; who calls them is in pools/around.py and in enqueue.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from tuque.worker.app.decisions import OutcomeKind
+from tuque.worker.app.encryption import Keys
+
+if TYPE_CHECKING:
+    from tuque.worker.pools.execute import Job
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass
+class Outgoing:
+    """A job that is about to be added. `headers` may be changed, nothing else."""
+
+    task: str
+    queue: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run did not end well.
+
+    `kind` is failed, rejected, timeout, crashed, or retry for `RetryLater`. `text` is one line,
+    `trace` the traceback. `error` is the exception; None where that was in another process.
+    `delay_s` is for `on_retry`: the wait before the next run, if it is known; `queue` is for
+    `on_dead`.
+    """
+
+    kind: OutcomeKind
+    text: str
+    trace: str = ""
+    error: BaseException | None = None
+    delay_s: float | None = None
+    queue: str = ""
+
+
+class Follower(Protocol):
+    """Follows jobs from `enqueue` to the reply of the broker; entered while they are sent."""
+
+    def __enter__(self) -> Follower: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None: ...
+
+    def added(self, at: int, job_id: str) -> None:
+        """The job in that place was added."""
+
+    def refused(self, at: int, error: BaseException) -> None:
+        """The job in that place was not added, or it is not known."""
+
+
+class Following(Protocol):
+    """What follows the jobs of an app; `tuque.worker.telemetry.Telemetry` does."""
+
+    def attach(self, app: Hooks) -> None:
+        """The app is made: hang on to its runs."""
+
+    def follow(self, jobs: list[Outgoing], is_many: bool) -> Follower:
+        """[U7] Jobs are about to be added; sets their headers. `is_many`: of `enqueue_many`."""
+
+
+class NotFollowed:
+    """Follows nothing."""
+
+    def __enter__(self) -> NotFollowed:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        pass
+
+    def added(self, at: int, job_id: str) -> None:
+        pass
+
+    def refused(self, at: int, error: BaseException) -> None:
+        pass
+
+
+NOT_FOLLOWED: Final = NotFollowed()
+
+
+class Hook(Generic[F]):
+    """A decorator: the functions that it was put on are called in the order of their definition."""
+
+    def __init__(self, name: str, *, may_await: bool = True) -> None:
+        self.name = name
+        self.functions: list[F] = []
+        self._may_await = may_await
+
+    def __call__(self, function: F) -> F:
+        if not callable(function):
+            raise TypeError(f"{self.name} is put on a function, not on {function!r}")
+        if not self._may_await and inspect.iscoroutinefunction(function):
+            raise TypeError(f"{self.name} takes plain functions: enqueue() cannot await")
+        self.functions.append(function)
+        return function
+
+
+Surrounds = Callable[["Job"], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+class Hooks:
+    """The hooks of an app; `tuque.worker.App` is one."""
+
+    def __init__(self) -> None:
+        self.telemetry: Following | None = None
+        self.keys: Keys | None = None  # bodies and results are under them (U8)
+        self.on_enqueue: Hook[Callable[[Outgoing], object]] = Hook("on_enqueue", may_await=False)
+        self.on_start: Hook[Callable[[Job], object]] = Hook("on_start")
+        self.on_success: Hook[Callable[[Job, Any], object]] = Hook("on_success")
+        self.on_failure: Hook[Callable[[Job, Failure], object]] = Hook("on_failure")
+        self.on_retry: Hook[Callable[[Job, Failure], object]] = Hook("on_retry")
+        self.on_dead: Hook[Callable[[Job, Failure], object]] = Hook("on_dead")
+        self.surrounds: list[Surrounds] = []
+
+    def middleware(self, function: Surrounds) -> Surrounds:
+        """Has each run of a task surrounded by the context manager that the function makes.
+
+        The first one is the outermost. Plain ones and asynchronous ones work with all tasks.
+        """
+        if not callable(function):
+            raise TypeError(f"middleware is put on a function, not on {function!r}")
+        self.surrounds.append(function)
+        return function
+
+    async def aclose(self) -> None:
+        """Closes what belongs to the running event loop."""

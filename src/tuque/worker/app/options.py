@@ -1,0 +1,284 @@
+"""The options of tasks: what is allowed, and how they become words of ADDJOB.
+
+Knows nothing of functions, apps and brokers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
+from typing import Final, TypedDict, TypeVar
+
+from tuque.worker.app.codec import CODECS, Codec
+from tuque.worker.app.decisions import Backoff
+from tuque.worker.app.policies import (
+    Fair,
+    Keyed,
+    Limit,
+    Policies,
+    Rate,
+    Unique,
+)
+
+DEAD_SUFFIX: Final = ".dead"
+ATTEMPTS_MAX: Final = 65_535
+DELIVERIES_MAX: Final = 2**31 - 1
+KEEP_S: Final = 600.0  # of a result that has a type
+RETRY_S: Final = 30
+TEXTS: Final = ("queue", "utube", "key", "dead")
+WHOLE_NUMBERS: Final = (
+    *("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri"),
+)
+
+POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
+NO_POLICIES: Final = Policies(None, None, None, None)
+
+
+def check_number(name: str, value: object) -> None:
+    """TypeError unless the value is a number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, not {value!r}")
+
+
+def check_delay(delay_s: float | None) -> None:
+    """TypeError or ValueError unless the value is a delay."""
+    if delay_s is None:
+        return
+    check_number("a delay", delay_s)
+    if not 0 <= delay_s < math.inf:
+        raise ValueError(f"a delay is 0 seconds or more, not {delay_s}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a task's jobs are added and what happens on failure.
+
+    In queues the broker counts attempts and waits between them; `retry_s` None is 30, `ttl_s` None
+    is 0: the job never expires. In tubes the worker does that, and None leaves both to the tube.
+    None means no limit (`time_limit_s`, `maxlen`), or the queue's name plus `.dead` (`dead`).
+    `keep_s` None keeps results for 600 s if the task's result has a type, else not. Exceptions in
+    `give_up_on` are as Reject. `pri` (lower goes first) and `utube` (a sub-queue: one job at a
+    time) are for tubes. `key` names one job: enqueuing the same key within `key_ttl_s` (a day)
+    adds no second job, and a lost reply is asked for again. With `unique`, `limit`, `rate` or
+    `group` the queue is a tube of type tasks, made when it is first used. A job of a task that no
+    worker knows becomes a dead letter after `unknown_keep_s`. `max_deliveries` and `dead_letter`
+    are the former names of `attempts` and `dead`.
+    """
+
+    queue: str = "default"
+    codec: Codec = "json"
+    delay_s: float | None = None
+    retry_s: int | None = None
+    ttl_s: int | None = None
+    replicate: int | None = None
+    maxlen: int | None = None
+    pri: int | None = None
+    utube: str | None = None
+    key: str | None = None
+    key_ttl_s: int | None = None
+    unique: Unique | None = None
+    limit: Limit | None = None
+    rate: Rate | None = None
+    group: Fair | None = None
+    attempts: int = 5
+    time_limit_s: float | None = None
+    dead: str | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    keep_s: float | None = None
+    unknown_keep_s: float = 86_400.0
+    give_up_on: tuple[type[Exception], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    max_deliveries: InitVar[int | None] = None
+    dead_letter: InitVar[str | None] = None
+
+    def __post_init__(self, max_deliveries: int | None, dead_letter: str | None) -> None:
+        if max_deliveries is not None:
+            object.__setattr__(self, "attempts", max_deliveries)
+        if dead_letter is not None:
+            object.__setattr__(self, "dead", dead_letter)
+        if self.codec not in CODECS:
+            raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
+        check_texts(self)
+        check_whole_numbers(self)
+        check_headers(self.headers)
+        check_causes(self.give_up_on)
+        check_delay(self.delay_s)
+        if not 1 <= self.attempts <= ATTEMPTS_MAX:
+            raise ValueError(f"attempts is 1 or more, up to {ATTEMPTS_MAX}, not {self.attempts}")
+        for name in ("keep_s", "unknown_keep_s"):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(name, value)
+                if not 0 <= value < math.inf:
+                    raise ValueError(f"{name} is 0 seconds or more, not {value}")
+        if self.time_limit_s is not None:
+            check_number("time_limit_s", self.time_limit_s)
+            if not 0 < self.time_limit_s < math.inf:
+                raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
+        if self.dead == self.queue:
+            raise ValueError(
+                f"dead is another queue than {self.queue!r}: "
+                "a job that fails would come from there again for ever"
+            )
+        if not isinstance(self.backoff, Backoff):
+            raise TypeError(f"backoff is a tuque.worker.Backoff, not {self.backoff!r}")
+        if self.delay_s and self.ttl_s and self.delay_s >= self.ttl_s:
+            raise ValueError(
+                f"delay_s {self.delay_s:g} is not less than ttl_s {self.ttl_s}: "
+                "the job would expire first; set ttl_s=0"
+            )
+        if self.key_ttl_s is not None and self.key is None:
+            raise ValueError("key_ttl_s needs a key")
+        for name, kind in POLICIES.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{name} is a tuque.worker.{kind.__name__}, not {value!r}")
+
+    @property
+    def policies(self) -> Policies | None:
+        """The policies by key; None if there are none: then the queue may be a plain one."""
+        policies = Policies(self.unique, self.limit, self.rate, self.group)
+        return None if policies == NO_POLICIES else policies
+
+
+class TaskOptions(TypedDict, total=False):
+    """The fields of `Options` as keywords; change it together with them."""
+
+    queue: str
+    codec: Codec
+    delay_s: float | None
+    retry_s: int | None
+    ttl_s: int | None
+    replicate: int | None
+    maxlen: int | None
+    pri: int | None
+    utube: str | None
+    key: str | None
+    key_ttl_s: int | None
+    unique: Unique | None
+    limit: Limit | None
+    rate: Rate | None
+    group: Fair | None
+    attempts: int
+    time_limit_s: float | None
+    dead: str | None
+    backoff: Backoff
+    keep_s: float | None
+    unknown_keep_s: float
+    give_up_on: tuple[type[Exception], ...]
+    headers: Mapping[str, str]
+    max_deliveries: int
+    dead_letter: str | None
+
+
+def check_whole_numbers(options: Options) -> None:
+    """TypeError for an option that must be a whole number and is not."""
+    for name in WHOLE_NUMBERS:
+        value: object = getattr(options, name)
+        if value is None and name != "attempts":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} is a whole number, not {value!r}")
+
+
+def check_texts(options: Options) -> None:
+    """TypeError for a name that is not text, ValueError for one that cannot be encoded."""
+    for name in TEXTS:
+        value: object = getattr(options, name)
+        if value is None and name != "queue":
+            continue
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is a str, not {value!r}")
+        if not value:
+            raise ValueError(f"{name} is empty: give a name, or leave it out")
+        try:
+            value.encode(errors="strict" if name == "dead" else "surrogateescape")
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} cannot be written as UTF-8: {value!a}") from None
+
+
+def check_headers(headers: object) -> None:
+    """TypeError unless they are a mapping of texts."""
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers is a mapping of names to texts, not {headers!r}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"headers is a mapping of names to texts, not of {name!r} to {value!r}")
+
+
+def check_causes(causes: object) -> None:
+    """TypeError unless they are classes of exceptions in a tuple."""
+    if isinstance(causes, tuple):
+        if all(isinstance(one, type) and issubclass(one, BaseException) for one in causes):
+            return
+    raise TypeError(
+        f"give_up_on is a tuple of exception classes, such as (ValueError,), not {causes!r}"
+    )
+
+
+def renamed(options: TaskOptions) -> TaskOptions:
+    """The options under their names of today."""
+    found = options.copy()
+    if "dead_letter" in found:
+        found["dead"] = found.pop("dead_letter")
+    if "max_deliveries" in found:
+        found["attempts"] = found.pop("max_deliveries")
+    return found
+
+
+def check_names(options: TaskOptions) -> None:
+    """TypeError for a keyword that is not a field of `Options`, naming those that are."""
+    known_names = [*TaskOptions.__annotations__]
+    unknown = [key for key in options if key not in known_names]
+    if unknown:
+        known = ", ".join(known_names)
+        raise TypeError(f"no task option {', '.join(unknown)}; there are {known}")
+
+
+T = TypeVar("T")
+
+
+def changed(value: T, default: T) -> T | None:
+    """The value if it differs from the task's default: only these are in the envelope."""
+    return None if value == default else value
+
+
+class Asked(Keyed, total=False):
+    """The arguments of addjob that follow from a task's options."""
+
+    attempts: int
+    backoff: tuple[float, float, float]
+    dead: str | None
+    keep: float | None
+    time_limit: float | None
+    headers: dict[str, str]
+    delay: float | None
+    retry: int | None
+    ttl: int | None
+    replicate: int | None
+    maxlen: int | None
+    pri: int | None
+    utube: str | None
+    dedupe: str | None
+    dedupe_ttl: int | None
+
+
+def asked_of_tube(options: Options) -> Asked:
+    """The arguments of addjob for a tube, whose tasks have no limits."""
+    return {
+        "delay": whole_seconds(options.delay_s),
+        "retry": options.retry_s,
+        "ttl": options.ttl_s,
+        "replicate": options.replicate,
+        "maxlen": options.maxlen,
+        "pri": options.pri,
+        "utube": options.utube,
+        "dedupe": options.key,
+        "dedupe_ttl": options.key_ttl_s,
+    }
+
+
+def whole_seconds(delay_s: float | None) -> int | None:
+    """A delay for the broker, rounded up, because no job may come too early."""
+    return None if delay_s is None else math.ceil(delay_s)

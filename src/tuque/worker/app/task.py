@@ -1,0 +1,318 @@
+"""A task: a function that can be called now, or enqueued with the same arguments and types.
+
+Decides what an envelope holds; arguments.py restores the declared types. Knows the app only as a
+source of clients; nothing of pools and fetching.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack
+
+from tuque.errors import Error, IsTube, NoTube
+from tuque.worker.app.arguments import UNTYPED, Arguments, returned_type
+from tuque.worker.app.codec import Envelope
+from tuque.worker.app.decisions import Limits, backoff_of
+from tuque.worker.app.enqueue import (
+    Adding,
+    Batch,
+    Call,
+    envelope_of,
+)
+from tuque.worker.app.handle import Handle
+from tuque.worker.app.options import (
+    DEAD_SUFFIX,
+    DELIVERIES_MAX,
+    KEEP_S,
+    Options,
+    TaskOptions,
+    check_delay,
+    check_names,
+    renamed,
+)
+
+if TYPE_CHECKING:
+    from tuque.worker.app.app import App
+
+KEYED: Final = "tasks"  # the type of tubes with keys
+SPREAD: Final = "tuque.spread"  # the task between two groups of a chain
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RetryLater(Exception):
+    """Raised by a task: run this job again, after `delay_s` or after the task's back-off.
+
+    Raises TypeError or ValueError itself if the delay is invalid.
+    """
+
+    def __init__(self, reason: str = "asked to run later", *, delay_s: float | None = None) -> None:
+        super().__init__(reason)
+        check_delay(delay_s)
+        self.delay_s = delay_s
+
+
+class Reject(Exception):
+    """Raised by a task: this job can never succeed; it becomes a dead letter at once."""
+
+
+class Step(Generic[P, R]):
+    """What may follow in a chain: a task, or a group of tasks; it gets the result before it."""
+
+
+class Prepared(Generic[P, R]):
+    """A task with other options for the jobs enqueued through it."""
+
+    def __init__(self, task: Task[P, R], options: Options) -> None:
+        self._task = task
+        self._options = options
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
+        return self._task.add_now(self._options, args, kwargs)
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `enqueue`, for asyncio programs."""
+        return await self._task.add_async(self._options, args, kwargs)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call with these options, for `Task.enqueue_many`."""
+        return self._task.made_call(self._options, args, kwargs)
+
+
+class Task(Step[P, R]):
+    """The result of `@app.task` on a function."""
+
+    def __init__(
+        self,
+        app: App,
+        function: Callable[P, R],
+        name: str,
+        defaults: Options,
+        scope: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`scope` has the local names where the function is defined."""
+        self.app = app
+        self.function = function
+        self.name = name
+        self.defaults = defaults
+        self.is_async: bool = inspect.iscoroutinefunction(function)
+        self._arguments = Arguments(function, name, scope or {})
+        self.returns = returned_type(function, name, scope or {})
+        self.check_policies(defaults)
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function directly; enqueues nothing."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} queue={self.defaults.queue}>"
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Adds one job and returns its handle; raises what `tuque.Client.addjob` raises."""
+        return self.add_now(self.defaults, args, kwargs)
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `enqueue`, for asyncio programs."""
+        return await self.add_async(self.defaults, args, kwargs)
+
+    def enqueue_in(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Like `enqueue`, but no worker gets the job before the delay is over."""
+        return self.add_now(replace(self.defaults, delay_s=delay_s), args, kwargs)
+
+    async def enqueue_in_async(
+        self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Like `enqueue_in`, for asyncio programs."""
+        return await self.add_async(replace(self.defaults, delay_s=delay_s), args, kwargs)
+
+    def options(self, **changes: Unpack[TaskOptions]) -> Prepared[P, R]:
+        """The task with some of its `Options` changed: `add.options(delay_s=5).enqueue(1, 2)`."""
+        check_names(changes)
+        options = replace(self.defaults, **renamed(changes))
+        self.check_policies(options)
+        return Prepared(self, options)
+
+    def check_policies(self, options: Options) -> None:
+        """TypeError for a policy by what is no argument and no header."""
+        policies = options.policies
+        if policies is not None:
+            policies.check(self.name, self._arguments.signature, options.headers)
+
+    def check_step(self, returned: Any) -> None:
+        """TypeError unless the task can get a result of that type, and nothing else (U11.1)."""
+        self._arguments.check_step(returned)
+
+    def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by their names, also those left out."""
+        bound = self._arguments.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call that is not enqueued yet; TypeError for arguments that would not arrive."""
+        return self.made_call(self.defaults, args, kwargs)
+
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """[U1] Adds a job for each call, together; returns their handles in the same order.
+
+        Nothing is sent if a call is refused here. Raises `tuque.errors.EnqueueFailed` if the broker
+        took some of them only: it has the handles of those, and an error for each other one.
+        """
+        batch = Batch(self, calls)
+        with batch.followed() as follower:
+            while batch:
+                for name, one in batch.tubes().items():
+                    self.app.client.tube(name).create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
+                    one.on_keyed()
+                pipeline = self.app.client.pipeline()
+                batch.fill(pipeline)
+                try:
+                    batch.take(pipeline.execute(raise_on_error=False))
+                except Error as err:
+                    batch.take(err)
+            return batch.handles(follower)
+
+    async def enqueue_many_async(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """Like `enqueue_many`, for asyncio programs."""
+        batch = Batch(self, calls)
+        with batch.followed() as follower:
+            while batch:
+                for name, one in batch.tubes().items():
+                    tube = self.app.aio_client.tube(name)
+                    await tube.create(KEYED, ttr=one.tube_ttr_s, if_not_exists=True)
+                    one.on_keyed()
+                pipeline = self.app.aio_client.pipeline()
+                batch.fill(pipeline)
+                try:
+                    batch.take(await pipeline.execute(raise_on_error=False))
+                except Error as err:
+                    batch.take(err)
+            return batch.handles(follower)
+
+    def made_call(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:
+        """A call with these options."""
+        self._arguments.check(args, kwargs, options.codec)
+        return Call(self, options, args, kwargs)
+
+    def body(
+        self,
+        options: Options,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        """The job body for a call; TypeError if the function does not accept these arguments."""
+        self._arguments.check(args, kwargs, options.codec)
+        return envelope_of(self, options, args, kwargs, headers)
+
+    def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle[R]:
+        """Adds a job with these options through the app's client."""
+        adding = Adding(Call(self, options, args, kwargs))
+        with adding.followed() as follower:
+            while True:
+                client = self.app.client
+                if adding.needs_tube:
+                    tube = client.tube(options.queue)
+                    tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True)
+                    adding.on_keyed()
+                is_known = adding.goes_to_tube
+                queue, body, asked = adding.words()
+                try:
+                    if adding.has_key:
+                        handle = adding.handle(*client.addjob_new(queue, body, **asked))
+                    else:
+                        handle = adding.handle(client.addjob(queue, body, **asked))
+                except IsTube:
+                    if is_known:
+                        raise
+                    adding.on_tube()
+                except NoTube:
+                    if not adding.on_no_tube():
+                        raise
+                else:
+                    follower.added(0, handle)
+                    return handle
+
+    async def add_async(
+        self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Handle[R]:
+        """Adds a job with these options through the app's client for the running loop."""
+        adding = Adding(Call(self, options, args, kwargs))
+        with adding.followed() as follower:
+            while True:
+                client = self.app.aio_client
+                if adding.needs_tube:
+                    tube = client.tube(options.queue)
+                    await tube.create(KEYED, ttr=adding.tube_ttr_s, if_not_exists=True)
+                    adding.on_keyed()
+                is_known = adding.goes_to_tube
+                queue, body, asked = adding.words()
+                try:
+                    if adding.has_key:
+                        handle = adding.handle(*await client.addjob_new(queue, body, **asked))
+                    else:
+                        handle = adding.handle(await client.addjob(queue, body, **asked))
+                except IsTube:
+                    if is_known:
+                        raise
+                    adding.on_tube()
+                except NoTube:
+                    if not adding.on_no_tube():
+                        raise
+                else:
+                    follower.added(0, handle)
+                    return handle
+
+    def keep_s(self, options: Options) -> float:
+        """How long results are kept, in seconds."""
+        if options.keep_s is not None:
+            return options.keep_s
+        return 0.0 if self.returns is UNTYPED or self.returns is type(None) else KEEP_S
+
+    def keeps(self, envelope: Envelope) -> bool:
+        """Whether the result of a job is kept."""
+        own = self.keep_s(self.defaults) if envelope.keep_s is None else envelope.keep_s
+        return own > 0
+
+    def limits(self, envelope: Envelope, queue: str) -> Limits:
+        """The limits of a job of this task from `queue`."""
+        own = self.defaults
+        dead_letter = own.dead if envelope.dead_letter is None else envelope.dead_letter
+        time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
+        return Limits(
+            max_deliveries=min(max(1, envelope.max_deliveries or own.attempts), DELIVERIES_MAX),
+            dead_letter=dead_letter or queue + DEAD_SUFFIX,
+            backoff=backoff_of(envelope.backoff) or own.backoff,
+            time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
+        )
+
+    def bind(self, envelope: Envelope) -> inspect.BoundArguments:
+        """The arguments of a job in their declared types; BadArguments if they do not fit."""
+        return self._arguments.bind(envelope)
+
+
+class AsyncTask(Task[P, R]):
+    """The result of `@app.task` on a coroutine function; `R` is what the coroutine returns."""
+
+    def __call__(  # type: ignore[override]  # a plain call of it is not the result yet
+        self, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]:
+        """Calls the function directly; enqueues nothing."""
+        made: Any = self.function(*args, **kwargs)
+        return made  # type: ignore[no-any-return]  # the function is a coroutine function
+
+
+def spread(results: list[Any]) -> list[Any]:
+    """[U11] The callback of a group that another one follows: hands the results on (U11.8)."""
+    return results
+
+
+def spread_in(app: App, options: Options) -> Task[..., Any]:
+    """The task `spread`, for the queue of another one."""
+    own = Options(queue=options.queue, retry_s=options.retry_s or None, codec=options.codec)
+    return Task(app, spread, SPREAD, own)

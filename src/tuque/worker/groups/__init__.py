@@ -1,1 +1,0 @@
-"""Groups of calls whose ends are awaited together. Must not know: how jobs are fetched and run."""

@@ -1,0 +1,98 @@
+"""The worker's link to its broker: the wait after a failed call, and log lines.
+
+Every loop of the worker makes its own calls and reports their results here, so that an outage is
+logged once: lost, still waiting, back after so many seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tuque.client.retry import SHARE
+from tuque.errors import ConnectionError, Error
+from tuque.logtext import facts
+from tuque.worker.app.decisions import Backoff
+
+log: Final = logging.getLogger("tuque.worker")
+
+RECONNECT: Final = Backoff(first_s=0.1, max_s=5.0, jitter=0.5)
+
+
+class Link:
+    """Whether the broker responds, and since when it does not."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._failures = 0
+        self._lost_at = 0.0
+        self._retry_at = 0.0
+        self.last_answer_at = time.monotonic()
+        self.times_back = 0  # outages that ended
+        self.on_back: list[Callable[[], None]] = []
+
+    @property
+    def is_lost(self) -> bool:
+        return self._failures > 0
+
+    def failed(self, what: str, err: Error) -> float:
+        """Records a failed call; returns the seconds to wait before the next one.
+
+        Several loops may fail in one outage: only a failure after the last wait makes the next one
+        longer.
+        """
+        now = time.monotonic()
+        if now < self._retry_at:
+            return self._retry_at - now
+        if not self._failures:
+            self._lost_at = now
+            state = "lost" if isinstance(err, ConnectionError) else "refuses"
+            log.warning(
+                "broker %(state)s (%(error)s): %(reason)s; trying again until it is back",
+                facts("broker_away", state=state, error=what, reason=err),
+            )
+        self._failures += 1
+        wait_s = RECONNECT.delay_s(self._failures, self._rng)
+        wait_s = min(wait_s, max(RECONNECT.first_s, (now - self._lost_at) * SHARE))
+        self._retry_at = now + wait_s
+        if self._failures > 1:
+            log.info(
+                "still no broker after %(seconds).1f s (%(error)s: %(reason)s), "
+                "next try in %(next_s).1f s",
+                facts(
+                    "broker_still_away",
+                    seconds=now - self._lost_at,
+                    error=type(err).__name__,
+                    reason=err,
+                    next_s=wait_s,
+                ),
+            )
+        return wait_s
+
+    def answered(self) -> None:
+        """Records a successful call; ends an outage."""
+        self.last_answer_at = time.monotonic()
+        if not self._failures:
+            return
+        self.times_back += 1
+        log.warning(
+            "broker is back after %(seconds).1f s",
+            facts("broker_back", seconds=self.last_answer_at - self._lost_at),
+        )
+        self._failures = 0
+        self._retry_at = 0.0
+        for tell in self.on_back:
+            tell()
+
+
+async def pause(wait_s: float, until: asyncio.Event) -> None:
+    """Waits that long, or until the event is set."""
+    try:
+        async with asyncio.timeout(wait_s):
+            await until.wait()
+    except TimeoutError:
+        return

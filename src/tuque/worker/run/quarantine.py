@@ -1,0 +1,198 @@
+"""Runs jobs that may end their process in one beside the worker's: which, and in which order.
+
+These are the suspects of a crash, and jobs of tasks that have ended a process. Each runs there
+alone, so that a crash has one cause. The worker's own process goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tuque.logtext import facts
+from tuque.worker.app.decisions import Outcome
+from tuque.worker.pools.process_pool import ProcessPool
+from tuque.worker.run.crash_table import NOTES_BYTES, Box
+from tuque.worker.run.in_flight import SETTLING, WAITING, Held
+
+# ---- Which tasks may run in the worker's own process: not those that ended one recently.
+#
+# A plain table; times are arguments. It passes from one worker process to the next as bytes.
+
+
+GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
+GOOD_RUNS_MAX: Final = 1024
+AGAIN_S: Final = 20.0  # or this time after the first crash; doubles likewise
+AGAIN_S_MAX: Final = 300.0
+
+
+class Crashes(msgspec.Struct):
+    """The record of a task that ended its process."""
+
+    jobs: int  # jobs that did so, without repeats of the same one
+    job_id: str  # the last of them
+    at_s: float  # when, monotonic
+    good_runs: int = 0  # since then
+
+
+_decoder: Final = msgspec.msgpack.Decoder(dict[str, Crashes])
+
+
+class Trust:
+    """The tasks that ended a process, by name."""
+
+    def __init__(self, known: bytes = b"") -> None:
+        """`known` is the `kept` of the previous process."""
+        self._crashes = _decoder.decode(known) if known else {}
+
+    def kept(self, most_bytes: int) -> bytes:
+        """The table for the next process; the latest crashes if not all fit."""
+        names = sorted(self._crashes, key=lambda name: self._crashes[name].at_s, reverse=True)
+        while True:
+            data = msgspec.msgpack.encode({name: self._crashes[name] for name in names})
+            if len(data) <= most_bytes:
+                return data
+            names = names[: len(names) // 2]
+
+    def crashed(self, task: str, job_id: str, now_s: float) -> None:
+        """Records that a job of the task ended its process."""
+        known = self._crashes.get(task)
+        jobs = 0 if known is None or now_s - known.at_s > 2 * AGAIN_S_MAX else known.jobs
+        if known is None or known.job_id != job_id or not jobs:
+            jobs += 1
+        self._crashes[task] = Crashes(jobs, job_id, now_s)
+
+    def ran(self, task: str) -> None:
+        """Records a run of the task, apart, that did not end its process."""
+        known = self._crashes.get(task)
+        if known is not None:
+            known.good_runs += 1
+
+    def is_trusted(self, task: str, now_s: float) -> bool:
+        """Whether jobs of the task may run beside others."""
+        known = self._crashes.get(task)
+        if known is None:
+            return True
+        doublings = min(known.jobs - 1, 16)
+        enough = min(GOOD_RUNS_MAX, GOOD_RUNS * 2**doublings)
+        return known.good_runs >= enough or now_s - known.at_s > min(
+            AGAIN_S_MAX, AGAIN_S * 2.0**doublings
+        )
+
+
+# ---- apart
+
+
+log: Final = logging.getLogger("tuque.worker")
+
+
+class Apart:
+    """The jobs that run apart, one at a time; without a pool there are none."""
+
+    def __init__(self, pool: ProcessPool | None, box: Box | None) -> None:
+        """`pool` has one place, and is started when needed."""
+        self._pool = pool
+        self._box = box
+        self._trust = Trust(box.notes if box is not None else b"")
+        self._line: deque[Held] = deque()
+        self._suspects: list[Held] = []  # waiting or running
+        self._running: Held | None = None
+        self._is_started = False
+
+    def __len__(self) -> int:
+        """The number of waiting jobs."""
+        return len(self._line)
+
+    @property
+    def queues(self) -> set[str]:
+        """The queues of the waiting jobs: the worker fetches from the others only."""
+        return {held.job.queue for held in self._line if held.state == WAITING}
+
+    def on_ready(self, tell: Callable[[], None]) -> None:
+        """Sets the callback for when the next job can run."""
+        if self._pool is not None:
+            self._pool.on_ready = tell
+
+    def takes(self, task: str) -> bool:
+        """Whether a job of the task must run apart now."""
+        if self._pool is None:
+            return False
+        self._suspects = [held for held in self._suspects if held.state != SETTLING]
+        is_suspect = any(held.task == task for held in self._suspects)
+        return is_suspect or not self._trust.is_trusted(task, time.monotonic())
+
+    def line_up(self, held: Held, is_suspect: bool = False) -> None:
+        """Adds a job; other jobs of a suspect's task follow it."""
+        held.is_apart = True
+        if is_suspect:
+            self._suspects.append(held)
+        self._line.append(held)
+        if self._pool is not None and not self._is_started:
+            self._is_started = True
+            self._pool.start_later()
+
+    def next(self) -> Held | None:
+        """The job to run now, if one waits and the process is ready."""
+        if self._pool is None or self._running is not None or not self._pool.is_ready:
+            return None
+        while self._line:
+            held = self._line.popleft()
+            if held.state == WAITING:
+                self._running = held
+                return held
+        return None
+
+    async def run(self, held: Held) -> Outcome:
+        """Runs the job that `next` returned."""
+        assert self._pool is not None
+        assert held.call is not None
+        try:
+            return await self._pool.run(held.call)
+        finally:
+            self._running = None
+
+    def forgo(self, held: Held) -> None:
+        """The job that `next` returned does not run."""
+        if self._running is held:
+            self._running = None
+
+    def ended(self, held: Held, outcome: Outcome) -> list[Held]:
+        """Records the end of a run; returns waiting jobs that may now run beside others."""
+        if outcome.kind == "crashed":
+            self.blame(held)
+            return []
+        self._trust.ran(held.task)
+        if held in self._suspects:
+            self._suspects.remove(held)
+        if self.takes(held.task):
+            return []
+        freed = [other for other in self._line if other.task == held.task]
+        self._line = deque(other for other in self._line if other.task != held.task)
+        for other in freed:
+            other.is_apart = False
+        return freed
+
+    def blame(self, held: Held) -> None:
+        """Records that this job ended its process, also for the worker's next process."""
+        log.warning(
+            "%(run)s ended its process: jobs of its task run apart for a while",
+            facts("process_ended_by_job", run=held),
+        )
+        self._trust.crashed(held.task, held.job.id, time.monotonic())
+        if self._box is not None:
+            self._box.notes = self._trust.kept(NOTES_BYTES)
+
+    def clear(self) -> None:
+        """Drops all waiting jobs."""
+        self._line.clear()
+        self._suspects.clear()
+
+    async def stop(self) -> None:
+        """Ends the process and the job in it."""
+        if self._pool is not None and self._is_started:
+            await self._pool.stop()

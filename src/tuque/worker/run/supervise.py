@@ -1,0 +1,224 @@
+"""The parent of a worker process: restarts it when a task ended it, and forwards signals.
+
+It decides nothing about jobs: the table of jobs (crash_table.py) passes from one process to the
+next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Final
+
+import msgspec
+
+from tuque import aio
+from tuque.client.api import Job, JobInfo
+from tuque.client.commands.life import Result
+from tuque.logtext import facts
+from tuque.worker.app.decisions import Backoff
+from tuque.worker.pools.process_pool import ending
+from tuque.worker.run.crash_table import (
+    ENDED,
+    LEAVING,
+    LOADING,
+    RETIRED,
+    RUNNING,
+    SUSPECT,
+    WORKING,
+    Box,
+    Entry,
+)
+
+log: Final = logging.getLogger("tuque.worker")
+
+BOOT: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tuque.worker.main import worker; worker(sys.argv[2:], prog_name='tuque worker')"
+)
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
+RESTART: Final = Backoff(first_s=0.2, max_s=15.0)
+STEADY_S: Final = 10.0  # a process that lived so long did start
+
+
+class Supervisor:
+    """One worker process after the other, until one ends cleanly."""
+
+    def __init__(self, arguments: list[str], places: int) -> None:
+        self._arguments = arguments
+        self._box = Box.made(places)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopping = False
+
+    def run(self) -> int:
+        """Runs processes; returns the exit code of the last one."""
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+        rng = random.Random()
+        failures = 0
+        while True:
+            began = time.monotonic()
+            code = self._run_one()
+            if self._box.phase == RETIRED and not self._is_stopping:
+                failures = 0
+                continue  # U4.2
+            if self._box.phase != WORKING:
+                if self._is_stopping and self._box.phase != LEAVING and self._box.entries():
+                    return self._give_back()  # it heard no signal yet (U2.14)
+                return exit_code(code)
+            self._box.ended = ending(code)
+            held = len(self._box.entries())
+            log.error(
+                "the worker process %(reason)s; it held %(jobs)d jobs",
+                facts("worker_process_ended", reason=self._box.ended, jobs=held),
+            )
+            if self._stops():
+                return self._give_back()
+            failures = failed_starts(failures, self._box.runs, time.monotonic() - began)
+            if failures > 1:  # the jobs in the table have retry times
+                wait_until(time.monotonic() + RESTART.delay_s(failures - 1, rng), self._stops)
+                if self._stops():
+                    return self._give_back()
+
+    def _give_back(self) -> int:
+        """Starts a last process that settles the jobs in the table; returns its exit code."""
+        if not self._box.entries() or self._box.is_last:
+            return 1
+        self._box.is_last = True
+        return exit_code(self._run_one())
+
+    def _stops(self) -> bool:
+        return self._is_stopping
+
+    def _run_one(self) -> int:
+        self._box.phase = LOADING
+        self._box.runs = 0
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                BOOT,
+                json.dumps(sys.path),
+                *self._arguments,
+                f"--box={self._box.passed()}",
+            ],
+            pass_fds=(self._box.fd,),
+            process_group=0,  # a terminal's signals reach it through this process, once
+        )
+        self._box.is_first = False
+        return self._process.wait()
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._is_stopping = True
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(process.pid, number)
+
+
+def failed_starts(before: int, runs: int, lived_s: float) -> int:
+    """The number of failed starts in a row, including the process that has just ended.
+
+    One that finished runs, or lived a while, has not failed: the next one starts at once.
+    """
+    return 0 if runs or lived_s > STEADY_S else before + 1
+
+
+def exit_code(code: int) -> int:
+    """The exit code of a process as a shell shows it, also after a signal."""
+    return code if code >= 0 else 128 - code
+
+
+def wait_until(until: float, stops: Callable[[], bool]) -> None:
+    """Waits until that monotonic time, or until stopped."""
+    while time.monotonic() < until and not stops():
+        time.sleep(0.05)
+
+
+# ---- What becomes of the jobs of a worker process that a task ended: the rule for its successor.
+#
+# A job that ran alone has ended it. If several ran, nobody knows which one did: they run again one
+# at a time, and no attempt is counted until one of them ends its process alone.
+
+
+ASKED_AT_ONCE: Final = 200
+
+
+def inherited(box: Box) -> list[Entry]:
+    """The previous process's jobs, each with its new state; updates the table, too.
+
+    A WAITING job has not begun. A DONE or ENDED one is over: this process tells the broker how it
+    ended. A SUSPECT one runs again, with nothing beside it. The RUNNING one ended the process.
+    """
+    entries = box.entries()
+    alone = sum(entry.state == RUNNING for entry in entries) == 1
+    box.clear()
+    found = []
+    for entry in entries:
+        state = SUSPECT if entry.state == RUNNING and not alone else entry.state
+        box.put(entry.job_id, entry.number, state, entry.outcome)
+        found.append(entry._replace(state=state))
+    return found
+
+
+async def jobs_of(client: aio.Client, entries: list[Entry], worker: str) -> list[tuple[Entry, Job]]:
+    """The jobs that nobody else got since they entered the table; raises if the broker is down.
+
+    `worker`: the name under which they began.
+    """
+    found = []
+    for at in range(0, len(entries), ASKED_AT_ONCE):
+        some = entries[at : at + ASKED_AT_ONCE]
+        pipeline = client.pipeline()
+        for entry in some:
+            pipeline.show(entry.job_id)
+        answers: Iterable[object] = await pipeline.execute(raise_on_error=False)
+        for entry, info in zip(some, answers, strict=True):
+            if isinstance(info, JobInfo) and is_ours(entry, info):
+                assert info.queue is not None and info.body is not None
+                found.append((entry, job_of(info, info.queue, info.body)))
+    return await _with_limits(client, found, worker)
+
+
+async def _with_limits(
+    client: aio.Client, found: list[tuple[Entry, Job]], worker: str
+) -> list[tuple[Entry, Job]]:
+    """Asks how many attempts the jobs have; leaves out runs that the broker has ended meanwhile."""
+    ours = []
+    pipeline = client.pipeline()
+    for _, job in found:
+        pipeline.result(job.id)
+    answers: Iterable[object] = await pipeline.execute(raise_on_error=False) if found else []
+    for (entry, job), told in zip(found, answers, strict=True):
+        if not isinstance(told, Result):
+            ours.append((entry, job))
+        elif entry.state != ENDED or not told.of or is_at_work(told, worker):
+            ours.append((entry, msgspec.structs.replace(job, of=told.of)))
+    return ours
+
+
+def is_at_work(told: Result, worker: str) -> bool:
+    """Whether the run is still that of this worker: nobody was told how it ended."""
+    return told.state == "running" and told.worker == worker
+
+
+def is_ours(entry: Entry, info: JobInfo) -> bool:
+    """Whether the table's delivery is the latest: no other client got the job since."""
+    number = info.nacks + info.additional_deliveries + 1
+    return info.state == "active" and info.body is not None and number == entry.number
+
+
+def job_of(info: JobInfo, queue: str, body: bytes) -> Job:
+    """A job as GETJOB returned it."""
+    headers = info.work.headers if info.work is not None else {}
+    return Job(queue, info.id, body, info.nacks, info.additional_deliveries, headers=headers)

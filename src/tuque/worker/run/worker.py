@@ -1,0 +1,843 @@
+"""The worker: fetches jobs, has a pool run them, and leaves nothing half done when it stops.
+
+One event loop runs four kinds of loops: fetching (fetch.py), heartbeats (heartbeat.py), reports
+(report.py, ack_sender.py) and a short task for each running job. app/decisions.py decides, the
+pools run jobs. A job is *held* from its delivery until the broker knows its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import heapq
+import logging
+import os
+import random
+import socket
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tuque import aio
+from tuque.client.api import Job
+from tuque.client.commands.life import UNBEGUN
+from tuque.errors import Error
+from tuque.logtext import facts
+from tuque.metrics.listener import Listener
+from tuque.worker.app.codec import (
+    BadBody,
+    Envelope,
+    decode,
+    opened,
+)
+from tuque.worker.app.decisions import (
+    Backoff,
+    Dead,
+    Done,
+    Fail,
+    Limits,
+    Nack,
+    Outcome,
+    Release,
+    Settlement,
+    given_back,
+    is_at_most_once,
+    room,
+    settle,
+    spent,
+)
+from tuque.worker.app.enqueue import TASK_HEADER
+from tuque.worker.app.hooks import Hooks
+from tuque.worker.app.options import DEAD_SUFFIX
+from tuque.worker.app.task import SPREAD, Task
+from tuque.worker.pools.child import of_job
+from tuque.worker.pools.execute import Aside, Call, describe
+from tuque.worker.pools.pools import Pool
+from tuque.worker.pools.process_pool import ProcessPool, has_room, is_over
+from tuque.worker.run import health
+from tuque.worker.run.ack_sender import Settler, obituary
+from tuque.worker.run.crash_table import (
+    RUNNING,
+    SUSPECT,
+    WORKING,
+    Box,
+    Entry,
+)
+from tuque.worker.run.crash_table import WAITING as WAITS
+from tuque.worker.run.fetch import Away, Fetcher
+from tuque.worker.run.health import Meter, open_meter
+from tuque.worker.run.heartbeat import Heart
+from tuque.worker.run.in_flight import (
+    RUNNING_HERE,
+    SETTLING,
+    WAITING,
+    Held,
+    about,
+)
+from tuque.worker.run.link import Link, pause
+from tuque.worker.run.quarantine import Apart
+from tuque.worker.run.registration import Herald
+from tuque.worker.run.report import sealed
+from tuque.worker.run.runs import Runs
+from tuque.worker.run.stats import DONE as JOBS_DONE
+from tuque.worker.run.stats import FAILED, GIVEN_BACK, GONE, Story
+from tuque.worker.run.supervise import inherited, jobs_of
+from tuque.worker.workflow.create import CHAIN_HEADER, unknown_after
+
+__all__ = ["Worker", "WorkerSettings"]
+
+# ---- The jobs that a worker holds, from their delivery until the broker knows what became of them
+
+
+log: Final = logging.getLogger("tuque.worker")
+
+UNKNOWN_KEEP_S: Final = 86_400.0
+NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """The settings of a worker. Queues are in order of priority, highest first."""
+
+    queues: tuple[str, ...]
+    concurrency: int = 8
+    prefetch: int = 8
+    grace_s: float = 25.0
+    max_jobs: int | None = None
+    time_limit_s: float | None = None
+    is_burst: bool = False
+    max_memory_mb: int | None = None
+    health_file: str | None = None
+    metrics_port: int | None = None
+    app_version: str = ""
+
+
+def made_at(envelope: Envelope, job: Job) -> float:
+    """When the job was enqueued, in unix seconds; a schedule does not say (U9.2)."""
+    if envelope.enqueued_at or job.added_at is None:
+        return envelope.enqueued_at or time.time()
+    return job.added_at.timestamp()
+
+
+class Holder(ABC):
+    """The part of a worker that has the jobs; `worker.py` fetches them and has them run."""
+
+    runs_of: type[Runs] = Runs
+    aside_of: type[Aside] = Aside
+
+    def __init__(
+        self,
+        tasks: dict[str, Task[..., Any]],
+        client: aio.Client,
+        pool: Pool,
+        settings: WorkerSettings,
+        box: Box | None = None,
+        pool_apart: ProcessPool | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
+        self._aside = self.aside_of(tasks, hooks)
+        self._keys = None if hooks is None else hooks.keys
+        self._box = box
+        self._tasks = tasks
+        self._client = client
+        self._pool = pool
+        self._settings = settings
+        self._priority = {queue: at for at, queue in enumerate(settings.queues)}
+        self._rng = random.Random()
+        self.story = Story()
+        self._link = Link(self._rng)
+        self._away = Away(self._rng)
+        self.name = self.name_of(box is not None)
+        ends = (self._on_settled, self._rng, self._queue_of)
+        self._settler = Settler(client, self._link, self._away, self.name, *ends)
+        self._runs_told = self.runs_of(
+            *(client, self._link, self.name, self),
+            *(self.story, self._rng, self._on_settled, self._aside),
+        )
+        self._heart = Heart(
+            *(client, self._link, self._on_gone, self._run_of, self._runs_told.over),
+            self._queue_of,
+        )
+        self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
+        self._starting = 0
+        self._held: dict[str, Held] = {}
+        self._waiting: list[tuple[int, int, Held]] = []
+        self._runs: dict[asyncio.Task[None], Held] = {}
+        self._taken = self._lined_up = 0
+        self._room = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
+        self._abort = asyncio.Event()
+        self._is_quiet = False
+        self._is_leaving = False
+        self.is_retired = False  # it has too much memory, and another process follows
+        self._apart = Apart(pool_apart, box)
+        self._apart.on_ready(self._start_waiting)
+        pool.on_ready = self._start_waiting
+
+    def name_of(self, is_restarted: bool) -> str:
+        """The name under which runs begin."""
+        return worker_name(is_restarted)
+
+    def _conclude(self, held: Held) -> None:
+        """Ends a job with its verdict: by a run, if the broker counts them."""
+        assert held.verdict is not None
+        if held.has_runs:
+            self._runs_told.start(held)
+        else:
+            self._ran(held, held.verdict)
+
+    def _received(self, job: Job) -> Held:
+        """A delivery with its call and limits; settled at once if it cannot run."""
+        self._taken += 1
+        held = self._held[job.id] = Held(job, None, Limits(1, job.queue + DEAD_SUFFIX, Backoff()))
+        reason: str | None = None
+        try:
+            body = opened(job.body, self._keys)
+            envelope = decode(body)
+            held.about = about(job, envelope.task, made_at(envelope, job), body)
+            reason = self._hindrance(held, envelope)
+        except BadBody as err:
+            reason = str(err)
+            if held.has_runs:
+                held.verdict = Outcome("rejected", reason)
+        if reason is not None and not held.has_runs:
+            self._settle(held, Dead(job.id, held.limits.dead_letter, reason))
+            return held
+        self._note(held, WAITS)
+        self._heart.hold(job.id, job.retry_s)
+        return held
+
+    def _hindrance(self, held: Held, envelope: Envelope) -> str | None:
+        """[U2] Why the job cannot run here; None: it has its call and limits (U2.4)."""
+        task = self._tasks.get(envelope.task)
+        what, unknown = f"unknown task '{envelope.task}'", envelope.task
+        if task is not None:
+            held.limits = task.limits(envelope, held.job.queue)
+            headers = held.job.headers or envelope.headers or {}
+            try:
+                following = unknown_after(self._tasks, headers.get(CHAIN_HEADER))
+            except ValueError as err:
+                raise BadBody(str(err)) from None
+            if following is None:
+                held.call = self._call_of(held, envelope, task)
+                return spent(held.delivery, held.limits)
+            what, unknown = f"{NOT_RUN} '{following}'", following
+        if held.has_runs:
+            keep_s = envelope.unknown_keep_s
+            keep_s = UNKNOWN_KEEP_S if keep_s is None else keep_s
+            held.verdict = self._runs_told.unknown(held, what, unknown, keep_s)
+        return what
+
+    def _call_of(self, held: Held, envelope: Envelope, task: Task[..., Any]) -> Call:
+        """What a pool needs to run the job."""
+        job = held.job
+        held.about.max_deliveries = job.of or held.limits.max_deliveries
+        held.about.headers = job.headers or envelope.headers or {}
+        limit_s = held.limits.time_limit_s or self._settings.time_limit_s
+        return Call(envelope, held.about, limit_s)
+
+    def _line_up(self, held: Held) -> None:
+        """Buffers a job by its priority, or adds it to those that run apart."""
+        if self._apart.takes(held.task):
+            self._apart.line_up(held)
+            return
+        place = self._priority.get(held.job.queue, len(self._priority))
+        self._lined_up += 1
+        heapq.heappush(self._waiting, (place, self._lined_up, held))
+
+    def _note(self, held: Held, state: bytes) -> None:
+        """Updates the table for the next process."""
+        if self._box is not None and held.call is not None:
+            self._box.put(held.job.id, held.delivery, state)
+
+    def held_of(self, job_id: str) -> Held | None:
+        """The job, if it is held."""
+        return self._held.get(job_id)
+
+    def is_stopping(self) -> bool:
+        """Whether no job begins any more."""
+        return self._stop.is_set()
+
+    def settle(self, held: Held, settlement: Settlement) -> None:
+        """Ends the job here, and sends that to the broker."""
+        had_place = held.has_place
+        self._give_place(held)
+        if held.is_apart:
+            self._apart.forgo(held)
+        self._settle(held, settlement)
+        if had_place:
+            self._start_waiting()
+
+    def forget(self, held: Held) -> None:
+        """Drops a job that did not begin."""
+        self._give_place(held)
+        self._apart.forgo(held)
+        self._heart.release(held.job.id)
+        held.state = SETTLING
+        del self._held[held.job.id]
+        if self._box is not None:
+            self._box.drop(held.job.id)
+        self._start_waiting()
+        self._room.set()
+
+    def _give_place(self, held: Held) -> None:
+        """The job no longer waits for its run."""
+        if held.has_place:
+            held.has_place = False
+            self._starting -= 1
+            self._room.set()  # what began no longer waits: more may be fetched ahead
+
+    def _run_of(self, job_id: str) -> str:
+        held = self._held.get(job_id)
+        return "" if held is None else held.run
+
+    def _ran(self, held: Held, outcome: Outcome) -> None:
+        """Decides what follows an attempt."""
+        assert held.call is not None
+        if held.has_runs:
+            self._runs_told.ended(held, outcome)
+            return
+        number = held.call.attempt.number
+        held.outcome = outcome
+        self._aside.ended(held.about, held.call, outcome)
+        if not held.job.headers:  # of a tube, or of another client: nothing is kept
+            outcome.result = None
+        told = sealed(outcome, held.job.id, self._keys)
+        settlement = settle(held.job.id, told, number, held.limits, self._rng)
+        took_s = time.monotonic() - held.since
+        self.story.ended(held.about, number, outcome, settlement, took_s)
+        self._settle(held, settlement)
+
+    def _settle(self, held: Held, settlement: Settlement) -> None:
+        if isinstance(settlement, Dead):
+            self.story.died(held.job.id)
+            body = obituary(held.job, settlement.reason)
+            is_failed = is_letter_here(held.job, settlement.queue)
+            settlement = replace(settlement, body=body, is_failed=is_failed)
+        if self._box is not None and held.outcome is not None:
+            self._box.end(held.job.id, held.outcome)  # U2.14
+        elif self._box is not None:
+            self._box.drop(held.job.id)
+        held.state = SETTLING
+        held.settlement = settlement
+        self._heart.release(held.job.id)
+        if isinstance(settlement, Done | Fail | Release):
+            self._runs_told.teller.put(settlement)
+        else:
+            self._settler.put(settlement)
+
+    def _on_settled(self, settlement: Settlement) -> None:
+        held = self._held.get(settlement.job_id)
+        if held is not None and held.settlement is not None:
+            if not held.has_runs:
+                self._tell_aside(held, settlement)
+            del self._held[settlement.job_id]
+            if self._box is not None:
+                self._box.drop(settlement.job_id)
+        self._room.set()
+
+    def _tell_aside(self, held: Held, settlement: Settlement) -> None:
+        """Calls the hooks with what follows, for a job whose attempts the worker counts (U3.3)."""
+        if isinstance(settlement, Nack) and held.outcome is not None:
+            self._aside.put_off(held.about, held.outcome, settlement.delay_s or 0.0)
+        elif isinstance(settlement, Dead):
+            outcome = held.outcome or Outcome("rejected", settlement.reason)
+            self._aside.buried(held.about, outcome, settlement.queue)
+
+    def _on_gone(self, job_id: str) -> None:
+        """[U2] The node in use does not know the job: it is over, or its node is away (U2.15)."""
+        held = self._held.get(job_id)
+        if held is None:
+            return
+        log.warning(
+            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at a "
+            "node that is away",
+            facts("job_gone", run=held, state=held.state),
+            extra=of_job(held.about),
+        )
+        if held.state == WAITING:
+            held.state = SETTLING
+            del self._held[job_id]
+            if self._box is not None:
+                self._box.drop(job_id)
+            self.story.counts[GONE] += 1
+            self._room.set()
+
+    def _give_back_waiting(self) -> None:
+        self._waiting.clear()
+        self._apart.clear()
+        for held in [held for held in self._held.values() if held.state == WAITING]:
+            self._give_back(held, "the worker stopped before it ran")
+
+    def _give_back(self, held: Held, why: str) -> None:
+        if held.has_runs:
+            self.story.counts[GIVEN_BACK] += 1
+            self._settle(held, Release(held.job.id, held.run or UNBEGUN))
+            return
+        settlement = given_back(held.job.id, held.limits.dead_letter, why)
+        if isinstance(settlement, Nack):
+            self.story.counts[GIVEN_BACK] += 1
+        self._settle(held, settlement)
+        if self._box is not None and isinstance(settlement, Dead):
+            self._box.end(held.job.id, Outcome("failed", why))  # U2.14
+
+    def _queue_of(self, job_id: str) -> str:
+        """The queue that a job in hand came from."""
+        held = self._held.get(job_id)
+        return held.job.queue if held is not None else ""
+
+    def _accept(self, jobs: list[Job]) -> None:
+        self._link.answered()
+        for job in jobs:
+            held = self._held.get(job.id)
+            if held is None or isinstance(held.settlement, Nack | Release | Fail):
+                self._hold(job)
+            else:
+                # its retry time passed in an outage; our result counts for this delivery, too
+                log.info(
+                    "job %(job)s was delivered again while it is %(state)s here",
+                    facts("job_doubled", job=job.id, state=held.state),
+                )
+                self._heart.beat_now(job.id)
+                held.again = job
+        self._start_waiting()
+
+    def take_again(self, job: Job) -> None:
+        """Takes a delivery that came while the job was held, whose run has ended otherwise."""
+        if not self.is_stopping() and job.id not in self._held:
+            self._hold(job)
+            self._start_waiting()
+
+    def _hold(self, job: Job) -> None:
+        """Takes a delivery: into the buffer, or to the dead letters if it cannot run."""
+        held = self._received(job)
+        if held.verdict is not None:
+            self._runs_told.start(held)
+        elif held.settlement is None:
+            self._line_up(held)
+
+    @abstractmethod
+    def run_now(self, held: Held) -> None:
+        """Runs the job's task."""
+
+    @abstractmethod
+    def _start_waiting(self) -> None:
+        """Fills free places."""
+
+
+def is_letter_here(job: Job, queue: str) -> bool:
+    """[U2] Whether FAIL puts the dead letter into that queue (U2.5, U2.6)."""
+    knows = is_at_most_once(job.id) and TASK_HEADER in (job.headers or {})
+    return knows or queue == job.queue + DEAD_SUFFIX
+
+
+def worker_name(is_restarted: bool) -> str:
+    """The name under which runs begin: one restarted by its parent keeps it."""
+    return f"{socket.gethostname()}/{os.getppid() if is_restarted else os.getpid()}"
+
+
+# ---- run
+
+
+LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
+LAST_WORDS_S_MIN: Final = 0.5
+UNSETTLED_MAX: Final = 1000
+
+
+class Worker(Holder):
+    """A worker of one process; `run` returns after it was stopped and has finished."""
+
+    def __init__(self, *words: Any) -> None:
+        """The arguments are those of `Holder`."""
+        super().__init__(*words)
+        self._herald = Herald(
+            self._client,
+            self.name,
+            self._settings.queues,
+            self._settings.app_version,
+            self._figures,
+            {"quiet": self.quiet, "stop": self.stop},
+        )
+
+    def _figures(self) -> dict[str, Any]:
+        """What the worker says of itself that changes."""
+        return {
+            "slots": self._settings.concurrency,
+            "busy": len(self._runs),
+            "done": self.story.counts[JOBS_DONE],
+            "failed": self.story.counts[FAILED],
+            "quiet": self._is_quiet or self.is_stopping(),
+        }
+
+    # Called from outside
+
+    def stop(self) -> None:
+        """Stops fetching and ends within the grace; the second time, ends at once."""
+        if self._stop.is_set():
+            self._abort.set()
+        self._stop.set()
+        self._room.set()
+
+    def cancel(self, job_id: str, run: str) -> None:
+        """Cancels a run, as the broker asks."""
+        self._runs_told.pushed(job_id, run)
+
+    def ordered(self, name: str, order: str) -> None:
+        """Does what an operator asks, over the broker."""
+        self._herald.ordered(name, order)
+
+    def quiet(self) -> None:
+        """Stops fetching, and waits for `stop`."""
+        log.info("quiet: no more jobs are fetched", extra=facts("worker_quiet"))
+        self._is_quiet = True
+
+    def dump(self) -> None:
+        """Logs the running jobs and their times; writes the stacks of all threads to stderr."""
+        now = time.monotonic()
+        for held in self._runs.values():
+            log.info(
+                "runs for %(seconds).1f s: %(run)s",
+                facts("job_running", seconds=now - held.since, run=held),
+            )
+        waiting = len(self._waiting) + len(self._apart)
+        log.info(
+            "%(running)d run, %(waiting)d wait, %(text)s",
+            facts(
+                "worker_dump", running=len(self._runs), waiting=waiting, text=self.story.summary()
+            ),
+        )
+        faulthandler.dump_traceback(all_threads=True)
+
+    async def run(self) -> bool:
+        """Works until stopped. False if threads with unfinished jobs are left behind."""
+        loops: set[asyncio.Task[None]] = set()
+        listener = self._open_meter(loops)  # first: the broker hears of no worker that can't
+        await self._pool.start()
+        if self._box is not None:  # else children have the limit
+            self._has_room = has_room(self._settings.max_memory_mb, self._box.is_first)
+            self._box.phase = WORKING
+            if self._box.is_last:  # the broker may be down
+                asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
+        log.info(
+            "worker ready: broker %(broker)s, queues %(queues)s, %(concurrency)d at a time, "
+            "%(prefetch)d more fetched ahead, tasks: %(tasks)d",
+            facts(
+                "worker_ready",
+                broker=self._client.settings.masked_url,
+                queues=", ".join(self._settings.queues),
+                concurrency=self._settings.concurrency,
+                prefetch=self._settings.prefetch,
+                tasks=sum(name != SPREAD for name in self._tasks),
+            ),
+        )
+        fetching = asyncio.create_task(self._fetch_loop())
+        loops |= {
+            asyncio.create_task(self._settler.loop()),
+            asyncio.create_task(self._runs_told.teller.loop()),
+            asyncio.create_task(self._heart.loop()),
+            asyncio.create_task(self.story.loop()),
+            asyncio.create_task(self._herald.loop()),
+        }
+        if self._settings.health_file is not None:
+            loops.add(asyncio.create_task(self._tell_health(self._settings.health_file)))
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            ended, _ = await asyncio.wait(
+                {fetching, stopped, *loops}, return_when=asyncio.FIRST_COMPLETED
+            )
+            for loop in ended - {stopped}:
+                loop.result()  # an error in one of these loops ends the worker, loudly
+            is_clean = await self._wind_down(fetching)
+            if not self.is_retired:  # else another process goes on under this name
+                await self._herald.leave()
+            return is_clean
+        finally:
+            if listener is not None:
+                listener.close()
+            for task in {fetching, stopped, *loops, *self._runs}:
+                task.cancel()
+            await asyncio.gather(fetching, stopped, *loops, *self._runs, return_exceptions=True)
+            await self._herald.close()
+
+    def _open_meter(self, loops: set[asyncio.Task[None]]) -> Listener | None:
+        """Serves the metrics, if a port is set; adds a loop."""
+        port = self._settings.metrics_port
+        if port is None:
+            return None
+        meter = Meter(self.story, self._link, self._settings.concurrency, lambda: len(self._runs))
+        listener = open_meter(meter, port)
+        loops.add(asyncio.create_task(self._beat(meter)))
+        return listener
+
+    async def _beat(self, meter: Meter) -> None:
+        """[O4] Notes at intervals that this loop turns (O4.2)."""
+        while True:
+            meter.beat_at = time.monotonic()
+            await asyncio.sleep(health.EVERY_S)
+
+    async def _tell_health(self, path: str) -> None:
+        """[U4] Writes at intervals that this loop is alive (U4.4)."""
+        while True:
+            lost_s = time.monotonic() - self._link.last_answer_at if self._link.is_lost else None
+            try:
+                health.write(path, len(self._runs), lost_s)
+            except OSError as err:
+                log.warning(
+                    "the health file cannot be written: %(reason)s",
+                    facts("health_unwritten", reason=err),
+                )
+            await asyncio.sleep(health.EVERY_S)
+
+    # Fetching
+
+    def _want(self) -> int:
+        """The number of jobs to ask for now."""
+        unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
+        if self._is_quiet or unsettled >= UNSETTLED_MAX:
+            return 0
+        waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
+        want = room(self._settings.concurrency, self._settings.prefetch, len(self._runs), waiting)
+        if self._settings.max_jobs is not None:
+            want = min(want, self._settings.max_jobs - self._taken)
+        return want
+
+    async def _meet(self) -> None:
+        """Waits for the broker, and takes over the previous process's jobs."""
+        entries = inherited(self._box) if self._box is not None else []
+        while not self._stop.is_set():
+            try:
+                await self._client.ping()
+                jobs = await jobs_of(self._client, entries, self.name)
+            except Error as err:
+                await pause(self._link.failed("PING", err), self._stop)
+                continue
+            self._link.answered()
+            log.info(
+                "connected to node %(node)s", facts("worker_connected", node=self._client.node)
+            )
+            self._take_over(entries, jobs)
+            return
+
+    def _take_over(self, entries: list[Entry], jobs: list[tuple[Entry, Job]]) -> None:
+        """Continues the previous process's jobs in the state that their entries have."""
+        if self._box is None:
+            return
+        for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
+            self._box.drop(gone)
+        suspects = 0
+        for entry, job in sorted(jobs, key=lambda found: found[0].state == WAITS):
+            held = self._received(job)
+            if held.settlement is not None:
+                continue
+            if entry.outcome is not None:  # U2.14
+                self._box.end(job.id, entry.outcome)
+                if entry.is_result_lost:
+                    log.error(
+                        "the result of %(run)s is lost: its process %(reason)s before it was told",
+                        facts("job_result_lost", run=held, reason=self._box.ended),
+                        extra=of_job(held.about),
+                    )
+                held.verdict = entry.outcome
+                self._conclude(held)
+            elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
+                if entry.state == RUNNING:
+                    self._apart.blame(held)
+                held.verdict = Outcome("crashed", f"its process {self._box.ended}")
+                self._conclude(held)
+            elif self._box.is_last:
+                continue  # it is requeued: a heartbeat after its NACK would undo that
+            elif entry.state == SUSPECT:
+                suspects += 1
+                self._apart.line_up(held, is_suspect=True)
+                self._note(held, SUSPECT)
+                self._heart.beat_now(job.id)
+            else:
+                self._line_up(held)
+                self._heart.beat_now(job.id)
+        if suspects:
+            log.warning(
+                "%(jobs)d jobs ran when a process %(reason)s: they run again one at a time, "
+                "apart and uncounted",
+                facts("jobs_suspected", jobs=suspects, reason=self._box.ended),
+            )
+        if not self._box.is_last:
+            self._start_waiting()
+
+    async def _fetch_loop(self) -> None:
+        await self._meet()
+        if self._box is not None and self._box.is_last:
+            self.stop()
+        while not self._stop.is_set():
+            self._room.clear()
+            want = self._want()
+            apart = self._apart.queues
+            if want <= 0 or apart.issuperset(self._settings.queues):
+                if self._taken == self._settings.max_jobs and not self._held:
+                    log.info(
+                        "%(jobs)d jobs taken, as --max-jobs says",
+                        facts("max_jobs_taken", jobs=self._taken),
+                    )
+                    self.stop()
+                    return
+                if self.is_retired and all(h.state == SETTLING for h in self._held.values()):
+                    self.stop()
+                    return
+                await self._room.wait()
+                continue
+            try:
+                await self._fetcher.fetch(want, apart)
+            except Error as err:
+                await pause(self._link.failed("GETJOB", err), self._stop)
+                continue
+            if self._settings.is_burst and self._fetcher.is_dry and not self._held:
+                log.info(
+                    "nothing is left in the queues, as --burst says", extra=facts("burst_ended")
+                )  # U4.1
+                self.stop()
+                return
+
+    # Running
+
+    def _start_waiting(self) -> None:
+        """Fills free places: with jobs that run apart, then from the buffer by priority."""
+        places = min(self._settings.concurrency, self._pool.places)  # U2.1
+        while len(self._runs) + self._starting < places and not self._stop.is_set():
+            held = self._apart.next()
+            if held is None and self._waiting:
+                held = heapq.heappop(self._waiting)[2]
+            if held is None:
+                return
+            if held.state != WAITING:
+                continue
+            if held.has_runs and not held.run:
+                self._starting += 1
+                held.has_place = True
+                self._runs_told.start(held)
+            else:
+                self.run_now(held)
+
+    def run_now(self, held: Held) -> None:
+        """Runs the job's task."""
+        self._give_place(held)
+        held.state = RUNNING_HERE
+        held.since = time.monotonic()
+        self._note(held, SUSPECT if held.is_apart else RUNNING)
+        if held.is_apart:
+            self._room.set()  # its queue may be asked again
+        run = asyncio.create_task(self._run(held))
+        self._runs[run] = held
+        run.add_done_callback(self._on_run_ended)
+
+    def _on_run_ended(self, run: asyncio.Task[None]) -> None:
+        del self._runs[run]
+        if self._box is not None and self._has_room and is_over(self._settings.max_memory_mb):
+            self._retire()
+        self._start_waiting()
+        self._room.set()
+
+    async def _run(self, held: Held) -> None:
+        assert held.call is not None
+        try:
+            if held.is_apart:
+                outcome = await self._apart.run(held)
+            else:
+                outcome = await self._pool.run(held.call)
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if self._is_leaving or (this is not None and this.cancelling()):
+                raise
+            outcome = Outcome("failed", "the task was cancelled")
+        except Exception as err:
+            log.exception("the pool failed with %(run)s", facts("pool_failed", run=held))
+            outcome = Outcome("crashed", describe(err))
+        if self._is_leaving and outcome.kind != "done":
+            return  # it was interrupted, which is not the task's failure
+        if self._box is not None:
+            self._box.runs += 1
+        self._ran(held, outcome)
+        if held.is_apart:
+            for freed in self._apart.ended(held, outcome):
+                self._line_up(freed)
+
+    # Stopping
+
+    def _retire(self) -> None:
+        """[U4] Takes no more jobs, and ends when all that it has have ended (U4.2)."""
+        log.warning(
+            "the worker process has more than %(max_mb)d MB: "
+            "it ends after its %(jobs)d jobs, and another starts",
+            facts("worker_too_big", max_mb=self._settings.max_memory_mb, jobs=len(self._held)),
+        )
+        self._is_quiet = self.is_retired = True
+        self._has_room = False  # once
+
+    async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
+        """Requeues jobs that have not started, waits for running ones, requeues the rest."""
+        deadline = time.monotonic() + self._settings.grace_s
+        aborted = asyncio.create_task(self._abort.wait())
+        log.info(
+            "stopping: %(running)d jobs run and have %(grace_s).0f s, "
+            "%(given_back)d go back to their queues",
+            facts(
+                "worker_stopping",
+                running=len(self._runs),
+                grace_s=self._settings.grace_s,
+                given_back=sum(1 for held in self._held.values() if held.state == WAITING),
+            ),
+        )
+        self._give_back_waiting()
+        # the last GETJOB may still return jobs: cancelling it would leave them without an owner
+        await _wait_for({fetching, aborted}, deadline)
+        fetching.cancel()
+        self._give_back_waiting()
+        until = deadline - min(LAST_WORDS_S, self._settings.grace_s * 0.2)
+        while self._runs and not self._abort.is_set() and time.monotonic() < until:
+            await _wait_for({aborted, *self._runs}, until)
+        aborted.cancel()
+        return await self._leave(deadline)
+
+    async def _leave(self, deadline: float) -> bool:
+        """Ends the pool, requeues interrupted jobs, and settles everything by the deadline."""
+        self._is_leaving = True
+        await self._apart.stop()
+        is_clean = await self._pool.stop()
+        await asyncio.sleep(0)  # lets runs that just ended report
+        for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
+            log.warning(
+                "%(run)s is cut off", facts("job_cut_off", run=held), extra=of_job(held.about)
+            )
+            self._give_back(held, "the worker stopped while it ran")
+        if not await self._told_all(deadline):
+            log.warning(
+                "the broker was not told about %(jobs)d jobs; their retry time brings them back",
+                facts("jobs_untold", jobs=self._settler.pending + self._runs_told.teller.pending),
+            )
+        log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
+        return self._aside.close() and is_clean
+
+    async def _told_all(self, deadline: float) -> bool:
+        """Waits until the broker knows all, by the deadline; a second signal shortens that."""
+        told = asyncio.gather(
+            self._settler.drained(), self._runs_told.teller.drained(), self._aside.drained()
+        )
+        aborted = asyncio.create_task(self._abort.wait())
+        least = time.monotonic() + LAST_WORDS_S_MIN
+        await _wait_for({told, aborted}, max(least, deadline))
+        if aborted.done():
+            await _wait_for({told}, time.monotonic() + LAST_WORDS_S)
+        is_told = told.done()
+        aborted.cancel()
+        told.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await told
+        return is_told
+
+
+async def _wait_for(tasks: set[asyncio.Future[Any]], until: float) -> None:
+    """Waits for the first of the tasks, until that monotonic time at most."""
+    timeout = max(0.0, until - time.monotonic())
+    await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
