@@ -20,23 +20,26 @@ SRC = Path("src/tuque")
 # mypyc takes these folders with all in them
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
+    "access",
     "bus",
     "commands",
-    "figures",
-    "iproto",
     "loop",
-    "operate",
+    "net",
+    "observe",
     "replies",
-    "rights",
-    "sockets",
     "state",
-    "tubes",
     "users",
 )
 FILES = ("server/config/patterns.py",)  # of a folder that is not compiled
 # but for these: classes that msgspec makes, and what opens files
 PURE = {
     "core/msgs.py",
+    "server/commands/firing.py",
+    "server/commands/groups.py",
+    "server/commands/schedules.py",
+    "server/commands/topics.py",
+    "server/net/tls_acceptor.py",
+    "server/net/tls_keys.py",
     "store/disk.py",
     "wire/bus/card.py",
 }

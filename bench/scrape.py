@@ -15,9 +15,8 @@ from tuque.core.model.job import AddSpec
 from tuque.core.node.node import Node
 from tuque.metrics.text import render
 from tuque.server.config.config import load
-from tuque.server.gauges.page import families
-from tuque.server.gauges.snapshot import take_snapshot
-from tuque.server.state.state import Server, apply_settings
+from tuque.server.metrics.metrics import families, take_snapshot
+from tuque.server.state.server import Server, apply_settings
 
 START_MS = 1_800_000_000_000
 

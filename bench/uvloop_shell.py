@@ -20,7 +20,7 @@ from tuque.core.node.node import Node
 from tuque.server.commands.dispatch import execute
 from tuque.server.config.config import load
 from tuque.server.state.client import Client
-from tuque.server.state.state import Server, apply_settings
+from tuque.server.state.server import Server, apply_settings
 
 
 class Shell(asyncio.Protocol):

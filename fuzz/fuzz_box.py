@@ -19,9 +19,9 @@ from tuque.core.dispatch.restore import after_load
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import Events
-from tuque.server.sockets.clock import steady_ms
-from tuque.server.startup.joining import open_bus, prepare_bus
-from tuque.server.startup.journaling import close_journal, load_journal, open_journal
+from tuque.server.net.system import steady_ms
+from tuque.server.start.bus import open_bus, prepare_bus
+from tuque.server.start.journal import close_journal, load_journal, open_journal
 from tuque.store.disk import Disk
 from tuque.store.frames import Boot
 from tuque.store.replay import Loader

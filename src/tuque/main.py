@@ -20,7 +20,7 @@ from tuque.lazygroup import Entry, LazyGroup
 FULL: Final = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO}  # of standard output
 
 SUBCOMMANDS: Final = {
-    "server": Entry("tuque.server.main", "server", "spark", "Run a node."),
+    "server": Entry("tuque.server.app", "server", "spark", "Run a node."),
     "cli": Entry(
         "tuque.console.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),

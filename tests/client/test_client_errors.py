@@ -16,7 +16,7 @@ from tuque.core.model.errors import (
     NOREPL_TIMEOUT,
     Refusal,
 )
-from tuque.server.replies.core_words import core_words
+from tuque.server.replies.errors import core_words
 
 WITHDRAWN = (NOREPL_LOST, NOREPL_REMOVED, NOREPL_TIMEOUT)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.server.config.config import ConfigError, load
-from tuque.server.config.disque.conf import looks_like_toml, split_line
+from tuque.server.config.disque_conf import looks_like_toml, split_line
 
 
 def conf(tmp_path: Path, text: str) -> str:

@@ -9,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tuque.server.config.config import OPTIONS
-from tuque.server.config.flags import config_flags, config_of_flags
+from tuque.server.config.config import OPTIONS, config_flags, config_of_flags
 
 
 @click.command()

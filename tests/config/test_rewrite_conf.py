@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.server.config.config import Config, config_set, load
-from tuque.server.config.disque.conf import quoted, split_line
-from tuque.server.config.disque.rewrite import rewritten_conf
+from tuque.server.config.disque_conf import quoted, split_line
 from tuque.server.config.options import OPTIONS
-from tuque.server.config.rewrite import rewrite
+from tuque.server.config.rewrite import rewrite, rewritten_conf
 
 CONF = """\
 # Disque configuration file example

@@ -11,8 +11,8 @@ import pytest
 
 from tuque.server.app import open_log
 from tuque.server.config.config import load
-from tuque.server.config.faults import ConfigError
-from tuque.server.config.safety import check_places, readable_secrets
+from tuque.server.config.identity import check_places, readable_secrets
+from tuque.server.config.kinds import ConfigError
 
 
 @pytest.mark.parametrize("name", [".", "journal", "events"])

@@ -11,7 +11,7 @@ from string import ascii_lowercase
 import pytest
 
 from tuque.server.config.config import Config, ConfigError, cluster_secrets, config_set, load
-from tuque.server.config.strength import bits_of, is_weak_secret
+from tuque.server.config.kinds import bits_of, is_weak_secret
 
 ONE = secrets.token_urlsafe(32)
 TWO = secrets.token_hex(16)

@@ -67,7 +67,7 @@ def test_paragraphs_name_metrics_that_there_are() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     source = "".join(
         (ROOT / "src/tuque" / name).read_text("utf-8")
-        for name in ("server/gauges/page.py", "worker/run/health.py")
+        for name in ("server/metrics/metrics.py", "worker/run/health.py")
     )
     for name in names_in(text):
         bare = name.removesuffix("_total")

@@ -14,7 +14,7 @@ from events_jobs import NOW_MS, a_job
 
 from tuque.core.records import events as ev
 from tuque.core.records.events import Events
-from tuque.server.events.eventlog import EventLog, EventLogError
+from tuque.server.events.events import EventLog, EventLogError
 
 pq = pytest.importorskip("pyarrow.parquet")
 from tuque.server.events import segments  # noqa: E402 - needs pyarrow
@@ -170,7 +170,7 @@ KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
 from events_jobs import NOW_MS, a_job
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 log = EventLog(sys.argv[1], "n1")
 events = log.start(NOW_MS)
 for part in range(3):
@@ -270,7 +270,7 @@ def test_the_oldest_segments_go_first(tmp_path: Path) -> None:
 def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from tuque.server.events.eventlog import EventLog, EventLogError\n"
+        "from tuque.server.events.events import EventLog, EventLogError\n"
         "try: EventLog(sys.argv[1], 'n1')\n"
         "except EventLogError as e: print(e)\n"
     )

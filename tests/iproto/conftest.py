@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from iproto_raw import IprotoBox
 
-from tuque.server.startup.iproto_users import read_users
+from tuque.server.start.doors import read_users
 
 
 @pytest.fixture

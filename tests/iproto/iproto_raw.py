@@ -12,7 +12,7 @@ import msgspec
 from pump_box import START_MS, PumpBox
 from raw_resp import DEADLINE_S
 
-from tuque.server.sockets.clock import steady_ms
+from tuque.server.net.system import steady_ms
 from tuque.wire.proto.iproto import scramble
 
 encode = msgspec.msgpack.encode

@@ -8,8 +8,8 @@ from uuid import RFC_4122, UUID
 import pytest
 from iproto_raw import IprotoBox, Said, request
 
-from tuque.server.startup.iproto_users import UsersError, read_users
-from tuque.server.state.state import uuid_of
+from tuque.server.start.doors import UsersError, read_users
+from tuque.server.state.server import uuid_of
 from tuque.wire.proto.iproto import error_reply, ok_reply, secret_of
 
 USERS = """

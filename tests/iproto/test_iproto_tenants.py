@@ -7,8 +7,8 @@ from pathlib import Path
 from iproto_raw import Conn, IprotoBox
 from test_iproto_users import ARGUMENTS
 
-from tuque.server.users.account import Account
-from tuque.server.users.words import apply_words
+from tuque.server.users.users import Account
+from tuque.server.users.users_file import apply_words
 from tuque.wire.commands.tube_table import PROCEDURES
 
 USERS = {

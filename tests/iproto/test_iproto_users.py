@@ -11,8 +11,8 @@ import pytest
 from iproto_raw import Conn, IprotoBox
 
 from tuque.server.log.audit import Audit
-from tuque.server.users.account import Account
-from tuque.server.users.words import apply_words
+from tuque.server.users.users import Account
+from tuque.server.users.users_file import apply_words
 from tuque.wire.commands.rights import BY_ROW, OF_TUBES
 from tuque.wire.commands.tube_table import PROCEDURES, Procedure
 

@@ -14,9 +14,9 @@ from tuque.core.records.jobs import Records
 from tuque.server.admin.registry import register
 from tuque.server.commands.dispatch import execute
 from tuque.server.config.config import load
-from tuque.server.replies.chores import run_chores
+from tuque.server.replies.long_commands import run_chores
 from tuque.server.state.client import Client
-from tuque.server.state.state import Server, apply_settings
+from tuque.server.state.server import Server, apply_settings
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 START_MS = 1_800_000_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from door import NODE_ID, Door, taken
 
-from tuque.server.log.monitoring import LATENCY_SAMPLES, note_latency
+from tuque.server.log.slowlog import LATENCY_SAMPLES, note_latency
 
 
 def wrong(text: str) -> bytes:

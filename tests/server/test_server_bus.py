@@ -21,11 +21,10 @@ from tuque.core.msgs import (
     ReplJob,
 )
 from tuque.core.node.peers import say
-from tuque.server.bus.peers import HANDSHAKE_MS, Bus
-from tuque.server.bus.young import COME_MAX, COME_MS, YOUNG_MAX
-from tuque.server.log import notes
-from tuque.server.log.notes import Notes
-from tuque.server.startup.joining import open_bus, prepare_bus
+from tuque.server.bus.peers import COME_MAX, COME_MS, HANDSHAKE_MS, YOUNG_MAX, Bus
+from tuque.server.log import log
+from tuque.server.log.log import Notes
+from tuque.server.start.bus import open_bus, prepare_bus
 from tuque.wire.bus.bus import BusError
 from tuque.wire.bus.card import Card
 from tuque.wire.bus.handshake import Conn
@@ -249,7 +248,7 @@ def test_a_stranger_comes_so_often(
 ) -> None:
     """B1.9 Of an address where it knows no member a node takes 50 connections to its bus in 100 ms.
     It closes further ones at once, before anything else is done for them"""
-    monkeypatch.setattr(notes, "_notes", Notes())
+    monkeypatch.setattr(log, "_notes", Notes())
     caplog.set_level(logging.INFO, "tuque.server")
     node.later(60_000)  # now the time stands still
     flood = [raw(node, "127.0.0.9") for _ in range(COME_MAX + 5)]

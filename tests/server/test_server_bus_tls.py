@@ -17,11 +17,16 @@ from certificates import Authority, needs_openssl
 from lab import RealServer, free_port
 from raw_resp import Wire, wait_for
 
-from tuque.server.bus.guests import BEGIN_MAX, BEGIN_S, Guest, Strangers
-from tuque.server.bus.shaking import Shaking
+from tuque.server.bus.handshaking import (
+    BEGIN_MAX,
+    BEGIN_S,
+    Guest,
+    Shaking,
+    Strangers,
+)
 from tuque.server.config.config import load
-from tuque.server.config.faults import ConfigError
-from tuque.server.tls.keys import OTHER_CA, Keys
+from tuque.server.config.kinds import ConfigError
+from tuque.server.net.tls_keys import OTHER_CA, Keys
 from tuque.wire.bus.bus import head_of
 from tuque.wire.bus.card import Card, Hello
 from tuque.wire.bus.handshake import IS_TLS, MAGIC

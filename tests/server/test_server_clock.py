@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from tuque.server.sockets.clock import CLOCK, steady_ms
+from tuque.server.net.system import CLOCK, steady_ms
 
 ASLEEP_S = 86_400
 # Linux shows a process a clock that ran ahead by a day of sleep: boot time moves, the other not.
 SLEPT = ["unshare", "-U", "-r", "-T", f"--boottime={ASLEEP_S}", "--fork"]
-SHOW = "from tuque.server.sockets.clock import steady_ms; print(steady_ms())"
+SHOW = "from tuque.server.net.system import steady_ms; print(steady_ms())"
 
 
 def can_sleep() -> bool:

@@ -7,7 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tuque.server.schedules.instants import FAR, NoInstant, next_after, step_of
+from tuque.server.commands.firing import (
+    FAR,
+    NoInstant,
+    next_after,
+    step_of,
+)
 from tuque.tubes.entries.schedule import (
     ALL,
     ONE,

@@ -17,12 +17,12 @@ from tuque.core.queues.procedures import FAR, check, memory_level
 from tuque.server.admin.registry import COMMANDS
 from tuque.server.commands.dispatch import HANDLERS
 from tuque.server.config.config import load
-from tuque.server.loop.keeping import keep_house
+from tuque.server.loop.housekeeping import keep_house
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.faults import drop_turn
-from tuque.server.startup.journaling import close_journal, load_journal, open_journal
+from tuque.server.replies.errors import drop_turn
+from tuque.server.start.journal import close_journal, load_journal, open_journal
 from tuque.server.state.client import LOOK, Client
-from tuque.server.state.state import Server
+from tuque.server.state.server import Server
 
 GREATEST = str(2**63 - 1)
 

@@ -12,7 +12,7 @@ from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
 
 from tuque.core.node.peers import journal_fails
-from tuque.server.startup.joining import open_bus, prepare_bus
+from tuque.server.start.bus import open_bus, prepare_bus
 
 ADD = encode("ADDJOB", "q", "b", 0, "REPLICATE", 2)
 OTHER = b"beef" * 10

@@ -10,7 +10,7 @@ import pytest
 from gate_box import Kept
 from raw_resp import encode, wait_for
 
-from tuque.server.sockets.poller import IN
+from tuque.server.net.system import IN
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from told_events import Told
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.commands.dispatch import tell_wakes
-from tuque.server.tubes.turn import end_turn, next_turn_ms
+from tuque.server.loop.pump import end_turn, next_turn_ms
 
 SLACK_MS = 20  # timers are that late
 

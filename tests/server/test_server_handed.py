@@ -10,8 +10,8 @@ from pump_box import PumpBox, ask
 from raw_resp import Wire
 
 from tuque.core.model.task import Task
+from tuque.server.state.caches import KEPT_MAX
 from tuque.server.state.client import HANDED_BYTES, HANDED_MAX, Client
-from tuque.server.state.specs import KEPT_MAX
 
 
 @pytest.fixture

@@ -47,8 +47,8 @@ from tuque.core.msgs import (
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task
 from tuque.server.commands.dispatch import HANDLERS
-from tuque.server.log import notes
-from tuque.server.log.notes import AGAIN_MS, LINES_MAX, Notes
+from tuque.server.log import log
+from tuque.server.log.log import AGAIN_MS, LINES_MAX, Notes
 from tuque.tubes.log.receive import changes_in
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Hello
@@ -126,7 +126,7 @@ def test_bytes_that_are_no_text_are_logged_once(
 ) -> None:
     """B2.5 It is counted, and logged once a minute."""
     with caplog.at_level(logging.INFO, "tuque.server"):
-        monkeypatch.setattr(notes, "_notes", Notes())  # other tests said it, too
+        monkeypatch.setattr(log, "_notes", Notes())  # other tests said it, too
         for _ in range(5):
             stranger = Stranger(node)
             stranger.send(head_of(NO_TEXT, 0) + NO_TEXT)

@@ -12,8 +12,13 @@ from pump_box import PumpBox
 
 from tuque.core.model.job import Job
 from tuque.core.node.node import Adding
-from tuque.server.loop.lookout import FEW, FIRST_NS, Lookout, Patience
-from tuque.server.sockets.system import HAS_CORES
+from tuque.server.loop.pump import (
+    FEW,
+    FIRST_NS,
+    Lookout,
+    Patience,
+)
+from tuque.server.net.system import HAS_CORES
 
 MOST_NS = 200_000
 SECOND_NS = 1_000_000_000

@@ -13,7 +13,12 @@ from raw_resp import wait_for
 from test_server_bus import ANOTHER, OTHER, SECRET, Node
 
 from tuque.server.config.config import load
-from tuque.server.sockets.listen import BUS_OFFSET, PORT_MAX, ListenError, open_bus_sockets
+from tuque.server.net.listen import (
+    BUS_OFFSET,
+    PORT_MAX,
+    ListenError,
+    open_bus_sockets,
+)
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Greeting, Hello
 from tuque.wire.bus.handshake import MAGIC, Conn

@@ -17,8 +17,13 @@ from live import make_live as make_live
 from pump_box import PumpBox
 from raw_resp import encode
 
-from tuque.server.gauges.door import Desk, close_metrics, open_metrics, why_not_ready
-from tuque.server.gauges.snapshot import take_snapshot
+from tuque.server.metrics.metrics import take_snapshot
+from tuque.server.metrics.metrics_server import (
+    Desk,
+    close_metrics,
+    open_metrics,
+    why_not_ready,
+)
 from tuque.tubes.policy import tubes_of
 
 
@@ -274,7 +279,7 @@ def test_a_real_node_listens(make_live: Callable[..., Live]) -> None:
 def test_a_taken_port_ends_the_start(tmp_path: Path) -> None:
     import socket
 
-    from tuque.server.sockets.listen import ListenError
+    from tuque.server.net.listen import ListenError
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         box = PumpBox(tmp_path, metrics_port=str(taken.getsockname()[1]))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lab import RealServer, free_port
 
-from tuque.server.startup.notify import Notifier, watchdog_s
+from tuque.server.start.doors import Notifier, watchdog_s
 
 PATIENCE_S = 60.0
 

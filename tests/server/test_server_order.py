@@ -12,8 +12,8 @@ from raw_resp import Wire, encode
 from tuque.core.dispatch.messages import on_link_up, on_message
 from tuque.core.msgs import GotJob, ReplJob, ReplJobs
 from tuque.core.node.peers import slot_for
-from tuque.server.replies.producers import HOLES_MAX, STALL_MS
-from tuque.server.state.state import apply_settings
+from tuque.server.replies.waiting import HOLES_MAX, STALL_MS
+from tuque.server.state.server import apply_settings
 
 OTHER = b"0123456789" * 4
 TWO = ("REPLICATE", 2)

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuque.server.sockets.connection import READ_BYTES, SHORT_READ, SHORT_READS, Connection
+from tuque.server.state.client import (
+    READ_BYTES,
+    SHORT_READ,
+    SHORT_READS,
+    Connection,
+)
 
 Pair = tuple[Connection, socket.socket]
 

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 from raw_resp import wait_for
 
-from tuque.server.sockets.resolver import LOOKUPS_MAX, Answer, Resolver, is_literal
+from tuque.server.net.resolver import (
+    LOOKUPS_MAX,
+    Answer,
+    Resolver,
+    is_literal,
+)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from told_events import Told
 
 from tuque.core.dispatch.timers import tick
 from tuque.core.records.events import KIND_NAMES, Events
-from tuque.server.log.notes import say_all_again
-from tuque.server.schedules.instants import SHORT
-from tuque.server.tubes.turn import end_turn
+from tuque.server.commands.firing import SHORT
+from tuque.server.log.log import say_all_again
+from tuque.server.loop.pump import end_turn
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pump_box import digest
 from test_server_bus import ANOTHER, OTHER, SECRET, Node, Stranger, flooded
 
 from tuque.core.msgs import DelJob, Heartbeat, Pause
-from tuque.server.bus.young import COME_MS
-from tuque.server.log import notes
-from tuque.server.log.notes import Notes
+from tuque.server.bus.peers import COME_MS
+from tuque.server.log import log
+from tuque.server.log.log import Notes
 from tuque.wire.bus import seal
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Greeting, Hello
@@ -139,7 +139,7 @@ def test_forged_frames_are_logged_once_a_minute(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B2.7: and the log names the other end once a minute"""
-    monkeypatch.setattr(notes, "_notes", Notes())
+    monkeypatch.setattr(log, "_notes", Notes())
     with caplog.at_level(logging.INFO, "tuque.server"):
         for life in range(1, 6):
             stranger = Stranger(node, "wrong " + ANOTHER)

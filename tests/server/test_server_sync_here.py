@@ -14,7 +14,7 @@ from gate_box import Kept, StuckDisk
 from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
 
-from tuque.server.loop.gather import Gather
+from tuque.server.loop.gate import Gather
 from tuque.store.writer import (
     LEAST_S,
     LOOK,

@@ -9,7 +9,7 @@ from door import Door
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.server.commands.dispatch import tell_wakes
-from tuque.server.tubes.turn import end_turn, next_turn_ms
+from tuque.server.loop.pump import end_turn, next_turn_ms
 from tuque.tubes.leadership.activate import lose_home
 from tuque.tubes.policy import tubes_of
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from door import NODE_ID, Door, taken
 
-from tuque.server.tubes.turn import end_turn
+from tuque.server.loop.pump import end_turn
 from tuque.tubes.leadership.activate import lose_home
 from tuque.tubes.leadership.switchover import become_home
 from tuque.tubes.log.leader import set_read_only

@@ -16,7 +16,7 @@ from test_server_bus import SECRET, Node, Stranger
 
 from tuque.cluster.member import TWINS
 from tuque.core.msgs import Gossip, Heartbeat
-from tuque.server.replies.words import CONFLICT_TEXT
+from tuque.server.replies.errors import CONFLICT_TEXT
 
 TIMEOUT_MS = 15_000
 REFUSED = b"-CONFLICT " + CONFLICT_TEXT + b"\r\n"

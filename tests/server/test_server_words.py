@@ -10,8 +10,15 @@ import pytest
 import tuque
 from tuque.core.model import errors as core_why
 from tuque.core.model.errors import Refusal
-from tuque.server.replies.core_words import WORDS, core_words
-from tuque.server.replies.words import FIRST, NUMBERS, TEXTS, iproto_words, resp_words
+from tuque.server.replies.errors import (
+    FIRST,
+    NUMBERS,
+    TEXTS,
+    WORDS,
+    core_words,
+    iproto_words,
+    resp_words,
+)
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError
 

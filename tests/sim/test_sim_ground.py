@@ -9,7 +9,7 @@ import pytest
 from stopped_seed import stopped
 
 from tuque.server.loop.pump import Pump
-from tuque.server.sockets.poller import IN, OUT
+from tuque.server.net.system import IN, OUT
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.machines.kernel import ListeningSocket, SimBell, Socket
 from tuque.sim.machines.shell import Shell

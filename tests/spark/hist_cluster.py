@@ -23,7 +23,7 @@ from spark_history import START_MS, deliver, make_job, nack
 from tuque.core.model import stats
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 
 MIDNIGHT_MS = 86_400_000  # after START_MS
 

@@ -24,7 +24,7 @@ from tuque.core.model import stats
 from tuque.core.model.job import Job
 from tuque.core.records import events as ev
 from tuque.core.records.events import Events
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 
 START_MS = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 NODE = "n1"

@@ -18,7 +18,7 @@ pytest.importorskip("duckdb")
 
 from spark_history import START_MS, deliver, make_job
 
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 from tuque.spark.history.duck import DuckEngine
 
 SEGMENTS = 14

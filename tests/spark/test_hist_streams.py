@@ -16,7 +16,7 @@ from hist_cluster import write_cluster_history
 from hist_rows import same_rows
 from spark_history import START_MS, deliver, make_job
 
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 from tuque.spark import gold, silver
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.errors import NoEventsError, StreamError

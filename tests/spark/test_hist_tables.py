@@ -16,7 +16,7 @@ pytest.importorskip("duckdb")
 from hist_cluster import write_cluster_history
 from spark_history import START_MS, deliver, job_id, make_job
 
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 from tuque.spark import gold
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history import pipeline

@@ -18,7 +18,7 @@ from spark_history import START_MS, deliver, make_job, nack
 
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 from tuque.spark.cli.verify import verify as verify_command
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history.duck import DuckEngine

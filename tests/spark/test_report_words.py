@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 from tuque.spark.history import charts, pipeline, report
 from tuque.spark.history.duck import DuckEngine
 

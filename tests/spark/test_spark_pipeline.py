@@ -15,7 +15,7 @@ from spark_history import NODE, START_MS, job_id, make_job
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from tuque.server.events.eventlog import EventLog
+from tuque.server.events.events import EventLog
 from tuque.spark import schema
 from tuque.spark.engines import SparkEngine
 from tuque.spark.errors import SparkJobError
@@ -158,7 +158,7 @@ def test_gaps_and_kills_are_reported(spark: SparkSession, tmp_path: Path) -> Non
     log.close(events, START_MS + 20)
     kill = (
         "import os, sys; from time import sleep\n"
-        "from tuque.server.events.eventlog import EventLog\n"
+        "from tuque.server.events.events import EventLog\n"
         f"log = EventLog(sys.argv[1], {NODE!r}); events = log.start({START_MS} + 30)\n"
         "events.cut()\n"
         "while not log.written: log.flush(events); sleep(0.001)\n"

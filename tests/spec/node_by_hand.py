@@ -25,9 +25,9 @@ from tuque.server.admin.registry import register
 from tuque.server.commands.dispatch import execute, tell_wakes
 from tuque.server.config.config import Config, load
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.chores import run_chores
+from tuque.server.replies.long_commands import run_chores
 from tuque.server.state.client import Client
-from tuque.server.state.state import Server, apply_settings
+from tuque.server.state.server import Server, apply_settings
 
 NODE_ID = b"c0ffee00" * 5
 START_MS = 1_800_000_000_000

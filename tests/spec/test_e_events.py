@@ -126,8 +126,8 @@ def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
 
 def batch_of(events: Events) -> Any:
     """The first full chunk as the writer process makes rows of it."""
+    from tuque.server.events.events import Frame
     from tuque.server.events.segments import to_batch
-    from tuque.server.events.spool import Frame
 
     chunk = events.full[0]
     columns = [memoryview(column) for column in chunk.columns()]
@@ -146,7 +146,7 @@ def rows_of(directory: Path) -> list[tuple[int, str]]:
 def test_the_stream_tells_of_starts_and_stops(tmp_path: Path) -> None:
     """E2.2 Numbers continue over restarts, after the last one in a segment of this node."""
     pytest.importorskip("pyarrow")
-    from tuque.server.events.eventlog import EventLog
+    from tuque.server.events.events import EventLog
 
     for life in range(2):
         log = EventLog(tmp_path, NODE_ID.decode())
@@ -178,7 +178,7 @@ def test_what_a_kill_left_is_sealed(box: Box, tmp_path: Path) -> None:
     batches; a torn end is left out.
     """
     pytest.importorskip("pyarrow")
-    from tuque.server.events.eventlog import EventLog
+    from tuque.server.events.events import EventLog
     from tuque.server.events.segments import HotSegment
 
     box.add()

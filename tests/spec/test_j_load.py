@@ -10,7 +10,7 @@ from node_by_hand import NULL, START_MS, Box
 from told_events import Told
 
 from tuque.server.journal.committer import has_saved_once, save_once
-from tuque.server.replies.load_share import load_share
+from tuque.server.replies.help import load_share
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import MemoryDisk
 from tuque.store.frames import (

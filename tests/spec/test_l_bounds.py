@@ -19,9 +19,9 @@ from tuque.core.model.job import PLAIN
 from tuque.core.model.timers import REPLY_BYTES, TURN_WORK
 from tuque.core.node.queue import PAUSE_OUT
 from tuque.core.queues.procedures import check
-from tuque.server.log.monitoring import SLOW_BYTES_MAX
-from tuque.server.replies.words import text_of
-from tuque.server.tubes.statistics import Statistics
+from tuque.server.commands.tube_admin import Statistics
+from tuque.server.log.slowlog import SLOW_BYTES_MAX
+from tuque.server.replies.errors import text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of

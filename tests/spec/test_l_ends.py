@@ -16,7 +16,7 @@ from tuque.core.leases.expiry import RETURN_MOST
 from tuque.core.model.job import LEASED
 from tuque.core.model.timers import TURN_WORK
 from tuque.core.queues.procedures import check
-from tuque.server.loop.share import COMMAND_COST, TURN_READ
+from tuque.server.loop.pump import COMMAND_COST, TURN_READ
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations

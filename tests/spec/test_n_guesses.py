@@ -12,12 +12,11 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import Err, Wire, encode, plain
 
-from tuque.server.rights.change import on_bell
-from tuque.server.rights.login import host_of
-from tuque.server.sockets.connection import Connection
-from tuque.server.users.denials import AUTH, COMMAND, Denials
-from tuque.server.users.guesses import FORGET_MS, Guesses
-from tuque.server.users.hasher import Hasher
+from tuque.server.access.change import on_bell
+from tuque.server.access.login import host_of
+from tuque.server.state.client import Connection
+from tuque.server.users.passwords import FORGET_MS, Guesses, Hasher
+from tuque.server.users.tenants import AUTH, COMMAND, Denials
 
 A, B = b"10.0.0.1", b"10.0.0.2"
 

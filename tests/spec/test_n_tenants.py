@@ -11,8 +11,8 @@ from raw_resp import NULL, Err, Wire, encode
 
 from tuque.core.model.job_id import IdMaker, is_genuine, is_marked
 from tuque.core.model.stats import tenant_of
-from tuque.server.users.account import Account
-from tuque.server.users.words import WordError, apply_words, line_of
+from tuque.server.users.users import Account
+from tuque.server.users.users_file import WordError, apply_words, line_of
 
 
 @pytest.fixture

@@ -11,9 +11,15 @@ from pump_box import PumpBox, ask
 from raw_resp import Err, encode
 
 from tuque.server.state.workers import LOST_MS
-from tuque.server.users.account import Account
-from tuque.server.users.file import UsersFileError, read_users, write_users
-from tuque.server.users.words import WordError, apply_words, line_of
+from tuque.server.users.users import Account
+from tuque.server.users.users_file import (
+    UsersFileError,
+    WordError,
+    apply_words,
+    line_of,
+    read_users,
+    write_users,
+)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from node_by_hand import Box, Err
 
 from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.queues.procedures import get_queue
-from tuque.server.operate import queues
+from tuque.server.commands import qlist as queues
 
 FIELDS = "name type ready delayed at_work dead oldest_ms in out blocked pause".split()
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from node_by_hand import START_MS, Box, Err, Session, Status
 
+from tuque.server.commands import workers
 from tuque.server.config.patterns import Glob
-from tuque.server.operate import workers
 from tuque.server.state.workers import (
     DEPLOYS_BYTES,
     DEPLOYS_MAX,

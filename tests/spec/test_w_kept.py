@@ -10,7 +10,7 @@ from test_w_work import TRIES, fields, start
 
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.queues.procedures import memory_level
-from tuque.server.loop.keeping import keep_house
+from tuque.server.loop.housekeeping import keep_house
 
 
 def fill(box: Box, percent: int) -> None:

@@ -12,8 +12,8 @@ from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs import JobAsk, JobTold
 from tuque.core.node.peers import slot_for
 from tuque.core.queues.merge_work import settle
-from tuque.server.figures.watch import oldest_ms
-from tuque.server.loop.keeping import keep_house
+from tuque.server.loop.housekeeping import keep_house
+from tuque.server.observe.queue_walk import oldest_ms
 from tuque.tubes.policy import tubes_of
 
 

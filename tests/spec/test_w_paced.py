@@ -13,7 +13,7 @@ from pump_box import PumpBox
 from raw_resp import encode
 from test_w_work import start
 
-from tuque.server.replies.chores import next_chore_ms, run_chores
+from tuque.server.replies.long_commands import next_chore_ms, run_chores
 
 
 def bury(box: Box, count: int, reason: str = "a") -> list[bytes]:

@@ -33,7 +33,7 @@ from tuque.core.staged.publish import (
 from tuque.core.staged.stage import ask_copies, on_stage
 from tuque.core.tables.dedupe_keys import KEY_BYTES
 from tuque.core.tables.staged import Staged
-from tuque.server.replies.producers import tell_added
+from tuque.server.replies.waiting import tell_added
 from tuque.store.snapshot import Snapshot
 
 SAME_KEY = b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"

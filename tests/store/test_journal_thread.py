@@ -16,9 +16,8 @@ from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.records.jobs import Records
-from tuque.server.journal.bell import Bell
 from tuque.server.journal.committer import Committer
-from tuque.server.journal.thread import FRAME, Item, JournalThread
+from tuque.server.journal.thread import FRAME, Bell, Item, JournalThread
 from tuque.store.disk import Disk
 from tuque.store.frames import Boot, Manifest
 from tuque.store.writer import Journal

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 CONSOLE = "prompt.cli cluster.commands cluster.tubes jobs journal.commands bench"
 PREPARED = {
-    "server": "tuque.server.main",
+    "server": "tuque.server.app",
     "worker": "tuque.worker.main",
     **dict.fromkeys(
         ("cli", "cluster", "tubes", "dead", "cancel", "result", "journal", "bench"),

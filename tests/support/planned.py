@@ -7,7 +7,7 @@ from typing import Any
 from door import Door
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.server.tubes.turn import end_turn, next_turn_ms
+from tuque.server.loop.pump import end_turn, next_turn_ms
 
 SLACK_MS = 20  # timers are that late
 

@@ -14,7 +14,7 @@ from tuque.core.queues.procedures import check
 from tuque.server.admin.registry import register
 from tuque.server.config.config import load
 from tuque.server.loop.pump import Pump
-from tuque.server.state.state import Server, apply_settings
+from tuque.server.state.server import Server, apply_settings
 
 NODE_ID = b"c0ffee00" * 5
 START_MS = 1_800_000_000_000

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tuque.core.model.errors import Refusal
-from tuque.server.replies.core_words import core_words
-from tuque.server.replies.words import resp_words, text_of
+from tuque.server.replies.errors import core_words, resp_words, text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tubes import HomeDone
 

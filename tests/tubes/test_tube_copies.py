@@ -7,7 +7,7 @@ import pytest
 from homes_lab import HomesLab
 
 from tuque.core.msgs import TubeCopy
-from tuque.server.replies.words import resp_words, text_of
+from tuque.server.replies.errors import resp_words, text_of
 from tuque.tubes.log.leader import lag_of, synced
 from tuque.tubes.log.receive import on_copy
 from tuque.tubes.log.send import (

@@ -7,7 +7,7 @@ from homes_lab import HomesLab
 from refusals import said
 
 from tuque.core.msgs import TubeYours
-from tuque.server.replies.words import resp_words, text_of
+from tuque.server.replies.errors import resp_words, text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.tasks.admin import register_driver
 from tuque.tubes.types.utube import Fifo

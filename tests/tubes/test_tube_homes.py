@@ -11,7 +11,7 @@ from refusals import said
 
 from tuque.core.msgs import TubeCopy
 from tuque.core.queues.procedures import check
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.tubes.log.catalog import at_of
 from tuque.tubes.log.receive import changes_in, on_copy
 from tuque.tubes.log.send import BEGINS

@@ -16,7 +16,7 @@ from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
 from tuque.core.records.jobs import Records
 from tuque.core.records.tubes import tell_task, tell_task_state
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.store.disk import MemoryDisk
 from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError

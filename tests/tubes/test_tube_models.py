@@ -24,7 +24,7 @@ from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.queues.deliver import on_getjob, serve_ready
 from tuque.core.queues.procedures import check, stop_waiting
 from tuque.core.queues.requeue import on_nack, on_working
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.tubes.model.errors import NO_OPTION, NOT_TAKEN, TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions

@@ -13,7 +13,7 @@ from tuque.core.msgs import TubeYours
 from tuque.core.node.node import HOME_MOVED
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.repair.drain import drain_left
-from tuque.server.replies.words import iproto_words, resp_words
+from tuque.server.replies.errors import iproto_words, resp_words
 from tuque.tubes.leadership.switchover import begin_move
 from tuque.tubes.log.leader import set_read_only, state_of_node
 from tuque.tubes.model.errors import HomeError, TubeError

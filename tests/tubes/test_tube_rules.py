@@ -26,7 +26,7 @@ from tuque.core.queues.requeue import (
     on_working,
 )
 from tuque.core.queues.views import qpeek, qstat, show
-from tuque.server.replies.words import resp_words
+from tuque.server.replies.errors import resp_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import TubeOptions
 from tuque.tubes.model.tube import Tube

@@ -15,7 +15,7 @@ from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
 from tuque.core.records.tubes import tell_task
-from tuque.server.schedules.instants import step_of
+from tuque.server.commands.firing import step_of
 from tuque.store.disk import MemoryDisk
 from tuque.tubes import schedules
 from tuque.tubes.entries.keys import is_sound

@@ -8,7 +8,7 @@ from test_tube_votes_random import Walk
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.dispatch.timers import tick
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import change_voters, changes_tick, force_voters
 from tuque.tubes.election.voters import FORCE_GAP, may_vouch, set_willing
 from tuque.tubes.election.votes import send_due

@@ -8,7 +8,7 @@ from refusals import said
 from test_tube_voters import change, force, is_willing, names
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.model.errors import TubeError
 

@@ -6,7 +6,7 @@ import pytest
 from votes_lab import TIMEOUT_MS, VotesLab
 
 from tuque.core.node.peers import set_failing
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import change_voters, force_voters
 from tuque.tubes.model import errors as why
 from tuque.tubes.model.errors import TubeError

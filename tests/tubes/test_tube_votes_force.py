@@ -6,7 +6,7 @@ import pytest
 from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
-from tuque.server.replies.words import text_of
+from tuque.server.replies.errors import text_of
 from tuque.tubes.election.votes import take_by_vote
 from tuque.tubes.log.receive import lose_whole
 from tuque.tubes.model.errors import TubeError

@@ -11,7 +11,7 @@ from tuque.core.copies.federation import look_again
 from tuque.core.model.job import QUEUED
 from tuque.core.model.task import READY
 from tuque.core.queues.deliver import serve_ready
-from tuque.server.tubes.voters import own_state
+from tuque.server.commands.tube_leaders import own_state
 from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.policy import tubes_of
 

@@ -11,7 +11,7 @@ from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.queues.deliver import serve_ready
 from tuque.core.queues.procedures import check
 from tuque.core.records.events import Events
-from tuque.server.replies.words import iproto_words
+from tuque.server.replies.errors import iproto_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.model.tube import Tube

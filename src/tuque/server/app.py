@@ -10,40 +10,58 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import click
 
 from tuque import __version__
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import memory_level
 from tuque.logtext import facts
 from tuque.server.admin.registry import register
-from tuque.server.config.config import announced_port, check_dir, in_dir
-from tuque.server.config.faults import ConfigError
-from tuque.server.config.identity import Identity, IdentityError, open_identity
+from tuque.server.commands.tube_admin import load_plugins
+from tuque.server.config.config import (
+    announced_port,
+    check_dir,
+    config_flags,
+    config_of_flags,
+    in_dir,
+)
+from tuque.server.config.identity import (
+    Identity,
+    IdentityError,
+    check_places,
+    close_to_others,
+    open_identity,
+    readable_secrets,
+)
+from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
-from tuque.server.config.safety import check_places, close_to_others, readable_secrets
-from tuque.server.events.eventlog import EventLog, EventLogError
-from tuque.server.gauges.door import Desk, close_metrics, open_metrics
-from tuque.server.log.handler import LogFile, has_log, send_log_to
-from tuque.server.loop.keeping import give_back
+from tuque.server.events.events import EventLog, EventLogError
+from tuque.server.log.log import LogFile, has_log, send_log_to
+from tuque.server.loop.housekeeping import give_back
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.faults import drop_turn
-from tuque.server.sockets.clock import steady_ms
-from tuque.server.sockets.listen import (
+from tuque.server.metrics.metrics_server import Desk, close_metrics, open_metrics
+from tuque.server.net.listen import (
     ListenError,
     name_of,
     open_listeners,
     raise_file_limit,
 )
-from tuque.server.startup.iproto_start import prepare_iproto
-from tuque.server.startup.joining import open_bus, prepare_bus, take_identity
-from tuque.server.startup.journaling import close_journal, load_journal, open_journal
-from tuque.server.startup.notify import Notifier
-from tuque.server.startup.tls_start import open_keys, open_porch
-from tuque.server.startup.users_start import prepare_audit, prepare_users
-from tuque.server.state.state import Server, apply_settings, log
-from tuque.server.tls.porch import Porch
-from tuque.server.tubes.plugins import load_plugins
+from tuque.server.net.system import steady_ms
+from tuque.server.net.tls_acceptor import Porch
+from tuque.server.replies.errors import drop_turn
+from tuque.server.start.bus import open_bus, prepare_bus, take_identity
+from tuque.server.start.doors import (
+    Notifier,
+    open_keys,
+    open_porch,
+    prepare_audit,
+    prepare_iproto,
+    prepare_users,
+)
+from tuque.server.start.journal import close_journal, load_journal, open_journal
+from tuque.server.state.server import Server, apply_settings, log
 from tuque.store.frames import JournalError
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
@@ -341,3 +359,18 @@ def known_as(cfg: Config) -> str:
     host = cfg.cluster_announce_ip or next(iter(cfg.bind), "127.0.0.1")
     host = socket.gethostname() if host in ("0.0.0.0", "::", "*") else host
     return f"{host}:{announced_port(cfg)}"
+
+
+# ---- `tuque server`: options in, a running node, an exit status out
+
+
+@click.command()
+@config_flags
+def server(**flags: Any) -> None:
+    """Run a node. CONFIG_FILE is TOML, or a disque.conf; `-` reads it from standard input."""
+    cfg = config_of_flags(flags)
+    try:
+        sys.exit(run(cfg))
+    except StartError as error:
+        click.echo(f"tuque server: {error}", err=True)
+        sys.exit(1)

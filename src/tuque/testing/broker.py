@@ -19,12 +19,10 @@ from tuque.core.node.node import Node
 from tuque.server.admin.registry import register
 from tuque.server.config.config import load
 from tuque.server.config.options import Config
-from tuque.server.loop.pump import Pump
-from tuque.server.replies.chores import next_chore_ms
-from tuque.server.sockets.poller import IN, OUT
-from tuque.server.sockets.system import System
-from tuque.server.state.state import Server, apply_settings
-from tuque.server.tubes.turn import next_turn_ms
+from tuque.server.loop.pump import Pump, next_turn_ms
+from tuque.server.net.system import IN, OUT, System
+from tuque.server.replies.long_commands import next_chore_ms
+from tuque.server.state.server import Server, apply_settings
 
 LISTENER_FD: Final = 1  # descriptors here are numbers of our own
 STEP_MS: Final = 3_600_000  # housekeeping is not later than that,

@@ -1,6 +1,6 @@
 """Why core refuses a command: a code and the arguments of its text.
 
-server/replies/core_words.py has the texts. A function that may refuse returns `Refusal | None`;
+server/replies/errors.py has the texts. A function that may refuse returns `Refusal | None`;
 None means accepted, so that what is accepted allocates nothing.
 """
 

@@ -1,7 +1,7 @@
 """The history of one node's jobs, as bounded columns (SPEC E).
 
 Each event appends a few raw values to the open `Chunk`. Full chunks wait in `full` for the
-shell, which writes them unchanged (server/events/eventlog.py). If the shell falls behind and
+shell, which writes them unchanged (server/events/events.py). If the shell falls behind and
 every chunk is in use, events are dropped and counted; their numbers stay unused, so that a
 reader of the segments sees the gap.
 

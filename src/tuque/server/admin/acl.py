@@ -6,17 +6,32 @@ import secrets
 from typing import Final
 
 from tuque.core.model.timers import TURN_WORK
-from tuque.server.admin.acl_chores import LoadUsers, SaveUsers, SetUser
-from tuque.server.replies.chores import begin
+from tuque.server.access.change import (
+    OPEN_DOOR,
+    Reading,
+    Writing,
+    end_sessions,
+    opens_door,
+    take_users,
+)
+from tuque.server.access.login import Slow
+from tuque.server.access.rights import denied_queue, unit_error
+from tuque.server.access.tenant import put_prefix
 from tuque.server.replies.help import reply_help
-from tuque.server.rights.change import end_sessions
-from tuque.server.rights.check import denied_queue, unit_error
-from tuque.server.rights.tenant import put_prefix
+from tuque.server.replies.long_commands import begin
 from tuque.server.state.client import Client
-from tuque.server.state.state import Server
-from tuque.server.users.account import ALL, DEFAULT, Account
-from tuque.server.users.denials import Denial
-from tuque.server.users.words import WordError, check_name, line_of
+from tuque.server.state.server import Server
+from tuque.server.users.passwords import Work
+from tuque.server.users.tenants import Denial
+from tuque.server.users.users import ALL, DEFAULT, Account
+from tuque.server.users.users_file import (
+    USERS_MAX,
+    WordError,
+    apply_words,
+    check_name,
+    is_slow,
+    line_of,
+)
 from tuque.wire.commands.arguments import (
     ArgError,
     Misuse,
@@ -25,6 +40,123 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.commands.rights import CATEGORIES, UNITS, unit_of
 from tuque.wire.proto.resp import Status
+
+# ---- SETUSER, LOAD and SAVE of ACL, which wait for a thread (SPEC N3, N5)
+
+
+MANY_USERS: Final = b"ERR there are %d users, the most a node keeps" % USERS_MAX
+CHANGED: Final = b"ERR the user was changed meanwhile: try again"
+
+
+class Changing(Work):
+    """A copy of a user, changed by words."""
+
+    def __init__(self, account: Account, words: list[bytes]) -> None:
+        super().__init__()
+        self.account = account
+        self.words = words
+        self.error = ""
+
+    def run(self) -> None:
+        """Slow if passwords are among the words."""
+        try:
+            apply_words(self.account, self.words)
+        except WordError as error:
+            self.error = str(error)
+
+
+class SetUser(Slow):
+    """ACL SETUSER."""
+
+    def __init__(self, s: Server, c: Client, name: bytes, words: list[bytes]) -> None:
+        super().__init__(s, c)
+        self.user = name
+        self.known = s.acl.by_name.get(name)
+        self.before = None if self.known is None else self.known.rules
+        copy = Account(name) if self.known is None else self.known.copy()
+        self.changing = Changing(copy, words)
+        if not is_slow(words):
+            self.changing.run()
+            self.changing.is_done = True
+            self.work = self.changing
+        self.goes_on = True
+
+    def step(self, room: int) -> bool:
+        """Wait for the copy; then it takes the place of the user."""
+        if not self.is_worked(self.changing):
+            return False
+        acl = self.s.acl
+        if self.changing.error:
+            text = f"ERR Error in ACL SETUSER modifier {self.changing.error}"
+            raise ArgError(text.encode())
+        known = acl.by_name.get(self.user)
+        if known is not self.known or (known is not None and known.rules is not self.before):
+            raise ArgError(CHANGED)
+        if known is None and len(acl.by_name) >= USERS_MAX:
+            raise ArgError(MANY_USERS)
+        account = self.changing.account
+        if account.name == DEFAULT and opens_door(self.s, account):
+            raise ArgError(b"ERR " + OPEN_DOOR.encode())
+        is_less = acl.put(account)
+        self.s.settle_guest()
+        if is_less:
+            less = [acl.by_name[self.user]]
+            if known is not None:
+                less.append(known)  # of another tenant than before (N10.6)
+            end_sessions(self.s, less, self.client)
+        return True
+
+    def tell(self) -> None:
+        """OK."""
+        self.client.ok()
+
+
+class LoadUsers(Slow):
+    """ACL LOAD."""
+
+    def __init__(self, s: Server, c: Client) -> None:
+        super().__init__(s, c)
+        self.reading = Reading(s.acl.path)
+        self.goes_on = True
+
+    def step(self, room: int) -> bool:
+        """Wait for the file; then take its users."""
+        if not self.is_worked(self.reading):
+            return False
+        take_users(self.s, self.reading, self.client)
+        if self.reading.error:
+            raise ArgError(b"ERR " + self.reading.error.encode())
+        return True
+
+    def tell(self) -> None:
+        """OK."""
+        self.client.ok()
+
+
+class SaveUsers(Slow):
+    """ACL SAVE."""
+
+    def __init__(self, s: Server, c: Client) -> None:
+        super().__init__(s, c)
+        self.writing = Writing(s.acl.path, list(s.acl.by_name.values()))
+        self.goes_on = True
+
+    def step(self, room: int) -> bool:
+        """Wait for the disk."""
+        if not self.is_worked(self.writing):
+            return False
+        if self.writing.error:
+            raise ArgError(b"ERR " + self.writing.error.encode())
+        self.s.acl.stamp = self.writing.stamp
+        return True
+
+    def tell(self) -> None:
+        """OK."""
+        self.client.ok()
+
+
+# ---- acl
+
 
 NO_USER: Final = b"ERR there is no user '%s'"
 KEEPS_DEFAULT: Final = b"ERR the user 'default' cannot be deleted: ACL SETUSER default off"

@@ -7,10 +7,8 @@ from typing import Final
 
 from tuque.server.commands.session import BAD_NAME, checked_name
 from tuque.server.replies.help import reply_help
-from tuque.server.sockets.connection import Connection
-from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
-from tuque.server.state.iproto_connection import Wired
-from tuque.server.state.state import Server
+from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client, Connection, Wired
+from tuque.server.state.server import Server
 from tuque.wire.commands.arguments import (
     NOT_INT,
     ArgError,

@@ -6,22 +6,26 @@ import resource
 from typing import Final
 
 from tuque.logtext import facts
-from tuque.server.bus.figures import BusFigures
+from tuque.server.access.rights import NOAUTH
+from tuque.server.bus.link import BusFigures
 from tuque.server.bus.reasons import UNSEALED
 from tuque.server.config.config import cluster_secrets, config_get, config_set
-from tuque.server.config.faults import ConfigError
+from tuque.server.config.kinds import ConfigError
 from tuque.server.config.patterns import MOST
 from tuque.server.config.rewrite import RewriteError, rewrite
-from tuque.server.log.handler import shape_log
+from tuque.server.log.log import shape_log
 from tuque.server.replies.help import reply_help
-from tuque.server.replies.iproto_replies import end_waiting
-from tuque.server.rights.check import NOAUTH
-from tuque.server.startup.joining import look_at_password, take_secrets
-from tuque.server.startup.journaling import turn_off, turn_on
-from tuque.server.state.client import Client
-from tuque.server.state.iproto_connection import Wired
-from tuque.server.state.state import Figures, Server, apply_settings, log
-from tuque.server.state.tube_notices import leave_notices
+from tuque.server.replies.tubes import end_waiting
+from tuque.server.start.bus import look_at_password, take_secrets
+from tuque.server.start.journal import turn_off, turn_on
+from tuque.server.state.client import Client, Wired
+from tuque.server.state.notices import leave_notices
+from tuque.server.state.server import (
+    Figures,
+    Server,
+    apply_settings,
+    log,
+)
 from tuque.tubes.election.voters import set_willing
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of

@@ -11,31 +11,34 @@ from tuque.server.admin.acl import cmd_acl
 from tuque.server.admin.client import cmd_client
 from tuque.server.admin.cluster import cmd_cluster
 from tuque.server.admin.config import cmd_config
-from tuque.server.admin.debug import cmd_debug
-from tuque.server.admin.info import cmd_info
+from tuque.server.admin.info import cmd_history, cmd_info
 from tuque.server.admin.monitor import cmd_latency, cmd_monitor, cmd_slowlog
 from tuque.server.admin.server import (
     cmd_bgrewriteaof,
     cmd_command,
+    cmd_debug,
     cmd_loadjob,
     cmd_shutdown,
     cmd_time,
 )
-from tuque.server.commands.by_id import cmd_dequeue, cmd_enqueue, cmd_nack
 from tuque.server.commands.dead import cmd_dead
 from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter
-from tuque.server.commands.lease import cmd_lease
-from tuque.server.commands.life import (
-    cmd_done,
-    cmd_fail,
-    cmd_progress,
-    cmd_release,
-    cmd_start,
-    cmd_updatejob,
-    cmd_working,
+from tuque.server.commands.groups import cmd_group
+from tuque.server.commands.jobs import cmd_dequeue, cmd_enqueue, cmd_nack
+from tuque.server.commands.leases import cmd_lease
+from tuque.server.commands.limits import cmd_limits
+from tuque.server.commands.qlist import cmd_qlist
+from tuque.server.commands.queues import (
+    cmd_jscan,
+    cmd_pause,
+    cmd_qlen,
+    cmd_qpeek,
+    cmd_qscan,
+    cmd_qstat,
+    cmd_show,
 )
-from tuque.server.commands.outcomes import cmd_cancel, cmd_result, cmd_waitjob
-from tuque.server.commands.scan import cmd_jscan, cmd_qscan
+from tuque.server.commands.results import cmd_cancel, cmd_result, cmd_waitjob
+from tuque.server.commands.schedules import cmd_schedule
 from tuque.server.commands.session import (
     cmd_auth,
     cmd_echo,
@@ -45,16 +48,19 @@ from tuque.server.commands.session import (
     cmd_reset,
     cmd_select,
 )
-from tuque.server.commands.stage import cmd_publish, cmd_stage
-from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
-from tuque.server.groups.commands import cmd_group
-from tuque.server.operate.history import cmd_history
-from tuque.server.operate.limits import cmd_limits
-from tuque.server.operate.queues import cmd_qlist
-from tuque.server.operate.workers import cmd_worker
-from tuque.server.schedules.commands import cmd_schedule
-from tuque.server.topics.commands import cmd_topic
-from tuque.server.tubes.commands import cmd_tube
+from tuque.server.commands.staged import cmd_publish, cmd_stage
+from tuque.server.commands.topics import cmd_topic
+from tuque.server.commands.tubes import cmd_tube
+from tuque.server.commands.work import (
+    cmd_done,
+    cmd_fail,
+    cmd_progress,
+    cmd_release,
+    cmd_start,
+    cmd_updatejob,
+    cmd_working,
+)
+from tuque.server.commands.workers import cmd_worker
 
 COMMANDS: Final[dict[str, Handler]] = {
     "nack": cmd_nack,

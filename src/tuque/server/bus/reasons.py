@@ -3,12 +3,13 @@
 import errno
 import os
 import ssl
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from tuque.logtext import facts
-from tuque.server.log.notes import say_once
+from tuque.server.log.log import say_once
+from tuque.server.net.resolver import Resolver
 
 SILENT: Final = "it closed the connection without a reply: not a bus of Tuque, or too busy"
 NO_BUS: Final = "nothing listens there; `cluster_bus_port` in its CLUSTER INFO is the port to meet"
@@ -103,3 +104,33 @@ def say_ended(now_ms: i64, address: str, reason: str) -> None:
         "bus: the link with %(address)s ended: %(reason)s",
         facts("bus_link_ended", address=address, reason=reason),
     )
+
+
+# ---- Host names of nodes to dial, while they are resolved in a thread (SPEC K3)
+
+
+@final
+class Lookups:
+    """Who waits for which name."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.waiting: list[tuple[str, int]] = []  # host and port to dial once resolved
+
+    def ask(self, host: str, port: int) -> None:
+        """Resolve the name; `take` has the result, once it is there."""
+        self.waiting.append((host, port))
+        self.resolver.ask(host)
+
+    def take(self) -> list[tuple[str, int, str, str]]:
+        """Host, port, address and error of each that is resolved; one of the last two is empty."""
+        found: list[tuple[str, int, str, str]] = []
+        for answer in self.resolver.take():
+            waiting = self.waiting
+            self.waiting = []
+            for host, port in waiting:
+                if host == answer.host:
+                    found.append((host, port, answer.address, answer.error))
+                else:
+                    self.waiting.append((host, port))
+        return found

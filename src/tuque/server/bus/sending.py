@@ -13,9 +13,8 @@ from tuque.core.msgs import AnyMessage, Heartbeat, ReplJob
 from tuque.core.node.node import Node
 from tuque.core.node.peers import journal_fails
 from tuque.server.bus import reasons
-from tuque.server.bus.figures import BusFigures
-from tuque.server.bus.link import Link
-from tuque.server.sockets.poller import IN, OUT, Poller
+from tuque.server.bus.link import BusFigures, Link
+from tuque.server.net.system import IN, OUT, Poller
 from tuque.wire.bus.bus import (
     FRAME_BYTES,
     encoded,

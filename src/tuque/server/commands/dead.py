@@ -20,16 +20,15 @@ from tuque.core.model.task import Task
 from tuque.core.model.timers import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import policy_of
-from tuque.server.commands.by_id import check_ids
-from tuque.server.commands.views import flat
+from tuque.server.commands.jobs import check_ids
+from tuque.server.commands.queues import flat
 from tuque.server.config.patterns import MOST, Glob
-from tuque.server.replies.chores import begin
-from tuque.server.replies.core_words import core_words
+from tuque.server.replies.errors import core_words
 from tuque.server.replies.help import reply_help
+from tuque.server.replies.long_commands import begin
 from tuque.server.replies.redirects import check_queue, check_tasks
-from tuque.server.state.chore import Chore
-from tuque.server.state.client import Client
-from tuque.server.state.state import Server
+from tuque.server.state.client import Chore, Client
+from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_copies
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of

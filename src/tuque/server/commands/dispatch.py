@@ -49,29 +49,41 @@ from tuque.core.queues.deliver import (
 )
 from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
-from tuque.server.commands.by_id import check_ids, check_room, cmd_ack, oom_text
-from tuque.server.commands.life import tell_cancelled, worker_of
-from tuque.server.commands.meta import put_more
-from tuque.server.commands.outcomes import tell_ended
-from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
-from tuque.server.log.notes import warn_once
-from tuque.server.replies.core_words import WORDS, core_words
-from tuque.server.replies.faults import on_fault
-from tuque.server.replies.help import worded
-from tuque.server.replies.iproto_replies import tell_take as tell_iproto_take
-from tuque.server.replies.load_share import load_share
-from tuque.server.replies.producers import await_copies, keep_order, late_refusal, new_reply
+from tuque.server.access.login import is_one_too_many
+from tuque.server.access.rights import denial, note_act
+from tuque.server.access.tenant import check_growth, check_queues
+from tuque.server.commands.jobs import (
+    check_ids,
+    check_room,
+    cmd_ack,
+    oom_text,
+    put_more,
+)
+from tuque.server.commands.results import tell_ended
+from tuque.server.commands.work import tell_cancelled, worker_of
+from tuque.server.log.log import warn_once
+from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
+from tuque.server.replies.errors import CONFLICT, LEAVING, WORDS, core_words, on_fault
+from tuque.server.replies.help import load_share, worded
 from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
-from tuque.server.replies.tube_replies import tell_take
-from tuque.server.replies.tube_sync import hold_back
-from tuque.server.replies.words import CONFLICT, LEAVING
-from tuque.server.rights.acts import note_act
-from tuque.server.rights.check import denial
-from tuque.server.rights.login import is_one_too_many
-from tuque.server.rights.tenant import check_growth, check_queues
-from tuque.server.sockets.connection import LARGE_BYTES
-from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
-from tuque.server.state.state import Server
+from tuque.server.replies.tubes import tell_take
+from tuque.server.replies.tubes import tell_take_iproto as tell_iproto_take
+from tuque.server.replies.waiting import (
+    await_copies,
+    hold_back,
+    keep_order,
+    late_refusal,
+    new_reply,
+)
+from tuque.server.state.client import (
+    LARGE_BYTES,
+    REPLY_OFF,
+    REPLY_ON,
+    REPLY_SKIP,
+    REPLY_SKIPPING,
+    Client,
+)
+from tuque.server.state.server import Server
 from tuque.tubes.groups import FIRST_MINDER
 from tuque.tubes.groups import wake as wake_group
 from tuque.tubes.model.errors import TubeError

@@ -6,13 +6,13 @@ from typing import Final
 
 from tuque import __version__
 from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
+from tuque.server.access.login import log_in, log_out
+from tuque.server.access.rights import NOAUTH
 from tuque.server.config.config import announced_port
-from tuque.server.rights.check import NOAUTH
-from tuque.server.rights.login import log_in, log_out
 from tuque.server.state.client import REPLY_ON, Client
-from tuque.server.state.state import Server
-from tuque.server.state.tube_notices import leave_notices
-from tuque.server.users.account import DEFAULT
+from tuque.server.state.notices import leave_notices
+from tuque.server.state.server import Server
+from tuque.server.users.users import DEFAULT
 from tuque.wire.commands.arguments import NOT_INT, ArgError
 from tuque.wire.proto.resp import strict_int
 

@@ -5,17 +5,17 @@ this table. An option `max_body_bytes` is written `max-body-bytes` everywhere ou
 It must not know how values are found (config.py) or what the server does with them.
 """
 
-# Annotations are read at run time to make the table: no `from __future__ import annotations`.
 import difflib
 from typing import Annotated, Final, get_type_hints
 
-from tuque.server.config.faults import ConfigError
-from tuque.server.config.groups.access import AccessOptions
+import msgspec
+
 from tuque.server.config.kinds import (
     Addresses,
     Bool,
     Choice,
     ClusterSecret,
+    ConfigError,
     FileName,
     Int,
     KeepAlive,
@@ -26,6 +26,123 @@ from tuque.server.config.kinds import (
     Secret,
     Text,
 )
+
+# ---- Options about TLS; the other options are in options.py
+
+
+# Annotations are read at run time to make the table: no `from __future__ import annotations`.
+
+
+class TlsOptions(msgspec.Struct, kw_only=True):
+    """Part of Config."""
+
+    tls_port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535),
+            "TCP port of the clients with TLS; 0 = none; with `port` 0 it is the only one",
+        ),
+    ] = 0
+    iproto_tls_port: Annotated[
+        int, Opt(Int(0, 65535), "TCP port of IPROTO clients with TLS; 0 = none")
+    ] = 0
+    metrics_tls: Annotated[bool, Opt(Bool(), "metrics-port speaks TLS only")] = False
+    tls_cert_file: Annotated[
+        str,
+        Opt(
+            Text(),
+            "certificate of the node, and those between it and the root, in PEM; read again when "
+            "it changes",
+        ),
+    ] = ""
+    tls_key_file: Annotated[
+        str, Opt(Text(), "key of the certificate, in PEM, without a passphrase")
+    ] = ""
+    tls_ca_cert_file: Annotated[
+        str, Opt(Text(), "certificates of those who sign the clients' certificates, in PEM")
+    ] = ""
+    tls_auth_clients: Annotated[
+        str,
+        Opt(
+            Choice("no", "optional", "yes"),
+            "ask clients for a certificate; its common name is their user",
+        ),
+    ] = "no"
+    tls_min_version: Annotated[str, Opt(Choice("1.2", "1.3"), "oldest version of TLS spoken")] = (
+        "1.2"
+    )
+    tls_ciphers: Annotated[
+        str,
+        Opt(Text(), "ciphers of TLS 1.2, as OpenSSL lists them; empty = its own choice"),
+    ] = ""
+    tls_cluster: Annotated[
+        bool,
+        Opt(
+            Bool(),
+            "links to other nodes speak TLS, and both ends show a certificate; the same for all "
+            "nodes",
+        ),
+    ] = False
+    tls_cluster_ca_cert_file: Annotated[
+        str,
+        Opt(
+            Text(),
+            "certificates of those who sign the nodes' certificates, in PEM; whoever they sign "
+            "for is a node",
+        ),
+    ] = ""
+
+
+# ---- Options about users and log-ins; the other options are in options.py
+
+
+# Annotations are read at run time to make the table: no `from __future__ import annotations`.
+
+
+class AccessOptions(TlsOptions, kw_only=True):
+    """Part of Config, with those of TLS; comes after its own options in every list."""
+
+    users_file: Annotated[
+        str,
+        Opt(
+            Text(),
+            "users and their rights, one a line as ACL SAVE writes it; read again when it changes",
+        ),
+    ] = ""
+    acllog_max_len: Annotated[int, Opt(Int(0, 10_000), "entries kept by ACL LOG", runtime=True)] = (
+        128
+    )
+    audit: Annotated[
+        bool, Opt(Bool(), "keep what administrators do, one line of JSON for each act")
+    ] = False
+    audit_dir: Annotated[str, Opt(Text(), "directory of the audit")] = "audit"
+    audit_keep_bytes: Annotated[
+        int, Opt(Memory(1 << 20, 1 << 40), "audit kept; the oldest files go first")
+    ] = 100 << 20
+    login_timeout: Annotated[
+        int,
+        Opt(
+            Int(0, 1 << 31),
+            "close connections that must log in and have not; 0 = never",
+            unit="s",
+            runtime=True,
+        ),
+    ] = 10
+    login_connections: Annotated[
+        int,
+        Opt(
+            Int(0, 1 << 31),
+            "connections of one address that must log in and have not, at most; 0 = unlimited",
+            runtime=True,
+        ),
+    ] = 100
+
+
+# ---- options
+
+
+# Annotations are read at run time to make the table: no `from __future__ import annotations`.
+
 
 MB: Final = 1 << 20
 GB: Final = 1 << 30

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tuque.core.records import events as ev
-from tuque.server.events.spool import Frame, node_of
+from tuque.server.events.events import Frame, node_of
 
 UTC_US: Final = pa.timestamp("us", tz="UTC")
 SCHEMA: Final = pa.schema(

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tuque.server.events import spool
+from tuque.server.events import events
 from tuque.server.events.segments import (
     FAILURES,
     HotSegment,
@@ -65,9 +65,9 @@ class Writer:
 
     def work(self) -> None:
         """Write new frames of the raw files; remove finished files."""
-        for path in spool.raw_files(self.directory, self.node):
+        for path in events.raw_files(self.directory, self.node):
             with suppress(FileNotFoundError):
-                is_closed = spool.is_closed(path)  # checked before its last frames are read
+                is_closed = events.is_closed(path)  # checked before its last frames are read
                 if not self._write(path):
                     return
                 if is_closed:
@@ -117,9 +117,9 @@ class Writer:
 
     def _write(self, path: Path) -> bool:
         """Write the file's new frames; whether all were written."""
-        merged: list[spool.Frame] = []
+        merged: list[events.Frame] = []
         rows, end = 0, self._offsets.get(path, 0)
-        for offset, frame in spool.frames(path, end):
+        for offset, frame in events.frames(path, end):
             is_next = not merged or frame.first_seq == merged[-1].first_seq + merged[-1].rows
             most = min(MERGE_ROWS, self.options.roll_rows)
             if merged and (not is_next or rows + frame.rows > most):
@@ -135,7 +135,7 @@ class Writer:
         self._offsets[path] = end
         return True
 
-    def _append(self, merged: list[spool.Frame]) -> bool:
+    def _append(self, merged: list[events.Frame]) -> bool:
         """Append consecutive frames; on failure they stay in their raw file."""
         first_seq = merged[0].first_seq
         end = merged[-1].first_seq + merged[-1].rows
@@ -190,7 +190,7 @@ def lock(directory: Path, node: str, *, wait: bool) -> int | None:
 def take_over_others(options: argparse.Namespace) -> int:
     """Seal what dead nodes left in the same directory; how many segments."""
     directory = Path(options.directory)
-    nodes = {spool.node_of(path) for path in directory.glob(".[hr][oa][tw]-*")}
+    nodes = {events.node_of(path) for path in directory.glob(".[hr][oa][tw]-*")}
     count = 0
     for node in sorted(nodes - {"", options.node}):
         held = lock(directory, node, wait=False)

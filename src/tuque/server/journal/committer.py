@@ -17,7 +17,6 @@ from typing import Final
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.core.staged.publish import finish_publish
-from tuque.server.journal.bell import Bell
 from tuque.server.journal.thread import (
     ALWAYS,
     BEGIN,
@@ -28,6 +27,7 @@ from tuque.server.journal.thread import (
     NUDGE,
     RETRY_S,
     SLICE,
+    Bell,
     Item,
     JournalThread,
     Note,

@@ -6,6 +6,7 @@ client. Under `appendfsync always` the replies of a turn are held until its reco
 disk; input that arrives meanwhile is run and shares the next fsync.
 """
 
+import os
 import socket
 from collections.abc import Callable
 from typing import Final, final
@@ -14,27 +15,302 @@ from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.model.timers import TURN_WORK
+from tuque.core.node.tables import has_stood, set_time
 from tuque.core.queues.deliver import serve_ready
 from tuque.core.queues.procedures import FAR
+from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
-from tuque.server.loop.doors import Doors
-from tuque.server.loop.gate import Gate
-from tuque.server.loop.gather import Gather
-from tuque.server.loop.iproto_door import IprotoDoor
-from tuque.server.loop.keeping import keep_house, note_unrun, unread_limit
-from tuque.server.loop.lookout import Lookout
-from tuque.server.loop.outlet import Outlet
-from tuque.server.loop.share import Share
-from tuque.server.loop.standstill import begin_turn, end_replies
-from tuque.server.loop.tell_events import tell_events
-from tuque.server.replies import producers
-from tuque.server.replies.chores import next_chore_ms, run_chores
-from tuque.server.sockets.connection import SHORT_READ
-from tuque.server.sockets.poller import IN, OUT, Poller
-from tuque.server.state.client import NOT_HELD, Client
-from tuque.server.state.iproto_connection import Wired
-from tuque.server.state.state import Server
-from tuque.server.tubes.turn import end_turn, has_left, next_turn_ms
+from tuque.server.commands.firing import look_at_groups, run_schedules
+from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
+from tuque.server.loop.accept import Doors
+from tuque.server.loop.gate import Gate, Gather
+from tuque.server.loop.housekeeping import keep_house, note_unrun, tell_events, unread_limit
+from tuque.server.loop.iproto_input import IprotoDoor
+from tuque.server.loop.output import Outlet
+from tuque.server.net.system import IN, OUT, Poller
+from tuque.server.replies import waiting
+from tuque.server.replies.long_commands import next_chore_ms, run_chores
+from tuque.server.replies.tubes import tell_puts, tell_puts_resp
+from tuque.server.replies.waiting import next_sync_ms, tell_synced
+from tuque.server.state.client import NOT_HELD, READ_BYTES, SHORT_READ, Client, Connection, Wired
+from tuque.server.state.notices import tell_changes
+from tuque.server.state.server import Server, log
+from tuque.tubes.leadership.switchover import run_any
+from tuque.tubes.policy import tubes_of
+
+# ---- How much input all connections together may have read and run in a turn (SPEC L2.8)
+
+
+TURN_READ: Final = 512 << 10  # bytes
+LEAST_READ: Final = 256  # bytes that each connection may have read per turn
+STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
+COMMAND_COST: Final = 50  # a command counts as so many bytes
+NOTED_READ: Final = 4_096  # bytes after which it is looked anew what a byte costs
+DEAR: Final = 16  # a byte counts as so many at most
+
+
+@final
+class Share:
+    """The share of a turn that is left; descriptors that missed it are first in the next turn."""
+
+    def __init__(self, s: Server) -> None:
+        self.s = s
+        self.late: dict[int, None] = {}
+        self.greedy: dict[int, None] = {}  # had more input than was read of them
+        self.end: i64 = 0  # value of `cost` at which the share is used
+        self.each: i64 = READ_BYTES  # bytes to read per connection
+        self.joined: i64 = 0  # bytes of large bodies that were assembled
+        self.dear: i64 = 16  # what a byte has cost lately, in sixteenths
+        self.noted_cost: i64 = 0
+        self.noted_bytes: i64 = 0
+
+    def cost(self) -> i64:
+        """Bytes read and commands run, since the start."""
+        figures = self.s.figures
+        commands = figures.commands + figures.turned_down
+        return figures.in_bytes + COMMAND_COST * commands + self.joined
+
+    def begin(self) -> None:
+        """Start a turn with a full share."""
+        self.end = self.cost() + TURN_READ
+
+    def note_read(self, fd: i64, is_full: bool) -> None:
+        """A client was read; `is_full`: there may be more."""
+        if is_full:
+            self.greedy[int(fd)] = None
+        elif len(self.greedy) > 0:
+            self.greedy.pop(int(fd), None)
+
+    def note_price(self) -> None:
+        """See what a byte of input costs: many short commands cost more than their bytes."""
+        cost, read = self.cost(), self.s.figures.in_bytes
+        came = read - self.noted_bytes
+        if 0 <= came < NOTED_READ:
+            return
+        if came > 0:
+            self.dear = min(16 * DEAR, max(16, 16 * (cost - self.noted_cost) // came))
+        self.noted_cost, self.noted_bytes = cost, read
+
+    def is_used(self) -> bool:
+        """Whether the share is used up."""
+        return self.cost() >= self.end
+
+    def most(self, is_nobody: bool) -> i64:
+        """How much to read of a client; `is_nobody`: it has not logged in."""
+        return min(self.each, STRANGER_READ) if is_nobody else self.each
+
+    def note_body(self, size: i64) -> None:
+        """The first part of a body, of this size, was buffered until the rest came."""
+        if size > TURN_READ:
+            self.joined += size
+
+    def in_order(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The ready descriptors, those that missed the last turn first, the longest wait in front.
+
+        Then come those that send little: who sends much costs them one turn at most.
+        Many connections are read in smaller pieces, so that each has its turn soon.
+        """
+        self.note_price()
+        count: i64 = len(ready)
+        self.each = READ_BYTES
+        if count * READ_BYTES * self.dear > 16 * TURN_READ:
+            self.each = max(LEAST_READ, 16 * TURN_READ // (2 * count * self.dear))
+        late = self.late
+        greedy = self.greedy
+        if len(greedy) > 0 and count > 1:
+            much = [one for one in ready if one[0] in greedy]
+            if 0 < len(much) < count:
+                ready = [one for one in ready if one[0] not in greedy]
+                ready += much
+        if len(late) == 0:
+            return ready
+        self.late = {}
+        masks = dict(ready)
+        first = [(fd, masks[fd]) for fd in late if fd in masks]
+        first.extend([one for one in ready if one[0] not in late])
+        return first
+
+
+# ---- The pump's sleep: what is ready, and a busy poll when a reply is near (SPEC C8.4).
+#
+# A sleeping process takes some 30 us to run again, and finds its caches cold; copies of a job
+# take two or three such waits in sequence. The kernel's halt polling does the same below us.
+
+
+FIRST_NS: Final = 25_000  # first busy poll
+FEW: Final = 4  # jobs or messages: with more the cores have other work
+
+
+@final
+class Patience:
+    """How long to busy-poll: longer after input that came soon, shorter after late input."""
+
+    def __init__(self) -> None:
+        self.ns: i64 = 0
+
+    def learn(self, wait_ns: i64, most_ns: i64) -> None:
+        """Input came after `wait_ns`; no busy poll shall exceed `most_ns`."""
+        if wait_ns > most_ns:
+            self.ns = self.ns // 2 if self.ns >= 2 * FIRST_NS else 0
+        else:
+            self.ns = min(most_ns, max(FIRST_NS, 2 * self.ns))
+
+
+@final
+class Lookout:
+    """Waits for sockets on behalf of the pump."""
+
+    def __init__(self, s: Server, poller: Poller) -> None:
+        self.s = s
+        self.poller = poller
+        self.for_copies = Patience()  # copies that producers here wait for
+        self.for_more = Patience()  # more messages after those just received
+
+    def patience(self) -> Patience | None:
+        """[C8.4] What is expected soon; None: nothing."""
+        bus = self.s.bus
+        if bus is None or self.s.busy_poll_ns == 0 or not self.s.system.may_spin:
+            return None
+        heard = bus.heard
+        bus.heard = 0
+        adding: i64 = len(self.s.n.adding)
+        if adding > 0:
+            return self.for_copies if adding <= FEW else None
+        return self.for_more if 0 < heard <= FEW else None
+
+    def wait(self, most_ms: i64) -> list[tuple[int, int]]:
+        """The ready descriptors with their masks; waits up to `most_ms`, -1 for ever."""
+        patience = self.patience()
+        if patience is None or most_ms == 0:
+            return self.poller.wait(most_ms)
+        began_ns: i64 = self.s.system.work_ns()
+        if patience.ns > 0:
+            ready = self.look(began_ns + patience.ns)
+            if len(ready) > 0:
+                patience.learn(0, self.s.busy_poll_ns)
+                return ready
+        ready = self.poller.wait(most_ms)
+        now_ns: i64 = self.s.system.work_ns()
+        patience.learn(now_ns - began_ns, self.s.busy_poll_ns)
+        return ready
+
+    def look(self, until_ns: i64) -> list[tuple[int, int]]:
+        """Busy-poll until then; other processes get the core in between."""
+        while True:
+            ready = self.poller.wait(0)
+            if len(ready) > 0:
+                return ready
+            now_ns: i64 = self.s.system.work_ns()
+            if now_ns >= until_ns:
+                return ready
+            os.sched_yield()
+
+
+# ---- What the server does after its process stood still: stopped, suspended, or busy for too long.
+#
+# No earlier reply about tubes leaves after it: another node may lead them (SPEC T19.7).
+
+
+def begin_turn(s: Server, outlet: Outlet) -> None:
+    """[G8] Set the node's time, and detect a standstill before any read (G8.4)."""
+    n = s.n
+    before = n.standstills
+    is_stale = set_time(n, s.clock_ms())
+    if n.standstills == before:
+        return
+    closed = drop_unsent(s, outlet) if is_stale else 0
+    if s.bus is not None:
+        s.bus.hear_all()
+    log.warning(
+        "the process stood still for %(ms)d ms, longer than cluster-node-timeout; "
+        "its tubes wait for a reply of other nodes; %(closed)d connections closed",
+        facts("stood_still", ms=n.stood_ms, closed=closed),
+    )
+
+
+def end_replies(s: Server, outlet: Outlet) -> None:
+    """[T19] Before replies are sent: drop them if the process stood still in this turn (T19.7)."""
+    n = s.n
+    if not has_stood(n, s.clock_ms()):
+        return
+    if run_any(tubes_of(n)):
+        drop_unsent(s, outlet)  # the next turn does the rest
+
+
+def drop_unsent(s: Server, outlet: Outlet) -> i64:
+    """Close connections with replies not yet sent; how many."""
+    count: i64 = 0
+    for c in list(s.clients.values()):
+        if is_owed(c) or has_answers(c):
+            outlet.close(c)
+            count += 1
+    for w in list(s.wired.values()):
+        if is_owed(w):
+            outlet.close(w)
+            count += 1
+    return count
+
+
+def is_owed(c: Connection) -> bool:
+    """Whether output is still outside the socket."""
+    return len(c.out) + len(c.gated) + len(c.wire) > 0
+
+
+def has_answers(c: Client) -> bool:
+    """Whether replies wait behind a pending one."""
+    return any(hole is not None for hole in c.holes)
+
+
+# ---- The end of a turn for tubes: replies that are due, messages to other nodes
+
+
+def end_turn(s: Server) -> None:
+    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
+    n = s.n
+    if n.policy is None:
+        return
+    t = tubes_of(n)
+    if len(t.due) > 0:
+        run_schedules(s, t)
+    if len(t.members_due) > 0:
+        look_at_groups(s, t)
+    tell_puts_resp(s, t)
+    tell_puts(s, t)
+    if len(s.syncing) > 0:
+        tell_synced(s, t)
+    t.synced_changed = False
+    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
+        tell_homes(s, t)
+    if len(t.told) > 0:
+        tell_changes(s, t)
+    if len(s.notices.watchers) > 0:
+        send_watchers_away(s, t)
+    t.turn_end(n)
+
+
+def next_turn_ms(s: Server) -> i64:
+    """When a turn has work here without any input."""
+    if s.n.policy is None:
+        return FAR
+    t = tubes_of(s.n)
+    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
+        return s.n.now_ms
+    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+
+
+def has_left(s: Server) -> bool:
+    """Whether connections closed at the end of a turn left work.
+
+    The tasks of a session are released with its last connection (T8.2).
+    """
+    records = s.n.records
+    if len(s.n.ready) > 0:
+        return True
+    return records is not None and records.count > 0 and s.committer is not None
+
+
+# ---- pump
+
 
 HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
 IDLE_HOUSE_MS: Final = 1_000
@@ -132,7 +408,7 @@ class Pump:
             at_ms = self.events_ms
         at_ms = self.doors.next_ms(at_ms)
         if len(s.stalled) > 0:
-            at_ms = min(at_ms, producers.next_stall_ms(s))
+            at_ms = min(at_ms, waiting.next_stall_ms(s))
         at_ms = min(at_ms, next_turn_ms(s))
         if len(s.resting) > 0 and s.paused_until_ms <= s.n.now_ms:
             at_ms = min(at_ms, next_chore_ms(s))
@@ -233,7 +509,7 @@ class Pump:
             self.let_in()
             return
         if s.bus is not None:
-            producers.look_at_bus(s, s.bus)
+            waiting.look_at_bus(s, s.bus)
         if s.committer is not None and n.records is not None:
             s.committer.grant(n.records)
         if next_timer_ms(n) <= n.now_ms:
@@ -245,9 +521,9 @@ class Pump:
         if len(n.wakes) > 0 or len(n.life.calls) > 0:
             tell_wakes(s)
         if len(n.added) > 0:
-            producers.tell_added(s)
+            waiting.tell_added(s)
         if len(s.stalled) > 0:
-            producers.wake_stalled(s)
+            waiting.wake_stalled(s)
         if s.paused_until_ms != 0 and s.paused_until_ms <= n.now_ms:
             s.paused_until_ms = 0
             for c in list(s.clients.values()):
@@ -282,7 +558,7 @@ class Pump:
             if not c.is_closed:
                 self.go_on(c)
         if len(s.n.added) > 0:
-            producers.tell_added(s)
+            waiting.tell_added(s)
 
     def keep_up(self) -> None:
         """Points of the past, and housekeeping."""
@@ -396,7 +672,7 @@ class Pump:
                 if not c.is_closing:
                     c.put_off(commands[i:], True)
                 return
-            if (len(c.holes) > 0 or s.is_crowded) and producers.must_wait(s, c, commands[i]):
+            if (len(c.holes) > 0 or s.is_crowded) and waiting.must_wait(s, c, commands[i]):
                 c.put_off(commands[i:], True)
                 return
             if s.n.work >= TURN_WORK and is_long(s, commands[i]):

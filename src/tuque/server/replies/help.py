@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import i64
+
+from tuque.server.journal.committer import Committer
 from tuque.server.state.client import Client
-from tuque.server.state.state import Server
+from tuque.server.state.server import Server
+from tuque.store.replay import READING, RESTORING
 from tuque.wire.commands.arguments import ArgError, Misuse
 from tuque.wire.commands.bounds import CONTAINERS
 from tuque.wire.commands.commands import Command
@@ -39,3 +43,23 @@ def usage(command: Command, args: list[bytes]) -> bytes:
         ways = [", ".join([way.partition(" ")[0] for way in ways])]
     told = " | ".join([f"{command.name} {way}" for way in ways])
     return f": use {told}".encode()
+
+
+# ---- The progress of the journal's load (SPEC J5.7)
+
+
+READ_SHARE: Final = 70  # percent of a load's time spent on reading; then the jobs are entered
+
+
+def load_share(committer: Committer | None) -> float:
+    """Percent of the load that is done, 0 to 100."""
+    loader = None if committer is None else committer.loaded
+    if loader is None:
+        return 0.0
+    if loader.stage == READING:
+        total: i64 = loader.total_bytes
+        return float(READ_SHARE) * float(loader.loaded_bytes) / float(total) if total > 0 else 0.0
+    jobs = len(loader.order)
+    if loader.stage == RESTORING and jobs > 0:
+        return READ_SHARE + float(100 - READ_SHARE) * float(loader.restored) / float(jobs)
+    return float(READ_SHARE)

@@ -10,9 +10,9 @@ from mypy_extensions import i64
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.errors import TUBE_HOME
-from tuque.server.replies.words import READ_ONLY, iproto_words, resp_words
+from tuque.server.replies.errors import READ_ONLY, iproto_words, resp_words
 from tuque.server.state.client import Client
-from tuque.server.state.state import Server
+from tuque.server.state.server import Server
 from tuque.tubes.log.leader import needs_home, refusal_of
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.tube import Tube

@@ -1,17 +1,365 @@
 """A connection of a RESP client: its pending commands, its modes."""
 
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.job import Job
 from tuque.core.tables.work import Asking, Change
-from tuque.server.sockets.connection import Connection
-from tuque.server.state.chore import Chore
-from tuque.server.users.account import Account
+from tuque.server.users.users import Account
+from tuque.tubes.model.grants import role_key, user_key
+from tuque.wire.commands.rights import Unit
+from tuque.wire.proto.iproto import FrameReader
 from tuque.wire.proto.resp import RequestReader, error_reply, put_value
+
+# ---- A connection of either protocol: its output, and the gate of the journal (C8).
+#
+# It knows neither what the bytes mean nor which peer is at the other end.
+
+
+LARGE_BYTES: Final = 262_144  # a larger piece of a reply is not copied
+SMALL_BYTES: Final = 65_536  # smaller waiting replies are joined into one write
+MANY_PIECES: Final = 1_024  # count the replies of a turn when they have so many pieces
+SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python allocates quickly
+READ_BYTES: Final = 65_536
+SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
+TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests wait
+
+# A plain socket is read and written as a file: the methods of sockets take their arguments slower.
+_READ: Final[Callable[[int, int], bytes]] = os.read
+_WRITE: Final[Callable[[int, bytes], int]] = os.write
+
+
+def join_small(wire: list[bytes]) -> None:
+    """Join the small pieces at the head."""
+    count: i64 = 0
+    while count < 64 and count < len(wire) and len(wire[count]) < SMALL_BYTES:
+        count += 1
+    if count > 1:
+        wire[:count] = [b"".join(wire[:count])]
+
+
+class Connection:
+    """One socket. Numbers always rise, so that a late event never hits a newer connection."""
+
+    def __init__(self, number: i64, sock: socket.socket, address: str, now_ms: i64) -> None:
+        self.number = number
+        self.sock = sock
+        self.fd: i64 = sock.fileno()
+        self.is_plain = type(sock) is socket.socket
+        self.address = address  # ip:port, or unix:path
+        self.out: list[bytes] = []  # produced in this turn
+        self.has_large = False  # one of its pieces is large
+        self.gated: list[tuple[int, bytes]] = []  # with the journal number each waits for
+        self.wire: list[bytes] = []  # may be sent, but the socket had no room
+        self.wire_at: i64 = 0  # bytes of the first piece already sent
+        self.wire_bytes: i64 = 0
+        self.held_bytes: i64 = 0  # of `gated`
+        self.is_dirty = False  # is in server.dirty
+        self.wants_write = False  # waits for room in the socket
+        self.soft_since_ms: i64 = 0  # since when it is above the soft output limit
+        self.half_since_ms: i64 = 0  # since when half a request is buffered
+        self.ctime_ms = now_ms
+        self.stranger_ms: i64 = 0  # since when it must log in and has not; 0: it need not
+        self.last_ms = now_ms
+        self.is_full = False  # not read from: too much input waits
+        self.is_closing = False  # close once everything is written
+        self.is_closed = False
+        self.lingers = False  # close only when the other end had time to read why (C2.10)
+        self.ask: i64 = SHORT_READ  # bytes to read at once
+        self.short_reads: i64 = 0  # in a row
+        self.has_ended = False  # has stopped sending, but is still owed replies
+
+    def is_tenant(self) -> bool:
+        """[N10] Whether the user is of a tenant."""
+        return False
+
+    def is_waiting(self) -> bool:
+        """Whether a reply waits for others."""
+        return False
+
+    def is_busy(self) -> bool:
+        """Whether one of its commands runs in slices."""
+        return False
+
+    def chore_bytes(self) -> i64:
+        """Memory of a reply in the making."""
+        return 0
+
+    def unread_bytes(self) -> i64:
+        """Memory of input not run yet, roughly."""
+        return 0
+
+    def receive(self, most: i64) -> bytes:
+        """Read up to `most` bytes or 64 KB; empty at the end of the stream. Raises OSError."""
+        if most < self.ask:
+            return self.take(most)
+        data = self.take(self.ask)
+        if self.ask == SHORT_READ:
+            return data if len(data) < SHORT_READ else self.read_on(data, most)
+        self.short_reads = self.short_reads + 1 if len(data) < SHORT_READ else 0
+        if self.short_reads == SHORT_READS:
+            self.ask = SHORT_READ
+        return data
+
+    def take(self, most: i64) -> bytes:
+        """Read once. Raises OSError."""
+        if self.is_plain and not self.is_closed:  # a closed one's number may be another's
+            return _READ(self.fd, most)
+        return self.sock.recv(most)
+
+    def give(self, data: bytes) -> i64:
+        """Write once; returns the bytes that the socket took. Raises OSError."""
+        if self.is_plain and not self.is_closed:
+            return _WRITE(self.fd, data)
+        return self.sock.send(data)
+
+    def read_on(self, data: bytes, most: i64) -> bytes:
+        """Read the rest of a long input."""
+        self.ask = READ_BYTES
+        self.short_reads = 0
+        try:
+            return data + self.take(most)
+        except OSError:  # nothing more, or the error comes again next time
+            return data
+
+    def push(self, most: i64) -> i64:
+        """Write up to `most` bytes of what waits, as the socket takes them. Raises OSError."""
+        wire = self.wire
+        done: i64 = 0
+        while len(wire) > 0 and done < most:
+            if self.wire_at == 0 and len(wire) > 1 and len(wire[0]) < SMALL_BYTES:
+                join_small(wire)
+            end: i64 = self.wire_at + most - done
+            try:
+                sent: i64 = self.sock.send(memoryview(wire[0])[self.wire_at : end])
+            except BlockingIOError:
+                break
+            done += sent
+            self.wire_at += sent
+            if self.wire_at == len(wire[0]):
+                self.wire_at = 0
+                del wire[0]
+        self.wire_bytes -= done
+        return done
+
+    def has_much(self) -> bool:
+        """Whether this turn produced so much that further requests had better wait."""
+        if len(self.out) < MANY_PIECES:
+            return False
+        if self.has_large:
+            return True
+        self.out = [b"".join(self.out)]
+        return len(self.out[0]) > TURN_BYTES
+
+    def hold(self, seq: i64) -> None:
+        """Hold the output until the journal's record `seq` is durable."""
+        for held in self.take_out():
+            self.gated.append((max(seq, 0), held))
+            self.held_bytes += len(held)
+
+    def take_out(self) -> list[bytes]:
+        """The turn's output in one piece; large pieces are not copied."""
+        out = self.out
+        self.out = []
+        if not self.has_large:
+            return [b"".join(out)]
+        self.has_large = False
+        pieces: list[bytes] = []
+        small: list[bytes] = []
+        for part in out:
+            if len(part) < LARGE_BYTES:
+                small.append(part)
+                continue
+            pieces.append(b"".join(small))
+            pieces.append(part)
+            small = []
+        pieces.append(b"".join(small))
+        return pieces
+
+    def release(self, durable_seq: i64) -> bool:
+        """Release what waits for no later record; False when there is nothing."""
+        gated = self.gated
+        i: i64 = 0
+        while i < len(gated) and gated[i][0] <= durable_seq:
+            held = gated[i][1]
+            self.wire.append(held)
+            self.wire_bytes += len(held)
+            self.held_bytes -= len(held)
+            i += 1
+        del gated[:i]
+        return i > 0
+
+    def forget(self) -> None:
+        """Free the buffers of a closed connection."""
+        self.wire = []
+        self.gated = []
+        self.out = []
+
+
+# ---- A connection that speaks IPROTO: its user, its waiting calls (SPEC I).
+#
+# Requests are answered one by one, in any order: none waits for another.
+
+
+GUEST: Final = b"guest"
+PUBLIC: Final = b"public"  # the role of every user
+STRANGER_BYTES: Final = 16_384  # the largest frame from a user without any right (I2.3)
+
+
+@final
+class User:
+    """A user of IPROTO."""
+
+    def __init__(
+        self, name: bytes, secret: bytes, is_admin: bool, roles: list[bytes] | None = None
+    ) -> None:
+        self.name = name
+        self.secret = secret  # SHA-1 of SHA-1 of the password; empty: no password needed
+        self.is_admin = is_admin  # may call everything
+        self.roles = [PUBLIC, *(roles or [])]
+        self.account: Account | None = None  # of the table of users: its rights (N8)
+        self.holders = [user_key(name)] + [role_key(role) for role in self.roles]
+
+    def may_all(self) -> bool:
+        """Whether the user may call everything."""
+        return self.is_admin or (self.account is not None and self.account.is_full)
+
+    def sees(self, tube: bytes) -> bool:
+        """Whether the table of users shows the user that tube; grants show others."""
+        return self.is_admin or (self.account is not None and self.account.may_see(tube))
+
+
+@final
+class Users:
+    """All users by name. `guest`, the user before a login, always exists."""
+
+    def __init__(self) -> None:
+        self.guest = User(GUEST, b"", False)
+        self.by_name: dict[bytes, User] = {GUEST: self.guest}
+        self.roles: dict[bytes, None] = {PUBLIC: None}
+        self.is_from_file = False  # not just the guest
+
+    def add(self, user: User) -> None:
+        """Add a user, or replace the guest."""
+        if user.name == GUEST:
+            self.guest = user
+        self.by_name[user.name] = user
+        for role in user.roles:
+            self.roles[role] = None
+
+
+@final
+class Wired(Connection):
+    """The connection; its number also identifies it in its session."""
+
+    def __init__(
+        self, number: i64, sock: socket.socket, address: str, salt: bytes, user: User, now_ms: i64
+    ) -> None:
+        super().__init__(number, sock, address, now_ms)
+        self.salt = salt
+        self.reader = FrameReader(STRANGER_BYTES)
+        self.user = user
+        self.takes: dict[int, None] = {}  # numbers of waiting takes
+        self.puts: dict[int, Put] = {}  # waiting for room, by serial
+        self.claims: dict[int, Put] = {}  # waiting to create a tube, by serial
+        self.uncopied: i64 = 0  # calls that wait for copies of their changes
+        self.chores: i64 = 0  # long calls in progress (L2.7)
+        self.next_serial: i64 = 1
+        self.is_stalled = False  # has more input than one turn runs, or clients are paused
+        self.requests: i64 = 0
+        self.act: Unit | None = None  # what the call is, for the audit
+        self.command = b"NULL"  # the last request
+
+    def is_tenant(self) -> bool:
+        """[N10] Whether the user is of a tenant."""
+        return self.user.account is not None and len(self.user.account.prefix) > 0
+
+    def worded(self, text: bytes) -> bytes:
+        """[N10] The text of an error without the prefix of the user's tenant (N10.2)."""
+        account = self.user.account
+        if account is None or len(account.prefix) == 0:
+            return text
+        return text.replace(account.prefix, b"")
+
+    def named(self, name: bytes) -> bytes:
+        """[N10] The name of a tube as the user knows it (N10.2)."""
+        account = self.user.account
+        return name if account is None else account.bare(name)
+
+    def own(self, name: bytes) -> bytes:
+        """[N10] The full name of the tube that the user calls so."""
+        account = self.user.account
+        return name if account is None else account.prefix + name
+
+    def is_waiting(self) -> bool:
+        """Whether a take, a put, a create_tube or a change in a tube with SYNC waits."""
+        if len(self.claims) > 0 or self.uncopied > 0:
+            return True
+        return len(self.takes) > 0 or len(self.puts) > 0
+
+    def unread_bytes(self) -> i64:
+        """Memory of input not run yet."""
+        return self.reader.held_bytes
+
+
+@final
+class Take:
+    """A waiting take, with a number of its own."""
+
+    def __init__(self, conn: Wired, sync: int, is_16: bool, tube: bytes) -> None:
+        self.conn = conn
+        self.tube = tube
+        self.sync = sync
+        self.is_16 = is_16
+
+
+@final
+class Put:
+    """A put waiting for room in its tube, or a create_tube waiting for other nodes."""
+
+    def __init__(self, sync: int, is_16: bool) -> None:
+        self.sync = sync
+        self.is_16 = is_16
+
+
+# ---- A command whose work takes several turns (SPEC L2)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Chore:
+    """The rest of one command. A RESP connection has one at most."""
+
+    def __init__(self, c: Connection) -> None:
+        self.c = c
+        self.name = ""  # the command's
+        self.bytes_used: i64 = 0  # of the reply so far
+        self.is_muted = False  # nobody reads the reply (CLIENT REPLY)
+        self.goes_on = False  # runs to its end even if the client has gone
+        self.is_over = False
+        self.sync = 0  # of an IPROTO call
+        self.wake_ms: i64 = 0  # it rests until then
+        self.is_paced = False  # ends when the client stops sending, as a waiting command does
+
+    def step(self, room: i64) -> bool:
+        """Work for about `room` units, counted in n.work; True: done.
+
+        Must not be called again after True. `tell` replies.
+        """
+        return True
+
+    def drop(self) -> None:
+        """Stop early: the client has gone, or the command was refused or failed."""
+
+    def tell(self) -> None:
+        """Send the reply after the last step."""
+
+
+# ---- client
+
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1

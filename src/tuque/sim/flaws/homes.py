@@ -8,7 +8,7 @@ from tuque.core.model.task import FAR
 from tuque.core.msgs import TubePulse
 from tuque.core.node import tables
 from tuque.core.node.node import Node
-from tuque.server.replies import tube_sync
+from tuque.server.replies import waiting
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.tubes.election import (
@@ -94,7 +94,7 @@ def copies_are_not_awaited() -> list[Patch]:
         t.to_sync = {}
         return []
 
-    return everywhere(tube_sync.take_lacking, take_lacking)
+    return everywhere(waiting.take_lacking, take_lacking)
 
 
 def given_too_early() -> list[Patch]:

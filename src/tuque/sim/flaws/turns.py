@@ -6,7 +6,7 @@ from typing import Final
 
 from tuque.server.loop.gate import Gate
 from tuque.server.loop.pump import Pump
-from tuque.server.sockets.connection import Connection
+from tuque.server.state.client import Connection
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.switches import Flaw, Patch
 

@@ -26,9 +26,9 @@ from tuque.core.queues import merge_work
 from tuque.core.queues.merge_work import go_dead
 from tuque.core.tables.work import Lives
 from tuque.server.commands import dead
-from tuque.server.commands import outcomes as waits
+from tuque.server.commands import results as waits
 from tuque.server.state.client import Client, Wanted
-from tuque.server.state.state import Server
+from tuque.server.state.server import Server
 from tuque.sim.engine.plan import Op, Plan
 from tuque.sim.flaws.lives import at_work, editing
 from tuque.sim.flaws.switches import Flaw, Patch, everywhere

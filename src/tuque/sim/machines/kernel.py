@@ -1,4 +1,4 @@
-"""What the operating system gives to one process, in memory (server/sockets/system.py).
+"""What the operating system gives to one process, in memory (server/net/system.py).
 
 Sockets end in the simulated network, epoll reports what is ready, host names are resolved, and
 time passes within a turn only where code says so.
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import hiredis
 
-from tuque.server.journal.bell import Bell
-from tuque.server.sockets.poller import IN, OUT
-from tuque.server.sockets.resolver import Answer, Resolver
-from tuque.server.sockets.system import System
+from tuque.server.journal.thread import Bell
+from tuque.server.net.resolver import Answer, Resolver
+from tuque.server.net.system import IN, OUT, System
 from tuque.sim.engine.network import FLIGHT_MAX, End
 
 if TYPE_CHECKING:
@@ -323,7 +322,7 @@ class SimBell(Bell):
 
 
 class Names(Resolver):
-    """server/sockets/resolver.py without threads: lookups take LOOKUP_US."""
+    """server/net/resolver.py without threads: lookups take LOOKUP_US."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel

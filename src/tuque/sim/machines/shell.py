@@ -1,7 +1,7 @@
 """One life of a node: the real server in a simulated process.
 
 Real: the pump and all that it drives, the journal, the bus, the start. Simulated: the interface
-of server/sockets/system.py (kernel.py), the disk, and when the journal's thread runs (thread.py).
+of server/net/system.py (kernel.py), the disk, and when the journal's thread runs (thread.py).
 Everything that leaves the process is an effect; the process may end before any effect.
 """
 
@@ -26,17 +26,17 @@ from tuque.server.config.config import Config, load
 from tuque.server.config.identity import Identity
 from tuque.server.journal.committer import Committer
 from tuque.server.loop.pump import Pump
-from tuque.server.replies.producers import look_at_bus
-from tuque.server.sockets.connection import Connection
-from tuque.server.startup.joining import (
+from tuque.server.replies.waiting import look_at_bus
+from tuque.server.start.bus import (
     attach_bus,
     id_key,
     make_card,
     open_bus,
     take_identity,
 )
-from tuque.server.startup.journaling import begin_load, end_load
-from tuque.server.state.state import Server, apply_settings
+from tuque.server.start.journal import begin_load, end_load
+from tuque.server.state.client import Connection
+from tuque.server.state.server import Server, apply_settings
 from tuque.sim.engine.clock import NodeClock
 from tuque.sim.engine.disk import PATH
 from tuque.sim.engine.network import End

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from tuque.server.log.notes import say_all_again
+from tuque.server.log.log import say_all_again
 from tuque.sim.engine.history import Enough
 from tuque.sim.engine.plan import Plan
 from tuque.sim.engine.world import Spinning

@@ -22,7 +22,7 @@ Step = Callable[[str], AbstractContextManager[None]]
 Span = tuple[str, int, int]  # node, first and last number
 
 SEGMENT = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")
-NAMES = ".name-"  # files of the nodes' addresses, written by server/events/eventlog.py
+NAMES = ".name-"  # files of the nodes' addresses, written by server/events/events.py
 QUEUES_MAX = 12  # queues with a line of their own
 BUCKETS_MAX = 240  # points on a time axis
 ROWS_MAX = 20  # rows of a table of the report

@@ -1,4 +1,4 @@
-"""Refusals of tubes: codes with arguments. server/replies/words.py has the texts."""
+"""Refusals of tubes: codes with arguments. server/replies/errors.py has the texts."""
 
 from typing import Final
 

@@ -1,0 +1,244 @@
+"""The door of a tenant's users: their names become full names, jobs of others unknown ones, and
+their quotas hold (SPEC N10, N11)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.leases.leases import make_room
+from tuque.core.model.job import BODYLESS, Job
+from tuque.core.model.job_id import ID_BYTES, is_job_id, is_marked, of_url
+from tuque.core.node.queue import QUEUE_BYTES
+from tuque.core.tables.leases import GROUPS_MAX
+from tuque.core.tables.staged import FAIR
+from tuque.server.state.server import Server
+from tuque.server.users.tenants import Tenant
+from tuque.server.users.users import Account
+from tuque.wire.commands.arguments import ArgError
+from tuque.wire.commands.bounds import BODIES
+from tuque.wire.commands.rights import BEFORE_VALUES, Unit
+
+IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
+TAG_AT: Final = 27  # the proof of an id that a node of the cluster made it (G6.5)
+TAG_END: Final = 35
+NO_TAG: Final = b"!!!!!!!!"
+MANY_JOBS: Final = (
+    b"QUOTA tenant '%s' has %d jobs at this node, and may have %d: let some end, or ask for more"
+)
+MORE_JOBS: Final = (
+    b"QUOTA tenant '%s' has %d jobs at this node, and may have %d, not %d more: let some end, or "
+    b"ask for more"
+)
+MORE_BYTES: Final = (
+    b"QUOTA tenant '%s' has jobs of %d bytes at this node, and may have %d, not %d more: let some "
+    b"end, or ask for more"
+)
+OTHERS_JOBS: Final = b"QUOTA the tenant of a queue that is subscribed may have no more jobs here"
+MANY_BYTES: Final = (
+    b"QUOTA tenant '%s' has jobs of %d bytes at this node, and may have %d: "
+    b"let some end, or ask for more"
+)
+MANY_ADDS: Final = b"QUOTA tenant '%s' adds %d jobs a second at most: try again in %d ms"
+MANY_GROUPS: Final = (
+    b"QUOTA tenant '%s' has %d groups of leases, a quarter of what this node may have: "
+    b"LEASE RELEASE those that are not used"
+)
+MANY_QUEUES: Final = (
+    b"QUOTA tenant '%s' has queues of %d bytes without their jobs, and may have a quarter of "
+    b"maxmemory: wait for fewer names"
+)
+MANY_CONNECTIONS: Final = (
+    b"QUOTA tenant '%s' has %d connections to this node, as many as it may: close some, "
+    b"or ask for more"
+)
+
+
+def put_prefix(s: Server, account: Account, unit: Unit, args: list[bytes]) -> None:
+    """[N10] Make the command one on full names (N10.2), and foreign ids unknown (N10.3)."""
+    if unit.simple_words >= len(args):
+        at = unit.queue_at[0]
+        if at < len(args) and unit.names_at == 0:
+            args[at] = account.full(args[at])
+            return
+    elif len(args) == 2 and unit.jobs_from == 1:
+        job = s.n.jobs.get(args[1])
+        if job is not None and job.flags & BODYLESS == 0 and account.is_own(job.queue):
+            return
+    unit.put_prefix(account.prefix, args)
+    if unit.jobs_from > 0 and len(args) <= IDS_MAX:
+        if unit.is_one_job:
+            hide_id(s, account, args, unit.jobs_from)
+        else:
+            hide_ids(s, account, args, unit.jobs_from)
+
+
+def hide_ids(s: Server, account: Account, args: list[bytes], first: i64) -> None:
+    """[N10] Make the ids of others' jobs unknown ones, among the words from `first` on (N10.3)."""
+    i = first
+    while i < len(args):
+        size: i64 = len(args[i])
+        if size >= ID_BYTES:
+            hide_id(s, account, args, i)
+        elif 4 <= size <= 6 and args[i].upper() in BEFORE_VALUES:
+            i += 1
+        i += 1
+
+
+def hide_id(s: Server, account: Account, args: list[bytes], at: i64) -> None:
+    """The same for one word."""
+    if at >= len(args):
+        return
+    id = of_url(args[at])
+    if not is_job_id(id):
+        return
+    job = s.n.jobs.get(id)
+    if job is not None and job.flags & BODYLESS == 0:
+        is_own = account.is_own(job.queue)
+    else:
+        is_own = is_marked(id, account.tenant)
+    if not is_own:
+        args[at] = id[:TAG_AT] + NO_TAG + id[TAG_END:]
+
+
+def over_quota(s: Server, account: Account, unit: Unit, args: list[bytes]) -> bytes | None:
+    """[N11] Why the tenant may not add what the command has; None: it may (N11.2)."""
+    if unit.row == "PUBLISH":
+        return None  # what is staged counts already
+    body: i64 = BODIES.get(unit.row, len(args) - 1)
+    return refusal(s, account, 1, 0 if body >= len(args) else len(args[body]), True)
+
+
+def refusal(s: Server, account: Account, count: i64, size: i64, is_add: bool) -> bytes | None:
+    """Why the tenant may not have so many more jobs, of so many bytes (N11.2, N11.3)."""
+    tenant = account.home
+    if tenant is None:
+        return None
+    refused = None
+    if tenant.jobs > 0 or tenant.bytes > 0:
+        refused = over_owned(s, tenant, count, size)
+    if refused is None and is_add:
+        wait_ms = tenant.wait_ms(s.n.now_ms)
+        if wait_ms > 0:
+            refused = MANY_ADDS % (tenant.name, int(tenant.adds), int(wait_ms))
+    if refused is not None:
+        tenant.refused += 1
+    return refused
+
+
+def of_topic(s: Server, account: Account, counts: dict[bytes, int], size: i64) -> bytes | None:
+    """[T62] Why so many jobs, of so many bytes each, may not come to queues of these tenants, and
+    are not counted; None: they may (T62.8).
+    """
+    home = account.home
+    if home is None:
+        return None
+    refused = None
+    total: i64 = 0
+    for name, count in counts.items():
+        total += count
+        tenant = s.acl.tenants.get(name)
+        over = None if tenant is None else over_owned(s, tenant, count, size * count)
+        if over is not None and (refused is None or tenant is home):
+            refused = over if tenant is home else OTHERS_JOBS
+    if refused is None:
+        wait_ms = home.wait_ms(s.n.now_ms, max(total, 1))
+        if wait_ms > 0:
+            refused = MANY_ADDS % (home.name, int(home.adds), int(wait_ms))
+    if refused is not None:
+        home.refused += 1
+    return refused
+
+
+def owned(s: Server, name: bytes) -> tuple[int, int]:
+    """[N11] The jobs and bytes of a tenant at this node (N11.2)."""
+    owner = s.n.book.owners.get(name)
+    jobs: i64 = 0 if owner is None else owner.jobs
+    held: i64 = 0 if owner is None else owner.bytes
+    share = s.n.life.shares.by_name.get(name)
+    if share is not None:
+        jobs += share.staged_jobs
+        held += share.staged_bytes + share.kept_bytes + share.extra_bytes
+    return int(jobs), int(held)
+
+
+def over_owned(s: Server, tenant: Tenant, count: i64, size: i64) -> bytes | None:
+    """Why it may not have these beside what it has."""
+    jobs, held = owned(s, tenant.name)
+    if tenant.jobs > 0 and jobs + count > tenant.jobs:
+        if count > 1:
+            return MORE_JOBS % (tenant.name, int(jobs), int(tenant.jobs), int(count))
+        return MANY_JOBS % (tenant.name, int(jobs), int(tenant.jobs))
+    if tenant.bytes > 0 and held + size > tenant.bytes:
+        if count > 1:
+            return MORE_BYTES % (tenant.name, int(held), int(tenant.bytes), int(size))
+        return MANY_BYTES % (tenant.name, int(held), int(tenant.bytes))
+    return None
+
+
+def check_growth(s: Server, account: Account | None, job: Job | None, body: bytes) -> None:
+    """[N11] Raise ArgError if the tenant may not have that body in the place of the job's (N11.2).
+
+    `job`: None if it is at other nodes.
+    """
+    tenant = None if account is None else account.home
+    if tenant is None or tenant.bytes == 0:
+        return
+    before: i64 = 0 if job is None else len(job.body)
+    held: i64 = owned(s, tenant.name)[1]
+    if len(body) > before and held + len(body) - before > tenant.bytes:
+        tenant.refused += 1
+        raise ArgError(MANY_BYTES % (tenant.name, int(held), int(tenant.bytes)))
+
+
+def check_queues(s: Server, account: Account | None, names: list[bytes]) -> None:
+    """[N11] Raise ArgError if the tenant may not make those of these queues that are missing
+    (N11.9)."""
+    most: i64 = s.n.limits.memory_bytes // FAIR
+    if account is None or len(account.prefix) == 0 or most == 0:
+        return
+    more: i64 = 0
+    for name in names:
+        if name not in s.n.queues:
+            more += QUEUE_BYTES + 4 * len(name)
+    owner = s.n.book.owners.get(account.tenant)
+    held: i64 = 0 if owner is None else owner.queue_bytes
+    if more > 0 and held + more > most:
+        raise ArgError(MANY_QUEUES % (account.tenant, int(held)))
+
+
+def full_of_groups(s: Server, account: Account) -> bytes | None:
+    """[N11] Why the tenant may not open another group of leases; None: it may (N11.8).
+
+    A group of the tenant that is not used makes room (Y1.4).
+    """
+    count = sum([1 for name in s.n.leases.groups if name.startswith(account.prefix)])
+    if count * FAIR < GROUPS_MAX or make_room(s.n, account.prefix):
+        return None
+    return MANY_GROUPS % (account.tenant, count)
+
+
+def connections(s: Server) -> dict[bytes, int]:
+    """The connections of each tenant's users to this node, on all doors."""
+    found: dict[bytes, int] = {}
+    for c in s.clients.values():
+        if c.is_tenant() and c.user is not None:
+            found[c.user.tenant] = found.get(c.user.tenant, 0) + 1
+    for w in s.wired.values():
+        if w.is_tenant() and w.user.account is not None:
+            name = w.user.account.tenant
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+def no_room(s: Server, before: Account | None, account: Account) -> bytes | None:
+    """[N11] Why a connection of `before` may not become one of that user; None: it may (N11.4)."""
+    tenant = account.home
+    if tenant is None or tenant.connections == 0:
+        return None
+    if before is not None and before.home is tenant:
+        return None  # it counts already
+    count = connections(s).get(tenant.name, 0)
+    if count < tenant.connections:
+        return None
+    tenant.refused += 1
+    return MANY_CONNECTIONS % (tenant.name, int(count))

@@ -1,1 +1,0 @@
-"""Configuration files of Disque: read, and rewritten in their own form."""

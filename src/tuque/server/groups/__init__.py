@@ -1,1 +1,0 @@
-"""Groups of jobs: the command, and looking at children. Must not know: how tasks carry them."""

@@ -1,0 +1,310 @@
+"""Housekeeping between turns: idle and slow clients, figures for INFO. Not on the hot path."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_memory_level
+from tuque.core.repair.drain import make_room
+from tuque.logtext import facts
+from tuque.server.access.change import watch_users
+from tuque.server.journal.thread import Note
+from tuque.server.log.log import say_once, warn_once
+from tuque.server.log.slowlog import look
+from tuque.server.state.client import GUEST, Client, Connection, Wired
+from tuque.server.state.server import Server, log
+from tuque.tubes.policy import tubes_of
+
+SHRINK_JOBS = 1_000  # a smaller table is not worth shrinking
+EVENT_BYTES = 200  # per buffered event
+STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged in (C2.9)
+STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
+MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
+CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
+MEMORY_MS = 5_000  # between two log lines about memory
+QUIET_MS = 60_000  # without a drop: the memory is no longer short
+EVICT_PER_ROUND = 1_000  # records dropped in one round
+LEVELS = (
+    "all is well",
+    "no new jobs are taken here",
+    "delivered at-most-once jobs, results and details of dead letters are dropped, oldest first",
+    "what adds jobs is refused, what does or ends work is not",
+)
+IN_WAY = ": without its dead letters this node would take jobs, replay or purge them"
+CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
+
+
+def keep_house(s: Server) -> None:
+    """[C2] Close clients past a deadline and take samples.
+
+    With many clients each round checks some of them: with 10,000 a deadline is seen 2 s late.
+    """
+    now_ms = s.n.now_ms
+    heard_ms = now_ms - s.idle_close_ms if s.idle_close_ms > 0 else 0
+    late = s.survey.next(s.clients, heard_ms)
+    if len(s.wired) > 0:
+        late += s.wired_survey.next(s.wired, heard_ms)
+    for c in late:
+        reason = overdue(s, c, now_ms)
+        if reason:
+            warn_once(now_ms, c.address, reason)
+            s.doomed.append(c)
+    buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
+    buffers += s.survey.bytes + s.wired_survey.bytes
+    buffers += s.slowlog.bytes + s.crew.bytes + s.watch.bytes_used()
+    if s.crew.look_ms <= now_ms and len(s.crew.by_name) + len(s.crew.early) > 0:
+        s.crew.drop_lost(now_ms)
+    if s.n.events is not None:
+        buffers += s.n.events.pending_rows() * EVENT_BYTES
+    if s.committer is not None:
+        buffers += s.committer.waiting_bytes()
+    if s.bus is not None:
+        buffers += s.bus.waiting_bytes()
+    s.n.other_bytes = buffers
+    if memory_level(s.n) > 0:
+        make_room(s.n, EVICT_PER_ROUND)  # M3.5
+    on_memory_level(s.n)
+    tell_conflicts(s)
+    tell_level(s)
+    tell_dropped(s)
+    watch_users(s)
+    if s.audit is not None and s.audit.error:
+        say_once(now_ms, "audit: %(reason)s", facts("audit_failed", reason=s.audit.error))
+    s.figures.sample(now_ms)
+    look(s)
+    live = len(s.n.jobs)
+    s.jobs_peak = max(s.jobs_peak, live)
+    if s.jobs_peak > SHRINK_JOBS and live < s.jobs_peak // 4:
+        give_back(s)
+        s.jobs_peak = live
+
+
+def tell_conflicts(s: Server) -> None:
+    """[W14] Log that two outcomes of one job met, once a second at most (W14.15)."""
+    life = s.n.life
+    if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
+        return
+    log.info(
+        "%(count)d jobs ended in two ways at two nodes, last %(job)s: done stands before "
+        "cancelled, and of two results that of the earlier run",
+        facts(
+            "outcomes_met",
+            count=life.conflicts - s.conflicts_told,
+            job=life.conflict_id.decode("ascii", "replace"),
+        ),
+    )
+    s.conflicts_told = life.conflicts
+    s.conflicts_ms = s.n.now_ms + CONFLICTS_MS
+
+
+def tell_level(s: Server) -> None:
+    """[M2] Log a memory level that was reached, or left for some time (M2.5)."""
+    n = s.n
+    level = memory_level(n)
+    if level == s.level_told or (level < s.level_told and n.now_ms < s.level_ms):
+        return
+    used, limit = int(n.used_bytes()), int(n.limits.memory_bytes)
+    meaning = LEVELS[level] + (IN_WAY if letters_in_way(n) > 0 else "")
+    if level > s.level_told:
+        log.warning(
+            "memory level %(memory_level)d: %(used)d of %(limit)d bytes are used, "
+            "%(jobs)d by jobs, %(results)d by results, %(letters)d by dead letters: %(meaning)s",
+            facts(
+                "memory_short",
+                memory_level=int(level),
+                used=used,
+                limit=limit,
+                jobs=int(n.job_bytes),
+                results=int(n.life.kept_bytes),
+                letters=int(n.life.dead_bytes),
+                meaning=meaning,
+            ),
+        )
+    else:
+        log.info(
+            "memory level %(memory_level)d again: %(used)d of %(limit)d bytes are used: "
+            "%(meaning)s",
+            facts("memory_back", memory_level=int(level), used=used, limit=limit, meaning=meaning),
+        )
+    s.level_told = level
+    s.level_ms = n.now_ms + MEMORY_MS
+
+
+def tell_dropped(s: Server) -> None:
+    """[M3, W7] Log when results and details begin to go (M3.6), and which were too large (W7.4)."""
+    lives = s.n.life
+    thinned = lives.results_thinned + lives.details_thinned
+    if thinned != s.thinned_seen:
+        if s.dropped_ms == 0:
+            log.warning(
+                "memory is short: results and details of dead letters are dropped, oldest first; "
+                "the outcomes and the jobs stay",
+                extra=facts("memory_dropping"),
+            )
+        s.thinned_seen = thinned
+        s.dropped_ms = s.n.now_ms + QUIET_MS
+    elif 0 < s.dropped_ms <= s.n.now_ms:
+        log.info(
+            "memory was short: %(count)d results and details of dead letters were dropped",
+            facts("memory_dropped", count=int(thinned - s.thinned_told)),
+        )
+        s.thinned_told = thinned
+        s.dropped_ms = 0
+    if lives.results_large != s.large_told and s.n.now_ms >= s.large_ms:
+        log.warning(
+            "%(count)d results were larger than results-max-bytes and are not kept, "
+            "the last one of %(job)s",
+            facts(
+                "results_too_large",
+                count=int(lives.results_large - s.large_told),
+                job=lives.large_id.decode("ascii", "replace"),
+            ),
+        )
+        s.large_told = lives.results_large
+        s.large_ms = s.n.now_ms + MEMORY_MS
+
+
+def give_back(s: Server) -> None:
+    """Free memory of a past peak: neither tables nor the heap shrink by themselves (M1.3)."""
+    s.n.jobs = dict(s.n.jobs)
+    s.n.delivered_amo = dict(s.n.delivered_amo)
+    if TRIM is not None:
+        TRIM(0)
+
+
+def find_trim() -> ctypes._NamedFuncPointer | None:
+    """glibc's malloc_trim; None elsewhere."""
+    try:
+        found: ctypes._NamedFuncPointer = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+TRIM = find_trim()
+
+
+def leaves_too_much(s: Server, c: Connection) -> bool:
+    """[C2.6] Whether unread replies exceed the hard limit; notes when they passed the soft one."""
+    waiting = c.wire_bytes + c.held_bytes
+    if waiting > STRANGER_REPLY_BYTES and is_stranger(s, c):
+        warn_once(s.n.now_ms, c.address, "its replies are unread, and it has not logged in")
+        s.figures.strangers_closed += 1
+        return True
+    if waiting > MONITOR_BYTES and isinstance(c, Client) and c.is_monitor:
+        warn_once(s.n.now_ms, c.address, "it monitors, and does not read")
+        s.figures.output_closed += 1
+        return True  # C7.11
+    if 0 < s.out_hard < waiting:
+        warn_once(s.n.now_ms, c.address, "its unread replies pass the hard limit")
+        s.figures.output_closed += 1
+        return True
+    if 0 < s.out_soft < waiting:
+        if c.soft_since_ms == 0:
+            c.soft_since_ms = s.n.now_ms
+    else:
+        c.soft_since_ms = 0
+    return False
+
+
+def note_unrun(s: Server, c: Connection, most: int) -> None:
+    """[C2.9] Log that the client is closed: its pending commands exceed `most` bytes."""
+    warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
+    if is_stranger(s, c):
+        s.figures.strangers_closed += 1
+
+
+def note_many(s: Server, c: Connection, most: int) -> None:
+    """[N6.6] Log that the client is closed: it has sent more commands than that."""
+    warn_once(s.n.now_ms, c.address, f"more than {most} commands before its log-in")
+    s.figures.strangers_closed += 1
+
+
+def unread_limit(s: Server, c: Client) -> int:
+    """Bytes of pending commands that a client may have (C2.9)."""
+    if s.is_nobody(c):
+        return STRANGER_BYTES
+    return s.query_limit
+
+
+def is_stranger(s: Server, c: Connection) -> bool:
+    """Whether the client must log in first, or as a guest may call nothing (C2.9)."""
+    if isinstance(c, Client):
+        return s.is_nobody(c)
+    if not isinstance(c, Wired) or c.user.name != GUEST:
+        return False
+    if c.user.is_admin or c.user.account is not None:
+        return False
+    return s.n.policy is None or not tubes_of(s.n).rights.has_any(c.user.holders)
+
+
+def overdue(s: Server, c: Connection, now_ms: int) -> str:
+    """Why the client must be closed now; empty if it may stay."""
+    if s.half_close_ms > 0 and c.half_since_ms > 0:
+        is_late = now_ms - c.half_since_ms > s.half_close_ms
+        if is_late and not c.is_waiting() and not c.is_busy():
+            s.figures.deadline_closed += 1
+            return f"half a command for more than {s.half_close_ms // 1000} s"
+    if 0 < s.login_ms < now_ms - c.stranger_ms and c.stranger_ms > 0 and is_stranger(s, c):
+        s.figures.strangers_closed += 1
+        return f"it has not logged in for {s.login_ms // 1000} s"  # N6.4
+    if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
+        s.figures.output_closed += 1
+        return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
+    if s.idle_close_ms > 0 and not c.is_waiting() and not c.is_busy():
+        if isinstance(c, Client) and c.is_monitor:
+            return ""
+        if now_ms - c.last_ms > s.idle_close_ms:
+            return f"idle for more than {s.idle_close_ms // 1000} s"
+    return ""
+
+
+def log_notes(notes: list[Note]) -> None:
+    """Write the journal's notes to the log: failures as errors (J6.1)."""
+    for note in notes:
+        if note.is_failure:
+            log.error("%(text)s", facts("journal_failed", text=note.text))
+        else:
+            log.info("%(text)s", facts("journal_note", text=note.text))
+
+
+def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
+    """[J6.7] Log why a connection is closed whose replies wait for the journal."""
+    log.warning(
+        "closing %(address)s: %(bytes)d bytes of replies wait for the journal, "
+        "which fails: %(reason)s",
+        facts("client_cut_off", address=address, bytes=held_bytes, reason=reason),
+    )
+
+
+# ---- What a turn adds to the event stream, and when it is flushed (SPEC E3)
+
+
+EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
+
+
+def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
+    """[E3.1] Pass events on once their turn's records are as durable as replies require.
+
+    `events_ms`: when a flush was due; returns when it is due now, 0: never.
+    """
+    events = s.n.events
+    assert events is not None and s.eventlog is not None
+    durable: i64 = FAR
+    if s.committer is not None and (seq >= 0 or len(s.journal_error) > 0):
+        durable = s.committer.durable_seq
+        events.hold(binding_seq)
+    else:
+        events.hold(0)
+    if events_ms == 0 and events.open.rows > 0:
+        events_ms = s.n.now_ms + EVENTS_MS
+    is_due = 0 < events_ms <= s.n.now_ms
+    if is_due:
+        events.cut()
+    if is_due or events.is_ready(durable):
+        s.eventlog.flush(events, durable)
+        return s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else 0
+    return events_ms

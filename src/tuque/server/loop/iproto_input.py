@@ -1,0 +1,127 @@
+"""Input of IPROTO connections, and when it is run (SPEC I2, I4, I7).
+
+Requests run in order of arrival, up to a share of each turn; the rest runs after other
+connections had their turn.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.server.access.login import STRANGE_MAX
+from tuque.server.commands.iproto import answer
+from tuque.server.loop.housekeeping import (
+    STRANGER_BYTES,
+    is_stranger,
+    note_many,
+    note_unrun,
+)
+from tuque.server.loop.output import Outlet
+from tuque.server.state.client import Wired
+from tuque.server.state.server import Server
+from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
+
+UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
+
+CHORES_MAX: Final = 4  # long calls of one connection that run side by side (L2.7)
+
+
+@final
+class IprotoDoor:
+    """Reads IPROTO connections and runs their requests."""
+
+    def __init__(self, s: Server, outlet: Outlet) -> None:
+        self.s = s
+        self.outlet = outlet
+        self.stalled: list[Wired] = []  # with requests still to run
+
+    def has_work(self) -> bool:
+        """Whether the next turn must not wait for a socket."""
+        return len(self.stalled) > 0 and self.s.paused_until_ms <= self.s.n.now_ms
+
+    def read(self, w: Wired, most: i64) -> None:
+        """[I2] Read up to `most` bytes, and run the whole requests among them."""
+        s = self.s
+        try:
+            data = w.receive(most)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.outlet.close(w)
+            return
+        if len(data) == 0:
+            self.outlet.on_end(w, not w.is_stalled)
+            return
+        s.figures.in_bytes += len(data)
+        if w.is_closing:
+            return  # a broken stream is not read further
+        w.last_ms = s.n.now_ms
+        w.reader.feed(data)
+        if not w.is_stalled:
+            self.run(w)
+        elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
+            note_unrun(s, w, STRANGER_BYTES)
+            self.outlet.close(w)
+        elif w.reader.held_bytes > UNRUN_BYTES and not w.is_full:
+            w.is_full = True
+            self.outlet.watch(w)
+
+    def run(self, w: Wired) -> None:
+        """Run requests until the turn's share is used, clients are paused, or all are run."""
+        s = self.s
+        w.is_stalled = False
+        before = w.requests
+        while not w.is_closing and not w.is_closed:
+            is_busy = w.has_much() or w.chores >= CHORES_MAX
+            if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
+                w.is_stalled = True  # C3.9, L2.7
+                self.stalled.append(w)
+                return
+            try:
+                request = w.reader.next()
+            except BrokenStream as error:
+                w.out.append(error_reply(0, E_MSGPACK, error.text))  # I2.4
+                w.is_closing = True
+                w.lingers = True
+                s.figures.broken += 1
+                break
+            if request is None:
+                break
+            w.requests += 1
+            if w.requests > STRANGE_MAX and is_stranger(s, w):
+                note_many(s, w, STRANGE_MAX)
+                w.is_closing = True
+                break
+            answer(s, w, request)
+        if w.reader.held_bytes == 0:
+            w.half_since_ms = 0
+        elif w.half_since_ms == 0 or w.requests > before:
+            w.half_since_ms = s.n.now_ms
+        if len(w.out) > 0 or w.is_closing:
+            s.touch(w)
+
+    def run_stalled(self) -> None:
+        """Continue with requests left by the last turn."""
+        if not self.has_work():
+            return
+        stalled = self.stalled
+        self.stalled = []
+        for w in stalled:
+            if w.is_closed:
+                continue
+            try:
+                self.run(w)
+            except Exception as error:
+                self.outlet.on_bug(w, error)
+                continue
+            if w.is_stalled or w.is_closed:
+                continue
+            if w.is_full:
+                w.is_full = False
+                self.outlet.watch(w)
+            if w.has_ended:
+                if w.is_waiting():
+                    self.outlet.close(w)
+                else:
+                    w.is_closing = True
+                    self.s.touch(w)

@@ -1,0 +1,134 @@
+"""What a server needs of the operating system: clocks, randomness, epoll, sockets, host names.
+
+Set when the server starts. The simulator passes its own (sim/machines), so that it runs the real
+pump. Files are in store/disk.py, the journal's thread in server/journal/thread.py.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.server.net.resolver import Resolver
+
+# ---- Waiting for sockets: epoll if available, else poll. Times in ms
+
+
+IN: Final = 1  # the same values for epoll and poll
+OUT: Final = 4
+MOST: Final = 1_024  # descriptors of one wait
+
+
+class Poller:
+    """The interface of both, as the pump needs it."""
+
+    def __init__(self, epoll: select.epoll | None) -> None:
+        self.has_epoll = epoll is not None
+        if epoll is not None:
+            self.epoll = epoll
+            self.poll: Callable[[float, int], list[tuple[int, int]]] = epoll.poll
+        else:
+            self.poller = select.poll()
+
+    def add(self, fd: int) -> None:
+        """Watch the descriptor for reading."""
+        if self.has_epoll:
+            self.epoll.register(fd, IN)
+        else:
+            self.poller.register(fd, IN)
+
+    def watch(self, fd: int, mask: int) -> None:
+        """Change what a watched descriptor is watched for."""
+        if self.has_epoll:
+            self.epoll.modify(fd, mask)
+        else:
+            self.poller.modify(fd, mask)
+
+    def drop(self, fd: int) -> None:
+        """Stop watching the descriptor."""
+        if self.has_epoll:
+            self.epoll.unregister(fd)
+        else:
+            self.poller.unregister(fd)
+
+    def wait(self, most_ms: int) -> list[tuple[int, int]]:
+        """Descriptors that are ready and how; waits up to `most_ms`, -1 for ever."""
+        if self.has_epoll:
+            if most_ms <= 0:
+                return self.poll(most_ms, MOST)
+            return self.poll(most_ms / 1000, MOST)
+        return self.poller.poll(most_ms if most_ms >= 0 else None)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self.has_epoll:
+            self.epoll.close()
+
+
+# ---- The machine's steady clock; SPEC G8 says how the node uses it
+
+
+def counts_suspend() -> bool:
+    """Whether the system has a clock that counts during suspend."""
+    try:
+        time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+# Linux' CLOCK_MONOTONIC stops while a laptop sleeps: a delay of an hour would take longer.
+CLOCK: Final = time.CLOCK_BOOTTIME if counts_suspend() else time.CLOCK_MONOTONIC
+
+
+def steady_ms() -> i64:
+    """Milliseconds since a fixed instant of this boot, on a clock that is never set (G8.1)."""
+    return time.clock_gettime_ns(CLOCK) // 1_000_000
+
+
+# ---- system
+
+
+HAS_EPOLL: Final = hasattr(select, "epoll")
+
+
+def cores() -> int:
+    """The number of cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+HAS_CORES: Final = cores() > 1
+
+
+def open_epoll() -> select.epoll | None:
+    """An epoll object; None where the system has no epoll."""
+    return select.epoll() if HAS_EPOLL else None
+
+
+def open_socket(family: int) -> socket.socket:
+    """A TCP socket that is not connected. Raises OSError."""
+    return socket.socket(family, socket.SOCK_STREAM)
+
+
+@final
+class System:
+    """The real system by default; the simulator replaces its parts."""
+
+    def __init__(self) -> None:
+        # ns since boot, on a clock that cannot be set (G8.1)
+        self.boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, CLOCK)
+        self.work_ns: Callable[[], int] = time.monotonic_ns  # to measure work
+        self.random: Callable[[int], bytes] = os.urandom  # cryptographic
+        self.open_epoll: Callable[[], select.epoll | None] = open_epoll
+        self.open_socket: Callable[[int], socket.socket] = open_socket
+        self.open_resolver: Callable[[], Resolver] = Resolver
+        self.may_spin = HAS_CORES  # a busy poll takes no core from others

@@ -1,0 +1,315 @@
+"""IPROTO at startup: its users and its port, before any client is served (SPEC I1)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, cast
+
+from tuque.logtext import facts
+from tuque.server.access.change import OPEN_DOOR, on_bell, opens_door
+from tuque.server.bus.handshaking import Shaking
+from tuque.server.config.config import in_dir
+from tuque.server.config.kinds import ConfigError
+from tuque.server.log.audit import Audit
+from tuque.server.loop.pump import Pump
+from tuque.server.net.listen import name_of, open_iproto_listeners, open_tls_listeners
+from tuque.server.net.tls_acceptor import Handshakes, Porch
+from tuque.server.net.tls_keys import Keys
+from tuque.server.state.client import GUEST, User, Users
+from tuque.server.state.server import Server, apply_settings, log
+from tuque.server.users.passwords import Hasher
+from tuque.server.users.users_file import UsersFileError, stamp_of
+from tuque.server.users.users_file import read_users as read_accounts
+from tuque.wire.proto.iproto import secret_of
+
+# ---- The users who may log in over IPROTO, read once from a file (SPEC I5).
+#
+# Each line has a user, a password, the word `all` for one who may call everything, and roles:
+#
+#     admin  sesame                                     all
+#     bob    #0c6f6845bb8c62b778e9147c272ac4b5bdb9ae71  role:workers role:readers
+#     guest  nopass                                     all
+#
+# `#` and 40 hexadecimal digits are SHA-1 of the SHA-1 of the password; a line that begins with `#`
+# is a comment. A user without `all` needs grants, for himself or for one of his roles.
+
+
+NO_PASSWORD: Final = "nopass"
+ALL: Final = "all"
+ROLE: Final = "role:"
+USERS_MAX: Final = 100_000
+HASH_DIGITS: Final = 40
+
+
+class UsersError(ValueError):
+    """The users file is invalid; the text says where and why."""
+
+
+def read_users(path: str) -> Users:
+    """[I5.6] The users of the file. Raises UsersError."""
+    users = Users()
+    users.is_from_file = True
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsersError(f"{path}: {error}") from None
+    seen: set[bytes] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        where = f"{path}:{number}"
+        user = user_of(words, where)
+        if user.name in seen:
+            raise UsersError(f"{where}: user {words[0]} stands twice")
+        if len(seen) >= USERS_MAX:
+            raise UsersError(f"{where}: more than {USERS_MAX} users")
+        seen.add(user.name)
+        users.add(user)
+    return users
+
+
+def user_of(words: list[str], where: str) -> User:
+    """The user on one line. Raises UsersError."""
+    more = words[2:]
+    if len(words) < 2 or any(word != ALL and not is_role(word) for word in more):
+        told = "a line has a name, a password and perhaps `all` and words `role:NAME`"
+        raise UsersError(f"{where}: {told}")
+    name = words[0].encode()
+    roles = [word.removeprefix(ROLE).encode() for word in more if word != ALL]
+    return User(name, secret_in(words[1], name, where), ALL in more, roles)
+
+
+def is_role(word: str) -> bool:
+    """Whether the word is a role."""
+    return word.startswith(ROLE) and len(word) > len(ROLE)
+
+
+def secret_in(word: str, name: bytes, where: str) -> bytes:
+    """What to store of the password in the file. Raises UsersError."""
+    if word == NO_PASSWORD:
+        if name != GUEST:
+            raise UsersError(f"{where}: only guest can do without a password")
+        return b""
+    if name == GUEST:
+        raise UsersError(f"{where}: guest has no password: who connects is guest already")
+    if not word.startswith("#"):
+        return secret_of(word.encode())
+    try:
+        secret = bytes.fromhex(word[1:])
+    except ValueError:
+        secret = b""
+    if len(word) != 1 + HASH_DIGITS or len(secret) * 2 != HASH_DIGITS:
+        raise UsersError(f"{where}: after # stand {HASH_DIGITS} hexadecimal digits")
+    return secret
+
+
+# ---- iproto start
+
+
+def prepare_iproto(pump: Pump) -> None:
+    """If `iproto-port` is set, read the users and listen. Raises ConfigError, ListenError."""
+    s = pump.s
+    cfg = s.cfg
+    try:
+        if cfg.iproto_users_file:
+            s.users = read_users(in_dir(cfg, cfg.iproto_users_file))
+    except UsersError as error:
+        allowed = f"a file of users ({error})"
+        raise ConfigError("iproto-users-file", cfg.iproto_users_file, allowed) from None
+    apply_settings(s)
+    for sock in open_iproto_listeners(cfg):
+        pump.doors.listen_iproto(sock)
+    if not cfg.iproto_port:
+        return
+    log.info("IPROTO listens on port %(port)d", facts("iproto_listening", port=cfg.iproto_port))
+    has_users = s.users.is_from_file or cfg.users_file != ""
+    if not has_users and not s.users.guest.is_admin:
+        log.warning(
+            "requirepass is set and there is no users file: nobody can use IPROTO",
+            extra=facts("iproto_unusable"),
+        )
+
+
+# ---- TLS at startup: the certificate and the ports, before any client is served (SPEC X1)
+
+
+BATCH: Final = 64  # connections that become clients in one turn
+
+
+def uses_tls(s: Server) -> bool:
+    """Whether any port speaks TLS."""
+    cfg = s.cfg
+    if cfg.tls_cluster and s.bus is not None:
+        return True
+    return cfg.tls_port > 0 or cfg.iproto_tls_port > 0 or (cfg.metrics_port > 0 and cfg.metrics_tls)
+
+
+def open_keys(pump: Pump) -> Keys | None:
+    """[X1] Read the certificate, if a port or the bus speaks TLS (B1.8). ConfigError."""
+    s = pump.s
+    if not uses_tls(s):
+        return None
+    keys = Keys(s.cfg)
+    s.handshakes = Handshakes(keys.told)
+    bus = s.bus
+    if bus is not None and s.cfg.tls_cluster:
+        bus.shaking = shaking = Shaking(keys.bus_context, keys.count)
+        pump.watch_bell(shaking.bell.fd, bus.on_shaken)
+        shaking.start()
+    return keys
+
+
+def open_porch(pump: Pump, keys: Keys | None) -> Porch | None:
+    """[X1] Listen on the clients' ports of TLS, if there are any (X1.1). ListenError."""
+    s = pump.s
+    listeners = [] if keys is None else open_tls_listeners(s.cfg)
+    if keys is None or s.handshakes is None or not listeners:
+        return None
+    porch = Porch(keys, s.handshakes)
+    for sock, is_iproto in listeners:
+        porch.listen(sock, is_iproto)
+
+    def on_arrivals() -> None:
+        """In the loop: take those in whose handshakes are over."""
+        porch.bell.quiet()
+        for _ in range(min(BATCH, len(porch.arrived))):
+            stream, address, is_iproto = porch.arrived.popleft()
+            # it has all that a connection asks of its socket
+            sock = cast(socket.socket, stream)
+            pump.welcome(sock, address, is_iproto, stream.user().encode(), stream.has_early)
+        if porch.arrived:
+            porch.bell.ring()
+
+    pump.watch_bell(porch.bell.fd, on_arrivals)
+    porch.start()
+    log.info(
+        "TLS on %(addresses)s",
+        facts("tls_listening", addresses=", ".join([name_of(sock) for sock, _ in listeners])),
+    )
+    return porch
+
+
+# ---- The table of users at startup: its file and the thread for passwords (SPEC N5)
+
+
+def prepare_audit(s: Server) -> None:
+    """[N9] Open the audit, if it is wanted. Raises ConfigError."""
+    if not s.cfg.audit:
+        return
+    path = in_dir(s.cfg, s.cfg.audit_dir)
+    try:
+        s.audit = Audit(path, s.n.node_id.decode(), s.cfg.audit_keep_bytes)
+    except OSError as error:
+        allowed = f"a directory that the server can write ({error.strerror})"
+        raise ConfigError("audit-dir", s.cfg.audit_dir, allowed) from None
+
+
+def prepare_users(pump: Pump) -> None:
+    """[N5] Read the users file, if one is named (N5.1). Raises ConfigError."""
+    s = pump.s
+    s.acl.hasher = Hasher()
+    pump.watch_bell(s.acl.hasher.bell.fd, partial(on_bell, s))
+    if not s.cfg.users_file:
+        return
+    path = in_dir(s.cfg, s.cfg.users_file)
+    s.acl.path = path
+    s.acl.stamp = stamp_of(path)
+    try:
+        s.acl.replace(read_accounts(path))
+    except UsersFileError as error:
+        allowed = f"a file of users, which may be empty ({error})"
+        raise ConfigError("users-file", s.cfg.users_file, allowed) from None
+    s.settle_guest()
+    if opens_door(s, s.acl.default):
+        raise ConfigError("users-file", s.cfg.users_file, OPEN_DOOR)
+    log.info(
+        "users-file %(path)s: %(count)d users",
+        facts("users_loaded", path=path, count=len(s.acl.by_name)),
+    )
+    if s.acl.newcomer is not None and len(s.acl.by_name) > 1:
+        log.warning(
+            "users-file %(path)s leaves `default` open: who does not log in is that user",
+            facts("users_default_open", path=path),
+        )
+
+
+# ---- Tells the program that started the server how it is: systemd's notifications (SPEC O2.3,
+# O2.4).
+#
+# Knows one datagram socket, named by NOTIFY_SOCKET; without that it does nothing.
+
+
+TELLS_S: Final = 5.0  # at least so often
+SILENT_S: Final = 15.0  # a loop that has not turned for so long is not well (O2.1)
+MORE_TIME: Final = "EXTEND_TIMEOUT_USEC=60000000"  # O2.4
+
+
+class Notifier:
+    """A thread that says each few seconds that the loop turns, until `close`.
+
+    `turned_s` tells how long ago the loop turned last; the thread is silent when that is too long.
+    """
+
+    def __init__(self, turned_s: Callable[[], float]) -> None:
+        self.turned_s = turned_s
+        self.is_starting = True
+        self.is_stopping = False
+        self._ended = threading.Event()
+        self._address = os.environ.get("NOTIFY_SOCKET", "")
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, if somebody wants to know."""
+        if self._address:
+            self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
+            self._thread.start()
+
+    def ready(self, status: str) -> None:
+        """The server serves."""
+        self.is_starting = False
+        self.say("READY=1", f"STATUS={status}")
+
+    def stopping(self) -> None:
+        """The server ends: what follows may take its time without turns."""
+        self.is_stopping = True
+        self.say("STOPPING=1", "STATUS=stopping")
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def say(self, *lines: str) -> None:
+        """Send one notification; a receiver that is gone is no failure of ours."""
+        if not self._address:
+            return
+        name = "\0" + self._address[1:] if self._address[0] == "@" else self._address
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
+        ):
+            sock.setblocking(False)
+            sock.sendto("\n".join(lines).encode(), name)
+
+    def _run(self) -> None:
+        every_s = min(TELLS_S, watchdog_s() / 3 or TELLS_S)
+        while not self._ended.is_set():
+            if self.is_stopping or self.turned_s() <= SILENT_S:
+                self.say("WATCHDOG=1", *([MORE_TIME] if self.is_starting else []))
+            self._ended.wait(every_s)
+
+
+def watchdog_s() -> float:
+    """After how long a silence the server is killed; 0: never, or another process is meant."""
+    pid, span = os.environ.get("WATCHDOG_PID", ""), os.environ.get("WATCHDOG_USEC", "")
+    if pid and pid != str(os.getpid()):
+        return 0.0
+    return int(span) / 1e6 if span.isdecimal() else 0.0

@@ -1,0 +1,171 @@
+"""A cache of parsed ADDJOB options, by their words (SPEC R1.1).
+
+Producers send the same options again and again. Options with DEDUPE, UNIQUE or HEADERS differ from
+job to job and are not kept.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from tuque.core.model.job import AddSpec
+from tuque.core.model.work import (
+    NO_TERMS,
+    Life,
+    attempt_of,
+    run_from,
+    run_text,
+)
+from tuque.tubes.entries.keys import has_unique
+
+FIRST: Final = 4  # where options begin in ADDJOB
+KEPT_MAX: Final = 2_048  # options with keys; then all are forgotten
+WORDS_MAX: Final = 10  # of such options
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Settled:
+    """Parsed options with their defaults, and their words."""
+
+    def __init__(self, words: list[bytes], spec: AddSpec) -> None:
+        self.words = words
+        self.spec = spec
+
+    def fits(self, args: list[bytes]) -> bool:
+        """Whether the ADDJOB has these words for options."""
+        words = self.words
+        size: i64 = len(words)
+        if len(args) != size + FIRST:
+            return False
+        i: i64 = 0
+        while i < size:
+            if args[i + FIRST] != words[i]:
+                return False
+            i += 1
+        return True
+
+
+@final
+class Specs:
+    """Parsed options: of the last ADDJOB without keys, and of many with keys."""
+
+    def __init__(self) -> None:
+        self.last: Settled | None = None
+        self.keyed: dict[bytes, Settled] = {}
+
+    def find(self, args: list[bytes]) -> AddSpec | None:
+        """The settled options of an ADDJOB; None: not known."""
+        last = self.last
+        if last is not None and last.fits(args):
+            return last.spec
+        if len(self.keyed) == 0 or len(args) > FIRST + WORDS_MAX:
+            return None
+        found = self.keyed.get(name_of(args))
+        return found.spec if found is not None and found.fits(args) else None
+
+    def keep(self, args: list[bytes], spec: AddSpec) -> None:
+        """Keep the options for the next ADDJOB, unless they differ from job to job."""
+        if len(spec.key) + len(spec.headers) > 0:
+            return
+        if len(spec.keys) == 0:
+            self.last = Settled(args[FIRST:], spec)
+        elif len(args) <= FIRST + WORDS_MAX and not has_unique(spec.keys):
+            if len(self.keyed) >= KEPT_MAX:
+                self.keyed.clear()
+            self.keyed[name_of(args)] = Settled(args[FIRST:], spec)
+
+    def forget(self) -> None:
+        """Defaults have changed: drop all."""
+        self.last = None
+        self.keyed.clear()
+
+
+def name_of(args: list[bytes]) -> bytes:
+    """The key in the cache: the value of a single option, else all words, joined."""
+    if FIRST + 1 < len(args) <= FIRST + 3:
+        return args[FIRST + 1]
+    return b" ".join(args[FIRST:])
+
+
+# ---- Run tokens as clients see them, kept for as long as they are of use (SPEC W1.2).
+#
+# A worker's first runs of all its jobs have the same token: most replies to START, and most words
+# of DONE, come from here.
+
+
+TOKENS_MAX: Final = 1_000  # remembered at once
+RUN_FIELD: Final = b"\r\n$3\r\nrun\r\n$%d\r\n%s\r\n"  # after a body (W17.2)
+START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
+
+
+@final
+class Token:
+    """One token, and the latest reply to a START that gave it."""
+
+    def __init__(self, run: i64) -> None:
+        self.run = run
+        self.text = run_text(run)
+        self.field = RUN_FIELD % (len(self.text), self.text)
+        self.reply = b""
+        self.terms = NO_TERMS  # of the job in that reply, as the others here
+        self.starts: i64 = 0
+        self.retry_s: i64 = 0
+
+
+@final
+class Tokens:
+    """The tokens that were given out of late, by number and by text."""
+
+    def __init__(self) -> None:
+        self.by_run: dict[int, Token] = {}
+        self.by_text: dict[bytes, Token] = {}
+        self.last = Token(0)
+
+    def token(self, run: i64) -> Token:
+        """The token of a run."""
+        last = self.last
+        if last.run == run:
+            return last
+        token = self.by_run.get(run)
+        if token is None:
+            if len(self.by_run) >= TOKENS_MAX:
+                self.by_run = {}
+                self.by_text = {}
+            token = Token(run)
+            self.by_run[int(run)] = token
+            self.by_text[token.text] = token
+        self.last = token
+        return token
+
+    def run_in(self, word: bytes) -> i64:
+        """The run token in a word; 0 for `-`, -1 if it is none."""
+        last = self.last
+        if word == last.text:
+            return last.run
+        token = self.by_text.get(word)
+        if token is None:
+            return run_from(word)
+        self.last = token
+        return token.run
+
+    def start_reply(self, life: Life, retry_s: i64) -> bytes:
+        """[W2] The reply to the START that began this run, or gave it again (W2.6)."""
+        token = self.token(life.run)
+        terms = life.terms
+        if len(token.reply) > 0 and token.terms is terms:
+            if token.starts == life.starts and token.retry_s == retry_s:
+                return token.reply
+        token.terms = terms
+        token.starts = life.starts
+        token.retry_s = retry_s
+        token.reply = START_REPLY % (
+            len(token.text),
+            token.text,
+            attempt_of(life.run),
+            terms.attempts,
+            life.starts,
+            retry_s * 1000,
+            terms.limit_ms,
+        )
+        return token.reply

@@ -1,1 +1,0 @@
-"""Topics: the command. Must not know: how subscriptions reach other nodes."""
