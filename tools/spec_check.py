@@ -1,10 +1,9 @@
 """Keeps SPEC.md, the code and the tests consistent.
 
-The code must name each built rule of SPEC.md (`[Q7]` in the docstring of the function that
-implements it) and each built step of the sections G R V Q A W U (`Q7.1` at the end of a line); a
-test under tests/ must name each built rule. Numbers in code or tests must exist in SPEC.md. Rules
-and steps marked (cluster) are required once the server has links to peers. A line of SPEC.md has
-at most 300 characters.
+The code must name each rule of SPEC.md (`[Q7]` in the docstring of the function that
+implements it) and each step of the sections G R V Q A W U (`Q7.1` at the end of a line); a
+test under tests/ must name each rule. Numbers in code or tests must exist in SPEC.md. A
+line of SPEC.md has at most 300 characters.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "SPEC.md"
 CODE = ROOT / "src" / "tuque"
+TOOLS = ROOT / "tests" / "tools"  # programs that judge runs
 TESTS = ROOT / "tests"
 
 RULE = re.compile(r"^### ([A-Z]\d+) (.+)$")
@@ -32,16 +32,15 @@ SAID = re.compile(
     r'''#[^\n]*|"""(?:[^\\]|\\.)*?"""|"(?:[^"\\\n]|\\.)*"''' r"|'(?:[^'\\\n]|\\.)*'", re.DOTALL
 )
 STEPS_DEMANDED = "GRVQAWU"
-CLUSTER = "(cluster)"
 LINE_MAX = 300
 
 
 class Spec:
-    """The numbers in SPEC.md, and which of them are built."""
+    """The numbers in SPEC.md."""
 
-    def __init__(self, text: str, is_clustered: bool) -> None:
-        self.rules: dict[str, bool] = {}  # rule -> built
-        self.steps: dict[str, bool] = {}
+    def __init__(self, text: str) -> None:
+        self.rules: set[str] = set()
+        self.steps: set[str] = set()
         self.faults: list[str] = []
         rule = ""
         for number, line in enumerate(text.splitlines(), 1):
@@ -52,22 +51,19 @@ class Spec:
                 rule = found[1]
                 if rule in self.rules:
                     self.faults.append(f"SPEC.md:{number}: rule {rule} stands twice")
-                self.rules[rule] = is_clustered or CLUSTER not in found[2]
+                self.rules.add(rule)
                 continue
             step = STEP.match(line)
             if step:
-                self.add_step(rule, step[1], int(step[2]), step[3], number, is_clustered)
+                self.add_step(rule, step[1], int(step[2]), number)
 
-    def add_step(
-        self, rule: str, of: str, index: int, text: str, line: int, is_clustered: bool
-    ) -> None:
+    def add_step(self, rule: str, of: str, index: int, line: int) -> None:
         """Add one step; it must follow the previous one."""
         if of != rule:
             self.faults.append(f"SPEC.md:{line}: step {of}.{index} stands under {rule}")
         if index > 1 and f"{of}.{index - 1}" not in self.steps:
             self.faults.append(f"SPEC.md:{line}: step {of}.{index} follows no {of}.{index - 1}")
-        is_built = self.rules.get(rule, False) and not text.startswith(CLUSTER)
-        self.steps[f"{of}.{index}"] = is_built or is_clustered
+        self.steps.add(f"{of}.{index}")
 
 
 def names_in(text: str) -> set[str]:
@@ -101,22 +97,17 @@ def named_under(folder: Path, doc_only: bool) -> dict[str, set[str]]:
 
 def check() -> list[str]:
     """All faults, one line each."""
-    is_clustered = (CODE / "server" / "peers.py").is_file()
-    spec = Spec(SPEC.read_text("utf-8"), is_clustered)
+    spec = Spec(SPEC.read_text("utf-8"))
     faults = list(spec.faults)
-    in_code = named_under(CODE, doc_only=True)
+    in_code = {**named_under(CODE, doc_only=True), **named_under(TOOLS, doc_only=True)}
     code = set().union(*in_code.values())
     in_tests = named_under(TESTS, doc_only=False)
     tested = set().union(*in_tests.values())
-    for rule, is_built in spec.rules.items():
-        if is_built and rule not in code:
-            faults.append(f"{rule} is not named in src/tuque")
-        if is_built and rule not in tested:
-            faults.append(f"{rule} has no test under tests/")
-    for step, is_built in spec.steps.items():
-        if is_built and step[0] in STEPS_DEMANDED and step not in code:
-            faults.append(f"{step} is not named in src/tuque")
-    known = set(spec.rules) | set(spec.steps)
+    faults += [f"{rule} is not named in src/tuque" for rule in sorted(spec.rules - code)]
+    faults += [f"{rule} has no test under tests/" for rule in sorted(spec.rules - tested)]
+    demanded = {step for step in spec.steps if step[0] in STEPS_DEMANDED}
+    faults += [f"{step} is not named in src/tuque" for step in sorted(demanded - code)]
+    known = spec.rules | spec.steps
     for path, names in {**in_code, **in_tests}.items():
         faults += [f"{path}: {name} is not in SPEC.md" for name in sorted(names - known)]
     return faults

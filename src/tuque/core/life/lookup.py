@@ -96,7 +96,7 @@ def may_fetch(n: Node, id: bytes) -> bool:
 
 def ask(n: Node, id: bytes, what: i64, reason: bytes = b"") -> Asking:
     """[W15] Ask all other nodes about the job; a client waits for it (W15.1)."""
-    table = n.life.cancelling if what == CANCEL else n.life.asking
+    table = n.life.cancelling if what == CANCEL else n.life.asking  # W15.9
     asking = table.get(id)
     if asking is None:
         asking = Asking(what, reason)
@@ -123,7 +123,7 @@ def send(n: Node, id: bytes, asking: Asking) -> None:
 
 def on_job_ask(n: Node, slot: i64, m: JobAsk) -> None:
     """[W15] ON RECV ASK about one job: reply what this node knows (W15.2), once it has loaded."""
-    if n.is_loading or is_copy(n, m.id):
+    if n.is_loading or is_copy(n, m.id):  # W15.7
         return
     told = JobTold(m.id, not is_elsewhere(n, m.id), 0, False)
     if told.is_known and m.what == CANCEL:

@@ -171,7 +171,7 @@ def is_elsewhere(n: Node, id: bytes) -> bool:
     job = n.jobs.get(id)
     if job is not None and job.flags & BODYLESS == 0:
         return False
-    return n.life.known(id) is None or (job is None and shows(n, id) == AWAY)
+    return n.life.known(id) is None or (job is None and shows(n, id) == AWAY)  # W15.6
 
 
 def lacks_result(n: Node, id: bytes) -> bool:
