@@ -17,7 +17,7 @@ FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 p
 	if "$$one" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$one"; break; fi; done
 # The tests start some thousand programs: each would compile all it imports, were no bytecode kept.
 KEEPING = -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
-SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
+SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src:$(CURDIR):$(CURDIR)/examples"
 INSTALLED = env $(KEEPING) -u PYTHONPATH
 # Two processes for each core: they and the nodes that they start keep all cores busy, and with three each test is
 # slower, until real nodes miss their timeouts. tests/support/shares.py shares out.
@@ -46,7 +46,7 @@ setup-dev: ## make .venv with all that tests, lint and benches need
 packages:
 
 demo: setup-spark ## run three nodes, workers and crashes over the standard library, then the Spark report
-	@$(PY) -m tuque.demo $(ARGS)
+	@PYTHONPATH="$(CURDIR)/examples" $(PY) -m demo $(ARGS)
 
 check: lint types ## style, types, layers, golden traces and the rules of the core
 	@$(SOURCES) $(PY) $(PYTEST) -m "not slow and not long" tests/golden tests/house tests/core tests/spec $(ARGS)
@@ -78,7 +78,7 @@ models: setup-dev ## ask the tubes 200,000 things that plain models of them answ
 	@$(SOURCES) TUQUE_TUBE_OPS=40000 $(PY) -m pytest -q tests/tubes/test_tube_models.py $(ARGS)
 
 sim: setup-dev ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
-	@env -u PYTHONPATH $(PY) -P -m tuque.sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
+	@env PYTHONPATH="$(CURDIR)" $(PY) -P -m sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
 
 chaos: setup-dev ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)

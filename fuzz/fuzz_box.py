@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 
 from pump_box import NODE_ID, START_MS, PumpBox
-
 from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import after_load
 from tuque.core.node.node import Node

@@ -8,8 +8,8 @@ from random import Random
 from fuzz_actor import Actor
 from fuzz_box import FuzzBox
 from fuzz_values import KEYS, NUMBERS, QUEUES, damage, number, some_bytes
-from raw_resp import encode
 
+from raw_resp import encode
 from tuque.server.config.options import OPTIONS
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.commands import table

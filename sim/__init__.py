@@ -2,7 +2,7 @@
 
 `engine` orders events, `machines` runs the real server on simulated sockets, disks and clocks,
 `workload` has the clients, `plans` draws the plan of a seed, judges check the run.
-`python -m tuque.sim` runs seeds.
+`python -m sim` runs seeds.
 
 Must not know: sockets, threads, the real clock.
 """

@@ -1,4 +1,4 @@
-"""`python -m tuque.sim`: run seeds of the simulated cluster and print the score-card."""
+"""`python -m sim`: run seeds of the simulated cluster and print the score-card."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from tuque.sim.flaws.published import MUTATIONS
-from tuque.sim.plans.swarm import draw
-from tuque.sim.runs.canary import canary
-from tuque.sim.runs.score import Score
-from tuque.sim.runs.seeds import OF_VOTES, Outcome, run_fresh, run_many, run_past, run_plan
-from tuque.sim.runs.shrink import Shrinker, as_test
+from sim.flaws.published import MUTATIONS
+from sim.plans.swarm import draw
+from sim.runs.canary import canary
+from sim.runs.score import Score
+from sim.runs.seeds import OF_VOTES, Outcome, run_fresh, run_many, run_past, run_plan
+from sim.runs.shrink import Shrinker, as_test
 
 # kinds of which one finding suffices: the code itself reports a fault, or nothing was checked
 GRAVE: Final = {"internal", "ledger", "empty"}
@@ -106,7 +106,7 @@ def note(score: Score, one: Outcome) -> None:
             print(f"    {text}")
         *kind, seed = one.seed.split()
         more = f"--plans {kind[0]} " if kind else ""
-        print(f"    again: python -m tuque.sim {more}--replay {seed}", flush=True)
+        print(f"    again: python -m sim {more}--replay {seed}", flush=True)
 
 
 def show(seed: int, mutation: str, plans: str) -> int:
@@ -168,4 +168,4 @@ def find_all(jobs: int) -> int:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tuque.sim")
+    main(prog_name="python -m sim")

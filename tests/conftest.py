@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT / "support"))
+sys.path[:0] = [str(ROOT / "support"), str(ROOT / "tools")]
 
 # A loaded machine is no fault of the code: no deadlines. The same examples in every run.
 settings.register_profile(

@@ -226,7 +226,7 @@ def run_tests(place: Path, tests: list[str]) -> int:
 
 def run_seeds(place: Path, seeds: int, start: int) -> int:
     """Run the simulator on the copy; returns the exit status."""
-    command = [sys.executable, "-m", "tuque.sim", "--seeds", str(seeds), "--start", str(start)]
+    command = [sys.executable, "-m", "sim", "--seeds", str(seeds), "--start", str(start)]
     env = {**os.environ, "PYTHONPATH": str(place / "src")}
     with (place / "out.txt").open("w") as out:
         try:

@@ -73,7 +73,7 @@ def tracked_files() -> list[Path]:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         paths = [ROOT / line for line in listed.stdout.splitlines()]
     except (OSError, subprocess.CalledProcessError):
-        rooms = ("src", "tests", "tools", "bench", "docs", "decisions", "demo", "examples")
+        rooms = ("src", "sim", "examples", "tests", "tools", "bench", "docs", "decisions")
         paths = [path for room in rooms for path in (ROOT / room).rglob("*")]
         paths += ROOT.glob("*.*")
     return sorted(path for path in paths if path.is_file() and "__pycache__" not in path.parts)
@@ -116,9 +116,9 @@ class PythonFile:
         self.nodes = walk(self.tree)
         self.faults: list[str] = []
         parts = self.name.split("/")
-        self.in_src = self.name.startswith("src/")
+        self.in_src = self.name.startswith(("src/", "sim/", "examples/"))
         self.is_deciding = (
-            self.in_src and len(parts) > 3 and parts[2] in DECIDING
+            self.name.startswith("src/") and len(parts) > 3 and parts[2] in DECIDING
         ) and self.name not in SHELL_EXCEPTIONS
         self.is_wordless = self.is_deciding and parts[2] in WORDLESS
         self.is_compiled = self.is_deciding or self.name.startswith("src/tuque/server/")

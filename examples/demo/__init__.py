@@ -1,6 +1,6 @@
 """The main job on real input: every Python file of the standard library is parsed by workers.
 
-`python -m tuque.demo` starts nodes, a producer and workers, kills some of them, and then
+`python -m demo` starts nodes, a producer and workers, kills some of them, and then
 counts by itself whether anything was lost. It uses the product from the outside only: programs,
 the client, and the event files.
 

@@ -1,7 +1,7 @@
-"""`python -m tuque.demo`."""
+"""`python -m demo`."""
 
 from __future__ import annotations
 
-from tuque.demo.main import demo
+from demo.main import demo
 
-demo(prog_name="python -m tuque.demo")
+demo(prog_name="python -m demo")

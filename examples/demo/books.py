@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuque.demo.tasks import FILES, RESULTS, Measures
+from demo.tasks import FILES, RESULTS, Measures
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A web crawler on a tube: many workers, and never two requests to one site at once.
 
-`python -m tuque.demo.crawler` starts a node and some web sites on this machine and crawls them.
+`python -m demo.crawler` starts a node and some web sites on this machine and crawls them.
 
 Each page is a task in the sub-queue of its site (`utube`): while one is fetched nobody gets another
 one of that site, whichever of the workers asks. That a page is found by many links is left to the
@@ -26,11 +26,11 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import click
 
+from demo.sites import DOMAIN, served
 from tuque import Client
 from tuque.client.commands.tubes import TubeTask
 from tuque.client.tube import Tube
 from tuque.console.cluster.programs import Programs, free_ports, start_nodes
-from tuque.demo.sites import DOMAIN, served
 
 TUBE: Final = "crawl"
 TTR_S: Final = 30  # a worker that takes longer counts as lost
@@ -175,4 +175,4 @@ def main(url: str | None, workers: int, hosts: int) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tuque.demo.crawler")
+    main(prog_name="python -m demo.crawler")

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import click
 
+from demo.books import Books, History, read_history
+from demo.programs import start_worker, wait_for_worker
+from demo.table import ResultStream, ResultTable
+from demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque import Client
 from tuque.client.api import JobState
 from tuque.console.cluster.programs import Programs, free_ports, join_nodes, node_name, start_nodes
 from tuque.console.terminal.look import BAD, GOOD, paint
-from tuque.demo.books import Books, History, read_history
-from tuque.demo.programs import start_worker, wait_for_worker
-from tuque.demo.table import ResultStream, ResultTable
-from tuque.demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque.errors import ConnectionError
 from tuque.logtext import VisibleFormatter
 from tuque.worker.app.codec import decode

@@ -11,7 +11,7 @@ def start_worker(programs: Programs, name: str, url: str) -> int:
     """Starts one worker process of the demo's app; returns its pid."""
     return programs.start(
         name,
-        *("worker", "tuque.demo.tasks:app", "--url", url),
+        *("worker", "demo.tasks:app", "--url", url),
         *("--concurrency", "2", "--prefetch", "16"),
     )
 

@@ -1,4 +1,4 @@
-"""The Spark side of the demo: `python -m tuque.demo.results URL RUN_DIR`, controlled by lines.
+"""The Spark side of the demo: `python -m demo.results URL RUN_DIR`, controlled by lines.
 
 A streaming query leases results from their queue and appends them to a Parquet table, each once:
 jobs may come twice (a worker died after it sent its result, a node after it delivered one), so the
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.demo.tasks import FILES, RESULTS
+from demo.tasks import FILES, RESULTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from tuque.demo.results import LOG, TABLE
-from tuque.demo.tasks import Measures
+from demo.results import LOG, TABLE
+from demo.tasks import Measures
 from tuque.logtext import visible_lines
 
 TABLE_LOG: Final = "_spark_metadata"
@@ -47,7 +47,7 @@ class ResultStream:
     def start(self) -> int:
         """Starts the query, also after a kill; returns its pid."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tuque.demo.results", self.url, str(self.run_dir.resolve())],
+            [sys.executable, "-m", "demo.results", self.url, str(self.run_dir.resolve())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -5,7 +5,7 @@ A node reads the wall clock once, at its start, and then uses the steady clock.
 
 from __future__ import annotations
 
-from tuque.sim.engine.world import START_MS, World
+from sim.engine.world import START_MS, World
 from tuque.store.frames import Boot
 
 

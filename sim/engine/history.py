@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tuque.sim.engine.world import World
+from sim.engine.world import World
 
 OPEN: Final = "open"  # no reply (yet): may have happened
 OK: Final = "ok"

@@ -12,7 +12,7 @@ from tuque.core.msgs import AnyMessage, Pause
 from tuque.wire.bus.bus import HEAD_BYTES, SEALED_HEAD_BYTES, frames_of
 
 if TYPE_CHECKING:
-    from tuque.sim.engine.network import Pipe
+    from sim.engine.network import Pipe
 
 KINDS: Final = ["forge", "repeat", "swap", "change", "remove"]
 FORGED: Final = b"forged"  # a queue that nobody pauses

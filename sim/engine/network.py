@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from tuque.sim.engine.meddler import Meddler
-from tuque.sim.engine.world import World
+from sim.engine.meddler import Meddler
+from sim.engine.world import World
 
 FLIGHT_MAX: Final = 1 << 20  # bytes in flight above which a sender must wait
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.homes import copies_are_not_awaited, order
+from sim.flaws.switches import Flaw, Patch, everywhere
+from sim.plans.task_swarm import add_groups, add_schedule, add_topic, task_plan
 from tuque.core import topics
 from tuque.core.model.task import READY, TAKEN, Task
 from tuque.core.model.work import Life, run_of
 from tuque.core.node.node import Node
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.homes import copies_are_not_awaited, order
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
-from tuque.sim.plans.task_swarm import add_groups, add_schedule, add_topic, task_plan
 from tuque.tubes import groups, schedules
 from tuque.tubes.entries.group import OPEN, unpack_group
 from tuque.tubes.leadership import load, restore

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.copies import requeue_messages
 from tuque.core.copies.replicate import begin
 from tuque.core.leases import expiry, fetch, leases
@@ -26,8 +28,6 @@ from tuque.core.tables.staged import (
     PublishSpec,
     Staged,
 )
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
 
 def ends_early() -> list[Patch]:

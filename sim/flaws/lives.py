@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from mypy_extensions import i64
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.copies.ack_gc import retire
 from tuque.core.life import cancel_update, outcomes, runs
 from tuque.core.model.errors import Refusal
@@ -22,8 +24,6 @@ from tuque.core.queues import merge_work
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import go_dead
 from tuque.core.tables.work import Change
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
 
 def failures_count_twice() -> list[Patch]:

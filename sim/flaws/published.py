@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sim.engine import clock
+from sim.engine.plan import Op, Plan
+from sim.flaws.homes import HOME_FLAWS
+from sim.flaws.keys import KEY_FLAWS
+from sim.flaws.leases import ONCE_FLAWS
+from sim.flaws.lives import LIFE_FLAWS
+from sim.flaws.restarts import RESTART_FLAWS
+from sim.flaws.rules import RULE_FLAWS, slow_answers
+from sim.flaws.sealed import SEALED_FLAWS
+from sim.flaws.switches import Flaw, Patch, bent, everywhere
+from sim.flaws.tubes import TUBE_FLAWS
+from sim.flaws.turns import TURN_FLAWS
+from sim.flaws.work import WORK_FLAWS
 from tuque.core.copies import ack_gc, federation, requeue_messages
 from tuque.core.dispatch import restore
 from tuque.core.model import job_id, stats
@@ -22,19 +35,6 @@ from tuque.core.node.queue import Queue
 from tuque.core.queues import deliver, requeue
 from tuque.core.queues.procedures import unregister
 from tuque.core.repair import node_loss
-from tuque.sim.engine import clock
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.homes import HOME_FLAWS
-from tuque.sim.flaws.keys import KEY_FLAWS
-from tuque.sim.flaws.leases import ONCE_FLAWS
-from tuque.sim.flaws.lives import LIFE_FLAWS
-from tuque.sim.flaws.restarts import RESTART_FLAWS
-from tuque.sim.flaws.rules import RULE_FLAWS, slow_answers
-from tuque.sim.flaws.sealed import SEALED_FLAWS
-from tuque.sim.flaws.switches import Flaw, Patch, bent, everywhere
-from tuque.sim.flaws.tubes import TUBE_FLAWS
-from tuque.sim.flaws.turns import TURN_FLAWS
-from tuque.sim.flaws.work import WORK_FLAWS
 from tuque.store import writer
 from tuque.wire.commands import arguments
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node
 from tuque.core.repair import claims, node_loss
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
 
 def queued_without_asking() -> list[Patch]:

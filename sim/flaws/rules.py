@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.copies import ack_gc, federation
 from tuque.core.model.job import ACKED, Job
 from tuque.core.msgs import SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.queue import Queue
 from tuque.core.queues import deliver
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
 LATE_MS: Final = 5_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.sim.engine.meddler import KINDS
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch
+from sim.engine.meddler import KINDS
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch
 from tuque.wire.bus.seal import Seal
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tuque.sim.engine.plan import Plan
-from tuque.sim.plans.swarm import draw
+from sim.engine.plan import Plan
+from sim.plans.swarm import draw
 
 ROOMS: Final = (
     "tuque.core",
@@ -21,7 +21,7 @@ ROOMS: Final = (
     "tuque.wire",
     "tuque.cluster",
     "tuque.server",
-    "tuque.sim",
+    "sim",
     "tuque.tubes",
 )
 Patch = tuple[object, str, Any]  # where, name, replacement

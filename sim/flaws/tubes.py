@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.model.task import DELAYED, TAKEN, Task
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_OUT
 from tuque.core.queues import deliver
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Session, Tubes
 from tuque.tubes.tasks import operations, sessions

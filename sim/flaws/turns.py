@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.switches import Flaw, Patch
 from tuque.server.loop.gate import Gate
 from tuque.server.loop.pump import Pump
 from tuque.server.state.client import Connection
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.switches import Flaw, Patch
 
 
 def replies_do_not_wait() -> list[Patch]:

@@ -6,6 +6,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.lives import at_work, editing
+from sim.flaws.switches import Flaw, Patch, everywhere
+from sim.flaws.tubes import one_tube
 from tuque.core.life import (
     cancel_update,
     outcomes,
@@ -29,10 +33,6 @@ from tuque.server.commands import dead
 from tuque.server.commands import results as waits
 from tuque.server.state.client import Client, Wanted
 from tuque.server.state.server import Server
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.lives import at_work, editing
-from tuque.sim.flaws.switches import Flaw, Patch, everywhere
-from tuque.sim.flaws.tubes import one_tube
 from tuque.tubes.model import options
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.model.tubes import Tubes

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from sim.engine.history import OK, OLD_DISK, Add, Delivery
 from tuque.core.model.job import ACTIVE, OUT_HERE, OUT_THERE, QUEUED, WILL_MS, Job
 from tuque.core.model.task import Task
-from tuque.sim.engine.history import OK, OLD_DISK, Add, Delivery
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
 
 RESTARTS: Final = {"kill", "power", "reformat", "rolling", "rewrite", "queue_pause"}
 SETTLED_MS: Final = 2_000  # a link of that age has settled the jobs of its ends

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.engine.history import OK, OLD_DISK, Add
+from sim.judges.rare import look_at_death, look_at_node
 from tuque.core.copies.federation import is_in_transit
 from tuque.core.model.job import ACKED, WAIT_REPL, Job
 from tuque.core.model.tombstones import OVER
 from tuque.core.queues.procedures import memory_level
 from tuque.core.repair.node_loss import repair_left
-from tuque.sim.engine.history import OK, OLD_DISK, Add
-from tuque.sim.judges.rare import look_at_death, look_at_node
 
 if TYPE_CHECKING:
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
     from tuque.core.node.node import Node
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
 
 ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER", "COMMIT")
 

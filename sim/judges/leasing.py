@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from tuque.sim.engine.history import OK, Add, Ask
+from sim.engine.history import OK, Add, Ask
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
-    from tuque.sim.workload.publishers import Publication
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
+    from sim.workload.publishers import Publication
 
 Lease = tuple[str, bytes, int]  # node, group, epoch
 Row = tuple[bytes, bytes, int]  # queue, body, deliveries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuque.sim.judges.life_facts import LifeJob
+from sim.judges.life_facts import LifeJob
 
 if TYPE_CHECKING:
-    from tuque.sim.judges.lives import Living
+    from sim.judges.lives import Living
 
 
 class Edit:

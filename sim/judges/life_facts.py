@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tuque.sim.judges.life_edits import Edit
+    from sim.judges.life_edits import Edit
 
 END_VERBS: Final = ("DONE", "ACKJOB", "CANCEL", "PURGE")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tuque.sim.judges.lives import Living
+    from sim.judges.lives import Living
 
 CLOCK_PPM: Final = 1_000  # clocks of nodes run that much too fast, at most
 TICK_US: Final = 2_000  # they count whole ms

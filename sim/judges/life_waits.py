@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.judges.life_facts import LifeJob
 from tuque.core.model.job import ACKED
-from tuque.sim.judges.life_facts import LifeJob
 
 if TYPE_CHECKING:
-    from tuque.sim.judges.lives import Living
+    from sim.judges.lives import Living
 
 # who may have ended a job so; `gone` and `dead` come of themselves, too
 ENDED_BY: Final = {b"done": {"DONE", "ACKJOB"}, b"cancelled": {"CANCEL"}}

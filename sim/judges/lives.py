@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.engine.plan import Op
+from sim.judges.life_edits import judge_body, token_of
+from sim.judges.life_facts import END_VERBS, LifeJob, Run
 from tuque.core.model.job import ACKED
 from tuque.core.model.work import (
     EXPIRED,
@@ -15,12 +18,9 @@ from tuque.core.model.work import (
     UNSTARTED,
     Life,
 )
-from tuque.sim.engine.plan import Op
-from tuque.sim.judges.life_edits import judge_body, token_of
-from tuque.sim.judges.life_facts import END_VERBS, LifeJob, Run
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 LOOK_US: Final = 100_000
 SETTLE_US: Final = 1_000_000

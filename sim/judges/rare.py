@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from sim.tube_judges.disk import tubes_on
 from tuque.core.model.job import ACKED, BODYLESS, EXTERNAL, LEASED, QUEUED, Job
 from tuque.core.model.tombstones import OVER
 from tuque.core.msgs import (
@@ -41,7 +42,6 @@ from tuque.core.node.node import Node
 from tuque.core.node.peers import count_of
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.queues.procedures import memory_level
-from tuque.sim.tube_judges.disk import tubes_on
 from tuque.tubes.model.tube import (
     ENDING,
     RUNNING,
@@ -53,8 +53,8 @@ from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.types.utube import UTube
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
 
 JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each check
 

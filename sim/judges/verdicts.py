@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.engine.history import OK, OPEN, REFUSED, Add, Delivery
+from sim.judges.checkers import ENDED, Watcher
 from tuque.core.model.job import ACKED, DELIVERED
 from tuque.core.model.task import Task
 from tuque.core.model.tombstones import CUSTODY
 from tuque.core.model.tombstones import OPEN as WAITS_FOR_DELJOB
 from tuque.core.node.queue import PAUSE_OUT
-from tuque.sim.engine.history import OK, OPEN, REFUSED, Add, Delivery
-from tuque.sim.judges.checkers import ENDED, Watcher
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.runs.cluster import Cluster
 
 GRACE_US: Final = 8_000_000  # after the heal: by then no node delivers an acked job again
 SERVED_US: Final = 3_000_000  # within it a waiting client gets a job from another node

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import hiredis
 
+from sim.engine.network import FLIGHT_MAX, End
 from tuque.server.journal.thread import Bell
 from tuque.server.net.resolver import Answer, Resolver
 from tuque.server.net.system import IN, OUT, System
-from tuque.sim.engine.network import FLIGHT_MAX, End
 
 if TYPE_CHECKING:
-    from tuque.sim.engine.clock import NodeClock
-    from tuque.sim.engine.world import World
-    from tuque.sim.machines.shell import Shell
+    from sim.engine.clock import NodeClock
+    from sim.engine.world import World
+    from sim.machines.shell import Shell
 
 BUS: Final = "bus"
 BUS_PORT: Final = 17_711

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sim.engine.clock import MachineClock
+from sim.engine.disk import PATH, SimDisk
+from sim.engine.network import End
+from sim.engine.plan import Plan
+from sim.machines.session import Session
+from sim.machines.shell import Crash, Shell
+from sim.tube_judges.disk import KeptTube, ident_of, tubes_on
 from tuque.core.model.job import ACKED, EXTERNAL, IN_TRANSIT, WAIT_REPL
 from tuque.core.node.node import Node
 from tuque.core.node.peers import slots_of
-from tuque.sim.engine.clock import MachineClock
-from tuque.sim.engine.disk import PATH, SimDisk
-from tuque.sim.engine.network import End
-from tuque.sim.engine.plan import Plan
-from tuque.sim.machines.session import Session
-from tuque.sim.machines.shell import Crash, Shell
-from tuque.sim.tube_judges.disk import KeptTube, ident_of, tubes_on
 from tuque.store.disk import PowerCut
 from tuque.store.frames import JournalError
 from tuque.store.replay import Loader
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 
 def holders_of(n: Node, id: bytes) -> list[bytes]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from tuque.sim.engine.network import End, Network
-from tuque.sim.machines.kernel import CLIENTS
+from sim.engine.network import End, Network
+from sim.machines.kernel import CLIENTS
 
 Told = Callable[[object], None]  # a reply; None stands for nil, LOST for no reply
 

@@ -12,6 +12,22 @@ from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING, Final, cast
 
+from sim.engine.clock import NodeClock
+from sim.engine.disk import PATH
+from sim.engine.network import End
+from sim.engine.world import World
+from sim.judges.checkers import transits_over
+from sim.judges.rare import look_at_message
+from sim.machines.kernel import (
+    BUS,
+    BUS_PORT,
+    CLIENT_PORT,
+    ClientSocket,
+    Kernel,
+    ListeningSocket,
+    Socket,
+)
+from sim.machines.thread import SimThread
 from tuque.cluster.kept import Kept, parse_kept
 from tuque.cluster.members import Members
 from tuque.core.model.job import ACKED
@@ -37,29 +53,13 @@ from tuque.server.start.bus import (
 from tuque.server.start.journal import begin_load, end_load
 from tuque.server.state.client import Connection
 from tuque.server.state.server import Server, apply_settings
-from tuque.sim.engine.clock import NodeClock
-from tuque.sim.engine.disk import PATH
-from tuque.sim.engine.network import End
-from tuque.sim.engine.world import World
-from tuque.sim.judges.checkers import transits_over
-from tuque.sim.judges.rare import look_at_message
-from tuque.sim.machines.kernel import (
-    BUS,
-    BUS_PORT,
-    CLIENT_PORT,
-    ClientSocket,
-    Kernel,
-    ListeningSocket,
-    Socket,
-)
-from tuque.sim.machines.thread import SimThread
 from tuque.store.replay import Loader
 from tuque.store.writer import Journal
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine, Settings
+    from sim.machines.machine import Machine, Settings
 
 BEATS: Final = (Heartbeat, TubePulse)  # sent whatever happens
 LOAD_RECORDS: Final = 15

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sim.engine.disk import WINDOW_US
+from sim.machines.kernel import SimBell
 from tuque.server.journal.thread import (
     ALWAYS,
     EVERYSEC,
@@ -20,12 +22,10 @@ from tuque.server.journal.thread import (
     Item,
     JournalThread,
 )
-from tuque.sim.engine.disk import WINDOW_US
-from tuque.sim.machines.kernel import SimBell
 from tuque.store.writer import Journal
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.shell import Shell
+    from sim.machines.shell import Shell
 
 STALL_US: Final = 1_000_000  # the longest fsync, unless the disk is slow
 WAKE_US: Final = 50  # until a thread runs that was woken

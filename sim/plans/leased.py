@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tuque.sim.engine.plan import Op, Plan
+from sim.engine.plan import Op, Plan
 
 SHARE = 0.4  # of the seeds have clients of each kind
 

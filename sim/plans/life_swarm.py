@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from tuque.sim.engine.plan import Op, Plan
+from sim.engine.plan import Op, Plan
 
 SHARE: Final = 0.35  # of the fresh seeds have such jobs
 KINDS: Final = ("life_producer", "life_worker", "life_boss", "life_editor", "life_replayer")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from tuque.sim.engine.meddler import KINDS as MEDDLES
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.plans.leased import draw_once
-from tuque.sim.plans.life_swarm import draw_edits, draw_lives, draw_words
-from tuque.sim.plans.tube_swarm import draw_pris, draw_tubes
+from sim.engine.meddler import KINDS as MEDDLES
+from sim.engine.plan import Op, Plan
+from sim.plans.leased import draw_once
+from sim.plans.life_swarm import draw_edits, draw_lives, draw_words
+from sim.plans.tube_swarm import draw_pris, draw_tubes
 
 KINDS: Final = [
     "kill", "power", "reformat", "pause", "cut", "one_way", "slow", "break", "clock",

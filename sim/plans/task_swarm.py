@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.plans.vote_swarm import draw_fault
+from sim.engine.plan import Op, Plan
+from sim.plans.vote_swarm import draw_fault
 
 KINDS: Final = ("kill", "power", "pause", "cut", "slow", "break", "clock", "old_disk")
 CHAOS_MS: Final = 20_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from tuque.sim.engine.plan import Op, Plan
+from sim.engine.plan import Op, Plan
 
 TIMED: Final = ("fifottl", "limfifottl", "utubettl")
 SHARE: Final = 0.3  # of the seeds have tubes

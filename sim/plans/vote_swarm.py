@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from tuque.sim.engine.plan import Op, Plan
+from sim.engine.plan import Op, Plan
 
 TYPES: Final = ("fifo", "fifottl", "utube", "utubettl")
 CHAOS_MS: Final = 30_000

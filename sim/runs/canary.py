@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuque.sim.engine.plan import Op
-from tuque.sim.runs.cluster import Cluster
+from sim.engine.plan import Op
+from sim.runs.cluster import Cluster
 
 
 def canary(cluster: Cluster) -> None:

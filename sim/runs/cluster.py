@@ -10,26 +10,26 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from tuque.sim.engine.history import History
-from tuque.sim.engine.network import Network
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.engine.world import World
-from tuque.sim.judges.again import LOOKS_MS, Again
-from tuque.sim.judges.checkers import Watcher
-from tuque.sim.judges.leasing import Leasing
-from tuque.sim.judges.lives import Living
-from tuque.sim.judges.verdicts import Verdicts
-from tuque.sim.machines.machine import Machine
-from tuque.sim.machines.session import LOST
-from tuque.sim.plans.life_swarm import last_workers
-from tuque.sim.plans.task_swarm import last_tasks
-from tuque.sim.plans.tube_swarm import last_clients
-from tuque.sim.task_judges.keys import Tasking
-from tuque.sim.tube_judges.homes import look_for_home
-from tuque.sim.tube_judges.judge import Tubing
-from tuque.sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
-from tuque.sim.workload.faults import apply
-from tuque.sim.workload.group_clients import (
+from sim.engine.history import History
+from sim.engine.network import Network
+from sim.engine.plan import Op, Plan
+from sim.engine.world import World
+from sim.judges.again import LOOKS_MS, Again
+from sim.judges.checkers import Watcher
+from sim.judges.leasing import Leasing
+from sim.judges.lives import Living
+from sim.judges.verdicts import Verdicts
+from sim.machines.machine import Machine
+from sim.machines.session import LOST
+from sim.plans.life_swarm import last_workers
+from sim.plans.task_swarm import last_tasks
+from sim.plans.tube_swarm import last_clients
+from sim.task_judges.keys import Tasking
+from sim.tube_judges.homes import look_for_home
+from sim.tube_judges.judge import Tubing
+from sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
+from sim.workload.faults import apply
+from sim.workload.group_clients import (
     ChildWorker,
     GroupMaker,
     TaskScheduler,
@@ -37,20 +37,20 @@ from tuque.sim.workload.group_clients import (
     TopicPublisher,
     TopicWorker,
 )
-from tuque.sim.workload.lessees import Lessee
-from tuque.sim.workload.life_clients import (
+from sim.workload.lessees import Lessee
+from sim.workload.life_clients import (
     LifeBoss,
     LifeEditor,
     LifeProducer,
     LifeReplayer,
     LifeWorker,
 )
-from tuque.sim.workload.programs import Person, Worker
-from tuque.sim.workload.publishers import Publisher, Repeater
-from tuque.sim.workload.scripts import Script
-from tuque.sim.workload.task_clients import TaskBoss, TaskProducer, TaskWorker
-from tuque.sim.workload.tube_clients import TubeMeddler, TubeProducer, TubeWorker
-from tuque.sim.workload.tube_movers import (
+from sim.workload.programs import Person, Worker
+from sim.workload.publishers import Publisher, Repeater
+from sim.workload.scripts import Script
+from sim.workload.task_clients import TaskBoss, TaskProducer, TaskWorker
+from sim.workload.tube_clients import TubeMeddler, TubeProducer, TubeWorker
+from sim.workload.tube_movers import (
     TubeForcer,
     TubeMover,
     TubePauser,

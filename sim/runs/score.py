@@ -9,9 +9,9 @@ import json
 import subprocess
 from typing import Any
 
-from tuque.sim.judges.again import CAUSES
-from tuque.sim.judges.rare import RARE
-from tuque.sim.runs.seeds import Outcome
+from sim.judges.again import CAUSES
+from sim.judges.rare import RARE
+from sim.runs.seeds import Outcome
 
 # promise -> what was checked for it
 CHECKED = {

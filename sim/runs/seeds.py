@@ -12,15 +12,15 @@ from functools import partial
 
 import msgspec
 
+from sim.engine.history import Enough
+from sim.engine.plan import Plan
+from sim.engine.world import Spinning
+from sim.flaws.published import MUTATIONS
+from sim.plans.swarm import draw
+from sim.plans.task_swarm import draw_tasks
+from sim.plans.vote_swarm import draw_votes
+from sim.runs.cluster import Cluster
 from tuque.server.log.log import say_all_again
-from tuque.sim.engine.history import Enough
-from tuque.sim.engine.plan import Plan
-from tuque.sim.engine.world import Spinning
-from tuque.sim.flaws.published import MUTATIONS
-from tuque.sim.plans.swarm import draw
-from tuque.sim.plans.task_swarm import draw_tasks
-from tuque.sim.plans.vote_swarm import draw_votes
-from tuque.sim.runs.cluster import Cluster
 
 
 class Outcome(msgspec.Struct):

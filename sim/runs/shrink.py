@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from tuque.sim.engine.plan import Op, Plan, encode
-from tuque.sim.runs.seeds import Outcome, run_plan
+from sim.engine.plan import Op, Plan, encode
+from sim.runs.seeds import Outcome, run_plan
 
 TRIES_MAX = 400
 
@@ -98,8 +98,8 @@ def as_test(plan: Plan, rule: str) -> str:
     name = "".join(ch if ch.isalnum() else "_" for ch in f"{rule}_{plan.seed}".lower())
     return f'''"""Seed {plan.seed} broke {rule}; what is left of its plan must not do so again."""
 
-from tuque.sim.engine.plan import decode
-from tuque.sim.runs.seeds import run_plan
+from sim.engine.plan import decode
+from sim.runs.seeds import run_plan
 
 PLAN = rb"""
 {encode(plan).decode()}

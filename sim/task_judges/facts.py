@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tuque.sim.tube_judges.facts import seconds
+from sim.tube_judges.facts import seconds
 
 DRIFT: Final = 0.99  # clocks differ by less
 

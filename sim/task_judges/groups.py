@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.task_judges.facts import DRIFT, TaskTube
 from tuque.core.model.task import Task
-from tuque.sim.task_judges.facts import DRIFT, TaskTube
 from tuque.tubes.entries.group import OPEN, is_group, unpack_group
 
 if TYPE_CHECKING:
-    from tuque.sim.task_judges.keys import Run, Tasking
+    from sim.task_judges.keys import Run, Tasking
     from tuque.tubes.model.tube import Tube
 
 MARK: Final = b"<"  # the bodies of callbacks begin so

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.task_judges import groups, schedules
+from sim.task_judges.facts import DRIFT, Hold, Job, TaskTube
+from sim.task_judges.groups import Grouping
+from sim.task_judges.schedules import Scheduling
+from sim.task_judges.topics import Publicity
+from sim.tube_judges.disk import tubes_on
+from sim.tube_judges.homes import is_up
 from tuque.core.model.task import BURIED, DONE, READY, TAKEN, Task
-from tuque.sim.task_judges import groups, schedules
-from tuque.sim.task_judges.facts import DRIFT, Hold, Job, TaskTube
-from tuque.sim.task_judges.groups import Grouping
-from tuque.sim.task_judges.schedules import Scheduling
-from tuque.sim.task_judges.topics import Publicity
-from tuque.sim.tube_judges.disk import tubes_on
-from tuque.sim.tube_judges.homes import is_up
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
     from tuque.tubes.model.options import Change
     from tuque.tubes.model.tube import Tube
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.task_judges.facts import TaskTube
 from tuque.core.model.task import Task
-from tuque.sim.task_judges.facts import TaskTube
 from tuque.tubes.entries.schedule import (
     ALL,
     Plan,
@@ -18,7 +18,7 @@ from tuque.tubes.entries.schedule import (
 from tuque.tubes.policies.next_task import Tasks
 
 if TYPE_CHECKING:
-    from tuque.sim.task_judges.keys import Run, Tasking
+    from sim.task_judges.keys import Run, Tasking
     from tuque.tubes.model.tube import Tube
 
 MARK: Final = b"["  # the bodies of jobs of schedules begin so

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tuque.sim.task_judges.keys import Tasking
+    from sim.task_judges.keys import Tasking
 
 TOPIC: Final = b"topic"  # whose queues stay the same
 QUEUES: Final = (b"topic a", b"topic b", b"topic c")

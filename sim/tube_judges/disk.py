@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sim.tube_judges.facts import Facts, Line, State
 from tuque.core.model.task import DONE, READY, TAKEN
 from tuque.server.journal.thread import ALWAYS, EVERYSEC
-from tuque.sim.tube_judges.facts import Facts, Line, State
 from tuque.tubes.model.tubes import Tubes
 
 if TYPE_CHECKING:
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
+    from sim.tube_judges.mirror import Mirror
     from tuque.core.node.node import Node
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
-    from tuque.sim.tube_judges.mirror import Mirror
     from tuque.tubes.model.tube import Tube
 
 Ident = tuple[bytes, int]

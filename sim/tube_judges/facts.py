@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.engine.history import OPEN
+from sim.tube_judges.pris import Pri
+from sim.tube_judges.types import TYPES, Defaults
 from tuque.core.model.task import MAX_MS
-from tuque.sim.engine.history import OPEN
-from tuque.sim.tube_judges.pris import Pri
-from tuque.sim.tube_judges.types import TYPES, Defaults
 
 
 class Put:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.tube_judges.disk import Ident, as_loaded, ident_of, tubes_on
+from sim.tube_judges.facts import Facts, Line, State
 from tuque.core.model.task import DONE, MAX_MS, TAKEN
-from tuque.sim.tube_judges.disk import Ident, as_loaded, ident_of, tubes_on
-from tuque.sim.tube_judges.facts import Facts, Line, State
 from tuque.tubes.model.tube import INIT, RUNNING
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
-    from tuque.sim.tube_judges.mirror import Mirror, Seen
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
+    from sim.tube_judges.mirror import Mirror, Seen
     from tuque.tubes.model.tube import Tube
 
 HOMELESS_US: Final = 14_000_000  # when all is well, a tube runs again within it

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.core.model.task import READY, STATUS_NAMES, TAKEN, Task
-from tuque.core.node.queue import PAUSE_OUT
-from tuque.sim.engine.history import OK, REFUSED
-from tuque.sim.tube_judges.disk import (
+from sim.engine.history import OK, REFUSED
+from sim.tube_judges.disk import (
     ident_of,
     judge_disk,
     judge_load,
@@ -19,8 +17,8 @@ from tuque.sim.tube_judges.disk import (
     look_again,
     tubes_on,
 )
-from tuque.sim.tube_judges.facts import Call, Facts, Line, Put, State
-from tuque.sim.tube_judges.homes import (
+from sim.tube_judges.facts import Call, Facts, Line, Put, State
+from sim.tube_judges.homes import (
     count_takes,
     is_up,
     judge_alone,
@@ -30,8 +28,8 @@ from tuque.sim.tube_judges.homes import (
     judge_state,
     note_sessions,
 )
-from tuque.sim.tube_judges.mirror import Mirror, Seen
-from tuque.sim.tube_judges.turns import (
+from sim.tube_judges.mirror import Mirror, Seen
+from sim.tube_judges.turns import (
     forget_pauses,
     is_paused_since,
     judge_home,
@@ -40,12 +38,14 @@ from tuque.sim.tube_judges.turns import (
     look_at_turn,
     note_pause,
 )
+from tuque.core.model.task import READY, STATUS_NAMES, TAKEN, Task
+from tuque.core.node.queue import PAUSE_OUT
 from tuque.tubes.model.tube import STARTUP
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.runs.cluster import Cluster
     from tuque.tubes.model.tube import Tube
     from tuque.tubes.model.tubes import Tubes
 

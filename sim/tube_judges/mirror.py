@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from sim.tube_judges.facts import Facts, Line, Put
+from sim.tube_judges.pris import on_update
+from sim.tube_judges.turns import Waits
+from sim.tube_judges.types import Task
 from tuque.core.model.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN
 from tuque.core.model.task import Task as RealTask
-from tuque.sim.tube_judges.facts import Facts, Line, Put
-from tuque.sim.tube_judges.pris import on_update
-from tuque.sim.tube_judges.turns import Waits
-from tuque.sim.tube_judges.types import Task
 
 if TYPE_CHECKING:
     from tuque.tubes.model.options import Change

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuque.sim.tube_judges.facts import Facts, Line
-    from tuque.sim.tube_judges.judge import Tubing
-    from tuque.sim.tube_judges.mirror import Mirror, Seen
+    from sim.tube_judges.facts import Facts, Line
+    from sim.tube_judges.judge import Tubing
+    from sim.tube_judges.mirror import Mirror, Seen
 
 
 class Pri:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sim.tube_judges.homes import excuse_of
 from tuque.core.node.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
-from tuque.sim.tube_judges.homes import excuse_of
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.machines.shell import Shell
-    from tuque.sim.tube_judges.facts import Facts
-    from tuque.sim.tube_judges.judge import Tubing
-    from tuque.sim.tube_judges.mirror import Mirror, Seen, Step
+    from sim.machines.machine import Machine
+    from sim.machines.shell import Shell
+    from sim.tube_judges.facts import Facts
+    from sim.tube_judges.judge import Tubing
+    from sim.tube_judges.mirror import Mirror, Seen, Step
 
 TRAVEL_US: Final = 10_000_000  # within it a PAUSE without a reply has run, or never will
 WAITS_MAX: Final = 100  # ended waits that are kept

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.machines.kernel import BUS_PORT, CLIENT_PORT
+from sim.machines.session import LOST
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.queues.deliver import wake_all
 from tuque.core.repair.drain import drain_left, set_leaving
 from tuque.core.repair.node_loss import repair_left
-from tuque.sim.machines.kernel import BUS_PORT, CLIENT_PORT
-from tuque.sim.machines.session import LOST
 from tuque.tubes.log.leader import set_read_only
 from tuque.tubes.policy import tubes_of
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.runs.cluster import Cluster
 
 Args = dict[str, Any]
 POLL_US: Final = 200_000

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.sim.engine.meddler import PATIENCE_US, Meddler
-from tuque.sim.engine.plan import Op
-from tuque.sim.machines.shell import Shell
+from sim.engine.meddler import PATIENCE_US, Meddler
+from sim.engine.plan import Op
+from sim.machines.shell import Shell
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.runs.cluster import Cluster
 
 Args = dict[str, Any]
 

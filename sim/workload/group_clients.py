@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tuque.sim.task_judges.groups import Child, Group
-from tuque.sim.task_judges.topics import OTHER, QUEUES, TOPIC
-from tuque.sim.workload.programs import Args, number
-from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed
-from tuque.sim.workload.task_clients import TaskClient, end_child
+from sim.task_judges.groups import Child, Group
+from sim.task_judges.topics import OTHER, QUEUES, TOPIC
+from sim.workload.programs import Args, number
+from sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed
+from sim.workload.task_clients import TaskClient, end_child
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 CHILDREN: Final = b"children"  # the queue of those that are no tasks
 KEEP_S: Final = 600

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from tuque.sim.judges.leasing import Pass
-from tuque.sim.workload.programs import Args, number
-from tuque.sim.workload.publishers import Publication, stage_rows
-from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
+from sim.judges.leasing import Pass
+from sim.workload.programs import Args, number
+from sim.workload.publishers import Publication, stage_rows
+from sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 
 class Lessee(Script):

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.sim.judges.life_edits import begin_edit, on_edited, token_of
-from tuque.sim.judges.life_facts import LifeJob
-from tuque.sim.judges.life_rates import on_paced
-from tuque.sim.judges.life_waits import on_waited
-from tuque.sim.workload.programs import Args, number
-from tuque.sim.workload.scripts import Say, Script, Steps, failed
+from sim.judges.life_edits import begin_edit, on_edited, token_of
+from sim.judges.life_facts import LifeJob
+from sim.judges.life_rates import on_paced
+from sim.judges.life_waits import on_waited
+from sim.workload.programs import Args, number
+from sim.workload.scripts import Say, Script, Steps, failed
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 WORK: Final = b"work"
 LETTERS: Final = WORK + b".dead"

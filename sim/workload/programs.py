@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sim.engine.history import Add, Ask, Delivery
+from sim.machines.session import LOST, Session
 from tuque.core.queues.procedures import memory_level
-from tuque.sim.engine.history import Add, Ask, Delivery
-from tuque.sim.machines.session import LOST, Session
 
 if TYPE_CHECKING:
+    from sim.machines.machine import Machine
+    from sim.runs.cluster import Cluster
     from tuque.core.node.node import Node
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.runs.cluster import Cluster
 
 Args = dict[str, Any]
 

@@ -11,14 +11,14 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tuque.sim.engine.history import OK, Add
-from tuque.sim.machines.session import LOST
-from tuque.sim.workload.programs import Args, number
-from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, failed, says
+from sim.engine.history import OK, Add
+from sim.machines.session import LOST
+from sim.workload.programs import Args, number
+from sim.workload.scripts import IDLE_US, Say, Script, Steps, failed, says
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.runs.cluster import Cluster
 
 
 class Publication:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tuque.sim.machines.session import LOST
-from tuque.sim.workload.programs import Args, Person
+from sim.machines.session import LOST
+from sim.workload.programs import Args, Person
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 PATIENCE_US: Final = 4_000_000  # timeout of a client
 IDLE_US: Final = 300_000

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tuque.sim.machines.kernel import place_of
-from tuque.sim.task_judges.facts import Job
-from tuque.sim.task_judges.groups import Child
-from tuque.sim.workload.programs import Args, number
-from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
+from sim.machines.kernel import place_of
+from sim.task_judges.facts import Job
+from sim.task_judges.groups import Child
+from sim.workload.programs import Args, number
+from sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 
 class TaskClient(Script):

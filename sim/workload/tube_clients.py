@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.sim.machines.kernel import place_of
-from tuque.sim.tube_judges.facts import Call, seconds
-from tuque.sim.tube_judges.pris import begin_pri, on_given
-from tuque.sim.workload.programs import Args, number
-from tuque.sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
+from sim.machines.kernel import place_of
+from sim.tube_judges.facts import Call, seconds
+from sim.tube_judges.pris import begin_pri, on_given
+from sim.workload.programs import Args, number
+from sim.workload.scripts import IDLE_US, Say, Script, Steps, Told, failed, says
 
 if TYPE_CHECKING:
-    from tuque.sim.runs.cluster import Cluster
+    from sim.runs.cluster import Cluster
 
 JOB_VERBS: Final = ("ACKJOB", "NACK", "WORKING")
 

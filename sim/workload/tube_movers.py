@@ -8,18 +8,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sim.engine.plan import Op
+from sim.tube_judges.disk import tubes_on
+from sim.tube_judges.turns import Pausing
+from sim.workload.faults import apply
+from sim.workload.programs import Args
+from sim.workload.scripts import Say, Steps, Told, failed
+from sim.workload.tube_clients import TubeClient
 from tuque.core.node.queue import PAUSE_NAMES
-from tuque.sim.engine.plan import Op
-from tuque.sim.tube_judges.disk import tubes_on
-from tuque.sim.tube_judges.turns import Pausing
-from tuque.sim.workload.faults import apply
-from tuque.sim.workload.programs import Args
-from tuque.sim.workload.scripts import Say, Steps, Told, failed
-from tuque.sim.workload.tube_clients import TubeClient
 
 if TYPE_CHECKING:
-    from tuque.sim.machines.machine import Machine
-    from tuque.sim.runs.cluster import Cluster
+    from sim.machines.machine import Machine
+    from sim.runs.cluster import Cluster
 
 RETRY_US: Final = 700_000
 TRIES: Final = 12

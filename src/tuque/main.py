@@ -62,9 +62,6 @@ SUBCOMMANDS: Final = {
         "report",
         "Make a report of the events, on this machine.",
     ),
-    "verify": Entry(
-        "tuque.spark.cli.verify", "verify", "report", "Judge clients' logs by the broker's events."
-    ),
     "triage": Entry(
         "tuque.spark.cli.deadletters", "triage", "report", "What is in dead-letter queues, and why."
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from client_nodes import Connect, Face, Loop, ScriptedNode, Threads, hello_of
+
 from lab import RealServer
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from client_nodes import Connect, until
-from lab import RealCluster
 
+from lab import RealCluster
 from tuque import Client
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealServer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"

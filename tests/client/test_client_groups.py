@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from client_nodes import Connect, ScriptedNode
-from lab import RealServer
 
+from lab import RealServer
 from tuque import Client
 from tuque.client.commands import writes
 from tuque.client.commands.calls import Call

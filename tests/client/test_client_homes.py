@@ -9,8 +9,8 @@ import pytest
 from client_nodes import ADDED, FAST, ID, Connect, ScriptedNode, Words, hello_of, in_turn, until
 from hypothesis import example, given
 from hypothesis import strategies as st
-from lab import free_port
 
+from lab import free_port
 from tuque import Retry
 from tuque.client.commands import calls, tubes
 from tuque.client.commands import homes as tube_homes

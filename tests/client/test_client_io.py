@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from client_nodes import ADDED, FAST, ID, Connect, Face, ScriptedNode, hello_of, in_turn
+
 from own_log import own_records
 from quick import is_quick
-
 from tuque import Client, Job, Retry, aio
 from tuque.errors import (
     Closed,

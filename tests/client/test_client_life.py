@@ -10,10 +10,10 @@ from typing import Any
 import hiredis
 import pytest
 from client_nodes import ScriptedNode, hello_of
-from lab import RealServer
-from quick import is_quick
 
 import tuque.aio
+from lab import RealServer
+from quick import is_quick
 from tuque import Client
 from tuque.client.commands import calls, dead, life
 from tuque.client.commands.calls import Call

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from client_nodes import Connect, Face, until
-from lab import RealServer
 
+from lab import RealServer
 from tuque import Client, Job, JobInfo
 from tuque.errors import (
     BadId,

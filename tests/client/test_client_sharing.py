@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from client_nodes import Connect, ScriptedNode, until
-from quick import is_quick
 
+from quick import is_quick
 from tuque import Client, aio
 from tuque.client.aio.pool import Pool as AsyncPool
 from tuque.client.sync.pool import Pool

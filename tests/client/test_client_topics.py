@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from client_nodes import Connect, ScriptedNode, until
-from lab import RealCluster, RealServer
 
+from lab import RealCluster, RealServer
 from tuque import Client
 from tuque.client.commands import topics
 from tuque.client.commands.calls import Call

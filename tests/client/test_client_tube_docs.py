@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import tarantool
-from lab import RealServer, free_port
 
+from lab import RealServer, free_port
 from tuque import Client
 from tuque.client.commands import tubes
 from tuque.client.sync import Client as Threads

@@ -13,9 +13,9 @@ from typing import Any
 import hiredis
 import pytest
 from client_nodes import until
-from lab import RealServer
 
 import tuque
+from lab import RealServer
 from tuque import Client
 from tuque.client.commands import rights, tubes
 from tuque.client.commands import rights as types

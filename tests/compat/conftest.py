@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+
 from lab import RealServer
 from raw_resp import Wire
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from lab import RealServer
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from lab import RealServer
 
 NEEDS = "redis"
 

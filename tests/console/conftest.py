@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import forked
 import pytest
 from console_node import DEADLINE_S, Run
+
+import forked
 from lab import RealServer
 
 

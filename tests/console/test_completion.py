@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lab import RealServer, free_port
 
+from lab import RealServer, free_port
 from tuque.completion import asked
 
 

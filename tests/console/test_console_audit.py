@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from console_node import Run
+
 from lab import RealServer
 
 

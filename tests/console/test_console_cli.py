@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from console_node import Run
-from lab import RealServer
 
+from lab import RealServer
 from tuque.console.cluster.programs import free_port
 from tuque.console.terminal.link import Link, LinkError, Target
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from console_node import DEADLINE_S, Run
-from lab import RealCluster, RealServer
 
+from lab import RealCluster, RealServer
 from tuque.console.cluster.commands import place_of
 from tuque.console.cluster.programs import free_port, free_ports
 from tuque.console.cluster.view import Row, uneven

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from console_node import Run
-from lab import RealServer
 
+from lab import RealServer
 from tuque.client.api import ClusterNode
 from tuque.console.cluster.view import Known, Row, failing, unwell
 from tuque.console.live.board import NodeRow, node_row

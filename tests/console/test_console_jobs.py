@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from console_node import Run
+
 from lab import RealCluster
 from raw_resp import wait_for
-
 from tuque import Client
 from tuque.client.commands.life import Run as Begun
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from console_node import DEADLINE_S, Run
-from lab import RealCluster
 
+from lab import RealCluster
 from tuque import Client
 from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
 from tuque.console.live import board, commands, shown

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from both_ways import NO_BYTECODE
 from console_node import DEADLINE_S, Run
 
 import tuque
+from both_ways import NO_BYTECODE
 from tuque.console.journal.rows import line_of
 from tuque.console.terminal.facts import as_facts
 from tuque.console.terminal.link import ErrorReply, Link, Reply, Target

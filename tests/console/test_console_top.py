@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import RealServer
 
+from lab import RealServer
 from tuque import Client
 from tuque.client.commands.life import Run
 from tuque.nodeoptions import NodeOptions

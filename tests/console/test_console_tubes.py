@@ -10,10 +10,10 @@ from pathlib import Path
 import hiredis
 import pytest
 from console_node import Run
-from lab import RealCluster
-from raw_resp import wait_for
 
 import tuque.errors as tuque_errors
+from lab import RealCluster
+from raw_resp import wait_for
 from tuque import Client, Retry
 from tuque.console.cluster.limits import rate_words
 from tuque.console.cluster.programs import free_port

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from console_node import Run
+
 from lab import RealCluster
 from raw_resp import Wire, wait_for
-
 from tuque.console.cluster.view import Row, homeless, new_leaders, voting
 
 QUICK_MS = 1_000

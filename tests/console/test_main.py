@@ -67,7 +67,6 @@ def test_a_missing_extra_is_named(package: str, extra: str) -> None:
         ("spark report --events . --out x", "spark"),
         ("report --events . --out x", "report"),
         ("compact --events events", "report"),
-        ("verify --events events --clients events", "report"),
         ("triage", "report"),
         ("spark silver --events events --out x", "spark"),
         ("spark silver --events events --out x --engine duckdb", "report"),

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 from console_node import Run
-from lab import RealServer
 
+from lab import RealServer
 from tuque.console.cluster.programs import free_port
 from tuque.main import tuque as program
 from tuque.nodeoptions import NodeOptions

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from both_ways import thorough
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from both_ways import thorough
 from tuque.core.model.job import ACTIVE, QUEUED, Job
 from tuque.core.node.queue import Queue
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from cluster_lab import Lab
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.leases.bisect import on_begin, on_defer, on_split
 from tuque.core.leases.fetch import columns, on_fetch

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 import tuque
-from tuque.demo.books import Books
-from tuque.demo.main import CORRUPT_FILES, MISSING_FILES, standard_library
-from tuque.demo.results import TABLE
-from tuque.demo.table import TABLE_LOG, ResultTable
-from tuque.demo.tasks import Measures
+from demo.books import Books
+from demo.main import CORRUPT_FILES, MISSING_FILES, standard_library
+from demo.results import TABLE
+from demo.table import TABLE_LOG, ResultTable
+from demo.tasks import Measures
 
 SOURCE = Path(tuque.__file__).parents[1]  # the programs run what the tests run
 
@@ -28,7 +28,7 @@ def test_the_demo_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     for package in ("pyspark", "pyarrow"):
         pytest.importorskip(package)
     made = subprocess.run(
-        [sys.executable, "-m", "tuque.demo", "--limit", "120", "--out", "out"],
+        [sys.executable, "-m", "demo", "--limit", "120", "--out", "out"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path])},
         capture_output=True,

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import RealServer
 
 import tuque
+from demo.crawler import TUBE, crawl
+from demo.sites import MODULES, Sites, served
+from lab import RealServer
 from tuque import Client
-from tuque.demo.crawler import TUBE, crawl
-from tuque.demo.sites import MODULES, Sites, served
 
 WORKERS = 8
 
@@ -67,7 +67,7 @@ def test_a_site_that_is_not_there_ends_as_buried_tasks(client: Client) -> None:
 def test_the_program() -> None:
     source = Path(tuque.__file__).parents[1]
     made = subprocess.run(
-        [sys.executable, "-m", "tuque.demo.crawler", "--workers", "4", "--sites", "2"],
+        [sys.executable, "-m", "demo.crawler", "--workers", "4", "--sites", "2"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *sys.path])},
         capture_output=True,
         text=True,

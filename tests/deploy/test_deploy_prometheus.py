@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealServer, free_port
 
 ROOT = Path(__file__).resolve().parents[2]

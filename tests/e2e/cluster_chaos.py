@@ -1,8 +1,8 @@
 """Real nodes, real clients, real trouble: kill -9, SIGSTOP, restarts, links cut and frozen.
 
 Clients write the history that the simulator's clients write, and what must hold is judged by
-the same code (tuque.sim.engine.history). They also write a log, which is judged by what the nodes'
-events say (SPEC H5, tuque.spark.verify), where pyarrow and duckdb are installed.
+the same code (sim.engine.history). They also write a log, which is judged by what the nodes'
+events say (SPEC H5, verify), where pyarrow and duckdb are installed.
 `python tests/e2e/cluster_chaos.py --minutes 5` runs for long, and with `--outages` kills all nodes
 at once, every 10 s (chaos_outages.py);
 tests/e2e/test_e2e_cluster_chaos.py runs a short one.
@@ -27,11 +27,11 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)]
 
 from chaos_outages import run_outages
+
 from proxied import ProxiedNodes
 from raw_resp import NULL, Err, Wire, wait_for
-
-from tuque.sim.engine.history import OK, Add, History
-from tuque.spark.recorder import Recorder, now_us
+from recorder import Recorder, now_us
+from sim.engine.history import OK, Add, History
 
 RETRY_S = 1
 COPIES = 3
@@ -344,10 +344,10 @@ class Chaos(ProxiedNodes):
         self.log.close()
         if not HAS_EVENTS:
             return
-        from tuque.spark.cli.verify import table
         from tuque.spark.history.duck import DuckEngine
         from tuque.spark.history.pipeline import find_segments
-        from tuque.spark.verify import verify
+        from verify import verify
+        from verify_command import table
 
         found = find_segments(self.directory / "events", self.directory / "copies")
         with DuckEngine(threads=2) as duck:

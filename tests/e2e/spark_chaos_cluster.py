@@ -16,8 +16,9 @@ pytest.importorskip("pyspark")
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 from cluster_driver import SPECULATION, Job, assert_once, drain, fill, left
-from lab import RealServer
 from spark_cluster import SparkCluster
+
+from lab import RealServer
 
 JOBS = 10_000
 

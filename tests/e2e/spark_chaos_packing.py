@@ -20,10 +20,10 @@ pytest.importorskip("pyspark")
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 from cluster_driver import assert_once, drain, left
-from lab import RealServer
 from sink_lab import journaled
 from spark_cluster import SOURCE, SparkCluster
 
+from lab import RealServer
 from tuque import Client
 
 ROOT = Path(__file__).parents[2]

@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
 import dying
 from cluster_driver import assert_once, drain, fill, left
-from lab import RealServer
 from sink_lab import journaled, use_sink
 from spark_here import local_session
+
+from lab import RealServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

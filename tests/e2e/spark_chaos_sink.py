@@ -20,9 +20,10 @@ import pytest
 pytest.importorskip("pyspark")
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 
+from sink_lab import bodies, journaled, once_each
+
 from lab import RealServer
 from raw_resp import wait_for
-from sink_lab import bodies, journaled, once_each
 
 SCRIPT = Path(__file__).parents[1] / "spark" / "sink_driver.py"
 FILES = 6

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+
 from lab import RealServer
 from raw_resp import Err, Wire, wait_for
 

@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from raw_resp import Err, Wire, wait_for
-from voting import Voting
 
+from raw_resp import Err, Wire, wait_for
 from tuque import Client, aio
 from tuque.errors import Error
+from voting import Voting
 
 sys.path.append(str(Path(__file__).parents[1] / "iproto"))
 from iproto_raw import Conn, Said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from lab import RealServer
 from raw_resp import NULL, Wire, encode, wait_for
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab import RealCluster
-
 from tuque import Client
 from tuque.client.commands.life import Run
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab import RealCluster, RealServer
-from raw_resp import Wire, wait_for
 from tube_load import Load
 
+from lab import RealCluster, RealServer
+from raw_resp import Wire, wait_for
 from tuque import Client
 from tuque.client.commands.homes import HomeInfo
 from tuque.errors import Error

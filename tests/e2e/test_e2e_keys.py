@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealServer, is_running
 from raw_resp import NULL, wait_for
-from voting import Row, Span, Voting, is_within, most_at_once, takes_of
-
 from tuque import Client
 from tuque.errors import Error
+from voting import Row, Span, Voting, is_within, most_at_once, takes_of
 
 TIMEOUT_MS = 1_500
 

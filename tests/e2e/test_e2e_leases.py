@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from lab import RealServer
 from raw_resp import Wire, encode, wait_for
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealCluster, RealServer, info
 from raw_resp import NULL, Wire
-
 from tuque.errors import NotInReach
 from tuque.worker import App
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from lab import RealServer
 from raw_resp import Wire, encode, wait_for
-
 from tuque import Client, aio
 from tuque.errors import ReplyError
 

@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from lab import RealCluster, RealServer
 
+from lab import RealCluster, RealServer
 from tuque import Client
 from tuque.errors import MaxLen
 from tuque.worker import App, Limit

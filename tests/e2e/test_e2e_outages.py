@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos_outages import QUEUE, Outages
+
 from raw_resp import wait_for
 
 JOBS = 200

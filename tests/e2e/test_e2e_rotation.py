@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+import tuque
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port
 from raw_resp import wait_for
-
-import tuque
 
 pytestmark = [needs_openssl, pytest.mark.slow]
 PASSWORD = "a-long-password-of-default"

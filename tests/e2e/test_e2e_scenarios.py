@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealCluster, info
 from raw_resp import NULL, Err, Wire, wait_for
 

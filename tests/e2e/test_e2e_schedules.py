@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from raw_resp import wait_for
-from voting import Voting
 
+from raw_resp import wait_for
 from tuque import Client
 from tuque.errors import Error
+from voting import Voting
 
 TIMEOUT_MS = 1_500
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealServer
 from raw_resp import NULL, Wire, wait_for
 from voting import Voting

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from lab import RealServer, run_server
 from raw_resp import Wire, encode, wait_for
 

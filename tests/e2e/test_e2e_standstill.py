@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from lab import RealCluster, RealServer, info
 from raw_resp import NULL, Err, Wire, encode, wait_for
 

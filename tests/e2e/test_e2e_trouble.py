@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from lab import RealServer, run_server
 from raw_resp import wait_for
 

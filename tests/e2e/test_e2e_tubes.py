@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hiredis
 import pytest
+
 from lab import RealServer
 from raw_resp import NULL, Wire, wait_for
 

@@ -20,9 +20,10 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)]
 
+from tube_load import Load
+
 from proxied import ProxiedNodes
 from raw_resp import Wire, wait_for
-from tube_load import Load
 
 FAULTS = ("kill", "stop", "isolate", "cut")
 

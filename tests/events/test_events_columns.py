@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from events_jobs import NOW_MS, a_job
-from told_events import Told
 
+from told_events import Told
 from tuque.core.model import stats
 from tuque.core.records import events as ev
 from tuque.core.records.events import Events

@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from both_ways import NO_BYTECODE
 
 import tuque
+from both_ways import NO_BYTECODE
 
 pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")

@@ -14,6 +14,7 @@ from time import monotonic, sleep
 
 import hiredis
 import pytest
+
 from lab import RealServer
 
 pq = pytest.importorskip("pyarrow.parquet")

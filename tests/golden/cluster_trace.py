@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from cluster_lab import START_MS, Lab
 from refusals import words_of
-
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import STATE_NAMES
 from tuque.core.msgs import (

@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import forked
 import pytest
+
+import forked
 from lab import READY, RealServer
 from raw_resp import wait_for
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,10 @@ def test_layers_hold() -> None:
     done = subprocess.run(
         [str(program), "--no-cache"],
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        env={
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT, ROOT / "examples"))),
+            "PATH": "",
+        },
         capture_output=True,
         text=True,
         check=False,

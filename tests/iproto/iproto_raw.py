@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+
 from pump_box import START_MS, PumpBox
 from raw_resp import DEADLINE_S
-
 from tuque.server.net.system import steady_ms
 from tuque.wire.proto.iproto import scramble
 

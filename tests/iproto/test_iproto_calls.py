@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from iproto_raw import IprotoBox, encode, refused, request, tube
-from raw_resp import wait_for
 
+from raw_resp import wait_for
 from tuque.tubes.policy import tubes_of
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]

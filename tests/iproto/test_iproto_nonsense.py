@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from both_ways import thorough
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iproto_raw import Conn, IprotoBox
+
+from both_ways import thorough
 from own_log import own_lines
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]

@@ -6,8 +6,8 @@ import re
 
 import pytest
 from iproto_raw import IprotoBox, login
-from raw_resp import Wire
 
+from raw_resp import Wire
 from tuque.core.queues.procedures import check
 
 PUT, TAKE = "queue.tube.t:put", "queue.tube.t:take"

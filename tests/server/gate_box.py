@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import Wire, wait_for
-
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.store.disk import Disk

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from lab import RealServer, free_port
 
 PATIENCE_S = 60.0

@@ -13,9 +13,9 @@ from typing import Any
 
 import hiredis
 import pytest
+
 from pump_box import PumpBox
 from raw_resp import encode
-
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.life.runs import on_fail
 from tuque.core.life.start import on_start

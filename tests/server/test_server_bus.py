@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from pump_box import PumpBox, digest
 from raw_resp import encode
-
 from tuque.core.copies.replicate import copy_of
 from tuque.core.msgs import (
     GotJob,

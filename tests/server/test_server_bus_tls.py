@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port
 from raw_resp import Wire, wait_for
-
 from tuque.server.bus.handshaking import (
     BEGIN_MAX,
     BEGIN_S,

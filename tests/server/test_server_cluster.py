@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from lab import RealCluster, cluster_info, info, reachable
 from raw_resp import NULL, Err, Wire, encode, wait_for
 

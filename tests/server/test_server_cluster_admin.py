@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from lab import RealCluster, cluster_info, info, reachable
 from raw_resp import Err, Wire, wait_for
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from door import Door, taken
 from gate_box import Kept
+
 from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import encode, wait_for
-
 from tuque.core.dispatch.timers import tick
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import FAR, check, memory_level

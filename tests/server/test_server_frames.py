@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from gate_box import Kept
+
 from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
-
 from tuque.core.node.peers import journal_fails
 from tuque.server.start.bus import open_bus, prepare_bus
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from gate_box import Kept
-from raw_resp import encode, wait_for
 
+from raw_resp import encode, wait_for
 from tuque.server.net.system import IN
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from door import START_MS, Door
-from told_events import Told
 
+from told_events import Told
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.commands.dispatch import tell_wakes

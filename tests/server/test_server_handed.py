@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox, ask
 from raw_resp import Wire
-
 from tuque.core.model.task import Task
 from tuque.server.state.caches import KEPT_MAX
 from tuque.server.state.client import HANDED_BYTES, HANDED_MAX, Client

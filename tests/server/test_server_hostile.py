@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from door import Door
 from msgspec.structs import replace
+from test_server_bus import OTHER, SECRET, Node, Stranger
+
 from own_log import own_lines
 from pump_box import digest
 from raw_resp import encode
-from test_server_bus import OTHER, SECRET, Node, Stranger
-
 from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import shift_jobs
 from tuque.core.model.job import LAST_NS, Job

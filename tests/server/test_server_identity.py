@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from both_ways import NO_BYTECODE
 
+from both_ways import NO_BYTECODE
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.server.config.config import load
 from tuque.server.config.identity import Identity, IdentityError, open_identity

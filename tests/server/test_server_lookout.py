@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pump_box import PumpBox
 
+from pump_box import PumpBox
 from tuque.core.model.job import Job
 from tuque.core.node.node import Adding
 from tuque.server.loop.pump import (

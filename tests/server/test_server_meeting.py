@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from raw_resp import wait_for
 from test_server_bus import ANOTHER, OTHER, SECRET, Node
 
+from raw_resp import wait_for
 from tuque.server.config.config import load
 from tuque.server.net.listen import (
     BUS_OFFSET,

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from live import Live, ask
 from live import make_live as make_live
+
 from pump_box import PumpBox
 from raw_resp import encode
-
 from tuque.server.metrics.metrics import take_snapshot
 from tuque.server.metrics.metrics_server import (
     Desk,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import RealServer, free_port
 
+from lab import RealServer, free_port
 from tuque.server.start.doors import Notifier, watchdog_s
 
 PATIENCE_S = 60.0

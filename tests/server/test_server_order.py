@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox
 from raw_resp import Wire, encode
-
 from tuque.core.dispatch.messages import on_link_up, on_message
 from tuque.core.msgs import GotJob, ReplJob, ReplJobs
 from tuque.core.node.peers import slot_for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from door import START_MS, Door
-from planned import later, show, taken, turn
 
+from planned import later, show, taken, turn
 from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.policy import tubes_of
 

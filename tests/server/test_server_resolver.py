@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from raw_resp import wait_for
 
+from raw_resp import wait_for
 from tuque.server.net.resolver import (
     LOOKUPS_MAX,
     Answer,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
+
 from pump_box import PumpBox
 from raw_resp import Wire, encode
-
 from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
 from tuque.wire.commands.commands import ROWS, table
 from tuque.wire.commands.rights import (

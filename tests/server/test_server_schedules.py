@@ -6,10 +6,10 @@ import logging
 
 import pytest
 from door import START_MS, Door
+
 from own_log import own_lines
 from planned import later, show, stand_still, taken, turn
 from told_events import Told
-
 from tuque.core.dispatch.timers import tick
 from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.commands.firing import SHORT

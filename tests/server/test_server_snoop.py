@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox, as_user
 from raw_resp import Wire, encode
-
 from tuque.wire.commands.bounds import CONTAINERS
 from tuque.wire.commands.commands import ROWS
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pump_box import digest
 from test_server_bus import ANOTHER, OTHER, SECRET, Node, Stranger, flooded
 
+from pump_box import digest
 from tuque.core.msgs import DelJob, Heartbeat, Pause
 from tuque.server.bus.peers import COME_MS
 from tuque.server.log import log

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from gate_box import Kept, StuckDisk
+
 from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
-
 from tuque.server.loop.gate import Gather
 from tuque.store.writer import (
     LEAST_S,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pump_box import START_MS, PumpBox
 from raw_resp import Wire, encode
-
 from tuque.core.model.job_id import of_url
 from tuque.wire.commands.commands import table
 from tuque.wire.commands.rights import NOT_FOR_TENANTS, UNITS, Unit

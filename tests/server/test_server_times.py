@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox
 
 SLOW_S = 1.0  # longer than the system lets a short command wait for a core

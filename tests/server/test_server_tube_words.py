@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hiredis
-from both_ways import thorough
 from door import Door
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from both_ways import thorough
 from tuque.core.queues.procedures import check
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.tube_table import WORDS as PROCEDURES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from door import Door
-from refusals import refused
 
+from refusals import refused
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.sessions import identify, on_client_gone
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_server_bus import SECRET, Node, Stranger
+
 from lab import RealCluster, RealServer, cluster_info
 from own_log import own_lines
 from raw_resp import Err, Wire, encode, wait_for
-from test_server_bus import SECRET, Node, Stranger
-
 from tuque.cluster.member import TWINS
 from tuque.core.msgs import Gossip, Heartbeat
 from tuque.server.replies.errors import CONFLICT_TEXT

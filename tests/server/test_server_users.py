@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import free_port
 from live import Live, ask
 from live import make_live as make_live
+
+from lab import free_port
 from raw_resp import wait_for
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from door import NODE_ID, Door
+
 from lab import RealCluster, info
 from raw_resp import Err, Wire, wait_for
-
 from tuque.tubes.model.voter_state import IN_FORCE, Voters
 from tuque.tubes.policy import tubes_of
 

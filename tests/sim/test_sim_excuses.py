@@ -7,17 +7,17 @@ widely lets real faults pass. Both are seen here with judges that look at one th
 from __future__ import annotations
 
 import pytest
-from stopped_seed import Situation, Table, rules, stopped
 
+from sim.engine.history import OK, OLD_DISK, OPEN, Add, Ask
+from sim.engine.network import Line as Wire
+from sim.engine.plan import Op, Plan
+from sim.flaws.homes import order, three_homes
+from sim.judges.leasing import Commit, Held
+from sim.machines.thread import STALL_US, SimThread
+from sim.runs.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
+from stopped_seed import Situation, Table, rules, stopped
 from tuque.core.model.job import QUEUED
 from tuque.core.queues.procedures import memory_level
-from tuque.sim.engine.history import OK, OLD_DISK, OPEN, Add, Ask
-from tuque.sim.engine.network import Line as Wire
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.homes import order, three_homes
-from tuque.sim.judges.leasing import Commit, Held
-from tuque.sim.machines.thread import STALL_US, SimThread
-from tuque.sim.runs.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 
 # One row for each situation and what is found in it.
 excuse = Table(lambda: Cluster(Plan(seed="excuses", nodes=2)))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from stopped_seed import Situation, Table, rules, stopped
 
-from tuque.core.model.task import READY
-from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.homes import three_homes
-from tuque.sim.machines.machine import Machine
-from tuque.sim.runs.cluster import SETUP_MS, Cluster
-from tuque.sim.tube_judges.disk import (
+from sim.engine.plan import Op, Plan
+from sim.flaws.homes import three_homes
+from sim.machines.machine import Machine
+from sim.runs.cluster import SETUP_MS, Cluster
+from sim.tube_judges.disk import (
     KeptTube,
     forget,
     ident_of,
@@ -19,8 +16,8 @@ from tuque.sim.tube_judges.disk import (
     judge_tokens,
     tubes_on,
 )
-from tuque.sim.tube_judges.facts import Facts, Line, State
-from tuque.sim.tube_judges.homes import (
+from sim.tube_judges.facts import Facts, Line, State
+from sim.tube_judges.homes import (
     count_takes,
     excuse_of,
     excuse_of_start,
@@ -31,9 +28,12 @@ from tuque.sim.tube_judges.homes import (
     may_forget,
     note_sessions,
 )
-from tuque.sim.tube_judges.mirror import Mirror
-from tuque.sim.tube_judges.turns import judge_pause
-from tuque.sim.workload.tube_movers import TubeForcer
+from sim.tube_judges.mirror import Mirror
+from sim.tube_judges.turns import judge_pause
+from sim.workload.tube_movers import TubeForcer
+from stopped_seed import Situation, Table, rules, stopped
+from tuque.core.model.task import READY
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 
 # One row for each situation and what is found in it; three_homes() has a tube t0 at n0.
 excuse = Table(lambda: stopped(three_homes(1), 10))

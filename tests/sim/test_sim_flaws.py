@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.sim.flaws.published import MUTATIONS
-from tuque.sim.runs.seeds import run_plan, run_seed
+from sim.flaws.published import MUTATIONS
+from sim.runs.seeds import run_plan, run_seed
 
 SLOW_PLANS = ("f5", "f7", "f9", "f11", "f17", "q1", "q2", "r3")
 LONG = ("f1", "f2", "f8", "f9", "f14", "f15", "q2", "q3")  # the others are found sooner
 # The flaws that are found soon, and the first seed that finds each.
-# All of them: python -m tuque.sim --mutation all
+# All of them: python -m sim --mutation all
 QUICK = {
     "f1": 9, "f2": 7, "f3": 1, "f4": 1, "f6": 1, "f7": 1, "f8": 3, "f9": 1, "f10": 1, "f13": 1,
     "f14": 1, "f15": 6, "f16": 1,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.sim.__main__ import is_too_much, past_seeds
-from tuque.sim.runs.score import TEXTS, Score
-from tuque.sim.runs.seeds import run_past, run_seed
+from sim.__main__ import is_too_much, past_seeds
+from sim.runs.score import TEXTS, Score
+from sim.runs.seeds import run_past, run_seed
 
 
 def score_of(seeds: int, *findings: str) -> Score:

@@ -6,14 +6,14 @@ import socket
 from typing import cast
 
 import pytest
-from stopped_seed import stopped
 
+from sim.engine.plan import Op, Plan
+from sim.machines.kernel import ListeningSocket, SimBell, Socket
+from sim.machines.shell import Shell
+from sim.runs.cluster import SETUP_MS, Cluster
+from stopped_seed import stopped
 from tuque.server.loop.pump import Pump
 from tuque.server.net.system import IN, OUT
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.machines.kernel import ListeningSocket, SimBell, Socket
-from tuque.sim.machines.shell import Shell
-from tuque.sim.runs.cluster import SETUP_MS, Cluster
 
 
 def shell_of(cluster: Cluster, index: int = 0) -> Shell:

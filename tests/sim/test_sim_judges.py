@@ -7,20 +7,20 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from sim.engine.history import OK, OPEN, REFUSED, Delivery
+from sim.engine.plan import Op, Plan
+from sim.judges.checkers import transits_over
+from sim.judges.leasing import Held, Pass
+from sim.judges.verdicts import Verdicts
+from sim.machines import shell
+from sim.runs.cluster import Cluster
+from sim.runs.seeds import run_plan
 from tuque.core.model import stats
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED, Job
 from tuque.core.msgs import GotJob
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say
 from tuque.core.queues.procedures import enqueue, register, remove
-from tuque.sim.engine.history import OK, OPEN, REFUSED, Delivery
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.judges.checkers import transits_over
-from tuque.sim.judges.leasing import Held, Pass
-from tuque.sim.judges.verdicts import Verdicts
-from tuque.sim.machines import shell
-from tuque.sim.runs.cluster import Cluster
-from tuque.sim.runs.seeds import run_plan
 from tuque.store.writer import Journal
 
 Sabotage = Callable[[Cluster], None]

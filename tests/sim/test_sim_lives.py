@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from sim.engine.plan import Op, Plan
+from sim.flaws.lives import LIFE_FLAWS, LIFE_RULES
+from sim.flaws.work import WORK_FLAWS, WORK_RULES, beginning, replaying, repricing
+from sim.judges.life_rates import on_paced
+from sim.judges.life_waits import on_waited
+from sim.judges.lives import Living
+from sim.plans.life_swarm import KINDS
+from sim.plans.swarm import draw
+from sim.runs.cluster import Cluster
+from sim.runs.seeds import run_plan, run_seed
 from tuque.core.life.dead_letters import letter_of, purge
 from tuque.core.node.node import Node
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.lives import LIFE_FLAWS, LIFE_RULES
-from tuque.sim.flaws.work import WORK_FLAWS, WORK_RULES, beginning, replaying, repricing
-from tuque.sim.judges.life_rates import on_paced
-from tuque.sim.judges.life_waits import on_waited
-from tuque.sim.judges.lives import Living
-from tuque.sim.plans.life_swarm import KINDS
-from tuque.sim.plans.swarm import draw
-from tuque.sim.runs.cluster import Cluster
-from tuque.sim.runs.seeds import run_plan, run_seed
 
 PRODUCER: dict[str, Any] = {
     "attempts": [2, 3], "backoff": [0.1, 0.2, 0.5], "retry": [1], "keep": [90], "limit": [0],

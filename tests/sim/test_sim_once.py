@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.sim.engine.disk import WINDOW_US
-from tuque.sim.flaws.leases import ONCE_FLAWS, RULES, keyed_adds, lessees, writers
-from tuque.sim.plans.swarm import draw
-from tuque.sim.runs.cluster import Cluster
-from tuque.sim.runs.seeds import run_plan, run_seed
+from sim.engine.disk import WINDOW_US
+from sim.flaws.leases import ONCE_FLAWS, RULES, keyed_adds, lessees, writers
+from sim.plans.swarm import draw
+from sim.runs.cluster import Cluster
+from sim.runs.seeds import run_plan, run_seed
 
 
 @pytest.mark.sources

@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stopped_seed import stopped
 
-import tuque.sim
+import sim
+from sim.engine.plan import Op, Plan
+from sim.flaws.homes import order, stood_still, three_homes
+from sim.judges.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message, tubes_of
+from sim.runs.cluster import Cluster
+from sim.runs.score import Score, nth
+from sim.runs.seeds import Outcome, run_plan, run_seed
+from stopped_seed import stopped
 from tuque.core.msgs import (
     GotJob,
     Pause,
@@ -18,14 +24,8 @@ from tuque.core.msgs import (
     SetAck,
 )
 from tuque.core.node.node import Pausing
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.homes import order, stood_still, three_homes
-from tuque.sim.judges.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message, tubes_of
-from tuque.sim.runs.cluster import Cluster
-from tuque.sim.runs.score import Score, nth
-from tuque.sim.runs.seeds import Outcome, run_plan, run_seed
 
-SOURCES = Path(tuque.sim.__file__).parent
+SOURCES = Path(sim.__file__).parent
 
 
 def outcome(faults: list[str], settling_us: int, **counts: int) -> Outcome:

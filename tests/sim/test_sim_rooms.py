@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from tuque.sim.engine.clock import MachineClock, NodeClock
-from tuque.sim.engine.disk import SECTOR, SimDisk
-from tuque.sim.engine.network import End, Network
-from tuque.sim.engine.world import World
+from sim.engine.clock import MachineClock, NodeClock
+from sim.engine.disk import SECTOR, SimDisk
+from sim.engine.network import End, Network
+from sim.engine.world import World
 
 
 class Place:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tuque.sim.engine.meddler import KINDS
-from tuque.sim.flaws.sealed import meddled
-from tuque.sim.plans.swarm import draw
-from tuque.sim.runs.seeds import run_plan
+from sim.engine.meddler import KINDS
+from sim.flaws.sealed import meddled
+from sim.plans.swarm import draw
+from sim.runs.seeds import run_plan
 
 
 @pytest.mark.parametrize("kind", KINDS)

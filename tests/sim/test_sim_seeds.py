@@ -13,15 +13,15 @@ import msgspec
 import pytest
 
 import tuque.core.model.job
-from tuque.sim.engine.plan import Op, Plan, decode, encode
-from tuque.sim.plans.swarm import KINDS, draw
-from tuque.sim.runs.canary import canary
-from tuque.sim.runs.seeds import run_plan, run_seed
-from tuque.sim.runs.shrink import Shrinker, as_test
+from sim.engine.plan import Op, Plan, decode, encode
+from sim.plans.swarm import KINDS, draw
+from sim.runs.canary import canary
+from sim.runs.seeds import run_plan, run_seed
+from sim.runs.shrink import Shrinker, as_test
 
 PRINT_DIGESTS = """
 import tuque.core.model.job
-from tuque.sim.runs.seeds import run_seed
+from sim.runs.seeds import run_seed
 print(tuque.core.model.job.__file__)
 print([run_seed(seed).digest for seed in (3, 6)])
 """
@@ -82,9 +82,7 @@ def test_compiled_modules_play_a_seed_as_the_sources_do() -> None:
 
 
 def test_the_canary_is_reported_through_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tuque.sim", "--canary"], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "sim", "--canary"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the canary was reported" in done.stdout
 

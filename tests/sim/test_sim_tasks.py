@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tuque.sim.engine.plan import Plan
-from tuque.sim.flaws.keys import (
+from sim.engine.plan import Plan
+from sim.flaws.keys import (
     KEY_FLAWS,
     KEY_RULES,
     dry_buckets,
@@ -24,9 +24,9 @@ from tuque.sim.flaws.keys import (
     topics_cut,
     unique_moves,
 )
-from tuque.sim.plans.task_swarm import draw_tasks
-from tuque.sim.runs.score import CHECKED
-from tuque.sim.runs.seeds import run_plan, run_seed
+from sim.plans.task_swarm import draw_tasks
+from sim.runs.score import CHECKED
+from sim.runs.seeds import run_plan, run_seed
 
 QUICK = ("k1", "k3", "k7", "k10", "k13", "k14")  # found within some seconds
 CALM = (three_groups, given_back)  # plans without faults

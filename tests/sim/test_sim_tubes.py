@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stopped_seed import rules, stopped
 
-from tuque.sim.engine.plan import Op, Plan
-from tuque.sim.flaws.homes import (
+from sim.engine.plan import Op, Plan
+from sim.flaws.homes import (
     HOME_FLAWS,
     HOME_RULES,
     behind_in_sync,
@@ -21,15 +20,16 @@ from tuque.sim.flaws.homes import (
     three_homes,
     two_and_power,
 )
-from tuque.sim.flaws.tubes import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
-from tuque.sim.plans.swarm import draw
-from tuque.sim.plans.tube_swarm import TYPES
-from tuque.sim.runs.cluster import Cluster
-from tuque.sim.runs.score import CHECKED, TEXTS, Score
-from tuque.sim.runs.seeds import run_plan, run_seed
-from tuque.sim.tube_judges.disk import judge_tokens
-from tuque.sim.tube_judges.facts import Facts, Line
-from tuque.sim.tube_judges.homes import end_force, is_unknown
+from sim.flaws.tubes import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
+from sim.plans.swarm import draw
+from sim.plans.tube_swarm import TYPES
+from sim.runs.cluster import Cluster
+from sim.runs.score import CHECKED, TEXTS, Score
+from sim.runs.seeds import run_plan, run_seed
+from sim.tube_judges.disk import judge_tokens
+from sim.tube_judges.facts import Facts, Line
+from sim.tube_judges.homes import end_force, is_unknown
+from stopped_seed import rules, stopped
 
 FLAWS = TUBE_FLAWS + HOME_FLAWS
 FIRST = {"t9": 8, "t45": 2}  # the seed that finds it, if seed 1 does not

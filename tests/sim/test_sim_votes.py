@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tuque.sim.engine.plan import Plan
-from tuque.sim.flaws.homes import (
+from sim.engine.plan import Plan
+from sim.flaws.homes import (
     half_hidden,
     lost_while_behind,
     old_disk,
@@ -16,8 +16,8 @@ from tuque.sim.flaws.homes import (
     unlike_timeouts,
     voter_dies,
 )
-from tuque.sim.plans.vote_swarm import draw_votes
-from tuque.sim.runs.seeds import run_plan
+from sim.plans.vote_swarm import draw_votes
+from sim.runs.seeds import run_plan
 
 
 def test_a_leader_that_is_lost_is_replaced_by_vote() -> None:

@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lab import RealServer
 from spark_cluster import SparkCluster, end
 
+from lab import RealServer
 from tuque import Client
 
 JOB = Path(__file__).parent / "cluster_job.py"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from lab import RealServer
 from sink_lab import journaled
 from spark_history import write_history
 
+from lab import RealServer
 from tuque import Client
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from lab import free_port
 from raw_resp import wait_for
-
 from tuque.spark.cli.submit import spark_home
 from tuque.spark.java import find_java
 

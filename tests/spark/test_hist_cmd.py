@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from both_ways import NO_BYTECODE
 
 pytest.importorskip("duckdb")
 
 import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
+
 from lab import RealServer
 from raw_resp import wait_for
-
 from tuque.main import tuque
 from tuque.spark.history import pipeline
 from tuque.spark.history.streams import LOG

@@ -19,10 +19,10 @@ from spark_history import START_MS, deliver, make_job, nack
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
 from tuque.server.events.events import EventLog
-from tuque.spark.cli.verify import verify as verify_command
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history.duck import DuckEngine
-from tuque.spark.verify import CHECKS, COLUMNS, Recorder, Verdict, verify
+from verify import CHECKS, COLUMNS, Recorder, Verdict, verify
+from verify_command import verify as verify_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,11 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from click.testing import CliRunner
-from lab import RealServer
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 from source_lab import stream
 
+from lab import RealServer
 from tuque import Client
 from tuque.spark.cli.compact import compact
 from tuque.spark.datasource import TuqueDataSource, register

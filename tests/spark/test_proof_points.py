@@ -15,8 +15,9 @@ pytest.importorskip("pyarrow")
 
 import dying
 from cluster_driver import assert_once, drain, fill, left
-from lab import RealServer
 from sink_lab import use_sink
+
+from lab import RealServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

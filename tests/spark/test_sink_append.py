@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from lab import RealServer
 from sink_lab import bodies, journaled, once_each, rows, use_sink
+
+from lab import RealServer
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from lab import RealServer
 from sink_lab import bodies
+
+from lab import RealServer
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

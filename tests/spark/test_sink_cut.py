@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab import RealServer
 from sink_lab import bodies, journaled, once_each
+
+from lab import RealServer
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

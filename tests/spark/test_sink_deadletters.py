@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sink_lab import bodies
+
 from lab import RealCluster, RealServer
 from raw_resp import Wire, wait_for
-from sink_lab import bodies
 
 pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from lab import RealServer
 from raw_resp import wait_for
-
 from tuque import Client
 from tuque.spark.leases.leases import Leases
 from tuque.spark.options import source

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import RealServer
 from query_by_hand import Query
-from raw_resp import wait_for
 from sink_lab import journaled
 
+from lab import RealServer
+from raw_resp import wait_for
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import parts as leases_parts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lab import RealCluster, RealServer
 from query_by_hand import Query
 
+from lab import RealCluster, RealServer
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import parts

@@ -6,9 +6,9 @@ import pickle
 import time
 
 import pytest
+
 from lab import RealServer
 from raw_resp import wait_for
-
 from tuque import Client
 from tuque.spark.errors import SourceError
 from tuque.spark.options import source

@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from lab import RealCluster
-from raw_resp import wait_for
 from source_lab import assert_once, fill
 
+from lab import RealCluster
+from raw_resp import wait_for
 from tuque import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

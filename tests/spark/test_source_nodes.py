@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import RealCluster, RealServer, is_running
 from query_by_hand import Query
-from raw_resp import wait_for
 
+from lab import RealCluster, RealServer, is_running
+from raw_resp import wait_for
 from tuque import Client
 from tuque.spark import nack
 from tuque.spark.errors import SourceError

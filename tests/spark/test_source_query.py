@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from lab import RealCluster, RealServer
-from raw_resp import wait_for
 from source_lab import assert_none_lost, assert_once, bodies, fill, into_table, stream
 
+from lab import RealCluster, RealServer
+from raw_resp import wait_for
 from tuque import Client
 
 if TYPE_CHECKING:

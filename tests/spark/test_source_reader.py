@@ -13,7 +13,6 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
-from lab import RealServer
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -26,6 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from lab import RealServer
 from tuque import Client
 from tuque.spark import nack
 from tuque.spark.datasource import TuqueDataSource, register

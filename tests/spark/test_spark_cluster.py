@@ -16,8 +16,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from cluster_driver import LIMIT_S, SPECULATION, Job, assert_once, drain, fill, left
-from lab import RealServer
 from spark_cluster import SparkCluster
+
+from lab import RealServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -21,10 +21,10 @@ pytest.importorskip("pyspark")
 pytest.importorskip("grpc")
 pytest.importorskip("pandas")
 
-from lab import RealServer, free_port
-from raw_resp import wait_for
 from spark_cluster import PYTHONPATH
 
+from lab import RealServer, free_port
+from raw_resp import wait_for
 from tuque import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

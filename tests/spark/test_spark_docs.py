@@ -17,7 +17,6 @@ pytest.importorskip("pyspark")
 pytest.importorskip("duckdb")
 
 from lab import RealServer
-
 from tuque.spark.options import sink, source
 
 ROOT = Path(__file__).parents[2]

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from lab import RealServer
-from raw_resp import wait_for
 from source_lab import fill, stream
 
+from lab import RealServer
+from raw_resp import wait_for
 from tuque.spark import serve_metrics
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 
 import hiredis
 import pytest
-from told_events import Told
 
+from told_events import Told
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node

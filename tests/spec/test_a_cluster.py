@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+
 from cluster_lab import Lab, external_twice
 from told_events import Told
-
 from tuque.core.copies.ack import (
     on_ackjob,
     on_deadletter,

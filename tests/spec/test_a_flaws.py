@@ -6,10 +6,10 @@ The numbers are those of the column "Source" in SPEC.md, section D.
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 from test_a_stray import stray_ack
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_fastack
 from tuque.core.copies.ack_gc import on_loaded, on_unknown_ack
 from tuque.core.copies.replicate import copy_of, send_copies

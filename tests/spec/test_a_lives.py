@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cluster_lab import Lab, name_of
-
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.ack_gc import on_unknown_ack
 from tuque.core.dispatch.messages import on_message

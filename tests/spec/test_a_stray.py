@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_ackjob, on_deljob, on_fastack
 from tuque.core.copies.ack_gc import STRAYS_MAX, on_unknown_ack, on_unknown_fastack
 from tuque.core.copies.replicate import copy_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 from test_a_stray import stray_ack
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_fastack
 from tuque.core.copies.replicate import copy_of
 from tuque.core.dispatch.restore import flush_all

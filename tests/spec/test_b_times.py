@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from cluster_lab import Lab
 from test_y_cluster import lease
 
+from cluster_lab import Lab
 from tuque.core import msgs
 from tuque.core.copies.ack import on_ackjob, on_deadletter, on_fastack
 from tuque.core.copies.replicate import fail

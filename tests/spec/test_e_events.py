@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from lease_by_hand import Lessee
 from node_by_hand import NODE_ID, START_MS, Box
-from told_events import Told
 
+from told_events import Told
 from tuque.core.records.events import KIND_NAMES, Events
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from node_by_hand import Box
 from test_w_work import start
-from told_events import Told
 
+from told_events import Told
 from tuque.core.records.events import KIND_NAMES
 
 ONLY_RUNS = KIND_NAMES[10:]

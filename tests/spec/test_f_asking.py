@@ -6,8 +6,8 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from cluster_lab import Lab
 
+from cluster_lab import Lab
 from tuque.core.leases.leases import commit, on_next, on_open
 from tuque.core.msgs import NeedJobs, YourJobs
 from tuque.core.node.node import NODE_LEAVING

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster_lab import Lab
 from test_f_moving import adds, wish
 
+from cluster_lab import Lab
 from tuque.core.model.job import QUEUED
 
 

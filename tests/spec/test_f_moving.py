@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab, external_twice
 
+from cluster_lab import Lab, external_twice
 from tuque.core.copies.ack import on_deljob
 from tuque.core.copies.federation import lose_transits, send_jobs
 from tuque.core.dispatch.restore import restore_job

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab, name_of
 
+from cluster_lab import Lab, name_of
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.dispatch.restore import after_load
 from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED

@@ -7,8 +7,8 @@ from struct import pack
 import pytest
 from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NULL, START_MS, Box
-from told_events import Told
 
+from told_events import Told
 from tuque.server.journal.committer import has_saved_once, save_once
 from tuque.server.replies.help import load_share
 from tuque.store.aof import AofReader, Import, import_step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_k_repair import believed, copies, settle
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED
 from tuque.core.node.queue import PAUSE_IN

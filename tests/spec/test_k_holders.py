@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Kept, Lab, copies
 from test_a_stray import stray_ack
 from test_k_repair import settle
 
+from cluster_lab import Kept, Lab, copies
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.holders import tell_holders
 from tuque.core.copies.rereplicate import examine, live_holders, send_repairs

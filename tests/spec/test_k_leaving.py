@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab, believed, copies
 
+from cluster_lab import Lab, believed, copies
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.ack_gc import on_unknown_ack
 from tuque.core.copies.replicate import on_reach_changed

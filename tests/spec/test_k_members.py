@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from party import TIMEOUT_MS, Guest, Party
 
+from party import TIMEOUT_MS, Guest, Party
 from tuque.cluster.kept import BadNodes, parse_kept
 from tuque.cluster.member import FAILING
 from tuque.core.msgs import Heartbeat, Slots

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab, believed, copies
 from test_k_repair import settle
 from test_q_cluster import job_at, sent, tell
-from told_events import Told
 
+from cluster_lab import Lab, believed, copies
+from told_events import Told
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.copies.holders import (

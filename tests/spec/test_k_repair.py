@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab, believed, copies
 
+from cluster_lab import Lab, believed, copies
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from party import TIMEOUT_MS, Guest, Party
 
+from party import TIMEOUT_MS, Guest, Party
 from tuque.cluster.kept import parse_kept
 from tuque.cluster.member import DIAL_MAX_MS
 from tuque.core.msgs import Heartbeat

@@ -10,9 +10,9 @@ from typing import Any
 import hiredis
 import pytest
 from node_by_hand import Line, Wired
+
 from own_log import own_lines
 from raw_resp import encode
-
 from tuque.client.api import url_id
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.model.job import PLAIN

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from lease_by_hand import Lessee
 from node_by_hand import Box, Wired
-from raw_resp import encode
 from test_l_bounds import fill, value
 
+from raw_resp import encode
 from tuque.core.dispatch.timers import tick
 from tuque.core.leases.expiry import RETURN_MOST
 from tuque.core.model.job import LEASED

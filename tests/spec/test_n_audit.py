@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from pump_box import PumpBox
 from raw_resp import encode, wait_for
-
 from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
 from tuque.wire.commands.commands import table
 from tuque.wire.commands.rights import UNITS

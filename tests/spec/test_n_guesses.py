@@ -9,9 +9,9 @@ from pathlib import Path
 
 import hiredis
 import pytest
+
 from pump_box import PumpBox
 from raw_resp import Err, Wire, encode, plain
-
 from tuque.server.access.change import on_bell
 from tuque.server.access.login import host_of
 from tuque.server.state.client import Connection

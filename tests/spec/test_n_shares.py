@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox, as_user, ask
 from raw_resp import Err, Wire, encode
 

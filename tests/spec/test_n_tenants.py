@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox, as_user, ask
 from raw_resp import NULL, Err, Wire, encode
-
 from tuque.core.model.job_id import IdMaker, is_genuine, is_marked
 from tuque.core.model.stats import tenant_of
 from tuque.server.users.users import Account

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox, ask
 from raw_resp import Err, encode
-
 from tuque.server.state.workers import LOST_MS
 from tuque.server.users.users import Account
 from tuque.server.users.users_file import (

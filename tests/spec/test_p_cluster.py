@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from journal_by_hand import Kept
 
+from cluster_lab import Lab
 from tuque.core.copies.federation import pause_queue
 from tuque.core.dispatch.restore import restore_pause
 from tuque.core.msgs import NeedJobs, Pause

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
-from cluster_lab import Lab, believed, copies
 from test_q_cluster import job_at
 from test_q_restart import TIMEOUT_MS, queued_at, restart
 
+from cluster_lab import Lab, believed, copies
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import HELD
 from tuque.core.model.work import DONE, Outcome

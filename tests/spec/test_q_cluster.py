@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from cluster_lab import Lab
 from refusals import words_of
-
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.copies.requeue_messages import rank

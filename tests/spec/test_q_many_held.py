@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 
 import pytest
-from cluster_lab import START_MS, name_of
 
+from cluster_lab import START_MS, name_of
 from tuque.core.dispatch import messages as bus
 from tuque.core.dispatch.restore import after_load, restore_job
 from tuque.core.dispatch.timers import next_timer_ms, tick

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from node_by_hand import NULL, Box, Status
+
 from told_events import Told
 
 UNKNOWN = "D-12345678-123456789012345678901234-05a1"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_q_cluster import job_at, sent, tell
 
+from cluster_lab import Lab
 from tuque.core.copies.requeue_messages import on_willqueue
 from tuque.core.model.job import ACTIVE, HELD, QUEUED, STAND_QUEUED
 from tuque.core.msgs import (

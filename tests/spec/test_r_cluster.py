@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from cluster_lab import Lab
 from refusals import words_of
-
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.replicate import copy_of, on_producer_gone
 from tuque.core.dispatch.messages import on_message

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_r_cluster import LOST, NOREPL, TIMEOUT, told
 
+from cluster_lab import Lab
 from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL
 from tuque.core.node.peers import set_expected

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cluster_lab import Lab, believed
 from node_by_hand import Box
 from test_r_cluster import TIMEOUT, sent, told
 from test_r_expected import expect
 
+from cluster_lab import Lab, believed
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.copies.federation import pause_queue

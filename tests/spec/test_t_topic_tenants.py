@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pump_box import PumpBox, as_user, ask
 from raw_resp import Err, Wire
-
 from tuque.core.tables.topics import GONE_MAX, SUBSCRIPTIONS_MAX, Subscription
 from tuque.core.topics import subscribe, unsubscribe
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster_lab import Lab
 from journal_by_hand import Kept, kept
-from refusals import words_of
 
+from cluster_lab import Lab
+from refusals import words_of
 from tuque.core.copies.add import settle
 from tuque.core.model.job import QUEUED, AddSpec
 from tuque.core.staged.publish import COPIES_MS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cluster_lab import Lab
-
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.model.job import ACTIVE
 from tuque.core.msgs import Delivered, NeedJobs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cluster_lab import Lab
 from test_w_cluster import add, at, cancel, fail, life, start, states
 
+from cluster_lab import Lab
 from tuque.core.copies.federation import on_yourjobs
 from tuque.core.copies.holders import on_holders
 from tuque.core.copies.replicate import copy_of, on_repljob

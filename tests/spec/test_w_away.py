@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from node_by_hand import Box
 
+from cluster_lab import Lab
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
 from tuque.core.life.cancel_update import ENDED
 from tuque.core.life.lookup import CANCEL, LOOK

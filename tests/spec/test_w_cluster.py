@@ -6,8 +6,8 @@ import itertools
 import random
 
 import pytest
-from cluster_lab import Lab
 
+from cluster_lab import Lab
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.life.cancel_update import ENDED, FLAGGED, on_cancel
 from tuque.core.life.dead_letters import letter_of, replay

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cluster_lab import Lab
 from node_by_hand import Box, Session
 
+from cluster_lab import Lab
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
 from tuque.core.life.lookup import LOOK, SHARED
 from tuque.core.life.outcomes import is_agreed, on_done, result_fields

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_w_cluster import add, at, cancel, fail, life, start, states
 
+from cluster_lab import Lab
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.copies.federation import on_needjobs
 from tuque.core.life.cancel_update import (

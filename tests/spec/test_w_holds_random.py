@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from cluster_lab import Lab
 from test_w_cluster import TERMS, add, at
 
+from cluster_lab import Lab
 from tuque.core.life.cancel_update import ENDED, on_cancel, on_update
 from tuque.core.life.outcomes import on_done
 from tuque.core.life.runs import on_fail, on_nack_of, on_release

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from node_by_hand import Box
-from own_log import own_lines
 from test_w_work import TRIES, fields, start
 
+from cluster_lab import Lab
+from own_log import own_lines
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.queues.procedures import memory_level
 from tuque.server.loop.housekeeping import keep_house

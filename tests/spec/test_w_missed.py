@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from test_w_cluster import add, at, fail, life, start, states
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_deljob
 from tuque.core.copies.replicate import copy_of, on_repljob
 from tuque.core.life.cancel_update import ENDED, FLAGGED, on_cancel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from node_by_hand import NULL, Box, Err
-from own_log import own_lines, own_records
 from test_w_work import TRIES, fields, start, state
 
+from own_log import own_lines, own_records
 from tuque.core.dispatch.messages import on_link_up, on_message
 from tuque.core.model.work import DONE, Outcome
 from tuque.core.msgs import JobAsk, JobTold

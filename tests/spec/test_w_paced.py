@@ -9,10 +9,10 @@ from typing import Any
 import hiredis
 import pytest
 from node_by_hand import Box, Err, Session
-from pump_box import PumpBox
-from raw_resp import encode
 from test_w_work import start
 
+from pump_box import PumpBox
+from raw_resp import encode
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
 
 

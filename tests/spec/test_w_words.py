@@ -7,6 +7,7 @@ from pathlib import Path
 import hiredis
 import pytest
 from node_by_hand import Box
+
 from pump_box import PumpBox
 from raw_resp import encode
 

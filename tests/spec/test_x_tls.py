@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import redis
 import tarantool
+
+import tuque
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port, info, run_server
 from raw_resp import wait_for
-
-import tuque
 from tuque import aio
 
 pytestmark = needs_openssl

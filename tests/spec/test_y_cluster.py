@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 
+from cluster_lab import Lab
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.requeue_messages import rank
 from tuque.core.leases.fetch import on_fetch

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from lease_by_hand import Lessee, word
 from node_by_hand import START_MS, Box
+
 from told_events import Told
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from node_by_hand import Box
-from refusals import words_of
 
+from cluster_lab import Lab
+from refusals import words_of
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.replicate import on_producer_gone, on_reach_changed
 from tuque.core.model.job import ACTIVE, EXTERNAL, QUEUED, WAIT_REPL, Job

@@ -6,16 +6,16 @@ import socket
 import struct
 
 import pytest
-from cluster_lab import Lab
 from journal_by_hand import Kept
 from lease_by_hand import Lessee
 from node_by_hand import Box, Wired
-from refusals import words_of
 from test_l_bounds import fill, value
 from test_z_cluster import answers
 from test_z_cluster import stage as stage_at
 from test_z_journal import CAUSES
 
+from cluster_lab import Lab
+from refusals import words_of
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.timers import TURN_WORK
 from tuque.core.node.node import Node

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from journal_lab import NODE_ID, START_MS, state_of
-from quick import is_quick
 
+from quick import is_quick
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.model.job import PLAIN
 from tuque.core.node.node import Node

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
 
+from both_ways import thorough
 from tuque.console.journal.rows import fields
 from tuque.core.model.work import (
     ATTEMPTS_MAX,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_lab import decode_all
 
+from both_ways import thorough
 from tuque.core.model.job import ACKED, Job
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back

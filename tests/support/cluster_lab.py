@@ -7,8 +7,8 @@ them. A cut link loses what is in flight; a held link keeps it. Nothing happens 
 from __future__ import annotations
 
 import msgspec
-from refusals import words_of
 
+from refusals import words_of
 from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.copies.replicate import on_reach_changed
 from tuque.core.dispatch import messages as bus

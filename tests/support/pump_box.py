@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import hiredis
-from raw_resp import Wire, encode, plain
 
+from raw_resp import Wire, encode, plain
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.server.admin.registry import register

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tuque.sim.engine.plan import Plan
-from tuque.sim.runs.cluster import Cluster
+from sim.engine.plan import Plan
+from sim.runs.cluster import Cluster
 
 Situation = Callable[..., Any]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lab import RealCluster, RealServer, info, is_running
 from ports import free_port
 from raw_resp import Wire, wait_for

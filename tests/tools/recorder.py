@@ -1,4 +1,4 @@
-"""Records what producers and consumers saw, as JSON lines for `tuque verify` (SPEC H5).
+"""Records what producers and consumers saw, as JSON lines for verify_command.py (SPEC H5).
 
 One file per process, many threads. Needs only Python: a client records beside its work, in any
 order, except that `adding` and `acking` must precede their call.

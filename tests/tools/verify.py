@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from recorder import COLUMNS, Recorder
 from tuque.spark.engines import Engine, read_events
-from tuque.spark.recorder import COLUMNS, Recorder
 
 __all__ = ["CHECKS", "COLUMNS", "Recorder", "Verdict", "Worry", "verify"]
 

@@ -1,4 +1,4 @@
-"""`tuque verify`: the total-queue check from the command line."""
+"""The total-queue check from the command line: `python tests/tools/verify_command.py --help`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tuque.spark.cli.progress import Progress
 from tuque.spark.cli.running import MEMORY, need_packages, on_duckdb, on_spark, told
 from tuque.spark.errors import NoEventsError
 from tuque.spark.history import pipeline
-from tuque.spark.verify import CHECKS, Verdict
-from tuque.spark.verify import verify as judge
+from verify import CHECKS, Verdict
+from verify import verify as judge
 
 LOGS = ("*.jsonl", "*.json", "*.parquet")
 
@@ -65,7 +65,7 @@ def verify(
 ) -> None:
     """Judge what clients saw by what the broker says; exit status 1 when something is broken.
 
-    The columns of a log are in docs/histories.md; tuque.spark.verify.Recorder writes one.
+    The columns of a log are in tests/tools/README.md; recorder.Recorder writes one.
     """
     progress = Progress(4 if events else 3)
     with told(Path.cwd()), tempfile.TemporaryDirectory(prefix="tuque-verify-") as scratch:
@@ -82,7 +82,7 @@ def verify(
         else:
             size = segments.size_bytes() + sum(Path(log).stat().st_size for log in logs)
             log = Path(scratch) / "spark.log"
-            chosen = on_spark("tuque verify", size, memory, log, progress, Path(scratch))
+            chosen = on_spark("verify", size, memory, log, progress, Path(scratch))
         with chosen as running, progress.step("judging"):
             files = segments.sealed + segments.hot
             grace_us = round(grace * 1e6)
@@ -117,3 +117,7 @@ def table(verdict: Verdict) -> str:
         lines.append(said if not worry.count else f"{said}: {visible(', '.join(worry.examples))}")
     lines.append("BROKEN" if verdict.is_broken else "all is well")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    verify()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cluster_lab import Lab, name_of
 from refusals import said
-
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node, Wake
 from tuque.core.node.peers import slot_for

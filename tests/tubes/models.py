@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.tube_judges.types import Defaults, Task, Type
 from tuque.core.model.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN
-from tuque.sim.tube_judges.types import Defaults, Task, Type
 
 
 class Refused(Exception):

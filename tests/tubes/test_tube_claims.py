@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from homes_lab import HomesLab
-from refusals import said
 
+from refusals import said
 from tuque.tubes.leadership.create import claim_tube
 from tuque.tubes.leadership.switchover import end_claims
 from tuque.tubes.model.errors import HomeError

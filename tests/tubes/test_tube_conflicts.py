@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from homes_lab import HomesLab
-from refusals import refused, said
 
+from refusals import refused, said
 from tuque.core.copies.ack_gc import on_unknown_ack, on_unknown_fastack
 from tuque.core.copies.federation import pause_queue
 from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from homes_lab import HomesLab
-from refusals import said
 
+from refusals import said
 from tuque.core.msgs import TubeYours
 from tuque.server.replies.errors import resp_words, text_of
 from tuque.tubes.model.errors import TubeError

@@ -7,8 +7,8 @@ import pytest
 from homes_lab import HomesLab
 from hypothesis import example, given
 from hypothesis import strategies as st
-from refusals import said
 
+from refusals import said
 from tuque.core.msgs import TubeCopy
 from tuque.core.queues.procedures import check
 from tuque.server.replies.errors import text_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 
 import pytest
-from cluster_lab import Kept
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from cluster_lab import Kept
 from tuque.store.disk import MemoryDisk
 from tuque.tubes.election.voters import may_vouch
 

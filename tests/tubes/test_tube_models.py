@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from models import Model, Refused
 
+from sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.life.cancel_update import on_update
@@ -25,7 +26,6 @@ from tuque.core.queues.deliver import on_getjob, serve_ready
 from tuque.core.queues.procedures import check, stop_waiting
 from tuque.core.queues.requeue import on_nack, on_working
 from tuque.server.replies.errors import text_of
-from tuque.sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.tubes.model.errors import NO_OPTION, NOT_TAKEN, TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of

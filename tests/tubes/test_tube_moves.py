@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 from homes_lab import HomesLab
-from refusals import refused, said
 
+from refusals import refused, said
 from tuque.core.msgs import TubeYours
 from tuque.core.node.node import HOME_MOVED
 from tuque.core.queues.deliver import on_getjob

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from refusals import words_of
 from tube_home import Home, refused
 
+from refusals import words_of
 from tuque.core.copies.ack import (
     on_ackjob,
     on_deadletter,

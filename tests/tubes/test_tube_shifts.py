@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 from homes_lab import HomesLab
-from refusals import refused, said
 
+from refusals import refused, said
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.task import READY, TAKEN
 from tuque.core.queues.procedures import check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from homes_lab import HomesLab
-from refusals import refused, said
 
+from refusals import refused, said
 from tuque.core.model.task import READY
 from tuque.tubes.log.leader import homeless
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from homes_lab import HomesLab
-from told_events import Told
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from told_events import Told
 from tuque.core.records.events import HOME_CHANGED, Events
 
 

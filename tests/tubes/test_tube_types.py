@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from homes_lab import HomesLab
-from refusals import said
 
+from refusals import said
 from tuque.core.model.task import Task
 from tuque.core.queues.procedures import check
 from tuque.tubes.log.leader import set_read_only

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from refusals import said
 from test_tube_votes_random import Walk
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from refusals import said
 from tuque.core.dispatch.timers import tick
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.membership import change_voters, changes_tick, force_voters

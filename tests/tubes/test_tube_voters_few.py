@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Kept
-from refusals import said
 from test_tube_voters import change, force, is_willing, names
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from cluster_lab import Kept
+from refusals import said
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.model.errors import TubeError

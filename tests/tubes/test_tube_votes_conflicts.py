@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from refusals import said
 from tuque.tubes.leadership.create import claim_tube
 from tuque.tubes.model.errors import HomeError
 from tuque.tubes.model.options import MAJORITY, NO, TubeOptions

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from refusals import said
 from tuque.server.replies.errors import text_of
 from tuque.tubes.election.votes import take_by_vote
 from tuque.tubes.log.receive import lose_whole

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from refusals import said
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from refusals import said
 from tuque.core.node.peers import rank
 from tuque.core.topics import subscribe
 

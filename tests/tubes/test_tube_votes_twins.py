@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
 from homes_lab import HomesLab
 from votes_lab import TIMEOUT_MS, VotesLab
 
+from cluster_lab import Lab
 from tuque.core.copies.federation import look_again
 from tuque.core.model.job import QUEUED
 from tuque.core.model.task import READY

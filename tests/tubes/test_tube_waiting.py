@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from told_events import Told
 from tube_home import START_MS, Home, refused
 
+from told_events import Told
 from tuque.core.copies.federation import pause_queue
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.model.task import READY

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster_lab import Kept
 from homes_lab import HomesLab
 
+from cluster_lab import Kept
 from tuque.core.msgs import AnyMessage, VoteAt
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ports import BUS_OFFSET, free_port
-
 from tuque import Client
 from tuque.testing import TestCluster, TestNode
 

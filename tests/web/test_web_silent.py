@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from raw_resp import Wire
 from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
 
+from raw_resp import Wire
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.url import parse
 from tuque.testing import TestCluster

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from own_log import lines_of
 from web_console import Console, Reader, until
 
+from own_log import lines_of
 from tuque.testing import TestCluster
 from tuque.web import app
 from tuque.web.deeds import dead

@@ -9,11 +9,11 @@ import signal
 from pathlib import Path
 from urllib.parse import quote
 
-import forked
 import pytest
 from slow_tasks import app, export
 from web_console import Console, Reader, until
 
+import forked
 import tuque
 from tuque import Client
 from tuque.client.commands.life import Run

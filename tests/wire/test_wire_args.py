@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hiredis
 import pytest
-from both_ways import thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pump_box import PumpBox
 from streams import encode
 
+from both_ways import thorough
+from pump_box import PumpBox
 from tuque.wire.commands.add_options import addjob_options
 from tuque.wire.commands.arguments import (
     ArgError,

@@ -6,9 +6,9 @@ import time
 import tracemalloc
 
 import pytest
-from pump_box import PumpBox, digest
 from streams import MAX_BULK, cut, encode, read, read_strictly
 
+from pump_box import PumpBox, digest
 from tuque.wire.proto.resp import RequestReader
 
 COUNT = "invalid multibulk length"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import group_tasks
 import pytest
-from lab import RealServer
 from worker_lab import HERE, Did, Program, StartWorker
 
+from lab import RealServer
 from tuque import Client
 
 

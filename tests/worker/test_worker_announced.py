@@ -7,9 +7,9 @@ import signal
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
 from tuque.worker import App

@@ -7,9 +7,9 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from lab import RealCluster
 from worker_lab import Program, wait_until
 
+from lab import RealCluster
 from tuque.worker import group
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealCluster
-from quick import is_quick
 from worker_lab import HERE, Program, wait_until
 
+from lab import RealCluster
+from quick import is_quick
 from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
 from tuque.errors import JobCancelled

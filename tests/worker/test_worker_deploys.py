@@ -8,9 +8,9 @@ from collections import Counter
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 
 JOBS = 1_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.client.commands.life import Run
 from tuque.errors import JobFailed, Stale

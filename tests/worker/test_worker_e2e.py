@@ -12,9 +12,9 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import Did, Program, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.worker import App
 

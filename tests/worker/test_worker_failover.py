@@ -10,10 +10,10 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from voting import Voting
 from worker_lab import HERE, Did, Program, wait_until
 
 from tuque.errors import Error
+from voting import Voting
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from lab import RealCluster, RealServer
 from worker_lab import wait_until
 
+from lab import RealCluster, RealServer
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.worker import App, Failed, Unique, group
 from tuque.worker.workflow.group_handle import AnyGroupHandle, GroupHandle

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealCluster, reachable
 from worker_lab import HERE, Did, Program, wait_until
 
+from lab import RealCluster, reachable
 from tuque import Client
 
 

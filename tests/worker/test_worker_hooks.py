@@ -6,9 +6,9 @@ import signal
 
 import hook_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.errors import JobFailed
 from tuque.worker import App

@@ -10,9 +10,9 @@ from typing import Any
 
 import keys_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import Did, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.errors import ConfigError, JobFailed, NoResult
 from tuque.worker import App, BadBody, Key, Keys, chain, group

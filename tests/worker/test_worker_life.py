@@ -12,10 +12,10 @@ from functools import partial
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
-from quick import is_quick
 from worker_lab import Did, Program, StartWorker, wait_until
 
+from lab import RealServer
+from quick import is_quick
 from tuque import Client
 from tuque.errors import JobCancelled, JobFailed, Misconf, NoJob, NoNode, NoResult, ResultTimeout
 from tuque.worker import App, Handle

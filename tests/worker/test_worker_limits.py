@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from worker_lab import StartWorker
 
+from lab import RealServer
 from tuque.core.model.work import run_text
 from tuque.errors import JobFailed
 from tuque.testing import TestApp

@@ -10,9 +10,9 @@ import sys
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import StartWorker
 
+from lab import RealServer
 from tuque import Client
 from tuque.logtext import VisibleFormatter
 

@@ -9,9 +9,9 @@ import time
 
 import e2e_tasks as tasks
 import pytest
-from lab import RealServer
 from worker_lab import StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused, Withdrawn
 from tuque.worker import App

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from lab import free_port
 
+from lab import free_port
 from tuque.errors import ConfigError, ConnectionError
 from tuque.metrics.listener import Listener
 from tuque.worker.app.decisions import Ack, Nack, Outcome

@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
-from lab import RealServer
 
+from lab import RealServer
 from tuque.worker import App
 from tuque.worker.app.arguments import BadArguments
 from tuque.worker.app.codec import (

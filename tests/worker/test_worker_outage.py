@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from lab import RealCluster
 from raw_resp import NULL
-
 from tuque import aio
 from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
 from tuque.worker.run.fetch import Away, is_about_home

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import RealServer
 
+from lab import RealServer
 from tuque import Client
 from tuque.client.commands import calls
 from tuque.errors import Duplicate, NoTube

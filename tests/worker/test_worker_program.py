@@ -15,10 +15,10 @@ from typing import Any
 import e2e_tasks as tasks
 import pytest
 from click.testing import CliRunner
-from lab import RealServer
-from own_log import own_lines
 from worker_lab import Did, Program, StartWorker, wait_until
 
+from lab import RealServer
+from own_log import own_lines
 from tuque import Client
 from tuque.worker.main import worker
 from tuque.worker.pools.process_pool import has_room

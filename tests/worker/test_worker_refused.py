@@ -9,9 +9,9 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from lab import RealCluster, RealServer, info, reachable
 from worker_lab import wait_until
 
+from lab import RealCluster, RealServer, info, reachable
 from tuque.errors import Error, WrongTube
 from tuque.testing import job
 from tuque.worker import RetryLater, Task

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import RealServer
 from worker_lab import Program
 
+from lab import RealServer
 from tuque import Client, aio
 from tuque.errors import NoPerm, WrongTube
 from tuque.worker import App, Backoff, Limit, Unique

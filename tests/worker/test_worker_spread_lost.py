@@ -8,9 +8,9 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from lab import RealCluster, RealServer
 from worker_lab import wait_until
 
+from lab import RealCluster, RealServer
 from tuque.worker import chain, group
 
 POINTS = {

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import traced_tasks as tasks
-from lab import RealServer
 from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 from worker_lab import SOURCE, StartWorker, wait_until
 
+from lab import RealServer
 from tuque import Client
 from tuque.errors import ConfigError, Error, JobFailed
 from tuque.testing import TestApp

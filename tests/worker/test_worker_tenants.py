@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import e2e_tasks as tasks
-from lab import RealServer
 from worker_lab import HERE, Program, wait_until
 
+from lab import RealServer
 from tuque import Client
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from lab import RealServer
 
+from lab import RealServer
 from tuque import Client
 from tuque.worker import App, Unique
 from tuque.worker.app.enqueue import Call

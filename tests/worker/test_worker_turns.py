@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from lab import RealServer
-
 from tuque import aio
 from tuque.client.commands.calls import Call
 from tuque.worker import App

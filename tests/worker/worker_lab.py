@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import forked
-
 import tuque
 
 HERE = Path(__file__).parent
