@@ -61,7 +61,7 @@ def test_who_can_vote() -> None:
     rows[2].homeless_count = 129
     assert homeless(rows, {}) == [line, "and 128 more: see `tuque tubes`"]
     rows[0].homeless = []  # names are not for this user
-    assert homeless(rows, {}) == ["129 tubes whose home cannot be reached: see `tuque tubes`"]
+    assert homeless(rows, {}) == ["129 tubes whose leader is unreachable: see `tuque tubes`"]
     wanted = "1 of 3 voters can vote: tubes have no leader until a majority of them is back"
     assert voting(rows) == [wanted]
     for row in rows:
@@ -140,7 +140,7 @@ def test_a_lost_majority_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
         wait_for(lambda: b"tubes_homeless:2" in wires[2]("INFO", "tubes"), log, LONG_S)
         status = tuque("cluster", "status", "-p", port)
         assert status.returncode == 1
-        wanted = b"tube t: its home cannot be reached; a majority of the voters chooses another"
+        wanted = b"tube t: its leader is unreachable; a majority of the voters chooses another"
         assert wanted in status.stdout
         assert b"tuque tubes home other NODE --force" in status.stdout
         assert b"1 of 3 voters can vote: " in status.stdout

@@ -14,7 +14,7 @@ from tuque.tubes.leadership.activate import lose_home
 from tuque.tubes.policy import tubes_of
 
 OTHER = b"f" * 40
-THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
+THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its leader there\r\n"
 ONCE = ("ATTEMPTS", "1")
 
 

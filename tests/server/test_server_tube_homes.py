@@ -16,7 +16,7 @@ from tuque.tubes.model.tube import WAITING, Follower, Tube
 from tuque.tubes.policy import tubes_of
 
 OTHER = b"f" * 40
-THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
+THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its leader there\r\n"
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def test_the_health_of_a_worker_is_seen(
     program.ends(0)
     assert time.monotonic() - began_s < 15, "it waited for its grace time of 25 s"
     assert program.text.count("worker ready") == 1
-    assert "the broker was not told about 1 jobs; their retry time brings them back" in program.text
+    assert "the broker has no report of 1 jobs; their retry time brings them back" in program.text
     assert checked(path)[0] == 1
     health.write(str(path), 0, None)
     told = json.loads(path.read_text())

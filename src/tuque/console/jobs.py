@@ -398,7 +398,7 @@ def said(word: str, done: str | bool | None) -> str:
         return str(done or "not added: a job has its unique key")
     if word == "drop":
         return "dropped" if done else "there is no such schedule"
-    told_now = {"pause": "paused", "resume": "goes on"}[word]
+    told_now = {"pause": "paused", "resume": "continues"}[word]
     return told_now if done else "nothing to change"
 
 

@@ -316,7 +316,7 @@ def finish(pump: Pump) -> int:
     s = pump.s
     log.info(
         "stopping: %(reason)s",
-        facts("server_stopping", reason=STOPS.get(s.stop_requested, "it cannot go on")),
+        facts("server_stopping", reason=STOPS.get(s.stop_requested, "it cannot continue")),
     )
     status = 0
     if s.committer is not None:

@@ -84,7 +84,7 @@ REST_MS: Final = 60_000  # the same of one that has ended
 DEAD_MS: Final = 5_000  # of a dead one that may be replayed (T50.5)
 FIRST_MINDER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does
 WHY: Final = b"its group has ended"
-ON: Final = b"its group has ended; it goes on, for another one added it"
+ON: Final = b"its group has ended; it continues, for another one added it"
 
 
 def driver_of(tube: Tube) -> Tasks:

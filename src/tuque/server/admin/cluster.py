@@ -127,7 +127,7 @@ def bus_section(s: Server) -> Fields:
 
 BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
-TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
+TOO_MANY: Final = b"ERR too many meetings are open, see CLUSTER NODES"
 ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
 IT_VOTES: Final = b"ERR node %s votes: CLUSTER VOTERS REMOVE %s first"
 PORT_MAX: Final = 65_535

@@ -95,7 +95,7 @@ def command_docs(command: Command) -> dict[str, object]:
 def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
 
-    If REWRITE-AOF fails to save, the server goes on. After the save no command runs (the pump
+    If REWRITE-AOF fails to save, the server continues. After the save no command runs (the pump
     checks `stop_requested`), so that no job is delivered twice.
     """
     mode = args[1].upper() if len(args) == 2 else b""
@@ -105,7 +105,7 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
         problem = save_for_restart(s)
         if problem:
             log.error(
-                "SHUTDOWN REWRITE-AOF: %(reason)s; the server goes on",
+                "SHUTDOWN REWRITE-AOF: %(reason)s; the server continues",
                 facts("shutdown_refused", reason=problem),
             )
             raise ArgError(SHUTDOWN_FAILED)

@@ -88,7 +88,7 @@ def tell_conflicts(s: Server) -> None:
     if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
         return
     log.info(
-        "%(count)d jobs ended in two ways at two nodes, last %(job)s: done stands before "
+        "%(count)d jobs ended in two ways at two nodes, last %(job)s: done wins over "
         "cancelled, and of two results that of the earlier run",
         facts(
             "outcomes_met",

@@ -313,7 +313,7 @@ BY_QUEUE: Final = (
     ("tuque_queue_work_seconds", "Time from the last delivery of these to their ack", 1_000),
     ("tuque_jobs_failed", "Attempts that failed", 1),
     ("tuque_queue_requeued", "Jobs put back into their queue", 1),
-    ("tuque_queue_dead", "Jobs given up", 1),
+    ("tuque_queue_dead", "Jobs that became dead letters", 1),
     ("tuque_jobs_expired", "Jobs ended by their TTL", 1),
 )
 
@@ -452,7 +452,7 @@ def of_causes(shot: Snapshot) -> list[Family]:
     back = Family("tuque_jobs_requeued", COUNTER, "Jobs put back into their queue, by cause")
     for cause, count in shot.put_back.items():
         back.add(count, cause=cause)
-    dead = Family("tuque_jobs_dead", COUNTER, "Jobs given up, by reason")
+    dead = Family("tuque_jobs_dead", COUNTER, "Jobs that became dead letters, by reason")
     causes = ("failed", "crashed", "timeout", "expired", "unstarted", "deadletter")
     for cause in dict.fromkeys((*causes, *shot.died)):
         dead.add(shot.died.get(cause, 0), reason=cause)

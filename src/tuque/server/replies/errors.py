@@ -62,7 +62,7 @@ TEXTS: Final[dict[int, bytes]] = {
     why.LONG_OPTION: b"Options of tubes are at most 255 bytes",
     why.DOTTED: b"Tube '%s' cannot be called over IPROTO: its name has a dot or a colon",
     why.PAUSED: PAUSED_TEXT,
-    why.MOVED: b"Tube '%s' has its home there",
+    why.MOVED: b"Tube '%s' has its leader there",
     why.NO_QUORUM: b"Tube '%s': this node reaches %d of %d nodes",
     why.NOT_YET: b"Tube '%s' is %s here: try again soon",
     why.STOOD: (
@@ -96,9 +96,7 @@ TEXTS: Final[dict[int, bytes]] = {
         b"once a majority of the voters has been here for %d s and has chosen none"
     ),
     why.OTHER_VOTERS: b"the voters of another list choose the leader of tube '%s'",
-    why.NO_VOTES_YET: (
-        b"no majority has voted for this node yet: it goes on asking, see TUBE HOME %s"
-    ),
+    why.NO_VOTES_YET: (b"no majority has voted for this node yet: it asks again, see TUBE HOME %s"),
     why.NO_VOTERS: (
         b"votes choose the leader only where a list of voters is in force, which three nodes or "
         b"more make, and never that of a temporary tube"

@@ -80,7 +80,7 @@ def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
     """[T13] The refusal for IPROTO: a number, and a text without a first word (T17.4)."""
     if isinstance(error, HomeError):
         where = iproto_address_of(s, t, error.node_id)
-        text = READ_ONLY + b": the home of tube '%s' is %s" % (error.tube, where)
+        text = READ_ONLY + b": the leader of tube '%s' is %s" % (error.tube, where)
         return IprotoError(E_READ_ONLY, text)
     return iproto_words(error)
 

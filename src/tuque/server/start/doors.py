@@ -67,7 +67,7 @@ def read_users(path: str) -> Users:
         where = f"{path}:{number}"
         user = user_of(words, where)
         if user.name in seen:
-            raise UsersError(f"{where}: user {words[0]} stands twice")
+            raise UsersError(f"{where}: user {words[0]} is there twice")
         if len(seen) >= USERS_MAX:
             raise UsersError(f"{where}: more than {USERS_MAX} users")
         seen.add(user.name)

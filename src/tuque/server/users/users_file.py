@@ -40,7 +40,7 @@ OPEN: Final = "every user may use it"
 NO_CHANNELS: Final = "there are no channels here"
 NO_HALVES: Final = "rights to read or to write a queue are those of its commands: use ~pattern"
 NO_SELECTORS: Final = "a user has one set of rights: make another user"
-BAD_HASH: Final = "after # stands a hash as ACL GETUSER shows it, after > a password"
+BAD_HASH: Final = "after # comes a hash as ACL GETUSER shows it, after > a password"
 FAST_HASH: Final = "a SHA-256 is guessed too fast: set the password anew with >password"
 NO_PASSWORD: Final = "the user has no such password"
 MANY_PASSWORDS: Final = f"a user has at most {PASSWORDS_MAX} passwords"
@@ -296,7 +296,7 @@ def read_users(path: str) -> list[Account]:
         account = user_in(words, where)
         if account.name in found:
             name = account.name.decode()
-            raise UsersFileError(f"{where}: user '{name}' stands twice")
+            raise UsersFileError(f"{where}: user '{name}' is there twice")
         found[account.name] = account
         if len(found) > USERS_MAX:
             raise UsersFileError(f"{where}: more than {USERS_MAX} users")

@@ -120,7 +120,7 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
     b.is_asking = False
     b.change = None
     adopt(n, t, Voters(number, origin, {node_id: int(number) for node_id in nodes}, IN_FORCE))
-    t.notes.append(f"{len(nodes)} nodes vote by command: others are given up for dead")
+    t.notes.append(f"{len(nodes)} nodes vote by command: the others are lost")
 
 
 def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:

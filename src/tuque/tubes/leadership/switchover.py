@@ -472,7 +472,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         tube.run_ms = 0
     if tube.home != n.node_id:
         node = tube.home[:8].decode()
-        t.notes.append(f"tube {shown(tube.name)}: its leader {node} was given up by command")
+        t.notes.append(f"tube {shown(tube.name)}: its leader {node} was replaced by command")
     t.homes_by_command += 1
     become_home(n, t, tube, claim.epoch, b"by command, without its leader")
     t.forced[tube.name] = done

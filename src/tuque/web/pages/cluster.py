@@ -97,7 +97,7 @@ def cannot_write(stuck: list[NodeFacts], buts: list[str]) -> dict[str, Any]:
         "why": f"{stuck[0].word('journal_error') or 'journal-fails'}; stop no other node now",
         "buts": buts,
         "do": "Make room on the disk, or see the log of the node: it takes no writes until it can, "
-        "then it goes on by itself.",
+        "then it continues.",
     }
 
 

@@ -208,7 +208,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "LIST queue [cursor] [COUNT n] [filter ...] | SHOW id | STAT queue | "
         "REPLAY queue [QUEUE to] [RATE n] [CURSOR n] [COUNT n] ALL|filter ...|IDS id ... | "
         "PURGE queue [CURSOR n] [COUNT n] ALL|filter ...|IDS id ...",
-        "Dead letters: jobs that were given up. Filters: REASON glob, TASK glob, CAUSE word, "
+        "Dead letters: jobs whose attempts failed. Filters: REASON glob, TASK glob, CAUSE word, "
         "SINCE ms.",
     ),
     (

@@ -99,7 +99,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      "The state of a tube here, or of the node."),
     ("HOME tube [node [FORCE]]", "", "write known", ONE_THING,
      "names and values; with a node OK, with FORCE what may be lost",
-     "Show the home of a tube, its leader; with a node, make that the home."),
+     "Show the leader of a tube; with a node, make it the leader."),
     ("CFG [TTR sec] [INREPLICASET yes|no]", "queue.cfg({ttr, in_replicaset})", "write silent",
      Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED), "both settings",
      "Show the settings of all tubes; with options, change them."),

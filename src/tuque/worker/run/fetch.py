@@ -86,8 +86,8 @@ class Away:
             story.is_told = True
             log.warning(
                 "queue %(queue)s cannot be reached for %(seconds).1f s: %(reason)s; "
-                "the others go on",
-                facts("queue_away", queue=queue, seconds=now - story.since, reason=err),
+                "the others continue",
+                facts("queue_unavailable", queue=queue, seconds=now - story.since, reason=err),
             )
         return True
 

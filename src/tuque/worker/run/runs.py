@@ -216,8 +216,8 @@ class Runs:
                 return  # logged already, and no progress was told since
             self._is_progress_told = False
             log.info(
-                "%(run)s: its progress was not told: %(reason)s",
-                facts("progress_untold", run=held, reason=err),
+                "%(run)s: its progress was not sent: %(reason)s",
+                facts("progress_unsent", run=held, reason=err),
             )
 
     def pushed(self, job_id: str, run: str) -> None:

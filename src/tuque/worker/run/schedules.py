@@ -45,6 +45,6 @@ async def _is_settled(client: aio.Client, one: Planned) -> bool:
     if what != "unchanged":
         log.info(
             "schedule %(schedule)s was %(outcome)s",
-            facts("schedule_told", schedule=one.name, outcome=what),
+            facts("schedule_registered", schedule=one.name, outcome=what),
         )
     return True

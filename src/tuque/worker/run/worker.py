@@ -26,12 +26,7 @@ from tuque.client.commands.life import UNBEGUN
 from tuque.errors import Error
 from tuque.logtext import facts
 from tuque.metrics.listener import Listener
-from tuque.worker.app.codec import (
-    BadBody,
-    Envelope,
-    decode,
-    opened,
-)
+from tuque.worker.app.codec import BadBody, Envelope, decode, opened
 from tuque.worker.app.decisions import (
     Backoff,
     Dead,
@@ -637,7 +632,7 @@ class Worker(Holder):
                 self._box.end(job.id, entry.outcome)
                 if entry.is_result_lost:
                     log.error(
-                        "the result of %(run)s is lost: its process %(reason)s before it was told",
+                        "the result of %(run)s is lost: its process %(reason)s before its report",
                         facts("job_result_lost", run=held, reason=self._box.ended),
                         extra=of_job(held.about),
                     )
@@ -812,9 +807,10 @@ class Worker(Holder):
             )
             self._give_back(held, "the worker stopped while it ran")
         if not await self._told_all(deadline):
+            jobs = self._settler.pending + self._runs_told.teller.pending
             log.warning(
-                "the broker was not told about %(jobs)d jobs; their retry time brings them back",
-                facts("jobs_untold", jobs=self._settler.pending + self._runs_told.teller.pending),
+                "the broker has no report of %(jobs)d jobs; their retry time brings them back",
+                facts("jobs_outcome_unreported", jobs=jobs),
             )
         log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
         return self._aside.close() and is_clean
