@@ -153,7 +153,9 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         at = [f"127.0.0.1:{port}" for port in ports]
         assert told == {"state": "RUNNING", "lag": "0", "ready": 2, "address": at[0]}
         said = home(tuque, ports[1])
-        assert said.startswith(f"mail: home {rows[0][0]['home'][:8]} at {at[0]}, RUNNING".encode())
+        assert said.startswith(
+            f"mail: leader {rows[0][0]['home'][:8]} at {at[0]}, RUNNING".encode()
+        )
         moved = tuque("tubes", "home", "mail", at[1], "-p", ports[1])  # asked at the other one
         assert moved.stdout == f"the leader of mail is {at[1]}\n".encode(), moved.stderr
         assert b"at %s, RUNNING, epoch 2" % at[1].encode() in home(tuque, ports[0])

@@ -51,9 +51,9 @@ def test_who_can_vote() -> None:
     rows[2].voters, rows[2].votes = 0, False
     rows[0].homeless = ["t"]
     (line,) = homeless(rows, {})
-    assert "cannot be reached; if it does not fail over by itself and that is lost" in line
+    assert "unreachable; if it does not fail over automatically and that is lost" in line
     (said,) = homeless(rows, {"t": False})
-    assert "cannot be reached; if that is lost for good: tuque tubes home t NODE --force" in said
+    assert "unreachable; if that is lost for good: tuque tubes home t NODE --force" in said
     (said,) = homeless(rows, {"t": True})
     assert said.endswith("; a majority of the voters chooses another one: see CLUSTER VOTERS")
     rows[0].homeless_count = rows[2].homeless_count = 1

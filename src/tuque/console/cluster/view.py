@@ -280,7 +280,7 @@ def lost_home(name: str, is_by_vote: bool | None) -> str:
     said = f"tube {printable(name)}: its leader is unreachable"
     if is_by_vote:
         return f"{said}; a majority of the voters chooses another one: see CLUSTER VOTERS"
-    unless = "it does not fail over by itself and " if is_by_vote is None else ""
+    unless = "it does not fail over automatically and " if is_by_vote is None else ""
     command = f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
     return f"{said}; if {unless}that is lost for good: {command}"
 

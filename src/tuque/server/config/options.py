@@ -59,7 +59,7 @@ class TlsOptions(msgspec.Struct, kw_only=True):
         str, Opt(Text(), "key of the certificate, in PEM, without a passphrase")
     ] = ""
     tls_ca_cert_file: Annotated[
-        str, Opt(Text(), "certificates of those who sign the clients' certificates, in PEM")
+        str, Opt(Text(), "certificates of the authorities of clients, in PEM")
     ] = ""
     tls_auth_clients: Annotated[
         str,
@@ -87,8 +87,8 @@ class TlsOptions(msgspec.Struct, kw_only=True):
         str,
         Opt(
             Text(),
-            "certificates of those who sign the nodes' certificates, in PEM; whoever they sign "
-            "for is a node",
+            "certificates of the authorities of nodes, in PEM; every certificate that they sign "
+            "makes a node",
         ),
     ] = ""
 
@@ -186,7 +186,8 @@ class Config(AccessOptions, kw_only=True):
         Opt(Int(), "rewrite the journal when it grew by this; 0 = never", unit="%", runtime=True),
     ] = 100
     auto_aof_rewrite_min_size: Annotated[
-        int, Opt(Memory(), "never rewrite a smaller journal by itself", unit="bytes", runtime=True)
+        int,
+        Opt(Memory(), "do not rewrite a smaller journal automatically", unit="bytes", runtime=True),
     ] = 64 * MB
     slowlog_log_slower_than: Annotated[
         int,
@@ -200,9 +201,7 @@ class Config(AccessOptions, kw_only=True):
     ] = 128
     port: Annotated[
         int,
-        Opt(
-            Int(0, 65535), "TCP port of the clients; 0 = any free one, or none beside a unixsocket"
-        ),
+        Opt(Int(0, 65535), "TCP port of the clients; 0 = any free one, or none with a unixsocket"),
     ] = 7711
     tcp_backlog: Annotated[int, Opt(Int(0, 65535), "connections waiting for accept")] = 511
     databases: Annotated[int, Opt(Int(1), "", obsolete="a broker has no databases")] = 16
@@ -463,7 +462,7 @@ class Config(AccessOptions, kw_only=True):
         int,
         Opt(
             Memory(MB, 1 << 40),
-            "close a link to a node when more than this waits for it; "
+            "close a link to a node when more than this waits to be sent; "
             "ADDJOB waits from a quarter of it",
             unit="bytes",
             runtime=True,

@@ -235,7 +235,7 @@ def prepare_users(pump: Pump) -> None:
     )
     if s.acl.newcomer is not None and len(s.acl.by_name) > 1:
         log.warning(
-            "users-file %(path)s leaves `default` open: who does not log in is that user",
+            "users-file %(path)s leaves `default` open: clients without a log-in are that user",
             facts("users_default_open", path=path),
         )
 

@@ -174,7 +174,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         _W,
         "jobs",
         "[REASON text] id [id ...]",
-        "End jobs that wait; tell the workers of those at work.",
+        "End jobs that wait; notify the workers of jobs at work.",
     ),
     (
         "RESULT",
@@ -356,7 +356,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "queues",
         "SUBSCRIBE topic queue [FILTER name glob [name glob ...]] | UNSUBSCRIBE topic queue | "
         "LIST [TOPIC name] [CURSOR c] [COUNT n] | ADD topic body ms-timeout [options of ADDJOB]",
-        "Topics: add a job to all queues that are subscribed, or to none of them.",
+        "Topics: add a job to all queues that are subscribed, or to none.",
     ),
     (
         "WORKER",

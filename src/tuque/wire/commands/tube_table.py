@@ -80,7 +80,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      "how many tasks", "Make buried tasks ready again."),
     ("PEEK tube id", "peek(id)", "home", ONE_TASK, "the task", "Show a task."),
     ("DELETE tube id", "delete(id)", "write home", ONE_TASK,
-     "the task", "Delete a task, whoever holds it."),
+     "the task", "Delete a task, also one that is taken."),
     ("TASKS tube state [COUNT n]", "tasks_by_state(state, count)", "home",
      Bound(0, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, True), "the tasks",
      "List tasks in a state, in the order of (pri, id)."),

@@ -673,7 +673,7 @@ class Worker(Holder):
             if want <= 0 or apart.issuperset(self._settings.queues):
                 if self._taken == self._settings.max_jobs and not self._held:
                     log.info(
-                        "%(jobs)d jobs taken, as --max-jobs says",
+                        "%(jobs)d jobs taken: --max-jobs is reached",
                         facts("max_jobs_taken", jobs=self._taken),
                     )
                     self.stop()
@@ -690,7 +690,7 @@ class Worker(Holder):
                 continue
             if self._settings.is_burst and self._fetcher.is_dry and not self._held:
                 log.info(
-                    "nothing is left in the queues, as --burst says", extra=facts("burst_ended")
+                    "nothing is left in the queues: --burst ends", extra=facts("burst_ended")
                 )  # U4.1
                 self.stop()
                 return
