@@ -137,7 +137,7 @@ def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestClus
 def test_the_log_of_a_move_names_both_homes(
     admin: Reader, console: Console, cluster: TestCluster
 ) -> None:
-    """O14.22 The line of the log about a tube's new home names the home before and the new one."""
+    """O14.22 The line of the log about a tube's new leader names the old leader and the new one."""
     with cluster[0].client() as client:
         client.execute("TUBE", "CREATE", "boxes", "fifo")
         before = client.tube("boxes").info().home[:8]
@@ -145,7 +145,7 @@ def test_the_log_of_a_move_names_both_homes(
     reply = admin.do("home", tube="boxes", node=after)
     assert reply.status_code == 303, reply.text
     deed = console.site.log.latest[0]
-    assert (deed.what, deed.about) == ("Move the home", f"boxes, from {before} to {after}")
+    assert (deed.what, deed.about) == ("Move the leader", f"boxes, from {before} to {after}")
 
 
 def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluster) -> None:

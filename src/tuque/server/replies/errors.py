@@ -290,7 +290,7 @@ WORDS: Final[dict[int, bytes]] = {
     ),
     core.FEW_PUBLISHED: (
         b"FEWCOPIES all %d jobs are published, but %d of them have fewer copies than asked for, "
-        b"since nodes are away: do not publish them again"
+        b"since nodes are unreachable: do not publish them again"
     ),
     core.KEYS_FULL: (
         b"OOM this node keeps %d DEDUPE keys, at most %d, and would need %d more: raise "
@@ -400,7 +400,7 @@ WORDS: Final[dict[int, bytes]] = {
     core.TUBE_FULL: b"MAXLEN tube '%s' is full: its capacity is %d tasks",
     core.FEW_OF_TOPIC: (
         b"FEWCOPIES all jobs of the topic are added, %d of %d with fewer copies than asked for, "
-        b"since nodes are away: do not add them again"
+        b"since nodes are unreachable: do not add them again"
     ),
     core.TUBE_LEASED: b"ERR '%s' is a tube: its tasks are taken one by one, not leased",
 }

@@ -349,8 +349,8 @@ class Holder(ABC):
         if held is None:
             return
         log.warning(
-            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at a "
-            "node that is away",
+            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at an "
+            "unreachable node",
             facts("job_gone", run=held, state=held.state),
             extra=of_job(held.about),
         )
