@@ -1,4 +1,4 @@
-"""Subscriptions to topics: made, removed, and agreed on with other nodes (SPEC T60, T61)."""
+"""Topics: subscriptions, on which nodes agree, and TOPIC ADD (SPEC T60-T62)."""
 
 from typing import Final, final
 

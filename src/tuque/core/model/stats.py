@@ -1,4 +1,4 @@
-"""What happened to the jobs of each queue, and of the node, in numbers (SPEC O3).
+"""Counters of jobs: by queue and tenant, of the node, and by cause (SPEC O3, G9, N10).
 
 A Tally lives as long as its queue, or a job of that name. The hot path only adds to native
 fields: nothing is allocated once a tally exists. What a job counts as, delayed or at work, is kept
@@ -51,6 +51,30 @@ BY_RELEASE: Final = 5
 LOOK_MS: Final = 30_000  # between two looks; rates are of the time since the one before the last
 
 PUT_BACK: Final = ["retry", "nack", "command", "lease", "failed", "released"]
+
+CREATED: Final = 0
+IMPORTED: Final = 1
+REPLICATED: Final = 2
+LOADED: Final = 3
+GC_ACKED: Final = 4
+EXPIRED: Final = 5
+MOVED: Final = 6
+ADMIN_DELETED: Final = 7
+EVICTED: Final = 8
+ADD_FAILED: Final = 9
+
+CAUSES: Final = [
+    "created",
+    "imported",
+    "replicated",
+    "loaded",
+    "gc_acked",
+    "expired",
+    "moved",
+    "admin_deleted",
+    "evicted",
+    "add_failed",
+]
 
 
 @final
@@ -416,31 +440,6 @@ def set_why(job: Job, why: i64) -> None:
 #         = live + gc_acked + expired + moved + admin_deleted + evicted + add_failed
 #
 # A job that leaves without a cause is a bug; `balance` shows it.
-
-
-CREATED: Final = 0
-IMPORTED: Final = 1
-REPLICATED: Final = 2
-LOADED: Final = 3
-GC_ACKED: Final = 4
-EXPIRED: Final = 5
-MOVED: Final = 6
-ADMIN_DELETED: Final = 7
-EVICTED: Final = 8
-ADD_FAILED: Final = 9
-
-CAUSES: Final = [
-    "created",
-    "imported",
-    "replicated",
-    "loaded",
-    "gc_acked",
-    "expired",
-    "moved",
-    "admin_deleted",
-    "evicted",
-    "add_failed",
-]
 
 
 @final
