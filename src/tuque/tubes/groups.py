@@ -112,7 +112,7 @@ def group_of(n: Node, tube: Tube, id: bytes) -> Task:
     raise TubeError(NO_GROUP, (tube.name, id))
 
 
-# ---- what clients ask for
+# ---- What clients ask for (SPEC T50)
 
 
 def create(
@@ -179,7 +179,7 @@ def cancel(n: Node, t: Tubes, tube: Tube, group: Task) -> bool:
     return True
 
 
-# ---- what the leader does by itself
+# ---- What the leader does when a group or a child has news (SPEC T50)
 
 
 def next_member(n: Node, t: Tubes) -> Task | None:
@@ -456,7 +456,7 @@ def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
     return -1
 
 
-# ---- waiting
+# ---- Waiting for the ends of children
 
 
 def mind(n: Node, t: Tubes, task_id: bytes, id: bytes) -> None:
@@ -485,7 +485,7 @@ def wake(t: Tubes, client: i64) -> None:
         t.members_due[task_id] = None
 
 
-# ---- tables
+# ---- Changes of the tasks of groups
 
 
 def renew(t: Tubes, tube: Tube, task: Task, packed: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A node stands up for a tube without a leader, and others vote (SPEC T26, T27)."""
+"""A node becomes a candidate for a tube without a leader, and others vote (SPEC T26, T27)."""
 
 from typing import Final
 
@@ -62,7 +62,7 @@ ASKED_TUBES: Final = 1_000  # per message
 WAITS_MOST: Final = 2  # surveys in which a newer copy goes first
 
 
-# ---- the voter
+# ---- The voter (SPEC T26)
 
 
 def on_vote(n: Node, t: Tubes, slot: i64, m: TubeVote) -> None:
@@ -171,7 +171,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
         raise_mark(n, t, n.records)
 
 
-# ---- the candidate
+# ---- The candidate (SPEC T27)
 
 
 def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:

@@ -1,7 +1,7 @@
-"""Marks: a voter notices that its disk is older than what it has said (SPEC T29).
+"""Disk epochs: a voter notices that its disk is older than what it has sent (SPEC T29).
 
-A restored disk has forgotten votes, and changes that it confirmed. The mark grows with what a node
-has on its disk; others remember it, and say it to a node that starts.
+A restored disk has forgotten votes, and changes that it confirmed. The disk epoch grows with what a
+node has on its disk; others remember it, and send it to a node that starts.
 """
 
 from typing import Final

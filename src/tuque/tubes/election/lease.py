@@ -1,4 +1,4 @@
-"""Pulses, stands and leases of the leaders that votes made (SPEC T24, T25)."""
+"""Heartbeats between voters, the vote of each node, and leases of leaders (SPEC T24, T25)."""
 
 from typing import Final
 
@@ -108,7 +108,7 @@ def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
         b.is_renewed = True
 
 
-# ---- stands
+# ---- The vote of this node, and those of others (SPEC T24)
 
 
 def is_up(n: Node, tube: Tube) -> bool:
@@ -243,7 +243,7 @@ def give_up_all(n: Node, t: Tubes) -> None:
             step_down(n, t, tube)
 
 
-# ---- leases
+# ---- Leases of the tubes that this node leads (SPEC T25)
 
 
 def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:
