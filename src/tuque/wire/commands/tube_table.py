@@ -1,4 +1,4 @@
-"""The table of tube procedures (SPEC T15, I4, I6): one row for both doors.
+"""The table of tube procedures: one row for RESP and for IPROTO (SPEC T15, I4, I6).
 
 Source of the words of TUBE, the calls of IPROTO, arity, HELP, COMMAND DOCS, bounds and
 docs/commands.md. `words` and `values` say how each argument is read.
