@@ -3,14 +3,14 @@
 It knows what was written, what is durable, and what to do when the disk fails:
 
 * a failed write is cut back to the last whole frame and may be retried;
-* a frame without records (a mark) says that all before it is durable, if no other does;
+* a frame without records (a mark) shows that all before it is durable, if no other does;
 * after a failed fsync the state of the file is unknown, so it is *broken* until a
   rewrite has put everything into new files;
 * a rewrite starts a new segment, fills a snapshot beside it, and is valid only once
   the manifest names both. Power may fail between any two steps: either the old files
   or the new ones are complete and named.
 
-server/journal/committer.py decides who calls it, and when.
+server/journal/committer.py decides when it is called.
 """
 
 import errno
@@ -41,6 +41,12 @@ from tuque.store.frames import (
 )
 
 JOIN_BYTES: Final = 64 << 10  # smaller frames are written together with their header
+
+LOOK: Final = 16  # number of recent syncs that are averaged
+QUICK_S: Final = 0.001  # the average of a quick disk is at most this
+SLOW_S: Final = 0.010  # a longer sync is slow
+LEAST_S: Final = 1.0  # minimum time without slow syncs before the pump syncs
+MOST_S: Final = 600.0
 
 
 def why(error: OSError) -> str:
@@ -485,17 +491,10 @@ class Journal:
             return
 
 
-# ---- The recent speed of the disk, and who syncs the journal under `always` (SPEC J4.5).
+# ---- The recent speed of the disk: it decides which thread syncs under `always` (SPEC J4.5)
 #
 # A sync in the pump saves two wake-ups, but all clients wait for it. So the pump syncs only on a
 # disk that has been fast, and pauses longer after each slow sync.
-
-
-LOOK: Final = 16  # number of recent syncs that are averaged
-QUICK_S: Final = 0.001  # the average of a quick disk is at most this
-SLOW_S: Final = 0.010  # a longer sync is slow
-LEAST_S: Final = 1.0  # minimum time without slow syncs before the pump syncs
-MOST_S: Final = 600.0
 
 
 @final
