@@ -171,7 +171,7 @@ def topic_figures(n: Node) -> dict[str, object]:
     }
 
 
-# ---- TOPIC ADD: a job for each queue that is subscribed, all of them or none (SPEC T62).
+# ---- TOPIC ADD: a job for each queue that is subscribed, all of them or none (SPEC T62)
 #
 # The caller has checked each of them. All are added in one turn: their records are one frame.
 

@@ -64,7 +64,7 @@ SWEEP_MAX: Final = 10_000
 LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
 
 
-# ---- Acks of jobs that are unknown here (SPEC A3.4, A5.3, A7.2).
+# ---- Acks of jobs that are unknown here (SPEC A3.4, A5.3, A7.2)
 #
 # Other nodes may have the job: a record without a body keeps the ack and asks all of them, until
 # a holder has taken it over or no node knows the job. Only ids that a node of this cluster has

@@ -102,7 +102,7 @@ PAUSES_MAX: Final = 10_000  # PAUSE commands kept; above it, drop the oldest tha
 PAUSES_TRIM: Final = 1_000
 
 
-# ---- Moves jobs to another node, which then serves them (SPEC F2.2-F4).
+# ---- Moves jobs to another node, which then serves them (SPEC F2.2-F4)
 #
 # An at-least-once job stays here too, as active. Of an at-most-once job exactly one node may
 # deliver: while it is in transit (IN_TRANSIT) only the receiver may. The sender keeps the job

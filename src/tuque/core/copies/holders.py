@@ -42,7 +42,7 @@ PARTED_MAX: Final = 100_000  # jobs per node whose holders are resent on link-up
 CLEAN_EVERY: Final = 1_000
 
 
-# ---- Asks other nodes whether they have copies of jobs (SPEC K5.2).
+# ---- Asks other nodes whether they have copies of jobs (SPEC K5.2)
 #
 # Questions leave in batches, few at a time per peer, and are repeated if unanswered. A node
 # without a link is not asked: its copies are in doubt until there is one.

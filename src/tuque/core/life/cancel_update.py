@@ -1,6 +1,6 @@
 """UPDATEJOB and CANCEL of a job with copies: its holders agree first (SPEC W8, W10, W16).
 
-The node of the client asks the holders in reach to hold the job, and makes the change once all
+The node of the client asks the reachable holders to hold the job, and makes the change once all
 have agreed. This module has both sides.
 """
 

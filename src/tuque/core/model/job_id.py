@@ -1,6 +1,6 @@
 """Job ids, `D-<8 hex of the node id>-<24 characters>-<4 hex TTL field>`, and chance (SPEC G6).
 
-The TTL field counts minutes; its lowest bit tells at-least-once (1) from at-most-once
+The TTL field counts minutes; its lowest bit separates at-least-once (1) from at-most-once
 (0). The 24 characters are 14 random ones that a group of ids shares, 2 for the place in
 the group, and 8 that prove that a node of this cluster made the id: a keyed hash over
 all the rest. One SHAKE-128 makes the proofs of a whole group, so that an id costs a

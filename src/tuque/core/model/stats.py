@@ -434,7 +434,7 @@ def set_why(job: Job, why: i64) -> None:
     job.why = u8(i64(job.why) & ~WHY_BITS | why)
 
 
-# ---- Counts where each job came from and went: one counter per cause (SPEC G9).
+# ---- Counts where each job came from and went: one counter per cause (SPEC G9)
 #
 #     created + imported + replicated + loaded
 #         = live + gc_acked + expired + moved + admin_deleted + evicted + add_failed

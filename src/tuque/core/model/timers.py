@@ -179,7 +179,7 @@ class Wheel:
             fired.append(job)
 
 
-# ---- The work of one turn, counted in units; longer commands continue in the next turn (SPEC L2).
+# ---- The work of one turn, counted in units; longer commands continue in the next turn (SPEC L2)
 #
 # A unit is one job, queue, client or word that is read or changed; what costs more counts as
 # several. Only long paths are counted: a command about one job is free.

@@ -1,7 +1,7 @@
 """The other nodes as core sees them, and messages to the holders of a job (SPEC K2, Q1, R1.12).
 
 Every node ever known has a slot; a set of nodes is a bit set of slots, bit 0 this node.
-cluster/ decides who belongs to the cluster and who is alive; the shell sends messages. A link
+cluster/ decides which nodes belong to the cluster and live; the shell sends messages. A link
 belongs to one incarnation of a peer: messages of an older one never arrive here. A set member
 that names an older incarnation than the one known is ignored: what that one had may be lost
 (K2.2).
@@ -292,7 +292,7 @@ def clear_link(n: Node, slot: i64) -> None:
     set_leaver(n, slot, False)
 
 
-# ---- What the other holders of a job hear of it (SPEC G3.8, Q1, V4.6)
+# ---- Announcements to the other holders of a job (SPEC G3.8, Q1, V4.6)
 #
 # Nothing is sent for a job without other holders, nor for an at-most-once job: its only other
 # holder is the node that it came from or goes to (core/copies/federation.py).

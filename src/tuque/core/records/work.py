@@ -12,7 +12,7 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason, and if its bit is set the place of a task: number i64,
              tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
-             with ended_ms 0 it is what DONE said of a job that is not here
+             with ended_ms 0 it is what DONE reported of a job that is not here
 
 Knows bytes only; core/records/jobs.py has the kinds and counts the records.
 """

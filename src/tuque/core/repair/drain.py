@@ -1,4 +1,4 @@
-"""A node gives up jobs: all when it leaves, some when its memory is short (SPEC K7, M3).
+"""A node drops jobs: all when it leaves, some when its memory is short (SPEC K7, M3).
 
 A leaving node drops a job only when enough other nodes, being asked, have confirmed that they have
 it: the holder set is not trusted here. A queued job first goes to one of them as in F2, so that
@@ -315,7 +315,7 @@ def drain_next_ms(n: Node) -> i64:
     return at_ms
 
 
-# ---- What may be dropped if memory is short, and in which order (SPEC M3).
+# ---- What may be dropped if memory is short, and in which order (SPEC M3)
 #
 # Nothing that a client is owed is ever dropped. First go delivered at-most-once jobs, oldest
 # delivery first. Then what keeps acked jobs from coming back: first where that costs nothing,

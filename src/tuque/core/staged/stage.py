@@ -34,7 +34,7 @@ FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
 
 
-# ---- Jobs with a key that waited for copies when the node stopped (SPEC Z4.9).
+# ---- Jobs with a key that waited for copies when the node stopped (SPEC Z4.9)
 #
 # The journal has them with their key, and nobody knows how many copies they have. When their ADDJOB
 # is said again, the holders are asked. core/repair makes what is missing.

@@ -50,7 +50,7 @@ class Held:
         self.sweep_ms: i64 = 0  # when to check `jobs` again
 
 
-# ---- A bounded table of what was noted about ids lately (SPEC R2.7, K5.7).
+# ---- A bounded table of what was noted about ids lately (SPEC R2.7, K5.7)
 #
 # Plain data. An entry leaves in constant time: searching a dict for its oldest entry takes as many
 # steps as were removed before it.
@@ -219,7 +219,7 @@ class Losses:
         self.round_ms: i64 = 0  # when the next pass may begin
 
 
-# ---- What is known of a queue beyond this node: who sends its jobs, who wants them (SPEC F).
+# ---- What is known of a queue beyond this node: who sends its jobs, who wants them (SPEC F)
 #
 # Plain data with its arithmetic. A queue has such a record only while other nodes matter to it;
 # core/copies/federation.py decides when to ask or give.

@@ -224,7 +224,7 @@ class Staging:
         assert len(self.attempts()) == self.attempt_count, "attempts"
 
 
-# ---- What each tenant has of the tables that all share: outcomes, dead letters, what is staged.
+# ---- What each tenant has of the tables that all share: outcomes, dead letters, what is staged
 #
 # Where a common bound is reached, what the tenant with much of it has goes first (SPEC N11.7).
 
