@@ -55,7 +55,7 @@ ALONE: Final = 4  # timeouts in which votes could have chosen a leader
 SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
 
 
-# ---- TUBE HOME with FORCE for a tube led by votes: the last resort (SPEC T27.12).
+# ---- TUBE HOME with FORCE for a tube led by votes: the last resort (SPEC T27.12)
 #
 # The copy of one node counts as whole by command. Votes then choose that node as any other one: a
 # majority still decides, and promises still hold.

@@ -40,7 +40,7 @@ SIZES_AT: Final = 92
 WORDS_AT: Final = 100
 
 
-# ---- A unique key that outlives its task, and the bytes in which a task carries it (SPEC T44.3).
+# ---- A unique key that outlives its task, and the bytes in which a task carries it (SPEC T44.3)
 #
 # The key stays with a task of its own, which stays DELAYED until the time is over: so it is in the
 # journal and its copies. Layout: i16 -2, which neither keys, nor a schedule, nor a group begin

@@ -66,7 +66,7 @@ class PutSpec:
         self.delay_ms: i64 = -1
         self.pri: i64 = PRI_DEFAULT
         self.utube: bytes | None = None
-        self.keys = b""  # tasks: packed as in keys/words.py
+        self.keys = b""  # tasks: packed as in entries/keys.py
         self.timeout_ms: i64 = 0  # limfifottl: how long to wait for room
 
 
@@ -120,7 +120,7 @@ class Putter:
         self.is_over = False
 
 
-# ---- The kept notices of changes of tasks, packed (SPEC T12).
+# ---- The kept notices of changes of tasks, packed (SPEC T12)
 #
 # Every change writes one and few are ever read, so that writing must be cheap: one object each
 # would be memory that is touched once and has left all caches before it is reused.

@@ -141,7 +141,7 @@ class Seat:
         self.floor: i64 = 0  # the highest epoch that anybody stands at
         self.asked_epoch: i64 = 0  # this node asks for votes under it; 0: it does not
         self.asked_ms: i64 = 0  # since when
-        self.reason: i64 = 0  # why there is no leader, of model/ballots.py; 0: not asked yet
+        self.reason: i64 = 0  # why there is no leader, of model/voter_state.py; 0: not asked yet
         self.surveyed_ms: i64 = 0  # since when this node asks who would vote; 0: it does not
         self.answered: i64 = 0  # slots that would vote
         self.has_better = False  # one of them has a newer copy

@@ -457,9 +457,9 @@ def totals_of(n: Node, t: Tubes) -> Totals:
     return found
 
 
-# ---- The types of tubes known to this node, and new ones at run time (SPEC T3.5, T3.6).
+# ---- The types of tubes known to this node, and new ones at run time (SPEC T3.5, T3.6)
 #
-# What a driver decides is driver.py's; where it comes from, the shell's.
+# What a driver decides is in types/driver.py; where it comes from, the shell's.
 
 
 def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
