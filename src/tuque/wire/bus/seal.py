@@ -84,7 +84,7 @@ class Seal:
         return compare_digest(code, self.code(payload))
 
 
-# ---- Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8).
+# ---- Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8)
 
 
 @final
