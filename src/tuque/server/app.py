@@ -1,4 +1,4 @@
-"""Start and stop of a server, in order (SPEC L1): lock, listen, load, serve, finish."""
+"""`tuque server`: it starts and stops in order: lock, listen, load, serve, finish (SPEC L1)."""
 
 from __future__ import annotations
 

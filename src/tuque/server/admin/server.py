@@ -1,4 +1,4 @@
-"""TIME, COMMAND, SHUTDOWN, BGREWRITEAOF, LOADJOB (SPEC C7.6)."""
+"""Commands about the process: TIME, COMMAND, SHUTDOWN, BGREWRITEAOF, DEBUG (SPEC C7.6, S7)."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ from tuque.wire.proto.resp import Status, strict_int
 BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."
 SHUTDOWN_FAILED: Final = b"ERR Errors trying to SHUTDOWN. Check logs."
 LOADJOB_ONLY: Final = b"ERR LOADJOB is a special command only processed from AOF"
+
+DENIED: Final = (
+    b"DENIED DEBUG is not allowed from here: the option enable-debug-command (no, local, yes) "
+    b"in the configuration file decides who may use it"
+)
+NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
+SLEEP_MAX_S: Final = 3600.0
+NOT_FLOAT: Final = b"ERR value is not a valid float"
+RESTART_MAX_MS: Final = 3_600_000
 
 
 def cmd_time(s: Server, c: Client, args: list[bytes]) -> None:
@@ -129,16 +138,6 @@ def cmd_loadjob(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 # ---- DEBUG: for tests and debugging (SPEC S7)
-
-
-DENIED: Final = (
-    b"DENIED DEBUG is not allowed from here: the option enable-debug-command (no, local, yes) "
-    b"in the configuration file decides who may use it"
-)
-NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
-SLEEP_MAX_S: Final = 3600.0
-NOT_FLOAT: Final = b"ERR value is not a valid float"
-RESTART_MAX_MS: Final = 3_600_000
 
 
 def cmd_debug(s: Server, c: Client, args: list[bytes]) -> None:

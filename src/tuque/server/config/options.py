@@ -2,7 +2,8 @@
 
 CONFIG GET/SET/REWRITE, `--help`, the sample file, the docs and all error texts are made from
 this table. An option `max_body_bytes` is written `max-body-bytes` everywhere outside the code.
-It must not know how values are found (config.py) or what the server does with them.
+
+Must not know: how values are found (config.py), what the server does with them.
 """
 
 import difflib
@@ -27,7 +28,24 @@ from tuque.server.config.kinds import (
     Text,
 )
 
-# ---- Options about TLS; the other options are in options.py
+MB: Final = 1 << 20
+GB: Final = 1 << 30
+
+NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
+
+# Keys by section in a TOML file: [journal] fsync = "always".
+ALIASES: Final = {
+    "journal_enabled": "appendonly",
+    "journal_fsync": "appendfsync",
+    "journal_dir": "appenddirname",
+    "events_enabled": "events",
+    "server_port": "port",
+    "server_bind": "bind",
+    "server_dir": "dir",
+}
+
+
+# ---- Options about TLS (SPEC X)
 
 
 # Annotations are read at run time to make the table: no `from __future__ import annotations`.
@@ -93,7 +111,7 @@ class TlsOptions(msgspec.Struct, kw_only=True):
     ] = ""
 
 
-# ---- Options about users and log-ins; the other options are in options.py
+# ---- Options about users and log-ins (SPEC N)
 
 
 # Annotations are read at run time to make the table: no `from __future__ import annotations`.
@@ -138,14 +156,10 @@ class AccessOptions(TlsOptions, kw_only=True):
     ] = 100
 
 
-# ---- options
+# ---- All options
 
 
 # Annotations are read at run time to make the table: no `from __future__ import annotations`.
-
-
-MB: Final = 1 << 20
-GB: Final = 1 << 30
 
 
 class Config(AccessOptions, kw_only=True):
@@ -567,9 +581,6 @@ class Config(AccessOptions, kw_only=True):
     is_open: bool = False  # listens on an address open to other machines, since the start
 
 
-NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
-
-
 def _table() -> dict[str, Opt]:
     """Read the struct once: field name to option, in the order of the struct."""
     table: dict[str, Opt] = {}
@@ -588,17 +599,6 @@ def _table() -> dict[str, Opt]:
 
 
 OPTIONS: Final = _table()
-
-# Keys by section in a TOML file: [journal] fsync = "always".
-ALIASES: Final = {
-    "journal_enabled": "appendonly",
-    "journal_fsync": "appendfsync",
-    "journal_dir": "appenddirname",
-    "events_enabled": "events",
-    "server_port": "port",
-    "server_bind": "bind",
-    "server_dir": "dir",
-}
 
 
 def find_option(name: str, where: str = "") -> Opt:

@@ -51,6 +51,8 @@ REWRITE_RETRY_S: Final = 10.0  # after a failed rewrite, if writes succeed witho
 LATE_MS: Final = 10  # delay of a sync that no reply waits for, under `always` (J4.6)
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
+LOAD_ONCE: Final = "load-once"
+
 
 def boot_record(now_ms: int) -> Boot:
     """A record that maps the clock of `now_ms` to the machine's own."""
@@ -76,9 +78,6 @@ def lock_directory(disk: Disk, path: str, lock_name: str = LOCK) -> int:
         raise JournalError(
             f"cannot write in {path}: {why(failed)}; the server needs a directory that it may write"
         ) from failed
-
-
-LOAD_ONCE: Final = "load-once"
 
 
 def save_once(disk: Disk, path: str, n: Node) -> str:

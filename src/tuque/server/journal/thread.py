@@ -17,7 +17,29 @@ from typing import Final
 from tuque.core.model.stats import Histogram
 from tuque.store.writer import Journal, Pace
 
-# ---- How the journal's thread wakes the pump: a descriptor that becomes readable
+OFF: Final = "off"
+NO: Final = "no"
+EVERYSEC: Final = "everysec"
+ALWAYS: Final = "always"
+
+BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
+JOIN_BYTES: Final = 1 << 20  # waiting frames are joined up to this size
+GATHER_S: Final = 0.002  # poll interval of the thread when it does not sync each batch
+GATHER_SHARE: Final = 0.5  # of the last sync's time is spent gathering more frames
+HERE_BYTES: Final = 1 << 18  # larger frames go to the thread: their checksum and write take long
+GATHER_S_MAX: Final = 0.002
+RETRY_S: Final = 1.0  # between attempts to write to a failing disk
+MARK_S: Final = 1.0  # idle time after a sync before it is marked
+
+# kinds of items
+FRAME: Final = 0
+BEGIN: Final = 1  # of a rewrite
+SLICE: Final = 2
+FINISH: Final = 3
+NUDGE: Final = 4  # nothing to write: the policy changed, or the thread is to end
+
+
+# ---- The thread wakes the pump: a descriptor becomes readable
 
 
 class Bell:
@@ -52,29 +74,7 @@ class Bell:
             os.close(self._write_fd)
 
 
-# ---- thread
-
-
-OFF: Final = "off"
-NO: Final = "no"
-EVERYSEC: Final = "everysec"
-ALWAYS: Final = "always"
-
-BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
-JOIN_BYTES: Final = 1 << 20  # waiting frames are joined up to this size
-GATHER_S: Final = 0.002  # poll interval of the thread when it does not sync each batch
-GATHER_SHARE: Final = 0.5  # of the last sync's time is spent gathering more frames
-HERE_BYTES: Final = 1 << 18  # larger frames go to the thread: their checksum and write take long
-GATHER_S_MAX: Final = 0.002
-RETRY_S: Final = 1.0  # between attempts to write to a failing disk
-MARK_S: Final = 1.0  # idle time after a sync before it is marked
-
-# kinds of items
-FRAME: Final = 0
-BEGIN: Final = 1  # of a rewrite
-SLICE: Final = 2
-FINISH: Final = 3
-NUDGE: Final = 4  # nothing to write: the policy changed, or the thread is to end
+# ---- The thread and its items
 
 
 class Item:

@@ -15,13 +15,13 @@ from tuque.server.net.system import Poller
 from tuque.server.state.client import Connection
 from tuque.server.state.server import Server
 
-# ---- Whether a turn reads on before it syncs the journal itself: more share the sync (J4.7)
-
-
 NONE: Final[list[tuple[int, int]]] = []
 MOST_NS: Final = 1_000_000  # a turn gathers for at most this long
 SHARE: Final = 2  # the wait is at most this fraction (1/2) of the last sync's time
 EXPECTED: Final = 9  # tenths of the replies that the last sync released: enough to stop waiting
+
+
+# ---- Whether a turn reads on before it syncs the journal: more share the sync (SPEC J4.7)
 
 
 @final
@@ -70,7 +70,7 @@ class Gather:
         self.began_ns = 0
 
 
-# ---- gate
+# ---- The gate of one server (SPEC C8)
 
 
 @final

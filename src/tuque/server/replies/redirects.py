@@ -1,4 +1,4 @@
-"""Where the leader of a tube is, and the redirect for clients that ask elsewhere (SPEC T17, T19).
+"""Redirects for clients that ask for a tube at a node that does not lead it (SPEC T17, T19).
 
 Every command on a tube, or on one of its tasks, passes here before it does anything.
 """

@@ -1,4 +1,4 @@
-"""The words of ACL SETUSER, of a line of the users file and of ACL LIST (SPEC N3)."""
+"""Users in words, as in ACL SETUSER and ACL LIST, and the users file (SPEC N3, N5)."""
 
 import os
 import stat
@@ -56,6 +56,14 @@ BAD_QUOTA: Final = (
 BAD_WIRED: Final = "after iproto: stand 40 hexadecimal digits"
 
 SHOWN: Final = 128  # bytes of a word in an error
+
+USERS_MAX: Final = 10_000
+FILE_BYTES: Final = 16 << 20
+LINE_BYTES: Final = 256 << 10  # longer ones would hold up the interpreter, and so the loop
+TURN_LINES: Final = 16
+USER: Final = b"user"
+PLAIN: Final = "a users file has hashes, not passwords: ACL SETUSER, then ACL SAVE writes them"
+CUT: Final = "its last line has no end: was it cut while it was written?"
 
 
 class WordError(ValueError):
@@ -265,15 +273,6 @@ def line_of(account: Account, is_shown: bool = True) -> bytes:
 
 
 # ---- The users file: one user a line, in the words of SETUSER, with hashes (SPEC N5)
-
-
-USERS_MAX: Final = 10_000
-FILE_BYTES: Final = 16 << 20
-LINE_BYTES: Final = 256 << 10  # longer ones would hold up the interpreter, and so the loop
-TURN_LINES: Final = 16
-USER: Final = b"user"
-PLAIN: Final = "a users file has hashes, not passwords: ACL SETUSER, then ACL SAVE writes them"
-CUT: Final = "its last line has no end: was it cut while it was written?"
 
 
 class UsersFileError(ValueError):
