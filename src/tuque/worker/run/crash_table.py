@@ -1,4 +1,4 @@
-"""The flight recorder of a worker process: the jobs it holds, and which of them run.
+"""The crash table of a worker process: the jobs it holds, and which of them run.
 
 A table in memory that outlives the process: its parent has it open, too. After a task ended the
 process, the next one reads which jobs ran. Costs no system call per job.

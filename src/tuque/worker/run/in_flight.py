@@ -1,4 +1,4 @@
-"""One job in a worker, from its delivery until the broker knows what became of it."""
+"""One job in a worker, from its delivery until the broker knows its outcome."""
 
 from __future__ import annotations
 

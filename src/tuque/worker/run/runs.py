@@ -1,7 +1,7 @@
 """The runs of a worker: of jobs whose attempts the broker counts, in queues.
 
-A job begins when the broker has given its run a token, and ends with that token. Who is told that a
-run is over or cancelled ends it here.
+A job begins when the broker has given its run a token, and ends with that token. A run that the
+broker reports as over or cancelled ends here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""[U9] Tells the broker the schedules of the app when the worker starts."""
+"""The schedules of the app go to the broker when the worker starts (SPEC U9)."""
 
 from __future__ import annotations
 

@@ -83,13 +83,18 @@ from tuque.worker.workflow.create import CHAIN_HEADER, unknown_after
 
 __all__ = ["Worker", "WorkerSettings"]
 
-# ---- The jobs that a worker holds, from their delivery until the broker knows what became of them
-
 
 log: Final = logging.getLogger("tuque.worker")
 
 UNKNOWN_KEEP_S: Final = 86_400.0
 NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
+
+LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
+LAST_WORDS_S_MIN: Final = 0.5
+UNSETTLED_MAX: Final = 1000
+
+
+# ---- The jobs that a worker holds, from delivery until the broker knows their outcomes
 
 
 @dataclass(frozen=True)
@@ -435,12 +440,7 @@ def worker_name(is_restarted: bool) -> str:
     return f"{socket.gethostname()}/{os.getppid() if is_restarted else os.getpid()}"
 
 
-# ---- run
-
-
-LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
-LAST_WORDS_S_MIN: Final = 0.5
-UNSETTLED_MAX: Final = 1000
+# ---- The loops of the worker
 
 
 class Worker(Holder):

@@ -1,4 +1,4 @@
-"""Refusals that no job is to blame for: when a worker tries again, and gives a run back (SPEC U11).
+"""Refusals that no job causes: when a worker tries again, and gives a run back (SPEC U11).
 
 Knows no step and no group: only how a call failed, how long the run has tried, and how long it may.
 """
