@@ -24,6 +24,9 @@ OVERDUE_MS: Final = 1 << 31
 
 Slots = dict[int, list[Job]]
 
+# The work of one turn, counted in units; longer commands continue in the next turn (L2). A unit is
+# one job, queue, client or word that is read or changed; what costs more counts as several. Only
+# long paths are counted: a command about one job is free.
 TURN_WORK: Final = 5_000  # units of all long commands together in one turn
 PIECE: Final = 1_000  # units of one of them before the next one gets its share
 REPLY_BYTES: Final = 4 << 20  # a reply with many elements ends after the one that exceeds it
@@ -177,9 +180,3 @@ class Wheel:
             job = jobs[len(jobs) - 1]
             self.cancel(job)
             fired.append(job)
-
-
-# ---- The work of one turn, counted in units; longer commands continue in the next turn (SPEC L2)
-#
-# A unit is one job, queue, client or word that is read or changed; what costs more counts as
-# several. Only long paths are counted: a command about one job is free.

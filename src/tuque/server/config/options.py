@@ -28,6 +28,8 @@ from tuque.server.config.kinds import (
     Text,
 )
 
+# Annotations are read at run time to make the table: no `from __future__ import annotations`.
+
 MB: Final = 1 << 20
 GB: Final = 1 << 30
 
@@ -46,9 +48,6 @@ ALIASES: Final = {
 
 
 # ---- Options about TLS (SPEC X)
-
-
-# Annotations are read at run time to make the table: no `from __future__ import annotations`.
 
 
 class TlsOptions(msgspec.Struct, kw_only=True):
@@ -114,9 +113,6 @@ class TlsOptions(msgspec.Struct, kw_only=True):
 # ---- Options about users and log-ins (SPEC N)
 
 
-# Annotations are read at run time to make the table: no `from __future__ import annotations`.
-
-
 class AccessOptions(TlsOptions, kw_only=True):
     """Part of Config, with those of TLS; comes after its own options in every list."""
 
@@ -157,9 +153,6 @@ class AccessOptions(TlsOptions, kw_only=True):
 
 
 # ---- All options
-
-
-# Annotations are read at run time to make the table: no `from __future__ import annotations`.
 
 
 class Config(AccessOptions, kw_only=True):
