@@ -2,9 +2,10 @@
 
 `commit` puts everything the core recorded in one turn into one frame. Under `always` the thread
 writes and syncs what has gathered, so that all turns during one fsync share the next; under
-`everysec` and `no` the frame is written at once in the caller, and the thread syncs once a
-second, or never. Under `always` the pump holds replies until `durable_seq` reaches what
-`commit` returned; `wake_fd` becomes readable when it may have.
+`everysec` and `no` the frame is written at once in the caller unless the thread writes just then,
+and the thread syncs once a second, or never. The pump holds replies until `open_seq` reaches what
+`commit` returned: what is written, under `always` what is synced. `wake_fd` becomes readable when
+it may have.
 
 When the disk fails, `error` is set until it works again. Frames wait in memory, up to a
 limit; beyond it, and after a failed fsync, they are dropped, and the journal is rewritten
@@ -175,6 +176,17 @@ class Committer:
         return self.thread.durable_seq
 
     @property
+    def open_seq(self) -> int:
+        """[J4.2] The last record whose replies may leave: a kill of the process keeps it.
+
+        Under `always`, and while a delivery of an at-most-once job waits (J4.4), a power cut does.
+        """
+        thread = self.thread
+        if thread.policy == ALWAYS or self._custody_seq > thread.durable_seq:
+            return thread.durable_seq
+        return int(self.journal.seq)
+
+    @property
     def error(self) -> str:
         """Why writes must be refused now; "" if they need not be."""
         return self.thread.error
@@ -294,15 +306,8 @@ class Committer:
         return thread.policy == ALWAYS and thread.is_idle() and thread.is_quick()
 
     def must_hold(self, seq: int) -> bool:
-        """Whether replies that depend on record `seq` must wait.
-
-        Under `always` all must; under `everysec` those of a turn that delivered an at-most-once
-        job (for these the thread syncs at once).
-        """
-        thread = self.thread
-        if seq <= thread.durable_seq:
-            return False
-        return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
+        """Whether replies that depend on record `seq` must wait."""
+        return seq > self.open_seq
 
     def has_wish(self, records: Records) -> bool:
         """Whether the core wants something new on disk."""

@@ -1,4 +1,4 @@
-"""The gate of the journal: nothing that depends on a record leaves before it is durable (SPEC C8).
+"""The gate of the journal: nothing that depends on a record leaves before it is kept (SPEC C8).
 
 Each turn hands over its records; replies and frames to other nodes wait as the policy asks.
 """
@@ -198,7 +198,7 @@ class Gate:
         committer = self.s.committer
         durable: i64 = FAR
         if committer is not None and committer.must_hold(committer.seq):
-            durable = committer.durable_seq
+            durable = committer.open_seq
         if self.s.bus is not None:
             self.s.bus.release(durable)
         held = self.held

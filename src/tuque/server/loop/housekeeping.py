@@ -294,7 +294,8 @@ def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
     assert events is not None and s.eventlog is not None
     durable: i64 = FAR
     if s.committer is not None and (seq >= 0 or len(s.journal_error) > 0):
-        durable = s.committer.durable_seq
+        is_failing = len(s.journal_error) > 0
+        durable = s.committer.durable_seq if is_failing else s.committer.open_seq
         events.hold(binding_seq)
     else:
         events.hold(0)
