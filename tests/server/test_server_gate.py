@@ -63,7 +63,9 @@ def test_replies_held_under_always_are_let_go_when_the_policy_is_weakened(
 def test_a_reply_waits_until_its_record_is_written_under_every_policy(
     make_kept: Callable[[str], Kept],
 ) -> None:
-    """J4.2 Under every policy a reply that reveals a change leaves when its record is in the file."""
+    """J4.2 Under every policy a reply that reveals a change leaves when its record is in the
+    file.
+    """
     kept = make_kept("everysec")
     box = kept.box
     producer = box.connect()
