@@ -175,7 +175,12 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         seat.settled_epoch = at.epoch
         seat.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    if not at.is_up and (sender == stand_of(tube)[1] or seat.resigned_epoch <= given_up):
+    epoch, stood_with = stand_of(tube)
+    # That the node gave up which this one stands with is not replaced by another's (T25.4): else
+    # its pulses would renew a promise that nobody can use.
+    is_kept = seat.resigned_node == stood_with and seat.resigned_epoch >= epoch
+    is_newer = seat.resigned_epoch <= given_up and not is_kept
+    if not at.is_up and (sender == stood_with or is_newer):
         seat.resigned_epoch = given_up
         seat.resigned_node = sender
         t.ballots.look_ms = 0
