@@ -86,8 +86,16 @@ def rel(path: Path) -> str:
 
 CHECKED = frozenset(
     (
-        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
-        *(ast.Call, ast.ExceptHandler, ast.For, ast.comprehension, ast.Constant),
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.ClassDef,
+        ast.Import,
+        ast.ImportFrom,
+        ast.Call,
+        ast.ExceptHandler,
+        ast.For,
+        ast.comprehension,
+        ast.Constant,
     )
 )
 

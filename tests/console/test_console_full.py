@@ -92,12 +92,12 @@ def test_the_verdicts_of_the_console() -> None:
     ]
     told = verdict(merged(9.0, facts, frozenset()), [])
     assert (told["kind"], told["loud"], told["title"]) == (
-        *("bad", "aaaaaaaa", "cannot write its journal"),
+        "bad",
+        "aaaaaaaa",
+        "cannot write its journal",
     )
     assert told["why"] == f"{ERROR}; stop no other node now"
     assert told["do"].startswith("Make room on the disk, or see the log of the node")
     (notice,) = of_node(facts[0], None)
-    assert (notice.says, notice.because) == (
-        *("cannot write its journal", f"journal-fails: {ERROR}"),
-    )
+    assert (notice.says, notice.because) == ("cannot write its journal", f"journal-fails: {ERROR}")
     assert of_node(facts[1], None) == []

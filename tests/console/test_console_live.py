@@ -20,7 +20,19 @@ from tuque.console.live import board, commands, shown
 from tuque.console.terminal import look
 
 LOST = WorkerInfo(
-    *("h/7", "h", 7, "1", ("q",), 4, 1, 12, 3, 9, 2000, "lost", "none"),
+    "h/7",
+    "h",
+    7,
+    "1",
+    ("q",),
+    4,
+    1,
+    12,
+    3,
+    9,
+    2000,
+    "lost",
+    "none",
     (WorkerRun("D-1", "q", "m.f", 1, 300, "waiting", 251_000),),
 )
 

@@ -71,8 +71,18 @@ def test_words(door: Door) -> None:
     T28.7 others (nodes that go by a list of another origin, each with that origin)
     """
     assert door.value("CLUSTER VOTERS") == [
-        *(b"list", 0, b"origin", b"", b"right", 0, b"voters", [], b"unsettled", []),
-        *(b"others", []),
+        b"list",
+        0,
+        b"origin",
+        b"",
+        b"right",
+        0,
+        b"voters",
+        [],
+        b"unsettled",
+        [],
+        b"others",
+        [],
     ]
     assert door("CLUSTER VOTERS ADD").startswith(b"-ERR syntax error")
     assert door("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")

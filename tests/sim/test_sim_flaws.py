@@ -41,7 +41,16 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("f4", "f6", "f13", "r1", "r2", "p1", "p2", "p3", "b1", "j1"),
+        "f4",
+        "f6",
+        "f13",
+        "r1",
+        "r2",
+        "p1",
+        "p2",
+        "p3",
+        "b1",
+        "j1",
         *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_PLANS),
     ],
 )

@@ -268,8 +268,11 @@ def test_misconf(box: Box) -> None:
     job_id = box.add()
     box.server.journal_error = "No space left on device"
     for words in (
-        *(["ADDJOB", "q", "b", 0], ["ACKJOB", job_id], ["GETJOB", "FROM", "q"]),
-        *(["PAUSE", "q", "in"], ["PING"]),
+        ["ADDJOB", "q", "b", 0],
+        ["ACKJOB", job_id],
+        ["GETJOB", "FROM", "q"],
+        ["PAUSE", "q", "in"],
+        ["PING"],
     ):
         assert box.run(*words) == error
     box.server.journal_error = ""

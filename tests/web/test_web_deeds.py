@@ -39,9 +39,8 @@ def test_a_job_is_moved_with_all_that_it_has(
     headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
     with cluster[0].client() as client:
         id = client.addjob(
-            *("here", "body"), retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
-            backoff=(500, 500, 0), keep=60, time_limit=70,
-        )  # fmt: skip
+            "here", "body", retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
+            backoff=(500, 500, 0), keep=60, time_limit=70)  # fmt: skip
         client.getjob("here")
         (run,) = client.start(id, worker="w")
         assert isinstance(run, Run)
@@ -117,8 +116,7 @@ def test_ready_jobs_are_deleted_and_no_others(
     until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
     deed = console.site.log.latest[0]
     assert (deed.about, deed.jobs, deed.came_of_it) == (
-        *("full", 750), "done: 750 done, 0 refused of 750",
-    )  # fmt: skip
+        "full", 750, "done: 750 done, 0 refused of 750")  # fmt: skip
     assert length(cluster, "full") == 0
     with cluster[0].client() as client:
         assert all(client.show(id) is not None for id in kept)

@@ -147,7 +147,13 @@ def test_a_changed_file_starts_the_worker_anew(
     source.write_text(code % "old")
     program = Program(
         tmp_path / "worker.log",
-        *("worker", "changing:app", "--app-dir", str(tmp_path), "--url", node.url, "--reload"),
+        "worker",
+        "changing:app",
+        "--app-dir",
+        str(tmp_path),
+        "--url",
+        node.url,
+        "--reload",
         PYTHONPATH=os.pathsep.join(filter(None, sys.path)),  # as the tests have it
     )
     try:

@@ -104,8 +104,13 @@ def at(ms: int) -> str:
 def row(one: DeadLetter) -> str:
     """A dead letter on one line."""
     words = [
-        *(at(one.last_failure_ms), one.id, one.origin, one.task or "-"),
-        *(f"{one.attempts} attempts", one.cause, one.reason),
+        at(one.last_failure_ms),
+        one.id,
+        one.origin,
+        one.task or "-",
+        f"{one.attempts} attempts",
+        one.cause,
+        one.reason,
     ]
     return printable("  ".join(words))
 

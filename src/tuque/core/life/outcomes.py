@@ -54,7 +54,15 @@ from tuque.core.records.events import RUN_DONE
 from tuque.core.tables.work import Asking
 
 FIELDS: Final = (
-    *("state", "attempt", "of", "worker", "progress", "result", "cause", "reason", "detail"),
+    "state",
+    "attempt",
+    "of",
+    "worker",
+    "progress",
+    "result",
+    "cause",
+    "reason",
+    "detail",
     "ended-ms",
 )
 HURRY_MS: Final = 50  # until holders are asked again for a client that waits

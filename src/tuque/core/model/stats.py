@@ -35,10 +35,12 @@ TENANT_MAX: Final = 32  # bytes of a tenant's name
 TENANT_DIGITS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789-"
 
 # upper bounds of a histogram's buckets, in its unit; the last bucket has no bound
+# fmt: off
 BOUNDS: Final = [
-    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000),
-    *(300_000, 3_600_000),
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000,
+    300_000, 3_600_000,
 ]
+# fmt: on
 
 # why a job was put back; index into PUT_BACK
 BY_RETRY: Final = 0

@@ -100,8 +100,11 @@ def failure_row(c: Client, failure: Failure | None) -> list[object] | None:
     if failure is None:
         return None
     return [
-        *(int(failure.at_ms), int(failure.attempt), c.named(failure.worker)),
-        *(failure.cause, failure.reason),
+        int(failure.at_ms),
+        int(failure.attempt),
+        c.named(failure.worker),
+        failure.cause,
+        failure.reason,
     ]
 
 

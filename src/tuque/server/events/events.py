@@ -367,8 +367,12 @@ class EventLog:
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
         writer = subprocess.Popen(
             [
-                *(sys.executable, "-P", "-m", "tuque.server.events"),
-                *(str(self.directory), self.node),
+                sys.executable,
+                "-P",
+                "-m",
+                "tuque.server.events",
+                str(self.directory),
+                self.node,
                 f"--roll-rows={self.roll_rows}",
                 f"--roll-seconds={self.roll_seconds}",
                 f"--keep-bytes={self.keep_bytes}",

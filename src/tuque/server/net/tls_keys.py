@@ -235,7 +235,9 @@ class Keys:
 def paths_of(cfg: Config) -> list[tuple[str, str]]:
     """The options that name files, and the files."""
     values = (
-        *(cfg.tls_cert_file, cfg.tls_key_file, cfg.tls_ca_cert_file),
+        cfg.tls_cert_file,
+        cfg.tls_key_file,
+        cfg.tls_ca_cert_file,
         cfg.tls_cluster_ca_cert_file if cfg.tls_cluster else "",
     )
     return [(name, in_dir(cfg, one)) for name, one in zip(FILES, values, strict=True) if one]

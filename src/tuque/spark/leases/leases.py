@@ -337,7 +337,10 @@ class Leases:
 
         def ask(client: Client) -> int:
             return client.lease_next(
-                *(options.group, place.epoch, place.seq + 1, count),
+                options.group,
+                place.epoch,
+                place.seq + 1,
+                count,
                 ttl_ms=options.lease_timeout_ms,
                 max_bytes=max_bytes,
                 parts=parts,

@@ -147,8 +147,17 @@ def pack_plan(plan: Plan) -> bytes:
     writer = BytesWriter()
     write_i16_le(writer, 0)
     for number in (
-        *(plan.noted_ms, plan.fired_ms, plan.base_ms, plan.fired_seq, plan.fired_epoch),
-        *(plan.every_ms, plan.ttl_ms, plan.ttr_ms, plan.pri, plan.fired, plan.late),
+        plan.noted_ms,
+        plan.fired_ms,
+        plan.base_ms,
+        plan.fired_seq,
+        plan.fired_epoch,
+        plan.every_ms,
+        plan.ttl_ms,
+        plan.ttr_ms,
+        plan.pri,
+        plan.fired,
+        plan.late,
     ):
         write_i64_le(writer, i64(number))
     writer.append(1 if plan.is_paused else 0)

@@ -30,8 +30,19 @@ TTL: Final = 11
 UPDATE: Final = 12
 
 EVENTS: Final = [
-    *(b"put", b"take", b"touch", b"release", b"bury", b"kick", b"ttr", b"delay"),
-    *(b"ack", b"delete", b"truncate", b"ttl", b"update"),
+    b"put",
+    b"take",
+    b"touch",
+    b"release",
+    b"bury",
+    b"kick",
+    b"ttr",
+    b"delay",
+    b"ack",
+    b"delete",
+    b"truncate",
+    b"ttl",
+    b"update",
 ]
 
 SHEET_CHANGES: Final = 500  # per sheet

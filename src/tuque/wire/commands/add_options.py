@@ -57,7 +57,13 @@ BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and 
 BAD_DEAD: Final = b"ERR DEAD must name a queue"
 LATE_WORD: Final = b"in %s, %s comes before the options of ADDJOB"
 BASIC_WORDS: Final = (
-    *(b"REPLICATE", b"TTL", b"RETRY", b"DELAY", b"MAXLEN", b"DEDUPE", b"DEDUPETTL"),
+    b"REPLICATE",
+    b"TTL",
+    b"RETRY",
+    b"DELAY",
+    b"MAXLEN",
+    b"DEDUPE",
+    b"DEDUPETTL",
 )
 TUBE_WORDS: Final = (b"PRI", b"UTUBE")
 WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")

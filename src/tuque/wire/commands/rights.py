@@ -236,14 +236,27 @@ WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4, b"LIMIT": 3, b"RATE": 3}
 NARROW: Final[dict[bytes, i64]] = {}  # DEAD REPLAY has a RATE of one number
 # of commands with ids: the word after one of these is no id
 BEFORE_VALUES: Final = [
-    *(b"DELAY", b"WORKER", b"REASON", b"RESULT", b"COUNT", b"TASK", b"CAUSE", b"SINCE"),
-    *(b"CURSOR", b"QUEUE", b"RATE"),
+    b"DELAY",
+    b"WORKER",
+    b"REASON",
+    b"RESULT",
+    b"COUNT",
+    b"TASK",
+    b"CAUSE",
+    b"SINCE",
+    b"CURSOR",
+    b"QUEUE",
+    b"RATE",
 ]
 # what names nothing that a tenant could have of its own, and yet is for its users (N10.4)
 FOR_TENANTS: Final = ["INFO", "CLUSTER NODES", "CLUSTER MYID"]
 # what names a tube, and is not
 NOT_FOR_TENANTS: Final = [
-    *("TUBE GRANT", "TUBE REVOKE", "TUBE GRANTS", "TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE"),
+    "TUBE GRANT",
+    "TUBE REVOKE",
+    "TUBE GRANTS",
+    "TUBE GRANT_ROLE",
+    "TUBE ON_TASK_CHANGE",
 ]
 # counted by quotas (N11.2)
 ADDING: Final = [

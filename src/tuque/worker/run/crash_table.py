@@ -44,7 +44,13 @@ SLOT: Final = struct.Struct("=cI40s")  # state, number of the attempt, job id
 END: Final = struct.Struct(f"=BdH{WORDS_BYTES}s")
 SLOT_BYTES: Final = SLOT.size + END.size
 KINDS: Final[tuple[OutcomeKind, ...]] = (
-    *("done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled"),
+    "done",
+    "failed",
+    "retry",
+    "rejected",
+    "timeout",
+    "crashed",
+    "cancelled",
 )
 LOST: Final = 0xFFFF  # in the place of a length: a result that was too large for the table
 TRACE_LOST: Final = "(lost with its process; the log of the worker may have it)"

@@ -148,18 +148,16 @@ class Holder(ABC):
         self._priority = {queue: at for at, queue in enumerate(settings.queues)}
         self._rng = random.Random()
         self.story = Story()
-        self._link = Link(self._rng)
+        self._link = link = Link(self._rng)
         self._away = Away(self._rng)
-        self.name = self.name_of(box is not None)
+        self.name = name = self.name_of(box is not None)
         ends = (self._on_settled, self._rng, self._queue_of)
-        self._settler = Settler(client, self._link, self._away, self.name, *ends)
+        self._settler = Settler(client, link, self._away, name, *ends)
         self._runs_told = self.runs_of(
-            *(client, self._link, self.name, self),
-            *(self.story, self._rng, self._on_settled, self._aside),
+            client, link, name, self, self.story, self._rng, self._on_settled, self._aside
         )
         self._heart = Heart(
-            *(client, self._link, self._on_gone, self._run_of, self._runs_told.over),
-            self._queue_of,
+            client, link, self._on_gone, self._run_of, self._runs_told.over, self._queue_of
         )
         self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
         self._starting = 0

@@ -33,18 +33,21 @@ if TYPE_CHECKING:
 
 # the state of the broker or of the queue is the reason: later it may be another one
 NOT_THE_JOB: Final = (
-    *(
-        ConnectionError,
-        NoReplica,
-        NotInReach,
-        NoQuorum,
-        TubeHome,
-        ReadOnly,
-        Conflict,
-        Leaving,
-        Loading,
-    ),
-    *(Misconf, MaxClients, OutOfMemory, Paused, MaxLen, Quota),
+    ConnectionError,
+    NoReplica,
+    NotInReach,
+    NoQuorum,
+    TubeHome,
+    ReadOnly,
+    Conflict,
+    Leaving,
+    Loading,
+    Misconf,
+    MaxClients,
+    OutOfMemory,
+    Paused,
+    MaxLen,
+    Quota,
 )
 FIRST_S: Final = 0.25  # until a run that was given back begins again
 LATER_MAX_S: Final = 60.0
