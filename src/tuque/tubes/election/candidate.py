@@ -20,6 +20,7 @@ from tuque.core.node.peers import (
 from tuque.tubes.election.disk_epoch import raise_mark
 from tuque.tubes.election.lease import (
     count_echo,
+    has_given_up,
     is_failing,
     promise,
     step_down,
@@ -147,12 +148,6 @@ def is_silent(n: Node, t: Tubes, tube: Tube) -> bool:
     return max(t.ballots.promised.get(slot, 0), t.ballots.bound_ms) <= n.now_ms
 
 
-def has_given_up(tube: Tube, seat: Seat) -> bool:
-    """[T25] Whether the node that this one stands with gave up (T25.4)."""
-    epoch, stood_with = stand_of(tube)
-    return seat.resigned_node == stood_with and seat.resigned_epoch >= epoch
-
-
 def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
     """[T26] Stand with the sender from now on (T26.2)."""
     seat = seat_of(tube)
@@ -232,7 +227,7 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
     if seat.silent_ms == 0:
         seat.silent_ms = n.now_ms
         seat.wait_ms = n.now_ms + place_of(n, voters, tube, stood_with) * (timeout_ms // 8)
-        if has_given_up(tube, seat):
+        if has_given_up(tube):
             seat.wait_ms += timeout_ms // 4  # T27.6: it may have named another node
         seat.waits = 0
     if seat.surveyed_ms > 0 and n.now_ms >= seat.surveyed_ms + timeout_ms // 8:
@@ -401,7 +396,7 @@ def reason_of(n: Node, tube: Tube, seat: Seat) -> i64:
         return GIVEN
     if stood_with == n.node_id:
         return AGAIN
-    if has_given_up(tube, seat):
+    if has_given_up(tube):
         return GAVE_UP
     return SILENT
 

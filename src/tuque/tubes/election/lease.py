@@ -175,12 +175,10 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         seat.settled_epoch = at.epoch
         seat.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    epoch, stood_with = stand_of(tube)
-    # That the node gave up which this one stands with is not replaced by another's (T25.4): else
+    # What the node said that this one stands with is not replaced by another's word (T25.4): else
     # its pulses would renew a promise that nobody can use.
-    is_kept = seat.resigned_node == stood_with and seat.resigned_epoch >= epoch
-    is_newer = seat.resigned_epoch <= given_up and not is_kept
-    if not at.is_up and (sender == stood_with or is_newer):
+    is_newer = seat.resigned_epoch <= given_up and not has_given_up(tube)
+    if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
         seat.resigned_epoch = given_up
         seat.resigned_node = sender
         t.ballots.look_ms = 0
@@ -193,6 +191,13 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     seat.standing &= ~bit
     if at.epoch > tube.epoch:
         step_down(n, t, tube)  # T25.6
+
+
+def has_given_up(tube: Tube) -> bool:
+    """[T25] Whether the node that this one votes for gave up (T25.4)."""
+    epoch, stood_with = stand_of(tube)
+    said = seat_of(tube)
+    return said.resigned_node == stood_with and said.resigned_epoch >= epoch
 
 
 def step_down(n: Node, t: Tubes, tube: Tube) -> None:
