@@ -42,8 +42,9 @@ READY = re.compile(r"ready to accept connections on port (\d+)")
 SERVES = re.compile(r"worker ready: .*tasks: (\d+)")
 BUS = re.compile(r"bus listens on port (\d+)")
 
-# Runs at the start of each traced process: counts calls between the lines that arrive on standard
-# input. `begin` starts, `end PATH` writes what was counted, in the order of first calls.
+# Runs at the start of each traced process: counts calls between two lines that arrive on standard
+# input. `begin PATH` starts and makes that file, `end PATH` writes what was counted into that file,
+# in the order of first calls.
 TRACER = """
 import json, os, sys, threading
 
@@ -66,6 +67,7 @@ def obey():
         if words[0] == "begin":
             calls = {}
             is_on = True
+            open(words[1], "w").close()
             continue
         is_on = False
         rows = [
@@ -172,14 +174,14 @@ class Traced:
         self.process.stdin.flush()
 
     def window(self, act: Callable[[], None]) -> dict[Function, int]:
-        """The calls of a time of WINDOW_S at whose start `act` runs."""
+        """The calls while `act` runs and for WINDOW_S after it."""
         self.windows += 1
         path = self.place / f"calls-{self.windows}"
-        self.order("begin")
-        time.sleep(0.02)  # the tracer has read the line; a walk that begins later loses its start
-        until = time.monotonic() + WINDOW_S
+        begun = self.place / f"begun-{self.windows}"
+        self.order(f"begin {begun}")
+        wait_for(begun.exists, self.log)
         act()
-        time.sleep(max(0.0, until - time.monotonic()))
+        time.sleep(WINDOW_S)
         self.order(f"end {path}")
         wait_for(path.exists, self.log)
         return {(row[0], row[1], row[2]): row[3] for row in json.loads(path.read_text())}
@@ -361,7 +363,8 @@ def walk_task(src: Path) -> Walk:
             worker.found(SERVES)
 
             def act(_: int) -> None:
-                made.wires[0]("ADDJOB", "walk", body, 1000)
+                id = made.wires[0]("ADDJOB", "walk", body, 1000)
+                wait_for(lambda: made.wires[0]("SHOW", id.decode()) is None, worker.log)
 
             return walk("task", "one task in a worker", worker, act)
         finally:
