@@ -16,6 +16,7 @@ LINES_MAX = 200
 # A path with a folder, as prose and code in prose have it. A name with a star or an angle bracket
 # is a pattern.
 PATH = re.compile(r"(?<![\w./*<>:$@-])((?:[a-z_][\w-]*+/)++(?:[\w-]++(?:\.\w++)*+)?+)(?![\w/*<{-])")
+MADE = {"build", "dist"}  # by programs; what is in them need not exist
 BASES = ("", "src", "src/tuque", "examples")
 
 
@@ -87,7 +88,7 @@ def pages() -> list[Path]:
 def beginnings() -> set[str]:
     """The names with which a path of the project begins."""
     places = [ROOT / base for base in BASES]
-    return {path.name for place in places for path in place.iterdir() if path.is_dir()}
+    return {path.name for place in places for path in place.iterdir() if path.is_dir()} - MADE
 
 
 def lost_paths(text: str) -> list[str]:
