@@ -139,7 +139,7 @@ def may_turn(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
 
 def is_silent(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T27] Whether the node that this one stands with is silent, or gave up (T25.4, T27.1)."""
-    if has_given_up(tube, seat_of(tube)):
+    if has_given_up(tube):
         return True
     _, stood_with = stand_of(tube)
     slot = n.slot_of.get(stood_with)

@@ -196,8 +196,8 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
 def has_given_up(tube: Tube) -> bool:
     """[T25] Whether the node that this one votes for gave up (T25.4)."""
     epoch, stood_with = stand_of(tube)
-    said = seat_of(tube)
-    return said.resigned_node == stood_with and said.resigned_epoch >= epoch
+    mine = seat_of(tube)
+    return mine.resigned_node == stood_with and mine.resigned_epoch >= epoch
 
 
 def step_down(n: Node, t: Tubes, tube: Tube) -> None:
