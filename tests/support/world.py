@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from world_clients import ClientAt, WorkerAt
 
 FORMING_MS: Final = 20_000
-MEETING_MS: Final = 20  # until each knows who votes, and has it on disk
 LETTERS_MAX: Final = 1_000
 
 
@@ -256,7 +255,7 @@ class World:
             self.settle()
             if nodes > 1:
                 self.until(self.is_whole, FORMING_MS)
-                self.pass_ms(MEETING_MS)
+                self.settle()
         self._trace = Trace(self)
         self.lab.heard.clear()
 
@@ -345,6 +344,12 @@ class World:
     def wire(self, i: int = 0, address: str = "") -> Wire:
         """A new connection that speaks RESP; `address` is the client's."""
         return Wire(self, i, address)
+
+    def user(self, name: str, i: int = 0) -> Wire:
+        """A new connection that is logged in as a user of any password."""
+        wire = self.wire(i)
+        assert wire("AUTH", name, "x") == b"OK"
+        return wire
 
     def iproto(self, i: int = 0, address: str = "") -> IprotoWire:
         """A new connection that speaks IPROTO."""

@@ -182,7 +182,16 @@ class HandDisk(SimDisk):
 
 
 class HandThread(SimThread):
-    """The thread of the journal; keeps what it is handed for the test to read."""
+    """The thread of the journal: at once at work, and done unless the disk is slow.
+
+    Keeps what it is handed for the test to read.
+    """
+
+    def nudge(self) -> None:
+        if not self.is_well:
+            super().nudge()  # after an error it sleeps
+        elif not self.is_syncing and not self._inbox.empty():
+            self.go_on_at(self.world.now_us)
 
     def put(self, item: Item, is_binding: bool = False) -> None:
         if item.kind == FRAME:

@@ -129,6 +129,11 @@ class Wire(RawWire):
         self.send(*words)
         return self.take()
 
+    def ask(self, *words: str | bytes | int) -> Any:
+        """Send a command; its reply, whenever it comes: time passes meanwhile."""
+        self.send(*words)
+        return self.read()
+
     def send(self, *words: str | bytes | int) -> None:
         """Send a command, and carry it out."""
         self.put(encode(*words))
