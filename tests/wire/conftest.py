@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pump_box import PumpBox
+from world import World
 
 
 @pytest.fixture
-def pump(tmp_path: Path) -> Iterator[PumpBox]:
+def pump(make_world: Callable[..., World]) -> World:
     """A pump with default options."""
-    made = PumpBox(tmp_path)
-    yield made
-    made.close()
+    return make_world()
