@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from sim.engine.disk import SimDisk
-from sim.engine.network import End
+from sim.engine.network import End, Network, Owner
 from sim.engine.plan import Plan
 from sim.engine.world import Spinning
 from sim.engine.world import World as Time
@@ -109,6 +109,26 @@ class HandTime(Time):
 
     def note(self, what: str, data: bytes = b"") -> None:
         """Nothing is kept: tests look at the nodes."""
+
+
+# ---- connections
+
+
+class HandEnd(End):
+    """One end of a connection; the other one may have ended its own stream, and still read."""
+
+    def arrived(self, data: bytes) -> None:
+        if data or not self.is_open or self.owner is None:
+            super().arrived(data)
+        else:
+            self.owner.on_lost(self)
+
+
+class HandNetwork(Network):
+    """All lines and connections, without delay."""
+
+    def new_end(self, owner: Owner | None) -> End:
+        return HandEnd(owner)
 
 
 # ---- the log
@@ -208,7 +228,15 @@ class Place(ListeningSocket):
         return sock, (host, int(port))
 
 
-class Link(Socket):
+class Half(Socket):
+    """A connection whose stream may end before the other one."""
+
+    def shutdown(self, _how: int) -> None:
+        if self.end is not None and self.end.is_open and self.end.out is not None:
+            self.end.out.put(b"")
+
+
+class Link(Half):
     """A connection to another node; the process knows which one it reads."""
 
     def recv(self, most: int, flags: int = 0) -> bytes:
@@ -283,7 +311,7 @@ class HandShell(Shell):
         """Somebody connects."""
         if self.is_dead:
             return False
-        sock = Link(self.kernel, end) if port == BUS else Socket(self.kernel, end)
+        sock = Link(self.kernel, end) if port == BUS else Half(self.kernel, end)
         end.owner = sock
         self.doors.get(port, self.clients).take(sock)
         return True
@@ -331,7 +359,8 @@ class Lab(Ground):
     """What the machines of a test stand on: it hears each message that arrives."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(HandTime(f"world {seed}"), 0.0, 0)
+        time = HandTime(f"world {seed}")
+        super().__init__(time, HandNetwork(time, 0.0, 0))
         self.heard: list[tuple[int, int, int, AnyMessage]] = []  # when, from, to, what
 
     def on_message(self, label: str, to: str, message: AnyMessage) -> None:
