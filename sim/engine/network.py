@@ -89,7 +89,7 @@ class Pipe:
         if self.is_broken:
             return
         line = self.line
-        at_us = max(self.last_us + 1, self.world.now_us + line.draw_us())
+        at_us = self.world.instant(max(self.last_us + 1, self.world.now_us + line.draw_us()))
         self.flying += len(data)
         if len(data) > 1 and line.chance.random() < self.net.split_rate:
             cut = line.chance.randrange(1, len(data))
@@ -109,9 +109,11 @@ class Pipe:
 
     def hurry(self) -> None:
         """The line is fast again: bytes in flight arrive soon."""
+        instant = self.world.instant
         soon_us = max(self.world.now_us + self.line.delay_us, self.not_before_us)
         if self.last_us > soon_us + len(self.flight):
-            self.flight = deque((soon_us + i, data) for i, (_, data) in enumerate(self.flight))
+            flight = enumerate(self.flight)
+            self.flight = deque((instant(soon_us + i), data) for i, (_, data) in flight)
             self.last_us = soon_us + len(self.flight)
             self.is_pumping = False
             self.pump()
@@ -212,6 +214,10 @@ class Network:
         self.chance = world.stream("net")
         self.has_meddlers = False  # between nodes that have a secret
 
+    def new_end(self, owner: Owner | None) -> End:
+        """One end of a new connection."""
+        return End(owner)
+
     def line(self, a: str, b: str) -> Line:
         """The line between two places, in this direction."""
         found = self.lines.get((a, b))
@@ -238,7 +244,7 @@ class Network:
         """The connection request arrives."""
         listener = self.listeners.get(there)
         back_us = self.line(there, here).draw_us()
-        near, far = End(owner), End(None)
+        near, far = self.new_end(owner), self.new_end(None)
         if listener is not None:
             near.peer, far.peer = far, near
             near.out = Pipe(self, self.line(here, there), far)

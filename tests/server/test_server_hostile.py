@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from test_server_bus import OTHER, SECRET, Node, Stranger
 
 from own_log import own_lines
-from pump_box import digest
 from raw_resp import encode
 from tuque.cluster.kept import parse_kept
 from tuque.core.dispatch.restore import shift_jobs
@@ -53,6 +52,7 @@ from tuque.tubes.log.receive import changes_in
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Hello
 from tuque.wire.bus.handshake import MAGIC, Conn
+from world_trace import digest
 
 CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))

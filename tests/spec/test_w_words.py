@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import hiredis
 import pytest
 from node_by_hand import Box
 
-from pump_box import PumpBox
-from raw_resp import encode
+from world import World
 
 ID = "D-01234567-8YL1NT17e9+wsA/09NqxscQI-05a1"
 RUN = "1.1.000000"
@@ -96,18 +92,15 @@ def test_an_option_out_of_its_range_names_range_and_value(box: Box) -> None:
     assert box.qlen() == 0
 
 
-def test_waitjob_takes_500_ids(tmp_path: Path) -> None:
+def test_waitjob_takes_500_ids(world: World) -> None:
     """W9.2 At most 500 ids: `-ERR too many ids for 'waitjob': at most 500`."""
-    box, reader = PumpBox(tmp_path), hiredis.Reader()
-    wire = box.connect()
+    wire = world.wire()
     for count, more in ((500, ()), (500, ("COUNT", 500)), (501, ()), (501, ("COUNT", 1))):
         ids = [f"D-c0ffee00-{'x' * 19}{number:05d}-05a1" for number in range(count)]
-        reader.feed(box.say(wire, encode("WAITJOB", 1_000, *ids, *more)))
-        reply = reader.gets()
+        reply = wire("WAITJOB", 1_000, *ids, *more)
         if count == 500:
             assert len(reply) == 500 and reply[0][1] == b"gone"
         else:
             assert str(reply).startswith("ERR too many"), more
         if count == 501 and not more:
             assert str(reply) == "ERR too many ids for 'waitjob': at most 500"
-    box.close()
