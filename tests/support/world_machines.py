@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from copy import copy
 from functools import cache
 from heapq import heappop
@@ -210,8 +211,11 @@ class HandThread(SimThread):
     def nudge(self) -> None:
         if not self.is_well:
             super().nudge()  # after an error it sleeps
-        elif not self.is_syncing and not self._inbox.empty():
+        elif self.next_step is None and not self._inbox.empty():
             self.go_on_at(self.world.now_us)
+
+    def wait(self, took_us: int, step: Callable[[], None]) -> None:
+        super().wait(took_us if self.sync_us else 0, step)
 
     def put(self, item: Item, is_binding: bool = False) -> None:
         if item.kind == FRAME:
