@@ -17,7 +17,7 @@ from playwright import sync_api as playwright
 from web_console import PASSWORDS, Console, until
 
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.testing import TestCluster
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")

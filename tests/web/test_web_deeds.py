@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from web_console import Console, Reader, until
 
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.testing import TestCluster
 
 

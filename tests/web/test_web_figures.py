@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from web_console import Console, Reader, figures, until
 
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.testing import TestCluster
 from tuque.web.read.history import Points
 

@@ -11,7 +11,7 @@ import pytest
 from web_console import Console, Reader, console_of, figures, until
 
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.testing import TestCluster
 from tuque.web.read.rows import PAGE
 from tuque.web.show.chain import following, next_id

@@ -12,7 +12,7 @@ import pytest
 from web_console import Console, console_of, until
 
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.testing import TestCluster
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login.sessions import TRIES, Sessions, house_of

@@ -8,7 +8,7 @@ import time
 import pytest
 from web_console import Console, Reader, figures, until
 
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.client.url import parse
 from tuque.testing import TestCluster
 from tuque.web.deeds.log import DeedLog

@@ -7,7 +7,7 @@ import re
 import pytest
 from web_console import Console, Reader, figures, until
 
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.schedules import Schedule
 from tuque.errors import NoSchedule
 from tuque.testing import TestCluster
 from tuque.web.show.firings import ahead, firings, in_words, state_of

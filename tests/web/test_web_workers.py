@@ -16,8 +16,8 @@ from web_console import Console, Reader, until
 import forked
 import tuque
 from tuque import Client
-from tuque.client.commands.life import Run
 from tuque.client.commands.operate import Deploy, WorkerRun
+from tuque.client.commands.work import Run
 from tuque.client.url import settings
 from tuque.testing import TestCluster
 from tuque.web.read.nodes import Nodes
