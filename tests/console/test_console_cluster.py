@@ -17,10 +17,16 @@ import pytest
 from console_node import DEADLINE_S, Run
 
 from lab import RealCluster, RealServer
-from tuque.console.cluster.commands import place_of
-from tuque.console.cluster.programs import free_port, free_ports
-from tuque.console.cluster.view import Row, uneven
-from tuque.console.terminal.link import ErrorReply, Link, LinkError, Status, Target
+from tuque.cli.cluster import place_of
+from tuque.cli.programs import free_port, free_ports
+from tuque.client.transport.raw_link import (
+    ErrorReply,
+    Link,
+    LinkError,
+    Status,
+    Target,
+)
+from tuque.clusterview.health import Row, uneven
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
 

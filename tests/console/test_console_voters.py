@@ -10,7 +10,12 @@ from console_node import Run
 
 from lab import RealCluster
 from raw_resp import Wire, wait_for
-from tuque.console.cluster.view import Row, homeless, new_leaders, voting
+from tuque.clusterview.health import (
+    Row,
+    homeless,
+    new_leaders,
+    voting,
+)
 
 QUICK_MS = 1_000
 FLAGS = ("--cluster-node-timeout", QUICK_MS, "--appendonly", "yes")

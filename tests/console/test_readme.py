@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S
 
-from tuque.console.cluster.programs import free_port, free_ports
+from tuque.cli.programs import free_port, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/tour.md")

@@ -11,8 +11,8 @@ import pytest
 from web_console import Console, Reader, figures, until
 
 from tuque.client.commands.work import Run
+from tuque.clusterview.history import Points
 from tuque.testing import TestCluster
-from tuque.web.read.history import Points
 
 WAITS = (None, "wait")
 

@@ -13,10 +13,10 @@ import pytest
 from web_console import Console, Reader, console_of, figures, until
 
 from tuque.client.url import parse
+from tuque.clusterview import dead_letters
+from tuque.clusterview.nodes import CALL_S
+from tuque.clusterview.watch import Watch
 from tuque.testing import TestCluster
-from tuque.web.read import graves
-from tuque.web.read.nodes import CALL_S
-from tuque.web.read.watch import Watch
 
 MANY = 300
 BATCH = 100
@@ -58,7 +58,7 @@ def test_the_first_dialog_says_how_far_its_reading_is(
     full: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node stands still, and the letters are read for the first time."""
-    monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
+    monkeypatch.setattr(dead_letters, "FEW_WAIT_S", 0.5)
     with console_of(full.url, tmp_path / "deeds", CALL_S) as console:
         admin = started(console)
         until(lambda: console.site.watch.view().dead == MANY, "see the letters")
@@ -79,8 +79,8 @@ def test_a_dialog_over_many_takes_what_was_read(
     full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads nothing anew; what has died since stays where it is."""
-    monkeypatch.setattr(graves, "FEW", MANY // 2)
-    monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
+    monkeypatch.setattr(dead_letters, "FEW", MANY // 2)
+    monkeypatch.setattr(dead_letters, "REST", 1e6)  # the next reading is far away
     admin = started(console)
     until(lambda: console.site.watch.view().dead == MANY, "see the letters")
     until(lambda: f"Retry all {MANY}" in admin.get("/dead").text, "read the letters")
@@ -90,7 +90,9 @@ def test_a_dialog_over_many_takes_what_was_read(
     reading = console.site.graves.latest
     assert f"Delete {MANY} jobs?" in admin.asked("delete-dead").text
     assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", text="KeyError").text
-    key = next(one.key for one in reading.meant(graves.Wanted()).groups if "OSError" in one.key)
+    key = next(
+        one.key for one in reading.meant(dead_letters.Wanted()).groups if "OSError" in one.key
+    )
     assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", group=key).text
     id = reading.letters[0].row.id
     assert "Delete 1 job?" in admin.asked("delete-dead", id=id).text
@@ -159,11 +161,11 @@ def test_letters_that_nobody_answered_for_are_not_gone(full: TestCluster, consol
 def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: TestCluster) -> None:
     """O14.8 Dead letters that no node answered for are not counted as none"""
 
-    async def read() -> graves.Reading | None:
+    async def read() -> dead_letters.Reading | None:
         watch = Watch(parse(full.url))
         try:
             await watch.turn()
-            return await graves.Graves(watch.nodes).of([], 20)
+            return await dead_letters.Graves(watch.nodes).of([], 20)
         finally:
             await watch.nodes.close()
 
@@ -175,7 +177,7 @@ def test_an_old_reading_has_its_age(
     full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """O14.8 the page shows those read before, and says how long ago if that is more than 3 s."""
-    monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
+    monkeypatch.setattr(dead_letters, "REST", 1e6)  # the next reading is far away
     admin = started(console)
     until(lambda: "All there are now, on 3 nodes" in admin.get("/dead").text, "read them")
 
@@ -190,7 +192,7 @@ def test_the_badge_is_of_the_reading_of_the_page(
     full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """O14.14 The count of dead letters on their page is that of its badge"""
-    monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
+    monkeypatch.setattr(dead_letters, "REST", 1e6)  # the next reading is far away
     admin = started(console)
 
     def shown() -> tuple[int, set[str]]:

@@ -12,8 +12,8 @@ from web_console import Console, Reader, console_of, figures, until
 
 from tuque import Client
 from tuque.client.commands.work import Run
+from tuque.clusterview.queues import PAGE
 from tuque.testing import TestCluster
-from tuque.web.read.rows import PAGE
 from tuque.web.show.chain import following, next_id
 from tuque.web.show.text import tail_id
 

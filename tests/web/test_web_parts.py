@@ -7,9 +7,9 @@ import re
 import pytest
 from web_console import Console, Reader, figures, until
 
+from tuque.clusterview.queues import PAGE
 from tuque.testing import TestCluster
 from tuque.web.pages.cluster import verdict
-from tuque.web.read.rows import PAGE
 
 TUBES = 3 * PAGE + 10
 GROUPS = 2 * PAGE + 5

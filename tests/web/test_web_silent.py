@@ -17,14 +17,13 @@ from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
 from raw_resp import Wire
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.url import parse
+from tuque.clusterview.history import STEP_S, Points
+from tuque.clusterview.nodes import CALL_S, Queue
+from tuque.clusterview.queues import row_of
+from tuque.clusterview.watch import Watch, words_of
 from tuque.testing import TestCluster
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.queues import is_kind
-from tuque.web.read.figures import Queue
-from tuque.web.read.history import STEP_S, Points
-from tuque.web.read.nodes import CALL_S
-from tuque.web.read.rows import row_of
-from tuque.web.read.watch import Watch, words_of
 from tuque.web.show.verdict import State, in_part
 
 JOBS = 30

@@ -5,9 +5,9 @@ from __future__ import annotations
 from web_console import Console, figures, until
 
 from tuque.client.commands.operate import QueueOrder
+from tuque.clusterview.nodes import NodeFacts
 from tuque.testing import TestCluster
 from tuque.web.pages.queues import wish_of
-from tuque.web.read.figures import NodeFacts
 from tuque.web.show.tenants import tenants_of
 
 
