@@ -15,7 +15,7 @@ from tuque import Client
 from tuque.client.commands.work import Run
 from tuque.testing import TestCluster
 from tuque.web.app import STREAMS_OF_ONE
-from tuque.web.login.sessions import TRIES, Sessions, house_of
+from tuque.web.login import TRIES, Sessions, house_of
 
 SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 

@@ -10,7 +10,7 @@ from web_console import Console, Reader, until
 from own_log import lines_of
 from tuque.testing import TestCluster
 from tuque.web import app
-from tuque.web.deeds import dead
+from tuque.web.pages import dead
 
 ID = "D-00000000-" + "A" * 24 + "-05a1"
 

@@ -14,9 +14,9 @@ import httpx
 import uvicorn
 
 from tuque.client.url import parse
+from tuque.web import login
+from tuque.web.actions import DeedLog
 from tuque.web.app import made
-from tuque.web.deeds.log import DeedLog
-from tuque.web.login import users
 from tuque.web.site import Site
 
 DEADLINE_S = 60.0
@@ -30,8 +30,8 @@ class Console:
 
     def __init__(self, url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> None:
         known = {
-            "admin": users.made("admin", "admin", PASSWORDS["admin"]),
-            "reader": users.made("reader", "reader", PASSWORDS["reader"]),
+            "admin": login.made("admin", "admin", PASSWORDS["admin"]),
+            "reader": login.made("reader", "reader", PASSWORDS["reader"]),
         }
         self.site = Site(parse(url), known, b"s" * 32, DeedLog(deeds), "test")
         self.site.watch.nodes.call_s = call_s
