@@ -1,6 +1,7 @@
 """The method table: the wire form of calls about dead letters (SPEC W12).
 
-A dead letter is a job that was given up; it keeps its id, and is in the queue of dead letters.
+A dead letter is a job that does not run again. It keeps its id, and is in the queue of dead
+letters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dead letters: what was given up, why, may it be tried again? And their retry and removal."""
+"""Dead letters: what failed for good, why, may it be tried again? And their retry and removal."""
 
 from __future__ import annotations
 

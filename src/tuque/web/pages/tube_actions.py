@@ -1,4 +1,4 @@
-"""Deeds on tubes and leases: another home, buried tasks, a group given up."""
+"""Actions on tubes and leases: another leader, buried tasks, a group to be forgotten."""
 
 from __future__ import annotations
 
