@@ -6,7 +6,9 @@ caused. Decides how a node starts from its options, and when it runs; knows no c
 
 from __future__ import annotations
 
+import errno
 import logging
+import select
 import socket
 from copy import copy
 from functools import cache
@@ -24,6 +26,7 @@ from sim.machines.kernel import (
     BUS,
     BUS_PORT,
     CLIENT_PORT,
+    Epoll,
     Kernel,
     ListeningSocket,
     Socket,
@@ -40,11 +43,14 @@ from tuque.server.config.config import cluster_secrets, load
 from tuque.server.config.options import Config
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Item
+from tuque.server.net.system import IN
 from tuque.server.start.bus import attach_bus, open_bus
 from tuque.server.start.journal import close_journal
 from tuque.store.frames import JournalError
 from tuque.store.writer import Journal
 
+NETWORK: Final = "10.0.0."  # of the nodes
+UNIX: Final = "unix"  # the host of a client's address who comes by a socket of this machine
 IPROTO: Final = "iproto"
 IPROTO_PORT: Final = 3_301
 EVENT_BYTES: Final = 1 << 16
@@ -224,12 +230,24 @@ class Place(ListeningSocket):
 
     def accept(self) -> tuple[Socket, tuple[str, int]]:
         sock, (other, _) = super().accept()
-        host, _, port = other.partition("#")
+        host, _, port = other.rpartition("#")
+        if host == UNIX:
+            sock.family = socket.AF_UNIX
         return sock, (host, int(port))
 
 
 class Half(Socket):
     """A connection whose stream may end before the other one."""
+
+    def getsockname(self) -> tuple[str, int]:
+        """The address of this end."""
+        return host_of(self.kernel.shell.machine.name), CLIENT_PORT
+
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        """Begin to connect; nobody is at the addresses of other networks."""
+        if address[0].startswith(NETWORK):
+            return super().connect_ex(address)
+        return errno.ENETUNREACH
 
     def shutdown(self, _how: int) -> None:
         if self.end is not None and self.end.is_open and self.end.out is not None:
@@ -247,8 +265,48 @@ class Link(Half):
         return super().recv(most, flags)
 
 
+class RealFile:
+    """A descriptor of the operating system: tests of real threads have them rung."""
+
+    def __init__(self, fd: int) -> None:
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    def ready(self) -> int:
+        """IN if something can be read."""
+        return IN if any(mask & select.POLLIN for _, mask in self._poll.poll(0)) else 0
+
+
+class HandEpoll(Epoll):
+    """Also watches descriptors of the operating system, which are looked at with the node."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.real: dict[int, None] = {}
+
+    def register(self, fd: int, mask: int) -> None:
+        if fd not in self.kernel.files:
+            self.kernel.files[fd] = RealFile(fd)
+            self.real[fd] = None
+        super().register(fd, mask)
+
+    def unregister(self, fd: int) -> None:
+        super().unregister(fd)
+        if fd in self.real:
+            del self.real[fd], self.kernel.files[fd]
+
+    def look(self) -> None:
+        """Look whether a thread has rung."""
+        for fd in list(self.real):
+            self.touch(fd)
+
+
 class HandKernel(Kernel):
     """The operating system of one process."""
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(shell)
+        self.epoll: HandEpoll = HandEpoll(self)
 
     def open_socket(self, _family: int) -> socket.socket:
         sock = Link(self, None)
@@ -333,14 +391,12 @@ class HandShell(Shell):
         EARS.speaker = None
 
     def look(self) -> None:
-        """The test may have given work to the node: wake up, or sleep for less long."""
-        if self.loader is not None or self.in_turn:
-            return
-        wait_ms = int(self.pump.wait_ms(-1))
-        if wait_ms == 0 or self.n.ready or self.n.wakes:
+        """Run a turn: the test may have given work to the node."""
+        if self.loader is None and not self.in_turn:
+            epoll = self.kernel.epoll
+            assert isinstance(epoll, HandEpoll)
+            epoll.look()
             self.wake()
-        elif wait_ms > 0:
-            self.wake_at(self.world.now_us + wait_ms * 1000)
 
     def sleep(self) -> None:
         """Schedule the next turn: when the pump asks for one, or earlier if input arrives."""
