@@ -10,6 +10,7 @@ import errno
 import logging
 import select
 import socket
+from collections.abc import Callable
 from copy import copy
 from functools import cache
 from heapq import heappop
@@ -384,6 +385,7 @@ class HandShell(Shell):
         if self.loader is not None:
             self.load_more()
         self.pump.turn_in(self.waited_ms)
+        self.home.lab.on_turn(self.home, self)
         if self.s.stop_requested and not self.is_dead:
             self.home.stop()
             return
@@ -418,12 +420,17 @@ class Lab(Ground):
         time = HandTime(f"world {seed}")
         super().__init__(time, HandNetwork(time, 0.0, 0))
         self.heard: list[tuple[int, int, int, AnyMessage]] = []  # when, from, to, what
+        self.after_turn: Callable[[int], object] | None = None  # told which node has run one
 
     def on_message(self, label: str, to: str, message: AnyMessage) -> None:
         """A message arrived at a node over the connection of that label."""
         a, _, b = label.partition("-")
         other = a if b == to else b
         self.heard.append((self.world.now_us // 1000, int(other[1:]), int(to[1:]), message))
+
+    def on_turn(self, m: Machine, shell: Shell) -> None:
+        if self.after_turn is not None:
+            self.after_turn(m.index)
 
     def on_bad_journal(self, m: Machine, text: str) -> None:
         raise JournalError(text)
