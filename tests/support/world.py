@@ -201,6 +201,10 @@ class NodeAt:
             rows += zip(kinds, told.job_ids, strict=True)
         return rows
 
+    def kinds(self, job_id: bytes) -> list[str]:
+        """The kinds of one job's events, in order."""
+        return [kind for kind, of in self.events() if of == job_id]
+
     def turn(self) -> None:
         """One turn by hand, in the place of all that are due; the next one is not run yet."""
         self.shell.turn_us = -1

@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from heapq import heappop
 from random import Random
 from typing import Any, Final, cast
@@ -249,6 +249,12 @@ class Half(Socket):
         if address[0].startswith(NETWORK):
             return super().connect_ex(address)
         return errno.ENETUNREACH
+
+    def give(self, end: End, data: bytes) -> None:
+        """The bytes leave the process; a buffer that they fill says when there is room again."""
+        super().give(end, data)
+        if end.out is not None and end.out.flying >= self.buffer_bytes:
+            end.out.on_room = partial(self.kernel.epoll.touch, self.fd)
 
     def shutdown(self, _how: int) -> None:
         if self.end is not None and self.end.is_open and self.end.out is not None:

@@ -74,12 +74,22 @@ class RawWire:
         assert self.end is not None
         self.end.send(data)
 
+    def give(self, data: bytes) -> None:
+        """Send bytes, and carry out what follows."""
+        self.put(data)
+        self.world.settle()
+
     def say(self, *pieces: bytes) -> bytes:
         """Send the pieces, each read apart; what was answered up to now."""
         for piece in pieces:
             self.put(piece)
             self.world.settle_wires()
         return self.bytes_now()
+
+    def answer(self, *pieces: bytes) -> bytes:
+        """The same; it ends with <closed> once the node has closed the connection."""
+        heard = self.say(*pieces)
+        return heard + b"<closed>" if self.is_closed else heard
 
     def bytes_now(self) -> bytes:
         """What was answered since the last look, after all that is to be done now."""
@@ -228,13 +238,13 @@ class Wire(RawWire):
 
 
 def marked(value: Any, data: bytes) -> Any:
-    """A value of hiredis, with NULL for a null and Status for a status."""
+    """A value of hiredis, with NULL for a null and Status for a status; None within an array."""
     if value is None:
         return NULL
     if isinstance(value, Exception):
         return Err(str(value))
     if isinstance(value, list):
-        return [marked(item, b"") for item in value]
+        return [None if item is None else marked(item, b"") for item in value]
     if isinstance(value, bytes) and data.startswith(b"+%s\r\n" % value):
         return Status(value)
     return value
