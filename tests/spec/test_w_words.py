@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from node_by_hand import Box
 
 from world import World
 
@@ -55,41 +54,43 @@ PAIRS = "takes an id and a run in turn"
         (("DEAD", "REPLAY", "q.dead", "ANY", "5"), "DEAD REPLAY has no option 'ANY'"),
     ],
 )
-def test_a_syntax_error_says_what_is_wrong(words: tuple[str, ...], error: str, box: Box) -> None:
+def test_a_syntax_error_says_what_is_wrong(
+    words: tuple[str, ...], error: str, world: World
+) -> None:
     """W1.7 The commands of this chapter say what is wrong: `-ERR syntax error: <command> has no
     option '<word>'`, `-ERR syntax error: <option> needs a value`, `-ERR syntax error:
     <option> is there twice`, or in such a form what is missing.
     """
-    assert box.run(*words) == f"ERR syntax error: {error}"
+    assert world.run(*words) == f"ERR syntax error: {error}"
 
 
-def test_an_option_out_of_its_range_names_range_and_value(box: Box) -> None:
+def test_an_option_out_of_its_range_names_range_and_value(world: World) -> None:
     """W1.7 An option out of its range names the range and the value (R1.11), also TTL, ATTEMPTS and
     PRI; BACKOFF says what it takes, and its three values.
     """
     seconds = "must be a number of seconds from 0 to 2147483647"
     limit = "ERR TIMELIMIT must be a number of seconds above 0, at most 2147483647"
     for bad in ("-1", "x", "2147483648", "9" * 12):
-        assert box.run("ADDJOB", "q", "b", 0, "KEEP", bad) == f"ERR KEEP {seconds}, not '{bad}'"
-        assert box.run("ADDJOB", "q", "b", 0, "TIMELIMIT", bad) == f"{limit}, not '{bad}'"
-        assert box.run("UPDATEJOB", ID, "TTL", bad) == f"ERR TTL {seconds}, not '{bad}'"
+        assert world.run("ADDJOB", "q", "b", 0, "KEEP", bad) == f"ERR KEEP {seconds}, not '{bad}'"
+        assert world.run("ADDJOB", "q", "b", 0, "TIMELIMIT", bad) == f"{limit}, not '{bad}'"
+        assert world.run("UPDATEJOB", ID, "TTL", bad) == f"ERR TTL {seconds}, not '{bad}'"
         for words in (
             ("ADDJOB", "q", "b", 0, "DELAY", bad),
             ("FAIL", ID, RUN, "DELAY", bad),
             ("RELEASE", "DELAY", bad, ID, RUN),
             ("UPDATEJOB", ID, "DELAY", bad),
         ):
-            assert box.run(*words) == f"ERR DELAY {seconds}, not '{bad}'", words
+            assert world.run(*words) == f"ERR DELAY {seconds}, not '{bad}'", words
     for words in (("ADDJOB", "q", "b", 0), ("UPDATEJOB", ID)):
-        attempts = box.run(*words, "ATTEMPTS", 65_536)
+        attempts = world.run(*words, "ATTEMPTS", 65_536)
         assert attempts == "ERR ATTEMPTS must be a number from 1 to 65535, not '65536'"
         pri = "ERR PRI must be a number from 0 to 4503599627370496, not '-1'"
-        assert box.run(*words, "PRI", -1) == pri
+        assert world.run(*words, "PRI", -1) == pri
     takes = "ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
-    assert box.run("ADDJOB", "q", "b", 0, "BACKOFF", 2, 1, 0) == f"{takes}, not '2 1 0'"
-    assert box.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, "x", 0) == f"{takes}, not '1 x 0'"
-    assert box.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, 2) == takes
-    assert box.qlen() == 0
+    assert world.run("ADDJOB", "q", "b", 0, "BACKOFF", 2, 1, 0) == f"{takes}, not '2 1 0'"
+    assert world.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, "x", 0) == f"{takes}, not '1 x 0'"
+    assert world.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, 2) == takes
+    assert world.qlen() == 0
 
 
 def test_waitjob_takes_500_ids(world: World) -> None:
