@@ -10,8 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from web_console import Console
-
-    from tuque.testing import TestCluster
+    from web_nodes import WebCluster
 
 NEEDED = ("starlette", "uvicorn", "jinja2", "httpx", "playwright")
 if not all(find_spec(name) for name in NEEDED):  # installed with the other needs of the tests
@@ -19,21 +18,22 @@ if not all(find_spec(name) for name in NEEDED):  # installed with the other need
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebCluster]:
     """Three real nodes."""
-    from patient_nodes import patient_cluster
+    from web_nodes import WebCluster
 
-    with patient_cluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
+    with WebCluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
         yield nodes
 
 
 @pytest.fixture(scope="module")
 def console(
-    cluster: TestCluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    cluster: WebCluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Console]:
-    """A console of these nodes; a file whose tests stop nodes says in CALL_S how long it waits."""
+    """A console that has heard these nodes; a file that stops some says in CALL_S how it waits."""
     from web_console import SLOW_S, console_of
 
     deeds = tmp_path_factory.mktemp("console") / "deeds.jsonl"
     with console_of(cluster.url, deeds, getattr(request.module, "CALL_S", SLOW_S)) as one:
+        one.until(lambda: len(one.site.watch.facts) == 3, "hear all nodes")
         yield one

@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import pytest
 from patient_nodes import patient_cluster
 from playwright import sync_api as playwright
-from web_console import PASSWORDS, Console, until
+from web_console import PASSWORDS, Console
+from web_nodes import WebCluster
 
 from tuque import Client
 from tuque.client.commands.life import Run
-from tuque.testing import TestCluster
+from until import until
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 BROWSER = next(filter(None, map(shutil.which, PROGRAMS)), None)
@@ -70,14 +71,14 @@ def give_up(client: Client, queue: str, reason: str, count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebCluster]:
     """Three real nodes that write what happens to jobs, if something can read it."""
     events = ("--events", "yes", "--events-roll-seconds", "1") if find_spec("pyarrow") else ()
     with patient_cluster(tmp_path_factory.mktemp("nodes"), 3, *events) as nodes:
         yield nodes
 
 
-def counted(cluster: TestCluster, event: str, queue: str) -> dict[str, int]:
+def counted(cluster: WebCluster, event: str, queue: str) -> dict[str, int]:
     """How many events of a queue the nodes have written, by reason."""
     found: dict[str, int] = {}
     for node in cluster.nodes:
@@ -90,7 +91,7 @@ def counted(cluster: TestCluster, event: str, queue: str) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def load(cluster: TestCluster) -> Iterator[None]:
+def load(cluster: WebCluster) -> Iterator[None]:
     """Jobs in all states, and some that come and go."""
     over = threading.Event()
     with cluster[0].client() as client:
@@ -220,7 +221,7 @@ def test_no_page_has_errors_or_hurdles(
 
 
 def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
-    tab: Tab, console: Console, cluster: TestCluster
+    tab: Tab, console: Console, cluster: WebCluster
 ) -> None:
     """A thousand of three reasons; the page, INFO, the events and the log agree on each count."""
     tab.open("/dead")
@@ -267,13 +268,13 @@ def test_dead_letters_of_one_reason_are_retried_in_two_clicks(
     assert (deed.who, deed.what, deed.jobs) == ("admin", "Retrying", 350)
 
 
-def agree(tab: Tab, cluster: TestCluster) -> bool:
+def agree(tab: Tab, cluster: WebCluster) -> bool:
     """Whether ready and dead jobs on the page are those of INFO, between two of the load."""
     ready, dead = (tab.number(f'.sum[data-metric="{name}"]') for name in ("ready", "dead"))
     return dead == 650 and ready + dead == informed(cluster, "queued_jobs")
 
 
-def informed(cluster: TestCluster, name: str) -> int:
+def informed(cluster: WebCluster, name: str) -> int:
     """A figure of INFO over all nodes."""
     total = 0
     for node in cluster.nodes:
@@ -282,7 +283,7 @@ def informed(cluster: TestCluster, name: str) -> int:
     return total
 
 
-def queued(cluster: TestCluster, queue: str) -> int:
+def queued(cluster: WebCluster, queue: str) -> int:
     """QLEN of all nodes."""
     total = 0
     for node in cluster.nodes:
@@ -389,7 +390,7 @@ def is_paused(client: Client) -> bool:
     return client.pause("results") == "in"
 
 
-def test_a_queue_is_paused_and_resumed(tab: Tab, cluster: TestCluster) -> None:
+def test_a_queue_is_paused_and_resumed(tab: Tab, cluster: WebCluster) -> None:
     tab.open("/queue?name=results")
     tab.page.click("a:has-text('Pause in…')")
     tab.page.click("dialog[open] button.main")
@@ -411,7 +412,7 @@ def test_a_reader_sees_why_buttons_are_off(browser: Any, console: Console, load:
     tab.close()
 
 
-def test_a_node_that_is_down_is_named_and_the_page_stays(tab: Tab, cluster: TestCluster) -> None:
+def test_a_node_that_is_down_is_named_and_the_page_stays(tab: Tab, cluster: WebCluster) -> None:
     tab.open("/cluster")
     lost = cluster[2]
     lost.kill()

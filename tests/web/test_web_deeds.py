@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from web_console import Console, Reader, until
+from web_console import Console, Reader
+from web_nodes import WebCluster
 
 from tuque.client.commands.life import Run
-from tuque.testing import TestCluster
+from until import until
 
 
 @pytest.fixture
-def admin(console: Console, cluster: TestCluster) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def admin(console: Console, cluster: WebCluster) -> Reader:
     return console.client()
 
 
-def length(cluster: TestCluster, queue: str) -> int:
+def length(cluster: WebCluster, queue: str) -> int:
     """QLEN of all nodes."""
     total = 0
     for node in cluster.nodes:
@@ -33,7 +33,7 @@ def new_id(reply: Any) -> str:
 
 
 def test_a_job_is_moved_with_all_that_it_has(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """It waits in its back-off, with copies: so it does in the other queue."""
     headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
@@ -63,7 +63,7 @@ def test_a_job_is_moved_with_all_that_it_has(
     assert (deed.what, deed.jobs, deed.came_of_it) == ("Move", 1, "done") and id in deed.about
 
 
-def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: TestCluster) -> None:
+def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         id = client.addjob("stays", "x", retry=600, ttl=9_000)
         client.pause("closed", "in", "bcast")
@@ -79,7 +79,7 @@ def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: TestCluster) -
 
 
 def test_a_job_of_at_most_once_and_a_dead_letter_are_moved(
-    admin: Reader, cluster: TestCluster
+    admin: Reader, cluster: WebCluster
 ) -> None:
     with cluster[0].client() as client:
         once = client.addjob("here", "once", retry=0, replicate=1, delay=600)
@@ -98,7 +98,7 @@ def test_a_job_of_at_most_once_and_a_dead_letter_are_moved(
 
 
 def test_ready_jobs_are_deleted_and_no_others(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """Ready ones of all nodes; a job at work and one that is delayed stay."""
     with cluster[0].client() as client:
@@ -114,7 +114,7 @@ def test_ready_jobs_are_deleted_and_no_others(
     asked = admin.get("/ask/empty", queue="full").text
     assert "Delete 750 ready jobs of full?" in asked and "cannot be undone" in asked
     assert admin.do("empty", queue="full").status_code == 303
-    until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
+    console.until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
     deed = console.site.log.latest[0]
     assert (deed.about, deed.jobs, deed.came_of_it) == (
         *("full", 750), "done: 750 done, 0 refused of 750",
@@ -125,7 +125,7 @@ def test_ready_jobs_are_deleted_and_no_others(
     assert "No job of full is ready." in admin.get("/ask/empty", queue="full").text
 
 
-def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestCluster) -> None:
+def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         client.execute("TUBE", "CREATE", "parcels", "fifo")
         client.execute("TUBE", "PUT", "parcels", "x")
@@ -135,7 +135,7 @@ def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestClus
 
 
 def test_the_log_of_a_move_names_both_homes(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """O14.22 The line of the log about a tube's new home names the home before and the new one."""
     with cluster[0].client() as client:
@@ -148,7 +148,7 @@ def test_the_log_of_a_move_names_both_homes(
     assert (deed.what, deed.about) == ("Move the home", f"boxes, from {before} to {after}")
 
 
-def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluster) -> None:
+def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         headers = {"tuque-task": "t", "tenant": "shop-7"}
         id = client.addjob("again", "x", retry=600, attempts=4, headers=headers)
@@ -159,7 +159,7 @@ def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluste
         assert found.work.headers == headers and found.work.attempts == 4
 
 
-def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: TestCluster) -> None:
+def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: WebCluster) -> None:
     """O14.12 The page of a job that ended has its outcome if any node keeps it. If none does and
     the job was cancelled, moved or deleted in this console, it says that, by whom and when.
     """
@@ -178,7 +178,7 @@ def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: TestCluster) -> 
     assert "ordered twice. Only its outcome is kept." in page.text
 
 
-def test_an_outcome_that_another_node_keeps(cluster: TestCluster, console: Console) -> None:
+def test_an_outcome_that_another_node_keeps(cluster: WebCluster, console: Console) -> None:
     """O14.12 if any node keeps it"""
     admin = console.client()
     for node in cluster.nodes:
@@ -188,7 +188,7 @@ def test_an_outcome_that_another_node_keeps(cluster: TestCluster, console: Conso
         until(lambda id=id: "no need" in admin.get("/job", id=id).text, "show what became of it")
 
 
-def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
+def test_a_job_runs_now(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         id = client.addjob("soon", "x", delay=3_600)
         assert "waits for its first time" in admin.get("/ask/run", id=id).text
@@ -196,7 +196,7 @@ def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
         assert client.getjob("soon", timeout_ms=5_000)
 
 
-def test_a_schedule_is_no_plain_job(admin: Reader, cluster: TestCluster) -> None:
+def test_a_schedule_is_no_plain_job(admin: Reader, cluster: WebCluster) -> None:
     """O14.20 The page of a job that is a schedule (T45.8) says so, with its name, its times, and
     where it is changed (O14.24). Of the deeds it has only Delete
     """

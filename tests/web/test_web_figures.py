@@ -8,17 +8,18 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from web_console import Console, Reader, figures, until
+from web_console import Console, Reader, figures
+from web_nodes import WebCluster
 
 from tuque.client.commands.life import Run
-from tuque.testing import TestCluster
 from tuque.web.read.history import Points
+from until import until
 
 WAITS = (None, "wait")
 
 
 @pytest.fixture(scope="module")
-def still(cluster: TestCluster) -> Iterator[TestCluster]:
+def still(cluster: WebCluster) -> Iterator[WebCluster]:
     """Jobs in many states, and nothing that moves."""
     for at, node in enumerate(cluster.nodes):
         with node.client() as client:
@@ -42,16 +43,15 @@ def still(cluster: TestCluster) -> Iterator[TestCluster]:
 
 
 @pytest.fixture
-def admin(console: Console, still: TestCluster) -> Reader:
+def admin(console: Console, still: WebCluster) -> Reader:
     reader = console.client()
     before = len(console.site.watch.facts)
     until(lambda: len(console.site.watch.facts) == 3 or before == 3, "hear all nodes")
     reader.get("/ask/pause", queue="mail", to="in")
-    console.site.watch.hurry()
     return reader
 
 
-def summed(cluster: TestCluster, section: str, name: str) -> int:
+def summed(cluster: WebCluster, section: str, name: str) -> int:
     """A figure of INFO over all nodes."""
     total = 0
     for node in cluster.nodes:
@@ -60,7 +60,7 @@ def summed(cluster: TestCluster, section: str, name: str) -> int:
     return total
 
 
-def length(cluster: TestCluster, queue: str) -> int:
+def length(cluster: WebCluster, queue: str) -> int:
     """QLEN of all nodes."""
     total = 0
     for node in cluster.nodes:
@@ -69,7 +69,7 @@ def length(cluster: TestCluster, queue: str) -> int:
     return total
 
 
-def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: TestCluster) -> None:
+def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: WebCluster) -> None:
     def shown(path: str) -> dict[tuple[str, str], int]:
         return figures(admin.get(path).text)
 
@@ -101,7 +101,7 @@ def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: TestCluster
 
 
 def test_a_queue_shows_its_points_of_now(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     """O14.13 The figures of the last minute say until when it was"""
     watch = console.site.watch
@@ -123,7 +123,7 @@ def test_a_queue_shows_its_points_of_now(
     until(lambda: re.search(r"jobs? to <time", admin.get("/").text), "say so on the first page")
 
 
-def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
+def test_one_job_shows_where_it_is(admin: Reader, still: WebCluster) -> None:
     with still[0].client() as client:
         id = client.addjob("pictures", '{"task": "thumb"}', replicate=2, retry=600)
     page = admin.get("/job", id=id)
@@ -136,7 +136,7 @@ def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
     assert admin.get("/job", id="no id").status_code == 404
 
 
-def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: TestCluster) -> None:
+def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: WebCluster) -> None:
     """A live job: task and headers, its first wait, the attempt that failed, the one of now."""
     with still[0].client() as client:
         headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
@@ -162,7 +162,7 @@ def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: TestCluster
     assert -1 not in places and places == sorted(places), list(zip(steps, places, strict=True))
 
 
-def test_a_job_is_added_changed_and_deleted(admin: Reader, still: TestCluster) -> None:
+def test_a_job_is_added_changed_and_deleted(admin: Reader, still: WebCluster) -> None:
     words = {"queue": "by hand", "body": "one\ntwo %%41 ü", "retry": "60", "ttl": "600"}
     reply = admin.do("add", **words)
     assert reply.status_code == 303, reply.text
@@ -179,7 +179,7 @@ def test_a_job_is_added_changed_and_deleted(admin: Reader, still: TestCluster) -
 
 
 def test_a_deed_whose_count_has_changed_asks_again(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     page = admin.asked("retry-dead").text
     token = re.search(r'name="csrf" value="([^"]+)"', page)
@@ -190,7 +190,7 @@ def test_a_deed_whose_count_has_changed_asks_again(
 
 
 def test_deeds_are_logged_with_user_and_count(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     assert admin.do("pause", queue="mail", to="in").status_code == 303
     assert admin.do("pause", queue="mail", to="none").status_code == 303
@@ -204,7 +204,7 @@ def test_deeds_are_logged_with_user_and_count(
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_texts_of_strangers_stay_texts(admin: Reader, still: TestCluster) -> None:
+def test_texts_of_strangers_stay_texts(admin: Reader, still: WebCluster) -> None:
     evil = "<script>alert(1)</script>\x1b[2J"
     with still[0].client() as client:
         client.addjob(evil, evil, retry=60)
@@ -216,7 +216,7 @@ def test_texts_of_strangers_stay_texts(admin: Reader, still: TestCluster) -> Non
 
 
 def test_a_lost_worker_is_named_with_the_return_of_its_job(
-    admin: Reader, still: TestCluster
+    admin: Reader, still: WebCluster
 ) -> None:
     with still[1].client() as client:
         id = client.addjob("exports", "x", retry=300)
@@ -235,17 +235,17 @@ def test_a_lost_worker_is_named_with_the_return_of_its_job(
 
 
 def test_dead_letters_are_deleted_after_their_dialog(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     assert admin.do("delete-dead", queue="bad.dead").status_code == 303
     until(lambda: length(still, "bad.dead") == 0, "be gone")
-    until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
+    console.until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
     assert console.site.log.latest[0].jobs == 3
     assert "No dead letters" in admin.get("/dead").text
 
 
 def test_a_look_that_fails_is_not_the_last(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     """Whatever a node says: pages go on, and say so when it is down."""
     watch = console.site.watch

@@ -10,20 +10,21 @@ import time
 from pathlib import Path
 
 import pytest
-from web_console import Console, Reader, console_of, figures, until
+from web_console import Console, Reader, console_of, figures
+from web_nodes import WebCluster
 
 from tuque.client.url import parse
-from tuque.testing import TestCluster
 from tuque.web.read import graves
 from tuque.web.read.nodes import CALL_S
 from tuque.web.read.watch import Watch
+from until import until
 
 MANY = 300
 BATCH = 100
 HOUR_S = 3600.0
 
 
-def die(cluster: TestCluster, count: int) -> None:
+def die(cluster: WebCluster, count: int) -> None:
     """Jobs become dead letters at the first node, of two reasons."""
     with cluster[0].client() as client:
         for _ in range(0, count, BATCH):
@@ -38,30 +39,29 @@ def die(cluster: TestCluster, count: int) -> None:
                 pipe.execute()
 
 
-def left(cluster: TestCluster) -> int:
+def left(cluster: WebCluster) -> int:
     with cluster[0].client() as client:
         return client.qlen("mail.dead")
 
 
 def started(console: Console) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     return console.client()
 
 
 @pytest.fixture(scope="module")
-def full(cluster: TestCluster) -> TestCluster:
+def full(cluster: WebCluster) -> WebCluster:
     die(cluster, MANY)
     return cluster
 
 
 def test_the_first_dialog_says_how_far_its_reading_is(
-    full: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    full: WebCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node stands still, and the letters are read for the first time."""
     monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
     with console_of(full.url, tmp_path / "deeds", CALL_S) as console:
         admin = started(console)
-        until(lambda: console.site.watch.view().dead == MANY, "see the letters")
+        console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
         with full[2].client() as client:
             pid = int(client.info("server")["process_id"])
         os.kill(pid, signal.SIGSTOP)
@@ -76,17 +76,16 @@ def test_the_first_dialog_says_how_far_its_reading_is(
 
 
 def test_a_dialog_over_many_takes_what_was_read(
-    full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
+    full: WebCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads nothing anew; what has died since stays where it is."""
     monkeypatch.setattr(graves, "FEW", MANY // 2)
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
     admin = started(console)
-    until(lambda: console.site.watch.view().dead == MANY, "see the letters")
+    console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
     until(lambda: f"Retry all {MANY}" in admin.get("/dead").text, "read the letters")
     die(full, BATCH)
-    console.site.watch.hurry()
-    until(lambda: console.site.watch.view().dead == MANY + BATCH, "see the new ones")
+    console.until(lambda: console.site.watch.view().dead == MANY + BATCH, "see the new ones")
     reading = console.site.graves.latest
     assert f"Delete {MANY} jobs?" in admin.asked("delete-dead").text
     assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", text="KeyError").text
@@ -98,13 +97,15 @@ def test_a_dialog_over_many_takes_what_was_read(
     reading.at_s -= HOUR_S
     assert "They were counted 1 h 00 m ago." in admin.asked("delete-dead").text
     assert admin.do("delete-dead", text="KeyError").status_code == 303
-    until(lambda: console.site.log.latest and console.site.log.latest[0].what == "Deleting", "end")
+    console.until(
+        lambda: console.site.log.latest and console.site.log.latest[0].what == "Deleting", "end"
+    )
     assert console.site.log.latest[0].jobs == MANY // 2
     assert left(full) == MANY // 2 + BATCH
     until(lambda: f"Retry all {MANY // 2 + BATCH}" in admin.get("/dead").text, "read what is left")
 
 
-def test_a_dialog_over_few_counts_those_of_now(full: TestCluster, console: Console) -> None:
+def test_a_dialog_over_few_counts_those_of_now(full: WebCluster, console: Console) -> None:
     admin = started(console)
     admin.get("/dead")
     before = left(full)
@@ -112,7 +113,7 @@ def test_a_dialog_over_few_counts_those_of_now(full: TestCluster, console: Conso
     assert f"Retry {before + BATCH} jobs?" in admin.asked("retry-dead", queue="mail").text
 
 
-def test_letters_of_a_node_that_hangs_are_not_counted(full: TestCluster, console: Console) -> None:
+def test_letters_of_a_node_that_hangs_are_not_counted(full: WebCluster, console: Console) -> None:
     """O14.1 Nothing that only a silent node has is in them: neither its queued jobs nor its dead
     letters.
     """
@@ -131,7 +132,7 @@ def test_letters_of_a_node_that_hangs_are_not_counted(full: TestCluster, console
     until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them again")
 
 
-def test_letters_that_nobody_answered_for_are_not_gone(full: TestCluster, console: Console) -> None:
+def test_letters_that_nobody_answered_for_are_not_gone(full: WebCluster, console: Console) -> None:
     """O14.8 Dead letters that no node answered for are not counted as none"""
     admin = started(console)
     until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them")
@@ -143,7 +144,7 @@ def test_letters_that_nobody_answered_for_are_not_gone(full: TestCluster, consol
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
-        until(lambda: not console.site.watch.nodes.up(), "hear nobody")
+        console.until(lambda: not console.site.watch.nodes.up(), "hear nobody")
         admin.get("/dead")
     finally:
         for pid in pids:
@@ -156,7 +157,7 @@ def test_letters_that_nobody_answered_for_are_not_gone(full: TestCluster, consol
     assert figures(admin.get("/dead").text)["dead", ""] == len(reading.letters) > 0
 
 
-def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: TestCluster) -> None:
+def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluster) -> None:
     """O14.8 Dead letters that no node answered for are not counted as none"""
 
     async def read() -> graves.Reading | None:
@@ -172,7 +173,7 @@ def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: TestClust
 
 
 def test_an_old_reading_has_its_age(
-    full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
+    full: WebCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """O14.8 the page shows those read before, and says how long ago if that is more than 3 s."""
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
@@ -187,7 +188,7 @@ def test_an_old_reading_has_its_age(
 
 
 def test_the_badge_is_of_the_reading_of_the_page(
-    full: TestCluster, console: Console, monkeypatch: pytest.MonkeyPatch
+    full: WebCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """O14.14 The count of dead letters on their page is that of its badge"""
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
@@ -200,8 +201,7 @@ def test_the_badge_is_of_the_reading_of_the_page(
     until(lambda: shown()[0] == left(full) > 0, "read them")
     for _ in range(5):  # a node that did not answer for a moment makes it read them again
         die(full, BATCH)
-        console.site.watch.hurry()
-        until(lambda: console.site.watch.view().dead == left(full), "see the new ones")
+        console.until(lambda: console.site.watch.view().dead == left(full), "see the new ones")
         count, badges = shown()
         assert badges == {f"{count:,}"}
         if count < left(full):
@@ -209,7 +209,7 @@ def test_the_badge_is_of_the_reading_of_the_page(
     raise AssertionError("each look read the letters again")
 
 
-def test_a_queue_that_has_no_letters(full: TestCluster, console: Console) -> None:
+def test_a_queue_that_has_no_letters(full: WebCluster, console: Console) -> None:
     admin = started(console)
     console.site.graves.expire()  # the test before put the next reading off
     until(lambda: figures(admin.get("/dead").text)["dead", ""] > 0, "read them")

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web_console import Console, Reader, console_of, figures, until
+from web_console import Console, Reader, console_of, figures
+from web_nodes import WebCluster
 
 from tuque import Client
 from tuque.client.commands.life import Run
-from tuque.testing import TestCluster
 from tuque.web.read.rows import PAGE
 from tuque.web.show.chain import following, next_id
 from tuque.web.show.text import tail_id
+from until import until
 
 MANY = 2_300  # children: more than two commands look at
 
@@ -51,8 +52,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(console: Console, cluster: TestCluster) -> Made:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def made(console: Console, cluster: WebCluster) -> Made:
     made = Made()
     with cluster[0].client() as client:
         client.tube("reports").create("tasks")
@@ -148,7 +148,7 @@ def test_a_group_that_is_not_there(admin: Reader, made: Made) -> None:
         assert found.status_code == 404 and "has no such group" in found.text
 
 
-def test_jobs_link_their_groups(admin: Reader, cluster: TestCluster, made: Made) -> None:
+def test_jobs_link_their_groups(admin: Reader, cluster: WebCluster, made: Made) -> None:
     """O14.31 The page of a job that is a group (T50.9) links the page of the group, and of the
     deeds has only its cancel; that of the record of a child links the child, and has no deeds.
     """
@@ -180,7 +180,7 @@ def test_a_queue_counts_groups_apart(admin: Reader, made: Made) -> None:
 
 
 def test_a_cancel_asks_and_is_logged(
-    admin: Reader, console: Console, cluster: TestCluster, made: Made
+    admin: Reader, console: Console, cluster: WebCluster, made: Made
 ) -> None:
     """O14.30 An admin may cancel a group that is open. The dialog says how many children are open;
     it is sent to the leader of the tube, and logged with the group and its tube.
@@ -211,14 +211,13 @@ def test_a_cancel_asks_and_is_logged(
 
 
 @pytest.fixture
-def lesser(cluster: TestCluster, made: Made) -> Iterator[Reader]:
+def lesser(cluster: WebCluster, made: Made) -> Iterator[Reader]:
     """A console whose user at the nodes has no right to `bills`."""
     for node in cluster.nodes:
         with node.client() as client:
             client.execute("ACL", "SETUSER", "looker", "on", ">secret", "+@inspect", "~reports")
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
     with console_of(f"tuque://looker:secret@{hosts}") as console:
-        until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
         yield console.client()
 
 
@@ -233,7 +232,7 @@ def test_what_the_user_has_no_right_to_is_not_shown(lesser: Reader, made: Made) 
     assert "No node that answers knows its tube" in asked
 
 
-def test_steps_of_a_chain_are_named(admin: Reader, cluster: TestCluster) -> None:
+def test_steps_of_a_chain_are_named(admin: Reader, cluster: WebCluster) -> None:
     """O14.31 The page of a step of a chain (U11) names the steps that follow, a group by its tasks,
     and links the one before, and the next one when its id is known.
     """
@@ -265,7 +264,7 @@ def test_odd_chains_are_none() -> None:
     assert next_id(b'{"tuque-next": "' + b"x" * 2_000 + b'"}') == ""
 
 
-def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: TestCluster) -> None:
+def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: WebCluster) -> None:
     """O14.29 It says how many are dead and waited for (T50.5)."""
     with cluster[0].client() as client:
         client.tube("waits").create("tasks")

@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
+from web_console import DEADLINE_S, Console, Reader, console_of, figures
+from web_nodes import WebCluster
 
 from raw_resp import Wire
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.url import parse
-from tuque.testing import TestCluster
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.queues import is_kind
 from tuque.web.read.figures import Queue
@@ -26,12 +26,13 @@ from tuque.web.read.nodes import CALL_S
 from tuque.web.read.rows import row_of
 from tuque.web.read.watch import Watch, words_of
 from tuque.web.show.verdict import State, in_part
+from until import until
 
 JOBS = 30
 
 
 @pytest.fixture(scope="module")
-def held(cluster: TestCluster) -> TestCluster:
+def held(cluster: WebCluster) -> WebCluster:
     """Jobs at the last node, with a copy at each other one."""
     with cluster[2].client() as client:
         for number in range(JOBS):
@@ -50,7 +51,7 @@ def held(cluster: TestCluster) -> TestCluster:
 
 
 @pytest.fixture
-def admin(held: TestCluster, console: Console) -> Reader:
+def admin(held: WebCluster, console: Console) -> Reader:
     until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     return console.client()
 
@@ -68,7 +69,7 @@ def took_s(reader: Reader, path: str) -> float:
 
 
 @pytest.fixture
-def hung(held: TestCluster, admin: Reader) -> Iterator[None]:
+def hung(held: WebCluster, admin: Reader) -> Iterator[None]:
     """The last node stands still."""
     with held[2].client() as client:
         pid = int(client.info("server")["process_id"])
@@ -118,7 +119,7 @@ def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: N
 
 
 @pytest.fixture
-def alone(held: TestCluster) -> str:
+def alone(held: WebCluster) -> str:
     """A job that only the last node has."""
     with held[2].client() as client:
         return client.addjob("alone", "x", retry=600, replicate=1)
@@ -148,7 +149,7 @@ def test_a_queue_does_not_just_keep_up_while_a_node_is_silent() -> None:
     assert is_kind(row, "behind")
 
 
-def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: TestCluster) -> None:
+def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: WebCluster) -> None:
     """O14.11 A node that comes back is silent until it has said its figures anew."""
     with held[2].client() as client:
         pid = int(client.info("server")["process_id"])
@@ -226,7 +227,7 @@ def test_what_works_for_a_tube_whose_home_is_silent() -> None:
 
 
 def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
-    admin: Reader, held: TestCluster
+    admin: Reader, held: WebCluster
 ) -> None:
     until(
         lambda: figures(admin.get("/queues").text).get(("ready", "queue=mail")) == JOBS, "be there"
@@ -259,7 +260,7 @@ def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
         held.wait_formed()
 
 
-def here(cluster: TestCluster, queue: str) -> int:
+def here(cluster: WebCluster, queue: str) -> int:
     """QLEN of the nodes that are left."""
     total = 0
     for node in cluster.nodes[:2]:
@@ -269,7 +270,7 @@ def here(cluster: TestCluster, queue: str) -> int:
 
 
 def test_when_nobody_answers_no_page_says_what_is_not_known(
-    held: TestCluster, tmp_path: Path
+    held: WebCluster, tmp_path: Path
 ) -> None:
     """Nothing is gone, empty or unknown only because nobody could be asked."""
     with console_of(held.url, tmp_path / "deeds", CALL_S) as console:
@@ -305,7 +306,7 @@ def test_when_nobody_answers_no_page_says_what_is_not_known(
             held.wait_formed()
 
 
-def fail_log_ins(cluster: TestCluster) -> None:
+def fail_log_ins(cluster: WebCluster) -> None:
     """So often at each node that the next log-in waits for its turn longer than to connect."""
     wires = [Wire(node.port) for node in cluster.nodes]
     for _ in range(8):  # the last one has waited 1.6 s, the next one waits 3.2 s
@@ -316,7 +317,7 @@ def fail_log_ins(cluster: TestCluster) -> None:
         wire.sock.close()
 
 
-def test_a_console_that_nodes_refuse_says_why(held: TestCluster, tmp_path: Path) -> None:
+def test_a_console_that_nodes_refuse_says_why(held: WebCluster, tmp_path: Path) -> None:
     """O14.35 While no node lets the console in, the pages say why, as the nodes do. The console
     waits 15 s for a log-in, since one waits for its turn after failed ones (N6.1)
     """

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import pytest
 from slow_tasks import app, export
-from web_console import Console, Reader, until
+from web_console import Console, Reader
+from web_nodes import WebCluster
 
 import forked
 import tuque
@@ -19,9 +20,9 @@ from tuque import Client
 from tuque.client.commands.life import Run
 from tuque.client.commands.operate import Deploy, WorkerRun
 from tuque.client.url import settings
-from tuque.testing import TestCluster
 from tuque.web.read.nodes import Nodes
 from tuque.web.read.workers import DEPLOYS_KEPT, Deploys, WorkerRow, changes, need
+from until import until
 
 HERE = Path(__file__).parent
 SOURCE = Path(tuque.__file__).parents[1]
@@ -29,8 +30,7 @@ LOST_S = 10.0
 
 
 @pytest.fixture
-def admin(console: Console, cluster: TestCluster) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def admin(console: Console, cluster: WebCluster) -> Reader:
     return console.client()
 
 
@@ -47,7 +47,7 @@ def last_sign_s(html: str) -> float:
 
 
 def test_a_worker_killed_at_work_is_lost_within_10_s(
-    admin: Reader, cluster: TestCluster, tmp_path: Path
+    admin: Reader, cluster: WebCluster, tmp_path: Path
 ) -> None:
     """The page says so, and shows its job as waiting, with the time of its return."""
     app.use(cluster.url)
@@ -80,7 +80,7 @@ def test_a_worker_killed_at_work_is_lost_within_10_s(
     until(lambda: "is lost" in page(admin, "/"), "say so on the first page")
 
 
-def test_a_deploy_is_marked_in_the_charts(admin: Reader, cluster: TestCluster) -> None:
+def test_a_deploy_is_marked_in_the_charts(admin: Reader, cluster: WebCluster) -> None:
     """Of the queues whose workers say another version, on all nodes."""
 
     def marks(path: str, **words: str) -> set[str]:
@@ -157,7 +157,7 @@ def test_lost_workers_with_jobs_come_first() -> None:
     assert [one.name for one in sorted(rows, key=need)] == ["vm", "k/1", "a", "b"]
 
 
-def test_all_lost_workers_are_counted(admin: Reader, cluster: TestCluster) -> None:
+def test_all_lost_workers_are_counted(admin: Reader, cluster: WebCluster) -> None:
     """O14.3 Five of them have a banner, with how many more there are."""
     with cluster[0].client() as client:
         names = [f"k/{number}" for number in range(7)]
@@ -175,7 +175,7 @@ def test_all_lost_workers_are_counted(admin: Reader, cluster: TestCluster) -> No
             client.worker_bye(name)
 
 
-def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: TestCluster) -> None:
+def test_a_worker_that_went_to_another_node_is_one(admin: Reader, cluster: WebCluster) -> None:
     """O12.4 of several rows of one name that with the least heard-ms stands, and the runs of all of
     them together.
     """

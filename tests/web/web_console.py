@@ -1,14 +1,21 @@
-"""How the tests of the console run it: in a thread, before real nodes; and read its pages."""
+"""How the tests of the console run it before real nodes, and read its pages.
+
+`Console` is the application in this process: it does something only while a test asks it, and
+looks at the nodes before each page, so that no test waits for a beat. `Served` is for browsers and
+streams: it listens on a port, and looks at the nodes as it does in production.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import uvicorn
@@ -17,54 +24,153 @@ from tuque.client.url import parse
 from tuque.web.app import made
 from tuque.web.deeds.log import DeedLog
 from tuque.web.login import users
+from tuque.web.login.sessions import COOKIE
+from tuque.web.read.figures import View
 from tuque.web.site import Site
+from until import until
 
 DEADLINE_S = 60.0
 # How long a node may take for an answer, unless a test stops one: a slow machine is no dead node.
 SLOW_S = 30.0
 PASSWORDS = {"admin": "correct horse", "reader": "battery staple"}
+BASE = "http://console.test"
+
+T = TypeVar("T")
+
+
+@cache
+def known() -> dict[str, users.User]:
+    """Who may look: each has a name that is a role."""
+    return {name: users.made(name, name, word) for name, word in PASSWORDS.items()}
+
+
+def site_of(url: str, deeds: Path | None, call_s: float) -> Site:
+    site = Site(parse(url), known(), b"s" * 32, DeedLog(deeds), "test")
+    site.watch.nodes.call_s = call_s
+    return site
 
 
 class Console:
-    """A console that serves until `stop`."""
+    """The application, between the calls of a test as if time stood still."""
+
+    base = BASE
 
     def __init__(self, url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> None:
-        known = {
-            "admin": users.made("admin", "admin", PASSWORDS["admin"]),
-            "reader": users.made("reader", "reader", PASSWORDS["reader"]),
-        }
-        self.site = Site(parse(url), known, b"s" * 32, DeedLog(deeds), "test")
-        self.site.watch.nodes.call_s = call_s
+        self.loop = asyncio.new_event_loop()
+        self.site = site_of(url, deeds, call_s)
+        self.app = made(self.site)
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        """Lets the console go on until that has ended."""
+        return self.loop.run_until_complete(what)
+
+    def look(self) -> View:
+        """One look at all nodes; the view after it."""
+        watch = self.site.watch
+        begun_s = time.monotonic()
+        self.run(watch.turn())
+        watch.took_s = time.monotonic() - begun_s
+        return watch.view()
+
+    def look_back(self) -> None:
+        """One look at all nodes, and at the points that they keep."""
+        self.site.watch._looked_back_s = 0.0
+        self.look()
+
+    def until(self, fact: Callable[[], T], what: str) -> T:
+        """Looks until that is so."""
+
+        def looked() -> T:
+            self.look()
+            return fact()
+
+        return until(looked, what)
+
+    def stranger(self) -> Http:
+        """A browser without a session."""
+        return Http(self)
+
+    def client(self, name: str = "admin") -> Reader:
+        """A reader who is signed in."""
+        http = self.stranger()
+        _, cookie = self.site.sessions.begin(name, known()[name].role, time.time())
+        http.cookies.set(COOKIE, cookie)
+        return Reader(http, self)
+
+    def stop(self) -> None:
+        async def ended() -> None:
+            await self.site.running.close()
+            await self.site.graves.close()
+            await self.site.watch.close()
+
+        self.run(ended())
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+
+class Http:
+    """Requests to a console in this process."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.aio = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=console.app), base_url=console.base
+        )
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self.aio.cookies
+
+    def get(self, path: str, **words: Any) -> httpx.Response:
+        return self._console.run(self.aio.get(path, **words))
+
+    def post(self, path: str, **words: Any) -> httpx.Response:
+        return self._console.run(self.aio.post(path, **words))
+
+
+class Served:
+    """A console that serves on a port until `stop`."""
+
+    def __init__(self, url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> None:
+        self.site = site_of(url, deeds, call_s)
         config = uvicorn.Config(made(self.site), host="127.0.0.1", port=0, log_level="warning")
         self.server = uvicorn.Server(config)
         socket = config.bind_socket()
         self.base = f"http://127.0.0.1:{socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [socket]})
 
-    def start(self) -> Console:
+    def __enter__(self) -> Served:
         self._thread.start()
         until(lambda: self.server.started, "start")
         return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
 
     def client(self, name: str = "admin") -> Reader:
-        """A reader who is signed in."""
-        return Reader(self.base, name)
+        """A reader who has signed in."""
+        http = httpx.Client(base_url=self.base, timeout=DEADLINE_S)
+        reply = http.post("/login", content=f"name={name}&password={PASSWORDS[name]}")
+        assert reply.status_code == 303, reply.text
+        return Reader(http)
 
 
 class Reader:
-    """Somebody who looks at pages without scripts."""
+    """Somebody who looks at pages without scripts; they show what the nodes say now."""
 
-    def __init__(self, base: str, name: str) -> None:
-        self.http = httpx.Client(base_url=base, timeout=DEADLINE_S)
-        reply = self.http.post("/login", content=f"name={name}&password={PASSWORDS[name]}")
-        assert reply.status_code == 303, reply.text
+    def __init__(self, http: Any, console: Console | None = None) -> None:
+        self.http = http
+        self._console = console
 
     def get(self, path: str, **words: str) -> Any:
+        if self._console is not None:
+            self._console.look()
+        return self.seen(path, **words)
+
+    def seen(self, path: str, **words: str) -> Any:
+        """The page as of the look before."""
         return self.http.get(path, params=words or None)
 
     def figure(self, path: str, metric: str, labels: str = "") -> int:
@@ -104,18 +210,12 @@ def figures(html: str) -> dict[tuple[str, str], int]:
     return found
 
 
-def until(is_so: Callable[[], object], what: str) -> None:
-    """Waits for a condition."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"it did not {what}"
-        time.sleep(0.02)
-
-
 @contextlib.contextmanager
 def console_of(url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> Iterator[Console]:
-    console = Console(url, deeds, call_s).start()
+    """A console that has looked at the nodes once."""
+    console = Console(url, deeds, call_s)
     try:
+        console.look()
         yield console
     finally:
         console.stop()
