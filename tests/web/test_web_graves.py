@@ -39,15 +39,6 @@ def die(cluster: WebCluster, count: int) -> None:
                 pipe.execute()
 
 
-def left(cluster: WebCluster) -> int:
-    with cluster[0].client() as client:
-        return client.qlen("mail.dead")
-
-
-def started(console: Console) -> Reader:
-    return console.client()
-
-
 @pytest.fixture(scope="module")
 def full(cluster: WebCluster) -> WebCluster:
     die(cluster, MANY)
@@ -60,15 +51,10 @@ def test_the_first_dialog_says_how_far_its_reading_is(
     """A node stands still, and the letters are read for the first time."""
     monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
     with console_of(full.url, tmp_path / "deeds", CALL_S) as console:
-        admin = started(console)
+        admin = console.client()
         console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
-        with full[2].client() as client:
-            pid = int(client.info("server")["process_id"])
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with full[2].standing_still():
             text = admin.get("/ask/retry-dead", queue="mail").text  # which does not wait for it
-        finally:
-            os.kill(pid, signal.SIGCONT)
         assert f"of about {MANY} dead letters are read" in text
         again = re.search(r'href="([^"]+)" data-ask data-again', text)
         assert again is not None and again[1] == "/ask/retry-dead?queue=mail"
@@ -81,7 +67,7 @@ def test_a_dialog_over_many_takes_what_was_read(
     """It reads nothing anew; what has died since stays where it is."""
     monkeypatch.setattr(graves, "FEW", MANY // 2)
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
-    admin = started(console)
+    admin = console.client()
     console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
     until(lambda: f"Retry all {MANY}" in admin.get("/dead").text, "read the letters")
     die(full, BATCH)
@@ -101,14 +87,14 @@ def test_a_dialog_over_many_takes_what_was_read(
         lambda: console.site.log.latest and console.site.log.latest[0].what == "Deleting", "end"
     )
     assert console.site.log.latest[0].jobs == MANY // 2
-    assert left(full) == MANY // 2 + BATCH
+    assert full.length("mail.dead") == MANY // 2 + BATCH
     until(lambda: f"Retry all {MANY // 2 + BATCH}" in admin.get("/dead").text, "read what is left")
 
 
 def test_a_dialog_over_few_counts_those_of_now(full: WebCluster, console: Console) -> None:
-    admin = started(console)
+    admin = console.client()
     admin.get("/dead")
-    before = left(full)
+    before = full.length("mail.dead")
     die(full, BATCH)
     assert f"Retry {before + BATCH} jobs?" in admin.asked("retry-dead", queue="mail").text
 
@@ -117,39 +103,27 @@ def test_letters_of_a_node_that_hangs_are_not_counted(full: WebCluster, console:
     """O14.1 Nothing that only a silent node has is in them: neither its queued jobs nor its dead
     letters.
     """
-    admin = started(console)
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them")
-    with full[0].client() as client:
-        pid = int(client.info("server")["process_id"])
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    admin = console.client()
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] == full.length("mail.dead") > 0, "read them")
+    with full[0].standing_still():
         until(lambda: figures(admin.get("/dead").text)["dead", ""] == 0, "leave them out")
         text = admin.get("/dead").text
         assert "No dead letter at the nodes that answer" in text
         assert "No job was given up" not in text and "count bad sum" not in text
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them again")
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] == full.length("mail.dead") > 0, "read them again")
 
 
 def test_letters_that_nobody_answered_for_are_not_gone(full: WebCluster, console: Console) -> None:
     """O14.8 Dead letters that no node answered for are not counted as none"""
-    admin = started(console)
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] == left(full) > 0, "read them")
+    admin = console.client()
+    until(lambda: figures(admin.get("/dead").text)["dead", ""] == full.length("mail.dead") > 0, "read them")
     reading = console.site.graves.latest
-    pids = []
-    for node in full:
-        with node.client() as client:
-            pids.append(int(client.info("server")["process_id"]))
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with contextlib.ExitStack() as still:
+        for node in full.nodes:
+            still.enter_context(node.standing_still())
         console.until(lambda: not console.site.watch.nodes.up(), "hear nobody")
         admin.get("/dead")
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-    until(lambda: len(console.site.watch.nodes.up()) == len(pids), "hear all again")
+    until(lambda: len(console.site.watch.nodes.up()) == len(full.nodes), "hear all again")
     latest = (
         console.site.graves.latest
     )  # a reading that waited for the nodes may have had its answers
@@ -169,7 +143,7 @@ def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluste
             await watch.nodes.close()
 
     reading = asyncio.run(read())
-    assert reading is not None and len(reading.letters) == left(full) > 0
+    assert reading is not None and len(reading.letters) == full.length("mail.dead") > 0
 
 
 def test_an_old_reading_has_its_age(
@@ -177,7 +151,7 @@ def test_an_old_reading_has_its_age(
 ) -> None:
     """O14.8 the page shows those read before, and says how long ago if that is more than 3 s."""
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
-    admin = started(console)
+    admin = console.client()
     until(lambda: "All there are now, on 3 nodes" in admin.get("/dead").text, "read them")
 
     def is_old() -> bool:  # a node that did not answer for a moment makes it read them again
@@ -192,30 +166,30 @@ def test_the_badge_is_of_the_reading_of_the_page(
 ) -> None:
     """O14.14 The count of dead letters on their page is that of its badge"""
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
-    admin = started(console)
+    admin = console.client()
 
     def shown() -> tuple[int, set[str]]:
         text = admin.get("/dead").text
         return figures(text)["dead", ""], set(re.findall('count bad sum">([0-9,]+)<', text))
 
-    until(lambda: shown()[0] == left(full) > 0, "read them")
+    until(lambda: shown()[0] == full.length("mail.dead") > 0, "read them")
     for _ in range(5):  # a node that did not answer for a moment makes it read them again
         die(full, BATCH)
-        console.until(lambda: console.site.watch.view().dead == left(full), "see the new ones")
+        console.until(lambda: console.site.watch.view().dead == full.length("mail.dead"), "see the new ones")
         count, badges = shown()
         assert badges == {f"{count:,}"}
-        if count < left(full):
+        if count < full.length("mail.dead"):
             return
     raise AssertionError("each look read the letters again")
 
 
 def test_a_queue_that_has_no_letters(full: WebCluster, console: Console) -> None:
-    admin = started(console)
+    admin = console.client()
     console.site.graves.expire()  # the test before put the next reading off
     until(lambda: figures(admin.get("/dead").text)["dead", ""] > 0, "read them")
     text = admin.get("/dead", queue="nope.dead").text
     assert "none of them fits" in text and "are there, none in nope.dead." in text
     assert "No dead letter fits" in text and "By task and reason" not in text
-    fit = f"{left(full):,} of them fit<"
+    fit = f"{full.length("mail.dead"):,} of them fit<"
     until(lambda: fit in admin.get("/dead", queue="mail").text, "say how many fit")
     assert "of them fit" not in admin.get("/dead").text
