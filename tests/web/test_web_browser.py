@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 import pytest
 from patient_nodes import patient_cluster
 from playwright import sync_api as playwright
-from web_console import PASSWORDS, Console
+from web_console import PASSWORDS, Console, until
 from web_nodes import WebCluster
 
 from tuque import Client
 from tuque.client.commands.life import Run
-from until import until
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 BROWSER = next(filter(None, map(shutil.which, PROGRAMS)), None)

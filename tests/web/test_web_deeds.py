@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from web_console import Console, Reader
+from web_console import Console, Reader, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.life import Run
-from until import until
 
 
 @pytest.fixture
 def admin(console: Console, cluster: WebCluster) -> Reader:
     return console.client()
-
-
-def length(cluster: WebCluster, queue: str) -> int:
-    """QLEN of all nodes."""
-    total = 0
-    for node in cluster.nodes:
-        with node.client() as client:
-            total += client.qlen(queue)
-    return total
 
 
 def new_id(reply: Any) -> str:
@@ -67,11 +57,11 @@ def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: WebCluster) ->
     with cluster[0].client() as client:
         id = client.addjob("stays", "x", retry=600, ttl=9_000)
         client.pause("closed", "in", "bcast")
-        until(lambda: client.pause("closed") == "in", "be paused")
+        cluster.until(lambda: client.pause("closed") == "in", "be paused")
         reply = admin.do("move", id=id, to="closed")
         assert reply.status_code == 409 and "paused" in reply.text.lower()
-        until(lambda: length(cluster, "stays") == 1, "be queued again")
-        assert length(cluster, "closed") == 0
+        until(lambda: cluster.length("stays") == 1, "be queued again")
+        assert cluster.length("closed") == 0
         job = client.getjob("stays", timeout_ms=5_000)
         assert job
         reply = admin.do("move", id=id, to="there")
@@ -110,7 +100,7 @@ def test_ready_jobs_are_deleted_and_no_others(
             for number in range(250):
                 pipe.addjob("full", f"{number}", retry=600, replicate=1)
             pipe.execute()
-    until(lambda: length(cluster, "full") == 750, "be ready")
+    until(lambda: cluster.length("full") == 750, "be ready")
     asked = admin.get("/ask/empty", queue="full").text
     assert "Delete 750 ready jobs of full?" in asked and "cannot be undone" in asked
     assert admin.do("empty", queue="full").status_code == 303
@@ -119,7 +109,7 @@ def test_ready_jobs_are_deleted_and_no_others(
     assert (deed.about, deed.jobs, deed.came_of_it) == (
         *("full", 750), "done: 750 done, 0 refused of 750",
     )  # fmt: skip
-    assert length(cluster, "full") == 0
+    assert cluster.length("full") == 0
     with cluster[0].client() as client:
         assert all(client.show(id) is not None for id in kept)
     assert "No job of full is ready." in admin.get("/ask/empty", queue="full").text

@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from web_console import Console, Reader, figures
+from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.life import Run
 from tuque.web.read.history import Points
-from until import until
 
 WAITS = (None, "wait")
 
@@ -51,38 +50,20 @@ def admin(console: Console, still: WebCluster) -> Reader:
     return reader
 
 
-def summed(cluster: WebCluster, section: str, name: str) -> int:
-    """A figure of INFO over all nodes."""
-    total = 0
-    for node in cluster.nodes:
-        with node.client() as client:
-            total += int(client.info(section)[name])
-    return total
-
-
-def length(cluster: WebCluster, queue: str) -> int:
-    """QLEN of all nodes."""
-    total = 0
-    for node in cluster.nodes:
-        with node.client() as client:
-            total += client.qlen(queue)
-    return total
-
-
 def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: WebCluster) -> None:
     def shown(path: str) -> dict[tuple[str, str], int]:
         return figures(admin.get(path).text)
 
-    ready = length(still, "mail") + 1  # and the task that waits in the tube
-    dead = length(still, "bad.dead")
+    ready = still.length("mail") + 1  # and the task that waits in the tube
+    dead = still.length("bad.dead")
     until(lambda: shown("/")["ready", ""] == ready, "show what is ready")
     page = shown("/queues")
     assert page["dead", ""] == dead == 3
-    assert page["ready", "queue=mail"] == length(still, "mail")
-    assert page["queued_jobs", ""] == summed(still, "jobs", "queued_jobs")
+    assert page["ready", "queue=mail"] == still.length("mail")
+    assert page["queued_jobs", ""] == still.summed("jobs", "queued_jobs")
     assert page["ready", ""] + page["dead", ""] == page["queued_jobs", ""]
     page = shown("/queue?name=mail")
-    assert page["ready", "queue=mail"] == length(still, "mail")
+    assert page["ready", "queue=mail"] == still.length("mail")
     for node in still.nodes:
         with node.client() as client:
             short = client.cluster_myid()[:8]
@@ -91,13 +72,13 @@ def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: WebCluster)
             for name in ("queued_jobs", "registered_jobs"):
                 assert here[name, f"node={short}"] == client.info("jobs")[name]
     for name in ("cluster_tombstones", "cluster_acked_jobs", "bus_refused"):
-        assert here[name, ""] == summed(still, "all", name)
+        assert here[name, ""] == still.summed("all", name)
     page = shown("/dead")
     assert page["dead", ""] == page["qlen_dead", ""] == 3
-    assert page["dead_copies", ""] == summed(still, "jobs", "dead")
+    assert page["dead_copies", ""] == still.summed("jobs", "dead")
     page = shown("/tubes")
     assert page["tube_ready", "tube=letters"] == 1 and page["tube_taken", "tube=letters"] == 1
-    assert shown("/leases")["leased", "group=table"] == summed(still, "leases", "lease_jobs") == 3
+    assert shown("/leases")["leased", "group=table"] == still.summed("leases", "lease_jobs") == 3
 
 
 def test_a_queue_shows_its_points_of_now(
@@ -147,7 +128,7 @@ def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: WebCluster)
         (run,) = client.start(id, worker="way-1")
         assert isinstance(run, Run)
         client.fail(id, run.run, reason="OSError: no disk")
-        until(lambda: client.getjob("way", timeout_ms=100), "come back")
+        still.until(lambda: client.getjob("way", timeout_ms=100), "come back")
         client.start(id, worker="way-2")
     text = " ".join(re.sub("<[^>]*>", " ", admin.get("/job", id=id).text).split())
     for words in ("thumb.make", "tenant shop-7", "1 failed of 3, 2 starts"):
@@ -168,12 +149,12 @@ def test_a_job_is_added_changed_and_deleted(admin: Reader, still: WebCluster) ->
     assert reply.status_code == 303, reply.text
     id = reply.headers["location"].partition("id=")[2].replace("%2F", "/").replace("%2B", "+")
     with still[0].client() as client:
-        until(lambda: client.show(id) is not None or length(still, "by hand"), "be there")
-    until(lambda: length(still, "by hand") == 1, "wait")
+        still.until(lambda: client.show(id) is not None or still.length("by hand"), "be there")
+    until(lambda: still.length("by hand") == 1, "wait")
     assert admin.do("edit", id=id, how="change this job", body="three").status_code == 303
     assert "three" in admin.get("/job", id=id).text
     assert admin.do("delete", id=id).status_code == 303
-    assert length(still, "by hand") == 0
+    assert still.length("by hand") == 0
     page = admin.get("/job", id=id)
     assert page.status_code == 404 and "This job was deleted" in page.text
 
@@ -186,7 +167,7 @@ def test_a_deed_whose_count_has_changed_asks_again(
     assert token is not None and "Retry 3 jobs?" in page
     reply = admin.http.post("/do/retry-dead", data={"csrf": token[1], "count": "2"})
     assert reply.status_code == 409 and "Meanwhile it is 3 jobs, not 2." in reply.text
-    assert length(still, "bad.dead") == 3
+    assert still.length("bad.dead") == 3
 
 
 def test_deeds_are_logged_with_user_and_count(
@@ -238,7 +219,7 @@ def test_dead_letters_are_deleted_after_their_dialog(
     admin: Reader, console: Console, still: WebCluster
 ) -> None:
     assert admin.do("delete-dead", queue="bad.dead").status_code == 303
-    until(lambda: length(still, "bad.dead") == 0, "be gone")
+    until(lambda: still.length("bad.dead") == 0, "be gone")
     console.until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
     assert console.site.log.latest[0].jobs == 3
     assert "No dead letters" in admin.get("/dead").text

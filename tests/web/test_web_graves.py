@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import re
-import signal
 import time
 from pathlib import Path
 
 import pytest
-from web_console import Console, Reader, console_of, figures
+from web_console import Console, Reader, console_of, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.url import parse
 from tuque.web.read import graves
-from tuque.web.read.nodes import CALL_S
 from tuque.web.read.watch import Watch
-from until import until
 
 MANY = 300
 BATCH = 100
@@ -39,6 +36,15 @@ def die(cluster: WebCluster, count: int) -> None:
                 pipe.execute()
 
 
+def left(cluster: WebCluster) -> int:
+    return cluster.length("mail.dead")
+
+
+def shown(reader: Reader) -> int:
+    """The dead letters that their page counts."""
+    return figures(reader.get("/dead").text)["dead", ""]
+
+
 @pytest.fixture(scope="module")
 def full(cluster: WebCluster) -> WebCluster:
     die(cluster, MANY)
@@ -50,7 +56,7 @@ def test_the_first_dialog_says_how_far_its_reading_is(
 ) -> None:
     """A node stands still, and the letters are read for the first time."""
     monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
-    with console_of(full.url, tmp_path / "deeds", CALL_S) as console:
+    with console_of(full, tmp_path / "deeds") as console:
         admin = console.client()
         console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
         with full[2].standing_still():
@@ -87,14 +93,14 @@ def test_a_dialog_over_many_takes_what_was_read(
         lambda: console.site.log.latest and console.site.log.latest[0].what == "Deleting", "end"
     )
     assert console.site.log.latest[0].jobs == MANY // 2
-    assert full.length("mail.dead") == MANY // 2 + BATCH
+    assert left(full) == MANY // 2 + BATCH
     until(lambda: f"Retry all {MANY // 2 + BATCH}" in admin.get("/dead").text, "read what is left")
 
 
 def test_a_dialog_over_few_counts_those_of_now(full: WebCluster, console: Console) -> None:
     admin = console.client()
     admin.get("/dead")
-    before = full.length("mail.dead")
+    before = left(full)
     die(full, BATCH)
     assert f"Retry {before + BATCH} jobs?" in admin.asked("retry-dead", queue="mail").text
 
@@ -104,19 +110,28 @@ def test_letters_of_a_node_that_hangs_are_not_counted(full: WebCluster, console:
     letters.
     """
     admin = console.client()
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] == full.length("mail.dead") > 0, "read them")
+    until(
+        lambda: shown(admin) == left(full) > 0,
+        "read them",
+    )
     with full[0].standing_still():
-        until(lambda: figures(admin.get("/dead").text)["dead", ""] == 0, "leave them out")
+        until(lambda: shown(admin) == 0, "leave them out")
         text = admin.get("/dead").text
         assert "No dead letter at the nodes that answer" in text
         assert "No job was given up" not in text and "count bad sum" not in text
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] == full.length("mail.dead") > 0, "read them again")
+    until(
+        lambda: shown(admin) == left(full) > 0,
+        "read them again",
+    )
 
 
 def test_letters_that_nobody_answered_for_are_not_gone(full: WebCluster, console: Console) -> None:
     """O14.8 Dead letters that no node answered for are not counted as none"""
     admin = console.client()
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] == full.length("mail.dead") > 0, "read them")
+    until(
+        lambda: shown(admin) == left(full) > 0,
+        "read them",
+    )
     reading = console.site.graves.latest
     with contextlib.ExitStack() as still:
         for node in full.nodes:
@@ -124,11 +139,9 @@ def test_letters_that_nobody_answered_for_are_not_gone(full: WebCluster, console
         console.until(lambda: not console.site.watch.nodes.up(), "hear nobody")
         admin.get("/dead")
     until(lambda: len(console.site.watch.nodes.up()) == len(full.nodes), "hear all again")
-    latest = (
-        console.site.graves.latest
-    )  # a reading that waited for the nodes may have had its answers
+    latest = console.site.graves.latest  # a reading that waited may have had its answers
     assert latest is reading or len(latest.letters) == len(reading.letters)
-    assert figures(admin.get("/dead").text)["dead", ""] == len(reading.letters) > 0
+    assert shown(admin) == len(reading.letters) > 0
 
 
 def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluster) -> None:
@@ -143,7 +156,7 @@ def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluste
             await watch.nodes.close()
 
     reading = asyncio.run(read())
-    assert reading is not None and len(reading.letters) == full.length("mail.dead") > 0
+    assert reading is not None and len(reading.letters) == left(full) > 0
 
 
 def test_an_old_reading_has_its_age(
@@ -168,17 +181,17 @@ def test_the_badge_is_of_the_reading_of_the_page(
     monkeypatch.setattr(graves, "REST", 1e6)  # the next reading is far away
     admin = console.client()
 
-    def shown() -> tuple[int, set[str]]:
+    def counted() -> tuple[int, set[str]]:
         text = admin.get("/dead").text
         return figures(text)["dead", ""], set(re.findall('count bad sum">([0-9,]+)<', text))
 
-    until(lambda: shown()[0] == full.length("mail.dead") > 0, "read them")
+    until(lambda: counted()[0] == left(full) > 0, "read them")
     for _ in range(5):  # a node that did not answer for a moment makes it read them again
         die(full, BATCH)
-        console.until(lambda: console.site.watch.view().dead == full.length("mail.dead"), "see the new ones")
-        count, badges = shown()
+        console.until(lambda: console.site.watch.view().dead == left(full), "see the new ones")
+        count, badges = counted()
         assert badges == {f"{count:,}"}
-        if count < full.length("mail.dead"):
+        if count < left(full):
             return
     raise AssertionError("each look read the letters again")
 
@@ -186,10 +199,10 @@ def test_the_badge_is_of_the_reading_of_the_page(
 def test_a_queue_that_has_no_letters(full: WebCluster, console: Console) -> None:
     admin = console.client()
     console.site.graves.expire()  # the test before put the next reading off
-    until(lambda: figures(admin.get("/dead").text)["dead", ""] > 0, "read them")
+    until(lambda: shown(admin) > 0, "read them")
     text = admin.get("/dead", queue="nope.dead").text
     assert "none of them fits" in text and "are there, none in nope.dead." in text
     assert "No dead letter fits" in text and "By task and reason" not in text
-    fit = f"{full.length("mail.dead"):,} of them fit<"
+    fit = f"{full.length('mail.dead'):,} of them fit<"
     until(lambda: fit in admin.get("/dead", queue="mail").text, "say how many fit")
     assert "of them fit" not in admin.get("/dead").text

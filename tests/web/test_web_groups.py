@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web_console import Console, Reader, console_of, figures
+from web_console import Console, Reader, console_of, figures, until
 from web_nodes import WebCluster
 
 from tuque import Client
@@ -16,7 +16,6 @@ from tuque.client.commands.life import Run
 from tuque.web.read.rows import PAGE
 from tuque.web.show.chain import following, next_id
 from tuque.web.show.text import tail_id
-from until import until
 
 MANY = 2_300  # children: more than two commands look at
 
@@ -62,14 +61,18 @@ def made(console: Console, cluster: WebCluster) -> Made:
         end(client, made.ids[MANY - 2], reason="no vat id")
         made.called = client.group_create("reports", 1, body='{"task": "sum"}')
         end(client, *children(client, "reports", made.called, 1))
-        until(lambda: client.group_show("reports", made.called).state == "called", "be called")
-        until(lambda: client.group_show("reports", made.large).done == 3, "note the ends")
-        until(lambda: client.group_show("reports", made.large).failed == 1, "note the failure")
+        cluster.until(
+            lambda: client.group_show("reports", made.called).state == "called", "be called"
+        )
+        cluster.until(lambda: client.group_show("reports", made.large).done == 3)
+        cluster.until(
+            lambda: client.group_show("reports", made.large).failed == 1, "note the failure"
+        )
     with cluster[1].client() as client:
         client.tube("bills").create("tasks")
         made.failed = client.group_create("bills", 1)
         end(client, *children(client, "bills", made.failed, 1), reason="no stamp")
-        until(lambda: client.group_show("bills", made.failed).state == "failed", "fail")
+        cluster.until(lambda: client.group_show("bills", made.failed).state == "failed", "fail")
     return made
 
 
@@ -189,7 +192,7 @@ def test_a_cancel_asks_and_is_logged(
         id = client.group_create("bills", 3, body="{}")
         (one, two) = children(client, "bills", id, 2)
         end(client, one)
-        until(lambda: client.group_show("bills", id).done == 1, "note the end")
+        cluster.until(lambda: client.group_show("bills", id).done == 1, "note the end")
         words = {"tube": "bills", "group": id}
         reader = console.client("reader")
         assert reader.get("/ask/cancel-group", **words).status_code == 403
@@ -201,7 +204,7 @@ def test_a_cancel_asks_and_is_logged(
         assert forged.status_code == 403 and client.group_show("bills", id).state == "open"
         assert admin.do("cancel-group", **words).status_code == 303
         assert client.group_show("bills", id).state == "cancelled"
-        until(lambda: client.result(two).state == "cancelled", "cancel the child")
+        cluster.until(lambda: client.result(two).state == "cancelled", "cancel the child")
         again = admin.get("/ask/cancel-group", **words).text
         assert "was cancelled: there is nothing to cancel" in again
     deed = console.site.log.latest[0]
@@ -271,7 +274,7 @@ def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: WebCluster) -> 
         id = client.group_create("waits", 3, body="{}", on_fail="wait")
         ids = children(client, "waits", id, 3)
         end(client, ids[1], reason="no vat id")
-        until(lambda: client.group_show("waits", id).dead == 1, "see the dead one")
+        cluster.until(lambda: client.group_show("waits", id).dead == 1, "see the dead one")
     text = admin.get("/group", tube="waits", id=id).text
     assert "1 is dead: a retry is awaited" in text and "Dead, waited for 1" in text
     assert "no vat id" in text and ">dead, waits for a retry<" in text

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from web_console import PASSWORDS, Console, Served, console_of
+from web_console import PASSWORDS, Console, Served, console_of, until
 from web_nodes import WebCluster
 
 from tuque import Client
 from tuque.client.commands.life import Run
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login.sessions import TRIES, Sessions, house_of
-from until import until
 
 SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 
@@ -24,7 +23,7 @@ SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 @pytest.fixture
 def fresh(cluster: WebCluster, tmp_path: Path) -> Iterator[Console]:
     """A console that nobody has tried yet."""
-    with console_of(cluster.url, tmp_path / "deeds.jsonl") as one:
+    with console_of(cluster, tmp_path / "deeds.jsonl") as one:
         yield one
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from web_console import Console, figures
+from web_console import Console, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.operate import KeyRow
@@ -11,7 +11,6 @@ from tuque.web.read.figures import Queue, QueueHere, View
 from tuque.web.read.history import Points
 from tuque.web.show.keys import groups, held, name_keys, pace
 from tuque.web.show.verdict import Notice, of_queue
-from until import until
 
 NOW_S = 10_000.0
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from web_console import Console, Reader, figures
+from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.life import Run
@@ -15,7 +15,6 @@ from tuque.web.deeds.log import DeedLog
 from tuque.web.pages.queues import queues
 from tuque.web.read.lists import FEW, FIRST, SHARE, Thrift, Wish
 from tuque.web.site import Ask, Page, Site
-from until import until
 
 QUEUES = FEW + 300
 LONG = "young-but-long"

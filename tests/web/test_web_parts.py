@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from web_console import Console, Reader, figures
+from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.web.pages.cluster import verdict
 from tuque.web.read.rows import PAGE
-from until import until
 
 TUBES = 3 * PAGE + 10
 GROUPS = 2 * PAGE + 5

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from web_console import Console, Reader, figures
+from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.writes import Schedule
 from tuque.errors import NoSchedule
 from tuque.web.show.firings import ahead, firings, in_words, state_of
-from until import until
 
 SPRING = {"cron": "30 2 * * *", "tz": "Europe/Berlin"}
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from web_console import DEADLINE_S, Console, Reader, console_of, figures
+from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
 from web_nodes import WebCluster
 
 from raw_resp import Wire
@@ -26,7 +26,6 @@ from tuque.web.read.nodes import CALL_S
 from tuque.web.read.rows import row_of
 from tuque.web.read.watch import Watch, words_of
 from tuque.web.show.verdict import State, in_part
-from until import until
 
 JOBS = 30
 

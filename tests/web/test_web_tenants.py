@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from web_console import Console, figures
+from web_console import Console, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.operate import QueueOrder
 from tuque.web.pages.queues import wish_of
 from tuque.web.read.figures import NodeFacts
 from tuque.web.show.tenants import tenants_of
-from until import until
 
 
 def facts(id: str, **info: str) -> NodeFacts:

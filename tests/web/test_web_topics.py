@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from web_console import Console, Reader, figures
+from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.topics import Subscription
-from until import until
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from web_console import Console, Reader
+from web_console import Console, Reader, until
 from web_nodes import WebCluster
 
 from own_log import lines_of
 from tuque.web import app
 from tuque.web.deeds import dead
-from until import until
 
 ID = "D-00000000-" + "A" * 24 + "-05a1"
 

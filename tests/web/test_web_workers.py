@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from slow_tasks import app, export
-from web_console import Console, Reader
+from web_console import Console, Reader, until
 from web_nodes import WebCluster
 
 import forked
@@ -22,7 +22,6 @@ from tuque.client.commands.operate import Deploy, WorkerRun
 from tuque.client.url import settings
 from tuque.web.read.nodes import Nodes
 from tuque.web.read.workers import DEPLOYS_KEPT, Deploys, WorkerRow, changes, need
-from until import until
 
 HERE = Path(__file__).parent
 SOURCE = Path(tuque.__file__).parents[1]

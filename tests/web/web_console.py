@@ -1,17 +1,15 @@
-"""How the tests of the console run it before real nodes, and read its pages.
+"""How the tests of the console run it, and read its pages.
 
-`Console` is the application in this process: it does something only while a test asks it, and
-looks at the nodes before each page, so that no test waits for a beat. `Served` is for browsers and
-streams: it listens on a port, and looks at the nodes as it does in production.
+`Console` is the application at the nodes of a world, on the world's clock. It does something only
+while a test asks it to: before each page it looks at the nodes, a moment after its look before.
+`Served` is for browsers and streams: it listens on a port, and looks as it does in production.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import cache
 from pathlib import Path
@@ -19,7 +17,10 @@ from typing import Any, TypeVar
 
 import httpx
 import uvicorn
+from web_nodes import WebCluster
 
+import until as real
+from in_world import WorldLoop, now_s, within
 from tuque.client.url import parse
 from tuque.web.app import made
 from tuque.web.deeds.log import DeedLog
@@ -27,11 +28,11 @@ from tuque.web.login import users
 from tuque.web.login.sessions import COOKIE
 from tuque.web.read.figures import View
 from tuque.web.site import Site
-from until import until
 
 DEADLINE_S = 60.0
-# How long a node may take for an answer, unless a test stops one: a slow machine is no dead node.
-SLOW_S = 30.0
+SLOW_S = 30.0  # how long real nodes may take for an answer: a slow machine is no dead node
+BEAT_MS = 100
+LOOKS_MAX = 600
 PASSWORDS = {"admin": "correct horse", "reader": "battery staple"}
 BASE = "http://console.test"
 
@@ -44,33 +45,30 @@ def known() -> dict[str, users.User]:
     return {name: users.made(name, name, word) for name, word in PASSWORDS.items()}
 
 
-def site_of(url: str, deeds: Path | None, call_s: float) -> Site:
-    site = Site(parse(url), known(), b"s" * 32, DeedLog(deeds), "test")
-    site.watch.nodes.call_s = call_s
-    return site
-
-
 class Console:
     """The application, between the calls of a test as if time stood still."""
 
     base = BASE
 
-    def __init__(self, url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.site = site_of(url, deeds, call_s)
+    def __init__(self, cluster: WebCluster, deeds: Path | None = None, url: str = "") -> None:
+        self.world = cluster.world
+        self.loop = WorldLoop(self.world)
+        self.site = Site(parse(url or cluster.url), known(), b"s" * 32, DeedLog(deeds), "test")
         self.app = made(self.site)
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         """Lets the console go on until that has ended."""
-        return self.loop.run_until_complete(what)
+        with within(self.world):
+            return self.loop.run_until_complete(what)
 
     def look(self) -> View:
-        """One look at all nodes; the view after it."""
+        """One look at all nodes, a moment later; the view after it."""
         watch = self.site.watch
-        begun_s = time.monotonic()
+        self.world.pass_ms(BEAT_MS)
         self.run(watch.turn())
-        watch.took_s = time.monotonic() - begun_s
-        return watch.view()
+        watch.took_s = BEAT_MS / 1000
+        with within(self.world):
+            return watch.view()
 
     def look_back(self) -> None:
         """One look at all nodes, and at the points that they keep."""
@@ -93,7 +91,7 @@ class Console:
     def client(self, name: str = "admin") -> Reader:
         """A reader who is signed in."""
         http = self.stranger()
-        _, cookie = self.site.sessions.begin(name, known()[name].role, time.time())
+        _, cookie = self.site.sessions.begin(name, known()[name].role, now_s(self.world))
         http.cookies.set(COOKIE, cookie)
         return Reader(http, self)
 
@@ -131,8 +129,9 @@ class Http:
 class Served:
     """A console that serves on a port until `stop`."""
 
-    def __init__(self, url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> None:
-        self.site = site_of(url, deeds, call_s)
+    def __init__(self, url: str, deeds: Path | None = None) -> None:
+        self.site = Site(parse(url), known(), b"s" * 32, DeedLog(deeds), "test")
+        self.site.watch.nodes.call_s = SLOW_S
         config = uvicorn.Config(made(self.site), host="127.0.0.1", port=0, log_level="warning")
         self.server = uvicorn.Server(config)
         socket = config.bind_socket()
@@ -141,7 +140,7 @@ class Served:
 
     def __enter__(self) -> Served:
         self._thread.start()
-        until(lambda: self.server.started, "start")
+        real.until(lambda: self.server.started, "start")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -210,10 +209,18 @@ def figures(html: str) -> dict[tuple[str, str], int]:
     return found
 
 
+def until(fact: Callable[[], T], what: str) -> T:
+    """Asks again until that is so: each page that is asked for is one of a moment later."""
+    for _ in range(LOOKS_MAX):
+        if found := fact():
+            return found
+    raise AssertionError(f"it did not {what} in {LOOKS_MAX} looks")
+
+
 @contextlib.contextmanager
-def console_of(url: str, deeds: Path | None = None, call_s: float = SLOW_S) -> Iterator[Console]:
+def console_of(cluster: WebCluster, deeds: Path | None = None, url: str = "") -> Iterator[Console]:
     """A console that has looked at the nodes once."""
-    console = Console(url, deeds, call_s)
+    console = Console(cluster, deeds, url)
     try:
         console.look()
         yield console

@@ -1,51 +1,113 @@
-"""Real nodes for the tests of the console; their clients wait for long, as on slow machines."""
+"""The nodes before which the console is tested: those of a world, and for browsers real ones."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
+
+from world import World
+from world_clients import url_of
 
 from lab import RealCluster, RealServer
 from tuque import Client
 
 PATIENCE_S = 60.0
+AGES_MS = 100_000_000
+T = TypeVar("T")
 
 
-class WebNode(RealServer):
-    """One node."""
+class WebNode:
+    """A node of a world."""
+
+    def __init__(self, world: World, i: int) -> None:
+        self.world = world
+        self.i = i
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.world.machines[self.i].node_id, "ascii")
+
+    def client(self) -> Client:
+        """The shipped client of it."""
+        return self.world.client(self.i, others=True)
+
+    def kill(self) -> None:
+        """As a crash does; without a journal nothing of it stays."""
+        self.world.kill(self.i)
+
+    def start(self) -> None:
+        """Again."""
+        self.world.start(self.i)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Its process does nothing meanwhile."""
+        machine = self.world.machines[self.i]
+        shell = self.world.node(self.i).shell
+        self.world.stall(self.i, AGES_MS)
+        try:
+            yield
+        finally:
+            machine.go_on(shell)
+            self.world.settle()
+
+
+class WebCluster:
+    """Nodes that know each other; their time is that of the test."""
+
+    def __init__(self, count: int) -> None:
+        self.world = World(count, journal="off")
+        self.nodes = [WebNode(self.world, i) for i in range(count)]
+
+    def __getitem__(self, at: int) -> WebNode:
+        return self.nodes[at]
+
+    @property
+    def url(self) -> str:
+        """For clients: all nodes."""
+        return url_of(*range(len(self.nodes)))
+
+    def until(self, fact: Callable[[], T], what: str = "") -> T:
+        """Lets time pass until that is so."""
+        found: Any = self.world.until(fact)
+        return found  # type: ignore[no-any-return]
+
+    def length(self, queue: str) -> int:
+        """QLEN of all nodes."""
+        return length(self.nodes, queue)
+
+    def summed(self, section: str, name: str) -> int:
+        """A figure of INFO over all nodes."""
+        return summed(self.nodes, section, name)
+
+
+class RealNode(RealServer):
+    """A process, whose clients wait for long: a slow machine is no dead node."""
 
     def client(self) -> Client:
         """A client of it."""
         return Client(self.url, timeout=PATIENCE_S)
 
-    @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """Its process does nothing meanwhile."""
-        self.signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.signal(signal.SIGCONT)
 
+class RealNodes(RealCluster):
+    """Processes that know each other, for browsers."""
 
-class WebCluster(RealCluster):
-    """Nodes that know each other."""
-
-    nodes: list[WebNode]  # type: ignore[assignment]  # what it makes is of that kind
+    nodes: list[RealNode]  # type: ignore[assignment]  # all are of that kind
 
     def __init__(self, directory: Path, count: int, *flags: str | int) -> None:
         super().__init__(directory, 0)
         for number in range(count):
             place = directory / f"node{number}"
             place.mkdir(parents=True)
-            self.nodes.append(WebNode(place, *flags))
+            self.nodes.append(RealNode(place, *flags))
 
-    def __getitem__(self, at: int) -> WebNode:
+    def __getitem__(self, at: int) -> RealNode:
         return self.nodes[at]
 
-    def __enter__(self) -> WebCluster:
+    def __enter__(self) -> RealNodes:
         self.start()
         return self
 
@@ -56,16 +118,26 @@ class WebCluster(RealCluster):
 
     def length(self, queue: str) -> int:
         """QLEN of all nodes."""
-        total = 0
-        for node in self.nodes:
-            with node.client() as client:
-                total += client.qlen(queue)
-        return total
+        return length(self.nodes, queue)
 
     def summed(self, section: str, name: str) -> int:
         """A figure of INFO over all nodes."""
-        total = 0
-        for node in self.nodes:
-            with node.client() as client:
-                total += int(client.info(section)[name])
-        return total
+        return summed(self.nodes, section, name)
+
+
+def length(nodes: list[Any], queue: str) -> int:
+    """QLEN of all nodes."""
+    total = 0
+    for node in nodes:
+        with node.client() as client:
+            total += client.qlen(queue)
+    return total
+
+
+def summed(nodes: list[Any], section: str, name: str) -> int:
+    """A figure of INFO over all nodes."""
+    total = 0
+    for node in nodes:
+        with node.client() as client:
+            total += int(client.info(section)[name])
+    return total
