@@ -6,12 +6,15 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from world import World
 
 ROOT = Path(__file__).parent
 sys.path[:0] = [str(ROOT / "support"), str(ROOT / "tools")]
@@ -84,3 +87,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     from shares import Shares
 
     return Shares(config, log)
+
+
+@pytest.fixture
+def make_world() -> Iterator[Callable[..., World]]:
+    """Makes worlds of nodes, with options; each is checked at the end."""
+    from world import World
+
+    made: list[World] = []
+
+    def make(*args: Any, **options: Any) -> World:
+        made.append(World(*args, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    for one in made:
+        one.check()
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """One node with all options at their defaults."""
+    return make_world()

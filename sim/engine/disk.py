@@ -63,9 +63,13 @@ class SimDisk(MemoryDisk):
             file.data = data
             file.durable = bytes(data)
 
+    def empty(self) -> SimDisk:
+        """Another disk of this kind, new."""
+        return type(self)(self.chance)
+
     def copy(self) -> SimDisk:
         """A copy of the disk, as for a backup or a cloned machine."""
-        other = SimDisk(self.chance)
+        other = self.empty()
         for name, file in self.names.items():
             twin = type(file)()
             twin.data = bytearray(file.data)

@@ -89,7 +89,7 @@ class Pipe:
         if self.is_broken:
             return
         line = self.line
-        at_us = max(self.last_us + 1, self.world.now_us + line.draw_us())
+        at_us = self.world.instant(max(self.last_us + 1, self.world.now_us + line.draw_us()))
         self.flying += len(data)
         if len(data) > 1 and line.chance.random() < self.net.split_rate:
             cut = line.chance.randrange(1, len(data))
@@ -109,9 +109,11 @@ class Pipe:
 
     def hurry(self) -> None:
         """The line is fast again: bytes in flight arrive soon."""
+        instant = self.world.instant
         soon_us = max(self.world.now_us + self.line.delay_us, self.not_before_us)
         if self.last_us > soon_us + len(self.flight):
-            self.flight = deque((soon_us + i, data) for i, (_, data) in enumerate(self.flight))
+            flight = enumerate(self.flight)
+            self.flight = deque((instant(soon_us + i), data) for i, (_, data) in flight)
             self.last_us = soon_us + len(self.flight)
             self.is_pumping = False
             self.pump()

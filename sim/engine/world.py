@@ -39,6 +39,10 @@ class World:
         """The random stream for one purpose."""
         return Random(f"{self.seed}/{name}")
 
+    def instant(self, at_us: int) -> int:
+        """When what is meant for that time happens: then. A coarser clock rounds."""
+        return at_us
+
     def at(self, at_us: int, event: Callable[[], None]) -> None:
         """Schedule a call at an instant; not before now."""
         self.pushed += 1

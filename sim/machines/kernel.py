@@ -247,7 +247,7 @@ class ClientSocket(Socket):
         while (reply := self.replies.gets()) is not False:
             told.append(reply)
         end.send(data)
-        machine.cluster.history.made_us = self.held_us or shell.world.now_us
+        machine.cluster.on_reply(self.held_us or shell.world.now_us)
         machine.told(end.sent, end.peer, told)
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class ClientSocket(Socket):
         shell = self.kernel.shell
         c = shell.s.clients.get(self.fd)
         if c is not None:
-            shell.machine.cluster.tubing.on_closed(shell.machine, shell, int(c.number))
+            shell.machine.cluster.on_closed(shell.machine, shell, int(c.number))
         super().close()
 
 
@@ -288,7 +288,7 @@ class ListeningSocket:
         sock = self.backlog.popleft()
         assert sock.end is not None
         other = sock.end.label.partition("-")[0]
-        return sock, (other if self.port == CLIENT_PORT else host_of(other), 40_000 + sock.fd)
+        return sock, (host_of(other) if self.port == BUS_PORT else other, 40_000 + sock.fd)
 
     def ready(self) -> int:
         """IN while a connection waits."""

@@ -11,7 +11,7 @@ from sim.engine.disk import PATH, SimDisk
 from sim.engine.network import End
 from sim.engine.plan import Plan
 from sim.machines.session import Session
-from sim.machines.shell import Crash, Shell
+from sim.machines.shell import Crash, Shell, config_of
 from sim.tube_judges.disk import KeptTube, ident_of, tubes_on
 from tuque.core.model.job import ACKED, EXTERNAL, IN_TRANSIT, WAIT_REPL
 from tuque.core.node.node import Node
@@ -21,7 +21,7 @@ from tuque.store.frames import JournalError
 from tuque.store.replay import Loader
 
 if TYPE_CHECKING:
-    from sim.runs.cluster import Cluster
+    from sim.machines.ground import Ground
 
 
 def holders_of(n: Node, id: bytes) -> list[bytes]:
@@ -50,7 +50,7 @@ class Settings:
 class Machine:
     """A place where a node runs."""
 
-    def __init__(self, cluster: Cluster, index: int, plan: Plan) -> None:
+    def __init__(self, cluster: Ground, index: int, plan: Plan) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.index = index
@@ -100,12 +100,16 @@ class Machine:
 
     # ---- the process
 
+    def new_shell(self) -> Shell:
+        """A process that is to start."""
+        return Shell(self, self.lives, config_of(self.settings))
+
     def start(self, is_empty: bool = False) -> None:
         """Start a process from the disk."""
         if self.shell is not None:
             return
         if is_empty:
-            self.disk = SimDisk(self.disk.chance)
+            self.disk = self.disk.empty()
         if is_empty or self.has_new_disk:
             self.disk_since_us = self.world.now_us  # no client or node told it anything before
         self.has_new_disk = False
@@ -113,7 +117,7 @@ class Machine:
         self.lives += 1
         self.woke_us = 0
         self.fuse = 0
-        shell = Shell(self, self.lives)
+        shell = self.new_shell()
         try:
             shell.start()
         except JournalError as error:
@@ -161,10 +165,8 @@ class Machine:
         if self.had_disk_fault and "cannot write" in str(error):
             return
         if not (self.disk.has_lied and "is damaged" in str(error)):  # J5.2: it must say so
-            self.cluster.history.find(
-                "not-on-disk", f"{self.name} cannot load its journal: {error}"
-            )
-        self.disk = SimDisk(self.disk.chance)
+            self.cluster.on_bad_journal(self, str(error))
+        self.disk = self.disk.empty()
 
     def burn(self, what: str) -> None:
         """Count an effect before it happens; end the process if the fuse is used up."""
@@ -191,7 +193,7 @@ class Machine:
             self.disk.lose_power(self.holes)
             self.is_off = True
             if self.clock.jumps:
-                self.cluster.history.are_times_off = True  # nobody can tell how long it was off
+                self.cluster.on_times_off()
             self.clock.reboot()
         else:
             self.disk.process_crash()
@@ -200,7 +202,7 @@ class Machine:
             self.disk.locks = {}
             self.conf = self.old_conf
         elif back == "empty" or self.settings.policy == "off":
-            self.disk = SimDisk(self.disk.chance)
+            self.disk = self.disk.empty()
         if back != "disk" or self.settings.policy == "off":
             self.has_lost_disk = True
         if back != "disk":
@@ -208,14 +210,7 @@ class Machine:
             self.has_new_disk = True
         if back != "disk" or self.settings.policy != "always":
             self.has_lost_memory = True
-        unread = self.kept if shell.n.is_loading else {}
-        self.kept = self.look_at_disk()
-        for id in unread:
-            add = self.cluster.history.by_id.get(id)
-            if add is not None and id not in self.kept and id not in shell.n.jobs:
-                add.losses += 1  # it died before it had loaded the copy, and its disk is gone
-        self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
-        self.cluster.watcher.on_death(self, shell, how, back)
+        self.cluster.on_death(self, shell, how, back)
         self.said += shell.said()
         self.has_evicted_acks = self.evicted_acks(shell)
         self.has_evicted = self.evicted(shell)
@@ -227,7 +222,7 @@ class Machine:
         """The wall clock jumps; while the machine is off that looks like time passing (J5.8)."""
         self.clock.jump(by_ms)
         if self.is_off:
-            self.cluster.history.are_times_off = True
+            self.cluster.on_times_off()
 
     def look_at_disk(self) -> dict[bytes, bool]:
         """The unacked jobs that a start would restore."""
@@ -287,7 +282,7 @@ class Machine:
 
     def watch(self, shell: Shell) -> None:
         """A turn ended."""
-        self.cluster.watcher.on_turn(self, shell)
+        self.cluster.on_turn(self, shell)
 
     def evicted_acks(self, shell: Shell | None) -> bool:
         """Whether acks were ever evicted here before all holders confirmed (M3.1)."""

@@ -110,7 +110,7 @@ class SimIdentity(Identity):
 class Shell:
     """One process, from start to end."""
 
-    def __init__(self, machine: Machine, number: int) -> None:
+    def __init__(self, machine: Machine, number: int, cfg: Config) -> None:
         self.machine = machine
         self.world: World = machine.world
         self.number: int = number  # which life of the machine
@@ -126,10 +126,9 @@ class Shell:
         self.newest_tomb = b""  # the last that the judges looked at
         self.held: list[ClientSocket] = []  # those with replies that wait for the journal
         self.buffer_bytes = min(BUFFER_BYTES, machine.settings.bus_limit_bytes)
-        self.kernel: Kernel = Kernel(self)
+        self.kernel: Kernel = self.new_kernel()
         seed = b"%s %d %d" % (machine.name.encode(), number, machine.chance.getrandbits(60))
         self.n: Node = Node(machine.node_id, seed, self.clock.now_ms())
-        cfg = config_of(machine.settings)
         self.s = Server(cfg, self.n, self.kernel.system())
         take_identity(self.s, SimIdentity(machine, cfg))
         apply_settings(self.s)
@@ -137,13 +136,21 @@ class Shell:
             tubes_of(self.n).ballots.is_on = True
             tubes_of(self.n).ballots.asks_all = machine.settings.asks_all
         self.pump: Pump = Pump(self.s)
-        self.clients = ListeningSocket(self.kernel, CLIENT_PORT)
+        self.clients = self.new_clients()
         self.nodes = ListeningSocket(self.kernel, BUS_PORT)
         self.pump.listen(cast(socket, self.clients))
         self.bus: Bus  # the links to other nodes, from the start on
         self.thread: SimThread | None = None
         self.loader: Loader | None = None  # while loading
         self.load_us = 0  # when it reads on
+
+    def new_kernel(self) -> Kernel:
+        """The operating system as the process sees it."""
+        return Kernel(self)
+
+    def new_clients(self) -> ListeningSocket:
+        """Where clients arrive."""
+        return ListeningSocket(self.kernel, CLIENT_PORT)
 
     # ---- start
 
@@ -171,19 +178,28 @@ class Shell:
         """Open the journal and begin to read it. Raises JournalError."""
         machine = self.machine
         journal = Journal(machine.disk, PATH, machine.node_id, machine.clock.boot_record())
-        self.thread = SimThread(self, journal, settings.policy, settings.sync_us)
+        self.thread = self.new_thread(journal, settings)
         machine.disk.on_fsync = self.thread.on_fsync
-        committer = Committer(
-            machine.disk, PATH, machine.node_id, int(self.n.now_ms), thread=self.thread
-        )
+        committer = self.new_committer(self.thread)
         committer.lock()
-        committer.slice_jobs = SLICE_JOBS
         self.s.committer = committer
         if settings.opens_early:
             self.bus.card = make_card(self.s, self.bus, not machine.disk.names)
             self.bus.open()
         self.loader = begin_load(self.s, committer)
         self.load_more()
+
+    def new_thread(self, journal: Journal, settings: Settings) -> SimThread:
+        """What writes the journal."""
+        return SimThread(self, journal, settings.policy, settings.sync_us)
+
+    def new_committer(self, thread: SimThread) -> Committer:
+        """The journal as the pump sees it."""
+        machine = self.machine
+        now_ms = int(self.n.now_ms)
+        committer = Committer(machine.disk, PATH, machine.node_id, now_ms, thread=thread)
+        committer.slice_jobs = SLICE_JOBS
+        return committer
 
     def load_more(self) -> None:
         """Go on with the load; with its end the node serves. Raises JournalError."""
@@ -196,7 +212,7 @@ class Shell:
         self.loader = None
         arrived = transits_over(self.n)
         end_load(self.pump, committer, loader)
-        self.machine.cluster.watcher.on_loaded(self.machine, self, arrived)
+        self.machine.cluster.on_loaded(self.machine, self, arrived)
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
         if self.bus.card is None:
             open_bus(self.pump)
@@ -273,8 +289,7 @@ class Shell:
         pump.step()
         if self.loader is not None and self.machine.settings.opens_early:
             look_at_bus(self.s, self.bus)
-        self.machine.cluster.tubing.on_turn(self.machine, self)
-        self.machine.cluster.tasking.on_turn(self.machine, self)
+        self.machine.cluster.on_run(self.machine, self)
         figures = self.bus.figures
         overfull = figures.overfull
         pump.settle()

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from sim.engine.history import History
-from sim.engine.network import Network
 from sim.engine.plan import Op, Plan
 from sim.engine.world import World
 from sim.judges.again import LOOKS_MS, Again
@@ -19,8 +18,10 @@ from sim.judges.checkers import Watcher
 from sim.judges.leasing import Leasing
 from sim.judges.lives import Living
 from sim.judges.verdicts import Verdicts
+from sim.machines.ground import Ground
 from sim.machines.machine import Machine
 from sim.machines.session import LOST
+from sim.machines.shell import Shell
 from sim.plans.life_swarm import last_workers
 from sim.plans.task_swarm import last_tasks
 from sim.plans.tube_swarm import last_clients
@@ -98,12 +99,12 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
 }
 
 
-class Cluster:
+class Cluster(Ground):
     """All objects of one seed."""
 
     def __init__(self, plan: Plan, trace: bool = False) -> None:
         self.plan = plan
-        self.world = World(plan.seed)
+        super().__init__(World(plan.seed), plan.split_rate, plan.delay_us)
         if trace:
             self.world.trace = []
         self.history = History(self.world)
@@ -112,7 +113,6 @@ class Cluster:
         self.history.travel_slack_us = TRAVEL_US if late else LATE_FRAME * plan.delay_us
         if "disk" in plan.faults:
             self.history.travel_slack_us += SLOW_DISK_US
-        self.net = Network(self.world, plan.split_rate, plan.delay_us)
         self.net.has_meddlers = plan.sealed
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}
@@ -127,6 +127,42 @@ class Cluster:
         self.phase = "setup"
         self.leaving: set[str] = set()  # machines told to leave and not yet to stay
         self.leaving_most = 0  # most of them at the same time
+
+    # ---- what nodes did, for the judges
+
+    def on_loaded(self, m: Machine, shell: Shell, arrived: dict[bytes, bool]) -> None:
+        self.watcher.on_loaded(m, shell, arrived)
+
+    def on_run(self, m: Machine, shell: Shell) -> None:
+        self.tubing.on_turn(m, shell)
+        self.tasking.on_turn(m, shell)
+
+    def on_turn(self, m: Machine, shell: Shell) -> None:
+        self.watcher.on_turn(m, shell)
+
+    def on_reply(self, made_us: int) -> None:
+        self.history.made_us = made_us
+
+    def on_closed(self, m: Machine, shell: Shell, number: int) -> None:
+        self.tubing.on_closed(m, shell, number)
+
+    def on_death(self, m: Machine, shell: Shell, how: str, back: str) -> None:
+        unread = m.kept if shell.n.is_loading else {}
+        m.kept = m.look_at_disk()
+        for id in unread:
+            add = self.history.by_id.get(id)
+            if add is not None and id not in m.kept and id not in shell.n.jobs:
+                add.losses += 1  # it died before it had loaded the copy, and its disk is gone
+        self.world.note(f"{m.name} is down ({how}), {len(m.kept)} jobs on disk")
+        self.watcher.on_death(m, shell, how, back)
+
+    def on_bad_journal(self, m: Machine, text: str) -> None:
+        self.history.find("not-on-disk", f"{m.name} cannot load its journal: {text}")
+
+    def on_times_off(self) -> None:
+        self.history.are_times_off = True
+
+    # ---- the seed
 
     def person(self, name: str) -> Person:
         """The client with that name."""
@@ -241,7 +277,7 @@ class Cluster:
         self.person("boss").session(machine.name).close()
         if machine.shell is not None:
             machine.shell.n.limits.memory_bytes = 0
-            leave(machine, False)
+            leave(self, machine, False)
             set_writable(machine, True)
             for queue in self.queues():
                 self.unpause(machine, queue)

@@ -59,12 +59,11 @@ def queue_pause(cluster: Cluster, args: Args) -> None:
     cluster.watcher.on_fault("queue pause", [m])
 
 
-def leave(m: Machine, is_leaving: bool) -> None:
+def leave(cluster: Cluster, m: Machine, is_leaving: bool) -> None:
     """CLUSTER LEAVING yes|no, as the command does it."""
     shell = m.shell
     if shell is None:
         return
-    cluster = m.cluster
     if is_leaving:
         cluster.leaving.add(m.name)
         cluster.leaving_most = max(cluster.leaving_most, len(cluster.leaving))
@@ -83,8 +82,8 @@ def away_and_back(cluster: Cluster, args: Args) -> None:
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("leaving", [m])
     m.has_left = True
-    leave(m, True)
-    cluster.world.after(args["for_ms"] * 1000, partial(leave, m, False))
+    leave(cluster, m, True)
+    cluster.world.after(args["for_ms"] * 1000, partial(leave, cluster, m, False))
 
 
 def set_writable(m: Machine, yes: bool) -> None:
@@ -109,7 +108,7 @@ def drain(cluster: Cluster, args: Args) -> None:
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("drain", [m])
     m.has_left = True
-    leave(m, True)
+    leave(cluster, m, True)
     Waiting(cluster, partial(is_drained, m), partial(wipe, cluster, m)).begin()
 
 
@@ -124,7 +123,7 @@ def wipe(cluster: Cluster, m: Machine) -> None:
     cluster.watcher.on_safe_to_stop(m)
     m.is_drained = True
     m.die(how="kill", back="empty", down_ms=1_000)
-    cluster.world.after(4_000_000, partial(leave, m, False))
+    cluster.world.after(4_000_000, partial(leave, cluster, m, False))
 
 
 class Waiting:

@@ -11,7 +11,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from iproto_raw import IprotoBox
-
 from tuque.server.start.doors import read_users
 
 

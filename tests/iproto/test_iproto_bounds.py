@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from iproto_raw import Conn, IprotoBox
-
 from tuque.core.model.timers import TURN_WORK
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of

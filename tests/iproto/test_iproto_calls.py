@@ -6,8 +6,8 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from iproto_raw import IprotoBox, encode, refused, request, tube
 
+from iproto_raw import IprotoBox, encode, refused, request, tube
 from raw_resp import wait_for
 from tuque.tubes.policy import tubes_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import RFC_4122, UUID
 
 import pytest
-from iproto_raw import IprotoBox, Said, request
 
+from iproto_raw import IprotoBox, Said, request
 from tuque.server.start.doors import UsersError, read_users
 from tuque.server.state.server import uuid_of
 from tuque.wire.proto.iproto import error_reply, ok_reply, secret_of

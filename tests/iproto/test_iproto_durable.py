@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from iproto_raw import Conn
 from real_iproto import IprotoServer
+
+from iproto_raw import Conn
 
 PUT, TAKE = "queue.tube.t:put", "queue.tube.t:take"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from iproto_raw import Conn, Said
 
+from iproto_raw import Conn, Said
 from lab import RealCluster, RealServer, free_port
 from raw_resp import Wire, wait_for
 

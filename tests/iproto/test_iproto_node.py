@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from iproto_raw import IprotoBox, refused, tube
 
+from iproto_raw import IprotoBox, refused, tube
 from tuque.wire.commands.tube_arguments import ms_of
 from tuque.wire.proto.msgpack import Value
 

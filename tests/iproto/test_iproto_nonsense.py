@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iproto_raw import Conn, IprotoBox
 
 from both_ways import thorough
+from iproto_raw import Conn, IprotoBox
 from own_log import own_lines
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from iproto_raw import IprotoBox, login
 
+from iproto_raw import IprotoBox, login
 from raw_resp import Wire
 from tuque.core.queues.procedures import check
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iproto_raw import Conn, IprotoBox
 from test_iproto_users import ARGUMENTS
 
+from iproto_raw import Conn, IprotoBox
 from tuque.server.users.users import Account
 from tuque.server.users.users_file import apply_words
 from tuque.wire.commands.tube_table import PROCEDURES

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from iproto_raw import Conn, IprotoBox
 
+from iproto_raw import Conn, IprotoBox
 from tuque.server.log.audit import Audit
 from tuque.server.users.users import Account
 from tuque.server.users.users_file import apply_words

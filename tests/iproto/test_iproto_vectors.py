@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from iproto_raw import Conn, IprotoBox, Said
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from iproto_raw import Conn, IprotoBox, Said, login, request
 
+from iproto_raw import Conn, IprotoBox, Said, login, request
 from raw_resp import encode
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.queues.deliver import wake_all

@@ -25,7 +25,7 @@ from tuque.testing.jobs import (
     listed,
     own,
 )
-from tuque.testing.links import HereAioClient, HereClient, Words, by_hand
+from tuque.testing.links import HereAioClient, HereClient, Near, Words, by_hand
 from tuque.testing.worker import Clock, HandWorker
 from tuque.wire.commands.commands import ROWS
 from tuque.worker.app.app import App, Clients
@@ -63,7 +63,7 @@ class TestApp:
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self._start_ms = time.time_ns() // 1_000_000
-        self.broker = Broker(seed, self._start_ms)
+        self.broker = self._make_broker()
         self._notes = Notes()
         self._lost: str | None = None  # the command whose answer is lost; "": any
         self._kills_at: str | None = None
@@ -74,6 +74,9 @@ class TestApp:
         self._client = HereClient(self)
         self._aio_client = HereAioClient(self)
         self._before: list[Clients | None] = []
+
+    def _make_broker(self) -> Near:
+        return Broker(self.seed, self._start_ms)
 
     def __repr__(self) -> str:
         return f"<tuque.testing.TestApp, {len(self._notes.by_id)} jobs, seed {self.seed}>"

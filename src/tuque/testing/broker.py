@@ -175,6 +175,7 @@ class Broker:
     def __init__(self, seed: int, start_ms: int) -> None:
         """`start_ms` is what its clock shows at first, in unix ms."""
         self.now_ms = start_ms
+        self.is_alone = True
         self.lock = threading.RLock()
         self._chance = random.Random(seed)
         self._epoll = Epoll()

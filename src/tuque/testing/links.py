@@ -5,8 +5,10 @@ Decides what a call does that would have to wait. Knows nothing of jobs and runs
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from tuque.client.aio import Client as AioClient
@@ -17,8 +19,8 @@ from tuque.client.sync import Client
 from tuque.client.transport import sockets, streams
 from tuque.client.transport.conn import Conn
 from tuque.client.url import Address
+from tuque.core.node.node import Node
 from tuque.errors import Error, ReplyError, Timeout
-from tuque.testing.broker import Broker
 
 URL: Final = "tuque://in-process:7711"
 WAIT_MAX_MS: Final = 600_000  # of a call that has no end of its own
@@ -28,10 +30,53 @@ T = TypeVar("T")
 Words = tuple[Arg, ...]
 
 
+class Channel(Protocol):
+    """One connection to a broker in this process, as its client's end sees it."""
+
+    on_data: Callable[[], None] | None  # bytes wait in `heard`
+    heard: bytearray
+    is_closed: bool
+
+    def say(self, data: bytes) -> object:
+        """Bytes for the broker."""
+
+    def hang_up(self) -> None:
+        """The client's end is closed."""
+
+
+class Near(Protocol):
+    """A broker in this process: the `Broker` of an app's tests, or one node of several."""
+
+    lock: threading.RLock
+    node: Node
+    is_alone: bool  # it has no other node to give copies to
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock shows, in unix ms."""
+
+    def connect(self) -> Channel:
+        """A new connection, accepted."""
+
+    def rest(self) -> None:
+        """Runs what is to be done now."""
+
+    def next_ms(self) -> int:
+        """When it has something to do next, in unix ms."""
+
+    def advance(self, until_ms: int) -> None:
+        """Lets time pass until then, and runs what becomes due, in order."""
+
+    def close(self) -> None:
+        """Ends all connections."""
+
+
 class Desk(Protocol):
     """Who looks at what clients say and hear."""
 
-    broker: Broker
+    @property
+    def broker(self) -> Near:
+        """Where their connections end."""
 
     def loses(self, commands: list[Words]) -> bool:
         """Whether the answer to these commands is lost."""
@@ -52,6 +97,7 @@ class Pipe:
     def __init__(self, desk: Desk, conn: Conn) -> None:
         self._desk = desk
         self._conn = conn
+        self._pack = partial(map, alone) if desk.broker.is_alone else iter
         self._is_talking = False
         with desk.broker.lock:
             self._wire = desk.broker.connect()
@@ -65,7 +111,7 @@ class Pipe:
         with broker.lock:
             self._is_talking = True
             try:
-                wire.say(conn.pack(map(alone, commands)))
+                wire.say(conn.pack(self._pack(commands)))
                 broker.rest()
                 if self._desk.loses(commands):
                     self.close()
@@ -173,9 +219,11 @@ class HereAioLink(Here, streams.Link):
 class HereClient(Client):
     """The client for threads, without sockets."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(
+        self, desk: Desk, url: str = URL, *, retry: Retry = AT_ONCE, discover: bool = False
+    ) -> None:
         self._desk = desk
-        super().__init__(URL, retry=AT_ONCE, follow=False, discover=False)
+        super().__init__(url, retry=retry, follow=False, discover=discover)
 
     def run(self, call: Call[T]) -> T:
         """Asks once: a wait is one of the test's clock, which need not be cut into slices."""

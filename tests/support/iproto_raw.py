@@ -62,12 +62,10 @@ def decode(data: bytes) -> Any:
         return {0x30: [data[8:24]]}
 
 
-class Conn:
-    """A connection; `turn` is called while it waits, so that a pump in this process goes on."""
+class Talk:
+    """What a client says and hears, whatever carries the bytes."""
 
-    def __init__(self, sock: socket.socket, turn: Any = None) -> None:
-        self.sock = sock
-        self.turn = turn
+    def __init__(self) -> None:
         self.rest = b""
         self.heard: list[Said] = []
         self.sync = 0
@@ -80,33 +78,13 @@ class Conn:
         self.greeting = greeting[:128]
         self.salt = b64decode(greeting[64:127].rstrip())
 
-    def receive(self, deadline_s: float = DEADLINE_S) -> bytes:
-        """Some bytes; empty at the end of the stream. Fails at the deadline."""
-        until = time.monotonic() + deadline_s
-        self.sock.setblocking(False)
-        while True:
-            if self.turn is not None:
-                self.turn(0)
-            try:
-                return self.sock.recv(1 << 20)
-            except BlockingIOError:
-                pass
-            except ConnectionError:
-                return b""
-            assert time.monotonic() < until, f"no answer after {deadline_s} s"
-            time.sleep(0.001)
+    def receive(self) -> bytes:
+        """Some bytes; empty at the end of the stream."""
+        raise NotImplementedError
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
-        self.sock.setblocking(False)
-        until = time.monotonic() + DEADLINE_S
-        while data:
-            try:
-                data = data[self.sock.send(data[: 1 << 16]) :]
-            except BlockingIOError:
-                assert time.monotonic() < until, "the server reads no more"
-                if self.turn is not None:
-                    self.turn(0)
+        raise NotImplementedError
 
     def ask(self, type: int, body: dict[int, Any] | None = None) -> int:
         """Send a request; its sync."""
@@ -142,6 +120,43 @@ class Conn:
         """AUTH."""
         proof = scramble(password.encode(), self.salt)
         return self.hear(self.ask(7, {0x23: user, 0x21: ["chap-sha1", proof]}))
+
+
+class Conn(Talk):
+    """A real connection; `turn` is called while it waits, for a pump in this process."""
+
+    def __init__(self, sock: socket.socket, turn: Any = None) -> None:
+        self.sock = sock
+        self.turn = turn
+        super().__init__()
+
+    def receive(self) -> bytes:
+        """Some bytes; empty at the end of the stream. Fails at the deadline."""
+        until = time.monotonic() + DEADLINE_S
+        self.sock.setblocking(False)
+        while True:
+            if self.turn is not None:
+                self.turn(0)
+            try:
+                return self.sock.recv(1 << 20)
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                return b""
+            assert time.monotonic() < until, f"no answer after {DEADLINE_S} s"
+            time.sleep(0.001)
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.sock.setblocking(False)
+        until = time.monotonic() + DEADLINE_S
+        while data:
+            try:
+                data = data[self.sock.send(data[: 1 << 16]) :]
+            except BlockingIOError:
+                assert time.monotonic() < until, "the server reads no more"
+                if self.turn is not None:
+                    self.turn(0)
 
     def is_open(self) -> bool:
         """Whether the server has the connection open; only when all replies were heard."""

@@ -1,0 +1,473 @@
+"""The world of nodes that tests stand in: what its words promise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import perf_counter
+
+import pytest
+
+from raw_resp import NULL, Err
+from tuque.core.model.job import ACTIVE, QUEUED
+from tuque.core.msgs import Pause
+from tuque.core.records.jobs import ADD
+from tuque.errors import ConnectionError
+from tuque.server.log.log import log
+from tuque.worker import App
+from world import World
+from world_machines import EARS
+from world_wires import Status
+
+Make = Callable[..., World]
+SPIN_S = 5.0  # a bound that only something broken passes, also on a busy machine
+
+
+# ---- time
+
+
+def test_time_stands_until_the_test_lets_it_pass(world: World) -> None:
+    began = world.now_ms
+    for _ in range(2000):
+        world.add()
+    assert world.now_ms == world.n.now_ms == began
+    world.pass_ms(1500)
+    assert world.now_ms == world.n.now_ms == began + 1500
+
+
+def test_what_becomes_due_runs_at_its_own_millisecond(world: World) -> None:
+    world.add(delay=1, retry=10)
+    world.pass_ms(999)
+    assert world.qlen() == 0
+    world.pass_ms(16)  # a timer is as late as that, at most
+    assert world.qlen() == 1
+
+
+def test_until_stops_at_the_instant_of_the_fact_and_fails_after_its_patience(world: World) -> None:
+    began = world.now_ms
+    world.add(delay=3, retry=10)
+    assert world.until(lambda: world.n.queues[b"q"].length if b"q" in world.n.queues else 0) == 1
+    assert 3000 <= world.now_ms - began <= 3016
+    with pytest.raises(AssertionError, match="still 0 after 500 ms"):
+        world.until(lambda: 0, 500)
+
+
+def test_after_a_jump_of_the_clock_all_that_is_late_runs_at_once(world: World) -> None:
+    world.add(delay=1, retry=10)
+    world.add(delay=2, retry=10)
+    world.jump_ms(5_000)
+    assert world.qlen() == 2
+    assert world.n.life.deaf_ms == world.now_ms  # the pump knows that it heard nobody
+
+
+def test_no_thread_is_started(world: World) -> None:
+    before = threading.active_count()
+    world.client().ping()
+    world.pass_ms(3000)
+    assert threading.active_count() == before
+
+
+def test_the_same_seed_gives_the_same_ids_and_another_one_others(make_world: Make) -> None:
+    one, two, other = make_world(seed=7), make_world(seed=7), make_world(seed=8)
+    id = one.add()
+    assert id == two.add()
+    assert id != other.add()
+
+
+# ---- wires
+
+
+def test_a_wire_knows_each_kind_of_reply(world: World) -> None:
+    assert world.run("PING") == Status(b"PONG")
+    assert isinstance(world.run("PING"), Status)
+    assert world.run("QLEN", "q") == 0
+    assert world.run("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
+    error = world.run("NO", "SUCH")
+    assert isinstance(error, Err)
+    assert error.startswith("ERR unknown command")
+    id = world.add(body="b")
+    assert world.run("GETJOB", "FROM", "q") == [[b"q", id, b"b"]]
+    assert world.run("GETJOB", "FROM", "q") is None
+    world.wire().add(body="late")
+    assert world.run.take()[0][2] == b"late"
+
+
+def test_a_wire_says_and_hears_bytes(world: World) -> None:
+    wire = world.wire()
+    assert wire.say(b"*1\r\n$4\r\nPI", b"NG\r\nPING\r\n") == b"+PONG\r\n+PONG\r\n"
+    assert wire.line("QLEN q") == b":0\r\n"
+    assert wire.value("QLEN", "q") == 0
+    assert wire.hear() == b""
+    wire.send("QUIT")
+    assert not wire.is_open()
+
+
+def test_a_read_lets_time_pass_until_its_reply_comes(world: World) -> None:
+    began = world.now_ms
+    wire = world.wire()
+    wire.send("GETJOB", "TIMEOUT", 700, "FROM", "q")
+    assert wire.take() is None
+    assert wire.read() is NULL
+    assert world.now_ms == began + 700
+
+
+def test_what_a_client_does_not_read_stays_on_the_way(world: World) -> None:
+    wire = world.wire()
+    wire.stop_reading()
+    wire.put(b"PING\r\n")
+    world.pass_ms(1000)
+    assert wire.hear() == b""
+    wire.read_on()
+    assert wire.hear() == b"+PONG\r\n"
+
+
+def test_a_wire_that_closes_is_gone_for_the_node(world: World) -> None:
+    wire = world.wire(address="127.0.0.1:9")
+    assert [c.address for c in world.server.clients.values()] == ["127.0.0.1:9"]
+    wire.close()
+    assert world.server.clients == {}
+
+
+def test_iproto_is_heard_whenever_it_answers(world: World) -> None:
+    conn = world.iproto()
+    assert conn.call("queue.create_tube", "t", "fifo", {}) == []
+    began = world.now_ms
+    assert conn.call("queue.tube.t:take", 0.3) == []
+    assert world.now_ms == began + 300
+    other = world.iproto()
+    sync = conn.ask_call("queue.tube.t:take", 5)
+    other.call("queue.tube.t:put", "x")
+    assert conn.hear(sync).data[0][2] == "x"
+    conn.close()
+
+
+# ---- clients and workers
+
+
+def test_the_shipped_client_speaks_to_a_node(world: World) -> None:
+    client = world.client()
+    began = world.now_ms
+    id = client.addjob("q", b"body")
+    assert world.holders(id.encode()) == [0]
+    assert [job.id for job in client.getjob("q")] == [id]
+    assert client.getjob("q", timeout_ms=2000) == []
+    assert world.now_ms == began + 2000
+
+
+def test_a_lost_reply_of_a_client_was_carried_out(world: World) -> None:
+    client = world.client()
+    client.lose_reply("ADDJOB")
+    with pytest.raises(ConnectionError):
+        client.addjob("q", b"body")
+    assert world.qlen() == 1
+    client.addjob("q", b"body")
+
+
+def test_a_client_turns_to_another_node_when_its_own_is_killed(make_world: Make) -> None:
+    world = make_world(3)
+    client = world.client(0, others=True)
+    client.addjob("q", b"one")
+    world.kill(0)
+    client.addjob("q", b"two")
+    with pytest.raises(ConnectionError):
+        world.client(0).addjob("q", b"three")
+
+
+def test_a_worker_runs_an_app_one_step_at_a_time(world: World) -> None:
+    app = App("tuque://127.0.0.1:1", queue="q")
+    ran: list[int] = []
+
+    @app.task(keep_s=100)
+    def double(x: int) -> int:
+        ran.append(x)
+        return 2 * x
+
+    worker = world.worker(app)
+    one, two = double.enqueue(1), double.enqueue(2)
+    assert world.qlen() == 2
+    assert ran == []
+    job = worker.run_one()
+    assert job is not None
+    assert (ran, job.state) == ([1], "done")
+    assert worker.run_until_idle() == 1
+    assert (one.result(), two.result()) == (2, 4)
+    assert world.outcome(two.id.encode()) == "done"
+
+
+def test_a_killed_worker_leaves_its_job_to_the_next(world: World) -> None:
+    app = App("tuque://127.0.0.1:1", queue="q")
+    ran: list[int] = []
+
+    @app.task(retry_s=30, keep_s=100)
+    def note(x: int) -> None:
+        ran.append(x)
+
+    worker = world.worker(app)
+    id = note.enqueue(1).id.encode()
+    worker.kill("end")
+    worker.run_one()
+    assert (ran, world.outcome(id)) == ([1], "")
+    world.pass_ms(31_000)
+    worker.lose_reply("DONE")
+    assert worker.run_until_idle() == 1
+    assert (ran, world.outcome(id)) == ([1, 1], "done")
+
+
+# ---- processes and disks
+
+
+def test_a_killed_node_comes_back_with_what_it_had_written(make_world: Make) -> None:
+    world = make_world()
+    id = world.add()
+    world.kill(0)
+    assert not world.node(0).is_up
+    assert world.holders(id) == []
+    with pytest.raises(OSError, match="n0"):
+        world.wire(0)
+    world.pass_ms(1000)
+    world.start(0)
+    assert world.holders(id) == [0]
+    world.kill(0)
+    world.start(0, "lost")
+    assert world.holders(id) == []
+
+
+def test_a_node_without_a_journal_comes_back_with_nothing(make_world: Make) -> None:
+    world = make_world(journal="off")
+    id = world.add()
+    assert world.holders(id) == [0]
+    world.kill(0)
+    world.start(0)
+    assert world.holders(id) == []
+
+
+def test_a_node_that_stops_in_order_closes_its_connections(world: World) -> None:
+    wire, id = world.wire(), world.add()
+    world.stop(0)
+    assert wire.is_closed
+    world.disk(0).lose_last(0)
+    world.start(0)
+    assert world.holders(id) == [0]
+
+
+def test_shutdown_ends_the_process(world: World) -> None:
+    world.run("SHUTDOWN")
+    assert not world.node(0).is_up
+    world.start(0)
+
+
+def test_a_node_that_stands_still_does_nothing_meanwhile(world: World) -> None:
+    wire = world.wire()
+    world.add(delay=1, retry=10)
+    world.stall(0, 3000)
+    assert wire.say(b"PING\r\n") == b""
+    world.pass_ms(2999)
+    assert wire.hear() == b""
+    world.pass_ms(1)
+    assert wire.hear() == b"+PONG\r\n"
+    assert world.n.life.deaf_ms == world.now_ms
+
+
+def test_what_was_written_last_is_lost_with_the_page_cache(world: World) -> None:
+    first = world.add()
+    world.pass_ms(2000)
+    second = world.add()
+    world.kill(0)
+    world.disk(0).lose_last(1000)
+    world.start(0)
+    assert (world.holders(first), world.holders(second)) == ([0], [])
+
+
+def test_an_old_disk_comes_back(world: World) -> None:
+    first = world.add()
+    world.disk(0).snapshot()
+    second = world.add()
+    world.kill(0)
+    world.start(0, "old")
+    assert (world.holders(first), world.holders(second)) == ([0], [])
+    world.add()
+    world.kill(0)
+    world.disk(0).restore()
+    world.start(0)
+    assert len(world.n.jobs) == 1
+
+
+def test_a_full_or_failing_disk_is_one_until_it_is_well(make_world: Make) -> None:
+    world = make_world(journal="always")
+    disk = world.disk(0)
+    for fault in (disk.full, lambda: disk.fail(writes=100), lambda: disk.fail(syncs=100)):
+        held = world.wire()
+        fault()
+        assert held("ADDJOB", "q", "body", 0) is None
+        world.pass_ms(1500)
+        assert not held.is_open()
+        assert world.wire()("ADDJOB", "q", "body", 0).startswith("MISCONF")
+        disk.well()
+        world.pass_ms(15_000)
+        assert isinstance(world.wire()("ADDJOB", "q", "body", 0), Status)
+
+
+def test_a_slow_disk_holds_replies_for_as_long_as_its_sync_takes(make_world: Make) -> None:
+    world = make_world(journal="always")
+    world.add()
+    world.disk(0).slow(40)
+    began = world.now_ms
+    world.run.send("ADDJOB", "q", "body", 0)
+    world.run.read()
+    assert 40 <= world.now_ms - began <= 80
+    world.disk(0).well()
+
+
+def test_records_and_log_and_info_and_events_of_a_node(make_world: Make) -> None:
+    world = make_world(events=True)
+    world.node().records()
+    id = world.add()
+    assert [(r.kind, r.id) for r in world.node().records()] == [(ADD, id)]
+    assert world.node().records() == []
+    assert world.node().events() == [("added", id)]
+    assert world.node().info("jobs")["registered_jobs"] == "1"
+    assert "listens on port" in world.node().log[0]
+    assert world.node().tubes.by_name == {}
+
+
+def test_options_are_those_of_the_server(make_world: Make) -> None:
+    world = make_world(2, maxmemory="64mb", tube_failover=False, only={1: {"maxmemory": "32mb"}})
+    assert [int(node.core.limits.memory_bytes) >> 20 for node in world.nodes] == [64, 32]
+    assert not world.cfg.tube_failover
+
+
+# ---- links
+
+
+def test_three_nodes_are_linked_from_the_start_and_take_no_time_for_it(make_world: Make) -> None:
+    world = make_world(3)
+    assert world.now_ms - world.start_ms < 100
+    id = world.add(replicate=3)
+    assert world.holders(id) == [0, 1, 2]
+    assert world.states(id) == [QUEUED, ACTIVE, ACTIVE]
+
+
+def test_a_cut_link_is_down_for_both_until_it_heals(make_world: Make) -> None:
+    world = make_world(3)
+    world.cut(0, 1)
+    assert [node.shell.linked() for node in world.nodes] == [1, 1, 2]
+    world.pass_ms(10_000)
+    assert not world.is_whole()
+    world.heal()
+    world.until(world.is_whole)
+    world.isolate(2)
+    assert [node.shell.linked() for node in world.nodes] == [1, 1, 0]
+    before = world.now_ms
+    world.link()
+    assert world.is_whole()
+    assert world.now_ms == before
+
+
+def test_held_messages_arrive_once_they_are_released(make_world: Make) -> None:
+    world = make_world(2)
+    world.hold(0, 1)
+    world.run.send("ADDJOB", "q", "body", 5000, "REPLICATE", 2)
+    assert world.run.take() is None
+    (id,) = world.n.jobs
+    assert world.holders(id) == [0]
+    world.release(0, 1)
+    assert world.holders(id) == [0, 1]
+    assert world.run.take() == id
+
+
+def test_a_message_of_the_test_is_sent_as_the_nodes_own(make_world: Make) -> None:
+    world = make_world(2)
+    world.send(0, 1, Pause(b"q", 3, world.now_ms))
+    assert world.wire(1)("PAUSE", "q", "state") == b"all"
+
+
+def test_what_the_test_does_to_a_core_is_carried_out(make_world: Make) -> None:
+    world = make_world(2)
+    world.pass_ms(333)
+    n = world.node(1).core
+    assert n.now_ms == world.now_ms
+    from tuque.core.copies.add import on_addjob, settle
+    from tuque.core.model.job import AddSpec
+
+    spec = AddSpec()
+    spec.replicate = 2
+    job = on_addjob(n, b"q", b"body", settle(n, spec))
+    world.settle()
+    assert world.holders(job.id) == [0, 1]
+
+
+def test_a_trace_has_the_form_of_the_golden_ones(make_world: Make) -> None:
+    world = make_world(3)
+    id = world.add(replicate=3, retry=30)
+    assert world.trace() == [
+        "  +0ms A > B REPLJOB J1 holders ABC",
+        "  +0ms A > C REPLJOB J1 holders ABC",
+        "  +0ms B > A GOTJOB J1",
+        "  +0ms C > A GOTJOB J1",
+        "  J1: A queued, B active, C active",
+    ]
+    world.get()
+    assert world.trace() == ["  J1: A active, B active, C active"]
+    world.pass_ms(100)
+    world.run("ACKJOB", id)
+    assert world.trace()[0] == "  +100ms A > B SETACK J1 holders ABC"
+    world.kill(2)
+    assert world.trace() == ["  J1: A tombstone, B tombstone, C down"]
+
+
+def test_the_leader_of_a_tube_is_found_and_another_one_after_its_loss(make_world: Make) -> None:
+    world = make_world(3)
+    world.until(lambda: world.node(0).tubes.ballots.voters is not None)
+    made = lambda: world.wire(0)("TUBE", "CREATE", "t", "fifo", "SYNC", 2)  # noqa: E731  as asked
+    world.until(lambda: made() == b"OK" or world.leader("t") is not None)
+    assert world.leader("t") == 0
+    assert world.leader("other") is None
+    world.pass_ms(2000)
+    world.kill(0)
+    assert world.leader(b"t") is None
+    assert world.until(lambda: world.leader("t")) in (1, 2)
+
+
+def test_dead_letters_and_outcomes_are_found(world: World) -> None:
+    ids = [world.run("ADDJOB", "q", "body", 0, "ATTEMPTS", 1, "DEAD", "dead") for _ in range(2)]
+    for id in ids:
+        world.get()
+        run = world.run("START", id)[0][0]
+        assert world.run("FAIL", id, run)[0] == b"dead"
+    assert world.dead("dead") == [bytes(id) for id in ids]
+    world.run("DEAD", "PURGE", "dead", "ALL")
+    assert world.dead("dead") == []
+    assert world.outcome(ids[0]) == "gone"
+
+
+# ---- the check at the end, and the price
+
+
+def test_the_check_fails_when_tables_disagree_or_a_bug_was_logged(make_world: Make) -> None:
+    world = make_world()
+    world.check()
+    id = world.add()
+    job = world.n.jobs.pop(id)
+    with pytest.raises(AssertionError):
+        world.check()
+    world.n.jobs[id] = job
+    world.check()
+    EARS.speaker = world.node().machine
+    try:
+        raise LookupError
+    except LookupError:
+        log.exception("a bug")
+    EARS.speaker = None
+    with pytest.raises(AssertionError, match="Traceback"):
+        world.check()
+    world.node().machine.records.clear()  # for the check at the end of this test
+
+
+def test_worlds_are_cheap(make_world: Make) -> None:
+    make_world(3)
+    began = perf_counter()
+    for _ in range(20):
+        make_world()
+    for _ in range(5):
+        make_world(3).pass_ms(10_000)
+    assert perf_counter() - began < SPIN_S

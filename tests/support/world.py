@@ -1,0 +1,596 @@
+"""A world of nodes in the process of the test: all that ships but sockets, threads and clocks.
+
+    world = World(3)
+    id = world.wire(0).add(replicate=3)
+    world.kill(0)
+    world.until(lambda: world.wire(1).get())
+
+Time stands until the test lets it pass, and what a node does takes none. Decides nothing of what
+nodes do: they run on the simulator's machines (`world_machines`), their clients speak bytes
+(`world_wires`) or are the shipped ones (`world_clients`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from sim.engine.clock import START_MS
+from sim.engine.network import Line
+from told_events import Told
+from tuque.core.life.dead_letters import letters_from
+from tuque.core.life.outcomes import outcome_of
+from tuque.core.model.job import Job
+from tuque.core.msgs import AnyMessage
+from tuque.core.node.node import Node
+from tuque.core.node.peers import say, slot_for
+from tuque.core.node.tables import set_time
+from tuque.core.queues.procedures import check
+from tuque.core.records.events import KIND_NAMES
+from tuque.core.records.read import Record, decode
+from tuque.server.config.options import Config
+from tuque.server.log.log import say_all_again
+from tuque.server.loop.pump import Pump
+from tuque.server.state.server import Server
+from tuque.tubes.model.tube import RUNNING
+from tuque.tubes.model.tubes import Tubes
+from tuque.tubes.policy import tubes_of
+from world_machines import (
+    NEVER,
+    HandDisk,
+    HandMachine,
+    HandShell,
+    Lab,
+    conf_of,
+    listen,
+    options_of,
+)
+from world_trace import Trace
+from world_wires import IprotoWire, Wire
+
+if TYPE_CHECKING:
+    from tuque.worker.app.app import App
+    from world_clients import ClientAt, WorkerAt
+
+FORMING_MS: Final = 20_000
+MEETING_MS: Final = 20  # until each knows who votes, and has it on disk
+LETTERS_MAX: Final = 1_000
+
+
+class DiskAt:
+    """The disk of a machine, and its faults; `well` ends them."""
+
+    def __init__(self, machine: HandMachine) -> None:
+        self._machine = machine
+        self._image: HandDisk | None = None
+        self._conf = b""
+
+    @property
+    def files(self) -> HandDisk:
+        """The files themselves."""
+        found = self._machine.disk
+        assert isinstance(found, HandDisk)
+        return found
+
+    def full(self, left_bytes: int = 0) -> None:
+        """No more bytes than that fit."""
+        self.files.capacity = self.files.used() + left_bytes
+
+    def slow(self, ms: int) -> None:
+        """Each sync takes that long."""
+        self._machine.settings.sync_us = ms * 1000
+        shell = self._machine.shell
+        if shell is not None and shell.thread is not None:
+            shell.thread.sync_us = ms * 1000
+
+    def fail(self, *, writes: int = 0, syncs: int = 0) -> None:
+        """So many writes or syncs fail."""
+        self.files.write_errors, self.files.fsync_errors = writes, syncs
+
+    def well(self) -> None:
+        """The disk has room, is quick and fails no more."""
+        self.files.capacity = 1 << 60
+        self.fail()
+        self.slow(0)
+
+    def lose_last(self, ms: int) -> None:
+        """What was written in the last `ms` is gone, as after a power cut; the node is down."""
+        assert self._machine.shell is None, "the node has its files open"
+        now_us = self._machine.world.now_us
+        self.files.lose_since(now_us - ms * 1000)
+
+    def snapshot(self) -> None:
+        """Keep an image of the disk, for `restore` or `start(disk="old")`."""
+        self._image = self._copy(self.files)
+        self._conf = self._machine.conf
+
+    def restore(self) -> None:
+        """The disk is as it was at the snapshot; the node is down."""
+        assert self._machine.shell is None, "the node has its files open"
+        assert self._image is not None, "there is no snapshot"
+        self._machine.disk = self._copy(self._image)
+        self._machine.conf = self._conf
+
+    def lose(self) -> None:
+        """There is a new disk; the node knows its id and its cluster."""
+        self._machine.disk = self.files.empty()
+
+    @staticmethod
+    def _copy(disk: HandDisk) -> HandDisk:
+        found = disk.copy()
+        assert isinstance(found, HandDisk)
+        return found
+
+
+class NodeAt:
+    """One node: its process now, or that it has none."""
+
+    def __init__(self, world: World, machine: HandMachine) -> None:
+        self.world = world
+        self.machine = machine
+        self._logged = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its process runs, or stands still."""
+        return self.machine.shell is not None
+
+    @property
+    def shell(self) -> HandShell:
+        """The process."""
+        found = self.machine.shell
+        assert isinstance(found, HandShell), f"{self.machine.name} is down"
+        return found
+
+    @property
+    def core(self) -> Node:
+        """Its core, at the time of the world unless the process stands still."""
+        shell = self.shell
+        n, now_ms = shell.n, self.world.now_ms
+        if n.now_ms < now_ms and not shell.is_paused:
+            set_time(n, now_ms)
+        return n
+
+    @property
+    def tubes(self) -> Tubes:
+        """Its tubes."""
+        return tubes_of(self.shell.n)
+
+    @property
+    def server(self) -> Server:
+        """Its server."""
+        return self.shell.s
+
+    @property
+    def pump(self) -> Pump:
+        """Its loop."""
+        return self.shell.pump
+
+    @property
+    def log(self) -> list[str]:
+        """The lines that it logged, in all its lives."""
+        return [record.getMessage() for record in self.machine.records]
+
+    def info(self, section: str = "all") -> dict[str, str]:
+        """A section of INFO."""
+        return self.world.wire(self.machine.index).info(section)
+
+    def records(self) -> list[Record]:
+        """What it recorded in its journal since the last call."""
+        payload, found, at = self.take_recorded(), [], 0
+        while at < len(payload):
+            record = Record()
+            at = decode(payload, at, record)
+            found.append(record)
+        return found
+
+    def take_recorded(self) -> bytes:
+        """The same as the bytes of the records."""
+        shell = self.shell
+        payload, shell.recorded = shell.recorded, b""
+        return payload
+
+    def events(self) -> list[tuple[str, bytes]]:
+        """Kind and job of all its events; the world has `events=True`."""
+        events = self.core.events
+        assert events is not None
+        events.cut()
+        rows: list[tuple[str, bytes]] = []
+        for told in map(Told, events.full):
+            kinds = [KIND_NAMES[kind] for kind in told.kinds]
+            rows += zip(kinds, told.job_ids, strict=True)
+        return rows
+
+    def jobs_now(self) -> list[bytes]:
+        """The ids of its jobs; none if it is down."""
+        return list(self.core.jobs) if self.is_up else []
+
+
+class World:
+    """Nodes 0, 1, 2, ... on machines of their own, which know each other from the start."""
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        journal: str = "everysec",
+        seed: int = 1,
+        start: bool = True,
+        events: bool = False,
+        only: Mapping[int, Mapping[str, object]] | None = None,
+        **options: object,
+    ) -> None:
+        """`journal`: off, no, everysec or always; `options` are those of the server, as words.
+
+        `only` has more options for some of the nodes. With `start`, all run and are linked.
+        """
+        say_all_again()
+        listen()
+        self.seed = seed
+        self.start_ms = START_MS
+        self.lab = Lab(seed)
+        self.time = self.lab.world
+        self.workers: list[WorkerAt] = []
+        self._ports = 40_000
+        self._first: Wire | None = None
+        self._bugs = 0
+        words = {"appendonly": "no" if journal == "off" else "yes"}
+        words |= {"appendfsync": journal} if journal != "off" else {}
+        words |= worded(options)
+        self.machines: list[HandMachine] = []
+        for i in range(nodes):
+            given = words | worded((only or {}).get(i, {}))
+            cfg = options_of(tuple(sorted(given.items())))
+            machine = HandMachine(self.lab, i, nodes, cfg, journal)
+            machine.has_events = events
+            self.machines.append(machine)
+        self.lab.machines += self.machines
+        for machine in self.machines:
+            machine.conf = conf_of(machine, [m for m in self.machines if m is not machine])
+        self.nodes = [NodeAt(self, machine) for machine in self.machines]
+        self._disks = [DiskAt(machine) for machine in self.machines]
+        if start:
+            for machine in self.machines:
+                machine.start()
+            self.settle()
+            if nodes > 1:
+                self.until(self.is_whole, FORMING_MS)
+                self.pass_ms(MEETING_MS)
+        self._trace = Trace(self)
+        self.lab.heard.clear()
+
+    # ---- time
+
+    @property
+    def now_ms(self) -> int:
+        """What the clocks show, in unix ms."""
+        return self.start_ms + self.time.now_us // 1000
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time pass; what becomes due runs at its own instant."""
+        self.look()
+        self.time.run(self.time.now_us + ms * 1000)
+
+    def jump_ms(self, ms: int) -> None:
+        """Let time pass while no process runs, as after a long stall of all machines."""
+        self.time.now_us += ms * 1000
+        self.settle()
+
+    def settle(self) -> None:
+        """Run all that is to be done at this instant, also what the test did to a core."""
+        self.look()
+        self.time.run(self.time.now_us)
+
+    def settle_wires(self) -> None:
+        """The same, after bytes only."""
+        self.time.run(self.time.now_us)
+
+    def look(self) -> None:
+        """Wake the nodes to which the test has given work."""
+        for machine in self.machines:
+            shell = machine.shell
+            if isinstance(shell, HandShell) and not shell.is_paused:
+                shell.look()
+
+    def next_ms(self) -> int:
+        """When something is due next, in unix ms."""
+        at_us = self.time.next_us()
+        return at_us if at_us == NEVER else self.start_ms + at_us // 1000
+
+    def until(self, fact: Callable[[], Any], most_ms: int = 60_000) -> Any:
+        """Let time pass until the fact is true; what it is then. Fails after `most_ms`."""
+        self.settle()
+        end_us = self.time.now_us + most_ms * 1000
+        while not (found := fact()):
+            at_us = self.time.next_us()
+            assert at_us <= end_us, f"still {found!r} after {most_ms} ms\n{self.tail()}"
+            self.time.run(at_us)
+        return found
+
+    def tail(self) -> str:
+        """The last lines of the nodes' logs, for the message of a failed test."""
+        lines = []
+        for i, node in enumerate(self.nodes):
+            lines += [f"node {i}: {line}" for line in node.log[-5:]]
+        return "\n".join(lines)
+
+    # ---- nodes and who talks to them
+
+    def numbers(self) -> range:
+        """The numbers of the nodes."""
+        return range(len(self.machines))
+
+    def node(self, i: int = 0) -> NodeAt:
+        """Node i."""
+        return self.nodes[i]
+
+    def disk(self, i: int = 0) -> DiskAt:
+        """Its disk."""
+        return self._disks[i]
+
+    def up(self) -> list[NodeAt]:
+        """The nodes that run or stand still."""
+        return [node for node in self.nodes if node.is_up]
+
+    def is_whole(self) -> bool:
+        """Whether all nodes that are up are linked, and may give each other copies."""
+        ups = self.up()
+        return all(
+            not node.server.is_loading
+            and (len(ups) == 1 or int(node.core.reachable_count) >= len(ups) - 1)
+            for node in ups
+        )
+
+    def wire(self, i: int = 0, address: str = "") -> Wire:
+        """A new connection that speaks RESP; `address` is the client's."""
+        return Wire(self, i, address)
+
+    def iproto(self, i: int = 0, address: str = "") -> IprotoWire:
+        """A new connection that speaks IPROTO."""
+        return IprotoWire(self, i, address)
+
+    def client(self, i: int = 0, *, others: bool = False) -> ClientAt:
+        """The shipped client, at node i; `others`: it also turns to the others."""
+        from world_clients import ClientAt  # few worlds have one, and to import it takes long
+
+        return ClientAt(self, i, others=others)
+
+    def worker(self, app: App, i: int = 0) -> WorkerAt:
+        """The shipped worker of the app at node i; the app itself talks to it until `close`."""
+        from world_clients import WorkerAt  # as above
+
+        made = WorkerAt(self, app, i)
+        made.__enter__()
+        self.workers.append(made)
+        return made
+
+    def next_port(self) -> int:
+        """The port of the next client."""
+        self._ports += 1
+        return self._ports
+
+    # ---- processes
+
+    def start(self, i: int, disk: str = "kept") -> None:
+        """Start a node that is down; its disk is `kept`, `lost`, or the `old` one of a snapshot."""
+        if disk == "lost":
+            self.disk(i).lose()
+        elif disk == "old":
+            self.disk(i).restore()
+        else:
+            assert disk == "kept", disk
+        self.machines[i].start()
+        self.settle()
+
+    def kill(self, i: int) -> None:
+        """Kill a process: what it wrote is in the files, what it said is on its way."""
+        self.machines[i].kill()
+        self.settle()
+
+    def stop(self, i: int) -> None:
+        """Stop a node in order."""
+        self.node(i).server.stop_requested = "signal"
+        self.node(i).shell.wake()
+        self.time.run(self.time.now_us)
+        assert not self.node(i).is_up
+
+    def stall(self, i: int, ms: int) -> None:
+        """The process stands still for that long; others go on."""
+        self.machines[i].pause(ms)
+
+    # ---- links
+
+    def lines(self, a: int, b: int) -> tuple[Line, Line]:
+        """Both directions of the line between two nodes."""
+        net, x, y = self.lab.net, f"n{a}", f"n{b}"
+        return net.line(x, y), net.line(y, x)
+
+    def cut(self, a: int, b: int) -> None:
+        """Break the link of two nodes, who know it at once; it comes back after `heal`."""
+        lines = self.lines(a, b)
+        for pipe in [pipe for line in lines for pipe in line.pipes]:
+            pipe.flight.clear()
+            pipe.flying = 0
+            pipe.to.lose()
+        for line in lines:
+            line.is_cut = True
+        self.settle()
+
+    def isolate(self, i: int) -> None:
+        """Cut all links of a node."""
+        for b in self.numbers():
+            if b != i:
+                self.cut(i, b)
+
+    def heal(self) -> None:
+        """Nothing is cut or held any more; nodes dial each other when it is time to."""
+        self.lab.net.heal()
+        self.settle()
+
+    def link(self) -> None:
+        """Heal; nodes dial each other now, and not when it is time to. Fails unless all link."""
+        self.lab.net.heal()
+        for node in self.up():
+            members = node.server.members
+            for one in members.by_id.values():
+                if not one.is_linked and members.n.node_id < one.node_id:
+                    one.dial_ms = members.beat_ms = self.now_ms
+        self.until(self.is_whole)
+
+    def hold(self, a: int, b: int) -> None:
+        """Let nothing from a arrive at b until `release`."""
+        self.lab.net.set_cut(f"n{a}", f"n{b}", True)
+
+    def release(self, a: int, b: int) -> None:
+        """Let held messages arrive."""
+        self.lab.net.set_cut(f"n{a}", f"n{b}", False)
+        self.settle()
+
+    def slot(self, a: int, b: int) -> int:
+        """The slot of node b on node a."""
+        return int(slot_for(self.node(a).core, self.machines[b].node_id))
+
+    def send(self, a: int, b: int, message: AnyMessage) -> None:
+        """Have node a send a message to node b, and carry out what follows."""
+        say(self.node(a).core, self.slot(a, b), message)
+        self.settle()
+
+    # ---- what became of it
+
+    def holders(self, id: bytes) -> list[int]:
+        """The nodes that have a record of the job."""
+        return [i for i in self.numbers() if id in self.node(i).jobs_now()]
+
+    def states(self, id: bytes) -> list[int]:
+        """Its state on each node, -1 where it is unknown."""
+        return [
+            int(self.node(i).core.jobs[id].state) if id in self.node(i).jobs_now() else -1
+            for i in self.numbers()
+        ]
+
+    def outcome(self, id: bytes) -> str:
+        """How the job ended, as far as any node knows; empty: it has not."""
+        cores = [node.core for node in self.up()]
+        knowing = [n for n in cores if n.life.known(id) is not None]
+        holding = [n for n in cores if id in n.jobs]
+        found = [outcome_of(n, id).decode() for n in knowing or holding or cores]
+        return next(filter(None, found), "")
+
+    def dead(self, queue: str | bytes) -> list[bytes]:
+        """The ids of the queue's dead letters on any node, oldest first."""
+        name = queue.encode() if isinstance(queue, str) else queue
+        found: dict[bytes, None] = {}
+        for node in self.up():
+            letters = letters_from(node.core, name, 0, LETTERS_MAX)
+            found |= dict.fromkeys(letter.job.id for letter in letters)
+        return list(found)
+
+    def leader(self, tube: str | bytes) -> int | None:
+        """The node at which the tube runs: never two. None: nobody leads it now."""
+        name = tube.encode() if isinstance(tube, str) else tube
+        found = []
+        for i, node in enumerate(self.nodes):
+            if not node.is_up or node.shell.is_paused:
+                continue
+            t = node.tubes
+            known = t.by_name.get(name)
+            if known is None or known.state != RUNNING:
+                continue
+            if self.now_ms <= min(t.lease_ms, known.lease_ms):
+                found.append(i)
+        assert len(found) < 2, f"{name!r} runs at {found}"
+        return found[0] if found else None
+
+    def numbers_in(self, a: int, slots: int) -> list[int]:
+        """The nodes in a set of slots of node a."""
+        n = self.node(a).core
+        known = [machine.node_id for machine in self.machines]
+        found = [known.index(n.peers[k].node_id) for k in range(len(n.peers)) if slots >> k & 1]
+        return sorted(found)
+
+    def trace(self) -> list[str]:
+        """What nodes said since the last call, and what became of jobs, as in tests/golden."""
+        self.settle()
+        heard = list(self.lab.heard)
+        self.lab.heard.clear()
+        return self._trace.lines(heard)
+
+    def check(self) -> None:
+        """Check that the tables of each node agree, nothing is lost, and no bug was logged."""
+        self.settle()
+        for node in self.up():
+            check(node.core)
+            assert node.core.ledger.balance(len(node.core.jobs)) == 0, "the ledger is wrong"
+        for node in self.nodes:
+            bugs = [record for record in node.machine.records if record.exc_info]
+            assert not bugs, "\n".join(logging.Formatter().format(record) for record in bugs)
+
+    def close(self) -> None:
+        """Apps talk to their own servers again."""
+        while self.workers:
+            self.workers.pop().__exit__()
+
+    # ---- the only node, and its first client
+
+    @property
+    def n(self) -> Node:
+        """The core of node 0."""
+        return self.nodes[0].core
+
+    @property
+    def server(self) -> Server:
+        """The server of node 0."""
+        return self.nodes[0].server
+
+    @property
+    def cfg(self) -> Config:
+        """The options of node 0."""
+        return self.nodes[0].server.cfg
+
+    @property
+    def pump(self) -> Pump:
+        """The loop of node 0."""
+        return self.nodes[0].pump
+
+    @property
+    def run(self) -> Wire:
+        """The first client of node 0."""
+        if self._first is None or self._first.is_closed:
+            self._first = self.wire()
+        return self._first
+
+    def add(
+        self, queue: str = "q", body: str | bytes = "body", *words: str, **options: Any
+    ) -> bytes:
+        """ADDJOB; the id."""
+        return self.run.add(queue, body, *words, **options)
+
+    def get(self, *queues: str, count: int = 1) -> list[bytes]:
+        """GETJOB NOHANG; the ids."""
+        return self.run.get(*queues, count=count)
+
+    def show(self, job_id: str | bytes) -> dict[str, Any]:
+        """SHOW, empty for an unknown job."""
+        return self.run.show(job_id)
+
+    def state(self, job_id: str | bytes) -> str:
+        """The state that SHOW tells, `gone` for an unknown job."""
+        return self.run.state(job_id)
+
+    def qlen(self, queue: str = "q") -> int:
+        """QLEN."""
+        return self.run.qlen(queue)
+
+    def job(self, job_id: bytes) -> Job:
+        """The record of a job at node 0."""
+        return self.n.jobs[job_id]
+
+
+def worded(options: Mapping[str, object]) -> dict[str, str]:
+    """Options as the words of a configuration."""
+    found = {}
+    for name, value in options.items():
+        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        found[name.replace("_", "-")] = text
+    return found

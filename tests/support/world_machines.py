@@ -1,0 +1,411 @@
+"""Nodes in one process on a clock set by hand: the simulator's machines, without chance and judges.
+
+What a node does within a millisecond happens at the same instant, in the order in which it was
+caused. Decides how a node starts from its options, and when it runs; knows no client.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from copy import copy
+from functools import cache
+from heapq import heappop
+from random import Random
+from typing import Any, Final, cast
+
+from sim.engine.disk import SimDisk
+from sim.engine.network import End
+from sim.engine.plan import Plan
+from sim.engine.world import Spinning
+from sim.engine.world import World as Time
+from sim.machines.ground import Ground
+from sim.machines.kernel import (
+    BUS,
+    BUS_PORT,
+    CLIENT_PORT,
+    Kernel,
+    ListeningSocket,
+    Socket,
+    host_of,
+)
+from sim.machines.machine import Machine
+from sim.machines.shell import SECRET, Shell
+from sim.machines.thread import SimThread
+from tuque.core.msgs import AnyMessage
+from tuque.core.records.events import Events
+from tuque.server.admin.registry import register
+from tuque.server.app import prepare_tubes
+from tuque.server.config.config import cluster_secrets, load
+from tuque.server.config.options import Config
+from tuque.server.journal.committer import Committer
+from tuque.server.journal.thread import FRAME, Item
+from tuque.server.start.bus import attach_bus, open_bus
+from tuque.server.start.journal import close_journal
+from tuque.store.frames import JournalError
+from tuque.store.writer import Journal
+
+IPROTO: Final = "iproto"
+IPROTO_PORT: Final = 3_301
+EVENT_BYTES: Final = 1 << 16
+TURNS_MAX: Final = 200_000  # events of one instant, until the world is at rest
+NEVER: Final = 1 << 62
+
+
+# ---- time
+
+
+class Mean(Random):
+    """No chance: each draw between 0 and 1 is the middle one."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+MEAN: Final = Mean(0)
+OWN: Final = ("machine", "disk")  # streams that also make ids
+
+
+class HandTime(Time):
+    """True time in microseconds, which stands at whole milliseconds."""
+
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        self.lots = float  # events of one instant run in the order in which they were made
+
+    def stream(self, name: str) -> Random:
+        """The stream for one purpose, without chance."""
+        return Mean(f"{self.seed}/{name}") if name.startswith(OWN) else MEAN
+
+    def instant(self, at_us: int) -> int:
+        """Less than a millisecond ahead is now; later times are whole milliseconds.
+
+        A microsecond too much is no millisecond: clocks round up.
+        """
+        if at_us < self.now_us + 1000:
+            return self.now_us
+        return (at_us + 998) // 1000 * 1000
+
+    def at(self, at_us: int, event: Any) -> None:
+        """Schedule a call at an instant; not before now."""
+        super().at(self.instant(at_us), event)
+
+    def run(self, until_us: int) -> None:
+        """Run what is due up to an instant."""
+        heap, count = self.heap, 0
+        while heap and heap[0][0] <= until_us:
+            at_us, _, _, event = heappop(heap)
+            if at_us > self.now_us:
+                self.now_us, count = at_us, 0
+            count += 1
+            if count > TURNS_MAX:
+                raise Spinning(f"{count} events at one instant: {event}")
+            event()
+        self.now_us = max(self.now_us, until_us)
+
+    def next_us(self) -> int:
+        """When something is due next."""
+        return self.heap[0][0] if self.heap else NEVER
+
+    def note(self, what: str, data: bytes = b"") -> None:
+        """Nothing is kept: tests look at the nodes."""
+
+
+# ---- the log
+
+
+class Ears(logging.Handler):
+    """Keeps what each node logs: the lines that its turn makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.speaker: HandMachine | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.speaker is not None:
+            self.speaker.records.append(record)
+
+
+EARS: Final = Ears()
+
+
+def listen() -> None:
+    """Have the log of the product heard, once."""
+    log = logging.getLogger("tuque")
+    if EARS not in log.handlers:
+        log.addHandler(EARS)
+        log.setLevel(logging.INFO)
+
+
+# ---- a node
+
+
+def name_of(i: int) -> bytes:
+    """The id of node i; that of a later one is greater."""
+    return (b"%02x" % (i + 10)) * 20
+
+
+@cache
+def options_of(given: tuple[tuple[str, str], ...]) -> Config:
+    """The options of a node; those not given have their defaults."""
+    register()
+    return load(None, {}, {"port": str(CLIENT_PORT), "cluster-port": str(BUS_PORT), **dict(given)})
+
+
+class HandDisk(SimDisk):
+    """A disk in memory that knows when each byte came."""
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__(chance)
+        self.time: Time | None = None
+        self.came: list[tuple[int, bytearray, int]] = []  # when, to which file, and how long it was
+
+    def write(self, handle: int, data: bytes | memoryview) -> int:
+        at = self.time.now_us if self.time is not None else 0
+        contents = self.handles[handle].data
+        self.came.append((at, contents, len(contents)))
+        return super().write(handle, data)
+
+    def lose_since(self, at_us: int) -> None:
+        """What was written after that instant is gone."""
+        for at, contents, size in reversed(self.came):
+            if at > at_us:
+                del contents[size:]
+        for file in self.names.values():
+            file.durable = bytes(file.data)
+        self.durable_names = dict(self.names)
+
+    def empty(self) -> HandDisk:
+        other = HandDisk(self.chance)
+        other.time = self.time
+        return other
+
+
+class HandThread(SimThread):
+    """The thread of the journal; keeps what it is handed for the test to read."""
+
+    def put(self, item: Item, is_binding: bool = False) -> None:
+        if item.kind == FRAME:
+            cast(HandShell, self.shell).recorded += b"".join(item.pieces)
+        super().put(item, is_binding)
+
+
+class Place(ListeningSocket):
+    """A listening socket for clients: each one is at an address of this machine."""
+
+    def accept(self) -> tuple[Socket, tuple[str, int]]:
+        sock, (other, _) = super().accept()
+        host, _, port = other.partition("#")
+        return sock, (host, int(port))
+
+
+class Link(Socket):
+    """A connection to another node; the process knows which one it reads."""
+
+    def recv(self, most: int, flags: int = 0) -> bytes:
+        shell = self.kernel.shell
+        assert isinstance(shell, HandShell)
+        if self.end is not None:
+            shell.read_from = self.end.label
+        return super().recv(most, flags)
+
+
+class HandKernel(Kernel):
+    """The operating system of one process."""
+
+    def open_socket(self, _family: int) -> socket.socket:
+        sock = Link(self, None)
+        sock.buffer_bytes = self.shell.buffer_bytes
+        return cast(socket.socket, sock)
+
+
+class HandShell(Shell):
+    """One life of a node, with the options of the test; each turn is the pump's own."""
+
+    def __init__(self, machine: HandMachine, number: int, cfg: Config) -> None:
+        self.home = machine
+        self.recorded = b""  # payloads of the journal that the test has not read
+        self.read_from = ""  # the ends of the connection that was read last
+        self.waited_ms = 0  # what the pump asked for
+        super().__init__(machine, number, cfg)
+        if machine.has_events:
+            self.n.events = Events(EVENT_BYTES, 1)
+
+    def new_kernel(self) -> Kernel:
+        return HandKernel(self)
+
+    def start(self) -> None:
+        """Open the doors, load the journal if there is one, and open the bus."""
+        s, cfg = self.s, self.s.cfg
+        iproto = Place(self.kernel, IPROTO_PORT)
+        self.pump.doors.listen_iproto(cast(Any, iproto))
+        self.doors = {BUS: self.nodes, IPROTO: iproto}
+        prepare_tubes(s)
+        if cfg.cluster_enabled:
+            secrets = cluster_secrets(cfg)
+            attach_bus(self.pump, secrets, [cast(socket.socket, self.nodes)])
+            assert s.bus is not None
+            self.bus = s.bus
+            self.bus.ear = self.hear
+            if not secrets:
+                self.bus.filler = SECRET
+        if self.machine.settings.policy == "off":
+            open_bus(self.pump)
+        else:
+            self.begin_load(self.machine.settings)
+        self.wake()
+
+    def new_clients(self) -> ListeningSocket:
+        return Place(self.kernel, CLIENT_PORT)
+
+    def new_thread(self, journal: Journal, settings: Any) -> SimThread:
+        thread = HandThread(self, journal, settings.policy, settings.sync_us)
+        thread.segment_bytes = thread._roll_at = self.s.cfg.journal_segment_bytes
+        thread.spare_rewrites = self.s.cfg.no_appendfsync_on_rewrite
+        return thread
+
+    def new_committer(self, thread: SimThread) -> Committer:
+        committer = super().new_committer(thread)
+        committer.rewrite_percentage = self.s.cfg.auto_aof_rewrite_percentage
+        committer.rewrite_min_bytes = self.s.cfg.auto_aof_rewrite_min_size
+        return committer
+
+    def accept(self, end: End, port: str) -> bool:
+        """Somebody connects."""
+        if self.is_dead:
+            return False
+        sock = Link(self.kernel, end) if port == BUS else Socket(self.kernel, end)
+        end.owner = sock
+        self.doors.get(port, self.clients).take(sock)
+        return True
+
+    def hear(self, message: AnyMessage) -> None:
+        """A message of another node arrived."""
+        self.home.lab.on_message(self.read_from, self.home.name, message)
+
+    def turn(self) -> None:
+        """One turn of the pump, after as long a sleep as it asked for."""
+        EARS.speaker = self.home
+        if self.loader is not None:
+            self.load_more()
+        self.pump.turn_in(self.waited_ms)
+        if self.s.stop_requested and not self.is_dead:
+            self.home.stop()
+            return
+        self.sleep()
+        EARS.speaker = None
+
+    def look(self) -> None:
+        """The test may have given work to the node: wake up, or sleep for less long."""
+        if self.loader is not None or self.in_turn:
+            return
+        wait_ms = int(self.pump.wait_ms(-1))
+        if wait_ms == 0 or self.n.ready or self.n.wakes:
+            self.wake()
+        elif wait_ms > 0:
+            self.wake_at(self.world.now_us + wait_ms * 1000)
+
+    def sleep(self) -> None:
+        """Schedule the next turn: when the pump asks for one, or earlier if input arrives."""
+        now_us = self.world.now_us
+        self.busy_us = now_us + self.kernel.spent_us
+        self.kernel.spent_us = 0
+        self.waited_ms = 0 if self.loader is not None else int(self.pump.wait_ms(-1))
+        epoll = self.kernel.epoll
+        if self.waited_ms == 0 or (epoll.hot and epoll.poll(0, 1)):
+            self.wake()
+        elif self.waited_ms > 0:
+            self.wake_at(now_us + self.waited_ms * 1000)
+
+
+class Lab(Ground):
+    """What the machines of a test stand on: it hears each message that arrives."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(HandTime(f"world {seed}"), 0.0, 0)
+        self.heard: list[tuple[int, int, int, AnyMessage]] = []  # when, from, to, what
+
+    def on_message(self, label: str, to: str, message: AnyMessage) -> None:
+        """A message arrived at a node over the connection of that label."""
+        a, _, b = label.partition("-")
+        other = a if b == to else b
+        self.heard.append((self.world.now_us // 1000, int(other[1:]), int(to[1:]), message))
+
+    def on_bad_journal(self, m: Machine, text: str) -> None:
+        raise JournalError(text)
+
+
+class HandMachine(Machine):
+    """A place where a node runs."""
+
+    def __init__(self, lab: Lab, index: int, count: int, cfg: Config, journal: str) -> None:
+        timeout_ms, limit = cfg.cluster_node_timeout, cfg.bus_buffer_limit
+        plan = Plan(
+            seed="", nodes=count, policy=journal, sync_us=0, node_timeout_ms=timeout_ms,
+            load_us=0, bus_limit_bytes=limit, cpu_us=0, split_rate=0.0,
+        )  # fmt: skip
+        super().__init__(lab, index, plan)
+        self.node_id = name_of(index)
+        self.lab = lab
+        self.cfg = cfg
+        self.has_events = False
+        self.records: list[logging.LogRecord] = []
+        self.disk = HandDisk(self.disk.chance)
+        self.disk.time = lab.world
+
+    def new_shell(self) -> Shell:
+        cfg = copy(self.cfg)
+        cfg.origin = dict(cfg.origin)
+        return HandShell(self, self.lives, cfg)
+
+    def start(self, is_empty: bool = False) -> None:
+        """Start a process from the disk. Raises JournalError."""
+        assert self.shell is None, f"{self.name} runs"
+        EARS.speaker = self
+        self.lives += 1
+        shell = self.new_shell()
+        try:
+            shell.start()
+        except JournalError:
+            shell.is_dead = True
+            self.disk.process_crash()
+            raise
+        self.shell = shell
+        self.cluster.net.listeners[self.name] = shell
+        EARS.speaker = None
+
+    def stop(self) -> None:
+        """The process ends in order: its journal is on disk, its clients and peers hear it."""
+        shell = self.shell
+        assert shell is not None
+        EARS.speaker = self
+        if shell.s.committer is not None:
+            close_journal(shell.pump)
+        shell.pump.close_all()
+        shell.s.identity.save(shell.s.members)
+        self.end(shell)
+        EARS.speaker = None
+
+    def end(self, shell: Shell) -> None:
+        """Nothing of the process is left but its disk."""
+        shell.is_dead = True
+        self.shell = None
+        self.cluster.net.listeners.pop(self.name, None)
+        self.cluster.net.crash(shell, False)
+        self.disk.process_crash()
+
+    def kill(self) -> None:
+        """The process is killed; what it wrote is in the page cache."""
+        assert self.shell is not None, f"{self.name} is down"
+        self.end(self.shell)
+
+
+def conf_of(machine: Machine, others: list[Machine]) -> bytes:
+    """nodes.conf of a node that has met those others and was not started yet."""
+    lines = [f"{machine.node_id.decode()} :0 myself 0 0 connected\n"]
+    lines += [
+        f"{m.node_id.decode()} {host_of(m.name)}:{CLIENT_PORT} noflags 0 0 disconnected"
+        f" bus:{BUS_PORT} number:0\n"
+        for m in others
+    ]
+    return "".join([*lines, "vars life 0 number 0\n"]).encode()
