@@ -219,8 +219,8 @@ def lesser(cluster: WebCluster, made: Made) -> Iterator[Reader]:
     for node in cluster.nodes:
         with node.client() as client:
             client.execute("ACL", "SETUSER", "looker", "on", ">secret", "+@inspect", "~reports")
-    hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
-    with console_of(f"tuque://looker:secret@{hosts}") as console:
+    url = cluster.url.replace("tuque://", "tuque://looker:secret@")
+    with console_of(cluster, url=url) as console:
         yield console.client()
 
 

@@ -92,15 +92,16 @@ def test_a_page_is_of_one_look(many: WebCluster) -> None:
             await watch.turn()
             while watch.view().old or not watch.view().count:
                 await watch.turn()
+            many.world.pass_ms(1)
             page = asyncio.create_task(queues(Ask(site, "/queues", {}, session)))
             await asyncio.sleep(0)  # it begins, and asks the nodes
-            (node,) = [one for one in watch.nodes.known.values() if one.port == many[0].port]
+            (node,) = [one for one in watch.nodes.known.values() if one.id == many[0].id]
             node.is_stuck = True
             return await page, watch.view().sum("queued_jobs")
         finally:
             await watch.close()
 
-    page, left = asyncio.run(made())
+    page, left = many.run(made())
     view, queued = page.context["view"], page.context["queued"]
     assert queued == view.ready + view.buried > left, "those of all nodes"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
@@ -181,7 +180,7 @@ def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: WebCluster) -> 
             os.kill(pid, signal.SIGCONT)
             await watch.close()
 
-    asyncio.run(looks())
+    held.run(looks())
     held.wait_formed()
 
 

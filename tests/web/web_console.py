@@ -80,7 +80,8 @@ class Console:
 
         def looked() -> T:
             self.look()
-            return fact()
+            with within(self.world):
+                return fact()
 
         return until(looked, what)
 
@@ -102,7 +103,6 @@ class Console:
             await self.site.watch.close()
 
         self.run(ended())
-        self.run(self.loop.shutdown_default_executor())
         self.loop.close()
 
 

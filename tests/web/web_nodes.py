@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from world import World
-from world_clients import url_of
-
+from in_world import WorldLoop, within
 from lab import RealCluster, RealServer
 from tuque import Client
+from tuque.testing.links import HereClient
+from world import World
+from world_clients import BrokerAt, ClientAt, DeskAt, url_of
 
 PATIENCE_S = 60.0
 AGES_MS = 100_000_000
 T = TypeVar("T")
+
+
+class NodeClient(ClientAt):
+    """The shipped client, which knows one node at first: to others it goes if that says so."""
+
+    def __init__(self, world: World, i: int) -> None:
+        self.desks = [DeskAt(BrokerAt(world, k)) for k in world.numbers()]
+        HereClient.__init__(self, self.desks[i], url_of(i), discover=True)
 
 
 class WebNode:
@@ -32,7 +42,7 @@ class WebNode:
 
     def client(self) -> Client:
         """The shipped client of it."""
-        return self.world.client(self.i, others=True)
+        return NodeClient(self.world, self.i)
 
     def kill(self) -> None:
         """As a crash does; without a journal nothing of it stays."""
@@ -74,6 +84,11 @@ class WebCluster:
         """Lets time pass until that is so."""
         found: Any = self.world.until(fact)
         return found  # type: ignore[no-any-return]
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        """Runs something that asks the nodes."""
+        with within(self.world), asyncio.Runner(loop_factory=lambda: WorldLoop(self.world)) as one:
+            return one.run(what)
 
     def length(self, queue: str) -> int:
         """QLEN of all nodes."""
