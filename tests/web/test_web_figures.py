@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.life import Run
+from tuque.server.state.workers import LOST_MS
 from tuque.web.read.history import Points
 
 WAITS = (None, "wait")
@@ -44,8 +46,6 @@ def still(cluster: WebCluster) -> Iterator[WebCluster]:
 @pytest.fixture
 def admin(console: Console, still: WebCluster) -> Reader:
     reader = console.client()
-    before = len(console.site.watch.facts)
-    until(lambda: len(console.site.watch.facts) == 3 or before == 3, "hear all nodes")
     reader.get("/ask/pause", queue="mail", to="in")
     return reader
 
@@ -86,8 +86,8 @@ def test_a_queue_shows_its_points_of_now(
 ) -> None:
     """O14.13 The figures of the last minute say until when it was"""
     watch = console.site.watch
-    until(lambda: watch.queue_points.get("mail"), "have points")
-    watch._looked_back_s = time.time() + 1e6  # the watch asks for none
+    console.until(lambda: watch.queue_points.get("mail"), "have points")
+    watch._looked_back_s = math.inf  # the watch asks for none
     try:
         kept = watch.queue_points["mail"].at_s[-1]
 
@@ -206,13 +206,11 @@ def test_a_lost_worker_is_named_with_the_return_of_its_job(
         client.start(id, worker="batch-2")
     page = admin.get("/workers").text
     assert "batch-2" in page and "is lost" not in page
-    until(lambda: "batch-2 is lost." in admin.get("/workers").text, "be lost")
+    still.world.pass_ms(LOST_MS)
     page = admin.get("/workers").text
+    assert "batch-2 is lost." in page
     assert "is waiting and comes back at <b><time" in page and id[:15] in page
-    until(
-        lambda: re.search("<b>batch-2</b> is lost|batch-2 <em>is lost", admin.get("/").text),
-        "be named on the first page",
-    )
+    assert re.search("<b>batch-2</b> is lost|batch-2 <em>is lost", admin.get("/").text)
 
 
 def test_dead_letters_are_deleted_after_their_dialog(
@@ -230,11 +228,21 @@ def test_a_look_that_fails_is_not_the_last(
 ) -> None:
     """Whatever a node says: pages go on, and say so when it is down."""
     watch = console.site.watch
-    until(lambda: len(watch.rings.kept.get(WAITS, {})) == 3, "hear what was")
+    console.until(lambda: len(watch.rings.kept.get(WAITS, {})) == 3, "hear what was")
     torn = Points([1.0, 2.0], {"1": [0.0]})
     for id in watch.rings.kept[WAITS]:
         watch.rings.kept[WAITS][id] = torn
-    until(lambda: torn not in watch.rings.kept[WAITS].values(), "fail")
-    with still[0].client() as client:
-        client.addjob("news", "x")
-    until(lambda: "news" in watch.view().queues, "look again")
+
+    async def watched() -> None:
+        running = asyncio.create_task(watch.run())
+        async with asyncio.timeout(60.0):
+            while torn in watch.rings.kept[WAITS].values():  # the first look at them fails
+                await asyncio.sleep(1.0)
+            with still[0].client() as client:
+                client.addjob("news", "x")
+            while "news" not in watch.view().queues:
+                await asyncio.sleep(1.0)
+        assert not running.done()
+        running.cancel()
+
+    console.run(watched())

@@ -189,7 +189,10 @@ class Reader:
 
     def do(self, name: str, **words: str) -> Any:
         """Asks, and says yes."""
-        asked = self.asked(name, **words)
+        return self.yes(name, self.asked(name, **words), **words)
+
+    def yes(self, name: str, asked: Any, **words: str) -> Any:
+        """Says yes in that dialog."""
         fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form_of(asked.text)))
         return self.http.post(f"/do/{name}", data={**fields, **words})
 
