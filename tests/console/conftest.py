@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
-from console_node import Run
+from console_node import Run, run_here
 
 from lab import RealServer
-from tuque.main import main
+
+if TYPE_CHECKING:
+    from world import World
 
 
 @pytest.fixture(scope="session")
@@ -24,24 +24,26 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture
-def tuque(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def tuque(tmp_path: Path) -> Run:
     """Run the program here: `tuque("cli", "PING", stdin=b"")`. Its output is no terminal."""
 
     def run(*args: str | int, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-        words = ["tuque", *map(str, args)]
-        monkeypatch.setattr(sys, "argv", words)
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        code: object = 0
-        with CliRunner().isolation(stdin, {"HOME": str(tmp_path), **env}) as (out, errors, _):
-            try:
-                main()
-            except SystemExit as ended:
-                code = ended.code
-            sys.stdout.flush()
-            sys.stderr.flush()
-            said = out.getvalue(), errors.getvalue()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        return subprocess.CompletedProcess(words, int(code or 0), *said)  # type: ignore[call-overload]
+        return run_here([str(word) for word in args], stdin, {"HOME": str(tmp_path), **env})
 
     return run
+
+
+@pytest.fixture
+def tuque_in(tuque: Run) -> Callable[[World, int], Run]:
+    """The program at a node of a world: `tuque_in(world, 0)("cli", "PING")`."""
+    from in_world import within
+    from world_clients import url_of
+
+    def at(world: World, i: int) -> Run:
+        def run(*args: str | int, **words: object) -> subprocess.CompletedProcess[bytes]:
+            with within(world):
+                return tuque(*args, TUQUE_URL=url_of(i), **words)
+
+        return run
+
+    return at

@@ -202,3 +202,24 @@ def test_a_queue_that_has_no_letters(full: WebCluster, console: Console) -> None
     fit = f"{full.length('mail.dead'):,} of them fit<"
     until(lambda: fit in admin.get("/dead", queue="mail").text, "say how many fit")
     assert "of them fit" not in admin.get("/dead").text
+
+
+def test_a_retry_is_in_the_events_of_the_nodes(tmp_path: Path) -> None:
+    """The page, INFO, the events and the log agree on who died, and who was retried."""
+    cluster = WebCluster(3, events=True)
+    die(cluster, BATCH)
+    half = BATCH // 2
+    with console_of(cluster, tmp_path / "deeds") as console:
+        admin = console.client()
+        until(lambda: shown(admin) == BATCH, "read them")
+        letters = console.site.graves.latest.letters
+        meant = {one.row.id for one in letters if "KeyError" in one.row.reason}
+        assert admin.do("retry-dead", text="KeyError").status_code == 303
+        console.until(lambda: console.site.log.latest[0].what == "Retrying", "end")
+        assert (len(meant), console.site.log.latest[0].jobs) == (half, half)
+        assert shown(admin) == cluster.summed("jobs", "replayed") == left(cluster) == half
+    told = [row for i in cluster.world.numbers() for row in cluster.world.node(i).events()]
+    died = [id for kind, id in told if kind == "dead"]
+    again = [id.decode() for kind, id in told if kind == "replayed"]
+    assert len(died) == len(set(died)) == BATCH
+    assert len(again) == half and set(again) == meant

@@ -68,8 +68,8 @@ class WebNode:
 class WebCluster:
     """Nodes that know each other; their time is that of the test."""
 
-    def __init__(self, count: int) -> None:
-        self.world = World(count, journal="off")
+    def __init__(self, count: int, *, events: bool = False) -> None:
+        self.world = World(count, journal="off", events=events)
         self.nodes = [WebNode(self.world, i) for i in range(count)]
 
     def __getitem__(self, at: int) -> WebNode:
