@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from console_node import DEADLINE_S
 
 from tuque.console.cluster.programs import free_port, free_ports
+from until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/tour.md")
@@ -84,15 +84,13 @@ class Tour:
         return process
 
     def wait_until(self, line: str, wanted: str) -> None:
-        until = time.monotonic() + DEADLINE_S
-        while True:
+        def is_printed() -> bool:
             done = subprocess.run(
                 ["bash", "-c", line], cwd=self.place, env=self.env, capture_output=True, check=False
             )
-            if wanted in done.stdout.decode():
-                return
-            assert time.monotonic() < until, f"{line}: {done}\n{self.log.read_text()}"
-            time.sleep(0.05)
+            return wanted in done.stdout.decode()
+
+        until(is_printed, lambda: f"print {wanted} by {line}\n{self.log.read_text()}")
 
     def stop(self, process: subprocess.Popen[bytes]) -> int:
         process.send_signal(signal.SIGINT)
