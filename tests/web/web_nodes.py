@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from in_world import WorldLoop, within
 from lab import RealCluster, RealServer
@@ -83,7 +83,7 @@ class WebCluster:
     def until(self, fact: Callable[[], T], what: str = "") -> T:
         """Lets time pass until that is so."""
         found: Any = self.world.until(fact)
-        return found  # type: ignore[no-any-return]
+        return cast("T", found)
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         """Runs something that asks the nodes."""
