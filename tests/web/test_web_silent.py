@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -313,3 +314,20 @@ def test_a_console_that_nodes_refuse_says_why(held: WebCluster, tmp_path: Path) 
         text = admin.get("/").text
         assert "No node lets the console in" in text and "The nodes refuse the console" in text
         assert "Start one" not in text and '"st bad" id="live-state">Cut off<' in text
+
+
+def test_the_first_page_waits_for_the_first_look(held: WebCluster) -> None:
+    """A console that has just begun does not say that no node answers."""
+    console = Console(held)
+
+    async def first() -> str:
+        page = asyncio.create_task(console.client().http.aio.get("/queues"))
+        await asyncio.sleep(1.0)
+        assert not page.done()
+        await console.site.watch.turn()
+        return (await page).text
+
+    try:
+        assert "parcels" in console.run(first())
+    finally:
+        console.stop()
