@@ -214,6 +214,10 @@ class Network:
         self.chance = world.stream("net")
         self.has_meddlers = False  # between nodes that have a secret
 
+    def new_end(self, owner: Owner | None) -> End:
+        """One end of a new connection."""
+        return End(owner)
+
     def line(self, a: str, b: str) -> Line:
         """The line between two places, in this direction."""
         found = self.lines.get((a, b))
@@ -240,7 +244,7 @@ class Network:
         """The connection request arrives."""
         listener = self.listeners.get(there)
         back_us = self.line(there, here).draw_us()
-        near, far = End(owner), End(None)
+        near, far = self.new_end(owner), self.new_end(None)
         if listener is not None:
             near.peer, far.peer = far, near
             near.out = Pipe(self, self.line(here, there), far)

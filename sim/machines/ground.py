@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Ground:
     """The world and the network; each method says what a node did."""
 
-    def __init__(self, world: World, split_rate: float, delay_us: int) -> None:
+    def __init__(self, world: World, net: Network) -> None:
         self.world = world
-        self.net = Network(world, split_rate, delay_us)
+        self.net = net
         self.machines: list[Machine] = []
 
     def on_loaded(self, m: Machine, shell: Shell, arrived: dict[bytes, bool]) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from sim.engine.history import History
+from sim.engine.network import Network
 from sim.engine.plan import Op, Plan
 from sim.engine.world import World
 from sim.judges.again import LOOKS_MS, Again
@@ -104,7 +105,8 @@ class Cluster(Ground):
 
     def __init__(self, plan: Plan, trace: bool = False) -> None:
         self.plan = plan
-        super().__init__(World(plan.seed), plan.split_rate, plan.delay_us)
+        world = World(plan.seed)
+        super().__init__(world, Network(world, plan.split_rate, plan.delay_us))
         if trace:
             self.world.trace = []
         self.history = History(self.world)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,13 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from iproto_raw import Conn, Said
 from raw_resp import Err, Wire, wait_for
 from tuque import Client, aio
 from tuque.errors import Error
 from voting import Voting
-
-sys.path.append(str(Path(__file__).parents[1] / "iproto"))
-from iproto_raw import Conn, Said
 
 HOME = re.compile(r"127\.0\.0\.1:(\d+)")
 Put = Callable[[str], bool | None]

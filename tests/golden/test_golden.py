@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "spec"))
+sys.path.insert(0, str(HERE))
 
 from cluster_trace import ClusterTrace  # noqa: E402  the path is set above
-from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  path set above
 
+from raw_resp import NULL, Err  # noqa: E402  as above
+from sim.engine.clock import START_MS  # noqa: E402  as above
 from tuque.core.model.job import STATE_NAMES  # noqa: E402  the path is set above
 from tuque.core.model.stats import CAUSES  # noqa: E402  the path is set above
 from tuque.core.model.work import run_text  # noqa: E402  as above
@@ -43,11 +44,13 @@ from tuque.core.records.leases import (  # noqa: E402  as above
     HOW_EXPIRED,
     LeaseRecord,
 )
-from tuque.core.records.read import Record, decode  # noqa: E402  as above
+from tuque.core.records.read import Record  # noqa: E402  as above
 from tuque.core.records.staged import (  # noqa: E402  as above
     NO_ID,
     StageRecord,
 )
+from world import World  # noqa: E402  as above
+from world_wires import Status  # noqa: E402  as above
 
 RUNS = ["none", "live", "released", "failed"]
 
@@ -56,15 +59,16 @@ class Trace:
     """One run of a trace: a node, its clients, and names for its jobs."""
 
     def __init__(self) -> None:
-        self.box = Box()
+        self.world = World(events=True)
+        self.world.node().records()
         self.names: dict[bytes, str] = {}
         self.ids: dict[str, bytes] = {}
         self.seen_events = 0
-        self.clients = {1: self.box.run}
+        self.clients = {1: self.world.run}
 
     def close(self) -> None:
         """End of the trace."""
-        self.box.close()
+        self.world.check()
 
     def name(self, job_id: bytes) -> str:
         """J1, J2, ... in the order of appearance."""
@@ -77,26 +81,22 @@ class Trace:
         """Carry out one command line; what came of it."""
         head, _, rest = line.partition(" ")
         if head == "pass":
-            self.box.pass_ms(int(rest.removesuffix("ms")))
+            self.world.pass_ms(int(rest.removesuffix("ms")))
         else:
             assert head == "client", line
             number, _, command = rest.partition(": ")
             while int(number) not in self.clients:
-                self.clients[len(self.clients) + 1] = self.box.session()
+                self.clients[len(self.clients) + 1] = self.world.wire()
             session = self.clients[int(number)]
             words = [self.ids.get(word, word.encode()) for word in command.split()]
-            session.box = self.box
             reply = session(*words)
             return self.records() + self.events() + self.reply(int(number), reply) + self.woken()
         return self.records() + self.events() + self.woken()
 
     def records(self) -> list[str]:
         """What went to the journal."""
-        assert self.box.n.records is not None
-        payload = self.box.n.records.take()
-        lines, at, r = [], 0, Record()
-        while at < len(payload):
-            at = decode(payload, at, r)
+        lines = []
+        for r in self.world.node().records():
             kind = "state" if r.kind == FIRST else KIND_NAMES[r.kind]
             lines.append(f"  record {kind} {self.record_text(r)}")
         return lines
@@ -154,7 +154,7 @@ class Trace:
 
     def events(self) -> list[str]:
         """What went to the event stream."""
-        rows = self.box.events()
+        rows = self.world.node().events()
         new = rows[self.seen_events :]
         self.seen_events = len(rows)
         return [f"  event {kind} {self.name(job_id)}" for kind, job_id in new]
@@ -163,9 +163,7 @@ class Trace:
         """Replies to clients that waited."""
         lines = []
         for number, session in self.clients.items():
-            data = session.raw()
-            if data:
-                lines += self.reply(number, parse(data))
+            lines += self.reply(number, session.take())
         return lines
 
     def reply(self, number: int, value: Any) -> list[str]:
@@ -179,7 +177,7 @@ class Trace:
         if isinstance(value, Err):
             return f"-{value}"
         if isinstance(value, Status):
-            return f"+{self.name(value.encode()) if value.startswith('D-') else value}"
+            return f"+{self.name(value) if value.startswith(b'D-') else value.decode()}"
         if isinstance(value, list):
             return "[" + " ".join(self.text(item) for item in value) + "]"
         if isinstance(value, bytes):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from iproto_raw import Conn, IprotoBox
+from iproto_raw import request
 from tuque.core.model.timers import TURN_WORK
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, operations
 from tuque.wire.commands.tube_table import FUNCTIONS, METHODS
+from world import World
+from world_wires import IprotoWire
 
 TASKS = 6_000
 LARGEST: dict[bytes, list[Any]] = {
@@ -39,35 +41,30 @@ LARGEST: dict[bytes, list[Any]] = {
 LAST = [b"truncate", b"drop"]
 
 
-def fill(box: IprotoBox, conn: Conn, name: bytes = b"t") -> None:
+def fill(world: World, conn: IprotoWire, name: bytes = b"t") -> None:
     """A tube with many tasks."""
-    n = box.server.n
+    n = world.server.n
     assert conn.call("queue.create_tube", name.decode(), "fifottl") == []
     t = tubes_of(n)
     for _ in range(TASKS):
         operations.put(n, t, t.by_name[name], b"body", 0, PutSpec(), 0, 0)
 
 
-def works_of(box: IprotoBox, conn: Conn) -> list[int]:
+def works_of(world: World) -> list[int]:
     """The units of work of each turn from now on."""
     works: list[int] = []
-
-    def turn(most_ms: int) -> None:
-        box.pump.turn(most_ms)
-        works.append(int(box.server.n.work))
-
-    conn.turn = turn
+    world.lab.after_turn = lambda _: works.append(int(world.server.n.work))
     return works
 
 
-def test_every_call_stays_within_the_bound(box: IprotoBox) -> None:
+def test_every_call_stays_within_the_bound(world: World) -> None:
     """L2.7 An IPROTO call has the bound of the corresponding command."""
-    conn = box.conn()
-    fill(box, conn)
-    t = tubes_of(box.server.n)
+    conn = world.iproto()
+    fill(world, conn)
+    t = tubes_of(world.server.n)
     for i in range(1_500):
-        admin.create_tube(box.server.n, t, b"tube-%d" % i, b"fifo", TubeOptions(), b"u")
-    works = works_of(box, conn)
+        admin.create_tube(world.server.n, t, b"tube-%d" % i, b"fifo", TubeOptions(), b"u")
+    works = works_of(world)
     calls = [name.decode() for name in FUNCTIONS]
     calls += [f"queue.tube.t:{name.decode()}" for name in METHODS if name not in LAST]
     calls += [f"queue.tube.t:{name.decode()}" for name in LAST]
@@ -79,19 +76,24 @@ def test_every_call_stays_within_the_bound(box: IprotoBox) -> None:
     assert b"t" not in t.by_name
 
 
-def test_many_long_calls_of_one_connection(box: IprotoBox) -> None:
+def test_many_long_calls_of_one_connection(world: World) -> None:
     """L2.7 At most 4 long calls of one connection run concurrently; meanwhile its later requests
     wait.
     """
-    conn = box.conn()
-    fill(box, conn)
+    conn = world.iproto()
+    fill(world, conn)
     conn.call("queue.tube.t:bury", 0)
-    works = works_of(box, conn)
-    most = 0
-    asked = [conn.ask_call("queue.tube.t:tasks_by_state", "!") for _ in range(50)]
-    for sync in asked:
+    works: list[int] = []
+    chores: list[int] = []
+    world.lab.after_turn = lambda _: (
+        works.append(int(world.server.n.work)),
+        chores.append(len(world.server.chores)),
+    )
+    asked = {0x22: "queue.tube.t:tasks_by_state", 0x21: ["!"]}
+    conn.send(b"".join([request(10, sync, asked) for sync in range(50)]))
+    for sync in range(50):
         said = conn.hear(sync)
         assert said.code == 0, said
-        most = max(most, len(box.server.chores))
+    most = max(chores)
     assert 0 < most <= 4 and max(works) <= TURN_WORK
-    assert conn.is_open() and not box.server.chores
+    assert conn.is_open() and not world.server.chores

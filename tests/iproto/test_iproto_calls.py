@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from iproto_raw import IprotoBox, encode, refused, request, tube
+from iproto_raw import encode, refused, request, tube
 from raw_resp import wait_for
 from tuque.tubes.policy import tubes_of
+from world import World
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
@@ -18,9 +19,9 @@ TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_life_of_a_task(box: IprotoBox, type: str) -> None:
+def test_life_of_a_task(world: World, type: str) -> None:
     """I3.2, I6: the shapes of tubes.md, for each type."""
-    conn = tube(box, type)
+    conn = tube(world, type)
     put, take = "queue.tube.t:put", "queue.tube.t:take"
     assert conn.call(put, {"a": [1, None]}) == [[0, "r", {"a": [1, None]}]]
     assert conn.call(put, "b") == [[1, "r", "b"]]
@@ -42,9 +43,9 @@ def test_life_of_a_task(box: IprotoBox, type: str) -> None:
     assert conn.call("queue.tube") == [[]]
 
 
-def test_call_16(box: IprotoBox) -> None:
+def test_call_16(world: World) -> None:
     """I3.3"""
-    conn = tube(box)
+    conn = tube(world)
 
     def call(name: str, *args: Any) -> Any:
         return conn.hear(conn.ask(6, {0x22: name, 0x21: args})).data
@@ -59,9 +60,9 @@ def test_call_16(box: IprotoBox) -> None:
     assert list(call("queue.statistics", "t")[0][0]) == ["tasks", "calls"]
 
 
-def test_golden_put(box: IprotoBox) -> None:
+def test_golden_put(world: World) -> None:
     """The bytes of tubes.md 9.10, with our schema version."""
-    conn = tube(box)
+    conn = tube(world)
     conn.send(
         bytes.fromhex(
             "2b83000a010005008222b071756575652e747562652e743a70757421"
@@ -91,15 +92,15 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("name", "code", "text"), NAMES)
-def test_names(box: IprotoBox, name: str, code: int, text: str) -> None:
+def test_names(world: World, name: str, code: int, text: str) -> None:
     """I4.4"""
-    conn = tube(box)
+    conn = tube(world)
     assert refused(conn.call(name, 1)) == (code, text)
     assert refused(conn.call(name, 1)) == (code, text), "and once more, now that it is known"
 
 
-def test_queue_functions(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_queue_functions(world: World) -> None:
+    conn = tube(world)
     conn.call("queue.create_tube", "u", "utubettl")
     assert conn.call("queue.state") == ["RUNNING"]
     assert conn.call("queue.tube") == [["t", "u"]]
@@ -117,8 +118,8 @@ def test_queue_functions(box: IprotoBox) -> None:
     assert refused(conn.call("queue.statistics", "v")) == (32, "attempt to index a nil value")
 
 
-def test_cfg(box: IprotoBox) -> None:
-    conn = box.conn()
+def test_cfg(world: World) -> None:
+    conn = world.iproto()
     assert conn.call("queue.cfg") == []
     assert conn.call("queue.cfg", {"ttr": 1.5, "in_replicaset": True}) == []
     assert refused(conn.call("queue.cfg", {"ttl": 1})) == (32, "Unknown option ttl")
@@ -130,17 +131,17 @@ def test_cfg(box: IprotoBox) -> None:
     assert refused(conn.call("queue.create_tube", "t", "fifo", temporary)) == (32, text)
 
 
-def test_a_capacity_below_0_is_none(box: IprotoBox) -> None:
+def test_a_capacity_below_0_is_none(world: World) -> None:
     """I6.11"""
-    conn = box.conn()
+    conn = world.iproto()
     for capacity, kept in ((-7, 0), (2.9, 2), (inf, (1 << 62) - 1)):
         assert conn.call("queue.create_tube", "t", "limfifottl", {"capacity": capacity}) == []
-        assert tubes_of(box.server.n).by_name[b"t"].capacity == kept
+        assert tubes_of(world.server.n).by_name[b"t"].capacity == kept
         assert conn.call("queue.tube.t:drop") == [True]
 
 
-def test_create_tube_refuses(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_create_tube_refuses(world: World) -> None:
+    conn = tube(world)
     assert refused(conn.call("queue.create_tube", "x", "lifo")) == (32, "Unknown tube type lifo")
     assert refused(conn.call("queue.create_tube", "x")) == (32, "Unknown tube type nil")
     assert refused(conn.call("queue.create_tube", "t", "fifottl")) == (
@@ -156,9 +157,9 @@ def test_create_tube_refuses(box: IprotoBox) -> None:
 # ---- arguments
 
 
-def test_ids(box: IprotoBox) -> None:
+def test_ids(world: World) -> None:
     """I6, T13: missing and wrong ids, each method in its own words."""
-    conn = tube(box)
+    conn = tube(world)
     for method, part in (("peek", 0), ("bury", 0), ("delete", 0), ("ack", 1), ("release", 1)):
         name = f"queue.tube.t:{method}"
         for wrong in ("x", 1.0, -1, None, [1], True):
@@ -185,7 +186,7 @@ def test_ids(box: IprotoBox) -> None:
     assert refused(conn.call("queue.tube.t:touch", 7, 1)) == (32, "Task was not taken")
 
 
-def test_put_without_data(box: IprotoBox) -> None:
+def test_put_without_data(world: World) -> None:
     """T13"""
     for type, field in (
         ("fifo", 3),
@@ -194,7 +195,7 @@ def test_put_without_data(box: IprotoBox) -> None:
         ("limfifottl", 8),
         ("utubettl", 9),
     ):
-        conn = tube(box, type, type)
+        conn = tube(world, type, type)
         assert refused(conn.call(f"queue.tube.{type}:put")) == (
             39,
             f"Tuple field {field} required by space format is missing",
@@ -204,9 +205,9 @@ def test_put_without_data(box: IprotoBox) -> None:
 @pytest.mark.parametrize(
     "options", [[], [1, 2], "x", None, {}, {"what": 1}, {"ttl": None, "pri": None}]
 )
-def test_options_that_say_nothing(box: IprotoBox, options: Any) -> None:
+def test_options_that_say_nothing(world: World, options: Any) -> None:
     """I6.1, I6.4"""
-    conn = tube(box)
+    conn = tube(world)
     assert conn.call("queue.tube.t:put", 1, options, 3, 4, 5, 6, 7, 8, 9, 10) == [[0, "r", 1]]
     assert conn.call("queue.tube.t:take", None) == [[0, "t", 1]]
     assert conn.call("queue.tube.t:release", 0, options) == [[0, "r", 1]]
@@ -225,36 +226,36 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize(("options", "code", "text"), BAD_OPTIONS)
-def test_options_that_are_refused(box: IprotoBox, options: Any, code: int, text: str) -> None:
+def test_options_that_are_refused(world: World, options: Any, code: int, text: str) -> None:
     """I6.3, I6.5"""
     if text is None:
         text = "Tuple field 6 type does not match one required by operation: expected unsigned"
-    conn = tube(box)
+    conn = tube(world)
     assert refused(conn.call("queue.tube.t:put", 1, options)) == (code, text)
     conn.call("queue.create_tube", "f", "fifo")
     if isinstance(options, dict):
         assert conn.call("queue.tube.f:put", 1, options) == [[0, "r", 1]], "fifo looks at none"
 
 
-def test_too_many_options(box: IprotoBox) -> None:
+def test_too_many_options(world: World) -> None:
     """I6.4: a map costs memory only for what may be meant."""
-    conn = tube(box)
+    conn = tube(world)
     many = {f"o{number}": number for number in range(65)}
     assert refused(conn.call("queue.tube.t:put", 1, many)) == (32, "more than 64 options")
     del many["o0"]
     assert conn.call("queue.tube.t:put", 1, many) == [[0, "r", 1]]
 
 
-def test_priorities(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_priorities(world: World) -> None:
+    conn = tube(world)
     for pri in ((1 << 64) - 1, 5, 2.0, 0):
         conn.call("queue.tube.t:put", pri, {"pri": pri})
     assert [conn.call("queue.tube.t:take", 0)[0][0] for _ in range(4)] == [3, 2, 1, 0]
 
 
-def test_times(box: IprotoBox) -> None:
+def test_times(world: World) -> None:
     """I6.2"""
-    conn = tube(box)
+    conn = tube(world)
     put = "queue.tube.t:put"
     assert conn.call(put, "d", {"delay": 90.5}) == [[0, "~", "d"]]
     assert conn.call(put, "n", {"delay": -1, "ttl": inf, "ttr": 1e300}) == [[1, "r", "n"]]
@@ -263,15 +264,15 @@ def test_times(box: IprotoBox) -> None:
     assert conn.call(put, "x", {"ttl": (1 << 64) - 1, "delay": nan}) == [[4, "r", "x"]]
     assert refused(conn.call("queue.tube.t:peek", 2)) == (32, "Task 2 not found")
     assert refused(conn.call("queue.tube.t:peek", 3)) == (32, "Task 3 not found")
-    box.pass_ms(70_000)
+    world.pass_ms(70_000)
     assert conn.call("queue.tube.t:peek", 0)[0][1] == "~"
-    box.pass_ms(21_000)
+    world.pass_ms(21_000)
     assert conn.call("queue.tube.t:peek", 0)[0][1] == "r"
     assert conn.call("queue.tube.t:peek", 4)[0][1] == "r"
 
 
-def test_kick_counts(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_kick_counts(world: World) -> None:
+    conn = tube(world)
     for number in range(3):
         conn.call("queue.tube.t:put", number)
         conn.call("queue.tube.t:bury", number)
@@ -289,9 +290,9 @@ def test_kick_counts(box: IprotoBox) -> None:
 
 
 @pytest.mark.parametrize(("utube", "same"), [(7, "7"), (7.5, "7.5"), (True, "true"), (None, None)])
-def test_subqueues_that_are_no_text(box: IprotoBox, utube: Any, same: Any) -> None:
+def test_subqueues_that_are_no_text(world: World, utube: Any, same: Any) -> None:
     """I6.6"""
-    conn = tube(box, "utube")
+    conn = tube(world, "utube")
     put = "queue.tube.t:put"
     conn.call(put, 1, {"utube": utube})
     if same is None:
@@ -305,8 +306,8 @@ def test_subqueues_that_are_no_text(box: IprotoBox, utube: Any, same: Any) -> No
     assert refused(conn.call(put, 3, {"utube": "x" * 513})) == (32, text)
 
 
-def test_take_timeouts_that_are_none(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_take_timeouts_that_are_none(world: World) -> None:
+    conn = tube(world)
     take = "queue.tube.t:take"
     assert conn.call(take, -5) == []
     assert refused(conn.call(take, "x")) == (32, "attempt to compare string with number")
@@ -314,9 +315,9 @@ def test_take_timeouts_that_are_none(box: IprotoBox) -> None:
     assert refused(conn.call("queue.tube.t:put")) != []
 
 
-def test_touch_is_not_for_all(box: IprotoBox) -> None:
+def test_touch_is_not_for_all(world: World) -> None:
     for type in ("fifo", "utube"):
-        conn = tube(box, type, type)
+        conn = tube(world, type, type)
         conn.call(f"queue.tube.{type}:put", 1)
         conn.call(f"queue.tube.{type}:take")
         text = f"{type} queue does not support touch"
@@ -347,9 +348,9 @@ DATA = [
 
 
 @pytest.mark.parametrize("data", DATA, ids=lambda one: repr(one)[:20])
-def test_data_keep_their_bytes(box: IprotoBox, data: Any) -> None:
+def test_data_keep_their_bytes(world: World, data: Any) -> None:
     """I6.7: what was sent comes back, every byte of it."""
-    conn = tube(box)
+    conn = tube(world)
     raw = encode(data)
     conn.ask_call("queue.tube.t:put", data, {})
     assert raw in conn.receive()
@@ -360,9 +361,9 @@ def test_data_keep_their_bytes(box: IprotoBox, data: Any) -> None:
     assert said.endswith(b"\x93\x00\xa1t" + raw)
 
 
-def test_ext_types_are_data(box: IprotoBox) -> None:
+def test_ext_types_are_data(world: World) -> None:
     """I6.7: also what nobody here knows, float32 and a long form of a short number."""
-    conn = tube(box)
+    conn = tube(world)
     for raw in (b"\xd8\x02" + b"u" * 16, b"\xca\x3f\x80\0\0", b"\xcf" + b"\0" * 7 + b"\1"):
         body = b"\x82\x22" + encode("queue.tube.t:put") + b"\x21\x91" + raw
         inner = encode({0: 10, 1: 5}) + body
@@ -370,10 +371,10 @@ def test_ext_types_are_data(box: IprotoBox) -> None:
         assert conn.receive().endswith(b"\xa1r" + raw)
 
 
-def test_a_body_beyond_the_limit(box: IprotoBox) -> None:
+def test_a_body_beyond_the_limit(world: World) -> None:
     """L1"""
-    box.server.max_bulk = 1000
-    conn = tube(box)
+    world.server.max_bulk = 1000
+    conn = tube(world)
     code, text = refused(conn.call("queue.tube.t:put", b"x" * 1001))
     assert code == 110 and "tuple is too large" in text
     assert conn.call("queue.tube.t:put", b"x" * 1000)[0][0] == 0
@@ -382,8 +383,8 @@ def test_a_body_beyond_the_limit(box: IprotoBox) -> None:
 # ---- EVAL
 
 
-def test_one_error_does_not_stop_a_pipeline(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_one_error_does_not_stop_a_pipeline(world: World) -> None:
+    conn = tube(world)
     conn.send(
         request(10, 1, {0x22: "queue.tube.t:put", 0x21: [1]})
         + request(10, 2, {0x22: "queue.tube.t:peek", 0x21: [9]})
@@ -395,8 +396,8 @@ def test_one_error_does_not_stop_a_pipeline(box: IprotoBox) -> None:
 # ---- what the original has only inside its process
 
 
-def test_tasks_by_state(box: IprotoBox) -> None:
-    conn = tube(box)
+def test_tasks_by_state(world: World) -> None:
+    conn = tube(world)
     for number in range(4):
         conn.call("queue.tube.t:put", number, {"pri": 9 - number})
     conn.call("queue.tube.t:bury", 1)
@@ -408,15 +409,15 @@ def test_tasks_by_state(box: IprotoBox) -> None:
     assert refused(conn.call(name))[0] == refused(conn.call(name, "x"))[0] == 32
 
 
-def test_on_task_change(box: IprotoBox) -> None:
+def test_on_task_change(world: World) -> None:
     """T16.4: a callback of the server, by its name."""
     heard: list[tuple[Any, ...]] = []
 
     def listen(*what: Any) -> None:
         heard.append(what)
 
-    box.server.notices.callbacks[b"listen"] = listen
-    conn = tube(box, on_task_change="listen")
+    world.server.notices.callbacks[b"listen"] = listen
+    conn = tube(world, on_task_change="listen")
     conn.call("queue.tube.t:put", "a")
     wait_for(lambda: len(heard) == 1)
     assert heard[0] == ("t", "put", 0, "READY", b"a")

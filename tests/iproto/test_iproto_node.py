@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from iproto_raw import IprotoBox, refused, tube
+from iproto_raw import refused, tube
 from tuque.wire.commands.tube_arguments import ms_of
 from tuque.wire.proto.msgpack import Value
+from world import World
 
 
-def test_register_driver(box: IprotoBox) -> None:
+def test_register_driver(world: World) -> None:
     """I6.9, T3.6: names of installed types, and no functions."""
-    conn = box.conn()
+    conn = world.iproto()
     named = (
         'tube control methods must contain functions "create_space" and "new": '
         "here a driver is a class of an installed package, and is named alone"
@@ -28,9 +29,9 @@ def test_register_driver(box: IprotoBox) -> None:
     assert refused(conn.call("queue.register_driver", "fifo")) == (32, taken)
 
 
-def test_texts_of_errors_are_text(box: IprotoBox) -> None:
+def test_texts_of_errors_are_text(world: World) -> None:
     """I3.4: "bytes that it repeats and that are no UTF-8 stand there as" their digits."""
-    conn = tube(box)
+    conn = tube(world)
     none = "no package of this server has a driver named '%s'"
     assert refused(conn.call("queue.register_driver", b"\x80a")) == (32, none % "\\x80a")
     assert refused(conn.call("queue.register_driver", "Grüße")) == (32, none % "Grüße")
@@ -50,40 +51,40 @@ def test_times_are_rounded_up(seconds: float, ms: int) -> None:
     assert ms_of(Value(data, 0, len(data))) == ms
 
 
-def test_a_node_that_is_loading_or_has_a_double(box: IprotoBox) -> None:
+def test_a_node_that_is_loading_or_has_a_double(world: World) -> None:
     """I4.8: 116 while the journal is loaded, 7 while another node has the same id."""
-    conn = tube(box)
-    box.server.is_loading = True
+    conn = tube(world)
+    world.server.is_loading = True
     loading = (116, "Instance bootstrap hasn't finished yet")
     for name in ("queue.tube.t:put", "queue.tube.t:peek", "queue.statistics"):
         assert refused(conn.call(name, 0)) == loading
-    box.server.is_loading = False
-    box.n.is_double = True
+    world.server.is_loading = False
+    world.n.is_double = True
     double = (7, "another node has the id of this one")
     for name in ("queue.tube.t:put", "queue.tube.t:take", "queue.create_tube"):
         assert refused(conn.call(name, 0)) == double
     assert conn.hear(conn.ask(64)).code == 0, "PING is no call"
-    box.n.is_double = False
+    world.n.is_double = False
     assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
 
 
-def test_memory_and_journal(box: IprotoBox) -> None:
+def test_memory_and_journal(world: World) -> None:
     """I4.8"""
-    conn = tube(box)
-    box.server.journal_error = "disk full"
+    conn = tube(world)
+    world.server.journal_error = "disk full"
     assert refused(conn.call("queue.tube.t:put", 1)) == (40, "Failed to write to disk: disk full")
     assert refused(conn.call("queue.tube.t:peek", 0)) == (32, "Task 0 not found")
-    box.server.journal_error = ""
-    box.n.limits.memory_bytes = 1
+    world.server.journal_error = ""
+    world.n.limits.memory_bytes = 1
     assert refused(conn.call("queue.tube.t:put", 1))[0] == 2
     assert conn.call("queue.tube.t:take", 0) == []
-    box.n.limits.memory_bytes = 0
+    world.n.limits.memory_bytes = 0
     assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
 
 
-def test_eval(box: IprotoBox) -> None:
+def test_eval(world: World) -> None:
     """I4.5"""
-    conn = box.conn()
+    conn = world.iproto()
     create = "local name, type, cfg = ... ; queue.create_tube(name, type, cfg)"
     exists = "local name = ... ; return queue.tube[name] ~= nil"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from both_ways import thorough
-from iproto_raw import Conn, IprotoBox
-from own_log import own_lines
+from own_log import own_records
+from world import World
+from world_wires import IprotoWire
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 METHODS = (
@@ -41,46 +41,38 @@ NAMES = st.builds(
 CALLS = st.lists(st.tuples(st.integers(0, 1), NAMES, ARGS, st.integers(0, 500)), max_size=40)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for the sockets of all examples."""
-    return tmp_path_factory.mktemp("nonsense")
-
-
 @settings(max_examples=thorough(150), suppress_health_check=list(HealthCheck))
 @given(type=st.sampled_from(TYPES), calls=CALLS)
 def test_any_call_is_answered(
-    place: Path, caplog: pytest.LogCaptureFixture, type: str, calls: list[Any]
+    caplog: pytest.LogCaptureFixture, type: str, calls: list[Any]
 ) -> None:
     """I6, T13.2: nothing is a bug, and after every call all tables agree."""
-    for old in place.iterdir():
-        old.unlink()
-    box = IprotoBox(place)
+    world = World()
     try:
         with caplog.at_level(logging.ERROR, "tuque"):
-            run(box, type, calls)
-        assert not own_lines(caplog)
+            run(world, type, calls)
+        assert not [r for r in own_records(caplog) if r.levelno >= logging.ERROR]
     finally:
-        box.close()
+        world.close()
 
 
-def run(box: IprotoBox, type: str, calls: list[Any]) -> None:
+def run(world: World, type: str, calls: list[Any]) -> None:
     """Say all of it on two connections, time going by."""
-    conns = [box.conn(), box.conn()]
+    conns = [world.iproto(), world.iproto()]
     conns[0].call("queue.create_tube", "t", type, {"ttr": 0.2, "ttl": 2, "capacity": 3})
     for who, name, args, pause_ms in calls:
         conn = conns[who]
         conn.ask_call(name, *args)
-        box.pass_ms(pause_ms)
-        box.check()
+        world.pass_ms(pause_ms)
+        world.check()
     for conn in conns:
         assert answered(conn)
         conn.close()
-    box.pass_ms(1)
-    box.check()
-    assert not box.server.takes and not box.server.wired
+    world.pass_ms(1)
+    world.check()
+    assert not world.server.takes and not world.server.wired
 
 
-def answered(conn: Conn) -> bool:
+def answered(conn: IprotoWire) -> bool:
     """Whether the connection still answers."""
     return conn.hear(conn.ask(64)).code == 0

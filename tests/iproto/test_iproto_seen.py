@@ -6,29 +6,30 @@ import re
 
 import pytest
 
-from iproto_raw import IprotoBox, login
+from iproto_raw import login
 from raw_resp import Wire
 from tuque.core.queues.procedures import check
+from world import World
 
 PUT, TAKE = "queue.tube.t:put", "queue.tube.t:take"
 
 
-def ask(box: IprotoBox, wire: Wire, *words: str) -> bytes:
+def ask(world: World, wire: Wire, *words: str) -> bytes:
     """A RESP command and its answer."""
     parts = [f"${len(word)}\r\n{word}\r\n" for word in words]
-    return box.say(wire, f"*{len(words)}\r\n{''.join(parts)}".encode())
+    return wire.say(f"*{len(words)}\r\n{''.join(parts)}".encode())
 
 
-def lines(box: IprotoBox, wire: Wire) -> list[str]:
+def lines(world: World, wire: Wire) -> list[str]:
     """What a monitor was shown since the last look, without time and address."""
-    told = box.hear(wire).decode()
+    told = wire.hear().decode()
     assert re.fullmatch(r"(\+\d+\.\d{6} \[[^\]]+\] [^\r]*\r\n)*", told), told
     return [line.split("] ", 1)[1] for line in told.splitlines()]
 
 
-def test_monitor_shows_requests(guarded: IprotoBox) -> None:
+def test_monitor_shows_requests(guarded: World) -> None:
     """I4.9: "MONITOR and SLOWLOG show a request as its type, the function, and its arguments"."""
-    watcher = guarded.connect()
+    watcher = guarded.wire()
     assert ask(guarded, watcher, "MONITOR") == b"+OK\r\n"
     admin = login(guarded, "admin")
     admin.call("queue.create_tube", "t", "fifottl", {"ttl": 5})
@@ -52,9 +53,9 @@ def test_monitor_shows_requests(guarded: IprotoBox) -> None:
     ]
 
 
-def test_monitor_does_not_show_what_is_refused(guarded: IprotoBox) -> None:
+def test_monitor_does_not_show_what_is_refused(guarded: World) -> None:
     """I4.9: "A request that is refused before it is run MONITOR does not show"."""
-    watcher = guarded.connect()
+    watcher = guarded.wire()
     ask(guarded, watcher, "MONITOR")
     bob = login(guarded, "bob")
     assert len(lines(guarded, watcher)) == 1
@@ -73,9 +74,9 @@ def test_monitor_does_not_show_what_is_refused(guarded: IprotoBox) -> None:
     assert lines(guarded, watcher) == []
 
 
-def test_slow_requests_are_kept(guarded: IprotoBox) -> None:
+def test_slow_requests_are_kept(guarded: World) -> None:
     """I4.9, C7.6."""
-    wire = guarded.connect()
+    wire = guarded.wire()
     admin = login(guarded, "admin")
     ask(guarded, wire, "CONFIG", "SET", "slowlog-log-slower-than", "-1")
     admin.call("queue.create_tube", "t", "fifo")
@@ -102,18 +103,18 @@ def fields(line: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in line.split(" "))
 
 
-def listed(box: IprotoBox, wire: Wire) -> list[dict[str, str]]:
+def listed(world: World, wire: Wire) -> list[dict[str, str]]:
     """What CLIENT LIST tells of IPROTO connections."""
-    told = ask(box, wire, "CLIENT", "LIST").decode().split("\r\n", 1)[1]
+    told = ask(world, wire, "CLIENT", "LIST").decode().split("\r\n", 1)[1]
     rows = [fields(line) for line in told.strip().splitlines()]
     assert sum("proto" not in row for row in rows) == 1, "the asking connection"
     return [row for row in rows if row.get("proto") == "iproto"]
 
 
-def test_client_list(guarded: IprotoBox) -> None:
+def test_client_list(guarded: World) -> None:
     """I4.9: "CLIENT LIST shows the connections with `user`, `proto=iproto`"."""
-    wire = guarded.connect()
-    admin, guest = login(guarded, "admin"), guarded.conn()
+    wire = guarded.wire()
+    admin, guest = login(guarded, "admin"), guarded.iproto()
     admin.call("queue.create_tube", "t", "fifo")
     admin.ask_call(TAKE)
     guest.call("bad name\n of nothing")
@@ -124,9 +125,9 @@ def test_client_list(guarded: IprotoBox) -> None:
 
 
 @pytest.mark.parametrize("way", ["ID", "ADDR"])
-def test_client_kill(guarded: IprotoBox, way: str) -> None:
+def test_client_kill(guarded: World, way: str) -> None:
     """I4.9: "CLIENT KILL closes them": nothing is taken or put by their calls (I7.5)."""
-    wire = guarded.connect()
+    wire = guarded.wire()
     admin, other = login(guarded, "admin"), login(guarded, "admin")
     other.call("queue.create_tube", "t", "limfifottl", {"capacity": 1})
     admin.ask_call(TAKE)
@@ -149,16 +150,16 @@ def test_client_kill(guarded: IprotoBox, way: str) -> None:
     assert ask(guarded, wire, "CLIENT", "KILL", "10.0.0.9:5").startswith(b"-ERR No such client")
 
 
-def test_a_killed_client_takes_nothing_in_the_same_turn(guarded: IprotoBox) -> None:
+def test_a_killed_client_takes_nothing_in_the_same_turn(guarded: World) -> None:
     """V6.1: what comes in the rest of the turn is for others."""
-    wire = guarded.connect()
+    wire = guarded.wire()
     admin = login(guarded, "admin")
     admin.call("queue.create_tube", "t", "fifo")
     admin.ask_call(TAKE)
     (row,) = listed(guarded, wire)
     kill = f"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$2\r\nID\r\n${len(row['id'])}\r\n{row['id']}\r\n"
     put = "*4\r\n$4\r\nTUBE\r\n$3\r\nPUT\r\n$1\r\nt\r\n$1\r\nx\r\n"
-    told = guarded.say(wire, (kill + put).encode())
+    told = wire.say((kill + put).encode())
     assert told.startswith(b":1\r\n*6\r\n:0\r\n+READY")
     conn = login(guarded, "admin")
     assert conn.call(TAKE, 0) == [[0, "t", b"x"]]

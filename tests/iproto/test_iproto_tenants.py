@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from test_iproto_users import ARGUMENTS
 
-from iproto_raw import Conn, IprotoBox
 from tuque.server.users.users import Account
 from tuque.server.users.users_file import apply_words
 from tuque.wire.commands.tube_table import PROCEDURES
+from world import World
+from world_wires import IprotoWire
 
 USERS = {
     "default": "off",
@@ -19,34 +18,33 @@ USERS = {
 }
 
 
-def box_of(directory: Path) -> IprotoBox:
-    directory.mkdir()
-    box = IprotoBox(directory)
+def world_of() -> World:
+    world = World()
     for name, words in USERS.items():
         account = Account(name.encode())
         apply_words(account, [word.encode() for word in words.split(" ")])
-        box.server.acl.put(account)
-    box.server.settle_guest()
-    return box
+        world.server.acl.put(account)
+    world.server.settle_guest()
+    return world
 
 
-def as_user(box: IprotoBox, name: str) -> Conn:
-    conn = box.conn()
+def as_user(world: World, name: str) -> IprotoWire:
+    conn = world.iproto()
     assert conn.log_in(name, "pw").code == 0
     return conn
 
 
-def heard(conn: Conn, name: str, *args: object) -> tuple[int, str]:
+def heard(conn: IprotoWire, name: str, *args: object) -> tuple[int, str]:
     """Code and content of one call's reply."""
     said = conn.hear(conn.ask_call(name, *args))
     return said.code, repr(said.data)
 
 
-def test_another_tenant_changes_no_reply(tmp_path: Path) -> None:
+def test_another_tenant_changes_no_reply() -> None:
     """N10.1 What one tenant has is not there for the users of another: in every command, call,
     list, push and error they hear what they would hear without it.
     """
-    full, empty = box_of(tmp_path / "full"), box_of(tmp_path / "empty")
+    full, empty = world_of(), world_of()
     bob = as_user(full, "bob")
     assert bob.call("queue.create_tube", "t", "fifo") is not None
     assert bob.call("queue.tube.t:put", "of bob") is not None
@@ -62,18 +60,18 @@ def test_another_tenant_changes_no_reply(tmp_path: Path) -> None:
                 for args in ([], ["t"], ["t", "fifo"], ["tenant-b/t"], ARGUMENTS.get(call, [])):
                     if word == "queue.create_tube" and len(args) > 1:
                         continue
-                    both = [heard(as_user(box, "ann"), word, *args) for box in (full, empty)]
+                    both = [heard(as_user(world, "ann"), word, *args) for world in (full, empty)]
                     assert both[0] == both[1], (word, args)
                     assert "tenant-a/" not in both[0][1], (word, args, both)
     assert bob.call("queue.tube.t:take", 0) == [[0, "t", "of bob"]]
-    for box in (full, empty):
-        box.close()
+    for world in (full, empty):
+        world.check()
 
 
-def test_both_have_a_tube_of_one_name(tmp_path: Path) -> None:
+def test_both_have_a_tube_of_one_name() -> None:
     """N10.2 Its users say and see the name without `<tenant>/`."""
-    box = box_of(tmp_path / "one")
-    ann, bob, root = as_user(box, "ann"), as_user(box, "bob"), as_user(box, "root")
+    world = world_of()
+    ann, bob, root = as_user(world, "ann"), as_user(world, "bob"), as_user(world, "root")
     for conn in (ann, bob):
         assert conn.call("queue.create_tube", "t", "fifo") is not None
     assert ann.call("queue.tube.t:put", "of ann") is not None
@@ -85,19 +83,19 @@ def test_both_have_a_tube_of_one_name(tmp_path: Path) -> None:
     assert set(root.call("queue.statistics")[0]) == {"tenant-a/t", "tenant-b/t"}
     said = heard(ann, "queue.create_tube", "t", "fifo")
     assert said[0] != 0 and "tenant-a" not in said[1]
-    box.close()
+    world.check()
 
 
-def test_quotas_hold_on_this_door(tmp_path: Path) -> None:
+def test_quotas_hold_on_this_door() -> None:
     """N11.2 ADDJOB, STAGE, TUBE PUT and PUBLISH by its users are refused if there would be more."""
-    box = box_of(tmp_path / "one")
-    account = box.server.acl.by_name[b"ann"].copy()
+    world = world_of()
+    account = world.server.acl.by_name[b"ann"].copy()
     apply_words(account, [b"quota:jobs=1", b"quota:connections=1"])
-    box.server.acl.put(account)
-    ann = as_user(box, "ann")
+    world.server.acl.put(account)
+    ann = as_user(world, "ann")
     assert ann.call("queue.create_tube", "t", "fifo") is not None
     assert ann.call("queue.tube.t:put", "x") is not None
     code, text = heard(ann, "queue.tube.t:put", "x")
     assert code == 32 and "tenant 'tenant-a' has 1 jobs at this node" in text
-    assert box.conn().log_in("ann", "pw").code == 32
-    box.close()
+    assert world.iproto().log_in("ann", "pw").code == 32
+    world.check()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from iproto_raw import Conn, IprotoBox
 from tuque.server.log.audit import Audit
 from tuque.server.users.users import Account
 from tuque.server.users.users_file import apply_words
 from tuque.wire.commands.rights import BY_ROW, OF_TUBES
 from tuque.wire.commands.tube_table import PROCEDURES, Procedure
+from world import World
+from world_wires import IprotoWire
 
 ARGUMENTS = {
     "put": ["data"], "take": [0], "touch": [0, 1], "ack": [0], "release": [0], "peek": [0],
@@ -45,25 +46,24 @@ def accounts() -> list[Account]:
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[IprotoBox]:
-    made = IprotoBox(tmp_path)
-    root = made.conn()
+def world(make_world: Callable[..., World]) -> World:
+    made = make_world()
+    root = made.iproto()
     for name in ("orders", "payments"):
         assert not root.is_open() or root.call("queue.create_tube", name, "fifo") is not None
     for account in accounts():
         made.server.acl.put(account.copy())
     made.server.settle_guest()
-    yield made
-    made.close()
+    return made
 
 
-def as_user(box: IprotoBox, name: str) -> Conn:
-    conn = box.conn()
+def as_user(world: World, name: str) -> IprotoWire:
+    conn = world.iproto()
     assert conn.log_in(name, "pw").code == 0
     return conn
 
 
-def code_of(conn: Conn, name: str, *args: object) -> int:
+def code_of(conn: IprotoWire, name: str, *args: object) -> int:
     """The error's code, 0 for none."""
     said = conn.hear(conn.ask_call(name, *args))
     return said.code
@@ -73,9 +73,9 @@ CALLS = [(one, call) for one in PROCEDURES for call in one.calls]
 
 
 @pytest.mark.parametrize(("one", "call"), CALLS, ids=[call for _, call in CALLS])
-def test_a_producer_may_exactly_produce(box: IprotoBox, one: Procedure, call: str) -> None:
+def test_a_producer_may_exactly_produce(world: World, one: Procedure, call: str) -> None:
     """N8.2: `+@produce ~orders*`, on its own tube and on another one."""
-    conn = as_user(box, "alice")
+    conn = as_user(world, "alice")
     unit = OF_TUBES[one.code]
     may = unit.is_open or "produce" in unit.categories
     args = ARGUMENTS.get(call, [])
@@ -88,9 +88,9 @@ def test_a_producer_may_exactly_produce(box: IprotoBox, one: Procedure, call: st
 
 
 @pytest.mark.parametrize(("one", "call"), CALLS, ids=[call for _, call in CALLS])
-def test_a_pattern_closes_every_function(box: IprotoBox, one: Procedure, call: str) -> None:
+def test_a_pattern_closes_every_function(world: World, one: Procedure, call: str) -> None:
     """N8.2: who may call everything still sees the tubes of its patterns only."""
-    conn = as_user(box, "bob")
+    conn = as_user(world, "bob")
     if not call.startswith("queue."):
         assert code_of(conn, f"queue.tube.payments:{call}", *ARGUMENTS.get(call, [])) == 42
     elif BY_ROW[f"TUBE {one.name.upper()}"].queue_at and call != "queue.state":
@@ -101,45 +101,45 @@ def test_a_pattern_closes_every_function(box: IprotoBox, one: Procedure, call: s
     conn.close()
 
 
-def test_who_may_log_in_here(box: IprotoBox) -> None:
+def test_who_may_log_in_here(world: World) -> None:
     """N8.1 chap-sha1 (I5.2) needs the SHA-1 of the SHA-1 of a password, which is guessed fast."""
-    conn = box.conn()
+    conn = world.iproto()
     assert conn.log_in("eve", "pw").code == 47
     assert conn.log_in("nobody", "pw").code == 47
     assert code_of(conn, "queue.statistics") == 42
     assert conn.log_in("root", "pw").code == 0
     assert set(conn.call("queue.statistics")[0]) == {"orders", "payments"}
-    denied = box.server.acl.denials
+    denied = world.server.acl.denials
     assert (denied.logins, denied.entries[0].user) == (2, b"nobody")
-    assert set(as_user(box, "bob").call("queue.statistics")[0]) == {"orders"}
+    assert set(as_user(world, "bob").call("queue.statistics")[0]) == {"orders"}
 
 
-def test_a_user_of_two_tables(box: IprotoBox) -> None:
+def test_a_user_of_two_tables(world: World) -> None:
     """N8.3: what was granted counts beside the units."""
-    root = as_user(box, "root")
+    root = as_user(world, "root")
     assert root.call("queue.tube.payments:grant", "alice", {"call": True}) is not None
 
 
-def test_a_stranger_has_few_requests(box: IprotoBox) -> None:
+def test_a_stranger_has_few_requests(world: World) -> None:
     """N6.6: the next one closes the connection; who has logged in may send more."""
-    stranger, known = box.conn(), as_user(box, "alice")
+    stranger, known = world.iproto(), as_user(world, "alice")
     assert [stranger.hear(stranger.ask(64)).code for _ in range(20)] == [0] * 20
     stranger.ask(64)
     assert not stranger.is_open()
-    assert box.server.figures.strangers_closed == 1
+    assert world.server.figures.strangers_closed == 1
     assert [known.hear(known.ask(64)).code for _ in range(30)] == [0] * 30
 
 
-def test_acts_over_this_door(box: IprotoBox, tmp_path: Path) -> None:
+def test_acts_over_this_door(world: World, tmp_path: Path) -> None:
     """N9.1, N9.2: calls that administrators make, and those that are denied."""
-    box.server.audit = Audit(str(tmp_path / "audit"), "ab", 1 << 20)
-    root, alice, stranger = as_user(box, "root"), as_user(box, "alice"), box.conn()
+    world.server.audit = Audit(str(tmp_path / "audit"), "ab", 1 << 20)
+    root, alice, stranger = as_user(world, "root"), as_user(world, "alice"), world.iproto()
     assert code_of(root, "queue.tube.orders:put", "x") == 0
     assert code_of(root, "queue.tube.orders:kick", 1) == 0
     assert code_of(root, "queue.tube.orders:drop", 1) == 0
     assert code_of(alice, "queue.tube.orders:drop") == 42
     assert code_of(stranger, "queue.tube.payments:drop") == 42
-    box.server.audit.close()
+    world.server.audit.close()
     (path,) = (tmp_path / "audit").iterdir()
     found = [json.loads(line) for line in path.read_text().splitlines()]
     told = [(row["user"], row["door"], row["act"], row["outcome"]) for row in found]
@@ -151,10 +151,10 @@ def test_acts_over_this_door(box: IprotoBox, tmp_path: Path) -> None:
     assert found[0]["words"] == ["queue.tube.orders:kick"]
 
 
-def test_a_denied_call_of_a_user_of_this_door(guarded: IprotoBox, tmp_path: Path) -> None:
+def test_a_denied_call_of_a_user_of_this_door(guarded: World, tmp_path: Path) -> None:
     """N9.1: also if they are denied."""
     guarded.server.audit = Audit(str(tmp_path / "audit"), "ab", 1 << 20)
-    conn = guarded.conn()
+    conn = guarded.iproto()
     assert conn.log_in("bob", "b").code == 0
     assert code_of(conn, "queue.tube.orders:drop") == 42
     assert code_of(conn, "queue.tube.orders:take", 0) == 42

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pump_box import PumpBox, digest
+from pump_box import PumpBox
 from raw_resp import encode
 from tuque.core.copies.replicate import copy_of
 from tuque.core.msgs import (
@@ -29,6 +29,7 @@ from tuque.wire.bus.bus import BusError
 from tuque.wire.bus.card import Card
 from tuque.wire.bus.handshake import Conn
 from tuque.wire.bus.seal import STEP_BYTES
+from world_trace import digest
 
 ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 OTHER = b"0123456789" * 4

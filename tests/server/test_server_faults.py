@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from door import Door, taken
 from gate_box import Kept
 
 from pump_box import NODE_ID, START_MS, PumpBox
@@ -23,6 +22,7 @@ from tuque.server.replies.errors import drop_turn
 from tuque.server.start.journal import close_journal, load_journal, open_journal
 from tuque.server.state.client import LOOK, Client
 from tuque.server.state.server import Server
+from world import World
 
 GREATEST = str(2**63 - 1)
 
@@ -36,14 +36,15 @@ GREATEST = str(2**63 - 1)
         ("client-output-buffer-limit", f"normal {2**70} {2**70} {2**31}"),
     ],
 )
-def test_the_greatest_settings_overflow_nowhere(door: Door, name: str, value: str) -> None:
+def test_the_greatest_settings_overflow_nowhere(world: World, name: str, value: str) -> None:
     """Numbers of the compiled modules have 64 bits, and settings are multiplied there."""
-    assert door(f"CONFIG SET {name}", value) == b"+OK\r\n"
-    door.add()
-    assert memory_level(door.n) == 0
-    assert door.n.limits.memory_bytes * 20 < 2**61
-    assert max(int(door.s.out_hard), int(door.s.out_soft_ms), int(door.s.slow_ns)) < 2**61
-    check(door.n)
+    assert world(f"CONFIG SET {name}", value) == b"+OK\r\n"
+    world.add()
+    assert memory_level(world.n) == 0
+    assert world.n.limits.memory_bytes * 20 < 2**61
+    s = world.server
+    assert max(int(s.out_hard), int(s.out_soft_ms), int(s.slow_ns)) < 2**61
+    check(world.n)
 
 
 def broken(s: Server, c: Client, args: list[bytes]) -> None:
@@ -62,17 +63,20 @@ def bug(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("bug")
-def test_a_bug_in_a_command_is_told_and_the_node_goes_on(door: Door) -> None:
-    id = door.add()
-    assert door("PING") == b"-ERR internal error, the log of the server says more\r\n"
-    assert door("ACKJOB", id) == b":1\r\n"
+def test_a_bug_in_a_command_is_told_and_the_node_goes_on(world: World) -> None:
+    id = world.add()
+    assert world("PING") == b"-ERR internal error, the log of the server says more\r\n"
+    assert world("ACKJOB", id) == b":1\r\n"
+    world.node().machine.records.clear()  # the bug was the test's own
 
 
 @pytest.mark.usefixtures("bug")
-def test_a_bug_that_damaged_the_tables_stops_the_node(door: Door) -> None:
-    door.add()
+def test_a_bug_that_damaged_the_tables_stops_the_node(world: World) -> None:
+    world.add()
     with pytest.raises(AssertionError):
-        door("PING x y")
+        world("PING x y")
+    world.n.job_bytes -= 1
+    world.node().machine.records.clear()
 
 
 @pytest.mark.usefixtures("bug")
@@ -99,118 +103,115 @@ def test_the_turn_that_broke_off_never_was(tmp_path: Path) -> None:
     again.close()
 
 
-def test_an_unknown_command_is_not_answered_either_when_replies_are_off(door: Door) -> None:
-    door("CLIENT REPLY OFF")
-    assert door("NOSUCH") == b""
-    assert door("CLIENT REPLY ON") == b"+OK\r\n"
-    door("CLIENT REPLY SKIP")
-    assert door("NOSUCH") == b""
-    assert door("PING") == b"+PONG\r\n"
+def test_an_unknown_command_is_not_answered_either_when_replies_are_off(world: World) -> None:
+    world("CLIENT REPLY OFF")
+    assert world("NOSUCH") == b""
+    assert world("CLIENT REPLY ON") == b"+OK\r\n"
+    world("CLIENT REPLY SKIP")
+    assert world("NOSUCH") == b""
+    assert world("PING") == b"+PONG\r\n"
 
 
-def test_a_waiting_client_that_was_killed_gets_no_job(door: Door) -> None:
+def test_a_waiting_client_that_was_killed_gets_no_job(world: World) -> None:
     """The kill and the job come in one turn, before the connection is closed."""
-    waiting = door.connect()
-    assert door("GETJOB FROM q", by=waiting) == b""
-    assert door(f"CLIENT KILL ID {waiting.number}") == b":1\r\n"
-    door.add("q", "b", "RETRY", "0", "REPLICATE", "1")
-    assert taken(waiting) == b""
-    assert door("QLEN q") == b":1\r\n"
-    assert door.info("clients")["blocked_clients"] == "0"
+    waiting = world.wire()
+    assert world("GETJOB FROM q", by=waiting) == b""
+    kill = encode("CLIENT", "KILL", "ID", waiting.c.number)
+    add = encode("ADDJOB", "q", "b", 0, "RETRY", 0, "REPLICATE", 1)
+    assert world.run.say(kill + add).startswith(b":1\r\n+D-")
+    assert waiting.hear() == b"" and waiting.is_closed
+    assert world("QLEN q") == b":1\r\n"
+    assert world.info("clients")["blocked_clients"] == "0"
 
 
-def test_the_output_limit_holds_within_one_read(tmp_path: Path) -> None:
+def test_the_output_limit_holds_within_one_read(make_world: Callable[..., World]) -> None:
     """64 KB of small commands may ask for gigabytes: the limit must not wait for the last one."""
-    box = PumpBox(tmp_path, client_output_buffer_limit="normal 20mb 0 0")
-    greedy, other = box.connect(), box.connect()
-    box.say(greedy, encode("ADDJOB", "q", b"x" * 1000, 0) * 500)
-    greedy.raw(encode("QPEEK", "q", 500) * 600)  # 300 MB
-    other.raw(encode("PING"))
-    box.pump.turn(0)
-    assert other.read() == b"PONG"
-    commands = box.server.figures.commands
-    assert commands < 520
-    while box.server.figures.output_closed == 0:
-        box.pump.turn(0)
-    assert box.server.figures.commands - commands < 60
-    assert len(box.server.clients) == 1
-    box.close()
+    world = make_world(client_output_buffer_limit="normal 20mb 0 0")
+    greedy, other = world.wire(), world.wire()
+    greedy.say(encode("ADDJOB", "q", b"x" * 1000, 0) * 500)
+    greedy.stop_reading()
+    commands = world.server.figures.commands
+    greedy.put(encode("QPEEK", "q", 500) * 600)  # 300 MB
+    world.settle()
+    assert other("PING") == b"PONG"
+    assert world.server.figures.output_closed == 1
+    assert world.server.figures.commands - commands < 80
+    assert len(world.server.clients) == 1
 
 
-def test_a_long_backlog_runs_in_slices_and_in_order(tmp_path: Path) -> None:
-    box = PumpBox(tmp_path)
-    waiting, other = box.connect(), box.connect()
+def test_a_long_backlog_runs_in_slices_and_in_order(world: World) -> None:
+    waiting, other = world.wire(), world.wire()
     count = 25_000
     adds = b"".join([encode("ADDJOB", "q", i, 0) for i in range(count)])
-    assert box.say(waiting, encode("GETJOB", "FROM", "first") + adds) == b""
-    box.say(other, encode("ADDJOB", "first", "b", 0))
-    box.hear(waiting)
-    jobs = box.n.queues[b"q"].peek(count)
+    assert waiting.say(encode("GETJOB", "FROM", "first") + adds) == b""
+    other.say(encode("ADDJOB", "first", "b", 0))
+    waiting.hear()
+    jobs = world.n.queues[b"q"].peek(count)
     assert [job.body for job in jobs] == [b"%d" % i for i in range(count)]
-    box.check()
-    box.close()
 
 
-def test_queues_and_waiting_clients_are_counted_as_memory(door: Door) -> None:
-    keep_house(door.s)
-    before = door.n.used_bytes()
-    waiting = door.connect()
-    assert door("GETJOB FROM", *[f"q{i}" for i in range(1000)], by=waiting) == b""
-    keep_house(door.s)
-    assert 600_000 < door.n.used_bytes() - before < 1_300_000
+def test_queues_and_waiting_clients_are_counted_as_memory(world: World) -> None:
+    keep_house(world.server)
+    before = world.n.used_bytes()
+    waiting = world.wire()
+    assert world("GETJOB FROM", *[f"q{i}" for i in range(1000)], by=waiting) == b""
+    keep_house(world.server)
+    assert 600_000 < world.n.used_bytes() - before < 1_300_000
 
 
-def test_very_many_clients_are_looked_at_in_turns(door: Door) -> None:
+def test_very_many_clients_are_looked_at_in_turns(world: World) -> None:
     """None is forgotten, and what they hold is the sum over all of them."""
-    door("CONFIG SET timeout 1")
+    world("CONFIG SET timeout 1")
     count = 2 * LOOK + 34
-    for number in range(10_001, 10_000 + count):  # with the door's own one
-        c = Client(number, door.c.sock, "127.0.0.1:1", 100, door.n.now_ms)
+    for number in range(10_001, 10_000 + count):  # with the world's own one
+        c = Client(number, world.run.c.sock, "127.0.0.1:1", 100, world.n.now_ms)
         c.held_bytes = 1000
-        door.s.clients[number] = c
-    door.n.now_ms += 1001
+        world.server.clients[number] = c
+    world.jump_ms(1001)
+    assert world.n.now_ms == world.now_ms
     for seen in (LOOK, 2 * LOOK, count):
-        keep_house(door.s)
-        assert len({c.number for c in door.s.doomed}) == seen
-    assert door.s.survey.bytes == (count - 1) * 1000
+        keep_house(world.server)
+        assert len({c.number for c in world.server.doomed}) == seen
+    assert world.server.survey.bytes == (count - 1) * 1000
+    world.kill(0)  # it cannot close what was no connection
 
 
-def test_a_shorter_idle_time_counts_for_the_queues_there_are(door: Door) -> None:
-    id = door.add()
-    door("ACKJOB", id)
-    assert door("CONFIG SET queue-idle-time 2") == b"+OK\r\n"
-    keep_house(door.s)
-    door.n.now_ms += 2_001
-    tick(door.n)
-    assert door("QSTAT q") == b"*-1\r\n"
+def test_a_shorter_idle_time_counts_for_the_queues_there_are(world: World) -> None:
+    id = world.add()
+    world("ACKJOB", id)
+    assert world("CONFIG SET queue-idle-time 2") == b"+OK\r\n"
+    keep_house(world.server)
+    world.pass_ms(2_001)
+    tick(world.n)
+    assert world("QSTAT q") == b"*-1\r\n"
 
 
-def test_a_new_password_ends_waiting_and_watching(door: Door) -> None:
+def test_a_new_password_ends_waiting_and_watching(world: World) -> None:
     """C5.4 also for those who log in no more: no job and no command goes to them."""
-    waiting, watching = door.connect(), door.connect()
-    assert door("GETJOB FROM q", by=waiting) == b""
-    assert door("MONITOR", by=watching) == b"+OK\r\n"
-    assert door("CONFIG SET requirepass secret") == b"+OK\r\n"
-    assert taken(waiting) == b"-NOAUTH Authentication required.\r\n"
-    taken(watching)
-    assert door("AUTH secret") == b"+OK\r\n"
-    door.add()
-    assert taken(waiting) == taken(watching) == b""
-    assert door("QLEN q") == b":1\r\n"
+    waiting, watching = world.wire(), world.wire()
+    assert world("GETJOB FROM q", by=waiting) == b""
+    assert world("MONITOR", by=watching) == b"+OK\r\n"
+    assert world("CONFIG SET requirepass secret") == b"+OK\r\n"
+    assert waiting.hear() == b"-NOAUTH Authentication required.\r\n"
+    watching.hear()
+    assert world("AUTH secret") == b"+OK\r\n"
+    world.add()
+    assert waiting.hear() == watching.hear() == b""
+    assert world("QLEN q") == b":1\r\n"
 
 
 def test_a_journal_that_cannot_begin_leaves_no_descriptor(
-    make_door: Callable[..., Door], tmp_path: Path
+    make_world: Callable[..., World], tmp_path: Path
 ) -> None:
-    door = make_door(dir=str(tmp_path))
-    (tmp_path / door.cfg.appenddirname).write_text("a file where the directory should be")
+    world = make_world(journal="off", dir=str(tmp_path))
+    (tmp_path / world.cfg.appenddirname).write_text("a file where the directory should be")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
-        assert door("CONFIG SET appendonly yes") == (
+        assert world("CONFIG SET appendonly yes") == (
             b"-ERR Unable to turn on AOF. Check server logs.\r\n"
         )
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert door.value("CONFIG GET appendonly")[1] == b"no"
+    assert world.value("CONFIG GET appendonly")[1] == b"no"
 
 
 def test_loaded_jobs_of_a_queue_share_its_name(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from door import Door
 from test_server_groups import (
     callbacks,
     counts,
@@ -16,11 +15,14 @@ from test_server_groups import (
     turn,
 )
 
+from raw_resp import encode
+from world import World
+
 __all__ = ["tasks"]
 
 
 @pytest.mark.parametrize("queue", ["q", "other"])
-def test_a_child_whose_workers_are_silent(tasks: Door, queue: str) -> None:
+def test_a_child_whose_workers_are_silent(tasks: World, queue: str) -> None:
     """T50.3 `done` is its end, or it has failed: `dead`"""
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
     group = tasks.value("GROUP CREATE t 1 ONFAIL continue THEN callback").decode()
@@ -36,7 +38,7 @@ def test_a_child_whose_workers_are_silent(tasks: Door, queue: str) -> None:
 
 
 @pytest.mark.parametrize("queue", ["q", "other"])
-def test_why_a_child_has_failed(tasks: Door, queue: str) -> None:
+def test_why_a_child_has_failed(tasks: World, queue: str) -> None:
     """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
     failure follows), that nobody began it, or that it was buried.
     """
@@ -59,7 +61,7 @@ def test_why_a_child_has_failed(tasks: Door, queue: str) -> None:
     ]
 
 
-def test_why_a_child_that_nobody_began_has_failed(tasks: Door) -> None:
+def test_why_a_child_that_nobody_began_has_failed(tasks: World) -> None:
     """T50.3 The reason says so of one that is gone, that the TTL of a dead one was over (its last
     failure follows), that nobody began it, or that it was buried.
     """
@@ -80,7 +82,7 @@ def test_why_a_child_that_nobody_began_has_failed(tasks: Door) -> None:
     ]
 
 
-def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: Door) -> None:
+def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: World) -> None:
     """T50.3 or `gone` (expired, deleted, or ended and not kept)."""
     group, ids = made(tasks, 2, "ONFAIL wait THEN callback", "ATTEMPTS 3")
     tasks(f"DONE {ids[1]} - RESULT b")
@@ -96,7 +98,7 @@ def test_a_child_that_is_purged_while_its_replay_is_awaited(tasks: Door) -> None
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
 @pytest.mark.parametrize("queue", ["q", "other"])
-def test_ends_that_were_not_noted_when_the_group_ended(tasks: Door, queue: str, how: str) -> None:
+def test_ends_that_were_not_noted_when_the_group_ended(tasks: World, queue: str, how: str) -> None:
     """T50.7 A child that has ended when the group ends, and was not noted yet, is noted as it ended
     (T50.3)."""
     assert tasks("TUBE CREATE other tasks") == b"+OK\r\n"
@@ -109,12 +111,14 @@ def test_ends_that_were_not_noted_when_the_group_ended(tasks: Door, queue: str, 
     turn(tasks)
     assert len(tasks.value(f"GETJOB NOHANG COUNT 6 FROM {queue}")) == 6
     runs = [tasks.value(f"START {id}")[0][0].decode() for id in ids[:6]]
-    assert tasks.value(f"FAIL {ids[0]} {runs[0]} FINAL REASON no")[0] == b"dead"
+    ends = encode("FAIL", ids[0], runs[0], "FINAL", "REASON", "no")
     for i in range(1, 5):
-        assert tasks.value(f"DONE {ids[i]} {runs[i]} RESULT r{i}") == 1
+        ends += encode("DONE", ids[i], runs[i], "RESULT", f"r{i}")
     if how == "is cancelled":
-        assert tasks.value(f"GROUP CANCEL t {group}") == 1
-    turn(tasks)
+        ends += encode("GROUP", "CANCEL", "t", group)
+    told = tasks.run.say(ends)  # all in one turn
+    assert told.startswith(b"*2\r\n$4\r\ndead\r\n")
+    assert told.endswith(b":1\r\n" * (5 if how == "is cancelled" else 4))
     assert counts(tasks, group) == ("failed" if how == "fails" else "cancelled", 20, 4, 16)
     rows = results(tasks, group)[1]
     assert [row[4] for row in rows] == [b"dead", *[b"done"] * 4, *[b"cancelled"] * 15]
@@ -125,7 +129,7 @@ def test_ends_that_were_not_noted_when_the_group_ended(tasks: Door, queue: str, 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled", "is deleted"])
 @pytest.mark.parametrize("queue", ["q", "other"])
-def test_a_job_that_another_one_added_is_not_cancelled(tasks: Door, queue: str, how: str) -> None:
+def test_a_job_that_another_one_added_is_not_cancelled(tasks: World, queue: str, how: str) -> None:
     """T51.2 With NOCANCEL the group waits for these, but never cancels them: another one has added
     them. One that has not ended when the group does has failed for it: it ended as `open`.
     """
@@ -158,7 +162,7 @@ def test_a_job_that_another_one_added_is_not_cancelled(tasks: Door, queue: str, 
     assert rows[2][2:6] == [b"failed", 0, b"open", why]
 
 
-def test_the_child_for_which_a_group_failed_is_the_first_that_ended(tasks: Door) -> None:
+def test_the_child_for_which_a_group_failed_is_the_first_that_ended(tasks: World) -> None:
     """T51.6 One that is noted after the group has ended is later than it."""
     group, ids = made(tasks, 5, "THEN callback", "ATTEMPTS 1")
     tasks(f"DONE {ids[1]} - RESULT r")
@@ -170,7 +174,7 @@ def test_the_child_for_which_a_group_failed_is_the_first_that_ended(tasks: Door)
 
 
 @pytest.mark.parametrize("queue", ["q", "other"])
-def test_a_dead_child_is_seen_while_its_replay_is_awaited(tasks: Door, queue: str) -> None:
+def test_a_dead_child_is_seen_while_its_replay_is_awaited(tasks: World, queue: str) -> None:
     """T50.5 One that is waited for is open, and ended as `dead`, with its reason (T50.3), until the
     leader knows that it was replayed.
 

@@ -5,72 +5,65 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from door import START_MS, Door
 
+from sim.engine.clock import START_MS
 from told_events import Told
-from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.records.events import KIND_NAMES, Events
-from tuque.server.commands.dispatch import tell_wakes
-from tuque.server.loop.pump import end_turn, next_turn_ms
+from world import World
 
 SLACK_MS = 20  # timers are that late
 
 
 @pytest.fixture
-def tasks(door: Door) -> Door:
-    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
-    return door
+def tasks(world: World) -> World:
+    assert world("TUBE CREATE t tasks") == b"+OK\r\n"
+    return world
 
 
-def turn(door: Door) -> None:
+def turn(world: World) -> None:
     """Turns of the loop, until none has work at this instant."""
-    for _ in range(10_000):
-        tick(door.n)
-        tell_wakes(door.s)
-        end_turn(door.s)
-        if min(next_timer_ms(door.n), next_turn_ms(door.s)) > door.n.now_ms:
-            break
-    assert door("DEBUG CHECK") == b"+OK\r\n"
+    world.settle()
+    assert world("DEBUG CHECK") == b"+OK\r\n"
 
 
-def later(door: Door, ms: int) -> None:
+def later(world: World, ms: int) -> None:
     """Time passes, with turns on the way."""
-    until = door.n.now_ms + ms + SLACK_MS
-    while door.n.now_ms < until:
-        door.n.now_ms = min(until, door.n.now_ms + max(ms // 20, 500))
-        turn(door)
+    world.pass_ms(ms + SLACK_MS)
+    turn(world)
 
 
-def shown(door: Door, group: str) -> dict[str, Any]:
-    row = door.value(f"GROUP SHOW t {group}")
+def shown(world: World, group: str) -> dict[str, Any]:
+    row = world.value(f"GROUP SHOW t {group}")
     return {one.decode(): value for one, value in zip(row[::2], row[1::2], strict=True)}
 
 
-def counts(door: Door, group: str) -> tuple[str, int, int, int]:
-    row = shown(door, group)
+def counts(world: World, group: str) -> tuple[str, int, int, int]:
+    row = shown(world, group)
     return row["state"].decode(), row["added"], row["done"], row["failed"]
 
 
-def made(door: Door, size: int, words: str = "THEN callback", options: str = "") -> Any:
+def made(world: World, size: int, words: str = "THEN callback", options: str = "") -> Any:
     """A group with that many children, jobs of the queue q; its id and theirs."""
-    group = door.value(f"GROUP CREATE t {size} {words}").decode()
-    ids = [door.value(f"ADDJOB q c{i} 0 KEEP 9000 {options}").decode() for i in range(size)]
+    group = world.value(f"GROUP CREATE t {size} {words}").decode()
+    ids = [world.value(f"ADDJOB q c{i} 0 KEEP 9000 {options}").decode() for i in range(size)]
     pairs = " ".join(f"{i} {id}" for i, id in enumerate(ids))
-    assert door.value(f"GROUP ADD t {group} {pairs}") == size
-    turn(door)
+    assert world.value(f"GROUP ADD t {group} {pairs}") == size
+    turn(world)
     return group, ids
 
 
-def results(door: Door, group: str, words: str = "") -> list[Any]:
-    return door.value(f"GROUP RESULTS t {group} {words}")
+def results(world: World, group: str, words: str = "") -> list[Any]:
+    return world.value(f"GROUP RESULTS t {group} {words}")
 
 
-def callbacks(door: Door) -> list[tuple[str, bytes]]:
-    return [(id.decode(), body) for _, id, body in door.value("GETJOB NOHANG COUNT 9 FROM t") or []]
+def callbacks(world: World) -> list[tuple[str, bytes]]:
+    return [
+        (id.decode(), body) for _, id, body in world.value("GETJOB NOHANG COUNT 9 FROM t") or []
+    ]
 
 
 @pytest.mark.parametrize("tube", ["other", "t"])
-def test_children_are_tasks(tasks: Door, tube: str) -> None:
+def test_children_are_tasks(tasks: World, tube: str) -> None:
     """T50.2 A child is a job of a queue or a task of a tube, at whatever node, also of the group's
     own tube."""
     if tube != "t":
@@ -109,7 +102,7 @@ def test_children_are_tasks(tasks: Door, tube: str) -> None:
     assert [row[5] for row in rows[:6]] == [b"", b"", b"no", b"", gone, expired]
 
 
-def test_the_callback_comes_when_all_have_ended(tasks: Door) -> None:
+def test_the_callback_comes_when_all_have_ended(tasks: World) -> None:
     """T50.4 When all children have ended, the group becomes its callback: in one change its task is
     READY under the id that it had."""
     group, ids = made(tasks, 3)
@@ -128,10 +121,10 @@ def test_the_callback_comes_when_all_have_ended(tasks: Door) -> None:
     assert tasks.value(f"ACKJOB {group}") == 1
     later(tasks, 121_000)
     assert tasks(f"GROUP SHOW t {group}").startswith(b"-NOJOBGROUP tube 't' has no group '")
-    assert tasks.value("QLEN t") == 0 and not tasks.s.n.jobs
+    assert tasks.value("QLEN t") == 0 and not tasks.server.n.jobs
 
 
-def test_results_in_pages(tasks: Door) -> None:
+def test_results_in_pages(tasks: World) -> None:
     """T51.3 A page has n (1,000) children, and ends after 1 MiB of results."""
     group, ids = made(tasks, 40)
     for id in ids:
@@ -146,7 +139,7 @@ def test_results_in_pages(tasks: Door) -> None:
     assert last == 0 or len(results(tasks, group, str(last))[1]) > 0
 
 
-def test_an_index_counts_once(tasks: Door) -> None:
+def test_an_index_counts_once(tasks: World) -> None:
     """T50.3 So a child that runs twice, or ends twice, counts once."""
     group, ids = made(tasks, 2)
     other = tasks.value("ADDJOB q x 0 KEEP 9000").decode()
@@ -160,15 +153,15 @@ def test_an_index_counts_once(tasks: Door) -> None:
     assert results(tasks, group)[1][1][2:] == [b"open", None, b"open", b""]
 
 
-def dead(door: Door, id: str) -> None:
+def dead(world: World, id: str) -> None:
     """Fail the job for good."""
-    door("GETJOB NOHANG COUNT 9 FROM q")
-    run = door.value(f"START {id}")[0][0].decode()
-    assert door.value(f"FAIL {id} {run} FINAL REASON no")[0] == b"dead"
-    turn(door)
+    world("GETJOB NOHANG COUNT 9 FROM q")
+    run = world.value(f"START {id}")[0][0].decode()
+    assert world.value(f"FAIL {id} {run} FINAL REASON no")[0] == b"dead"
+    turn(world)
 
 
-def test_a_failed_child_stops_the_group(tasks: Door) -> None:
+def test_a_failed_child_stops_the_group(tasks: World) -> None:
     """T50.5 A child that fails makes the group fail (ONFAIL stop): the callback does not run, and
     the open children are cancelled."""
     group, ids = made(tasks, 3, options="ATTEMPTS 3")
@@ -185,7 +178,7 @@ def test_a_failed_child_stops_the_group(tasks: Door) -> None:
     assert len(tasks.value("TUBE INFO t")) > 0 and tasks.value("QLEN t") == 0
 
 
-def test_a_group_goes_on_without_those_that_failed(tasks: Door) -> None:
+def test_a_group_goes_on_without_those_that_failed(tasks: World) -> None:
     """T50.5 with `continue` it has ended like the others, without a result."""
     group, ids = made(tasks, 4, "ONFAIL continue THEN callback", "ATTEMPTS 3")
     tasks(f"CANCEL {ids[3]}")
@@ -200,7 +193,7 @@ def test_a_group_goes_on_without_those_that_failed(tasks: Door) -> None:
     assert [row[4] for row in rows][1] == b"dead" and rows[0][3] is None
 
 
-def test_a_group_waits_for_a_replay(tasks: Door) -> None:
+def test_a_group_waits_for_a_replay(tasks: World) -> None:
     """T50.5 With `wait`, one that is dead is waited for, in case it is replayed."""
     group, ids = made(tasks, 1, "ONFAIL wait THEN callback", "ATTEMPTS 3")
     dead(tasks, ids[0])
@@ -214,7 +207,7 @@ def test_a_group_waits_for_a_replay(tasks: Door) -> None:
 
 
 @pytest.mark.parametrize("how", ["ACKJOB", "DELJOB", "EXPIRE"])
-def test_ends_that_no_worker_says(tasks: Door, how: str) -> None:
+def test_ends_that_no_worker_says(tasks: World, how: str) -> None:
     """T50.3 `done` is its end, or it has failed: `dead`, `cancelled`, or `gone` (expired, deleted,
     or ended and not kept)."""
     group, ids = made(tasks, 1, "ONFAIL continue THEN callback", "TTL 50")
@@ -227,7 +220,7 @@ def test_ends_that_no_worker_says(tasks: Door, how: str) -> None:
     assert results(tasks, group)[1][0][4] == (b"done" if how == "ACKJOB" else b"gone")
 
 
-def test_one_that_had_ended_before(tasks: Door) -> None:
+def test_one_that_had_ended_before(tasks: World) -> None:
     """T50.2 A job that ended before it was added counts while its outcome is kept (W7.2): children
     need KEEP."""
     group = tasks.value("GROUP CREATE t 2 ONFAIL continue").decode()
@@ -242,7 +235,7 @@ def test_one_that_had_ended_before(tasks: Door) -> None:
     assert shown(tasks, group)["callback"] == 0 and callbacks(tasks) == []
 
 
-def test_cancel(tasks: Door) -> None:
+def test_cancel(tasks: World) -> None:
     """T50.7 CANCEL of a group: its callback does not run, and each open child is cancelled (W8), by
     and by; a node that is not in reach is asked until it answers."""
     group, ids = made(tasks, 3)
@@ -257,7 +250,7 @@ def test_cancel(tasks: Door) -> None:
     assert callbacks(tasks) == [] and tasks.value("GETJOB NOHANG FROM q") is None
 
 
-def test_cancel_of_children_in_tubes(tasks: Door) -> None:
+def test_cancel_of_children_in_tubes(tasks: World) -> None:
     """T50.7 CANCEL of a group: its callback does not run, and each open child is cancelled (W8)"""
     tasks("TUBE CREATE other tasks")
     group = tasks.value("GROUP CREATE t 2 THEN callback").decode()
@@ -273,7 +266,7 @@ def test_cancel_of_children_in_tubes(tasks: Door) -> None:
         assert tasks.value(f"RESULT {id}")[1] == b"cancelled"
 
 
-def test_deleting_the_group_cancels_its_children(tasks: Door) -> None:
+def test_deleting_the_group_cancels_its_children(tasks: World) -> None:
     """T50.7 The same becomes of the children when the task of the group is deleted."""
     group, ids = made(tasks, 2)
     assert tasks.value(f"DELJOB {group}") == 1
@@ -282,7 +275,7 @@ def test_deleting_the_group_cancels_its_children(tasks: Door) -> None:
     assert not [one for one in tasks.n.jobs.values() if one.queue == b"t"]
 
 
-def test_children_that_never_came(tasks: Door) -> None:
+def test_children_that_never_came(tasks: World) -> None:
     """T50.8 A group that has not got all its children an hour after its CREATE is cancelled."""
     group = tasks.value("GROUP CREATE t 2 THEN callback").decode()
     child = tasks.value("ADDJOB q x 0 KEEP 9000").decode()
@@ -295,7 +288,7 @@ def test_children_that_never_came(tasks: Door) -> None:
     assert tasks.value(f"GROUP ADD t {group} 0 {child}") == 0  # T51.2
 
 
-def test_results_that_are_too_large(tasks: Door) -> None:
+def test_results_that_are_too_large(tasks: World) -> None:
     """T50.3 A child whose result is not kept, has more than 65,536 bytes, or would make those of
     the group more than 64 MiB, has failed; its reason says so."""
     group, ids = made(tasks, 2, "ONFAIL continue THEN callback")
@@ -307,7 +300,7 @@ def test_results_that_are_too_large(tasks: Door) -> None:
     assert rows[0][5] == b"its result of 65537 bytes is larger than 65536"
 
 
-def test_words(tasks: Door) -> None:
+def test_words(tasks: World) -> None:
     """T51.1 A group has 1 to 10,000 children, a tube 10,000 groups that are open. Another word:
     `-ERR syntax error: GROUP CREATE has no option '<word>': it takes <options>`."""
     assert tasks("GROUP CREATE t 0") == b"-ERR a group has 1 to 10000 children, not '0'\r\n"
@@ -345,7 +338,7 @@ def test_words(tasks: Door) -> None:
     assert tasks.value("GROUP LIST t")[1] == [] and START_MS > 0
 
 
-def test_the_life_of_a_callback(tasks: Door) -> None:
+def test_the_life_of_a_callback(tasks: World) -> None:
     """T51.1 KEEP is a day unless given, also for the callback. The options are RETRY, PRI, of the
     keys (T40) LIMIT, RATE and GROUP, and of the life (T48) ATTEMPTS, BACKOFF, DEAD, TIMELIMIT and
     HEADERS. They need THEN, which is the last word but one."""
@@ -384,29 +377,29 @@ def test_the_life_of_a_callback(tasks: Door) -> None:
     assert tasks.value("QLEN lost") == 1
 
 
-def test_children_count_for_their_tenant(door: Door) -> None:
+def test_children_count_for_their_tenant(world: World) -> None:
     """N11.2 jobs are those of its queues and tubes that this node has in any state, the records of
     children among them"""
-    door("ACL SETUSER ops on nopass +@all ~*")
-    door("AUTH ops x")
-    door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=5")
-    ann = door.connect()
-    door("AUTH ann x", by=ann)
-    door("TUBE CREATE t tasks", by=ann)
-    group = door("GROUP CREATE t 9 THEN callback", by=ann).split(b"\r\n")[1]
-    ids = [door("ADDJOB q x 0 KEEP 9", by=ann)[1:-2] for _ in range(2)]
+    world("ACL SETUSER ops on nopass +@all ~*")
+    world("AUTH ops x")
+    world("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=5")
+    ann = world.wire()
+    world("AUTH ann x", by=ann)
+    world("TUBE CREATE t tasks", by=ann)
+    group = world("GROUP CREATE t 9 THEN callback", by=ann).split(b"\r\n")[1]
+    ids = [world("ADDJOB q x 0 KEEP 9", by=ann)[1:-2] for _ in range(2)]
     pairs = [b"0", ids[0], b"1", ids[1]]
-    assert door("GROUP ADD t", group, *pairs, by=ann) == b":2\r\n"
-    assert door("GROUP ADD t", group, *pairs, by=ann) == b":0\r\n"
-    refused = door("GROUP ADD t", group, b"2", ids[0], by=ann)
+    assert world("GROUP ADD t", group, *pairs, by=ann) == b":2\r\n"
+    assert world("GROUP ADD t", group, *pairs, by=ann) == b":0\r\n"
+    refused = world("GROUP ADD t", group, b"2", ids[0], by=ann)
     assert refused.startswith(b"-QUOTA tenant 'one' has 5 jobs at this node, and may have 5")
 
 
-def listed(door: Door, words: str) -> list[str]:
-    return [row[1].decode() for row in door.value(f"GROUP LIST t {words}")[1]]
+def listed(world: World, words: str) -> list[str]:
+    return [row[1].decode() for row in world.value(f"GROUP LIST t {words}")[1]]
 
 
-def test_groups_of_a_state(tasks: Door) -> None:
+def test_groups_of_a_state(tasks: World) -> None:
     """T51.4 with STATE those of that state, also `called`."""
     called, ids = made(tasks, 1)
     tasks(f"DONE {ids[0]} -")
@@ -429,7 +422,7 @@ def test_groups_of_a_state(tasks: Door) -> None:
         assert tasks(f"GROUP LIST t {words}").startswith(b"-ERR syntax error"), words
 
 
-def test_children_without_their_results(tasks: Door) -> None:
+def test_children_without_their_results(tasks: World) -> None:
     """T51.6 replies with the next index, 0 at the end, and for each child from that index on, of
     that state: index, id, `open`, `done` or `failed`, the bytes of its result, how it ended,
     reason, and when (unix ms).
@@ -451,7 +444,7 @@ def test_children_without_their_results(tasks: Door) -> None:
     assert tasks(f"GROUP CHILDREN t {ids[0]}").startswith(b"-NOJOBGROUP")
 
 
-def test_children_a_thousand_at_a_time(tasks: Door) -> None:
+def test_children_a_thousand_at_a_time(tasks: World) -> None:
     """T51.6 It looks at 1,000 children at most, so that a reply with a next index may have none."""
     group = tasks.value("GROUP CREATE t 2500 THEN x").decode()
     assert tasks.value(f"GROUP CHILDREN t {group} STATE failed") == [1000, []]
@@ -459,7 +452,7 @@ def test_children_a_thousand_at_a_time(tasks: Door) -> None:
     assert tasks.value(f"GROUP CHILDREN t {group} 2000") == [0, []]
 
 
-def test_events_of_groups(tasks: Door) -> None:
+def test_events_of_groups(tasks: World) -> None:
     """E1.9 group-created, and then one of group-done, group-failed, group-cancelled and
     group-called (it is its callback now), are rows of the leader of a group's tube (T50): the queue
     is the tube, the number of the delivery is that of the children.

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from door import Door
 
 from tuque.core.dispatch.timers import tick
+from world import World
 
 
 @pytest.fixture
-def tasks(door: Door) -> Door:
-    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
-    return door
+def tasks(world: World) -> World:
+    assert world("TUBE CREATE t tasks") == b"+OK\r\n"
+    return world
 
 
-def rows(door: Door, words: str = "") -> list[dict[str, Any]]:
+def rows(world: World, words: str = "") -> list[dict[str, Any]]:
     """All rows, page by page."""
     found: list[dict[str, Any]] = []
     cursor = b"0"
     while True:
-        cursor, page = door.value(f"LIMITS t CURSOR {cursor.decode()} {words}")
+        cursor, page = world.value(f"LIMITS t CURSOR {cursor.decode()} {words}")
         for row in page:
             named = dict(zip(row[::2], row[1::2], strict=True))
             found.append({name.decode(): value for name, value in named.items()})
@@ -29,12 +29,12 @@ def rows(door: Door, words: str = "") -> list[dict[str, Any]]:
             return found
 
 
-def take(door: Door, count: int) -> list[str]:
-    got = door.value(f"GETJOB NOHANG COUNT {count} FROM t") or []
+def take(world: World, count: int) -> list[str]:
+    got = world.value(f"GETJOB NOHANG COUNT {count} FROM t") or []
     return [job[1].decode() for job in got]
 
 
-def test_a_limit_for_whose_places_tasks_wait(tasks: Door) -> None:
+def test_a_limit_for_whose_places_tasks_wait(tasks: World) -> None:
     """T47.2 A limit also has places and used: its TAKEN tasks, and the places that are kept for
     tasks that wait for a token or their turn (T41.5)."""
     n = tasks.n
@@ -60,7 +60,7 @@ def test_a_limit_for_whose_places_tasks_wait(tasks: Door) -> None:
     assert tasks("DEBUG CHECK") == b"+OK\r\n"
 
 
-def test_a_rate_for_whose_tokens_tasks_wait(tasks: Door) -> None:
+def test_a_rate_for_whose_tokens_tasks_wait(tasks: World) -> None:
     """T47.2 A rate also has token-us, burst, tokens (that are there) and token-ms (when the next
     one comes)."""
     n = tasks.n
@@ -82,7 +82,7 @@ def test_a_rate_for_whose_tokens_tasks_wait(tasks: Door) -> None:
     assert tasks("DEBUG CHECK") == b"+OK\r\n"
 
 
-def test_groups_with_their_weights(tasks: Door) -> None:
+def test_groups_with_their_weights(tasks: World) -> None:
     """T47.2 A group also has weight and weights, which is the sum over all groups that have READY
     tasks: their quotient is its share of the takes."""
     tasks.add("t", "a", "GROUP", "north", "WEIGHT", "3")
@@ -101,7 +101,7 @@ def test_groups_with_their_weights(tasks: Door) -> None:
     assert tasks("DEBUG CHECK") == b"+OK\r\n"
 
 
-def test_pages_with_the_longest_wait_first(tasks: Door) -> None:
+def test_pages_with_the_longest_wait_first(tasks: World) -> None:
     """T47.1 It replies with the next cursor, 0 at the end, and up to n (100, at most 1000) rows:
     the limits for whose places tasks wait, then the rates for whose tokens they wait, of both the
     longest wait first, then the groups that have READY tasks."""
@@ -109,7 +109,7 @@ def test_pages_with_the_longest_wait_first(tasks: Door) -> None:
         for _ in range(2):
             tasks.add("t", "b", "LIMIT", f"l{i}", "1")
             tasks.add("t", "b", "RATE", f"r{i}", "1/h", "GROUP", f"g{i}")
-        tasks.n.now_ms += 1
+        tasks.pass_ms(1)
     assert len(take(tasks, 99)) == 14
     wanted = [b"%s%d" % (kind, i) for kind in (b"l", b"r", b"g") for i in range(7)]
     assert [row["key"] for row in rows(tasks)] == wanted
@@ -119,7 +119,7 @@ def test_pages_with_the_longest_wait_first(tasks: Door) -> None:
     assert tasks("DEBUG CHECK") == b"+OK\r\n"
 
 
-def test_limits_need_a_tube_of_type_tasks(tasks: Door) -> None:
+def test_limits_need_a_tube_of_type_tasks(tasks: World) -> None:
     """T47.4 On a queue, or a tube of another type: `-NOTUBE '<name>' has no limits: they need a
     tube of type tasks`."""
     tasks("TUBE CREATE f fifottl")

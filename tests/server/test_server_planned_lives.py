@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from door import START_MS, Door
 
 from planned import later, show, taken, turn
+from sim.engine.clock import START_MS
 from tuque.tubes.entries.keys import is_sound
 from tuque.tubes.policy import tubes_of
+from world import World
 
 
 @pytest.fixture
-def tasks(door: Door) -> Door:
-    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
-    return door
+def tasks(world: World) -> World:
+    assert world("TUBE CREATE t tasks") == b"+OK\r\n"
+    return world
 
 
 LIFE = "ATTEMPTS 2 BACKOFF 1 2.5 0 DEAD lost KEEP 100 TIMELIMIT 9.5 HEADERS 2 zone eu attempts 7"
 
 
-def test_jobs_of_schedules_have_a_life(tasks: Door) -> None:
+def test_jobs_of_schedules_have_a_life(tasks: World) -> None:
     """T46.2 The jobs have them as if an ADDJOB had given them.
     T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
     assert tasks(f"SCHEDULE ADD t n EVERY 10 RETRY 30 {LIFE} LIMIT l 9 body") == b"+ADDED\r\n"
@@ -44,7 +45,7 @@ def test_jobs_of_schedules_have_a_life(tasks: Door) -> None:
     assert dict(zip(found[::2], found[1::2], strict=True))[b"result"] == b"sum"
 
 
-def test_show_names_the_life_of_the_jobs(tasks: Door) -> None:
+def test_show_names_the_life_of_the_jobs(tasks: World) -> None:
     """T46.4 Each has name, queue, cron, tz, every-ms, missed, paused, next-ms, last-ms (the last
     instant that made a job), fired (jobs made at instants), late, waits and id, and of attempts,
     backoff, dead, keep-ms, time-limit-ms and headers those that were given."""
@@ -65,7 +66,7 @@ def test_show_names_the_life_of_the_jobs(tasks: Door) -> None:
     assert {name: found.get(name) for name in wanted} == wanted
 
 
-def test_a_schedule_without_a_life_is_replaced_by_one_with_it(tasks: Door) -> None:
+def test_a_schedule_without_a_life_is_replaced_by_one_with_it(tasks: World) -> None:
     """T45.2 With others it replaces it; instants that have passed by then are dealt with, and an
     interval that stays the same does not begin anew."""
     tasks("SCHEDULE ADD t n EVERY 10 body")
@@ -79,7 +80,7 @@ def test_a_schedule_without_a_life_is_replaced_by_one_with_it(tasks: Door) -> No
 
 
 @pytest.mark.parametrize("what", ["SCHEDULE ADD t n EVERY 10", "GROUP CREATE t 1"])
-def test_lives_that_are_refused(tasks: Door, what: str) -> None:
+def test_lives_that_are_refused(tasks: World, what: str) -> None:
     """T46.2 RETRY 0: `-ERR RETRY must be 1 or more: the tasks of a tube come back`.
 
     T46.2 All of them together have at most 16,384 bytes: `-ERR the options of a job have <n>
@@ -102,20 +103,20 @@ def test_lives_that_are_refused(tasks: Door, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["SCHEDULE ADD t n EVERY 10", "GROUP CREATE t 1"])
-def test_dead_names_a_queue_of_the_tenant(door: Door, what: str) -> None:
+def test_dead_names_a_queue_of_the_tenant(world: World, what: str) -> None:
     """N10.2 as in ADDJOB, DEAD names a queue: the user needs it, and a tenant's is its own."""
     body = "THEN b" if what.startswith("GROUP") else "b"
-    door("ACL SETUSER ops on nopass +@all ~*")
-    door("AUTH ops x")
-    door("ACL SETUSER ann on nopass +@all ~* tenant:one")
-    door("ACL SETUSER bob on nopass +@all ~t")
-    ann, bob = door.connect(), door.connect()
-    door("AUTH ann x", by=ann)
-    door("AUTH bob x", by=bob)
-    assert door("TUBE CREATE t tasks", by=ann) == b"+OK\r\n"
-    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
-    assert not door(f"{what} DEAD lost {body}", by=ann).startswith(b"-")
-    assert door(f"{what} DEAD lost {body}", by=bob).startswith(b"-NOPERM")
+    world("ACL SETUSER ops on nopass +@all ~*")
+    world("AUTH ops x")
+    world("ACL SETUSER ann on nopass +@all ~* tenant:one")
+    world("ACL SETUSER bob on nopass +@all ~t")
+    ann, bob = world.wire(), world.wire()
+    world("AUTH ann x", by=ann)
+    world("AUTH bob x", by=bob)
+    assert world("TUBE CREATE t tasks", by=ann) == b"+OK\r\n"
+    assert world("TUBE CREATE t tasks") == b"+OK\r\n"
+    assert not world(f"{what} DEAD lost {body}", by=ann).startswith(b"-")
+    assert world(f"{what} DEAD lost {body}", by=bob).startswith(b"-NOPERM")
     if what.startswith("SCHEDULE"):
-        assert b"$8\r\none/lost\r\n" in door("SCHEDULE SHOW one/t n")
-        assert b"$4\r\nlost\r\n" in door("SCHEDULE SHOW t n", by=ann)
+        assert b"$8\r\none/lost\r\n" in world("SCHEDULE SHOW one/t n")
+        assert b"$4\r\nlost\r\n" in world("SCHEDULE SHOW t n", by=ann)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pump_box import PumpBox
-from raw_resp import Wire, encode
+from raw_resp import encode
 from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
 from tuque.wire.commands.commands import ROWS, table
 from tuque.wire.commands.rights import (
@@ -19,6 +18,7 @@ from tuque.wire.commands.rights import (
     unit_of,
 )
 from tuque.wire.commands.tube_table import PROCEDURES
+from world import World
 
 OWN = b"orders.a"
 OTHERS = b"payments"
@@ -95,9 +95,9 @@ def test_an_unknown_subcommand_is_closed() -> None:
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PumpBox]:
-    made = PumpBox(tmp_path_factory.mktemp("rights"), enable_debug_command="yes")
-    root = made.connect()
+def world() -> Iterator[World]:
+    made = World(enable_debug_command="yes")
+    root = made.wire()
     for line in (
         "ACL SETUSER alice on nopass +@produce ~orders.*",
         "ACL SETUSER bob on nopass +@all ~orders.*",
@@ -110,12 +110,12 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PumpBox]:
         "STAGE orders.mine a 60000 orders.a x",
         "STAGE theirs a 60000 payments x",
     ):
-        assert not made.say(root, encode(*line.split(" "))).startswith(b"-"), line
+        assert not root.say(encode(*line.split(" "))).startswith(b"-"), line
     yield made
-    made.close()
+    made.check()
 
 
-def words_for(unit: Unit, queue: bytes, box: PumpBox) -> list[bytes]:
+def words_for(unit: Unit, queue: bytes, world: World) -> list[bytes]:
     """A command of that unit which names that queue, everywhere it can."""
     own = queue == OWN
     words = unit.row.encode().split(b" ")
@@ -142,43 +142,37 @@ def words_for(unit: Unit, queue: bytes, box: PumpBox) -> list[bytes]:
     if unit.stage_at:
         words[unit.stage_at] = b"orders.mine" if own else b"theirs"
     if unit.jobs_from:
-        wire = box.connect()
-        id = box.say(wire, encode("ADDJOB", queue, "x", 0))[1:-2]
+        wire = world.wire()
+        id = wire.say(encode("ADDJOB", queue, "x", 0))[1:-2]
         words[unit.jobs_from] = id
         wire.close()
     return words
-
-
-def as_user(box: PumpBox, name: str) -> Wire:
-    wire = box.connect()
-    assert box.say(wire, encode("AUTH", name, "x")) == b"+OK\r\n"
-    return wire
 
 
 IN_RESP = [unit for unit in UNITS if unit.row not in ("TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE")]
 
 
 @pytest.mark.parametrize("unit", IN_RESP, ids=[unit.name for unit in IN_RESP])
-def test_a_producer_may_exactly_produce(box: PumpBox, unit: Unit) -> None:
+def test_a_producer_may_exactly_produce(world: World, unit: Unit) -> None:
     """N2.2, N2.3: `+@produce ~orders.*` on the RESP door, command by command."""
-    wire = as_user(box, "alice")
+    wire = world.user("alice")
     if unit.row in ENDS:
         return
-    said = box.say(wire, encode(*words_for(unit, OWN, box)))
+    said = wire.say(encode(*words_for(unit, OWN, world)))
     may = unit.is_open or "produce" in unit.categories
     assert said.startswith(b"-NOPERM") != may, said
     if may and unit.places not in ("", "shown") and unit.row not in NAMED_ONLY:
-        denied = box.say(as_user(box, "alice"), encode(*words_for(unit, OTHERS, box)))
+        denied = world.user("alice").say(encode(*words_for(unit, OTHERS, world)))
         assert denied.startswith(b"-NOPERM user 'alice' has no right to "), denied
     wire.close()
 
 
 @pytest.mark.parametrize("unit", IN_RESP, ids=[unit.name for unit in IN_RESP])
-def test_a_pattern_closes_every_command(box: PumpBox, unit: Unit) -> None:
+def test_a_pattern_closes_every_command(world: World, unit: Unit) -> None:
     """N2.3, N2.4: who may use everything still sees the queues of its patterns only."""
     if unit.places in ("", "shown") or unit.row in NAMED_ONLY:
         return
-    wire = as_user(box, "bob")
-    said = box.say(wire, encode(*words_for(unit, OTHERS, box)))
+    wire = world.user("bob")
+    said = wire.say(encode(*words_for(unit, OTHERS, world)))
     assert said.startswith(b"-NOPERM user 'bob' has no right to "), said
     wire.close()

@@ -5,25 +5,25 @@ from __future__ import annotations
 import logging
 
 import pytest
-from door import START_MS, Door
 
 from own_log import own_lines
-from planned import later, show, stand_still, taken, turn
+from planned import later, show, stand_still, taken
+from raw_resp import encode
+from sim.engine.clock import START_MS
 from told_events import Told
-from tuque.core.dispatch.timers import tick
 from tuque.core.records.events import KIND_NAMES, Events
 from tuque.server.commands.firing import SHORT
 from tuque.server.log.log import say_all_again
-from tuque.server.loop.pump import end_turn
+from world import World
 
 
 @pytest.fixture
-def tasks(door: Door) -> Door:
-    assert door("TUBE CREATE t tasks") == b"+OK\r\n"
-    return door
+def tasks(world: World) -> World:
+    assert world("TUBE CREATE t tasks") == b"+OK\r\n"
+    return world
 
 
-def test_an_interval_makes_one_job_at_each_instant(tasks: Door) -> None:
+def test_an_interval_makes_one_job_at_each_instant(tasks: World) -> None:
     """T45.3 At an instant the leader adds one job, of the options that the schedule gives, and
     notes the instant."""
     assert tasks("SCHEDULE ADD t n EVERY 10 PRI 7 RETRY 40 body") == b"+ADDED\r\n"
@@ -44,7 +44,7 @@ def test_an_interval_makes_one_job_at_each_instant(tasks: Door) -> None:
 
 
 @pytest.mark.parametrize(("policy", "count"), [("skip", 0), ("one", 1), ("all", 9)])
-def test_instants_that_were_missed(tasks: Door, policy: str, count: int) -> None:
+def test_instants_that_were_missed(tasks: World, policy: str, count: int) -> None:
     """T45.5 An instant that the leader comes to more than 10 s late was missed."""
     tasks(f"SCHEDULE ADD t n EVERY 10 MISSED {policy} body")
     stand_still(tasks, 105_000)  # 10 instants; the last one 5 s ago
@@ -56,25 +56,25 @@ def test_instants_that_were_missed(tasks: Door, policy: str, count: int) -> None
 
 
 @pytest.mark.parametrize(("policy", "count"), [("skip", 10), ("one", 11)])
-def test_the_last_ten_seconds_were_in_time(tasks: Door, policy: str, count: int) -> None:
+def test_the_last_ten_seconds_were_in_time(tasks: World, policy: str, count: int) -> None:
     """T45.5 Those of the last 10 s make their own jobs by every policy. They count as in time also
     if it takes longer to add these jobs. The log says that instants were missed."""
     tasks(f"SCHEDULE ADD t n EVERY 1 MISSED {policy} body")
-    tasks.n.now_ms += 60_500
-    for _ in range(
-        11
-    ):  # missed ones, then those of 51 s to 60 s: one in a turn, and these are slow
-        tick(tasks.n)
-        end_turn(tasks.s)
-        tasks.n.now_ms += 1_500
-    told = show(tasks)
-    assert (told["fired"], told["late"]) == (count, 1)
-    assert told["last-ms"] == START_MS + 60_000
-    assert taken(tasks) == ["body"] * count
+    tasks.jump_ms(60_500)
+    for _ in range(11):  # missed ones, then those of 51 s to 60 s: one in a turn, all slow
+        tasks.node().turn()
+        tasks.jump_ms(1_500)
+    get = encode("GETJOB", "NOHANG", "COUNT", 99, "FROM", "t")
+    tasks.run.put(encode("SCHEDULE", "SHOW", "t", "n") + get)  # before more become due
+    row, jobs = tasks.run.take_all()
+    told = dict(zip(row[::2], row[1::2], strict=True))
+    assert (told[b"fired"], told[b"late"]) == (count, 1)
+    assert told[b"last-ms"] == START_MS + 60_000
+    assert [job[2] for job in jobs] == [b"body"] * count
 
 
 @pytest.mark.parametrize(("policy", "count"), [("skip", 5), ("one", 6), ("all", 30)])
-def test_what_was_missed_is_known_when_a_pause_ends(tasks: Door, policy: str, count: int) -> None:
+def test_what_was_missed_is_known_when_a_pause_ends(tasks: World, policy: str, count: int) -> None:
     """T45.5 What was missed is decided when a job can be added. Instants that wait by T45.6, but
     for the quota of N11.3, are judged anew when the wait ends: so `skip` and `one` make jobs of
     the last 10 s only, and `one` one job more."""
@@ -89,16 +89,16 @@ def test_what_was_missed_is_known_when_a_pause_ends(tasks: Door, policy: str, co
     assert show(tasks)["fired"] == count
 
 
-def test_a_pause_while_jobs_are_added(tasks: Door) -> None:
+def test_a_pause_while_jobs_are_added(tasks: World) -> None:
     """T45.5 Instants that wait by T45.6, but for the quota of N11.3, are judged anew when the wait
     ends"""
     tasks("SCHEDULE ADD t n EVERY 1 MISSED skip body")
-    tasks.n.now_ms += 60_500
+    tasks.jump_ms(60_500)
     for _ in range(3):  # what was missed, and two jobs
-        tick(tasks.n)
-        end_turn(tasks.s)
-    assert show(tasks)["fired"] == 2
-    tasks("PAUSE t in")
+        tasks.node().turn()
+    tasks.run.put(encode("SCHEDULE", "SHOW", "t", "n") + encode("PAUSE", "t", "in"))
+    row, _ = tasks.run.take_all()
+    assert row[row.index(b"fired") + 1] == 2
     later(tasks, 60_000)
     assert taken(tasks) == ["body"] * 2
     tasks("PAUSE t none")
@@ -106,7 +106,7 @@ def test_a_pause_while_jobs_are_added(tasks: Door) -> None:
     assert taken(tasks) == ["body"] * 10
 
 
-def test_why_a_schedule_waits(tasks: Door, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_a_schedule_waits(tasks: World, caplog: pytest.LogCaptureFixture) -> None:
     """T46.4 waits is why an instant that has come makes no job yet, else empty. The log says it
     when that is so for 5 s."""
     tasks("SCHEDULE ADD t n EVERY 1 body")
@@ -125,7 +125,7 @@ def test_why_a_schedule_waits(tasks: Door, caplog: pytest.LogCaptureFixture) -> 
     assert show(tasks)["waits"] == b""
 
 
-def test_the_same_words_change_nothing(tasks: Door) -> None:
+def test_the_same_words_change_nothing(tasks: World) -> None:
     """T45.2 ADD with the words and body that a schedule of that name has changes nothing."""
     assert tasks("SCHEDULE ADD t n EVERY 10 body") == b"+ADDED\r\n"
     later(tasks, 15_000)
@@ -141,7 +141,7 @@ def test_the_same_words_change_nothing(tasks: Door) -> None:
     assert tasks.value("TUBE INFO t")[1::2].count(b"tasks") == 1
 
 
-def test_another_body_does_not_begin_the_interval_anew(tasks: Door) -> None:
+def test_another_body_does_not_begin_the_interval_anew(tasks: World) -> None:
     """T45.2 an interval that stays the same does not begin anew"""
     for i in range(25):
         tasks(f"SCHEDULE ADD t n EVERY 10 body{i}")
@@ -149,7 +149,7 @@ def test_another_body_does_not_begin_the_interval_anew(tasks: Door) -> None:
     assert taken(tasks) == ["body9", "body19"]
 
 
-def test_a_pause(tasks: Door) -> None:
+def test_a_pause(tasks: World) -> None:
     """T45.7 Instants of a pause make no jobs, then or later."""
     tasks("SCHEDULE ADD t n EVERY 10 MISSED all body")
     assert tasks("SCHEDULE PAUSE t n") == b":1\r\n"
@@ -163,7 +163,7 @@ def test_a_pause(tasks: Door) -> None:
     assert taken(tasks) == ["body"]
 
 
-def test_run_now(tasks: Door) -> None:
+def test_run_now(tasks: World) -> None:
     """T46.5 `RUN tube name` replies with the id of the job, null if its unique key is taken; what
     refuses an ADDJOB refuses it."""
     tasks("SCHEDULE ADD t n EVERY 10 UNIQUE key body")
@@ -177,7 +177,7 @@ def test_run_now(tasks: Door) -> None:
     assert taken(tasks) == ["body"] and show(tasks)["fired"] == 1
 
 
-def test_schedules_are_listed_and_dropped(tasks: Door) -> None:
+def test_schedules_are_listed_and_dropped(tasks: World) -> None:
     """T46.4 `LIST tube [cursor] [COUNT n]` replies with the next cursor, 0 at the end,
     and up to n (100) schedules."""
     for i in range(5):
@@ -198,7 +198,7 @@ def test_schedules_are_listed_and_dropped(tasks: Door) -> None:
     assert len(taken(tasks)) == 4
 
 
-def test_a_schedule_is_no_job(tasks: Door) -> None:
+def test_a_schedule_is_no_job(tasks: World) -> None:
     """T45.8 SHOW of its id has the name in `schedule`."""
     tasks("SCHEDULE ADD t n EVERY 10 body")
     row = tasks.value("SHOW", show(tasks)["id"])
@@ -216,16 +216,16 @@ def test_a_schedule_is_no_job(tasks: Door) -> None:
     assert taken(tasks) == []
 
 
-def test_only_tubes_of_type_tasks_have_schedules(door: Door) -> None:
+def test_only_tubes_of_type_tasks_have_schedules(world: World) -> None:
     """T45.1 `-NOTUBE tube '<name>' has no schedules: they need a tube of type tasks that stays`."""
-    door("TUBE CREATE f fifottl")
-    door("TUBE CREATE x tasks TEMPORARY")
+    world("TUBE CREATE f fifottl")
+    world("TUBE CREATE x tasks TEMPORARY")
     for name in (b"f", b"x"):
         refused = (
             b"-NOTUBE tube '%s' has no schedules: they need a tube of type tasks that stays\r\n"
         )
-        assert door("SCHEDULE ADD", name, "n", "EVERY", "10", "body") == refused % name
-    assert door("SCHEDULE ADD q n EVERY 10 body") == b"-NOTUBE Tube 'q' not found\r\n"
+        assert world("SCHEDULE ADD", name, "n", "EVERY", "10", "body") == refused % name
+    assert world("SCHEDULE ADD q n EVERY 10 body") == b"-NOTUBE Tube 'q' not found\r\n"
 
 
 NO_OPTION = b"-ERR syntax error: SCHEDULE ADD has no option "
@@ -255,7 +255,7 @@ NO_OPTION = b"-ERR syntax error: SCHEDULE ADD has no option "
         ("EVERY b", b"-ERR syntax error: SCHEDULE ADD takes a tube, a name,"),
     ],
 )
-def test_words_that_are_refused(tasks: Door, words: str, error: bytes) -> None:
+def test_words_that_are_refused(tasks: World, words: str, error: bytes) -> None:
     """T46.2 Of ON only keep. Another word: `-ERR syntax error: SCHEDULE ADD has no option '<word>':
     it takes <options>`."""
     reply = tasks("SCHEDULE ADD t n " + words)
@@ -263,7 +263,7 @@ def test_words_that_are_refused(tasks: Door, words: str, error: bytes) -> None:
     assert tasks("SCHEDULE LIST t") == b"*2\r\n$1\r\n0\r\n*0\r\n"
 
 
-def test_short_words_for_expressions_say_the_fields(tasks: Door) -> None:
+def test_short_words_for_expressions_say_the_fields(tasks: World) -> None:
     """T46.1 So are `@daily` and the like: `-ERR CRON: wrong number of fields in '@daily': write '0
     0 * * *'`."""
     for word, fields in SHORT.items():
@@ -274,7 +274,7 @@ def test_short_words_for_expressions_say_the_fields(tasks: Door) -> None:
         assert tasks("SCHEDULE ADD t n CRON", fields, "body")[:2] in (b"+A", b"+R", b"+U")
 
 
-def test_zones_that_are_refused(tasks: Door) -> None:
+def test_zones_that_are_refused(tasks: World) -> None:
     """T46.1 ADD refuses one that its node does not know, upper and lower case matter: `-ERR TZ:
     this node knows no time zone '<zone>': <hint>`. It refuses `localtime`, `posixrules`, and what
     begins with `posix/` or `right/`: these differ between machines."""
@@ -294,46 +294,44 @@ def test_zones_that_are_refused(tasks: Door) -> None:
     assert tasks(*add, "Europe/Berlin", "body") == b"+ADDED\r\n"
 
 
-def test_a_tenant_without_room_gets_its_job_later(tasks: Door) -> None:
+def test_a_tenant_without_room_gets_its_job_later(tasks: World) -> None:
     """T45.6 While memory, the journal, a paused input (P2) or the tenant's quotas let no job in,
     it waits."""
     tasks("SCHEDULE ADD t n EVERY 10 body")
-    tasks.s.journal_error = "disk full"
-    tasks.n.now_ms += 12_000
-    tick(tasks.n)
-    end_turn(tasks.s)
-    tasks.s.journal_error = ""
+    tasks.server.journal_error = "disk full"
+    tasks.pass_ms(12_000)
+    tasks.server.journal_error = ""
     assert show(tasks)["fired"] == 0
     later(tasks, 500)
     assert taken(tasks) == ["body"]
 
 
-def test_a_schedule_counts_against_a_tenant(door: Door) -> None:
+def test_a_schedule_counts_against_a_tenant(world: World) -> None:
     """T45.6 While memory, the journal, a paused input (P2) or the tenant's quotas let no job in,
     it waits."""
-    door("ACL SETUSER ops on nopass +@all ~*")
-    door("AUTH ops x")
-    door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=2")
-    ann = door.connect()
-    door("AUTH ann x", by=ann)
-    assert door("TUBE CREATE t tasks", by=ann) == b"+OK\r\n"
-    assert door("SCHEDULE ADD t n EVERY 10 body", by=ann) == b"+ADDED\r\n"
-    assert b"-NOTUBE Tube 't' not found" in door("SCHEDULE LIST t")  # it is one's own
-    later(door, 60_000)
-    assert b":1\r\n" in door("QLEN t", by=ann)
-    assert b"$5\r\nqueue\r\n$1\r\nt\r\n" in door("SCHEDULE SHOW t n", by=ann)
-    refused = door("SCHEDULE ADD t other EVERY 10 body", by=ann)
+    world("ACL SETUSER ops on nopass +@all ~*")
+    world("AUTH ops x")
+    world("ACL SETUSER ann on nopass +@all ~* tenant:one quota:jobs=2")
+    ann = world.wire()
+    world("AUTH ann x", by=ann)
+    assert world("TUBE CREATE t tasks", by=ann) == b"+OK\r\n"
+    assert world("SCHEDULE ADD t n EVERY 10 body", by=ann) == b"+ADDED\r\n"
+    assert b"-NOTUBE Tube 't' not found" in world("SCHEDULE LIST t")  # it is one's own
+    later(world, 60_000)
+    assert b":1\r\n" in world("QLEN t", by=ann)
+    assert b"$5\r\nqueue\r\n$1\r\nt\r\n" in world("SCHEDULE SHOW t n", by=ann)
+    refused = world("SCHEDULE ADD t other EVERY 10 body", by=ann)
     assert refused.startswith(b"-QUOTA tenant 'one' has 2 jobs at this node")
-    assert door("SCHEDULE RUN t n", by=ann).startswith(b"-QUOTA")
+    assert world("SCHEDULE RUN t n", by=ann).startswith(b"-QUOTA")
     assert (
-        door("SCHEDULE SHOW t none", by=ann) == b"-NOSCHEDULE tube 't' has no schedule 'none'\r\n"
+        world("SCHEDULE SHOW t none", by=ann) == b"-NOSCHEDULE tube 't' has no schedule 'none'\r\n"
     )
-    door("GETJOB FROM t", by=ann)
-    assert door("TUBE TRUNCATE t", by=ann) == b":2\r\n"
-    assert door("SCHEDULE ADD t other EVERY 10 body", by=ann) == b"+ADDED\r\n"
+    world("GETJOB FROM t", by=ann)
+    assert world("TUBE TRUNCATE t", by=ann) == b":2\r\n"
+    assert world("SCHEDULE ADD t other EVERY 10 body", by=ann) == b"+ADDED\r\n"
 
 
-def test_a_paused_tube_gets_no_jobs_of_schedules(tasks: Door) -> None:
+def test_a_paused_tube_gets_no_jobs_of_schedules(tasks: World) -> None:
     """T45.6 While memory, the journal, a paused input (P2) or the tenant's quotas let no job in,
     it waits."""
     tasks("SCHEDULE ADD t n EVERY 10 MISSED all body")
@@ -349,41 +347,43 @@ def test_a_paused_tube_gets_no_jobs_of_schedules(tasks: Door) -> None:
     assert tasks.value("QLEN t") == 1
 
 
-def test_jobs_of_schedules_are_adds_of_the_tenant(door: Door) -> None:
+def test_jobs_of_schedules_are_adds_of_the_tenant(world: World) -> None:
     """N11.3 adds are ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE and jobs of
     schedules (T45.6) in a second; as many as that may come at once.
     """
-    door("ACL SETUSER ops on nopass +@all ~*")
-    door("AUTH ops x")
-    door("ACL SETUSER ann on nopass +@all ~* tenant:one")
-    door("TUBE CREATE one/t tasks")
+    world("ACL SETUSER ops on nopass +@all ~*")
+    world("AUTH ops x")
+    world("ACL SETUSER ann on nopass +@all ~* tenant:one")
+    world("TUBE CREATE one/t tasks")
     for i in range(20):
-        assert door(f"SCHEDULE ADD one/t n{i} EVERY 1 UNIQUE k{i} body") == b"+ADDED\r\n"
-    door("ACL SETUSER ann quota:adds=2")
-    later(door, 1_500)
-    assert door.value("QLEN one/t") == 2
-    later(door, 2_000)
-    assert door.value("QLEN one/t") in (5, 6)
-    later(door, 9_000)
-    assert door.value("QLEN one/t") == 20
+        assert world(f"SCHEDULE ADD one/t n{i} EVERY 1 UNIQUE k{i} body") == b"+ADDED\r\n"
+    world("ACL SETUSER ann quota:adds=2")
+    later(world, 1_500)
+    assert world.value("QLEN one/t") == 2
+    later(world, 2_000)
+    assert world.value("QLEN one/t") in (5, 6)
+    later(world, 9_000)
+    assert world.value("QLEN one/t") == 20
 
 
-def test_run_now_counts_the_bytes_of_the_body(door: Door) -> None:
+def test_run_now_counts_the_bytes_of_the_body(world: World) -> None:
     """N11.2 ADDJOB, STAGE, TUBE PUT, SCHEDULE ADD, SCHEDULE RUN, GROUP CREATE, GROUP ADD and TOPIC
     ADD by its users are refused if there would be more
     """
-    door("ACL SETUSER ops on nopass +@all ~*")
-    door("AUTH ops x")
-    door("ACL SETUSER ann on nopass +@all ~* tenant:one quota:bytes=200")
-    ann = door.connect()
-    door("AUTH ann x", by=ann)
-    door("TUBE CREATE t tasks", by=ann)
-    assert door("SCHEDULE ADD t n EVERY 1000", "x" * 90, by=ann) == b"+ADDED\r\n"
-    assert door("SCHEDULE RUN t n", by=ann).startswith(b"$")
-    assert door("SCHEDULE RUN t n", by=ann).startswith(b"-QUOTA tenant 'one' has jobs of 180 bytes")
+    world("ACL SETUSER ops on nopass +@all ~*")
+    world("AUTH ops x")
+    world("ACL SETUSER ann on nopass +@all ~* tenant:one quota:bytes=200")
+    ann = world.wire()
+    world("AUTH ann x", by=ann)
+    world("TUBE CREATE t tasks", by=ann)
+    assert world("SCHEDULE ADD t n EVERY 1000", "x" * 90, by=ann) == b"+ADDED\r\n"
+    assert world("SCHEDULE RUN t n", by=ann).startswith(b"$")
+    assert world("SCHEDULE RUN t n", by=ann).startswith(
+        b"-QUOTA tenant 'one' has jobs of 180 bytes"
+    )
 
 
-def test_events_of_schedules(tasks: Door) -> None:
+def test_events_of_schedules(tasks: World) -> None:
     """E1.10 schedule-fired is a row for each job that a schedule made at an instant, before the row
     added of that job; schedule-late one for each time that instants had been missed (T45.5).
     """
@@ -392,8 +392,7 @@ def test_events_of_schedules(tasks: Door) -> None:
     later(tasks, 10_000)
     tasks("GETJOB NOHANG FROM t")
     later(tasks, 10_000)  # the unique key is taken: no job
-    tasks.n.now_ms += 60_000
-    turn(tasks)
+    stand_still(tasks, 60_000)
     tasks("SCHEDULE RUN t night")
     events.cut()
     rows = []

@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from pump_box import PumpBox, as_user
-from raw_resp import Wire, encode
+from raw_resp import encode
 from tuque.wire.commands.bounds import CONTAINERS
 from tuque.wire.commands.commands import ROWS
+from world import World
+from world_wires import Wire
 
 MARK = b"SECRET"
 COMMANDS = 400
@@ -85,16 +85,16 @@ SYNTAXES = syntaxes()
 class Place:
     """A node with somebody's things, and a user who looks for them."""
 
-    def __init__(self, directory: Path, is_tenant: bool) -> None:
+    def __init__(self, is_tenant: bool) -> None:
         self.is_tenant = is_tenant
-        self.box = PumpBox(directory, enable_debug_command="yes")
+        self.world = World(enable_debug_command="yes")
         self.theirs = b"tv/" if is_tenant else b"pay."
-        root = self.box.connect()
+        root = self.world.wire()
         eve = "+@all ~* tenant:te" if is_tenant else NARROW
         vic = "+@all ~* tenant:tv" if is_tenant else "+@all ~*"
         for name, words in (("eve", eve), ("vic", vic)):
             line = f"ACL SETUSER {name} on nopass {words}"
-            assert self.box.say(root, encode(*line.split(" "))) == b"+OK\r\n"
+            assert root.say(encode(*line.split(" "))) == b"+OK\r\n"
         self.epoch = b""
         self.ids: list[bytes] = []
         self.wires: list[Wire] = []  # sessions hold tasks
@@ -103,7 +103,7 @@ class Place:
 
     def make(self, user: str, prefix: str, mark: str) -> None:
         """All things of one user."""
-        wire = as_user(self.box, user)
+        wire = self.world.user(user)
         self.wires.append(wire)
         ids: list[bytes] = []
         for line in THINGS:
@@ -114,7 +114,7 @@ class Place:
             words = words.replace("ID1", ids[1].decode() if len(ids) > 1 else "")
             words = words.replace("ID7", ids[-1].decode() if ids else "")
             words = words.replace(" GROUP 0", f" {ids[-2].decode()} 0" if len(ids) > 2 else "")
-            said = self.box.say(wire, encode(*words.split(" ")))
+            said = wire.say(encode(*words.split(" ")))
             assert not said.startswith(b"-"), (words, said)
             if line.startswith("ADDJOB"):
                 ids.append(said[1:-2])
@@ -126,7 +126,7 @@ class Place:
 
     def state(self) -> dict[str, object]:
         """All that somebody has."""
-        n, mark = self.box.n, self.theirs
+        n, mark = self.world.n, self.theirs
         return {
             "jobs": sorted(
                 (job.id, job.queue, job.body, int(job.state), int(job.nacks), int(job.deliveries))
@@ -145,7 +145,7 @@ class Place:
             ),
             "workers": sorted(
                 (hand.name, int(hand.order))
-                for hand in self.box.server.crew.by_name.values()
+                for hand in self.world.server.crew.by_name.values()
                 if hand.said.host.startswith(MARK)  # anybody may have a worker of that name
             ),
             "staged": [name for name in n.staging.txns if name.startswith(mark)],
@@ -203,13 +203,13 @@ def words_of(syntax: str, chance: random.Random, value: Callable[[str], bytes]) 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("is_tenant", [False, True], ids=["narrow", "tenant"])
-def test_nothing_of_others_is_said_or_changed(tmp_path: Path, is_tenant: bool, seed: int) -> None:
+def test_nothing_of_others_is_said_or_changed(is_tenant: bool, seed: int) -> None:
     """N2.3, N2.5, N10.1: many commands of one who knows every name and id of somebody else; the
     marked words never come back, and what that one has stays as it is."""
     chance = random.Random(seed)
-    place = Place(tmp_path, is_tenant)
-    box, before = place.box, place.state()
-    wire, done = as_user(box, "eve"), 0
+    place = Place(is_tenant)
+    world, before = place.world, place.state()
+    wire, done = world.user("eve"), 0
     for _ in range(COMMANDS):
         name, syntax = chance.choice(SYNTAXES)
         words = [name.encode(), *words_of(syntax, chance, lambda word: place.value(chance, word))]
@@ -217,13 +217,12 @@ def test_nothing_of_others_is_said_or_changed(tmp_path: Path, is_tenant: bool, s
             words.insert(1, b"NOHANG")
         elif words[:2] == [b"TUBE", b"TAKE"]:
             words = [*words[:3], b"TIMEOUT", b"0"]
-        said = box.say(wire, encode(*words))
+        said = wire.say(encode(*words))
         done += not said.startswith(b"-")
         assert MARK not in said, (words, said)
         assert place.state() == before, (words, said)
-        if not said or not box.is_open(wire):  # it waits, or was closed
+        if not said or not wire.is_open():  # it waits, or was closed
             wire.close()
-            wire = as_user(box, "eve")
+            wire = world.user("eve")
     assert done > COMMANDS // 8
-    box.check()
-    box.close()
+    world.check()

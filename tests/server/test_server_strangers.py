@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from test_server_bus import ANOTHER, OTHER, SECRET, Node, Stranger, flooded
 
-from pump_box import digest
 from tuque.core.msgs import DelJob, Heartbeat, Pause
 from tuque.server.bus.peers import COME_MS
 from tuque.server.log import log
@@ -21,6 +20,7 @@ from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Greeting, Hello
 from tuque.wire.bus.handshake import MAGIC, Conn
 from tuque.wire.bus.seal import CODE_BYTES
+from world_trace import digest
 
 CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 1, CARD, bytes(32)))

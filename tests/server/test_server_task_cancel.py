@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from door import Door
 from test_server_task_lives import fields, later, start, take, tasks
+
+from world import World
 
 __all__ = ["tasks"]
 
@@ -12,16 +13,16 @@ SAYS = b"-ERR %s is %s\r\n"
 KEPT = ("KEEP", "600", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
 
 
-def cancelled(door: Door, id: bytes, reason: bytes = b"enough") -> bool:
+def cancelled(world: World, id: bytes, reason: bytes = b"enough") -> bool:
     """Whether it has ended so, and its unique key is free."""
-    row = fields(door, id)
-    fresh = door.add("t", "other", "UNIQUE", "u", "ON", "reject")
-    assert door.value("DELJOB", fresh) == 1
+    row = fields(world, id)
+    fresh = world.add("t", "other", "UNIQUE", "u", "ON", "reject")
+    assert world.value("DELJOB", fresh) == 1
     return row[b"state"] == b"cancelled" and row[b"reason"] == reason
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "buried", "back-off"])
-def test_nobody_has_it(tasks: Door, state: str) -> None:
+def test_nobody_has_it(tasks: World, state: str) -> None:
     """T48.10 CANCEL of a task that is not TAKEN ends it, and its keys are free."""
     delay = ("DELAY", "50") if state == "delayed" else ()
     id = tasks.add("t", "body", *KEPT, *delay, "UNIQUE", "u", "LIMIT", "l", "1")
@@ -42,7 +43,7 @@ def test_nobody_has_it(tasks: Door, state: str) -> None:
 @pytest.mark.parametrize(
     "how", ["release", "delay", "nack", "fail", "final", "silence", "bury", "start", "unstarted"]
 )
-def test_somebody_has_it(tasks: Door, how: str) -> None:
+def test_somebody_has_it(tasks: World, how: str) -> None:
     """T48.10 One that is TAKEN is `flagged`: its worker hears of it (W8.2), and it ends as
     cancelled where it would be READY, DELAYED or BURIED again.
     """
@@ -74,7 +75,7 @@ def test_somebody_has_it(tasks: Door, how: str) -> None:
     assert tasks.value("DEAD LIST t.dead")[1] == []
 
 
-def test_done_wins(tasks: Door) -> None:
+def test_done_wins(tasks: World) -> None:
     """T48.10 DONE wins."""
     id = tasks.add("t", "body", *KEPT)
     take(tasks)
@@ -85,7 +86,7 @@ def test_done_wins(tasks: Door) -> None:
     later(tasks, 60_000)
 
 
-def test_many_at_once(tasks: Door) -> None:
+def test_many_at_once(tasks: World) -> None:
     """W8.6 An error changes nothing: a task of a tube that has no runs (T48) refuses the whole
     command.
     """
@@ -103,7 +104,7 @@ def test_many_at_once(tasks: Door) -> None:
     assert tasks.value("CANCEL", mine, queued) == [b"ended", b"ended"]
 
 
-def test_what_is_no_job(tasks: Door) -> None:
+def test_what_is_no_job(tasks: World) -> None:
     """T1.11 A schedule, a group, the record of a child and the keeper of a UNIQUE key (T45.8,
     T50.9, T44.8) are no jobs. START, FAIL, CANCEL, UPDATEJOB and DEADLETTER of their ids are
     refused, and say what it is and what to use: `-ERR <id> is a group: use GROUP CANCEL`.

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from door import Door
 
-from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.server.commands.dispatch import tell_wakes
-from tuque.server.loop.pump import end_turn, next_turn_ms
 from tuque.tubes.leadership.activate import lose_home
 from tuque.tubes.policy import tubes_of
+from world import World
 
 OTHER = b"f" * 40
 THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
@@ -19,53 +16,46 @@ ONCE = ("ATTEMPTS", "1")
 
 
 @pytest.fixture
-def tasks(door: Door) -> Door:
-    assert door("TUBE CREATE t tasks TTR 30") == b"+OK\r\n"
-    return door
+def tasks(world: World) -> World:
+    assert world("TUBE CREATE t tasks TTR 30") == b"+OK\r\n"
+    return world
 
 
-def turn(door: Door) -> None:
+def turn(world: World) -> None:
     """Turns of the loop, until none has work at this instant."""
-    for _ in range(10_000):
-        tick(door.n)
-        tell_wakes(door.s)
-        end_turn(door.s)
-        if min(next_timer_ms(door.n), next_turn_ms(door.s)) > door.n.now_ms:
-            break
-    assert door("DEBUG CHECK") == b"+OK\r\n"
+    world.settle()
+    assert world("DEBUG CHECK") == b"+OK\r\n"
 
 
-def later(door: Door, ms: int) -> None:
-    until = door.n.now_ms + ms + 20
-    while door.n.now_ms < until:
-        door.n.now_ms = min(until, door.n.now_ms + max(ms // 20, 500))
-        turn(door)
+def later(world: World, ms: int) -> None:
+    world.pass_ms(ms + 20)
+    turn(world)
 
 
-def take(door: Door, count: int = 1, queue: str = "t") -> list[bytes]:
-    got = door.value(f"GETJOB NOHANG COUNT {count} FROM {queue}") or []
+def take(world: World, count: int = 1, queue: str = "t") -> list[bytes]:
+    got = world.value(f"GETJOB NOHANG COUNT {count} FROM {queue}") or []
     return [job[1] for job in got]
 
 
-def start(door: Door, id: bytes) -> Any:
-    return door.value("START", "WORKER", "w", id)[0]
+def start(world: World, id: bytes) -> Any:
+    return world.value("START", "WORKER", "w", id)[0]
 
 
-def fail(door: Door, id: bytes, *words: str) -> Any:
+def fail(world: World, id: bytes, *words: str) -> Any:
     """The task is taken, begun, and fails."""
-    assert take(door) == [id]
-    return door.value("FAIL", id, start(door, id)[0], *words)
+    assert take(world) == [id]
+    return world.value("FAIL", id, start(world, id)[0], *words)
 
 
-def killed(door: Door, *words: str, reason: str = "why") -> bytes:
+def killed(world: World, *words: str, reason: str = "why") -> bytes:
     """A task that has died."""
-    id = door.add("t", "body", *ONCE, *words)
-    assert fail(door, id, "REASON", reason, "DETAIL", "trace") == [b"dead", b"t"]
+    id = world.add("t", "body", *ONCE, *words)
+    assert fail(world, id, "REASON", reason, "DETAIL", "trace") == [b"dead", b"t"]
     return id
 
 
-def letters(door: Door, words: str = "", queue: str = "t") -> list[list[Any]]:
-    rows: list[list[Any]] = door.value(f"DEAD LIST {queue} {words}")[1]
+def letters(world: World, words: str = "", queue: str = "t") -> list[list[Any]]:
+    rows: list[list[Any]] = world.value(f"DEAD LIST {queue} {words}")[1]
     return rows
 
 
@@ -73,16 +63,16 @@ def named(words: list[Any]) -> dict[bytes, Any]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def result(door: Door, id: bytes) -> dict[bytes, Any]:
-    return named(door.value("RESULT", id))
+def result(world: World, id: bytes) -> dict[bytes, Any]:
+    return named(world.value("RESULT", id))
 
 
-def info(door: Door, section: str) -> dict[str, str]:
-    text = door.value(f"INFO {section}").decode()
+def info(world: World, section: str) -> dict[str, str]:
+    text = world.value(f"INFO {section}").decode()
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
-def test_a_task_that_is_given_up_stays(tasks: Door) -> None:
+def test_a_task_that_is_given_up_stays(tasks: World) -> None:
     """T48.8 After the last attempt that fails, or FINAL, the task is dead: in one change it is
     BURIED in its tube, under its id, with cause, reason, attempts, and the first and last failure.
     """
@@ -104,7 +94,7 @@ def test_a_task_that_is_given_up_stays(tasks: Door) -> None:
     assert tasks.add("t", "body", "UNIQUE", "u") != id  # so is the key
 
 
-def test_what_counts_and_shows_it(tasks: Door) -> None:
+def test_what_counts_and_shows_it(tasks: World) -> None:
     """T48.8 It counts as buried (T15.4) and as a dead letter (W6.6, S8, O10.2); START of it:
     `-DEAD` (W2.2)."""
     id = killed(tasks, "KEEP", "60")
@@ -123,7 +113,7 @@ def test_what_counts_and_shows_it(tasks: Door) -> None:
     assert (row[5], info(tasks, "jobs")["dead"]) == (0, "0")
 
 
-def test_bury_by_hand_is_a_dead_letter(tasks: Door) -> None:
+def test_bury_by_hand_is_a_dead_letter(tasks: World) -> None:
     """T48.8 One that TUBE BURY sets aside has the cause `buried`, and no attempt is used up."""
     id = tasks.add("t", "body", "UNIQUE", "u")
     tasks("TUBE BURY t 0")
@@ -141,7 +131,7 @@ def test_bury_by_hand_is_a_dead_letter(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_replay_is_the_next_life(tasks: Door) -> None:
+def test_replay_is_the_next_life(tasks: World) -> None:
     """T48.13 DEAD REPLAY makes a dead task READY at its old place, as in a new life: `failed` is 0
     and its ttl, as long as it was at its first death, begins anew; id, headers, keys and the count
     of takes stay."""
@@ -150,7 +140,7 @@ def test_replay_is_the_next_life(tasks: Door) -> None:
     tasks.add("t", "later")
     fail(tasks, id)
     fail(tasks, id)
-    tasks.n.now_ms += 90_000
+    tasks.pass_ms(90_000)
     assert tasks.value("DEAD REPLAY t ALL") == [b"0", 1, 1]
     assert letters(tasks) == [] and result(tasks, id)[b"state"] == b"waiting"
     assert tasks.value("ADDJOB t more 0 UNIQUE u WITHNEW") == [id, 0]  # it has its key again
@@ -166,7 +156,7 @@ def test_replay_is_the_next_life(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_replay_of_a_key_that_another_task_has(tasks: Door) -> None:
+def test_replay_of_a_key_that_another_task_has(tasks: World) -> None:
     """T48.13 If another task has it, it stays dead and does not count as changed; if it is the only
     one that IDS names, the reply is `-DUPLICATE <id> has this UNIQUE key`."""
     id = killed(tasks, "UNIQUE", "u")
@@ -184,7 +174,7 @@ def test_replay_of_a_key_that_another_task_has(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_replay_to_a_queue(tasks: Door) -> None:
+def test_replay_to_a_queue(tasks: World) -> None:
     """T48.13 With QUEUE the body goes on in that queue as a new job with its own id, and the task
     ends with the outcome `dead`."""
     id = killed(tasks, "KEEP", "60", "HEADERS", "1", "a", "b")
@@ -198,7 +188,7 @@ def test_replay_to_a_queue(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_a_letter_in_the_queue_that_dead_names(tasks: Door) -> None:
+def test_a_letter_in_the_queue_that_dead_names(tasks: World) -> None:
     """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task that is given up is a new
     job with its own id there, with the copies of a plain ADDJOB; the task ends in the same step of
     the journal, with the outcome `dead`, and its keys are free."""
@@ -217,7 +207,7 @@ def test_a_letter_in_the_queue_that_dead_names(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_expired_tasks_with_attempts(tasks: Door) -> None:
+def test_expired_tasks_with_attempts(tasks: World) -> None:
     """T48.14 A DELAYED one does so when its delay is over, a TAKEN one when it is released (T6.2).
     Without ATTEMPTS it is gone (T6.1)."""
     ready = tasks.add("t", "body", *ONCE, "TTL", "60")
@@ -226,11 +216,11 @@ def test_expired_tasks_with_attempts(tasks: Door) -> None:
     assert take(tasks, 2) == [ready, delayed]
     (run, *_) = start(tasks, ready)
     assert tasks.value("FAIL", delayed, start(tasks, delayed)[0], "REASON", "r")[0] == b"retry"
-    tasks.n.now_ms += 20_000
+    tasks.pass_ms(20_000)
     tasks("WORKING", ready, run)
-    tasks.n.now_ms += 20_000
+    tasks.pass_ms(20_000)
     tasks("WORKING", ready, run)
-    tasks.n.now_ms += 21_000
+    tasks.pass_ms(21_000)
     turn(tasks)
     assert letters(tasks) == [] and tasks("SHOW", plain) == b"$-1\r\n"
     assert tasks.value("RELEASE", ready, run) == 1
@@ -245,11 +235,11 @@ def test_expired_tasks_with_attempts(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_who_asks_elsewhere_is_sent_to_the_leader(tasks: Door) -> None:
+def test_who_asks_elsewhere_is_sent_to_the_leader(tasks: World) -> None:
     """T48.15 DEAD LIST, STAT, REPLAY and PURGE take the name of the tube, at its leader (T17.3),
     SHOW the id of the task"""
     id = killed(tasks)
-    tasks.s.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
+    tasks.server.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
     lose_home(tasks.n, tubes_of(tasks.n), tubes_of(tasks.n).by_name[b"t"], OTHER, 2)
     for line in ("DEAD LIST t", "DEAD STAT t", "DEAD REPLAY t ALL", "DEAD PURGE t ALL"):
         assert tasks(line) == THERE
@@ -257,22 +247,22 @@ def test_who_asks_elsewhere_is_sent_to_the_leader(tasks: Door) -> None:
     assert info(tasks, "jobs")["dead"] == "0"  # they are the leader's
 
 
-def group(door: Door, on_fail: str) -> tuple[str, bytes, bytes]:
+def group(world: World, on_fail: str) -> tuple[str, bytes, bytes]:
     """A group of two tasks of the tube, of which one is dead; then the other one."""
-    gid = door.value(f"GROUP CREATE t 2 ONFAIL {on_fail} THEN callback").decode()
-    first = door.add("t", "c0", "ATTEMPTS", "1", "KEEP", "9000")
-    second = door.add("t", "c1", "ATTEMPTS", "1", "KEEP", "9000")
-    assert door.value(f"GROUP ADD t {gid} 0 {first.decode()} 1 {second.decode()}") == 2
-    turn(door)
-    assert fail(door, first) == [b"dead", b"t"]
+    gid = world.value(f"GROUP CREATE t 2 ONFAIL {on_fail} THEN callback").decode()
+    first = world.add("t", "c0", "ATTEMPTS", "1", "KEEP", "9000")
+    second = world.add("t", "c1", "ATTEMPTS", "1", "KEEP", "9000")
+    assert world.value(f"GROUP ADD t {gid} 0 {first.decode()} 1 {second.decode()}") == 2
+    turn(world)
+    assert fail(world, first) == [b"dead", b"t"]
     return gid, first, second
 
 
-def state_of(door: Door, gid: str) -> str:
-    return named(door.value(f"GROUP SHOW t {gid}"))[b"state"].decode()
+def state_of(world: World, gid: str) -> str:
+    return named(world.value(f"GROUP SHOW t {gid}"))[b"state"].decode()
 
 
-def test_a_dead_child_stops_its_group(tasks: Door) -> None:
+def test_a_dead_child_stops_its_group(tasks: World) -> None:
     """T50.5 A child that fails makes the group fail (ONFAIL stop): the callback does not run, and
     the open children are cancelled."""
     gid, first, second = group(tasks, "stop")
@@ -283,7 +273,7 @@ def test_a_dead_child_stops_its_group(tasks: Door) -> None:
     assert take(tasks, 9) == []
 
 
-def test_a_group_waits_for_the_replay_of_a_dead_child(tasks: Door) -> None:
+def test_a_group_waits_for_the_replay_of_a_dead_child(tasks: World) -> None:
     """T50.5 With `wait`, one that is dead is waited for, in case it is replayed"""
     gid, first, second = group(tasks, "wait")
     assert take(tasks) == [second]
@@ -297,7 +287,7 @@ def test_a_group_waits_for_the_replay_of_a_dead_child(tasks: Door) -> None:
     assert [id.decode() for id in take(tasks, 9)] == [gid]
 
 
-def test_a_group_goes_on_without_a_dead_child(tasks: Door) -> None:
+def test_a_group_goes_on_without_a_dead_child(tasks: World) -> None:
     """T50.5 with `continue` it has ended like the others, without a result."""
     gid, first, second = group(tasks, "continue")
     later(tasks, 2_000)
@@ -309,7 +299,7 @@ def test_a_group_goes_on_without_a_dead_child(tasks: Door) -> None:
     assert [row[0] for row in letters(tasks)] == [first]
 
 
-def test_a_key_for_a_time_stays_with_a_dead_task(tasks: Door) -> None:
+def test_a_key_for_a_time_stays_with_a_dead_task(tasks: World) -> None:
     """T44.3 With UNTIL a number of seconds a key is taken for that time from the add, whatever
     becomes of the task."""
     id = killed(tasks, "UNIQUE", "u", "UNTIL", "60")
@@ -322,7 +312,7 @@ def test_a_key_for_a_time_stays_with_a_dead_task(tasks: Door) -> None:
     turn(tasks)
 
 
-def test_the_ttl_of_the_next_life_ends_it(tasks: Door) -> None:
+def test_the_ttl_of_the_next_life_ends_it(tasks: World) -> None:
     """T48.13 its ttl, as long as it was at its first death, begins anew"""
     id = killed(tasks, "TTL", "60")
     for _ in range(2):

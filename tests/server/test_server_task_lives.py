@@ -5,33 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from door import Door
 
 from tuque.core.dispatch.timers import tick
+from world import World
 
 
 @pytest.fixture
-def tasks(door: Door) -> Door:
-    assert door("TUBE CREATE t tasks TTR 30") == b"+OK\r\n"
-    return door
+def tasks(world: World) -> World:
+    assert world("TUBE CREATE t tasks TTR 30") == b"+OK\r\n"
+    return world
 
 
-def later(door: Door, ms: int) -> None:
-    door.n.now_ms += ms
-    tick(door.n)
-    assert door("DEBUG CHECK") == b"+OK\r\n"
+def later(world: World, ms: int) -> None:
+    world.pass_ms(ms)
+    tick(world.n)
+    assert world("DEBUG CHECK") == b"+OK\r\n"
 
 
-def take(door: Door, count: int = 1, queue: str = "t") -> list[bytes]:
-    got = door.value(f"GETJOB NOHANG COUNT {count} FROM {queue}") or []
+def take(world: World, count: int = 1, queue: str = "t") -> list[bytes]:
+    got = world.value(f"GETJOB NOHANG COUNT {count} FROM {queue}") or []
     return [job[1] for job in got]
 
 
-def start(door: Door, id: bytes, worker: str = "w") -> Any:
-    return door.value("START", "WORKER", worker, id)[0]
+def start(world: World, id: bytes, worker: str = "w") -> Any:
+    return world.value("START", "WORKER", worker, id)[0]
 
 
-def test_a_run_that_fails_and_is_done(tasks: Door) -> None:
+def test_a_run_that_fails_and_is_done(tasks: World) -> None:
     """T48.3 START is for a task that is TAKEN, by GETJOB or by the caller's session; any other one:
     `-NOTDELIVERED`."""
     id = tasks.add("t", "body", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
@@ -56,7 +56,7 @@ def test_a_run_that_fails_and_is_done(tasks: Door) -> None:
     later(tasks, 0)
 
 
-def test_the_state_of_a_task_that_is_taken(tasks: Door) -> None:
+def test_the_state_of_a_task_that_is_taken(tasks: World) -> None:
     """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins"""
     id = tasks.add("t", "body", "ATTEMPTS", "3", "BACKOFF", "10", "10", "0")
     assert fields(tasks, id)[b"state"] == b"waiting"
@@ -72,17 +72,17 @@ def test_the_state_of_a_task_that_is_taken(tasks: Door) -> None:
     assert fields(tasks, id)[b"state"] == b"delivered"
 
 
-def letters(door: Door, queue: str = "t") -> list[list[Any]]:
-    rows: list[list[Any]] = door.value(f"DEAD LIST {queue}")[1]
+def letters(world: World, queue: str = "t") -> list[list[Any]]:
+    rows: list[list[Any]] = world.value(f"DEAD LIST {queue}")[1]
     return rows
 
 
-def fields(door: Door, id: bytes) -> dict[bytes, Any]:
-    words = door.value("RESULT", id)
+def fields(world: World, id: bytes) -> dict[bytes, Any]:
+    words = world.value("RESULT", id)
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def test_a_silent_run_is_an_attempt(tasks: Door) -> None:
+def test_a_silent_run_is_an_attempt(tasks: World) -> None:
     """T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
     fails with the cause `crashed`; at its TIMELIMIT with `timeout`."""
     id = tasks.add("t", "body", "ATTEMPTS", "2", "BACKOFF", "0", "0", "0")
@@ -104,7 +104,7 @@ def test_a_silent_run_is_an_attempt(tasks: Door) -> None:
     assert (attempts, cause, reason) == (2, b"crashed", b"silent for 30 s")
 
 
-def test_a_run_over_its_time_limit(tasks: Door) -> None:
+def test_a_run_over_its_time_limit(tasks: World) -> None:
     """T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
     fails with the cause `crashed`; at its TIMELIMIT with `timeout`."""
     id = tasks.add("t", "body", "ATTEMPTS", "2", "TIMELIMIT", "40", "BACKOFF", "0", "0", "0")
@@ -121,7 +121,7 @@ def test_a_run_over_its_time_limit(tasks: Door) -> None:
     assert letters(tasks)[0][4] == b"timeout"
 
 
-def test_a_result_is_kept(tasks: Door) -> None:
+def test_a_result_is_kept(tasks: World) -> None:
     """T48.6 DONE acks the task (T1.4). Its outcome and result, kept for KEEP"""
     id = tasks.add("t", "body", "KEEP", "60", "ATTEMPTS", "2")
     assert fields(tasks, id)[b"state"] == b"waiting"
@@ -138,7 +138,7 @@ def test_a_result_is_kept(tasks: Door) -> None:
     assert tasks("RESULT", id).startswith(b"-NOJOB")
 
 
-def test_getjob_begins_runs(tasks: Door) -> None:
+def test_getjob_begins_runs(tasks: World) -> None:
     """T48.3 The run token has the attempt, how often the task was taken, and a hash of the token of
     the take (T5.1)."""
     id = tasks.add("t", "body", "ATTEMPTS", "2", "HEADERS", "1", "a", "b")
@@ -152,7 +152,7 @@ def test_getjob_begins_runs(tasks: Door) -> None:
     assert start(tasks, id)[1] == 1
 
 
-def test_words_that_tasks_do_not_have(tasks: Door) -> None:
+def test_words_that_tasks_do_not_have(tasks: World) -> None:
     """T48.11 UPDATEJOB changes PRI alone (T1.10)."""
     id = tasks.add("t", "body", "ATTEMPTS", "2")
     assert tasks("UPDATEJOB", id, "BODY", "x").startswith(b"-ERR 't' is a tube: UPDATEJOB")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from pump_box import START_MS, PumpBox
-from raw_resp import Wire, encode
+from raw_resp import encode
+from sim.engine.clock import START_MS
 from tuque.core.model.job_id import of_url
 from tuque.wire.commands.commands import table
 from tuque.wire.commands.rights import NOT_FOR_TENANTS, UNITS, Unit
+from world import World
+from world_wires import Wire
 
 ENDS = {"QUIT", "RESET", "AUTH", "HELLO"}
 VARIES = {
@@ -70,19 +71,19 @@ FORMS: dict[str, list[str]] = {
 }
 
 
-def as_user(box: PumpBox, name: str) -> Wire:
-    wire = box.connect()
-    assert box.say(wire, encode("HELLO", 3, "AUTH", name, "x")).startswith(b"%")
+def as_user(world: World, name: str) -> Wire:
+    wire = world.wire()
+    assert wire.say(encode("HELLO", 3, "AUTH", name, "x")).startswith(b"%")
     return wire
 
 
-def make_things(box: PumpBox, name: str) -> list[bytes]:
+def make_things(world: World, name: str) -> list[bytes]:
     """Queues, jobs, a tube, a group, a worker: the ids of the jobs."""
-    wire = as_user(box, name)
+    wire = as_user(world, name)
     ids = []
     epoch = ""
     for line in THINGS:
-        said = box.say(wire, encode(*line.replace("EPOCH", epoch).split(" ")))
+        said = wire.say(encode(*line.replace("EPOCH", epoch).split(" ")))
         assert not said.startswith(b"-"), (line, said)
         if line.startswith("LEASE OPEN"):
             epoch = said[1:-2].decode()
@@ -91,22 +92,21 @@ def make_things(box: PumpBox, name: str) -> list[bytes]:
         elif line.startswith("GROUP"):
             ids.append(said.split(b"\r\n")[1])
     wire.close()
-    box.hear(box.connect())  # its session has ended
+    world.wire().hear()  # its session has ended
     return ids
 
 
-def box_of(directory: Path, kept: list[PumpBox]) -> PumpBox:
-    directory.mkdir()
-    box = PumpBox(directory, enable_debug_command="yes")
-    kept.append(box)
-    root = box.connect()
+def world_of(kept: list[World]) -> World:
+    world = World(enable_debug_command="yes")
+    kept.append(world)
+    root = world.wire()
     for line in (
         "ACL SETUSER ann on nopass +@all ~* tenant:tenant-a",
         "ACL SETUSER bob on nopass +@all ~* tenant:tenant-b",
         "ACL SETUSER ops on nopass +@all ~*",
     ):
-        assert box.say(root, encode(*line.split(" "))) == b"+OK\r\n", line
-    return box
+        assert root.say(encode(*line.split(" "))) == b"+OK\r\n", line
+    return world
 
 
 def variants(unit: Unit, ids: list[bytes]) -> list[list[bytes]]:
@@ -183,35 +183,34 @@ def plain_of(said: bytes) -> bytes:
     return TOKENS.sub(b"N", IDS.sub(b"ID", said))
 
 
-def test_another_tenant_changes_no_reply(tmp_path: Path) -> None:
+def test_another_tenant_changes_no_reply() -> None:
     """N10.1: of two nodes one has another tenant's queues, jobs, tubes, groups and workers. A user
     who tries each command, with the same names and with these ids, hears the same from both.
     """
-    boxes: list[PumpBox] = []
-    full = box_of(tmp_path / "full", boxes)
-    box_of(tmp_path / "empty", boxes)
+    worlds: list[World] = []
+    full = world_of(worlds)
+    world_of(worlds)
     ids = make_things(full, "bob")
     before = theirs(full)
     for unit in WALKED:
         for words in variants(unit, ids):
             heard = []
-            for box in boxes:
-                wire = as_user(box, "ann")
-                heard.append(box.say(wire, encode(*words)))
+            for world in worlds:
+                wire = as_user(world, "ann")
+                heard.append(wire.say(encode(*words)))
                 wire.close()
-                box.hear(box.connect())
+                world.wire().hear()
             assert b"tenant-a/" not in heard[0] and b"tenant-b" not in heard[0], (words, heard[0])
             if unit.row not in VARIES:
                 assert plain_of(heard[0]) == plain_of(heard[1]), (words, heard)
     assert theirs(full) == before
-    for box in boxes:
-        box.check()
-        box.close()
+    for world in worlds:
+        world.check()
 
 
-def theirs(box: PumpBox) -> list[object]:
+def theirs(world: World) -> list[object]:
     """All that the other tenant has."""
-    n = box.n
+    n = world.n
     jobs = sorted(
         (job.id, job.queue, job.body, int(job.state), int(job.nacks), int(job.delivered_count))
         for job in n.jobs.values()
@@ -229,7 +228,7 @@ def theirs(box: PumpBox) -> list[object]:
     )
     hands = sorted(
         (hand.name, int(hand.order), hand.is_lost(n.now_ms))
-        for hand in box.server.crew.by_name.values()
+        for hand in world.server.crew.by_name.values()
         if hand.name.startswith(b"tenant-b/")
     )
     return [
@@ -241,34 +240,33 @@ def theirs(box: PumpBox) -> list[object]:
     ]
 
 
-def test_both_have_the_same_names(tmp_path: Path) -> None:
+def test_both_have_the_same_names() -> None:
     """N10.1: with the same names of all things each finds its own, and no reply has a prefix."""
-    boxes: list[PumpBox] = []
-    box = box_of(tmp_path / "one", boxes)
+    worlds: list[World] = []
+    world = world_of(worlds)
     for name in ("ann", "bob"):
-        make_things(box, name)
+        make_things(world, name)
     jobs = {"tenant-a": [], "tenant-b": []}  # type: dict[str, list[bytes]]
-    for job in box.n.jobs.values():
+    for job in world.n.jobs.values():
         jobs[job.queue.partition(b"/")[0].decode()].append(job.id)
     assert len(jobs["tenant-a"]) == len(jobs["tenant-b"]) > 0
     for unit in WALKED:
         if unit.row in ("SHUTDOWN", "MONITOR") or not unit.is_for_tenants:
             continue
         for words in variants(unit, jobs["tenant-a"][:3] + jobs["tenant-b"][:1]):
-            wire = as_user(box, "ann")
-            said = box.say(wire, encode(*words))
+            wire = as_user(world, "ann")
+            said = wire.say(encode(*words))
             assert b"tenant-a/" not in said and b"tenant-b" not in said, (words, said)
             named = [of_url(word) for word in words]
             assert not any(id in said and id not in named for id in jobs["tenant-b"]), (words, said)
             wire.close()
-    box.check()
-    box.close()
+    world.check()
 
 
-def test_what_is_not_for_tenants(tmp_path: Path) -> None:
+def test_what_is_not_for_tenants() -> None:
     """N10.4: what shows or changes the whole node is closed to its users, whatever they may."""
-    boxes: list[PumpBox] = []
-    box = box_of(tmp_path / "one", boxes)
+    worlds: list[World] = []
+    world = world_of(worlds)
     for unit in UNITS:
         is_closed = (not unit.is_open and unit.places == "") or unit.row in NOT_FOR_TENANTS
         assert unit.is_for_tenants != (is_closed and unit.row not in (
@@ -279,20 +277,18 @@ def test_what_is_not_for_tenants(tmp_path: Path) -> None:
         words = unit.row.encode().split(b" ")
         words += [b"1"] * (abs(table()[words[0]].arity) - len(words))
         if unit.row not in ("TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE"):
-            said = box.say(as_user(box, "ann"), encode(*words))
+            said = as_user(world, "ann").say(encode(*words))
             assert said.startswith(b"-NOPERM user 'ann' may not use "), said
-    box.close()
 
 
-def test_callbacks_are_not_for_tenants(tmp_path: Path) -> None:
+def test_callbacks_are_not_for_tenants() -> None:
     """N10.4 for ONCHANGE of TUBE CREATE there is no callback (T16.4): those of the node are the
     administrator's, as with on_task_change."""
-    boxes: list[PumpBox] = []
-    box = box_of(tmp_path / "one", boxes)
-    box.server.notices.callbacks[b"listen"] = lambda *words: None
+    worlds: list[World] = []
+    world = world_of(worlds)
+    world.server.notices.callbacks[b"listen"] = lambda *words: None
     for name in ("listen", "none"):
-        said = box.say(as_user(box, "ann"), encode("TUBE", "CREATE", "t", "fifo", "ONCHANGE", name))
+        said = as_user(world, "ann").say(encode("TUBE", "CREATE", "t", "fifo", "ONCHANGE", name))
         assert said == b"-ERR this server has no callback named '%s'\r\n" % name.encode()
-    wire = as_user(box, "ops")
-    assert box.say(wire, encode("TUBE", "CREATE", "t", "fifo", "ONCHANGE", "listen")) == b"+OK\r\n"
-    box.close()
+    wire = as_user(world, "ops")
+    assert wire.say(encode("TUBE", "CREATE", "t", "fifo", "ONCHANGE", "listen")) == b"+OK\r\n"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hiredis
-from door import Door
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from both_ways import thorough
-from tuque.core.queues.procedures import check
-from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.tube_table import WORDS as PROCEDURES
+from world import World
 
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nix"]
 TUBES = [b"a", b"b", b"c", b"\xff"]
@@ -44,22 +42,20 @@ steps = st.lists(st.tuples(st.one_of(likely, likely, wild), options, waits), max
 @settings(max_examples=thorough(150))
 @given(steps=steps, resp3=st.booleans())
 def test_any_words(steps: list[tuple[tuple[bytes, ...], list[bytes], int]], resp3: bool) -> None:
-    door = Door()
+    world = World()
     try:
         if resp3:
-            door("HELLO 3")
+            world("HELLO 3")
+        wire = world.run
         for words, more, wait_ms in steps:
-            c = door.connect() if door.c.is_blocked else door.c
-            door.c = c
-            reply = door("TUBE", *words, *more)
+            wire = world.wire() if wire.c.is_blocked else wire
+            reply = world("TUBE", *words, *more, by=wire)
             assert not reply.startswith(b"-ERR internal"), (words, more)
-            if not c.is_blocked:
+            if not wire.c.is_blocked:
                 reader = hiredis.Reader()
                 reader.feed(reply)
                 assert reader.gets() is not False, (words, more, reply)
                 assert reader.gets() is False, (words, more, reply)
-            door.n.now_ms += wait_ms
-            tubes_of(door.n).tick(door.n)
-        check(door.n)
+            world.pass_ms(wait_ms)
     finally:
-        door.close()
+        world.check()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from door import Door
 
 from refusals import refused
 from tuque.tubes.policy import tubes_of
-from tuque.tubes.tasks.sessions import identify, on_client_gone
+from tuque.tubes.tasks.sessions import identify
+from world import World
 
 WRONG = "-ERR Wrong TUBE subcommand or number of arguments: use TUBE "
 TUBE_TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
 
 @pytest.fixture
-def tube(door: Door) -> Door:
-    assert door("TUBE CREATE t utubettl") == b"+OK\r\n"
-    return door
+def tube(world: World) -> World:
+    assert world("TUBE CREATE t utubettl") == b"+OK\r\n"
+    return world
 
 
 def short(task: list[object]) -> list[object]:
@@ -24,12 +24,12 @@ def short(task: list[object]) -> list[object]:
     return task[:3]
 
 
-def test_a_task_is_an_array_of_six(tube: Door) -> None:
+def test_a_task_is_an_array_of_six(tube: World) -> None:
     """T15.3 A task is an array of its id, state, body, the token of the take in force (0: none),
     job id, and form.
     """
     reply = tube("TUBE PUT t hello")
-    assert reply.startswith(b"*6\r\n:0\r\n+READY\r\n$5\r\nhello\r\n:0\r\n$40\r\nD-01234567-")
+    assert reply.startswith(b"*6\r\n:0\r\n+READY\r\n$5\r\nhello\r\n:0\r\n$40\r\nD-0a0a0a0a-")
     assert reply.endswith(b"\r\n+bytes\r\n")
     assert tube.value("TUBE TAKE t")[3] == 1
     assert tube.value("TUBE PEEK t 0")[:4] == [0, b"TAKEN", b"hello", 1]
@@ -42,21 +42,21 @@ def test_a_task_is_an_array_of_six(tube: Door) -> None:
 
 
 @pytest.mark.parametrize("type", TUBE_TYPES)
-def test_the_life_of_a_task_in_every_type(door: Door, type: str) -> None:
+def test_the_life_of_a_task_in_every_type(world: World, type: str) -> None:
     """T15: put, take, release, bury, kick, delete answer the task."""
-    assert door(f"TUBE CREATE t {type} TEMPORARY") == b"+OK\r\n"
-    assert short(door.value("TUBE PUT t a")) == [0, b"READY", b"a"]
-    assert short(door.value("TUBE TAKE t TIMEOUT 0")) == [0, b"TAKEN", b"a"]
-    assert short(door.value("TUBE RELEASE t 0")) == [0, b"READY", b"a"]
-    assert short(door.value("TUBE BURY t 0")) == [0, b"BURIED", b"a"]
-    assert door("TUBE KICK t 5") == b":1\r\n"
-    assert short(door.value("TUBE DELETE t 0")) == [0, b"DONE", b"a"]
-    assert door("TUBE PEEK t 0") == b"-NOTASK Task 0 not found\r\n"
-    assert door("TUBE DROP t") == b"+OK\r\n"
-    assert door("TUBE LIST") == b"*0\r\n"
+    assert world(f"TUBE CREATE t {type} TEMPORARY") == b"+OK\r\n"
+    assert short(world.value("TUBE PUT t a")) == [0, b"READY", b"a"]
+    assert short(world.value("TUBE TAKE t TIMEOUT 0")) == [0, b"TAKEN", b"a"]
+    assert short(world.value("TUBE RELEASE t 0")) == [0, b"READY", b"a"]
+    assert short(world.value("TUBE BURY t 0")) == [0, b"BURIED", b"a"]
+    assert world("TUBE KICK t 5") == b":1\r\n"
+    assert short(world.value("TUBE DELETE t 0")) == [0, b"DONE", b"a"]
+    assert world("TUBE PEEK t 0") == b"-NOTASK Task 0 not found\r\n"
+    assert world("TUBE DROP t") == b"+OK\r\n"
+    assert world("TUBE LIST") == b"*0\r\n"
 
 
-def test_words_that_are_wrong(tube: Door) -> None:
+def test_words_that_are_wrong(tube: World) -> None:
     """T15.1 Wrong words: C4.8. Wrong options: C4.6.
 
     C4.8 No such subcommand of ACL, CLUSTER, LEASE or TUBE, or one with too few or too many
@@ -98,7 +98,7 @@ def test_words_that_are_wrong(tube: Door) -> None:
     ("word", "ms"),
     [("1", 1000), ("0.5", 500), ("0.0001", 1), (".25", 250), ("1.0010000", 1001), ("7.", 7000)],
 )
-def test_seconds_are_rounded_up_to_a_ms(tube: Door, word: str, ms: int) -> None:
+def test_seconds_are_rounded_up_to_a_ms(tube: World, word: str, ms: int) -> None:
     """T15.2 Seconds are digits with at most one point. Parts of a ms are rounded up;"""
     tube(f"TUBE PUT t b DELAY {word}")
     task = tube.n.policy.by_name[b"t"].tasks[0]  # type: ignore[union-attr]  # of tests only
@@ -106,17 +106,17 @@ def test_seconds_are_rounded_up_to_a_ms(tube: Door, word: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "-1", "1e3", "x", "1.2.3", "٣", "1" * 41, ".", "nan"])
-def test_what_is_no_number_of_seconds(tube: Door, word: str) -> None:
+def test_what_is_no_number_of_seconds(tube: World, word: str) -> None:
     """C4.7 An error that says what a number, a time or a choice must be ends with what it was:
     `, not '<word>'`."""
     expected = f"-ERR TTL must be a number of seconds, 0 or more, not '{word}'\r\n"
     assert tube("TUBE PUT t b TTL", word).decode() == expected
 
 
-def test_far_away_is_for_ever(door: Door) -> None:
+def test_far_away_is_for_ever(world: World) -> None:
     """T15.2: more than 100 years are 100 years; T15.4 INFO tells `forever`."""
-    door("TUBE CREATE t fifottl TTR 1.5 TTL", "9" * 30)
-    info = door.value("TUBE INFO t")
+    world("TUBE CREATE t fifottl TTR 1.5 TTL", "9" * 30)
+    info = world.value("TUBE INFO t")
     told = dict(zip(info[::2], info[1::2], strict=True))
     assert told[b"ttl"] == b"forever"
     assert told[b"ttr"] == b"1.500"
@@ -133,13 +133,13 @@ def test_far_away_is_for_ever(door: Door) -> None:
         ("FORM", "msgpack", b"the body is not one MessagePack value"),
     ],
 )
-def test_options_out_of_range(tube: Door, option: str, word: str, error: bytes) -> None:
+def test_options_out_of_range(tube: World, option: str, word: str, error: bytes) -> None:
     """T15.2, T15.3: a refused put has put nothing (T13.2)."""
     assert tube(f"TUBE PUT t b{'x' * 4}", option, word) == b"-ERR " + error + b"\r\n"
     assert tube("QLEN t") == b":0\r\n"
 
 
-def test_forms(tube: Door) -> None:
+def test_forms(tube: World) -> None:
     """T15.3: PUT checks that the body is one MessagePack value."""
     assert tube.value("TUBE PUT t", b"\x92\x01\xa1x", "FORM", "msgpack")[5] == b"msgpack"
     assert tube.value("TUBE PUT t", "ö", "FORM", "text")[5] == b"text"
@@ -147,7 +147,7 @@ def test_forms(tube: Door) -> None:
     assert two_values == b"-ERR the body is not one MessagePack value\r\n"
 
 
-def test_words_are_read_before_the_tube(tube: Door) -> None:
+def test_words_are_read_before_the_tube(tube: World) -> None:
     """T15.1 Arguments are parsed from left to right before the tube is looked up."""
     assert tube("TUBE ACK no x").startswith(
         b"-ERR id must be a number from 0 to 4503599627370496, n"
@@ -160,7 +160,7 @@ def test_words_are_read_before_the_tube(tube: Door) -> None:
     assert tube("TUBE RELEASE no 1 TOKEN 1") == b"-NOTUBE Tube 'no' not found\r\n"
 
 
-def test_first_words_of_refusals(tube: Door) -> None:
+def test_first_words_of_refusals(tube: World) -> None:
     """T15.5 Texts of T13 get the first word where one says it, else `ERR`."""
     assert tube("TUBE TAKE no") == b"-NOTUBE Tube 'no' not found\r\n"
     assert tube("TUBE ACK t 0") == b"-NOTTAKEN Task was not taken\r\n"
@@ -180,7 +180,7 @@ def test_first_words_of_refusals(tube: Door) -> None:
     assert tube("TUBE PUT t x") == b"-PAUSED Queue paused in input, try later\r\n"
 
 
-def test_a_late_call_of_an_older_take(tube: Door) -> None:
+def test_a_late_call_of_an_older_take(tube: World) -> None:
     """T5.2 With a token they apply only to that take: a late call for an older take of the same
     session is refused. bury accepts a token, too.
     """
@@ -197,7 +197,7 @@ def test_a_late_call_of_an_older_take(tube: Door) -> None:
     assert tube.value(f"TUBE RELEASE t 0 DELAY 1 TOKEN {new}")[1] == b"DELAYED"
 
 
-def test_touch_of_nothing(tube: Door) -> None:
+def test_touch_of_nothing(tube: World) -> None:
     """T15: TOUCH answers null for 0 s."""
     tube("TUBE PUT t x")
     tube("TUBE TAKE t")
@@ -205,7 +205,7 @@ def test_touch_of_nothing(tube: Door) -> None:
     assert tube("TUBE TOUCH t 0 -1").startswith(b"-ERR the increment must be a number of seconds")
 
 
-def test_tasks_by_state(tube: Door) -> None:
+def test_tasks_by_state(tube: World) -> None:
     """T15: TASKS shows up to n tasks in that state, in the order of (pri, id)."""
     for pri in (5, 3, 4):
         tube(f"TUBE PUT t p{pri} PRI {pri}")
@@ -218,7 +218,7 @@ def test_tasks_by_state(tube: Door) -> None:
     assert tube("TUBE TRUNCATE t") == b":3\r\n"
 
 
-def test_statistics_and_settings(tube: Door) -> None:
+def test_statistics_and_settings(tube: World) -> None:
     """T11, T10.1: figures by name; cfg tells both settings as they are now."""
     tube("TUBE PUT t x")
     tube("HELLO 3")
@@ -234,22 +234,21 @@ def test_statistics_and_settings(tube: Door) -> None:
     assert tube("TUBE STATE") == b"$7\r\nRUNNING\r\n"
 
 
-def test_info_of_all_tubes(door: Door) -> None:
+def test_info_of_all_tubes(world: World) -> None:
     """T11.5 INFO has a section Tubes: tubes, tasks by status, sessions, takes and puts that wait,
     subscribers, notices that callbacks lost, and bytes used besides the tasks."""
-    told_at_first = door.info("tubes")
-    assert told_at_first.pop("tubes_state") == "INIT"
+    told_at_first = world.info("tubes")
+    assert told_at_first.pop("tubes_state") == "RUNNING"
     assert told_at_first.pop("tubes_homeless_names") == ""
     assert told_at_first.pop("tubes_vote_state") == ""
     assert set(told_at_first.values()) == {"0"}
-    assert door.n.policy is None  # nothing was made for it
-    door("TUBE CREATE t utubettl")
-    door("TUBE CREATE u limfifottl CAPACITY 1")
+    world("TUBE CREATE t utubettl")
+    world("TUBE CREATE u limfifottl CAPACITY 1")
     for words in ("PUT t a", "PUT t b DELAY 9", "PUT t c", "BURY t 2", "PUT u d"):
-        door(f"TUBE {words}")
-    door("TUBE TAKE t")
-    door("TUBE PUT u e TIMEOUT 5")
-    found = door_info(door)
+        world(f"TUBE {words}")
+    world("TUBE TAKE t")
+    world("TUBE PUT u e TIMEOUT 5")
+    found = door_info(world)
     assert found.pop("tubes_state") == "RUNNING"
     assert found.pop("tubes_homeless_names") == found.pop("tubes_vote_state") == ""
     told = {name[6:]: int(value) for name, value in found.items() if name != "tubes"}
@@ -260,15 +259,14 @@ def test_info_of_all_tubes(door: Door) -> None:
     assert (told["running"], told["copies"], told["lag"], told["waiting_copies"]) == (2, 0, 0, 0)
 
 
-def door_info(door: Door) -> dict[str, str]:
+def door_info(world: World) -> dict[str, str]:
     """Section Tubes as another connection is told."""
-    door.c = door.connect()
-    return door.info("tubes")
+    return world.wire().info("tubes")
 
 
-def test_sessions(tube: Door) -> None:
+def test_sessions(tube: World) -> None:
     """T8.3, T15.7: two connections with one session may finish each other's tasks."""
-    other = tube.connect()
+    other = tube.wire()
     uuid = tube.value("TUBE IDENTIFY")
     assert len(uuid) == 36
     tube("TUBE PUT t x")
@@ -283,17 +281,17 @@ def test_sessions(tube: Door) -> None:
 
 
 @pytest.mark.parametrize("first", ["TAKE t TIMEOUT 0", "ACK t 0", "RELEASE t 0", "TOUCH t 0 1"])
-def test_a_session_is_of_the_users_of_resp(tube: Door, first: str) -> None:
+def test_a_session_is_of_the_users_of_resp(tube: World, first: str) -> None:
     """T15.9 A session of a RESP client belongs to the user that the client logged in as."""
     tube(f"TUBE {first}")
     t = tubes_of(tube.n)
-    session = t.by_client[int(tube.c.number)]
+    session = t.by_client[int(tube.run.c.number)]
     with refused("is unknown"):
         identify(tube.n, t, 99, b"bob", session.uuid)
     assert identify(tube.n, t, 99, b"default", session.uuid) == session.uuid
 
 
-def test_changes_are_polled(tube: Door) -> None:
+def test_changes_are_polled(tube: World) -> None:
     """T16.1 CHANGES gives those after number AFTER, oldest first, up to COUNT."""
     tube("TUBE PUT t x")
     tube("TUBE TAKE t")
@@ -307,7 +305,7 @@ def test_changes_are_polled(tube: Door) -> None:
     assert tube("TUBE CHANGES t AFTER -2").startswith(b"-ERR AFTER must be")
 
 
-def test_who_may_subscribe(tube: Door) -> None:
+def test_who_may_subscribe(tube: World) -> None:
     """T16.2 SUBSCRIBE needs RESP3. RESET, HELLO 2 and the end of the connection end all."""
     assert tube("TUBE SUBSCRIBE t").startswith(b"-ERR TUBE SUBSCRIBE needs RESP3")
     tube("TUBE CREATE u fifo")
@@ -320,7 +318,7 @@ def test_who_may_subscribe(tube: Door) -> None:
     assert b"subscribers\r\n:0\r\n" in tube("TUBE INFO t")
 
 
-def test_how_many_tubes_one_may_subscribe_to(tube: Door) -> None:
+def test_how_many_tubes_one_may_subscribe_to(tube: World) -> None:
     """T16.3 A connection subscribes to at most 1000 tubes."""
     names = [f"t{number}" for number in range(1001)]
     for name in names:
@@ -335,54 +333,53 @@ def test_how_many_tubes_one_may_subscribe_to(tube: Door) -> None:
     assert tube("TUBE SUBSCRIBE", names[1000]) == b":1000\r\n"
 
 
-def test_a_callback_must_be_there(door: Door) -> None:
+def test_a_callback_must_be_there(world: World) -> None:
     """T16.4: another name is refused, and no tube is made."""
-    reply = door("TUBE CREATE t fifo ONCHANGE nix")
+    reply = world("TUBE CREATE t fifo ONCHANGE nix")
     assert reply == b"-ERR this server has no callback named 'nix'\r\n"
-    assert door("TUBE LIST") == b"*0\r\n"
+    assert world("TUBE LIST") == b"*0\r\n"
 
 
-def test_puts_that_found_room_are_forgotten(door: Door) -> None:
+def test_puts_that_found_room_are_forgotten(world: World) -> None:
     """T7.2: the end of a put's time may lie far ahead; its body does not wait for it."""
-    door("TUBE CREATE t limfifottl CAPACITY 1")
-    door("TUBE PUT t first")
-    t = tubes_of(door.n)
+    world("TUBE CREATE t limfifottl CAPACITY 1")
+    world("TUBE PUT t first")
+    t = tubes_of(world.n)
+    other = world.wire()
     for number in range(1500):
-        door.c.is_blocked = False  # there is no pump here to tell it
-        door("TUBE PUT t x TIMEOUT 99999999")
-        door(f"TUBE DELETE t {number}", by=door.connect() if number == 0 else door.c)
-        assert len(t.put_done) == number + 1
+        assert world("TUBE PUT t x TIMEOUT 99999999") == b""
+        world(f"TUBE DELETE t {number}", by=other)
+        assert world.run.hear().startswith(b"*6\r\n")
     assert len(t.put_ends) <= 1024 + 1
     assert all(len(entry[2].body) <= 1 for entry in t.put_ends)
 
 
-def test_puts_that_wait_count_as_memory(door: Door) -> None:
+def test_puts_that_wait_count_as_memory(world: World) -> None:
     """T11.4: however their waiting ends."""
-    door("TUBE CREATE t limfifottl CAPACITY 1")
-    door("TUBE PUT t first")
-    t = tubes_of(door.n)
+    world("TUBE CREATE t limfifottl CAPACITY 1")
+    world("TUBE PUT t first")
+    t = tubes_of(world.n)
     before = t.bytes_used
     for end in ("timeout", "room", "gone", "drop"):
-        waiting = door.connect()
-        door(f"TUBE PUT t {'x' * 10_000} TIMEOUT 5", by=waiting)
+        waiting = world.wire()
+        world(f"TUBE PUT t {'x' * 10_000} TIMEOUT 5", by=waiting)
         assert t.bytes_used >= before + 10_000
-        t.check(door.n)
+        t.check(world.n)
         if end == "timeout":
-            door.n.now_ms += 5000
-            t.tick(door.n)
+            world.pass_ms(5000)
         elif end == "room":
-            door("TUBE DELETE t 0")
+            world("TUBE DELETE t 0")
         elif end == "gone":
-            on_client_gone(door.n, t, waiting.number)
+            waiting.close()
         else:
-            door("TUBE DROP t")
+            world("TUBE DROP t")
             before = 0
         assert t.bytes_used - before < 10_000, end
         if end != "drop":
-            t.check(door.n)
+            t.check(world.n)
 
 
-def test_grant(tube: Door) -> None:
+def test_grant(tube: World) -> None:
     """T10.3 grant gives a user named functions of one tube: call gives put, take, touch, ack,
     release, peek, bury, kick and delete, and identify and statistics;"""
     assert tube("TUBE GRANT t bob CALL") == b"-ERR User 'bob' is not found\r\n"
@@ -396,7 +393,7 @@ def test_grant(tube: Door) -> None:
     assert may == [True, False]
 
 
-def test_grants_are_seen_and_revoked(tube: Door) -> None:
+def test_grants_are_seen_and_revoked(tube: World) -> None:
     """T10.4, T10.5 Every grant can be seen, and taken back."""
     tube("TUBE CREATE u fifo")
     tube("TUBE GRANT t guest CALL TRUNCATE")
@@ -417,7 +414,7 @@ def test_grants_are_seen_and_revoked(tube: Door) -> None:
     assert tube("TUBE REVOKE none x") == tube("TUBE GRANTS none") == none
 
 
-def test_short_of_memory(tube: Door) -> None:
+def test_short_of_memory(tube: World) -> None:
     """T15.6 CREATE and PUT are refused while memory is used up; what makes room is not."""
     tube("TUBE PUT t x")
     tube("TUBE TAKE t")
@@ -428,13 +425,13 @@ def test_short_of_memory(tube: Door) -> None:
     assert tube("TUBE ACK t 0").startswith(b"*6")
 
 
-def test_a_journal_that_cannot_be_written(tube: Door) -> None:
+def test_a_journal_that_cannot_be_written(tube: World) -> None:
     """C3.6 holds for TUBE: it writes."""
-    tube.s.journal_error = "disk full"
+    tube.server.journal_error = "disk full"
     assert tube("TUBE PUT t x").startswith(b"-MISCONF ")
 
 
-def test_a_node_that_leaves(tube: Door) -> None:
+def test_a_node_that_leaves(tube: World) -> None:
     """T15.6: while the node leaves, what is there can be taken, and nothing comes."""
     tube("TUBE PUT t x")
     tube.n.is_leaving = True
@@ -446,7 +443,7 @@ def test_a_node_that_leaves(tube: Door) -> None:
     assert tube("TUBE TAKE t TIMEOUT 0") == b"*-1\r\n"
 
 
-def test_a_take_that_nobody_would_see(tube: Door) -> None:
+def test_a_take_that_nobody_would_see(tube: World) -> None:
     """T15.8: After CLIENT REPLY OFF a TAKE takes nothing."""
     tube("TUBE PUT t x")
     assert tube("CLIENT REPLY OFF") == b""
@@ -455,7 +452,7 @@ def test_a_take_that_nobody_would_see(tube: Door) -> None:
     assert tube.value("TUBE PEEK t 0")[1] == b"READY"
 
 
-def test_addjob_with_priority_and_sub_queue(tube: Door) -> None:
+def test_addjob_with_priority_and_sub_queue(tube: World) -> None:
     """T1.1, T1.2: PRI and UTUBE of ADDJOB; refused for a queue that is no tube."""
     low = tube.add("t", "low", "PRI", "9", "UTUBE", "a")
     high = tube.add("t", "high", "PRI", "1", "UTUBE", "a")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from door import NODE_ID, Door
 
 from lab import RealCluster, info
 from raw_resp import Err, Wire, wait_for
 from tuque.tubes.model.voter_state import IN_FORCE, Voters
 from tuque.tubes.policy import tubes_of
+from world import World
+from world_machines import name_of
 
 FLAGS = ("--cluster-node-timeout", 1000, "--appendonly", "yes")
 
@@ -65,80 +66,83 @@ def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
     assert voters_at(wires[3])["right"] == voters_at(wires[3])["list"]
 
 
-def test_words(door: Door) -> None:
+def test_words(make_world: Callable[..., World]) -> None:
     """T28.7 list (its number; 0 without one)
 
     T28.7 others (nodes that go by a list of another origin, each with that origin)
     """
-    assert door.value("CLUSTER VOTERS") == [
+    world = make_world()
+    assert world.value("CLUSTER VOTERS") == [
         *(b"list", 0, b"origin", b"", b"right", 0, b"voters", [], b"unsettled", []),
         *(b"others", []),
     ]
-    assert door("CLUSTER VOTERS ADD").startswith(b"-ERR syntax error")
-    assert door("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")
-    assert door("CLUSTER VOTERS FORCE").startswith(b"-ERR syntax error")
-    assert door("CLUSTER VOTERS FORCE", NODE_ID).startswith(b"-ERR there is no list of voters")
-    assert door("CLUSTER VOTERS ADD x").startswith(b"-ERR no node 'x'")
-    assert door("CLUSTER VOTERS REMOVE", NODE_ID).startswith(b"-ERR there is no list of voters")
-    b = tubes_of(door.n).ballots
-    b.voters = Voters(3, b"o" * 16, {NODE_ID: 2, b"f" * 40: 3}, IN_FORCE)
-    told = door.value("CLUSTER VOTERS")
+    assert world("CLUSTER VOTERS ADD").startswith(b"-ERR syntax error")
+    assert world("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")
+    assert world("CLUSTER VOTERS FORCE").startswith(b"-ERR syntax error")
+    assert world("CLUSTER VOTERS FORCE", name_of(0)).startswith(b"-ERR there is no list of voters")
+    assert world("CLUSTER VOTERS ADD x").startswith(b"-ERR no node 'x'")
+    assert world("CLUSTER VOTERS REMOVE", name_of(0)).startswith(b"-ERR there is no list of voters")
+    b = tubes_of(world.n).ballots
+    b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
+    told = world.value("CLUSTER VOTERS")
     assert told[:6] == [b"list", 3, b"origin", b"6f" * 16, b"right", 0]
     assert [row[3] for row in told[7]] == [b"lost-right", b"unreachable"]
     b.strangers = {b"e" * 40: b"x" * 16}
-    assert door.value("CLUSTER VOTERS")[-2:] == [b"others", [[b"e" * 40, b"78" * 16]]]
+    assert world.value("CLUSTER VOTERS")[-2:] == [b"others", [[b"e" * 40, b"78" * 16]]]
     b.right = 2
     b.is_asking = True
-    assert door.value("CLUSTER VOTERS")[7][0][3] == b"asking"
+    assert world.value("CLUSTER VOTERS")[7][0][3] == b"asking"
     b.is_asking = False
-    assert door.value("CLUSTER VOTERS")[7][0][3] == b"votes"
-    door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
-    assert b" votes: CLUSTER VOTERS REMOVE " in door("CLUSTER FORGET", b"f" * 40)
-    assert not isinstance(door.value("CLUSTER VOTERS"), Err)
-    assert door("CLUSTER VOTERS FORCE", NODE_ID) == b"+OK\r\n"
-    assert b.right == door.value("CLUSTER VOTERS")[1] == 3 + (1 << 32)
-    door("DEBUG FLUSHALL")
+    assert world.value("CLUSTER VOTERS")[7][0][3] == b"votes"
+    world.server.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
+    assert b" votes: CLUSTER VOTERS REMOVE " in world("CLUSTER FORGET", b"f" * 40)
+    assert not isinstance(world.value("CLUSTER VOTERS"), Err)
+    assert world("CLUSTER VOTERS FORCE", name_of(0)) == b"+OK\r\n"
+    assert b.right == world.value("CLUSTER VOTERS")[1] == 3 + (1 << 32)
+    world("DEBUG FLUSHALL")
     assert b.right == 0
 
 
-def test_words_of_a_journal_that_fails(door: Door) -> None:
+def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None:
     """T28.7 A voter that is silent because its journal fails is journal-fails, at all nodes and as
     long as that holds (K4.5).
 
     J6.8 CLUSTER NODES has the flag `journal-fails` of such a node (K4.5).
     """
-    b = tubes_of(door.n).ballots
-    b.voters = Voters(3, b"o" * 16, {NODE_ID: 2, b"f" * 40: 3}, IN_FORCE)
+    world = make_world()
+    b = tubes_of(world.n).ballots
+    b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
     b.right = 2
-    records = door.n.records
-    assert records is not None
-    records.is_failing = True
-    assert door.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
+    world.disk().full()
+    world.add()
+    world.pass_ms(2_000)
+    assert world.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
     error = b"-ERR the journal of this node cannot be written, so that other nodes may not get "
     for words in ("ADD", "REMOVE", "FORCE"):
-        assert door(f"CLUSTER VOTERS {words}", NODE_ID).startswith(error)
+        assert world(f"CLUSTER VOTERS {words}", name_of(0)).startswith(error)
     b.right = 0
-    assert door.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
+    assert world.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
     b.right = 2
-    records.is_failing = False
-    door.s.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
-    door.n.peers[1].failing_ms = door.n.now_ms  # and it is silent
-    assert [row[3] for row in door.value("CLUSTER VOTERS")[7]] == [b"votes", b"journal-fails"]
-    nodes = door("CLUSTER NODES")
+    world.disk().well()
+    world.pass_ms(2_000)
+    world.server.members.restore(b"f" * 40, "10.0.0.2", 7712, 17712, 0)
+    world.n.peers[1].failing_ms = world.n.now_ms  # and it is silent
+    assert [row[3] for row in world.value("CLUSTER VOTERS")[7]] == [b"votes", b"journal-fails"]
+    nodes = world("CLUSTER NODES")
     assert b" journal-fails " in nodes and b" myself " in nodes
-    door.n.peers[1].failing_ms = 0
-    assert b"journal-fails" not in door("CLUSTER NODES")
-    assert [row[3] for row in door.value("CLUSTER VOTERS")[7]] == [b"votes", b"unreachable"]
+    world.n.peers[1].failing_ms = 0
+    assert b"journal-fails" not in world("CLUSTER NODES")
+    assert [row[3] for row in world.value("CLUSTER VOTERS")[7]] == [b"votes", b"unreachable"]
 
 
-def test_whom_to_ask_after_a_start(door: Door) -> None:
+def test_whom_to_ask_after_a_start(world: World) -> None:
     """T29.3 With `failover-disks trust` (the default) a majority of the voters is enough"""
-    b = tubes_of(door.n).ballots
-    assert door.value("CONFIG GET failover-disks") == [b"failover-disks", b"trust"]
-    assert door("CONFIG SET failover-disks ask") == b"+OK\r\n" and b.asks_all
-    assert door("CONFIG SET failover-disks all").startswith(b"-ERR")
+    b = tubes_of(world.n).ballots
+    assert world.value("CONFIG GET failover-disks") == [b"failover-disks", b"trust"]
+    assert world("CONFIG SET failover-disks ask") == b"+OK\r\n" and b.asks_all
+    assert world("CONFIG SET failover-disks all").startswith(b"-ERR")
     assert b.asks_all
-    assert door("CONFIG SET failover-disks trust") == b"+OK\r\n" and not b.asks_all
+    assert world("CONFIG SET failover-disks trust") == b"+OK\r\n" and not b.asks_all
 
 
 def test_a_node_without_a_journal(tmp_path: Path) -> None:

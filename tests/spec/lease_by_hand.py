@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from node_by_hand import Box, Err
+from raw_resp import Err
+from world import World
 
 
 class Lessee:
     """One group, opened; its methods are the subcommands."""
 
-    def __init__(self, box: Box, *queues: str, name: str = "g", owner: str = "me") -> None:
-        self.box = box
+    def __init__(self, world: World, *queues: str, name: str = "g", owner: str = "me") -> None:
+        self.world = world
         self.name = name
         self.queues = queues or ("q",)
-        epoch = box.run("LEASE", "OPEN", name, owner, *self.queues)
+        epoch = world.run("LEASE", "OPEN", name, owner, *self.queues)
         assert isinstance(epoch, int), epoch
         self.epoch = epoch
 
     def __call__(self, word: str, *words: str | bytes | int) -> Any:
-        return self.box.run("LEASE", word, self.name, self.epoch, *words)
+        return self.world.run("LEASE", word, self.name, self.epoch, *words)
 
     def next(self, seq: int, count: int = 10, ttl: int = 5000, **options: int) -> Any:
         words: list[str | int] = ["COUNT", count, "TTL", ttl]
@@ -41,7 +42,7 @@ class Lessee:
         return [row[0] for row in self.rows(seq, part) if len(row) > 2]
 
     def info(self) -> dict[str, Any]:
-        flat = self.box.run("LEASE", "INFO", self.name)
+        flat = self.world.run("LEASE", "INFO", self.name)
         assert isinstance(flat, list), flat
         return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
 

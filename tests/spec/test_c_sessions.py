@@ -2,75 +2,67 @@
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Callable
 
 import pytest
-from node_by_hand import NODE_ID, NULL, Box, Wired
 
+from raw_resp import NULL, encode
 from tuque.server.config.config import ConfigError, load
 from tuque.wire.commands.commands import ROWS
+from world import World
+from world_machines import name_of
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
 
-def test_too_many_clients() -> None:
+def test_too_many_clients(make_world: Callable[..., World]) -> None:
     """C1.1 Above `maxclients` a connection gets `-ERR max number of clients reached` and is
     closed.
     """
-    wired = Wired(maxclients="2")
-    first, _ = wired.line(), wired.line()
-    assert wired.line().read() == b"-ERR max number of clients reached\r\n<closed>"
-    assert first.ask(PING) == b"+PONG\r\n"
-    wired.close()
+    world = make_world(events=True, maxclients="2")
+    first, _ = world.wire(), world.wire()
+    assert world.wire().answer() == b"-ERR max number of clients reached\r\n<closed>"
+    assert first.answer(PING) == b"+PONG\r\n"
 
 
-def test_a_refused_client_that_sends_at_once() -> None:
+def test_a_refused_client_that_sends_at_once(make_world: Callable[..., World]) -> None:
     """C1.7 What the client sends until then is discarded, so that a client that sends at once can
     read the error.
     """
-    wired = Wired(maxclients="1")
-    wired.line()
-    with socket.create_connection(wired.address, timeout=10) as sock:
-        sock.sendall(PING)
-        wired.turns()
-        assert sock.recv(100) == b"-ERR max number of clients reached\r\n"
-        assert sock.recv(100) == b""
-        sock.sendall(PING)
-        wired.turns()
-        assert len(wired.pump.doors.refused) == 1
-    wired.turns()
-    assert len(wired.pump.doors.refused) == 0
-    wired.close()
+    world = make_world(events=True, maxclients="1")
+    world.wire()
+    refused = world.wire()
+    assert refused.answer(PING) == b"-ERR max number of clients reached\r\n<closed>"
+    assert refused.answer(PING) == b"<closed>"
+    assert len(world.pump.doors.refused) == 1
+    refused.close()
+    assert len(world.pump.doors.refused) == 0
 
 
-def test_a_refused_client_that_stays() -> None:
+def test_a_refused_client_that_stays(make_world: Callable[..., World]) -> None:
     """C1.7 A connection that C1.1 refuses is closed when its client has closed its side, or after a
     second.
     """
-    wired = Wired(maxclients="1")
-    wired.line()
-    socks = [socket.create_connection(wired.address, timeout=10) for _ in range(17)]
-    wired.turns()
-    assert len(wired.pump.doors.refused) == 16
-    wired.pass_ms(1000)
-    assert len(wired.pump.doors.refused) == 0
-    for sock in socks:
-        assert sock.recv(100) == b"-ERR max number of clients reached\r\n"
-        sock.close()
-    wired.close()
+    world = make_world(events=True, maxclients="1")
+    world.wire()
+    wires = [world.wire() for _ in range(17)]
+    assert len(world.pump.doors.refused) == 16
+    world.pass_ms(1000)
+    assert len(world.pump.doors.refused) == 0
+    for wire in wires:
+        assert wire.answer() == b"-ERR max number of clients reached\r\n<closed>"
 
 
-def test_a_new_session() -> None:
+def test_a_new_session(make_world: Callable[..., World]) -> None:
     """C1.2 A session starts with RESP2, no name and replies on, as the user of N1.2. It starts
     unauthenticated if `requirepass` is set.
     """
-    box = Box(requirepass="secret")
-    assert box.run("PING") == "NOAUTH Authentication required."
-    assert box.run("AUTH", "secret") == "OK"
-    assert box.run("CLIENT", "GETNAME") is NULL
-    box.run("GETJOB", "NOHANG", "FROM", "q")
-    assert not box.run.c.resp3
-    box.close()
+    world = make_world(events=True, requirepass="secret")
+    assert world.run("PING") == "NOAUTH Authentication required."
+    assert world.run("AUTH", "secret") == b"OK"
+    assert world.run("CLIENT", "GETNAME") is NULL
+    world.run("GETJOB", "NOHANG", "FROM", "q")
+    assert not world.run.c.resp3
 
 
 def test_protected_mode() -> None:
@@ -94,30 +86,30 @@ def test_protected_mode() -> None:
         (b"*2\r\n$4\r\nping\r\n$2\r\n\r\n\r\n", b"$2\r\n\r\n\r\n"),
     ],
 )
-def test_requests(wired: Wired, data: bytes, reply: bytes) -> None:
+def test_requests(world: World, data: bytes, reply: bytes) -> None:
     """C2.1 Requests are RESP arrays of bulk strings, or inline commands that end in `\\n` or
     `\\r\\n`. In inline commands double quotes accept `\\n \\r \\t \\b \\a \\xHH \\\\ \\"`,
     single quotes accept `\\'`.
     """
-    assert wired.line().ask(data) == reply
+    assert world.wire().answer(data) == reply
 
 
 @pytest.mark.parametrize("nothing", [b"*0\r\n", b"*-1\r\n", b"\r\n", b"\n", b"   \r\n"])
-def test_nothing_is_skipped(wired: Wired, nothing: bytes) -> None:
+def test_nothing_is_skipped(world: World, nothing: bytes) -> None:
     """C2.2 `*0`, `*-1` and an empty inline line are skipped."""
-    assert wired.line().ask(nothing * 3 + PING) == b"+PONG\r\n"
+    assert world.wire().answer(nothing * 3 + PING) == b"+PONG\r\n"
 
 
-def test_any_cut(wired: Wired) -> None:
+def test_any_cut(world: World) -> None:
     """C2.3 The commands do not depend on how the stream is split into reads."""
     stream = PING + b"PING 'a b'\r\n" + b"*2\r\n$4\r\nPING\r\n$3\r\nx\r\n\r\n"
-    whole = wired.line().ask(stream)
+    whole = world.wire().answer(stream)
     for cut in range(1, len(stream), 3):
-        line = wired.line()
-        line.send(stream[:cut])
-        line.send(stream[cut:])
-        assert line.read() == whole, cut
-        line.sock.close()
+        line = world.wire()
+        line.give(stream[:cut])
+        line.give(stream[cut:])
+        assert line.answer() == whole, cut
+        line.close()
 
 
 @pytest.mark.parametrize(
@@ -141,82 +133,73 @@ def test_any_cut(wired: Wired) -> None:
         (b"PING 'x\r\n", b"unbalanced quotes in request"),
     ],
 )
-def test_broken_streams(wired: Wired, data: bytes, error: bytes) -> None:
+def test_broken_streams(world: World, data: bytes, error: bytes) -> None:
     """C2.4 A stream that breaks the format gets one of the errors below, and the connection is
     closed. The commands before it are answered first. The broken command changes nothing.
     """
-    line = wired.line()
-    reply = line.ask(PING + data)
+    line = world.wire()
+    reply = line.answer(PING + data)
     assert reply == b"+PONG\r\n-ERR Protocol error: " + error + b"\r\n<closed>"
-    assert wired.line().ask(PING) == b"+PONG\r\n"
-    assert not wired.box.n.jobs
+    assert world.wire().answer(PING) == b"+PONG\r\n"
+    assert not world.n.jobs
 
 
-def test_half_a_command() -> None:
+def test_half_a_command(make_world: Callable[..., World]) -> None:
     """C2.5 If a command is not complete within `command-deadline` seconds of its first byte, the
     connection is closed.
     """
-    wired = Wired(command_deadline="5")
-    line, other = wired.line(), wired.line()
-    line.send(b"*2\r\n$4\r\nPI")
-    wired.pass_ms(4_500)
-    assert line.read() == b""
-    wired.pass_ms(2_000)
-    wired.pass_ms(2_000)
-    assert line.read() == b"<closed>"
-    assert other.ask(PING) == b"+PONG\r\n"
-    wired.close()
+    world = make_world(events=True, command_deadline="5")
+    line, other = world.wire(), world.wire()
+    line.give(b"*2\r\n$4\r\nPI")
+    world.pass_ms(4_500)
+    assert line.answer() == b""
+    world.pass_ms(2_000)
+    world.pass_ms(2_000)
+    assert line.answer() == b"<closed>"
+    assert other.answer(PING) == b"+PONG\r\n"
 
 
-def test_idle_clients() -> None:
+def test_idle_clients(make_world: Callable[..., World]) -> None:
     """C2.5 A client that is idle for `timeout` seconds (0 = off) is closed unless it is blocked."""
-    wired = Wired(timeout="5")
-    idle, waiting = wired.line(), wired.line()
-    waiting.send(b"GETJOB FROM q\r\n")
-    wired.pass_ms(6_000)
-    wired.pass_ms(2_000)
-    assert idle.read() == b"<closed>"
-    assert waiting.read() == b""
-    wired.close()
+    world = make_world(events=True, timeout="5")
+    idle, waiting = world.wire(), world.wire()
+    waiting.give(b"GETJOB FROM q\r\n")
+    world.pass_ms(6_000)
+    world.pass_ms(2_000)
+    assert idle.answer() == b"<closed>"
+    assert waiting.answer() == b""
 
 
 @pytest.mark.long
-def test_a_client_that_does_not_read() -> None:
+def test_a_client_that_does_not_read(make_world: Callable[..., World]) -> None:
     """C2.6 A client that does not read its replies is closed when they exceed the hard limit, or
     exceed the soft limit for the configured number of seconds (`client-output-buffer-limit`).
     """
-    wired = Wired(client_output_buffer_limit="normal 8mb 0 0")
-    line = wired.line()
+    world = make_world(events=True, client_output_buffer_limit="normal 8mb 0 0")
+    line = world.wire()
     big = b"*2\r\n$4\r\nPING\r\n$1000000\r\n" + b"x" * 1_000_000 + b"\r\n"
-    server = wired.box.server
-    rest = big * 40
-    for _ in range(10_000):
-        try:
-            rest = rest[line.sock.send(rest[: 1 << 18]) :]
-        except BlockingIOError:
-            pass
-        except (ConnectionResetError, BrokenPipeError):
-            break
-        wired.pump.turn(0)
-    assert rest
+    server = world.server
+    line.stop_reading()
+    for _ in range(40):
+        if not line.is_closed:
+            line.give(big)
     assert server.figures.output_closed == 1
-    assert wired.line().ask(PING) == b"+PONG\r\n"
-    wired.close()
+    assert world.wire().answer(PING) == b"+PONG\r\n"
 
 
-def test_quit(wired: Wired) -> None:
+def test_quit(world: World) -> None:
     """C3.1 `QUIT`: `+OK`; the connection is closed after that is sent. Commands pipelined after
     QUIT are dropped.
     """
-    assert wired.line().ask(PING + b"QUIT\r\n" + PING) == b"+PONG\r\n+OK\r\n<closed>"
+    assert world.wire().answer(PING + b"QUIT\r\n" + PING) == b"+PONG\r\n+OK\r\n<closed>"
 
 
-def test_unknown_command(box: Box) -> None:
+def test_unknown_command(world: World) -> None:
     """C3.2 Unknown name: `-ERR unknown command '<as typed>'`."""
-    assert box.run("FrOb", "x") == "ERR unknown command 'FrOb'"
+    assert world.run("FrOb", "x") == "ERR unknown command 'FrOb'"
 
 
-def test_arity(box: Box) -> None:
+def test_arity(world: World) -> None:
     """C3.3 Wrong number of arguments: `-ERR wrong number of arguments for '<lowercase name>'
     command`.
     """
@@ -226,193 +209,191 @@ def test_arity(box: Box) -> None:
         error = f"ERR wrong number of arguments for '{name.lower()}' command"
         count = abs(arity)
         if count > 1:
-            assert box.run(name, *["x"] * (count - 2)) == error
+            assert world.run(name, *["x"] * (count - 2)) == error
         if arity > 0:
-            assert box.run(name, *["x"] * count) == error
+            assert world.run(name, *["x"] * count) == error
 
 
-def test_authentication_comes_third() -> None:
+def test_authentication_comes_third(make_world: Callable[..., World]) -> None:
     """C3.4 A password is set, the session is not authenticated, and the command is neither AUTH nor
     HELLO: `-NOAUTH Authentication required.`
     """
-    box = Box(requirepass="secret")
-    assert box.run("FROB") == "ERR unknown command 'FROB'"
-    assert box.run("SHOW").startswith("ERR wrong number")
-    box.close()
+    world = make_world(events=True, requirepass="secret")
+    assert world.run("FROB") == "ERR unknown command 'FROB'"
+    assert world.run("SHOW").startswith("ERR wrong number")
     closed = [row for row in ROWS if row[0] not in ("AUTH", "HELLO", "QUIT", "RESET")]
     for first in range(0, len(closed), 20):  # N6.6: so many before a log-in
-        box = Box(requirepass="secret")
+        world = make_world(events=True, requirepass="secret")
         for name, arity, *_ in closed[first : first + 20]:
             words = ["x"] * (max(1, abs(arity)) - 1)
-            assert box.run(name, *words) == "NOAUTH Authentication required.", name
-        box.close()
+            assert world.run(name, *words) == "NOAUTH Authentication required.", name
 
 
-def test_out_of_memory_comes_fourth(box: Box) -> None:
+def test_out_of_memory_comes_fourth(world: World) -> None:
     """C3.5 If it is still above 100 % and the command is denied then (ADDJOB, ENQUEUE, STAGE,
     UPDATEJOB): `-OOM command not allowed when used memory > 'maxmemory'.`
     """
-    box.add()
-    box.n.limits.memory_bytes = 1
+    world.add()
+    world.n.limits.memory_bytes = 1
     oom = "OOM command not allowed when used memory > 'maxmemory'."
-    assert box.run("ADDJOB", "q", "b", "not a number") == oom
-    assert box.run("ENQUEUE", "not an id") == oom
-    assert box.run("ACKJOB", "not an id").startswith("BADID")
+    assert world.run("ADDJOB", "q", "b", "not a number") == oom
+    assert world.run("ENQUEUE", "not an id") == oom
+    assert world.run("ACKJOB", "not an id").startswith("BADID")
 
 
-def test_misconf(box: Box) -> None:
+def test_misconf(world: World) -> None:
     """C3.6 The journal cannot be written and the command writes, or is PING: `-MISCONF Errors
     writing to the AOF file: <reason>`.
     """
     error = "MISCONF Errors writing to the AOF file: No space left on device"
-    job_id = box.add()
-    box.server.journal_error = "No space left on device"
-    for words in (
+    job_id = world.add()
+    world.server.journal_error = "No space left on device"
+    asked = (
         *(["ADDJOB", "q", "b", 0], ["ACKJOB", job_id], ["GETJOB", "FROM", "q"]),
         *(["PAUSE", "q", "in"], ["PING"]),
-    ):
-        assert box.run(*words) == error
-    box.server.journal_error = ""
-    assert box.qlen() == 1
+    )
+    world.run.put(b"".join(encode(*words) for words in asked))  # at the end of a turn it is well
+    assert world.run.take_all() == [error] * len(asked)
+    world.server.journal_error = ""
+    assert world.qlen() == 1
 
 
-def test_loading(box: Box) -> None:
+def test_loading(world: World) -> None:
     """C3.7 The journal is still loading and the command is not allowed then: `-LOADING Tuque is
     loading its journal, <p> % done: try again soon`.
     """
-    box.server.is_loading = True
+    world.server.is_loading = True
     for name, arity, flags, *_ in ROWS:
         if "loading" in flags.split():
             continue
         words = ["x"] * (max(1, abs(arity)) - 1)
         loading = "LOADING Tuque is loading its journal, 0 % done: try again soon"
-        assert box.run(name, *words) == loading, name
-    assert not isinstance(box.run("INFO"), str)
-    box.server.is_loading = False
+        assert world.run(name, *words) == loading, name
+    assert not isinstance(world.run("INFO"), str)
+    world.server.is_loading = False
 
 
-def test_monitors_see_it_first(box: Box) -> None:
+def test_monitors_see_it_first(world: World) -> None:
     """C3.8 The command runs. First monitors see it; afterwards the slow log, latency and statistics
     count it, and waiting clients are served (V3).
     """
-    watcher = box.session()
-    assert watcher("MONITOR") == "OK"
-    box.run("CONFIG", "SET", "slowlog-log-slower-than", "0")
-    watcher.raw()
-    box.run("ADDJOB", "q", "b", 0)
-    assert b'"ADDJOB" "q" "b" "0"' in watcher.raw()
-    newest = box.run("SLOWLOG", "GET", 1)[0]
+    watcher = world.wire()
+    assert watcher("MONITOR") == b"OK"
+    world.run("CONFIG", "SET", "slowlog-log-slower-than", "0")
+    watcher.hear()
+    world.run("ADDJOB", "q", "b", 0)
+    assert b'"ADDJOB" "q" "b" "0"' in watcher.hear()
+    newest = world.run("SLOWLOG", "GET", 1)[0]
     assert newest[3] == [b"ADDJOB", b"q", b"b", b"0"]
-    assert b"cmdstat_addjob:calls=1," in box.run("INFO", "commandstats")
+    assert b"cmdstat_addjob:calls=1," in world.run("INFO", "commandstats")
 
 
-def test_input_of_a_blocked_client_is_kept(wired: Wired) -> None:
+def test_input_of_a_blocked_client_is_kept(world: World) -> None:
     """C3.9 While a client is blocked, or while CLIENT PAUSE is in force, its input is kept and runs
     later in order.
     """
-    waiting, other = wired.line(), wired.line()
-    assert waiting.ask(b"GETJOB FROM q\r\nPING a\r\n") == b""
-    waiting.send(b"PING b\r\n")
-    job_id = other.ask(b"ADDJOB q body 0\r\n")[1:41]
+    waiting, other = world.wire(), world.wire()
+    assert waiting.answer(b"GETJOB FROM q\r\nPING a\r\n") == b""
+    waiting.give(b"PING b\r\n")
+    job_id = other.answer(b"ADDJOB q body 0\r\n")[1:41]
     job = b"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n" + job_id + b"\r\n$4\r\nbody\r\n"
-    assert waiting.read() == job + b"$1\r\na\r\n$1\r\nb\r\n"
-    assert other.ask(b"CLIENT PAUSE 1000\r\n") == b"+OK\r\n"
-    assert waiting.ask(b"PING c\r\nPING d\r\n") == b""
-    wired.pass_ms(1_100)
-    assert waiting.read() == b"$1\r\nc\r\n$1\r\nd\r\n"
+    assert waiting.answer() == job + b"$1\r\na\r\n$1\r\nb\r\n"
+    assert other.answer(b"CLIENT PAUSE 1000\r\n") == b"+OK\r\n"
+    assert waiting.answer(b"PING c\r\nPING d\r\n") == b""
+    world.pass_ms(1_100)
+    assert waiting.answer() == b"$1\r\nc\r\n$1\r\nd\r\n"
 
 
 @pytest.mark.parametrize("word", ["", " 1", "1 ", "1x", "0x1", "1.0", str(1 << 63), "٣"])
-def test_integers(box: Box, word: str) -> None:
+def test_integers(world: World, word: str) -> None:
     """C4.2 An integer is an optional sign and decimal digits, within 64 bits. An empty string,
     spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of range`.
     """
     error = "ERR value is not an integer or out of range"
-    assert box.run("QPEEK", "q", word) == error
-    assert box.run("QPEEK", "q", "+1") == []
+    assert world.run("QPEEK", "q", word) == error
+    assert world.run("QPEEK", "q", "+1") == []
 
 
-def test_ids_are_checked_first(box: Box) -> None:
+def test_ids_are_checked_first(world: World) -> None:
     """C4.3 Commands with several ids check all ids first (G6.3)."""
-    job_id = box.add()
-    assert box.run("ACKJOB", job_id, "x").startswith("BADID")
-    assert box.state(job_id) == "queued"
+    job_id = world.add()
+    assert world.run("ACKJOB", job_id, "x").startswith("BADID")
+    assert world.state(job_id) == "queued"
     for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
-        assert box.run(command) == 0
+        assert world.run(command) == 0
 
 
-def test_error_text_is_one_line(box: Box) -> None:
+def test_error_text_is_one_line(world: World) -> None:
     """C4.5 If an error repeats text that a client sent, line ends become spaces."""
-    box.run.raw()
+    world.run.hear()
     from tuque.server.commands.dispatch import execute
 
-    execute(box.server, box.run.c, [b"evil\r\n+OK\r\n"])
-    data = box.run.raw()
+    execute(world.server, world.run.c, [b"evil\r\n+OK\r\n"])
+    data = world.run.hear()
     assert data.count(b"\r\n") == 1
     assert data.endswith(b"\r\n")
 
 
-def test_hello_of_disque(box: Box) -> None:
+def test_hello_of_disque(world: World) -> None:
     """C5.1 `HELLO` without an argument replies as Disque does: an array of `:1`, the node id, and
     for each known node an array of id, address, port and priority, all bulk strings.
     """
-    reply = box.run("HELLO")
-    assert reply[:2] == [1, NODE_ID]
-    assert reply[2][0] == NODE_ID
+    reply = world.run("HELLO")
+    assert reply[:2] == [1, name_of(0)]
+    assert reply[2][0] == name_of(0)
     assert reply[2][3] == b"1"
     assert reply[2][2].isdigit()
 
 
-def test_hello_of_redis(box: Box) -> None:
+def test_hello_of_redis(world: World) -> None:
     """C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and replies as Redis
     does, with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO
     unsupported protocol version`.
     """
-    flat = box.run("HELLO", 2, "SETNAME", "me")
+    flat = world.run("HELLO", 2, "SETNAME", "me")
     fields = [b"server", b"version", b"proto", b"id", b"mode", b"role", b"modules"]
     assert flat[0::2] == fields
-    assert list(box.run("HELLO", 3)) == fields
-    assert box.run("CLIENT", "GETNAME") == b"me"
-    assert box.run("HELLO", 4) == "NOPROTO unsupported protocol version"
+    assert list(world.run("HELLO", 3)) == fields
+    assert world.run("CLIENT", "GETNAME") == b"me"
+    assert world.run("HELLO", 4) == "NOPROTO unsupported protocol version"
 
 
-def test_auth() -> None:
+def test_auth(make_world: Callable[..., World]) -> None:
     """C5.3 `AUTH password` without a password configured: `-ERR Client sent AUTH, but no password
     is set`; wrong: `-ERR invalid password`, and the session is no longer authenticated; right:
     `+OK`. `AUTH default password` means the same.
     """
-    open_box = Box()
+    open_box = make_world(events=True)
     assert open_box.run("AUTH", "x") == "ERR Client sent AUTH, but no password is set"
     open_box.close()
-    box = Box(requirepass="secret")
-    assert box.run("AUTH", "default", "secret") == "OK"
-    assert box.run("PING") == "PONG"
-    assert box.run("AUTH", "wrong") == "ERR invalid password"
-    assert box.run("PING").startswith("NOAUTH")
-    assert box.run("AUTH", "someone", "secret").startswith("WRONGPASS ")
-    box.close()
+    world = make_world(events=True, requirepass="secret")
+    assert world.run("AUTH", "default", "secret") == b"OK"
+    assert world.run("PING") == b"PONG"
+    assert world.run("AUTH", "wrong") == "ERR invalid password"
+    assert world.run("PING").startswith("NOAUTH")
+    assert world.run("AUTH", "someone", "secret").startswith("WRONGPASS ")
 
 
-def test_a_new_password(box: Box) -> None:
+def test_a_new_password(world: World) -> None:
     """C5.4 Setting `requirepass` at run time makes every session of `default` unauthenticated, the
     caller's too.
     """
-    other = box.session()
-    assert box.run("CONFIG", "SET", "requirepass", "s") == "OK"
-    assert box.run("PING").startswith("NOAUTH")
+    other = world.wire()
+    assert world.run("CONFIG", "SET", "requirepass", "s") == b"OK"
+    assert world.run("PING").startswith("NOAUTH")
     assert other("PING").startswith("NOAUTH")
 
 
-def test_resp3(box: Box) -> None:
+def test_resp3(world: World) -> None:
     """C6.1 After `HELLO 3` both nulls are written `_`. HELLO, CONFIG GET, COMMAND DOCS and TUBE
     INFO, STATISTICS and CFG are maps. Everything else is as in RESP2.
     """
-    box.run("HELLO", 3)
-    assert box.run("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
-    assert isinstance(box.run("CONFIG", "GET", "port"), dict)
-    assert isinstance(box.run("COMMAND", "DOCS", "PING"), dict)
-    assert isinstance(box.run("TUBE", "CFG"), dict)
-    assert isinstance(box.run("SHOW", box.add()), list)
+    world.run("HELLO", 3)
+    assert world.run("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
+    assert isinstance(world.run("CONFIG", "GET", "port"), dict)
+    assert isinstance(world.run("COMMAND", "DOCS", "PING"), dict)
+    assert isinstance(world.run("TUBE", "CFG"), dict)
+    assert isinstance(world.run("SHOW", world.add()), list)
 
 
 @pytest.mark.parametrize(
@@ -426,12 +407,12 @@ def test_resp3(box: Box) -> None:
         (b"CLIENT GETNAME", b"$-1\r\n"),
     ],
 )
-def test_null_forms(wired: Wired, command: bytes, null: bytes) -> None:
+def test_null_forms(world: World, command: bytes, null: bytes) -> None:
     """C6.2 In RESP2 a null bulk is `$-1`, a null array `*-1`, an empty array `*0`. Each command
     says which one it uses.
     """
-    assert wired.line().ask(command + b"\r\n") == null
+    assert world.wire().answer(command + b"\r\n") == null
     if null != b"*0\r\n":
-        line = wired.line()
-        line.ask(b"HELLO 3\r\n")
-        assert line.ask(command + b"\r\n") == b"_\r\n"
+        line = world.wire()
+        line.answer(b"HELLO 3\r\n")
+        assert line.answer(command + b"\r\n") == b"_\r\n"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from node_by_hand import Box
 from test_w_work import start
 
 from told_events import Told
 from tuque.core.records.events import KIND_NAMES
+from world import World
 
 ONLY_RUNS = KIND_NAMES[10:]
 
 
-def told(box: Box, id: bytes) -> list[tuple[str, int, str]]:
+def told(world: World, id: bytes) -> list[tuple[str, int, str]]:
     """Kind, attempt and reason of the events of the job's runs."""
-    events = box.n.events
+    events = world.n.events
     assert events is not None
     events.cut()
     rows: list[tuple[str, int, str]] = []
@@ -28,7 +28,7 @@ def told(box: Box, id: bytes) -> list[tuple[str, int, str]]:
     return rows
 
 
-def test_events_of_runs(box: Box) -> None:
+def test_events_of_runs(world: World) -> None:
     """E1.7 Runs (W) have rows beside these: run-started, run-released, run-failed, run-crashed,
     run-timed-out, run-done, cancelled and replayed. Their number of the delivery is that of the
     attempt.
@@ -36,28 +36,28 @@ def test_events_of_runs(box: Box) -> None:
     E1.7 Their reason is the worker (started, released, done), why the run failed or the job was
     cancelled, or the cause of the death of a letter that is replayed.
     """
-    id = box.add(ATTEMPTS=4, RETRY=10, TIMELIMIT=15)
-    box.get()
-    box.run("RELEASE", id, start(box, id))
-    box.get()
-    box.run("FAIL", id, start(box, id, "w2"), "REASON", "no net", "DELAY", 0)
-    box.get()
-    start(box, id)
-    box.pass_ms(10_100)  # silent
-    box.pass_ms(5_000)
-    box.get()
-    run = start(box, id)
-    box.pass_ms(9_000)
-    box.run("WORKING", id, run)
-    box.pass_ms(7_000)  # over its time limit
-    box.pass_ms(60_000)
-    box.get()
-    box.run("FAIL", id, start(box, id), "FINAL", "REASON", "enough")
-    box.run("DEAD", "REPLAY", "q.dead", "ALL")
-    box.get()
-    run = start(box, id)
-    box.run("DONE", id, run, "RESULT", "x")
-    assert told(box, id) == [
+    id = world.add(ATTEMPTS=4, RETRY=10, TIMELIMIT=15)
+    world.get()
+    world.run("RELEASE", id, start(world, id))
+    world.get()
+    world.run("FAIL", id, start(world, id, "w2"), "REASON", "no net", "DELAY", 0)
+    world.get()
+    start(world, id)
+    world.pass_ms(10_100)  # silent
+    world.pass_ms(5_000)
+    world.get()
+    run = start(world, id)
+    world.pass_ms(9_000)
+    world.run("WORKING", id, run)
+    world.pass_ms(7_000)  # over its time limit
+    world.pass_ms(60_000)
+    world.get()
+    world.run("FAIL", id, start(world, id), "FINAL", "REASON", "enough")
+    world.run("DEAD", "REPLAY", "q.dead", "ALL")
+    world.get()
+    run = start(world, id)
+    world.run("DONE", id, run, "RESULT", "x")
+    assert told(world, id) == [
         ("run-started", 1, "w1"),
         ("run-released", 1, "w1"),
         ("run-started", 1, "w2"),
@@ -72,30 +72,34 @@ def test_events_of_runs(box: Box) -> None:
         ("run-started", 1, "w1"),
         ("run-done", 1, "w1"),
     ]
-    assert box.kinds(id)[-1] == "acked", "what ends the job stays its end"
+    assert world.node().kinds(id)[-1] == "acked", "what ends the job stays its end"
 
 
-def test_a_cancelled_job_in_the_events(box: Box) -> None:
+def test_a_cancelled_job_in_the_events(world: World) -> None:
     """E1.7 They are no ends (H) and count as no delivery."""
-    waiting, at_work = box.add("w"), box.add()
-    box.run("CANCEL", "REASON", "changed my mind", waiting)
-    box.get()
-    run = start(box, at_work)
-    box.run("CANCEL", at_work)
-    box.run("RELEASE", at_work, run)
-    assert told(box, waiting) == [("cancelled", 0, "changed my mind")]
-    assert told(box, at_work) == [("run-started", 1, "w1"), ("cancelled", 1, "")]
+    waiting, at_work = world.add("w"), world.add()
+    world.run("CANCEL", "REASON", "changed my mind", waiting)
+    world.get()
+    run = start(world, at_work)
+    world.run("CANCEL", at_work)
+    world.run("RELEASE", at_work, run)
+    assert told(world, waiting) == [("cancelled", 0, "changed my mind")]
+    assert told(world, at_work) == [("run-started", 1, "w1"), ("cancelled", 1, "")]
     for id in (waiting, at_work):
-        ends = [kind for kind in box.kinds(id) if kind in ("acked", "dead", "expired", "deleted")]
+        ends = [
+            kind
+            for kind in world.node().kinds(id)
+            if kind in ("acked", "dead", "expired", "deleted")
+        ]
         assert ends == ["acked"]
 
 
-def test_without_runs_nothing_is_added(box: Box) -> None:
+def test_without_runs_nothing_is_added(world: World) -> None:
     """A job that nobody begins has the rows that it had."""
-    id = box.add()
-    box.get()
-    box.run("ACKJOB", id)
-    other = box.add()
-    box.run("DONE", other, "-")
-    assert box.kinds(id) == ["added", "delivered", "acked"]
-    assert box.kinds(other) == ["added", "acked"]
+    id = world.add()
+    world.get()
+    world.run("ACKJOB", id)
+    other = world.add()
+    world.run("DONE", other, "-")
+    assert world.node().kinds(id) == ["added", "delivered", "acked"]
+    assert world.node().kinds(other) == ["added", "acked"]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from struct import pack, pack_into
 
 import pytest
-from node_by_hand import START_MS
 
+from sim.engine.clock import START_MS
 from tuque.core.model.task import BYTES, READY, Task
 from tuque.core.records.jobs import Records
 from tuque.core.records.leases import tell_group

@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from node_by_hand import Wired
+
+from world import World
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
 
-def closed_with(wired: Wired, data: bytes, error: bytes) -> bool:
+def closed_with(world: World, data: bytes, error: bytes) -> bool:
     """Whether those bytes get that error and a close, and another client is still served."""
-    reply = wired.line().ask(data)
-    assert wired.line().ask(PING) == b"+PONG\r\n"
+    reply = world.wire().answer(data)
+    assert world.wire().answer(PING) == b"+PONG\r\n"
     return reply == b"-ERR Protocol error: " + error + b"\r\n<closed>"
 
 
-def test_body() -> None:
+def test_body(make_world: Callable[..., World]) -> None:
     """L1.1 Reaching a limit has the effect in the last column and no other."""
-    wired = Wired(max_body_bytes="1000")
+    world = make_world(events=True, max_body_bytes="1000")
     head = b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n"
     fits = head + b"$1000\r\n" + b"x" * 1000 + b"\r\n$1\r\n0\r\n"
-    assert wired.line().ask(fits).startswith(b"+D-")
+    assert world.wire().answer(fits).startswith(b"+D-")
     error = (
         b"invalid bulk length: 1001 is over max-body-bytes (1000); "
         b"send less, or raise it with CONFIG SET (at most 512mb)"
     )
-    assert closed_with(wired, head + b"$1001\r\n", error)
+    assert closed_with(world, head + b"$1001\r\n", error)
     whole = head + b"$1001\r\n" + b"x" * 1001 + b"\r\n$1\r\n0\r\n"
-    assert closed_with(wired, whole, error)
-    assert len(wired.box.n.jobs) == 1
-    wired.close()
+    assert closed_with(world, whole, error)
+    assert len(world.n.jobs) == 1
 
 
-def test_lines_and_arguments(wired: Wired) -> None:
+def test_lines_and_arguments(world: World) -> None:
     """L1.1 Reaching a limit has the effect in the last column and no other."""
-    assert closed_with(wired, b"*1048577\r\n", b"invalid multibulk length")
-    assert closed_with(wired, b"a" * 70_000, b"too big inline request")
+    assert closed_with(world, b"*1048577\r\n", b"invalid multibulk length")
+    assert closed_with(world, b"a" * 70_000, b"too big inline request")
 
 
-def test_samples() -> None:
+def test_samples(make_world: Callable[..., World]) -> None:
     """L1.1 Reaching a limit has the effect in the last column and no other."""
-    wired = Wired(slowlog_max_len="5", slowlog_log_slower_than="0")
-    line = wired.line()
-    line.ask(PING * 50)
-    assert line.ask(b"SLOWLOG LEN\r\n") == b":5\r\n"
-    wired.close()
+    world = make_world(events=True, slowlog_max_len="5", slowlog_log_slower_than="0")
+    line = world.wire()
+    line.answer(PING * 50)
+    assert line.answer(b"SLOWLOG LEN\r\n") == b":5\r\n"
 
 
 def bulks(*words: bytes) -> bytes:
@@ -69,53 +70,52 @@ LONG = b"n" * 65_537
         ((b"CONFIG", b"SET", LONG, b"1"), 3),
     ],
 )
-def test_long_words(words: tuple[bytes, ...], at: int) -> None:
+def test_long_words(make_world: Callable[..., World], words: tuple[bytes, ...], at: int) -> None:
     """L2.9 A word of a command has at most 65,536 bytes, unless it is a body"""
-    wired = Wired()
-    line = wired.line()
-    used = wired.box.n.used_bytes()
+    world = make_world(events=True)
+    line = world.wire()
+    used = world.n.used_bytes()
     name = words[0].lower()
     says = b"-ERR word %d of '%s' has 65537 bytes: at most 65536, only a body may have more\r\n"
-    assert line.ask(bulks(*words)) == says % (at, name)
-    assert (wired.box.n.queues, wired.box.n.used_bytes()) == ({}, used)
+    assert line.answer(bulks(*words)) == says % (at, name)
+    assert (world.n.queues, world.n.used_bytes()) == ({}, used)
     fits = tuple(word[:-1] if word is LONG else word for word in words)
-    assert b"ERR word" not in line.ask(bulks(*fits))
-    wired.close()
+    assert b"ERR word" not in line.answer(bulks(*fits))
 
 
-def test_long_bodies(wired: Wired) -> None:
+def test_long_bodies(world: World) -> None:
     """L2.9 Bodies are those of ADDJOB, STAGE, TUBE PUT, DEADLETTER BODY and LOADJOB, and what PING
     and ECHO return.
     """
-    line = wired.line()
-    assert line.ask(bulks(b"ECHO", LONG)) == b"$65537\r\n" + LONG + b"\r\n"
-    assert line.ask(bulks(b"PING", LONG)) == b"$65537\r\n" + LONG + b"\r\n"
-    added = line.ask(bulks(b"ADDJOB", b"q", LONG, b"0"))
+    line = world.wire()
+    assert line.answer(bulks(b"ECHO", LONG)) == b"$65537\r\n" + LONG + b"\r\n"
+    assert line.answer(bulks(b"PING", LONG)) == b"$65537\r\n" + LONG + b"\r\n"
+    added = line.answer(bulks(b"ADDJOB", b"q", LONG, b"0"))
     assert added.startswith(b"+D-")
-    assert line.ask(bulks(b"STAGE", b"t", b"a", b"60000", b"q", LONG)) == b":1\r\n"
-    assert line.ask(bulks(b"TUBE", b"CREATE", b"tube", b"fifo")) == b"+OK\r\n"
-    assert not line.ask(bulks(b"TUBE", b"PUT", b"tube", LONG)).startswith(b"-")
+    assert line.answer(bulks(b"STAGE", b"t", b"a", b"60000", b"q", LONG)) == b":1\r\n"
+    assert line.answer(bulks(b"TUBE", b"CREATE", b"tube", b"fifo")) == b"+OK\r\n"
+    assert not line.answer(bulks(b"TUBE", b"PUT", b"tube", LONG)).startswith(b"-")
     dead = bulks(b"DEADLETTER", added[1:41], b"dead", b"BODY", LONG)
-    assert not line.ask(dead).startswith(b"-")
+    assert not line.answer(dead).startswith(b"-")
 
 
-def test_names_and_errors(wired: Wired) -> None:
+def test_names_and_errors(world: World) -> None:
     """L2.9 The name of a client and of its library has at most 1,024 bytes. An error has at most
     4,096 bytes.
     """
-    line = wired.line()
+    line = world.wire()
     name = b"n" * 1024
-    assert line.ask(bulks(b"CLIENT", b"SETNAME", name)) == b"+OK\r\n"
+    assert line.answer(bulks(b"CLIENT", b"SETNAME", name)) == b"+OK\r\n"
     for words in (
         (b"CLIENT", b"SETNAME", name + b"n"),
         (b"CLIENT", b"SETINFO", b"LIB-NAME", name + b"n"),
         (b"HELLO", b"2", b"SETNAME", name + b"n"),
     ):
         says = b"-ERR the name has 1025 bytes: at most 1024\r\n"
-        assert line.ask(bulks(*words)) == says
-    assert line.ask(bulks(b"CLIENT", b"GETNAME")) == b"$1024\r\n" + name + b"\r\n"
-    long_error = line.ask(bulks(b"CONFIG", b"SET", b"hz", b"9" * 60_000))
+        assert line.answer(bulks(*words)) == says
+    assert line.answer(bulks(b"CLIENT", b"GETNAME")) == b"$1024\r\n" + name + b"\r\n"
+    long_error = line.answer(bulks(b"CONFIG", b"SET", b"hz", b"9" * 60_000))
     assert long_error.startswith(b"-ERR Invalid argument '999")
     assert len(long_error) == len(b"-...\r\n") + 4096
-    unknown = line.ask(bulks(b"CONFIG", b"SET", b"x" * 60_000, b"1"))
+    unknown = line.answer(bulks(b"CONFIG", b"SET", b"x" * 60_000, b"1"))
     assert unknown == b"-ERR Unsupported CONFIG parameter: " + b"x" * 128 + b"...\r\n"

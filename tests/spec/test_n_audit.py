@@ -7,29 +7,28 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pump_box import PumpBox
 from raw_resp import encode, wait_for
 from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
 from tuque.wire.commands.commands import table
 from tuque.wire.commands.rights import UNITS
+from world import World
 
 NODE = "ab" * 20
 KEEP = 8 * ROLL_LEAST
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[PumpBox]:
-    made = PumpBox(tmp_path)
+def world(make_world: Callable[..., World], tmp_path: Path) -> Iterator[World]:
+    made = make_world()
     made.server.audit = Audit(str(tmp_path / "audit"), NODE, KEEP)
     yield made
     made.server.audit.close()
-    made.close()
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
@@ -41,7 +40,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_acts(box: PumpBox, tmp_path: Path) -> None:
+def test_acts(world: World, tmp_path: Path) -> None:
     """N9.1 With `audit yes` each act is one line in the files of `audit-dir`. Acts are commands and
     IPROTO calls whose unit is of the category admin or dangerous (N2.1), also if they are denied or
     fail. Before a log-in there are no acts.
@@ -52,23 +51,23 @@ def test_acts(box: PumpBox, tmp_path: Path) -> None:
     an IPROTO call the name that was called. `outcome` is `ok`, the first word or the code of the
     error, or `begun` for what takes more than one turn.
     """
-    root, eve, stranger = box.connect(), box.connect(), box.connect()
-    audit = box.server.audit
+    root, eve, stranger = world.wire(), world.wire(), world.wire()
+    audit = world.server.audit
     assert audit is not None
-    box.say(root, encode("ADDJOB", "q", "a body", 0) + encode("GETJOB", "FROM", "q"))
-    box.say(root, encode("ACL", "SETUSER", "eve", "on", "nopass", "+@produce", "~q*"))
-    box.say(root, encode("ACL", "SETUSER", "root", "on", ">sesame", "+@all", "~*"))
-    box.say(root, encode("PAUSE", "q" * 300, "in") + encode("LOADJOB", "a body"))
-    box.say(root, encode("TUBE", "DROP", "none") + encode("CLIENT", "REPLY", "SKIP"))
-    box.say(root, encode("CONFIG", "SET", "hz", "11"))
-    box.say(eve, encode("AUTH", "eve", "") + encode("SHUTDOWN") + encode("PING"))
-    box.say(root, encode("CONFIG", "SET", "requirepass", "sesame"))
-    box.say(stranger, encode("SHUTDOWN"))
+    root.say(encode("ADDJOB", "q", "a body", 0) + encode("GETJOB", "FROM", "q"))
+    root.say(encode("ACL", "SETUSER", "eve", "on", "nopass", "+@produce", "~q*"))
+    root.say(encode("ACL", "SETUSER", "root", "on", ">sesame", "+@all", "~*"))
+    root.say(encode("PAUSE", "q" * 300, "in") + encode("LOADJOB", "a body"))
+    root.say(encode("TUBE", "DROP", "none") + encode("CLIENT", "REPLY", "SKIP"))
+    root.say(encode("CONFIG", "SET", "hz", "11"))
+    eve.say(encode("AUTH", "eve", "") + encode("SHUTDOWN") + encode("PING"))
+    root.say(encode("CONFIG", "SET", "requirepass", "sesame"))
+    stranger.say(encode("SHUTDOWN"))
     audit.close()
     found = rows(tmp_path / "audit")
     assert [row["seq"] for row in found] == list(range(1, len(found) + 1))
     assert {row["node"] for row in found} == {NODE} and {row["door"] for row in found} == {"resp"}
-    assert all(abs(row["ts_ms"] - box.n.now_ms) < 600_000 and row["from"] for row in found)
+    assert all(abs(row["ts_ms"] - world.n.now_ms) < 600_000 and row["from"] for row in found)
     told = [(row["user"], row["act"], row["outcome"], row["words"][2:]) for row in found]
     cut = "q" * 128 + "... (172 more bytes)"
     assert told == [
@@ -101,39 +100,39 @@ def test_acts(box: PumpBox, tmp_path: Path) -> None:
         "CONFIG REQUIREPASS sesame",
     ],
 )
-def test_a_slip_shows_no_body_and_no_password(box: PumpBox, tmp_path: Path, line: str) -> None:
+def test_a_slip_shows_no_body_and_no_password(world: World, tmp_path: Path, line: str) -> None:
     """A slip (N9.2): a command that is mistyped, or lacks a word, fails, and is kept without
     its secret; MONITOR has no password of it either (C7.5)."""
-    audit = box.server.audit
+    audit = world.server.audit
     assert audit is not None
-    root, eve, monitor = box.connect(), box.connect(), box.connect()
-    box.say(root, encode("ACL", "SETUSER", "eve", "on", "nopass", "+@produce", "~*"))
-    box.say(eve, encode("AUTH", "eve", ""))
-    box.say(monitor, encode("MONITOR"))
+    root, eve, monitor = world.wire(), world.wire(), world.wire()
+    root.say(encode("ACL", "SETUSER", "eve", "on", "nopass", "+@produce", "~*"))
+    eve.say(encode("AUTH", "eve", ""))
+    monitor.say(encode("MONITOR"))
     for wire in (root, eve):
-        box.say(wire, encode(*line.split(" ")))
+        wire.say(encode(*line.split(" ")))
     audit.close()
     found = rows(tmp_path / "audit")[2:]  # behind SETUSER and MONITOR
     assert [row["user"] for row in found] == ["default", "eve"]
     assert "sesame" not in str(found)
     if line.startswith(("ACL", "CONFIG")):
-        assert b"sesame" not in box.hear(monitor)
+        assert b"sesame" not in monitor.hear()
 
 
-def test_each_act_is_kept(box: PumpBox, tmp_path: Path) -> None:
+def test_each_act_is_kept(world: World, tmp_path: Path) -> None:
     """For N9.1: a walk over the table of rights as a user who may do none of it: each unit of the
     categories admin and dangerous leaves its line, no other one does."""
-    audit = box.server.audit
+    audit = world.server.audit
     assert audit is not None
-    wire = box.connect()
-    box.say(wire, encode("ACL", "SETUSER", "eve", "on", "nopass"))
-    box.say(wire, encode("AUTH", "eve", ""))
+    wire = world.wire()
+    wire.say(encode("ACL", "SETUSER", "eve", "on", "nopass"))
+    wire.say(encode("AUTH", "eve", ""))
     walked = [unit for unit in UNITS if unit.row not in ("QUIT", "RESET", "AUTH", "HELLO")]
     for unit in walked:
         words = unit.row.split(" ")
         words += ["x"] * (abs(table()[words[0].encode()].arity) - len(words))
-        box.say(wire, encode(*words))
-        box.say(wire, encode("CLIENT", "REPLY", "ON"))
+        wire.say(encode(*words))
+        wire.say(encode("CLIENT", "REPLY", "ON"))
     audit.close()
     kept = [(row["act"], row["outcome"]) for row in rows(tmp_path / "audit")[1:]]
     acts = [one.name for one in walked if {"admin", "dangerous"} & set(one.categories)]
@@ -216,20 +215,20 @@ def test_a_full_disk(tmp_path: Path, then: str) -> None:
     assert len(found) == written + 1
 
 
-def test_the_log_says_why(box: PumpBox, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_why(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """N9.5 INFO has, in the section users: audit_enabled, audit_lines, audit_dropped,
     audit_error.
     """
-    audit = box.server.audit
+    audit = world.server.audit
     assert audit is not None
     caplog.set_level("INFO")
     audit.written, audit.dropped, audit.lost, audit.error = 3, 1, 1, "the disk is full"
-    told = box.say(box.connect(), encode("INFO", "users")).decode()
+    told = world.wire().say(encode("INFO", "users")).decode()
     for field in ("enabled:1", "lines:3", "dropped:2", "error:the disk is full"):
         assert f"audit_{field}\r\n" in told
-    box.pump.house_ms = 0
-    box.pump.turn(0)
-    wait_for(lambda: box.pump.turn(0) or "audit: the disk is full" in caplog.text)
+    world.pump.house_ms = 0
+    world.settle()
+    wait_for(lambda: world.settle() or "audit: the disk is full" in caplog.text)
 
 
 def test_files_are_bounded(tmp_path: Path) -> None:

@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import hiredis
 import pytest
 
-from pump_box import PumpBox
-from raw_resp import Err, Wire, encode, plain
+from raw_resp import Err, encode
 from tuque.server.access.change import on_bell
 from tuque.server.access.login import host_of
 from tuque.server.state.client import Connection
 from tuque.server.users.passwords import FORGET_MS, Guesses, Hasher
 from tuque.server.users.tenants import AUTH, COMMAND, Denials
+from world import World
 
 A, B = b"10.0.0.1", b"10.0.0.2"
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[PumpBox]:
-    made = PumpBox(tmp_path, login_connections="3")
-    now_ms = made.server.system.boot_ns() // 1_000_000
-    made.server.clock_offset_ms = int(made.n.now_ms) - now_ms  # time passes here
-    yield made
-    made.close()
-
-
-def ask(box: PumpBox, wire: Wire, *words: str | bytes | int) -> object:
-    """One command and its reply, which may take some turns."""
-    reader = hiredis.Reader()
-    wire.sock.setblocking(False)
-    wire.sock.sendall(encode(*words))
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        box.pump.turn(5)
-        try:
-            reader.feed(wire.sock.recv(1 << 20))
-        except BlockingIOError:
-            continue
-        reply = reader.gets()
-        if reply is not False:
-            return plain(reply)
-    raise AssertionError("no reply")
+def world(make_world: Callable[..., World]) -> World:
+    return make_world(login_connections="3")
 
 
 def delays(guesses: Guesses, host: bytes, user: bytes, count: int, now_ms: int) -> list[int]:
@@ -111,106 +88,101 @@ def test_the_address_that_counts(address: str, host: bytes) -> None:
     there.close()
 
 
-def test_a_guess_is_proved_in_its_turn(box: PumpBox) -> None:
+def test_a_guess_is_proved_in_its_turn(world: World) -> None:
     """N6.1, N6.3: also the right password waits, and other commands do not."""
-    root = box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", ">right")
-    wire, other = box.connect(), box.connect()
+    root = world.wire()
+    root("ACL", "SETUSER", "bob", "on", ">right")
+    wire, other = world.wire(), world.wire()
     for _ in range(4):
-        assert str(ask(box, wire, "AUTH", "bob", "wrong")).startswith("WRONGPASS")
-    began = time.monotonic()  # the next turn is 400 ms after the fifth failure, not after AUTH
-    assert str(ask(box, wire, "AUTH", "bob", "wrong")).startswith("WRONGPASS")
-    other.sock.sendall(encode("AUTH", "bob", "right"))
-    assert ask(box, root, "PING") == b"PONG"
-    assert ask(box, other, "PING") == b"OK"
-    assert time.monotonic() - began > 0.39
-    info = str(ask(box, root, "INFO", "users"))
+        assert str(wire.ask("AUTH", "bob", "wrong")).startswith("WRONGPASS")
+    began_ms = world.now_ms  # the next turn is 400 ms after the fifth failure, not after AUTH
+    assert str(wire.ask("AUTH", "bob", "wrong")).startswith("WRONGPASS")
+    other.send("AUTH", "bob", "right")
+    assert root("PING") == b"PONG"
+    assert other.read() == b"OK"
+    assert world.now_ms - began_ms > 390
+    info = str(root("INFO", "users"))
     assert "failed_logins:5" in info
     assert "late_logins:0" not in info
-    rows = ask(box, root, "ACL", "LOG")
+    rows = root("ACL", "LOG")
     assert isinstance(rows, list)
     entry = dict(zip(rows[0][::2], rows[0][1::2], strict=True))
     assert (entry[b"reason"], entry[b"count"], entry[b"username"]) == (b"auth", 5, b"bob")
 
 
-def test_log_ins_while_the_node_loads(box: PumpBox) -> None:
+def test_log_ins_while_the_node_loads(world: World) -> None:
     """N4.6 Log-ins also go on while the node reads its journal."""
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", ">right", "+info", "+qlen", "~*")
-    hasher = box.server.acl.hasher = Hasher()
-    box.pump.watch_bell(hasher.bell.fd, lambda: on_bell(box.server))
-    box.server.is_loading = True
-    wire.sock.setblocking(False)
-    wire.sock.sendall(encode("AUTH", "bob", "right") + encode("QLEN", "q") + encode("INFO"))
-    heard, until = b"", time.monotonic() + 60
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", ">right", "+info", "+qlen", "~*")
+    hasher = world.server.acl.hasher = Hasher()
+    world.server.is_loading = True
+    heard = wire.say(encode("AUTH", "bob", "right") + encode("QLEN", "q") + encode("INFO"))
+    until = time.monotonic() + 60
     while b"users_digest" not in heard and time.monotonic() < until:
-        box.pump.turn(5)
-        try:
-            heard += wire.sock.recv(1 << 20)
-        except BlockingIOError:
-            continue
+        select.select([hasher.bell.fd], [], [], 0.1)  # its thread is a real one
+        on_bell(world.server)
+        world.settle()
+        heard += wire.hear()
     assert heard.startswith(b"+OK\r\n-LOADING ")
     assert b"users_digest" in heard
-    box.server.is_loading = False
+    world.server.is_loading = False
     hasher.close()
 
 
-def test_a_stranger_has_some_seconds(box: PumpBox) -> None:
+def test_a_stranger_has_some_seconds(world: World) -> None:
     """N6.4 A connection that must log in and has not is closed after `login-timeout` (10 s), and by
     C2.9.
     """
-    root = box.connect()
-    ask(box, root, "CONFIG", "SET", "login-timeout", 1)
-    ask(box, root, "CONFIG", "SET", "requirepass", "secret")
-    ask(box, root, "AUTH", "secret")
-    stranger = box.connect()
-    known = box.connect()
-    assert ask(box, known, "AUTH", "secret") == b"OK"
-    until = time.monotonic() + 60
-    while box.is_open(stranger) and time.monotonic() < until:
-        box.pump.turn(20)
-    assert not box.is_open(stranger)
-    assert ask(box, known, "PING") == b"PONG"
-    assert box.server.figures.strangers_closed == 1
+    root = world.wire()
+    root("CONFIG", "SET", "login-timeout", 1)
+    root("CONFIG", "SET", "requirepass", "secret")
+    root("AUTH", "secret")
+    stranger = world.wire()
+    known = world.wire()
+    assert known("AUTH", "secret") == b"OK"
+    world.pass_ms(999)
+    assert stranger.is_open()
+    world.until(lambda: stranger.is_closed, 2_000)
+    assert known("PING") == b"PONG"
+    assert world.server.figures.strangers_closed == 1
 
 
 @pytest.mark.parametrize("command", [("PING",), ("HELLO", 3), ("NONSENSE",), ("QLEN",), ("RESET",)])
-def test_a_stranger_has_few_commands(box: PumpBox, command: tuple[str | int, ...]) -> None:
+def test_a_stranger_has_few_commands(world: World, command: tuple[str | int, ...]) -> None:
     """N6.6 Before its log-in a connection may send 20 commands, or IPROTO requests: the next one
     closes it, after `-NOAUTH too many commands before the log-in`. It counts in
     `closed_before_login`.
     """
-    root = box.connect()
-    ask(box, root, "CONFIG", "SET", "requirepass", "secret")
-    assert ask(box, root, "AUTH", "secret") == b"OK"
-    stranger, known = box.connect(), box.connect()
+    root = world.wire()
+    root("CONFIG", "SET", "requirepass", "secret")
+    assert root("AUTH", "secret") == b"OK"
+    stranger, known = world.wire(), world.wire()
     for _ in range(19):
-        ask(box, known, *command)
-    assert ask(box, known, "AUTH", "secret") == b"OK"
+        known(*command)
+    assert known("AUTH", "secret") == b"OK"
     for _ in range(100):
-        assert ask(box, known, "PING") == b"PONG"
-    before = box.server.figures.commands + box.server.figures.turned_down
-    heard = box.say(stranger, encode(*command) * 1_000)
+        assert known("PING") == b"PONG"
+    before = world.server.figures.commands + world.server.figures.turned_down
+    heard = stranger.say(encode(*command) * 1_000)
     assert heard.count(b"\r\n") == 21
     assert heard.endswith(b"-NOAUTH too many commands before the log-in\r\n")
-    assert not box.is_open(stranger)
-    assert box.server.figures.commands + box.server.figures.turned_down - before <= 20
-    assert box.server.figures.strangers_closed == 1
+    assert not stranger.is_open()
+    assert world.server.figures.commands + world.server.figures.turned_down - before <= 20
+    assert world.server.figures.strangers_closed == 1
 
 
-def test_little_is_read_of_a_stranger(box: PumpBox) -> None:
+def test_little_is_read_of_a_stranger(world: World) -> None:
     """N6.6 A read of a connection before its log-in takes at most 512 bytes, without TLS."""
-    root = box.connect()
-    ask(box, root, "CONFIG", "SET", "requirepass", "secret")
-    wire, flood, figures = box.connect(), box.connect(), box.server.figures
+    root = world.wire()
+    root("CONFIG", "SET", "requirepass", "secret")
+    wire, flood, figures = world.wire(), world.wire(), world.server.figures
     before = figures.in_bytes
-    flood.sock.sendall(b"PING\r\n" * 10_000)
-    while box.is_open(flood) and box.hear(flood) == b"":
-        pass
+    flood.put(b"PING\r\n" * 10_000)
+    assert not flood.is_open()
     assert 0 < figures.in_bytes - before <= 2_048
     long = "secret" + "x" * 10_000
-    assert ask(box, wire, "AUTH", long) == Err("ERR invalid password")
-    assert ask(box, wire, "AUTH", "secret") == b"OK"
+    assert wire("AUTH", long) == Err("ERR invalid password")
+    assert wire("AUTH", "secret") == b"OK"
 
 
 def test_denials() -> None:
@@ -230,37 +202,37 @@ def test_denials() -> None:
     assert (denials.logins, denials.commands) == (4, 11)
 
 
-def test_the_log_of_denials(box: PumpBox) -> None:
+def test_the_log_of_denials(world: World) -> None:
     """N7.2 ACL LOG RESET forgets them. ACL DRYRUN is not counted."""
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+qlen", "~a")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    refused = ask(box, wire, "QLEN", "b")
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+qlen", "~a")
+    assert wire("AUTH", "bob", "") == b"OK"
+    refused = wire("QLEN", "b")
     assert isinstance(refused, Err)
-    assert ask(box, root, "ACL", "DRYRUN", "bob", "QLEN", "b") == str(refused).encode()
-    assert ask(box, root, "ACL", "DRYRUN", "bob", "QLEN", "a") == b"OK"
-    assert "+ping" not in str(ask(box, root, "ACL", "DRYRUN", "bob", "PING"))
-    ask(box, wire, "INFO")
-    rows = ask(box, root, "ACL", "LOG")
+    assert root("ACL", "DRYRUN", "bob", "QLEN", "b") == str(refused).encode()
+    assert root("ACL", "DRYRUN", "bob", "QLEN", "a") == b"OK"
+    assert "+ping" not in str(root("ACL", "DRYRUN", "bob", "PING"))
+    wire("INFO")
+    rows = root("ACL", "LOG")
     assert isinstance(rows, list)
     assert [row[row.index(b"object") + 1] for row in rows] == [b"info", b"b"]
-    info = str(ask(box, root, "INFO", "users"))
+    info = str(root("INFO", "users"))
     assert "denied_commands:1" in info
     assert "denied_queues:1" in info
-    assert ask(box, root, "ACL", "LOG", "RESET") == b"OK"
-    assert ask(box, root, "ACL", "LOG") == []
+    assert root("ACL", "LOG", "RESET") == b"OK"
+    assert root("ACL", "LOG") == []
 
 
-def test_the_digest(box: PumpBox) -> None:
+def test_the_digest(world: World) -> None:
     """N7.4 The digest is over names, rights and whether users are on, not over passwords: `tuque
     cluster status` warns if it differs between nodes.
     """
-    root = box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", ">one", "~q")
-    before = box.server.acl.digest()
-    ask(box, root, "ACL", "SETUSER", "bob", ">two")
-    assert box.server.acl.digest() == before
+    root = world.wire()
+    root("ACL", "SETUSER", "bob", "on", ">one", "~q")
+    before = world.server.acl.digest()
+    root("ACL", "SETUSER", "bob", ">two")
+    assert world.server.acl.digest() == before
     for word in ("+qlen", "~r", "off"):
-        ask(box, root, "ACL", "SETUSER", "bob", word)
-        assert box.server.acl.digest() != before
-        before = box.server.acl.digest()
+        root("ACL", "SETUSER", "bob", word)
+        assert world.server.acl.digest() != before
+        before = world.server.acl.digest()

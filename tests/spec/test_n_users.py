@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pump_box import PumpBox, ask
 from raw_resp import Err, encode
 from tuque.server.state.workers import LOST_MS
 from tuque.server.users.users import Account
@@ -20,14 +19,12 @@ from tuque.server.users.users_file import (
     read_users,
     write_users,
 )
+from world import World
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[PumpBox]:
-    made = PumpBox(tmp_path)
-    yield made
-    made.check()
-    made.close()
+def world(make_world: Callable[..., World]) -> World:
+    return make_world()
 
 
 def user(*words: str) -> Account:
@@ -37,116 +34,116 @@ def user(*words: str) -> Account:
     return account
 
 
-def test_the_default_user(box: PumpBox) -> None:
+def test_the_default_user(world: World) -> None:
     """N1.2 A new connection is `default`, if that user is on and needs no password. Else it must
     log in (C3.4).
     """
-    wire = box.connect()
-    assert ask(box, wire, "ACL", "WHOAMI") == b"default"
-    assert ask(box, wire, "ACL", "LIST") == [b"user default on nopass ~* +@all"]
-    assert ask(box, wire, "ACL", "SETUSER", "default", "off") == b"OK"
-    assert not box.is_open(wire)
-    late = box.connect()
-    assert ask(box, late, "PING") == Err("NOAUTH Authentication required.")
-    assert str(ask(box, late, "HELLO")).startswith("NOAUTH")
+    wire = world.wire()
+    assert wire("ACL", "WHOAMI") == b"default"
+    assert wire("ACL", "LIST") == [b"user default on nopass ~* +@all"]
+    assert wire("ACL", "SETUSER", "default", "off") == b"OK"
+    assert not wire.is_open()
+    late = world.wire()
+    assert late("PING") == Err("NOAUTH Authentication required.")
+    assert str(late("HELLO")).startswith("NOAUTH")
 
 
-def test_requirepass_is_a_password_of_default(box: PumpBox) -> None:
+def test_requirepass_is_a_password_of_default(world: World) -> None:
     """N1.3 `requirepass` is a password of `default`, beside those it has in the table."""
-    root = box.connect()
-    assert ask(box, root, "ACL", "SETUSER", "default", "resetpass", ">other") == b"OK"
-    assert ask(box, root, "CONFIG", "SET", "requirepass", "secret") == b"OK"
+    root = world.wire()
+    assert root("ACL", "SETUSER", "default", "resetpass", ">other") == b"OK"
+    assert root("CONFIG", "SET", "requirepass", "secret") == b"OK"
     for password in ("secret", "other"):
-        wire = box.connect()
-        assert str(ask(box, wire, "PING")).startswith("NOAUTH")
-        assert ask(box, wire, "AUTH", password) == b"OK"
-        assert ask(box, wire, "PING") == b"PONG"
-    assert ask(box, box.connect(), "AUTH", "default", "nothing") == Err("ERR invalid password")
+        wire = world.wire()
+        assert str(wire("PING")).startswith("NOAUTH")
+        assert wire("AUTH", password) == b"OK"
+        assert wire("PING") == b"PONG"
+    assert world.wire()("AUTH", "default", "nothing") == Err("ERR invalid password")
 
 
-def test_a_new_user_may_nothing(box: PumpBox) -> None:
+def test_a_new_user_may_nothing(world: World) -> None:
     """N2.2 Every user may use the units of the category connection: they concern the session only.
     A new user has no others.
     """
-    root, wire = box.connect(), box.connect()
-    assert ask(box, root, "ACL", "SETUSER", "bob", "on", ">pass") == b"OK"
-    assert ask(box, wire, "AUTH", "bob", "pass") == b"OK"
-    assert ask(box, wire, "PING") == b"PONG"
-    assert ask(box, wire, "ACL", "WHOAMI") == b"bob"
+    root, wire = world.wire(), world.wire()
+    assert root("ACL", "SETUSER", "bob", "on", ">pass") == b"OK"
+    assert wire("AUTH", "bob", "pass") == b"OK"
+    assert wire("PING") == b"PONG"
+    assert wire("ACL", "WHOAMI") == b"bob"
     denied = "NOPERM user 'bob' may not use QLEN: it lacks +qlen, or @inspect"
-    assert ask(box, wire, "QLEN", "q") == Err(denied)
-    assert ask(box, root, "ACL", "SETUSER", "bob", "+qlen") == b"OK"
+    assert wire("QLEN", "q") == Err(denied)
+    assert root("ACL", "SETUSER", "bob", "+qlen") == b"OK"
     denied = "NOPERM user 'bob' has no right to the queue 'q': no pattern of it fits"
-    assert ask(box, wire, "QLEN", "q") == Err(denied)
-    assert ask(box, root, "ACL", "SETUSER", "bob", "~q") == b"OK"
-    assert ask(box, wire, "QLEN", "q") == 0
+    assert wire("QLEN", "q") == Err(denied)
+    assert root("ACL", "SETUSER", "bob", "~q") == b"OK"
+    assert wire("QLEN", "q") == 0
 
 
-def test_all_queues_must_match(box: PumpBox) -> None:
+def test_all_queues_must_match(world: World) -> None:
     """N2.3 A command runs if its user has the unit and, for each queue and tube that it names, a
     pattern that matches. All must match, else nothing happens. This is checked after the number
     of arguments (C3.4).
     """
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@consume", "+@produce", "~a.*", "~b")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    assert ask(box, root, "ADDJOB", "a.1", "x", 0) is not None
-    denied = ask(box, wire, "GETJOB", "NOHANG", "FROM", "a.1", "b", "c")
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@consume", "+@produce", "~a.*", "~b")
+    assert wire("AUTH", "bob", "") == b"OK"
+    assert root("ADDJOB", "a.1", "x", 0) is not None
+    denied = wire("GETJOB", "NOHANG", "FROM", "a.1", "b", "c")
     assert "the queue 'c'" in str(denied)
-    assert ask(box, root, "QLEN", "a.1") == 1
-    taken = ask(box, wire, "GETJOB", "NOHANG", "FROM", "a.1", "b")
+    assert root("QLEN", "a.1") == 1
+    taken = wire("GETJOB", "NOHANG", "FROM", "a.1", "b")
     assert isinstance(taken, list)
     assert len(taken) == 1
-    assert "number of arguments" in str(ask(box, wire, "QLEN"))
+    assert "number of arguments" in str(wire("QLEN"))
     add = ("ADDJOB", "b", "x", 0)
-    assert "'c'" in str(ask(box, wire, *add, "DEAD", "c"))
-    assert "'c'" in str(ask(box, wire, *add, "HEADERS", 2, "backoff", "v", "k", "v", "DEAD", "c"))
-    assert "'c'" in str(ask(box, wire, *add, "HEADERS", "+1", "backoff", "v", "DEAD", "c"))
-    assert "'c'" in str(ask(box, wire, *add, "BACKOFF", 1, 2, 0, "DEAD", "c"))
-    assert "'c'" in str(ask(box, wire, *add, "ASYNC", "dead", "c"))
-    assert not isinstance(ask(box, wire, *add, "DEDUPE", "DEAD", "DEAD", "a.dead"), Err)
+    assert "'c'" in str(wire(*add, "DEAD", "c"))
+    assert "'c'" in str(wire(*add, "HEADERS", 2, "backoff", "v", "k", "v", "DEAD", "c"))
+    assert "'c'" in str(wire(*add, "HEADERS", "+1", "backoff", "v", "DEAD", "c"))
+    assert "'c'" in str(wire(*add, "BACKOFF", 1, 2, 0, "DEAD", "c"))
+    assert "'c'" in str(wire(*add, "ASYNC", "dead", "c"))
+    assert not isinstance(wire(*add, "DEDUPE", "DEAD", "DEAD", "a.dead"), Err)
 
 
-def test_ids_are_of_queues(box: PumpBox) -> None:
+def test_ids_are_of_queues(world: World) -> None:
     """N2.4 A command with ids names the queues of those jobs that the node knows, or knew since its
     start and keeps the outcome of. A command with a group of leases names the queues of the group,
     PUBLISH those of what is staged in the transaction. Of an unknown id nothing is known: who knows
     the id may use it.
     """
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    id = ask(box, root, "ADDJOB", "theirs", "x", 0)
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
+    assert wire("AUTH", "bob", "") == b"OK"
+    id = root("ADDJOB", "theirs", "x", 0)
     assert isinstance(id, bytes)
     url = b"D_" + id[2:].replace(b"-", b"_").replace(b"+", b"-").replace(b"/", b"_")
     for words in (("SHOW", id), ("ACKJOB", id), ("ACKJOB", url), ("NACK", "DELAY", 1, id)):
-        said = str(ask(box, wire, *words))
+        said = str(wire(*words))
         assert f"the queue of '{words[-1].decode()}'" in said and "theirs" not in said, said
     many = [id[:11] + b"%04d" % i + id[15:] for i in range(2_000)]
-    assert f"the queue of '{id.decode()}'" in str(ask(box, wire, "ACKJOB", *many, id))
-    assert ask(box, wire, "ACKJOB", *many) == 0
-    assert ask(box, root, "QLEN", "theirs") == 1
-    kept = ask(box, root, "ADDJOB", "theirs", "x", 0, "KEEP", 100)
-    assert ask(box, root, "DONE", kept, "-", "RESULT", "of others") == 1
+    assert f"the queue of '{id.decode()}'" in str(wire("ACKJOB", *many, id))
+    assert wire("ACKJOB", *many) == 0
+    assert root("QLEN", "theirs") == 1
+    kept = root("ADDJOB", "theirs", "x", 0, "KEEP", 100)
+    assert root("DONE", kept, "-", "RESULT", "of others") == 1
     for words in (("RESULT", kept), ("WAITJOB", 1, kept), ("CANCEL", kept)):
-        assert "the queue of 'D-" in str(ask(box, wire, *words))
-    assert ask(box, root, "STAGE", "mine", "a", 60_000, "mine", "x") == 1
-    assert ask(box, root, "STAGE", "mine", "a", 60_000, "theirs", "x") == 2
-    assert "the queue of 'mine'" in str(ask(box, wire, "PUBLISH", "mine", 1, "mine", "a"))
-    assert isinstance(ask(box, root, "LEASE", "OPEN", "g", "me", "mine", "theirs"), (int, list))
-    assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "TOUCH", "g", 1))
-    assert "the queue of 'g'" in str(ask(box, wire, "LEASE", "OPEN", "g", "me", "mine"))
+        assert "the queue of 'D-" in str(wire(*words))
+    assert root("STAGE", "mine", "a", 60_000, "mine", "x") == 1
+    assert root("STAGE", "mine", "a", 60_000, "theirs", "x") == 2
+    assert "the queue of 'mine'" in str(wire("PUBLISH", "mine", 1, "mine", "a"))
+    assert isinstance(root("LEASE", "OPEN", "g", "me", "mine", "theirs"), (int, list))
+    assert "the queue of 'g'" in str(wire("LEASE", "TOUCH", "g", 1))
+    assert "the queue of 'g'" in str(wire("LEASE", "OPEN", "g", "me", "mine"))
 
 
-def test_apps_and_transactions_of_others(box: PumpBox) -> None:
+def test_apps_and_transactions_of_others(world: World) -> None:
     """N2.8 The app of PUBLISH, and the transaction of STAGE and PUBLISH, need a pattern as queues
     do: who has `~orders.*` can neither publish under the app of others, nor stage in their
     transactions.
     """
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@produce", "~orders.*")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    assert ask(box, root, "STAGE", "pay", "a", 60_000, "pay", "x") == 1
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@produce", "~orders.*")
+    assert wire("AUTH", "bob", "") == b"OK"
+    assert root("STAGE", "pay", "a", 60_000, "pay", "x") == 1
     no_name = "has no right to an app or a transaction of the name 'pay': no pattern of it fits"
     for words in (
         ("STAGE", "pay", "a", 60_000, "orders.x", "x"),
@@ -154,52 +151,52 @@ def test_apps_and_transactions_of_others(box: PumpBox) -> None:
         ("PUBLISH", "orders.app", 1, "pay"),
         ("PUBLISH", "orders.app", 1, "ACK", "g", 1, 1, "pay"),
     ):
-        assert no_name in str(ask(box, wire, *words)), words
-        assert "no pattern" in str(ask(box, root, "ACL", "DRYRUN", "bob", *words)), words
-    assert ask(box, root, "PUBLISH", "pay", 1, "pay", "a") == 1
-    assert ask(box, wire, "STAGE", "orders.t", "a", 60_000, "orders.x", "x") == 1
-    assert ask(box, wire, "PUBLISH", "orders.app", 1, "orders.t", "a") == 1
+        assert no_name in str(wire(*words)), words
+        assert "no pattern" in str(root("ACL", "DRYRUN", "bob", *words)), words
+    assert root("PUBLISH", "pay", 1, "pay", "a") == 1
+    assert wire("STAGE", "orders.t", "a", 60_000, "orders.x", "x") == 1
+    assert wire("PUBLISH", "orders.app", 1, "orders.t", "a") == 1
 
 
-def test_workers_of_others(box: PumpBox) -> None:
+def test_workers_of_others(world: World) -> None:
     """N2.4 WORKER HERE, BYE, QUIET and STOP name the queues that the worker of that name has said,
     unless it is lost.
     """
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    ask(box, root, "WORKER", "HERE", "w", "QUEUES", "mine", "theirs")
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
+    assert wire("AUTH", "bob", "") == b"OK"
+    root("WORKER", "HERE", "w", "QUEUES", "mine", "theirs")
     for words in (("HERE", "w"), ("HERE", "w", "QUEUES", "mine"), ("BYE", "w"), ("STOP", "w")):
-        said = str(ask(box, wire, "WORKER", *words))
+        said = str(wire("WORKER", *words))
         assert "no right to the queue of 'w'" in said and "theirs" not in said, said
-    assert ask(box, wire, "WORKER", "HERE", "w2", "QUEUES", "mine") == b"none"
-    assert ask(box, wire, "WORKER", "QUIET", "w2") == b"OK"
-    box.server.crew.by_name[b"w"].heard_ms -= LOST_MS
-    assert ask(box, wire, "WORKER", "HERE", "w", "QUEUES", "mine") == b"none"
+    assert wire("WORKER", "HERE", "w2", "QUEUES", "mine") == b"none"
+    assert wire("WORKER", "QUIET", "w2") == b"OK"
+    world.server.crew.by_name[b"w"].heard_ms -= LOST_MS
+    assert wire("WORKER", "HERE", "w", "QUEUES", "mine") == b"none"
 
 
-def test_lists_show_what_one_may_see(box: PumpBox) -> None:
+def test_lists_show_what_one_may_see(world: World) -> None:
     """N2.5 JSCAN, QSCAN, QLIST, HISTORY QUEUES, LEASE LIST, TUBE LIST, STATISTICS and GRANTS,
     WORKER LIST and WORKER DEPLOYS leave out what no pattern matches. INFO leaves out names of
     tubes. DEAD REPLAY without QUEUE leaves out letters of such queues.
     """
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    ids = {name: ask(box, root, "ADDJOB", name, "x", 0) for name in ("mine", "theirs")}
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
+    assert wire("AUTH", "bob", "") == b"OK"
+    ids = {name: root("ADDJOB", name, "x", 0) for name in ("mine", "theirs")}
     for name in ("mine", "theirs"):
-        ask(box, root, "TUBE", "CREATE", f"{name}t", "fifo")
-        ask(box, root, "TUBE", "GRANT", f"{name}t", "guest", "CALL")
-        ask(box, root, "LEASE", "OPEN", f"{name}-group", "me", name)
-        ask(box, root, "WORKER", "HERE", f"{name}-worker", "QUEUES", name, "mine2")
-    ask(box, root, "WORKER", "HERE", "other", "QUEUES", "theirs")
+        root("TUBE", "CREATE", f"{name}t", "fifo")
+        root("TUBE", "GRANT", f"{name}t", "guest", "CALL")
+        root("LEASE", "OPEN", f"{name}-group", "me", name)
+        root("WORKER", "HERE", f"{name}-worker", "QUEUES", name, "mine2")
+    root("WORKER", "HERE", "other", "QUEUES", "theirs")
     lists = [
         ("JSCAN",), ("JSCAN", "REPLY", "all"), ("QSCAN",), ("QLIST",),
         ("QLIST", "NAMES", "mine", "theirs"), ("HISTORY", "QUEUES"), ("LEASE", "LIST"),
         ("TUBE", "LIST"), ("TUBE", "STATISTICS"), ("TUBE", "GRANTS"),
     ]  # fmt: skip
     for words in lists:
-        all_, some = str(ask(box, root, *words)), str(ask(box, wire, *words))
+        all_, some = str(root(*words)), str(wire(*words))
         has = "theirs" in all_ or str(ids["theirs"]) in all_ or words[0] == "HISTORY"
         assert has, words
         assert "theirs" not in some, words
@@ -207,33 +204,33 @@ def test_lists_show_what_one_may_see(box: PumpBox) -> None:
         assert "mine" in some or str(ids["mine"]) in some or words[0] == "HISTORY", words
     for name, queues in (("v1", ("mine", "theirs")), ("v2", ("theirs",)), ("v3", ())):
         words = ("QUEUES", *queues) if queues else ()
-        ask(box, root, "WORKER", "HERE", f"a-{name}", "APP", name, *words)
-    deploys = ask(box, wire, "WORKER", "DEPLOYS")
+        root("WORKER", "HERE", f"a-{name}", "APP", name, *words)
+    deploys = wire("WORKER", "DEPLOYS")
     assert isinstance(deploys, list)
     assert [row[1:] for row in deploys] == [[b"v1", [b"mine"]], [b"v3", []]]
-    workers = str(ask(box, wire, "WORKER", "LIST"))
+    workers = str(wire("WORKER", "LIST"))
     assert "mine2" in workers
     assert "b'theirs'" not in workers
     assert "other" not in workers
 
 
-def test_letters_go_back_where_one_may_see_them(box: PumpBox) -> None:
+def test_letters_go_back_where_one_may_see_them(world: World) -> None:
     """[N2] Letters of two queues in one (N2.5)."""
-    root, wire = box.connect(), box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
-    assert ask(box, wire, "AUTH", "bob", "") == b"OK"
+    root, wire = world.wire(), world.wire()
+    root("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine*")
+    assert wire("AUTH", "bob", "") == b"OK"
     for queue in ("mine", "theirs"):
-        id = ask(box, root, "ADDJOB", queue, "x", 0, "ATTEMPTS", 1, "DEAD", "mine.dead")
+        id = root("ADDJOB", queue, "x", 0, "ATTEMPTS", 1, "DEAD", "mine.dead")
         assert isinstance(id, bytes)
-        ask(box, root, "GETJOB", "NOHANG", "FROM", queue)
-        started = ask(box, root, "START", id)
+        root("GETJOB", "NOHANG", "FROM", queue)
+        started = root("START", id)
         assert isinstance(started, list)
-        said = ask(box, root, "FAIL", id, started[0][0], "FINAL")
+        said = root("FAIL", id, started[0][0], "FINAL")
         assert said == [b"dead", b"mine.dead"], (said, started)
-    assert ask(box, root, "QLEN", "mine.dead") == 2
-    assert ask(box, wire, "DEAD", "REPLAY", "mine.dead", "ALL") == [b"0", 1, 2]
-    assert [ask(box, root, "QLEN", name) for name in ("mine", "theirs")] == [1, 0]
-    assert ask(box, wire, "DEAD", "REPLAY", "mine.dead", "QUEUE", "mine", "ALL") == [b"0", 1, 1]
+    assert root("QLEN", "mine.dead") == 2
+    assert wire("DEAD", "REPLAY", "mine.dead", "ALL") == [b"0", 1, 2]
+    assert [root("QLEN", name) for name in ("mine", "theirs")] == [1, 0]
+    assert wire("DEAD", "REPLAY", "mine.dead", "QUEUE", "mine", "ALL") == [b"0", 1, 1]
 
 
 def test_long_names_match_nothing_but_all() -> None:
@@ -286,140 +283,140 @@ def test_words_that_are_refused(word: str, why: str) -> None:
         user("on", word)
 
 
-def test_all_words_or_none(box: PumpBox) -> None:
+def test_all_words_or_none(world: World) -> None:
     """N3.3 All words apply, or none: `-ERR Error in ACL SETUSER modifier '<word>': <why>`. The
     error does not repeat a password.
     """
-    root = box.connect()
-    assert ask(box, root, "ACL", "SETUSER", "bob", "on", ">secret", "+addjob") == b"OK"
-    before = ask(box, root, "ACL", "LIST")
-    told = str(ask(box, root, "ACL", "SETUSER", "bob", "off", "+qlen", "+nothing"))
+    root = world.wire()
+    assert root("ACL", "SETUSER", "bob", "on", ">secret", "+addjob") == b"OK"
+    before = root("ACL", "LIST")
+    told = str(root("ACL", "SETUSER", "bob", "off", "+qlen", "+nothing"))
     assert told.startswith("ERR Error in ACL SETUSER modifier '+nothing': ")
-    assert "hidden" not in str(ask(box, root, "ACL", "SETUSER", "bob", "<hidden"))
-    assert ask(box, root, "ACL", "LIST") == before
-    assert "SETUSER modifier" not in str(ask(box, root, "ACL", "SETUSER", "a b", "on"))
+    assert "hidden" not in str(root("ACL", "SETUSER", "bob", "<hidden"))
+    assert root("ACL", "LIST") == before
+    assert "SETUSER modifier" not in str(root("ACL", "SETUSER", "a b", "on"))
 
 
-def test_a_change_reaches_open_connections(box: PumpBox) -> None:
+def test_a_change_reaches_open_connections(world: World) -> None:
     """N3.5 A change applies to open connections at once. If a user is deleted or turned off, its
     connections are closed. If it may do less than before, those of its connections that wait,
     monitor or subscribe are closed.
     """
-    root = box.connect()
+    root = world.wire()
     words = ("on", "nopass", "+@consume", "+monitor", "+qlen", "~q", "~r")
-    ask(box, root, "ACL", "SETUSER", "bob", *words)
-    waits, idle, monitors = (box.connect() for _ in range(3))
+    root("ACL", "SETUSER", "bob", *words)
+    waits, idle, monitors = (world.wire() for _ in range(3))
     for wire in (waits, idle, monitors):
-        assert ask(box, wire, "AUTH", "bob", "") == b"OK"
-    box.say(waits, encode("GETJOB", "FROM", "q", "r"))
-    box.say(monitors, encode("MONITOR"))
-    assert ask(box, root, "ACL", "SETUSER", "bob", "+addjob") == b"OK"
-    assert box.is_open(waits)
-    assert ask(box, root, "ACL", "SETUSER", "bob", "resetkeys", "~q") == b"OK"
-    assert not box.is_open(waits)
-    assert ask(box, root, "ADDJOB", "r", "x", 0) is not None
-    assert ask(box, root, "QLEN", "r") == 1
-    assert "'r'" in str(ask(box, idle, "QLEN", "r"))
-    assert ask(box, root, "ACL", "DELUSER", "bob", "nobody") == 1
-    assert not box.is_open(idle)
-    assert "cannot be deleted" in str(ask(box, root, "ACL", "DELUSER", "default"))
+        assert wire("AUTH", "bob", "") == b"OK"
+    waits.say(encode("GETJOB", "FROM", "q", "r"))
+    monitors.say(encode("MONITOR"))
+    assert root("ACL", "SETUSER", "bob", "+addjob") == b"OK"
+    assert waits.is_open()
+    assert root("ACL", "SETUSER", "bob", "resetkeys", "~q") == b"OK"
+    assert not waits.is_open()
+    assert root("ADDJOB", "r", "x", 0) is not None
+    assert root("QLEN", "r") == 1
+    assert "'r'" in str(idle("QLEN", "r"))
+    assert root("ACL", "DELUSER", "bob", "nobody") == 1
+    assert not idle.is_open()
+    assert "cannot be deleted" in str(root("ACL", "DELUSER", "default"))
 
 
-def test_log_ins(box: PumpBox) -> None:
+def test_log_ins(world: World) -> None:
     """N4.1 AUTH and HELLO with AUTH name a user, or mean `default`. A user that is unknown or off,
     or a wrong password: `-WRONGPASS no such user, not its password, or the user is off`; of
     `default`: C5.3. The session is then no longer logged in.
     """
-    root = box.connect()
-    ask(box, root, "ACL", "SETUSER", "bob", "on", ">one", ">two", "+@all", "~*")
+    root = world.wire()
+    root("ACL", "SETUSER", "bob", "on", ">one", ">two", "+@all", "~*")
     wrong = Err("WRONGPASS no such user, not its password, or the user is off")
-    wire = box.connect()
-    assert ask(box, wire, "AUTH", "bob", "two") == b"OK"
-    assert ask(box, wire, "AUTH", "bob", "three") == wrong
-    assert ask(box, wire, "ACL", "WHOAMI") == b"default"
-    said = box.say(wire, encode("HELLO", 3, "AUTH", "bob", "one", "SETNAME", "n"))
+    wire = world.wire()
+    assert wire("AUTH", "bob", "two") == b"OK"
+    assert wire("AUTH", "bob", "three") == wrong
+    assert wire("ACL", "WHOAMI") == b"default"
+    said = wire.say(encode("HELLO", 3, "AUTH", "bob", "one", "SETNAME", "n"))
     assert said.startswith(b"%7")
-    assert ask(box, wire, "ACL", "WHOAMI") == b"bob"
-    assert ask(box, wire, "RESET") == b"RESET"
-    assert ask(box, wire, "ACL", "WHOAMI") == b"default"
-    assert ask(box, root, "ACL", "SETUSER", "bob", "<two") == b"OK"
-    assert ask(box, wire, "AUTH", "bob", "two") == wrong
-    assert ask(box, root, "ACL", "SETUSER", "bob", "off") == b"OK"
-    assert ask(box, wire, "AUTH", "bob", "one") == wrong
+    assert wire("ACL", "WHOAMI") == b"bob"
+    assert wire("RESET") == b"RESET"
+    assert wire("ACL", "WHOAMI") == b"default"
+    assert root("ACL", "SETUSER", "bob", "<two") == b"OK"
+    assert wire("AUTH", "bob", "two") == wrong
+    assert root("ACL", "SETUSER", "bob", "off") == b"OK"
+    assert wire("AUTH", "bob", "one") == wrong
 
 
-def test_passwords_are_nowhere(box: PumpBox) -> None:
+def test_passwords_are_nowhere(world: World) -> None:
     """N4.5 Passwords and hashes are not in the log, MONITOR, SLOWLOG or CONFIG GET."""
-    root, monitor = box.connect(), box.connect()
-    ask(box, root, "CONFIG", "SET", "slowlog-log-slower-than", 0)
-    box.say(monitor, encode("MONITOR"))
-    ask(box, root, "ACL", "SETUSER", "bob", "on", ">sesame", "<sesame", ">sesame", "~q", "+qlen")
-    ask(box, root, "ACL", "DRYRUN", "bob", "AUTH", "sesame")
-    ask(box, root, "AUTH", "bob", "sesame")
-    ask(box, root, "AUTH", "bob", "sesame2")
-    ask(box, root, "HELLO", "AUTH", "bob", "sesame")
-    ask(box, root, "CONFIG", "SET", "requirepas", "sesame")
-    seen = box.hear(monitor)
+    root, monitor = world.wire(), world.wire()
+    root("CONFIG", "SET", "slowlog-log-slower-than", 0)
+    monitor.say(encode("MONITOR"))
+    root("ACL", "SETUSER", "bob", "on", ">sesame", "<sesame", ">sesame", "~q", "+qlen")
+    root("ACL", "DRYRUN", "bob", "AUTH", "sesame")
+    root("AUTH", "bob", "sesame")
+    root("AUTH", "bob", "sesame2")
+    root("HELLO", "AUTH", "bob", "sesame")
+    root("CONFIG", "SET", "requirepas", "sesame")
+    seen = monitor.hear()
     assert b'"ACL" "SETUSER" "bob" "on" "(redacted)"' in seen
     assert b'"~q" "+qlen"' in seen
     for told in (
         seen,
-        str(ask(box, root, "SLOWLOG", "GET", 128)),
-        str(ask(box, root, "CONFIG", "GET", "*")),
+        str(root("SLOWLOG", "GET", 128)),
+        str(root("CONFIG", "GET", "*")),
     ):
         assert "sesame" not in str(told)
 
 
-def test_the_users_file(box: PumpBox, tmp_path: Path) -> None:
+def test_the_users_file(world: World, tmp_path: Path) -> None:
     """N5.2 A file that is read later replaces all users, or none if it has a fault: then the users
     stay, and the log says which line is wrong. Without a line for `default` that user is as in
     N1.1.
     """
     path = tmp_path / "users"
     path.write_text("# who\nuser bob on nopass ~q +qlen\n")
-    root = box.connect()
-    assert "users-file" in str(ask(box, root, "ACL", "LOAD"))
-    box.server.acl.path = str(path)
-    ask(box, root, "ACL", "SETUSER", "eve", "on")
-    assert ask(box, root, "ACL", "LOAD") == b"OK"
-    assert ask(box, root, "ACL", "USERS") == [b"default", b"bob"]
+    root = world.wire()
+    assert "users-file" in str(root("ACL", "LOAD"))
+    world.server.acl.path = str(path)
+    root("ACL", "SETUSER", "eve", "on")
+    assert root("ACL", "LOAD") == b"OK"
+    assert root("ACL", "USERS") == [b"default", b"bob"]
     path.write_text("user bob on nopass\nuser bob off\n")
-    assert "twice" in str(ask(box, root, "ACL", "LOAD"))
-    assert ask(box, root, "ACL", "LIST") == [
+    assert "twice" in str(root("ACL", "LOAD"))
+    assert root("ACL", "LIST") == [
         b"user default on nopass ~* +@all",
         b"user bob on nopass ~q +qlen",
     ]
-    ask(box, root, "ACL", "SETUSER", "bob", "resetpass", "iproto", ">pw")
-    assert ask(box, root, "ACL", "SAVE") == b"OK"
+    root("ACL", "SETUSER", "bob", "resetpass", "iproto", ">pw")
+    assert root("ACL", "SAVE") == b"OK"
     assert path.stat().st_mode & 0o777 == 0o600
     text = path.read_text()
     assert "pw" not in text
     assert " iproto:" in text
-    assert "iproto:" not in str(ask(box, root, "ACL", "LIST"))
-    assert ask(box, root, "ACL", "LOAD") == b"OK"
-    assert ask(box, box.connect(), "AUTH", "bob", "pw") == b"OK"
+    assert "iproto:" not in str(root("ACL", "LIST"))
+    assert root("ACL", "LOAD") == b"OK"
+    assert world.wire()("AUTH", "bob", "pw") == b"OK"
 
 
-def test_a_file_that_is_cut(box: PumpBox, tmp_path: Path) -> None:
+def test_a_file_that_is_cut(world: World, tmp_path: Path) -> None:
     """N5.5 A file may be read while it is written. So a last line without its end is a fault, and
     while `default` must log in, a file that is read later must have a line for `default`: an
     emptied file opens no node.
     """
-    path, root = tmp_path / "users", box.connect()
-    box.server.acl.path = str(path)
+    path, root = tmp_path / "users", world.wire()
+    world.server.acl.path = str(path)
     good = "user default off\nuser root on nopass ~* +@all\n"
     path.write_text(good)
-    ask(box, root, "ACL", "SETUSER", "root", "on", "nopass", "~*", "+@all")
-    assert ask(box, root, "AUTH", "root", "") == b"OK"
-    assert ask(box, root, "ACL", "LOAD") == b"OK"
-    stranger = box.connect()
+    root("ACL", "SETUSER", "root", "on", "nopass", "~*", "+@all")
+    assert root("AUTH", "root", "") == b"OK"
+    assert root("ACL", "LOAD") == b"OK"
+    stranger = world.wire()
     cuts = [good[:size] for size in range(len(good))]
     cuts.remove("user default off\n")
     for cut in cuts:
         path.write_text(cut)
-        assert isinstance(ask(box, root, "ACL", "LOAD"), Err), cut
-        assert ask(box, root, "ACL", "USERS") == [b"default", b"root"]
-    assert str(ask(box, stranger, "PING")).startswith("NOAUTH")
+        assert isinstance(root("ACL", "LOAD"), Err), cut
+        assert root("ACL", "USERS") == [b"default", b"root"]
+    assert str(stranger("PING")).startswith("NOAUTH")
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(UsersFileError, match="not a regular file"):

@@ -6,39 +6,41 @@ import sys
 from typing import Any
 
 import pytest
-from node_by_hand import Box, Err
+from node_by_hand import Box
 
+from raw_resp import Err
 from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.queues.procedures import get_queue
 from tuque.server.commands import qlist as queues
+from world import World
 
 FIELDS = "name type ready delayed at_work dead oldest_ms in out blocked pause".split()
 
 
-def qlist(box: Box, *words: str | int) -> list[dict[str, Any]]:
+def qlist(world: World, *words: str | int) -> list[dict[str, Any]]:
     """The rows as dicts."""
-    _, rows = box.run("QLIST", *words)
+    _, rows = world.run("QLIST", *words)
     return [dict(zip(FIELDS, row, strict=True)) for row in rows]
 
 
-def names(box: Box, *words: str | int) -> list[str]:
+def names(world: World, *words: str | int) -> list[str]:
     """The names of the rows."""
-    return [row["name"].decode() for row in qlist(box, *words)]
+    return [row["name"].decode() for row in qlist(world, *words)]
 
 
-def test_a_row_has_the_figures_of_the_queue(box: Box) -> None:
+def test_a_row_has_the_figures_of_the_queue(world: World) -> None:
     """O10.2 A row is an array: name, type, ready, delayed, at-work, dead, oldest-ms, in, out,
     blocked, pause.
     """
-    id = box.add("q", RETRY=60)
-    box.add("q")
-    box.add("q", DELAY=50)
-    box.add("q.dead")
-    assert box.get("q") == [id]
-    box.run("PAUSE", "q", "in")
-    box.session()("GETJOB", "FROM", "empty")
-    box.pass_ms(10_000)
-    rows = {row["name"]: row for row in qlist(box)}
+    id = world.add("q", RETRY=60)
+    world.add("q")
+    world.add("q", DELAY=50)
+    world.add("q.dead")
+    assert world.get("q") == [id]
+    world.run("PAUSE", "q", "in")
+    world.wire()("GETJOB", "FROM", "empty")
+    world.pass_ms(10_000)
+    rows = {row["name"]: row for row in qlist(world)}
     assert rows[b"q"] == {
         "name": b"q",
         "type": b"queue",
@@ -54,99 +56,99 @@ def test_a_row_has_the_figures_of_the_queue(box: Box) -> None:
     }
     assert rows[b"q.dead"]["type"] == b"dead"
     assert (rows[b"empty"]["blocked"], rows[b"empty"]["oldest_ms"]) == (1, 0)
-    box.run("TUBE", "CREATE", "t", "fifottl")
-    box.run("TUBE", "PUT", "t", "a")
-    box.run("TUBE", "PUT", "t", "b", "DELAY", 9)
-    box.run("TUBE", "TAKE", "t", "TIMEOUT", 0)
-    (tube,) = qlist(box, "MATCH", "t")
+    world.run("TUBE", "CREATE", "t", "fifottl")
+    world.run("TUBE", "PUT", "t", "a")
+    world.run("TUBE", "PUT", "t", "b", "DELAY", 9)
+    world.run("TUBE", "TAKE", "t", "TIMEOUT", 0)
+    (tube,) = qlist(world, "MATCH", "t")
     assert [tube[name] for name in FIELDS[1:5]] == [b"fifottl", 0, 1, 1]
 
 
-def test_a_queue_without_a_ready_job_is_listed(box: Box) -> None:
+def test_a_queue_without_a_ready_job_is_listed(world: World) -> None:
     """O10.1 A queue is meant if it exists here, or a job of it is known here."""
-    box.add("later", DELAY=50)
-    assert box.run("QSTAT", "later") is not None
-    (row,) = qlist(box)
+    world.add("later", DELAY=50)
+    assert world.run("QSTAT", "later") is not None
+    (row,) = qlist(world)
     assert (row["name"], row["delayed"]) == (b"later", 1)
 
 
-def test_rates(box: Box) -> None:
+def test_rates(world: World) -> None:
     """O10.3 in and out are the jobs added and the jobs acked in a second (as in O3.3), with three
     decimals, over the last 30 to 60 s
     """
     for _ in range(120):
-        box.add()
-        box.run("ACKJOB", *box.get())
-        box.add()
-        box.pass_ms(1_000)
-        qlist(box)
-    (row,) = qlist(box)
+        world.add()
+        world.run("ACKJOB", *world.get())
+        world.add()
+        world.pass_ms(1_000)
+        qlist(world)
+    (row,) = qlist(world)
     assert (row["in"], row["out"]) == (b"2.000", b"1.000")
-    box.pass_ms(31_000)
-    qlist(box)
-    box.pass_ms(31_000)
-    assert [qlist(box)[0][name] for name in ("in", "out")] == [b"0.000", b"0.000"]
+    world.pass_ms(31_000)
+    qlist(world)
+    world.pass_ms(31_000)
+    assert [qlist(world)[0][name] for name in ("in", "out")] == [b"0.000", b"0.000"]
 
 
-def test_orders(box: Box) -> None:
+def test_orders(world: World) -> None:
     """O10.1 Equal ones are in the order of their names."""
     for name, count in (("b", 2), ("a", 3), ("d", 2), ("c", 1)):
         for _ in range(count):
-            box.add(name)
-            box.pass_ms(10)
-    assert names(box) == ["a", "b", "c", "d"]
-    assert names(box, "DESC") == ["d", "c", "b", "a"]
-    assert names(box, "SORT", "ready") == ["c", "b", "d", "a"]
-    assert names(box, "SORT", "READY", "DESC") == ["a", "b", "d", "c"]
-    assert names(box, "SORT", "oldest", "DESC") == ["b", "a", "d", "c"]
-    assert names(box, "SORT", "dead", "DESC") == ["a", "b", "c", "d"]
-    box.get("d")
-    assert names(box, "SORT", "at-work", "DESC", "COUNT", 1) == ["d"]
-    box.add("c", DELAY=9)
-    assert names(box, "SORT", "delayed", "DESC", "COUNT", 1) == ["c"]
-    box.session()("GETJOB", "FROM", "w")
-    assert names(box, "SORT", "blocked", "DESC", "COUNT", 1) == ["w"]
-    assert names(box, "SORT", "in", "DESC", "COUNT", 1) == ["a"]
-    box.run("ACKJOB", *box.get("b"))
-    assert names(box, "SORT", "out", "DESC", "COUNT", 1) == ["b"]
+            world.add(name)
+            world.pass_ms(10)
+    assert names(world) == ["a", "b", "c", "d"]
+    assert names(world, "DESC") == ["d", "c", "b", "a"]
+    assert names(world, "SORT", "ready") == ["c", "b", "d", "a"]
+    assert names(world, "SORT", "READY", "DESC") == ["a", "b", "d", "c"]
+    assert names(world, "SORT", "oldest", "DESC") == ["b", "a", "d", "c"]
+    assert names(world, "SORT", "dead", "DESC") == ["a", "b", "c", "d"]
+    world.get("d")
+    assert names(world, "SORT", "at-work", "DESC", "COUNT", 1) == ["d"]
+    world.add("c", DELAY=9)
+    assert names(world, "SORT", "delayed", "DESC", "COUNT", 1) == ["c"]
+    world.wire()("GETJOB", "FROM", "w")
+    assert names(world, "SORT", "blocked", "DESC", "COUNT", 1) == ["w"]
+    assert names(world, "SORT", "in", "DESC", "COUNT", 1) == ["a"]
+    world.run("ACKJOB", *world.get("b"))
+    assert names(world, "SORT", "out", "DESC", "COUNT", 1) == ["b"]
 
 
-def test_dead_letters_are_not_late(box: Box) -> None:
+def test_dead_letters_are_not_late(world: World) -> None:
     """O10.2 Dead letters count as 0 for the order `oldest`: nobody waits for them."""
-    box.add("a.dead")
-    box.pass_ms(1_000)
-    box.add("b")
-    box.pass_ms(10)
-    assert names(box, "SORT", "oldest", "DESC") == ["b", "a.dead"]
+    world.add("a.dead")
+    world.pass_ms(1_000)
+    world.add("b")
+    world.pass_ms(10)
+    assert names(world, "SORT", "oldest", "DESC") == ["b", "a.dead"]
 
 
-def test_pages_and_searches(box: Box) -> None:
+def test_pages_and_searches(world: World) -> None:
     """O10.1 OFFSET (0) of them are left out, COUNT (100; 1..1000) follow."""
     for i in range(250):
-        box.add(f"mail-{i:03}" if i % 2 else f"web-{i:03}")
-    total, rows = box.run("QLIST")
+        world.add(f"mail-{i:03}" if i % 2 else f"web-{i:03}")
+    total, rows = world.run("QLIST")
     assert (total, len(rows)) == (250, 100)
-    total, rows = box.run("QLIST", "MATCH", "*ail*", "OFFSET", 120, "COUNT", 1000)
+    total, rows = world.run("QLIST", "MATCH", "*ail*", "OFFSET", 120, "COUNT", 1000)
     assert total == 125
     assert [row[0] for row in rows] == [b"mail-%03d" % i for i in range(241, 250, 2)]
-    assert names(box, "MATCH", "web-0[01]?", "DESC", "COUNT", 2) == ["web-018", "web-016"]
-    assert names(box, "MATCH", "*a?l*", "COUNT", 1) == ["mail-001"]
-    some = names(box, "SORT", "ready", "COUNT", 2, "NAMES", "web-002", "unknown", "mail-001", "x")
+    assert names(world, "MATCH", "web-0[01]?", "DESC", "COUNT", 2) == ["web-018", "web-016"]
+    assert names(world, "MATCH", "*a?l*", "COUNT", 1) == ["mail-001"]
+    some = names(world, "SORT", "ready", "COUNT", 2, "NAMES", "web-002", "unknown", "mail-001", "x")
     assert some == ["mail-001", "web-002"]
-    box.run("TUBE", "CREATE", "tube", "fifo")
-    assert names(box, "TYPE", "fifo") == ["tube"]
-    assert box.run("QLIST", "TYPE", "queue", "COUNT", 1)[0] == 250
+    world.run("TUBE", "CREATE", "tube", "fifo")
+    assert names(world, "TYPE", "fifo") == ["tube"]
+    assert world.run("QLIST", "TYPE", "queue", "COUNT", 1)[0] == 250
 
 
-def test_pages_join_whatever_is_merged(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_join_whatever_is_merged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """O10.5 sorts only what the page needs"""
     monkeypatch.setattr(queues, "GATHERED", 7)
     for i in range(300):
         for _ in range(i * 37 % 11):
-            box.add(f"q{i:03}", RETRY=60)
+            world.add(f"q{i:03}", RETRY=60)
     for words in (("SORT", "ready", "DESC"), ("SORT", "ready"), ("DESC",), ()):
-        whole = names(box, *words, "COUNT", 1000)
-        pages = [names(box, *words, "OFFSET", at, "COUNT", 9) for at in range(0, 300, 9)]
+        whole = names(world, *words, "COUNT", 1000)
+        pages = [names(world, *words, "OFFSET", at, "COUNT", 9) for at in range(0, 300, 9)]
         assert [name for page in pages for name in page] == whole
         assert len(whole) == 300 - len(range(0, 300, 11))
 
@@ -171,29 +173,31 @@ QLIST = (
         (("MATCH", "x" * 129), queues.LONG_GLOB),
     ],
 )
-def test_bad_words(box: Box, words: tuple[str | int, ...], error: bytes) -> None:
+def test_bad_words(world: World, words: tuple[str | int, ...], error: bytes) -> None:
     """O10.6 Errors"""
-    assert box.run("QLIST", *words) == Err(error.decode())
+    assert world.run("QLIST", *words) == Err(error.decode())
 
 
-def test_a_reply_that_is_full_ends_earlier(box: Box) -> None:
+def test_a_reply_that_is_full_ends_earlier(world: World) -> None:
     """O10.1 A reply that is full (L2.5) has fewer."""
     for i in range(70):
-        box.add(f"{i:03}" + "x" * 65_000)
-    total, rows = box.run("QLIST", "COUNT", 1000)
+        world.add(f"{i:03}" + "x" * 65_000)
+    total, rows = world.run("QLIST", "COUNT", 1000)
     assert total == 70 and 64 <= len(rows) <= 66
-    total, rest = box.run("QLIST", "OFFSET", len(rows), "COUNT", 1000)
+    total, rest = world.run("QLIST", "OFFSET", len(rows), "COUNT", 1000)
     assert total == 70 and len(rows) + len(rest) == 70
 
 
-def test_a_queue_that_goes_meanwhile(box: Box) -> None:
+def test_a_queue_that_goes_meanwhile(world: World) -> None:
     """O10.4 Queues that come or go meanwhile may be missed"""
-    box.add("a")
-    chore = queues.Listing(box.server, box.run.c, queues.list_options([b"QLIST"]))
-    box.run("DEBUG", "FLUSHALL")
+    world.add("a")
+    chore = queues.Listing(world.server, world.run.c, queues.list_options([b"QLIST"]))
+    world.run("DEBUG", "FLUSHALL")
     assert chore.step(100)
     chore.tell()
-    assert box.run.take() == [0, []]
+    world.server.touch(world.run.c)
+    world.settle()
+    assert world.run.take() == [0, []]
 
 
 class Worked:
@@ -216,10 +220,10 @@ class Worked:
 @pytest.fixture(scope="module")
 def crowd() -> Box:
     """A node with 100,000 queues, in no order."""
-    box = Box()
+    world = Box()
     for i in range(100_000):
-        get_queue(box.n, b"many-%06d-queue" % (i * 7_919 % 100_000))
-    return box
+        get_queue(world.n, b"many-%06d-queue" % (i * 7_919 % 100_000))
+    return world
 
 
 @pytest.mark.long

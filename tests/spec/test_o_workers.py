@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from node_by_hand import START_MS, Box, Err, Session, Status
 
+from raw_resp import Err
+from sim.engine.clock import START_MS
 from tuque.server.commands import workers
 from tuque.server.config.patterns import Glob
 from tuque.server.state.workers import (
@@ -17,38 +18,40 @@ from tuque.server.state.workers import (
     WORKERS_MAX,
     Crew,
 )
+from world import World
+from world_wires import Wire
 
 KEYS = "name host pid version app queues slots busy done failed since-ms heard-ms state order runs"
 HERE = ("WORKER", "HERE", "w1", "HOST", "h", "PID", 7, "VERSION", "1.0", "SLOTS", 4, "BUSY", 1)
 
 
-def listed(box: Box, *words: str | int) -> list[dict[str, Any]]:
+def listed(world: World, *words: str | int) -> list[dict[str, Any]]:
     """The rows of WORKER LIST, as dicts."""
-    cursor, rows = box.run("WORKER", "LIST", *words)
+    cursor, rows = world.run("WORKER", "LIST", *words)
     assert cursor.isdigit()
     return [{row[i].decode(): row[i + 1] for i in range(0, len(row), 2)} for row in rows]
 
 
-def run_of(box: Box, name: str = "w1") -> list[Any]:
+def run_of(world: World, name: str = "w1") -> list[Any]:
     """The only run of a worker."""
-    (row,) = listed(box, "MATCH", name)
+    (row,) = listed(world, "MATCH", name)
     (run,) = row["runs"]
     return list(run)
 
 
-def begin(box: Box, worker: str = "w1", **options: int) -> tuple[bytes, bytes]:
+def begin(world: World, worker: str = "w1", **options: int) -> tuple[bytes, bytes]:
     """A job that the worker has begun: its id and run."""
-    id = box.add(**options)
-    assert box.get() == [id]
-    (run,) = box.run("START", "WORKER", worker, id)
+    id = world.add(**options)
+    assert world.get() == [id]
+    (run,) = world.run("START", "WORKER", worker, id)
     return id, run[0]
 
 
-def test_a_worker_is_listed_as_it_says(box: Box) -> None:
+def test_a_worker_is_listed_as_it_says(world: World) -> None:
     """O11.1 What it says takes the place of what it said before."""
-    assert box.run(*HERE, "DONE", 12, "FAILED", 3, "QUEUES", "a", "b") == b"none"
-    box.pass_ms(2_000)
-    (row,) = listed(box)
+    assert world.run(*HERE, "DONE", 12, "FAILED", 3, "QUEUES", "a", "b") == b"none"
+    world.pass_ms(2_000)
+    (row,) = listed(world)
     assert list(row) == KEYS.split()
     assert row == {
         "name": b"w1",
@@ -67,58 +70,58 @@ def test_a_worker_is_listed_as_it_says(box: Box) -> None:
         "order": b"none",
         "runs": [],
     }
-    box.run("WORKER", "HERE", "w1", "QUIET", "SLOTS", 5)
-    (row,) = listed(box)
+    world.run("WORKER", "HERE", "w1", "QUIET", "SLOTS", 5)
+    (row,) = listed(world)
     assert (row["state"], row["slots"], row["queues"]) == (b"quiet", 5, [])
     assert (row["since-ms"], row["heard-ms"]) == (START_MS, 0)
 
 
-def test_a_silent_worker_is_lost(box: Box) -> None:
+def test_a_silent_worker_is_lost(world: World) -> None:
     """O11.2 A worker that said no HERE for 8 s is lost."""
-    box.run(*HERE)
-    box.run("WORKER", "QUIET", "w1")
-    box.pass_ms(7_999)
-    assert listed(box)[0]["state"] == b"alive"
-    box.pass_ms(1)
-    assert listed(box)[0]["state"] == b"lost"
-    assert box.run(*HERE) == b"none"
-    assert listed(box)[0]["since-ms"] == START_MS + 8_000, "it begins anew, without an order"
+    world.run(*HERE)
+    world.run("WORKER", "QUIET", "w1")
+    world.pass_ms(7_999)
+    assert listed(world)[0]["state"] == b"alive"
+    world.pass_ms(1)
+    assert listed(world)[0]["state"] == b"lost"
+    assert world.run(*HERE) == b"none"
+    assert listed(world)[0]["since-ms"] == START_MS + 8_000, "it begins anew, without an order"
 
 
-def test_bye_forgets_a_worker(box: Box) -> None:
+def test_bye_forgets_a_worker(world: World) -> None:
     """O11.3 BYE forgets the worker: it has ended well. The reply is OK, also of one that is not
     known.
     """
-    box.run(*HERE)
-    before = box.server.crew.bytes
-    assert box.run("WORKER", "BYE", "w1") == box.run("WORKER", "BYE", "w1") == Status("OK")
-    assert listed(box) == []
-    assert (before > 0, box.server.crew.bytes) == (True, 0)
+    world.run(*HERE)
+    before = world.server.crew.bytes
+    assert world.run("WORKER", "BYE", "w1") == world.run("WORKER", "BYE", "w1") == b"OK"
+    assert listed(world) == []
+    assert (before > 0, world.server.crew.bytes) == (True, 0)
 
 
-def test_lost_workers_leave(box: Box) -> None:
+def test_lost_workers_leave(world: World) -> None:
     """O11.4 Lost ones leave after an hour, and above 1,000 the one that was heard last the longest
     ago.
     """
     for i in range(1_003):
-        box.run("WORKER", "HERE", f"old-{i}")
-        box.pass_ms(1)
-    box.pass_ms(8_000)
-    crew = box.server.crew
-    crew.drop_lost(box.n.now_ms)
+        world.run("WORKER", "HERE", f"old-{i}")
+        world.pass_ms(1)
+    world.pass_ms(8_000)
+    crew = world.server.crew
+    crew.drop_lost(world.n.now_ms)
     assert sorted(crew.by_name)[0] == b"old-10"
     assert {b"old-0", b"old-1", b"old-2"}.isdisjoint(crew.by_name)
     assert (len(crew.by_name), b"old-3" in crew.by_name) == (1_000, True)
-    box.pass_ms(3_600_000 - 8_000)
-    box.run("WORKER", "HERE", "new")
-    crew.drop_lost(box.n.now_ms)
+    world.pass_ms(3_600_000 - 8_000)
+    world.run("WORKER", "HERE", "new")
+    crew.drop_lost(world.n.now_ms)
     assert list(crew.by_name) == [b"new"]
     for i in range(WORKERS_MAX - 1):
-        assert box.run("WORKER", "HERE", f"more-{i}") == b"none"
-    refused = box.run("WORKER", "HERE", "late")
+        assert world.run("WORKER", "HERE", f"more-{i}") == b"none"
+    refused = world.run("WORKER", "HERE", "late")
     assert refused == Err("ERR too many workers: at most 10000")
-    box.pass_ms(3_600_000)
-    assert box.run("WORKER", "HERE", "late") == b"none", "lost ones make room"
+    world.pass_ms(3_600_000)
+    assert world.run("WORKER", "HERE", "late") == b"none", "lost ones make room"
 
 
 USE_HERE = (
@@ -151,148 +154,148 @@ USE_HERE = (
         (("w", "HOST"), "ERR syntax error at 'HOST': use " + USE_HERE),
     ],
 )
-def test_bad_words_of_here(box: Box, words: tuple[str | int, ...], error: str) -> None:
+def test_bad_words_of_here(world: World, words: tuple[str | int, ...], error: str) -> None:
     """O11.6 Errors"""
-    assert box.run("WORKER", "HERE", *words) == Err(error)
-    assert listed(box) == []
+    assert world.run("WORKER", "HERE", *words) == Err(error)
+    assert listed(world) == []
 
 
-def test_runs_of_a_worker(box: Box) -> None:
+def test_runs_of_a_worker(world: World) -> None:
     """O12.2 id, queue, task, attempt, ms since it began, state, and the ms until it is due again"""
-    box.run(*HERE)
-    id = box.run("ADDJOB", "q", "b", 0, "RETRY", 60, "HEADERS", 1, "tuque-task", "m.f").encode()
-    box.get()
-    box.pass_ms(3_000)
-    (run,) = box.run("START", "WORKER", "w1", id)
-    box.pass_ms(10_000)
-    box.run(*HERE)
-    assert run_of(box) == [id, b"q", b"m.f", 1, 10_000, b"running", 50_000]
-    box.run("WORKING", id, run[0])
-    assert run_of(box)[-1] == 60_000, "silent from now"
-    box.run("DONE", id, run[0])
-    assert listed(box)[0]["runs"] == []
+    world.run(*HERE)
+    id = world.run("ADDJOB", "q", "b", 0, "RETRY", 60, "HEADERS", 1, "tuque-task", "m.f")
+    world.get()
+    world.pass_ms(3_000)
+    (run,) = world.run("START", "WORKER", "w1", id)
+    world.pass_ms(10_000)
+    world.run(*HERE)
+    assert run_of(world) == [id, b"q", b"m.f", 1, 10_000, b"running", 50_000]
+    world.run("WORKING", id, run[0])
+    assert run_of(world)[-1] == 60_000, "silent from now"
+    world.run("DONE", id, run[0])
+    assert listed(world)[0]["runs"] == []
 
 
-def test_runs_of_a_lost_worker(box: Box) -> None:
+def test_runs_of_a_lost_worker(world: World) -> None:
     """O12.2 of a lost worker `waiting` (due when its RETRY or TIMELIMIT is over), `back-off` or
     `queued`, until another worker begins the job or it ends.
     """
-    box.run(*HERE)
-    id, _ = begin(box, RETRY=20, ATTEMPTS=3)
-    limited, _ = begin(box, RETRY=50, TIMELIMIT=15)
-    once, _ = begin(box, RETRY=0)
-    box.pass_ms(8_000)
-    (row,) = listed(box)
+    world.run(*HERE)
+    id, _ = begin(world, RETRY=20, ATTEMPTS=3)
+    limited, _ = begin(world, RETRY=50, TIMELIMIT=15)
+    once, _ = begin(world, RETRY=0)
+    world.pass_ms(8_000)
+    (row,) = listed(world)
     assert [(run[0], run[5], run[6]) for run in row["runs"]] == [
         (id, b"waiting", 12_000),
         (limited, b"waiting", 7_000),
         (once, b"waiting", None),
     ]
-    box.run("ACKJOB", limited, once)
-    box.pass_ms(12_100)
-    assert run_of(box)[5] == b"back-off"
-    assert 0 < run_of(box)[6] <= 1_000
-    box.pass_ms(1_100)
-    assert run_of(box)[5:] == [b"queued", None]
-    box.get()
-    box.run("START", "WORKER", "other", id)
-    assert listed(box)[0]["runs"] == []
+    world.run("ACKJOB", limited, once)
+    world.pass_ms(12_100)
+    assert run_of(world)[5] == b"back-off"
+    assert 0 < run_of(world)[6] <= 1_000
+    world.pass_ms(1_100)
+    assert run_of(world)[5:] == [b"queued", None]
+    world.get()
+    world.run("START", "WORKER", "other", id)
+    assert listed(world)[0]["runs"] == []
 
 
-def test_a_restarted_node_hears_of_runs_again(box: Box) -> None:
+def test_a_restarted_node_hears_of_runs_again(world: World) -> None:
     """O11.5 known again with their next HERE, and a run with its next WORKING"""
-    id, run = begin(box)
-    box.server.crew = Crew()  # all that was in memory
-    box.run(*HERE)
-    assert listed(box)[0]["runs"] == []
-    box.run("WORKING", id, run)
-    assert run_of(box)[0] == id
+    id, run = begin(world)
+    world.server.crew = Crew()  # all that was in memory
+    world.run(*HERE)
+    assert listed(world)[0]["runs"] == []
+    world.run("WORKING", id, run)
+    assert run_of(world)[0] == id
 
 
-def test_runs_from_before_the_first_here(box: Box) -> None:
+def test_runs_from_before_the_first_here(world: World) -> None:
     """O12.5 these runs count if the HERE comes within 8 s of the last of them"""
-    id, _ = begin(box)
-    box.pass_ms(7_999)
-    assert listed(box) == [], "it has not said that it is there"
-    box.run(*HERE)
-    assert run_of(box)[0] == id
-    late, _ = begin(box, "w2")
-    box.pass_ms(8_000)
-    box.run("WORKER", "HERE", "w2")
-    assert listed(box, "MATCH", "w2")[0]["runs"] == []
-    new, _ = begin(box, "w2")
-    assert run_of(box, "w2")[0] == new != late
+    id, _ = begin(world)
+    world.pass_ms(7_999)
+    assert listed(world) == [], "it has not said that it is there"
+    world.run(*HERE)
+    assert run_of(world)[0] == id
+    late, _ = begin(world, "w2")
+    world.pass_ms(8_000)
+    world.run("WORKER", "HERE", "w2")
+    assert listed(world, "MATCH", "w2")[0]["runs"] == []
+    new, _ = begin(world, "w2")
+    assert run_of(world, "w2")[0] == new != late
 
 
-def test_those_who_never_say_here_leave(box: Box) -> None:
+def test_those_who_never_say_here_leave(world: World) -> None:
     """O12.5 The node keeps them for the last 1,000 names that begin jobs so."""
-    id = box.add(RETRY=600)
-    box.get()
-    crew = box.server.crew
-    box.run("START", id)
+    id = world.add(RETRY=600)
+    world.get()
+    crew = world.server.crew
+    world.run("START", id)
     assert (len(crew.early), crew.bytes) == (0, 0), "a client without a name is no worker"
     for i in range(EARLY_MAX + 1):
-        crew.note(box.n, b"early-%d" % i, [id])
+        crew.note(world.n, b"early-%d" % i, [id])
     assert len(crew.early) == EARLY_MAX and b"early-0" not in crew.early
-    box.run("WORKER", "HERE", "early-1")
+    world.run("WORKER", "HERE", "early-1")
     assert len(crew.early) == EARLY_MAX - 1
-    box.pass_ms(8_000)
-    crew.drop_lost(box.n.now_ms)
-    box.run("WORKER", "BYE", "early-1")
+    world.pass_ms(8_000)
+    crew.drop_lost(world.n.now_ms)
+    world.run("WORKER", "BYE", "early-1")
     assert (len(crew.early), crew.bytes) == (0, 0)
 
 
-def test_ended_runs_cost_nothing(box: Box) -> None:
+def test_ended_runs_cost_nothing(world: World) -> None:
     """O12.2 runs are the jobs that the worker began at this node"""
-    box.run(*HERE)
-    kept, _ = begin(box)
+    world.run(*HERE)
+    kept, _ = begin(world)
     for _ in range(500):
-        id, run = begin(box)
-        box.run("DONE", id, run)
-    assert len(box.server.crew.by_name[b"w1"].ids) <= 2 + SPARE_IDS
-    assert run_of(box)[0] == kept
+        id, run = begin(world)
+        world.run("DONE", id, run)
+    assert len(world.server.crew.by_name[b"w1"].ids) <= 2 + SPARE_IDS
+    assert run_of(world)[0] == kept
 
 
-def test_pages_of_workers(box: Box) -> None:
+def test_pages_of_workers(world: World) -> None:
     """O12.3 They come in the order in which they announced themselves"""
     for i in range(5):
-        box.run("WORKER", "HERE", f"w{i}")
-    cursor, rows = box.run("WORKER", "LIST", "COUNT", 2)
+        world.run("WORKER", "HERE", f"w{i}")
+    cursor, rows = world.run("WORKER", "LIST", "COUNT", 2)
     assert [row[1] for row in rows] == [b"w0", b"w1"]
-    box.run("WORKER", "BYE", "w2")
-    cursor, rows = box.run("WORKER", "LIST", cursor, "COUNT", 2)
+    world.run("WORKER", "BYE", "w2")
+    cursor, rows = world.run("WORKER", "LIST", cursor, "COUNT", 2)
     assert [row[1] for row in rows] == [b"w3", b"w4"]
-    assert [row["name"] for row in listed(box, "MATCH", "*[13]")] == [b"w1", b"w3"]
+    assert [row["name"] for row in listed(world, "MATCH", "*[13]")] == [b"w1", b"w3"]
     for count in (0, 1001):
         bad = Err(f"ERR COUNT must be a number from 1 to 1000, not '{count}'")
-        assert box.run("WORKER", "LIST", "COUNT", count) == bad
+        assert world.run("WORKER", "LIST", "COUNT", count) == bad
 
 
-def deploys(box: Box) -> list[list[Any]]:
-    return list(box.run("WORKER", "DEPLOYS"))
+def deploys(world: World) -> list[list[Any]]:
+    return list(world.run("WORKER", "DEPLOYS"))
 
 
-def test_deploys(box: Box) -> None:
+def test_deploys(world: World) -> None:
     """O12.6 for each its instant in ms, the new APP, and queues"""
-    box.run("WORKER", "HERE", "w1", "APP", "41", "QUEUES", "a", "b")
-    box.run("WORKER", "HERE", "other", "QUEUES", "a", "b")  # says none
+    world.run("WORKER", "HERE", "w1", "APP", "41", "QUEUES", "a", "b")
+    world.run("WORKER", "HERE", "other", "QUEUES", "a", "b")  # says none
     first = [START_MS, b"41", [b"a", b"b"]]
-    assert deploys(box) == [first]
-    assert listed(box, "MATCH", "w1")[0]["app"] == b"41"
-    box.pass_ms(1_000)
-    box.run("WORKER", "HERE", "w2", "APP", "42", "QUEUES", "a", "b")
-    box.run("WORKER", "HERE", "w1", "APP", "41", "QUEUES", "a", "b")
-    box.run("WORKER", "HERE", "w3", "APP", "42", "QUEUES", "a", "b")
+    assert deploys(world) == [first]
+    assert listed(world, "MATCH", "w1")[0]["app"] == b"41"
+    world.pass_ms(1_000)
+    world.run("WORKER", "HERE", "w2", "APP", "42", "QUEUES", "a", "b")
+    world.run("WORKER", "HERE", "w1", "APP", "41", "QUEUES", "a", "b")
+    world.run("WORKER", "HERE", "w3", "APP", "42", "QUEUES", "a", "b")
     second = [START_MS + 1_000, b"42", [b"a", b"b"]]
-    assert deploys(box) == [first, second], "w1 goes on, w3 is one more"
-    box.run("WORKER", "HERE", "w1", "APP", "42", "QUEUES", "a", "b")
-    assert deploys(box) == [first, second]
-    box.pass_ms(1_000)
-    box.run("WORKER", "HERE", "w4", "APP", "41", "QUEUES", "a", "b")
-    assert deploys(box)[2:] == [[START_MS + 2_000, b"41", [b"a", b"b"]]], "back to the one before"
+    assert deploys(world) == [first, second], "w1 goes on, w3 is one more"
+    world.run("WORKER", "HERE", "w1", "APP", "42", "QUEUES", "a", "b")
+    assert deploys(world) == [first, second]
+    world.pass_ms(1_000)
+    world.run("WORKER", "HERE", "w4", "APP", "41", "QUEUES", "a", "b")
+    assert deploys(world)[2:] == [[START_MS + 2_000, b"41", [b"a", b"b"]]], "back to the one before"
 
 
-def test_a_worker_from_another_node_is_no_deploy(box: Box) -> None:
+def test_a_worker_from_another_node_is_no_deploy(world: World) -> None:
     """O12.6 Its instant is AGE ago by the clock of this node, not by that of the worker's machine
 
     O12.6 So a worker that comes from another node changes nothing that was known, and a
@@ -301,78 +304,78 @@ def test_a_worker_from_another_node_is_no_deploy(box: Box) -> None:
 
     def here(name: str, app: int, began_ms: int) -> None:
         age_ms = START_MS + 100_000 - began_ms
-        box.run("WORKER", "HERE", name, "APP", app, "AGE", age_ms, "QUEUES", "q")
+        world.run("WORKER", "HERE", name, "APP", app, "AGE", age_ms, "QUEUES", "q")
 
-    box.pass_ms(100_000)
+    world.pass_ms(100_000)
     here("new", 42, START_MS + 50_000)
     here("old", 41, START_MS + 1_000)  # it worked at another node
     here("older", 41, START_MS + 500)  # the earlier one stays alone
     here("newer", 42, START_MS + 70_000)
-    assert deploys(box) == [[START_MS + 500, b"41", [b"q"]], [START_MS + 50_000, b"42", [b"q"]]]
+    assert deploys(world) == [[START_MS + 500, b"41", [b"q"]], [START_MS + 50_000, b"42", [b"q"]]]
     here("unborn", 43, START_MS + 100_000)  # no age
-    assert deploys(box)[2:] == [[START_MS + 100_000, b"43", [b"q"]]]
+    assert deploys(world)[2:] == [[START_MS + 100_000, b"43", [b"q"]]]
     here("back", 42, START_MS + 100_000)
-    assert deploys(box)[3:] == [[START_MS + 100_000, b"42", [b"q"]]]
-    crew = box.server.crew
+    assert deploys(world)[3:] == [[START_MS + 100_000, b"42", [b"q"]]]
+    crew = world.server.crew
     assert crew.deploy_bytes == sum(one.bytes for one in crew.deploys)
     assert crew.bytes == crew.deploy_bytes + sum(one.bytes for one in crew.by_name.values())
 
 
-def test_few_deploys_are_kept(box: Box) -> None:
+def test_few_deploys_are_kept(world: World) -> None:
     """O12.6 The latest 100 are kept, in memory only, as long as their words have at most 65,536
     bytes.
     """
     for i in range(DEPLOYS_MAX + 5):
-        box.run("WORKER", "HERE", f"w{i}", "APP", i, "QUEUES", "q")
-    assert [row[1] for row in deploys(box)] == [b"%d" % i for i in range(5, 105)]
-    before = box.server.crew.deploy_bytes
+        world.run("WORKER", "HERE", f"w{i}", "APP", i, "QUEUES", "q")
+    assert [row[1] for row in deploys(world)] == [b"%d" % i for i in range(5, 105)]
+    before = world.server.crew.deploy_bytes
     for i in range(20):
-        box.run("WORKER", "HERE", f"l{i}", "APP", i, "QUEUES", *["q" * 80] * 100)
-    assert len(deploys(box)) < 10 and before < box.server.crew.deploy_bytes <= DEPLOYS_BYTES
+        world.run("WORKER", "HERE", f"l{i}", "APP", i, "QUEUES", *["q" * 80] * 100)
+    assert len(deploys(world)) < 10 and before < world.server.crew.deploy_bytes <= DEPLOYS_BYTES
 
 
-def test_orders(box: Box) -> None:
+def test_orders(world: World) -> None:
     """O13.1 STOP takes the place of QUIET, not the other way round."""
-    box.run(*HERE)
-    other: Session = box.session()
-    assert other("WORKER", "QUIET", "w1") == Status("OK")
-    assert box.run(*HERE) == b"quiet"
+    world.run(*HERE)
+    other: Wire = world.wire()
+    assert other("WORKER", "QUIET", "w1") == b"OK"
+    assert world.run(*HERE) == b"quiet"
     other("WORKER", "STOP", "w1")
     other("WORKER", "QUIET", "w1")
-    assert box.run(*HERE) == box.run(*HERE) == b"stop"
-    assert listed(box)[0]["order"] == b"stop"
+    assert world.run(*HERE) == world.run(*HERE) == b"stop"
+    assert listed(world)[0]["order"] == b"stop"
 
 
-def test_orders_are_pushed(box: Box) -> None:
+def test_orders_are_pushed(world: World) -> None:
     """O13.1 and is pushed to the connection of the last one, if that speaks RESP3"""
-    session, plain = box.session(), box.session()
+    session, plain = world.wire(), world.wire()
     session("HELLO", 3)
     session("WORKER", "HERE", "w3")
     plain("WORKER", "HERE", "w2")
     for name in ("w2", "w3"):
-        box.run("WORKER", "STOP", name)
-    assert plain.raw() == b""
-    assert session.raw() == b">3\r\n$12\r\nworker-order\r\n$2\r\nw3\r\n$4\r\nstop\r\n"
+        world.run("WORKER", "STOP", name)
+    assert plain.hear() == b""
+    assert session.hear() == b">3\r\n$12\r\nworker-order\r\n$2\r\nw3\r\n$4\r\nstop\r\n"
 
 
-def test_orders_for_nobody(box: Box) -> None:
+def test_orders_for_nobody(world: World) -> None:
     """O13.2 A worker that is not known or lost: `-NOWORKER no worker of that name is heard
     here`.
     """
     none = Err("NOWORKER no worker of that name is heard here")
-    assert box.run("WORKER", "STOP", "w1") == none
-    box.run(*HERE)
-    box.pass_ms(8_000)
-    assert box.run("WORKER", "QUIET", "w1") == none
+    assert world.run("WORKER", "STOP", "w1") == none
+    world.run(*HERE)
+    world.pass_ms(8_000)
+    assert world.run("WORKER", "QUIET", "w1") == none
 
 
-def test_a_costly_glob_is_done_in_slices(box: Box) -> None:
+def test_a_costly_glob_is_done_in_slices(world: World) -> None:
     """O12.3 MATCH is a glob of their names."""
     for i in range(200):
-        box.run("WORKER", "HERE", "a" * 250 + str(i))
+        world.run("WORKER", "HERE", "a" * 250 + str(i))
     words = "*" + "?a" * 60 + "b*"
-    assert box.run("WORKER", "LIST", "MATCH", words) == [b"0", []]
-    hands = workers.hands_after(box.server.crew, 0)
-    roll = workers.Roll(box.server, box.run.c, hands, 100, Glob(words))
+    assert world.run("WORKER", "LIST", "MATCH", words) == [b"0", []]
+    hands = workers.hands_after(world.server.crew, 0)
+    roll = workers.Roll(world.server, world.run.c, hands, 100, Glob(words))
     assert not roll.step(1_000)
     assert roll.at == 1  # of 200

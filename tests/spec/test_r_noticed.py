@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from node_by_hand import Box
 from test_r_cluster import TIMEOUT, sent, told
 from test_r_expected import expect
 
@@ -23,6 +22,7 @@ from tuque.core.msgs import (
 from tuque.core.node.peers import introduce, say
 from tuque.core.queues.procedures import dequeue
 from tuque.core.queues.requeue import on_enqueue
+from world import World
 
 
 def test_the_first_enqueue_is_silent() -> None:
@@ -34,10 +34,10 @@ def test_the_first_enqueue_is_silent() -> None:
     assert sent(lab, Queued) == []
 
 
-def test_ids_of_both_kinds_by_turns(box: Box) -> None:
+def test_ids_of_both_kinds_by_turns(world: World) -> None:
     """G6.2 The TTL field is TTL/60 rounded down, at most 65535, with the lowest bit set for ALO
     and cleared for AMO."""
-    fields = [box.add(TTL=600, RETRY=retry)[-4:] for retry in (5, 0, 5, 5, 0, 0, 5)]
+    fields = [world.add(TTL=600, RETRY=retry)[-4:] for retry in (5, 0, 5, 5, 0, 0, 5)]
     once, often = b"000a", b"000b"
     assert fields == [often, once, often, often, once, once, often]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from node_by_hand import Box, Session
 
 from cluster_lab import Lab
 from tuque.core.dispatch.messages import on_link_down, on_link_up, on_message
@@ -15,6 +14,8 @@ from tuque.core.model.job_id import IdMaker
 from tuque.core.model.work import Terms
 from tuque.core.msgs import GotAck, JobAsk, JobTold
 from tuque.core.node.peers import slot_for
+from world import World
+from world_wires import Wire
 
 KEPT = Terms(0, 0, 0, 0, b"", 600_000, 0)
 DROPPED = [b"done", 1, 0, b"w", b"", None, b"", b"its result was dropped", b"", 1]
@@ -26,29 +27,29 @@ NOREACH = (
 )
 
 
-def linked(box: Box, node_id: bytes) -> int:
+def linked(world: World, node_id: bytes) -> int:
     """The slot of a node that is linked."""
-    slot = slot_for(box.n, node_id)
-    box.n.others |= 1 << slot
-    on_link_up(box.n, slot, True)
+    slot = slot_for(world.n, node_id)
+    world.n.others |= 1 << slot
+    on_link_up(world.n, slot, True)
     return slot
 
 
-def dropped_here(box: Box, *holders: int) -> bytes:
+def dropped_here(world: World, *holders: int) -> bytes:
     """A job that is done, and whose result this node has dropped; all `holders` know its end."""
-    id = box.add(KEEP=600, REPLICATE=1)
+    id = world.add(KEEP=600, REPLICATE=1)
     for slot in holders:
-        box.n.jobs[id].holders |= 1 << slot
-    box.get()
-    assert box.run("DONE", id, "-", "RESULT", "x" * 1_000) == 1
+        world.n.jobs[id].holders |= 1 << slot
+    world.get()
+    assert world.run("DONE", id, "-", "RESULT", "x" * 1_000) == 1
     for slot in holders:
-        on_message(box.n, slot, GotAck(id, True, 1))
-    assert is_agreed(box.n, id)
-    assert box.n.life.thin_result()
+        on_message(world.n, slot, GotAck(id, True, 1))
+    assert is_agreed(world.n, id)
+    assert world.n.life.thin_result()
     return id
 
 
-def told(session: Session) -> tuple[bytes | None, bytes]:
+def told(session: Wire) -> tuple[bytes | None, bytes]:
     """Result and reason of the reply to RESULT."""
     flat: Any = session.take()
     assert isinstance(flat, list), flat
@@ -58,171 +59,173 @@ def told(session: Session) -> tuple[bytes | None, bytes]:
 
 
 @pytest.mark.parametrize("words", [(), ("WAIT", 0), ("WAIT", 9_000)])
-def test_another_holder_has_the_result(box: Box, words: tuple[str | int, ...]) -> None:
+def test_another_holder_has_the_result(world: World, words: tuple[str | int, ...]) -> None:
     """W15.10 A result that this node has dropped (W7.4, M3.4), for memory or its bound, may be kept
     elsewhere. RESULT asks all linked nodes for it, one second at most, also at the end of WAIT; it
     takes an answer without the result only if none has it.
     """
-    n = box.n
-    id = dropped_here(box)
-    one, other = linked(box, b"b" * 40), linked(box, b"c" * 40)
-    assert box.run("RESULT", id, *words) is None
+    n = world.n
+    id = dropped_here(world)
+    one, other = linked(world, b"b" * 40), linked(world, b"c" * 40)
+    assert world.run("RESULT", id, *words) is None
     on_message(n, one, JobTold(id, True, 0, True, DROPPED))
-    box.turn()
-    assert box.run.raw() == b"", "the other one may have it"
+    world.settle()
+    assert world.run.hear() == b"", "the other one may have it"
     on_message(n, other, JobTold(id, True, 0, True, WHOLE))
-    box.turn()
-    assert told(box.run) == (b"42", b"")
+    world.settle()
+    assert told(world.run) == (b"42", b"")
     assert not n.life.asking
-    assert box.run("RESULT", id, *words) is None
+    assert world.run("RESULT", id, *words) is None
     on_message(n, one, JobTold(id, True, 0, True, DROPPED))
     on_message(n, other, JobTold(id, False, 0, False))
-    box.turn()
-    assert told(box.run) == (None, WHY), "nobody has it"
+    world.settle()
+    assert told(world.run) == (None, WHY), "nobody has it"
 
 
-def test_a_holder_that_does_not_answer_may_have_it(box: Box) -> None:
+def test_a_holder_that_does_not_answer_may_have_it(world: World) -> None:
     """W15.10 If none that answers has it, and a member is not in reach or does not answer, the
     result may be there. RESULT replies `-NOREACH Job is done, but its result is not here, and may
     be at a node that did not answer: <id>[, <id>]`, and with WAIT it waits for that node until the
     timeout. WAITJOB needs no result.
     """
-    n = box.n
-    one, other = linked(box, ONE), linked(box, OTHER)
-    id = dropped_here(box, one, other)
-    brief, waiter = box.session(), box.session()
-    assert box.run("RESULT", id) is None
+    n = world.n
+    one, other = linked(world, ONE), linked(world, OTHER)
+    id = dropped_here(world, one, other)
+    brief, waiter = world.wire(), world.wire()
+    assert world.run("RESULT", id) is None
     assert brief("RESULT", id, "WAIT", 2_500) is None
     assert waiter("RESULT", id, "WAIT", 0) is None
     on_message(n, one, JobTold(id, False, 0, False))
-    box.pass_ms(900)
-    assert box.run.raw() == b""
-    box.pass_ms(200)
-    assert box.run.take() == NOREACH + OTHER.decode(), "it is linked, and does not answer"
+    world.pass_ms(900)
+    assert world.run.hear() == b""
+    world.pass_ms(200)
+    assert world.run.take() == NOREACH + OTHER.decode(), "it is linked, and does not answer"
     on_link_down(n, other)
     on_message(n, one, JobTold(id, False, 0, False))
-    box.pass_ms(1_000)
-    assert brief.raw() == b""
-    box.pass_ms(500)
+    world.pass_ms(1_000)
+    assert brief.hear() == b""
+    world.pass_ms(500)
     assert brief.take() == NOREACH + OTHER.decode()
     on_link_down(n, one)
     assert brief("RESULT", id) == f"{NOREACH}{ONE.decode()}, {OTHER.decode()}"
     assert brief("RESULT", id, "WAIT", 2_500) is None, "there is nobody to ask"
-    assert box.run("WAITJOB", 0, id) == [[id, b"done"]]
-    box.pass_ms(60_000)
+    assert world.run("WAITJOB", 0, id) == [[id, b"done"]]
+    world.pass_ms(60_000)
     assert brief.take() == f"{NOREACH}{ONE.decode()}, {OTHER.decode()}"
-    assert waiter.raw() == b""
+    assert waiter.hear() == b""
     on_link_up(n, other, True)
-    box.pass_ms(1_000)
+    world.pass_ms(1_000)
     on_message(n, other, JobTold(id, True, 0, True, WHOLE))
-    box.turn()
+    world.settle()
     assert told(waiter) == (b"42", b"")
 
 
-def test_a_result_that_nobody_has_is_lost(box: Box) -> None:
+def test_a_result_that_nobody_has_is_lost(world: World) -> None:
     """W15.10 It is lost if all members have answered, or if the job had no other holder when it
     ended: then RESULT replies the state `done`, no result, and the reason.
     """
-    n = box.n
-    one, other = linked(box, ONE), linked(box, OTHER)
-    shared, alone = dropped_here(box, one), dropped_here(box)
-    waiter = box.session()
+    n = world.n
+    one, other = linked(world, ONE), linked(world, OTHER)
+    shared, alone = dropped_here(world, one), dropped_here(world)
+    waiter = world.wire()
     assert waiter("RESULT", shared, "WAIT", 0) is None
     on_message(n, one, JobTold(shared, True, SHARED, True, DROPPED))
     on_link_down(n, other)
-    assert box.run("RESULT", alone, "WAIT", 0) is None
+    assert world.run("RESULT", alone, "WAIT", 0) is None
     on_message(n, one, JobTold(alone, False, 0, False))
-    box.turn()
-    assert told(box.run) == (None, WHY)
-    assert waiter.raw() == b""
+    world.settle()
+    assert told(world.run) == (None, WHY)
+    assert waiter.hear() == b""
     on_link_up(n, other, True)
-    box.pass_ms(1_000)
+    world.pass_ms(1_000)
     on_message(n, one, JobTold(shared, True, SHARED, True, DROPPED))
-    assert waiter.raw() == b""
+    assert waiter.hear() == b""
     on_message(n, other, JobTold(shared, False, 0, False))
-    box.turn()
+    world.settle()
     assert told(waiter) == (None, WHY)
 
 
 @pytest.mark.parametrize("became", [0, SHARED])
-def test_a_node_without_the_job_hears_that_the_result_was_dropped(box: Box, became: int) -> None:
+def test_a_node_without_the_job_hears_that_the_result_was_dropped(
+    world: World, became: int
+) -> None:
     """W15.10 If none that answers has it, and a member is not in reach or does not answer, the
     result may be there.
     """
-    n = box.n
-    one, other = linked(box, ONE), linked(box, OTHER)
+    n = world.n
+    one, other = linked(world, ONE), linked(world, OTHER)
     id = IdMaker(ONE, b"seed", n.ids.key).make(60, 1)
     on_link_down(n, other)
-    ends, waiter = box.session(), box.session()
-    assert box.run("RESULT", id) is None and waiter("RESULT", id, "WAIT", 0) is None
+    ends, waiter = world.wire(), world.wire()
+    assert world.run("RESULT", id) is None and waiter("RESULT", id, "WAIT", 0) is None
     assert ends("WAITJOB", 0, id) is None
     on_message(n, one, JobTold(id, True, became, True, DROPPED))
-    box.turn()
+    world.settle()
     assert ends.take() == [[id, b"done"]]
     if became == 0:
-        assert told(box.run) == told(waiter) == (None, DROPPED[7])
+        assert told(world.run) == told(waiter) == (None, DROPPED[7])
         return
-    assert box.run.take() == NOREACH + OTHER.decode()
-    assert waiter.raw() == b""
+    assert world.run.take() == NOREACH + OTHER.decode()
+    assert waiter.hear() == b""
     on_link_up(n, other, True)
-    box.pass_ms(1_000)
+    world.pass_ms(1_000)
     on_message(n, one, JobTold(id, True, became, True, DROPPED))
     on_message(n, other, JobTold(id, True, 0, True, WHOLE))
-    box.turn()
+    world.settle()
     assert told(waiter) == (b"42", b"")
 
 
-def test_a_holder_says_whether_others_may_have_the_result(box: Box) -> None:
+def test_a_holder_says_whether_others_may_have_the_result(world: World) -> None:
     """W15.10 or if the job had no other holder when it ended"""
-    one = linked(box, ONE)
-    for id, became in ((dropped_here(box, one), SHARED), (dropped_here(box), 0)):
-        box.n.peers[one].outbox = []
-        on_message(box.n, one, JobAsk(id, LOOK, b""))
-        (answer,) = box.n.peers[one].outbox
+    one = linked(world, ONE)
+    for id, became in ((dropped_here(world, one), SHARED), (dropped_here(world), 0)):
+        world.n.peers[one].outbox = []
+        on_message(world.n, one, JobAsk(id, LOOK, b""))
+        (answer,) = world.n.peers[one].outbox
         assert isinstance(answer, JobTold) and answer.became == became
         assert (answer.is_settled, answer.fields[0], answer.fields[5]) == (True, b"done", None)
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
-def test_a_wait_ends_with_the_result_of_another_holder(box: Box, is_frozen: bool) -> None:
+def test_a_wait_ends_with_the_result_of_another_holder(world: World, is_frozen: bool) -> None:
     """W15.10 RESULT asks all linked nodes for it, one second at most, also at the end of WAIT"""
-    n = box.n
-    box.run("CONFIG", "SET", "results-max-bytes", 10_000)
-    id = box.add(KEEP=600)
-    box.get()
-    one = linked(box, b"b" * 40)
-    waiter, other = box.session(), box.session()
+    n = world.n
+    world.run("CONFIG", "SET", "results-max-bytes", 10_000)
+    id = world.add(KEEP=600)
+    world.get()
+    one = linked(world, b"b" * 40)
+    waiter, other = world.wire(), world.wire()
     assert waiter("RESULT", id, "WAIT", 0) is None
     assert other("WAITJOB", 0, id) is None
-    assert box.run("DONE", id, "-", "RESULT", "x" * 20_000).startswith("ERR the job is done")
-    box.turn()
+    assert world.run("DONE", id, "-", "RESULT", "x" * 20_000).startswith("ERR the job is done")
+    world.settle()
     assert other.take() == [[id, b"done"]], "that needs no result"
-    assert waiter.raw() == b""
+    assert waiter.hear() == b""
     if is_frozen:
-        box.pass_ms(900)
-        assert waiter.raw() == b""
-        box.pass_ms(200)
+        world.pass_ms(900)
+        assert waiter.hear() == b""
+        world.pass_ms(200)
         result, reason = told(waiter)
         assert result is None and reason.endswith(b"too large for results-max-bytes")
         return
     on_message(n, one, JobTold(id, True, 0, True, WHOLE))
-    box.turn()
+    world.settle()
     assert told(waiter) == (b"42", b"")
 
 
-def test_the_first_answer_lacks_the_result(box: Box) -> None:
+def test_the_first_answer_lacks_the_result(world: World) -> None:
     """W15.10 it takes an answer without the result only if none has it."""
-    n = box.n
-    one, other = linked(box, b"b" * 40), linked(box, b"c" * 40)
+    n = world.n
+    one, other = linked(world, b"b" * 40), linked(world, b"c" * 40)
     id = IdMaker(b"b" * 40, b"seed", n.ids.key).make(60, 1)
     for last, found in ((WHOLE, (b"42", b"")), (DROPPED, (None, DROPPED[7]))):
-        assert box.run("RESULT", id) is None
+        assert world.run("RESULT", id) is None
         on_message(n, one, JobTold(id, True, 0, True, DROPPED))
-        box.turn()
-        assert box.run.raw() == b""
+        world.settle()
+        assert world.run.hear() == b""
         on_message(n, other, JobTold(id, True, 0, True, last))
-        box.turn()
-        assert told(box.run) == found
+        world.settle()
+        assert told(world.run) == found
 
 
 @pytest.mark.parametrize("where", ["holder", "stranger"])

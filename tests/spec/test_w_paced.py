@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-from pathlib import Path
 from typing import Any
 
-import hiredis
 import pytest
 from node_by_hand import Box, Err, Session
 from test_w_work import start
 
-from pump_box import PumpBox
-from raw_resp import encode
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
+from world import World
 
 
 def bury(box: Box, count: int, reason: str = "a") -> list[bytes]:
@@ -111,30 +107,21 @@ def test_what_is_not_queued_yet_stays(box: Box) -> None:
     assert box.qlen("q.dead") == 3 and not box.server.chores and not box.server.resting
 
 
-def test_a_client_that_stops_sending_stops_it(tmp_path: Path) -> None:
+def test_a_client_that_stops_sending_stops_it(world: World) -> None:
     """W12.7 If the client disconnects or stops sending (it may be half closed), what is not queued
     yet stays dead.
     """
-    box = PumpBox(tmp_path)
-    wire = box.connect()
-    reader = hiredis.Reader()
-
-    def ask(*words: str | int | bytes) -> Any:
-        reader.feed(box.say(wire, encode(*words)))
-        return reader.gets()
-
+    wire = world.wire()
     for _ in range(3):
-        id = ask("ADDJOB", "q", "b", 0, "ATTEMPTS", 1)
-        assert ask("GETJOB", "FROM", "q")[0][1] == id
-        (run,) = ask("START", id)
-        assert ask("FAIL", id, run[0]) == [b"dead", b"q.dead"]
-    box.say(wire, encode("DEAD", "REPLAY", "q.dead", "RATE", 1, "ALL"))
-    assert len(box.server.resting) == 1
-    wire.sock.shutdown(socket.SHUT_WR)
-    box.hear(wire)
-    assert not box.is_open(wire) and not box.server.clients
-    assert box.n.life.replayed == 1
-    box.close()
+        id = wire("ADDJOB", "q", "b", 0, "ATTEMPTS", 1)
+        assert wire("GETJOB", "FROM", "q")[0][1] == id
+        (run,) = wire("START", id)
+        assert wire("FAIL", id, run[0]) == [b"dead", b"q.dead"]
+    assert wire("DEAD", "REPLAY", "q.dead", "RATE", 1, "ALL") is None
+    assert len(world.server.resting) == 1
+    wire.stop_writing()
+    assert not wire.is_open() and not world.server.clients
+    assert world.n.life.replayed == 1
 
 
 def test_a_letter_that_goes_meanwhile(box: Box) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import hiredis
 import pytest
-from node_by_hand import Box
 
-from pump_box import PumpBox
-from raw_resp import encode
+from world import World
 
 ID = "D-01234567-8YL1NT17e9+wsA/09NqxscQI-05a1"
 RUN = "1.1.000000"
@@ -59,55 +54,54 @@ PAIRS = "takes an id and a run in turn"
         (("DEAD", "REPLAY", "q.dead", "ANY", "5"), "DEAD REPLAY has no option 'ANY'"),
     ],
 )
-def test_a_syntax_error_says_what_is_wrong(words: tuple[str, ...], error: str, box: Box) -> None:
+def test_a_syntax_error_says_what_is_wrong(
+    words: tuple[str, ...], error: str, world: World
+) -> None:
     """W1.7 The commands of this chapter say what is wrong: `-ERR syntax error: <command> has no
     option '<word>'`, `-ERR syntax error: <option> needs a value`, `-ERR syntax error:
     <option> is there twice`, or in such a form what is missing.
     """
-    assert box.run(*words) == f"ERR syntax error: {error}"
+    assert world.run(*words) == f"ERR syntax error: {error}"
 
 
-def test_an_option_out_of_its_range_names_range_and_value(box: Box) -> None:
+def test_an_option_out_of_its_range_names_range_and_value(world: World) -> None:
     """W1.7 An option out of its range names the range and the value (R1.11), also TTL, ATTEMPTS and
     PRI; BACKOFF says what it takes, and its three values.
     """
     seconds = "must be a number of seconds from 0 to 2147483647"
     limit = "ERR TIMELIMIT must be a number of seconds above 0, at most 2147483647"
     for bad in ("-1", "x", "2147483648", "9" * 12):
-        assert box.run("ADDJOB", "q", "b", 0, "KEEP", bad) == f"ERR KEEP {seconds}, not '{bad}'"
-        assert box.run("ADDJOB", "q", "b", 0, "TIMELIMIT", bad) == f"{limit}, not '{bad}'"
-        assert box.run("UPDATEJOB", ID, "TTL", bad) == f"ERR TTL {seconds}, not '{bad}'"
+        assert world.run("ADDJOB", "q", "b", 0, "KEEP", bad) == f"ERR KEEP {seconds}, not '{bad}'"
+        assert world.run("ADDJOB", "q", "b", 0, "TIMELIMIT", bad) == f"{limit}, not '{bad}'"
+        assert world.run("UPDATEJOB", ID, "TTL", bad) == f"ERR TTL {seconds}, not '{bad}'"
         for words in (
             ("ADDJOB", "q", "b", 0, "DELAY", bad),
             ("FAIL", ID, RUN, "DELAY", bad),
             ("RELEASE", "DELAY", bad, ID, RUN),
             ("UPDATEJOB", ID, "DELAY", bad),
         ):
-            assert box.run(*words) == f"ERR DELAY {seconds}, not '{bad}'", words
+            assert world.run(*words) == f"ERR DELAY {seconds}, not '{bad}'", words
     for words in (("ADDJOB", "q", "b", 0), ("UPDATEJOB", ID)):
-        attempts = box.run(*words, "ATTEMPTS", 65_536)
+        attempts = world.run(*words, "ATTEMPTS", 65_536)
         assert attempts == "ERR ATTEMPTS must be a number from 1 to 65535, not '65536'"
         pri = "ERR PRI must be a number from 0 to 4503599627370496, not '-1'"
-        assert box.run(*words, "PRI", -1) == pri
+        assert world.run(*words, "PRI", -1) == pri
     takes = "ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
-    assert box.run("ADDJOB", "q", "b", 0, "BACKOFF", 2, 1, 0) == f"{takes}, not '2 1 0'"
-    assert box.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, "x", 0) == f"{takes}, not '1 x 0'"
-    assert box.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, 2) == takes
-    assert box.qlen() == 0
+    assert world.run("ADDJOB", "q", "b", 0, "BACKOFF", 2, 1, 0) == f"{takes}, not '2 1 0'"
+    assert world.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, "x", 0) == f"{takes}, not '1 x 0'"
+    assert world.run("ADDJOB", "q", "b", 0, "BACKOFF", 1, 2) == takes
+    assert world.qlen() == 0
 
 
-def test_waitjob_takes_500_ids(tmp_path: Path) -> None:
+def test_waitjob_takes_500_ids(world: World) -> None:
     """W9.2 At most 500 ids: `-ERR too many ids for 'waitjob': at most 500`."""
-    box, reader = PumpBox(tmp_path), hiredis.Reader()
-    wire = box.connect()
+    wire = world.wire()
     for count, more in ((500, ()), (500, ("COUNT", 500)), (501, ()), (501, ("COUNT", 1))):
         ids = [f"D-c0ffee00-{'x' * 19}{number:05d}-05a1" for number in range(count)]
-        reader.feed(box.say(wire, encode("WAITJOB", 1_000, *ids, *more)))
-        reply = reader.gets()
+        reply = wire("WAITJOB", 1_000, *ids, *more)
         if count == 500:
             assert len(reply) == 500 and reply[0][1] == b"gone"
         else:
             assert str(reply).startswith("ERR too many"), more
         if count == 501 and not more:
             assert str(reply) == "ERR too many ids for 'waitjob': at most 500"
-    box.close()

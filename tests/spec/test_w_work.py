@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from node_by_hand import NULL, Box, Err, parse
+
+from raw_resp import NULL, Err
+from tuque.core.dispatch.timers import tick
+from world import World
 
 TRIES = {"ATTEMPTS": 2, "RETRY": 10}
 
@@ -15,119 +18,119 @@ def fields(reply: list[Any]) -> dict[str, Any]:
     return {reply[i].decode(): reply[i + 1] for i in range(0, len(reply), 2)}
 
 
-def start(box: Box, id: bytes, worker: str = "w1") -> bytes:
+def start(world: World, id: bytes, worker: str = "w1") -> bytes:
     """START; returns the run."""
-    (row,) = box.run("START", "WORKER", worker, id)
+    (row,) = world.run("START", "WORKER", worker, id)
     assert isinstance(row, list), row
     run: bytes = row[0]
     return run
 
 
-def state(box: Box, id: bytes) -> str:
+def state(world: World, id: bytes) -> str:
     """The job's state as RESULT says."""
-    word: bytes = fields(box.run("RESULT", id))["state"]
+    word: bytes = fields(world.run("RESULT", id))["state"]
     return word.decode()
 
 
-def test_plain_clients_leave_no_life(box: Box) -> None:
+def test_plain_clients_leave_no_life(world: World) -> None:
     """Clients that use only GETJOB, ACKJOB and NACK see none of this chapter."""
-    ids = [box.add() for _ in range(50)]
-    box.get(count=50)
-    box.run("NACK", *ids[:20])
+    ids = [world.add() for _ in range(50)]
+    world.get(count=50)
+    world.run("NACK", *ids[:20])
     for id in ids[20:30]:
-        box.run("WORKING", id)
-    assert len(box.get(count=50)) == 20
-    box.run("ACKJOB", *ids[:40])
-    box.run("DEADLETTER", ids[40], "q.dead")
-    life = box.n.life
-    assert not box.n.has_lives
+        world.run("WORKING", id)
+    assert len(world.get(count=50)) == 20
+    world.run("ACKJOB", *ids[:40])
+    world.run("DEADLETTER", ids[40], "q.dead")
+    life = world.n.life
+    assert not world.n.has_lives
     assert not (life.by_id or life.kept or life.letters or life.watchers or life.held)
 
 
-def test_options_about_work(box: Box) -> None:
+def test_options_about_work(world: World) -> None:
     """W1.1 The job carries these options from its first copy on. Seconds are decimals here, rounded
     up to 1 ms.
     """
     words = ["ADDJOB", "q", "b", 0, "ATTEMPTS", 3, "BACKOFF", "0.0001", 5, 1, "TIMELIMIT", "1.5"]
-    id = box.run(*words, "KEEP", 9, "DEAD", "graves").encode()
-    box.get()
-    assert box.run("START", id)[0][1:] == [1, 3, 1, 300_000, 1_500]
+    id = world.run(*words, "KEEP", 9, "DEAD", "graves")
+    world.get()
+    assert world.run("START", id)[0][1:] == [1, 3, 1, 300_000, 1_500]
     for bad in (["ATTEMPTS", 0], ["ATTEMPTS", 65536], ["BACKOFF", 2, 1, 0], ["BACKOFF", 1, 2, 2]):
-        assert isinstance(box.run("ADDJOB", "q", "b", 0, *bad), Err), bad
+        assert isinstance(world.run("ADDJOB", "q", "b", 0, *bad), Err), bad
     for bad in (["KEEP", -1], ["TIMELIMIT", 0], ["DEAD", ""], ["BACKOFF", 1, 2], ["KEEP", "x"]):
-        assert isinstance(box.run("ADDJOB", "q", "b", 0, *bad), Err), bad
-    assert box.run("QLEN", "q") == 0
+        assert isinstance(world.run("ADDJOB", "q", "b", 0, *bad), Err), bad
+    assert world.run("QLEN", "q") == 0
 
 
-def test_run_tokens_rise(box: Box) -> None:
+def test_run_tokens_rise(world: World) -> None:
     """W1.2 A run token is ordered by STARTs, then attempt, then hash. It never comes twice for one
     job.
     """
-    id = box.add(**TRIES)
-    box.get()
+    id = world.add(**TRIES)
+    world.get()
     seen = set()
     for count in range(1, 4):
-        run = start(box, id)
+        run = start(world, id)
         assert run.startswith(b"1.%d." % count)
         seen.add(run)
-        assert box.run("RELEASE", id, run) == 1
-        box.get()
+        assert world.run("RELEASE", id, run) == 1
+        world.get()
     assert len(seen) == 3
 
 
-def test_headers(box: Box) -> None:
+def test_headers(world: World) -> None:
     """W1.3 A header's name has 1 to 64 of `a-z 0-9 . _ -` and comes once; its value has at most
     1024 bytes; all pairs together have at most 4096 bytes.
     """
     pairs = ["tuque-task", "send", "tenant", ""]
-    assert not isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 2, *pairs), Err)
-    (job,) = box.run("GETJOB", "WITHMETA", "FROM", "q")
+    assert not isinstance(world.run("ADDJOB", "q", "b", 0, "HEADERS", 2, *pairs), Err)
+    (job,) = world.run("GETJOB", "WITHMETA", "FROM", "q")
     assert fields(job[3:])["headers"] == [b"tuque-task", b"send", b"tenant", b""]
     for bad in (["A", "v"], ["", "v"], ["x" * 65, "v"], ["x", "v" * 1025]):
-        assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 1, *bad), Err), bad
-    assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 2, "x", "1", "x", "2"), Err)
-    few = box.run("ADDJOB", "q", "b", 0, "HEADERS", 3, "x", "1")
+        assert isinstance(world.run("ADDJOB", "q", "b", 0, "HEADERS", 1, *bad), Err), bad
+    assert isinstance(world.run("ADDJOB", "q", "b", 0, "HEADERS", 2, "x", "1", "x", "2"), Err)
+    few = world.run("ADDJOB", "q", "b", 0, "HEADERS", 3, "x", "1")
     assert few == "ERR HEADERS: 3 pairs announced, 1 given"
     exact = [
         word
         for name, size in (("a", 1024), ("b", 1024), ("c", 1024), ("d", 1020))
         for word in (name, "v" * size)
     ]
-    assert not isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 4, *exact), Err)
+    assert not isinstance(world.run("ADDJOB", "q", "b", 0, "HEADERS", 4, *exact), Err)
     exact[-1] += "v"
-    assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 4, *exact), Err)
+    assert isinstance(world.run("ADDJOB", "q", "b", 0, "HEADERS", 4, *exact), Err)
     much = [word for i in range(5) for word in (f"n{i}", "v" * 1000)]
-    assert isinstance(box.run("ADDJOB", "q", "b", 0, "HEADERS", 5, *much), Err)
+    assert isinstance(world.run("ADDJOB", "q", "b", 0, "HEADERS", 5, *much), Err)
 
 
-def test_what_attempts_need(box: Box) -> None:
+def test_what_attempts_need(world: World) -> None:
     """W1.4 ATTEMPTS with RETRY 0: `-ERR ATTEMPTS needs RETRY above 0`."""
-    refused = box.run("ADDJOB", "q", "b", 0, "RETRY", 0, "ATTEMPTS", 1)
+    refused = world.run("ADDJOB", "q", "b", 0, "RETRY", 0, "ATTEMPTS", 1)
     assert refused == "ERR ATTEMPTS needs RETRY above 0"
-    box.run("TUBE", "CREATE", "tube", "fifo")
-    assert "dead letters go to a queue" in box.run("ADDJOB", "q", "b", 0, "DEAD", "tube")
-    assert "are of queues" in box.run("ADDJOB", "tube", "b", 0, "KEEP", 1)
+    world.run("TUBE", "CREATE", "tube", "fifo")
+    assert "dead letters go to a queue" in world.run("ADDJOB", "q", "b", 0, "DEAD", "tube")
+    assert "are of queues" in world.run("ADDJOB", "tube", "b", 0, "KEEP", 1)
 
 
-def test_no_expiry(box: Box) -> None:
+def test_no_expiry(world: World) -> None:
     """W1.5 With TTL 0 the job never expires: its expiry is 2^31-1 seconds ahead."""
-    id = box.add(TTL=0)
-    box.jump_ms(20 * 365 * 86_400_000)
-    box.pass_ms(60_000)
-    assert box.state(id) == "queued"
+    id = world.add(TTL=0)
+    world.jump_ms(20 * 365 * 86_400_000)
+    world.pass_ms(60_000)
+    assert world.state(id) == "queued"
 
 
-def test_short_delay(box: Box) -> None:
+def test_short_delay(world: World) -> None:
     """W1.6 DELAY takes decimals. SHOW shows whole seconds, rounded up."""
-    id = box.run("ADDJOB", "q", "b", 0, "DELAY", "0.25").encode()
-    assert fields(box.run("SHOW", id))["delay"] == 1
-    box.pass_ms(240)
-    assert box.state(id) == "active"
-    box.pass_ms(30)
-    assert box.state(id) == "queued"
+    id = world.run("ADDJOB", "q", "b", 0, "DELAY", "0.25")
+    assert fields(world.run("SHOW", id))["delay"] == 1
+    world.pass_ms(240)
+    assert world.state(id) == "active"
+    world.pass_ms(30)
+    assert world.state(id) == "queued"
 
 
-def test_start_of_what_cannot_begin(box: Box) -> None:
+def test_start_of_what_cannot_begin(world: World) -> None:
     """W2.1 A word that is no job id: `-BADID Invalid Job ID format.`, and nothing begins.
 
     W2.2 Unknown: `-NOJOB`. Ended: `-ACKED` or `-CANCELLED`.
@@ -135,183 +138,185 @@ def test_start_of_what_cannot_begin(box: Box) -> None:
     W2.3 In its first delay or in a back-off, at any holder that has heard of it: `-NOTDELIVERED`.
     """
     waits = "NOTDELIVERED Job was not delivered yet: it waits for its delay or its copies"
-    good, later, ended = box.add(), box.add("r", DELAY=5), box.add("s", KEEP=60)
-    box.get()
-    assert box.run("START", good, "nonsense") == "BADID Invalid Job ID format: 'nonsense'."
-    assert state(box, good) == "delivered"
-    assert str(box.run("START", later)[0]) == waits
-    box.run("CANCEL", ended)
-    box.run("TUBE", "CREATE", "tube", "fifo")
-    task = box.add("tube")
+    good, later, ended = world.add(), world.add("r", DELAY=5), world.add("s", KEEP=60)
+    world.get()
+    assert world.run("START", good, "nonsense") == "BADID Invalid Job ID format: 'nonsense'."
+    assert state(world, good) == "delivered"
+    assert str(world.run("START", later)[0]) == waits
+    world.run("CANCEL", ended)
+    world.run("TUBE", "CREATE", "tube", "fifo")
+    task = world.add("tube")
     unknown = good[:11] + b"x" * 23 + good[34:]
-    rows = [str(row).split()[0] for row in box.run("START", later, ended, unknown, task)]
+    rows = [str(row).split()[0] for row in world.run("START", later, ended, unknown, task)]
     assert rows == ["NOTDELIVERED", "CANCELLED", "NOJOB", "ERR"]
-    tried = box.add("r", DELAY=5, ATTEMPTS=2)
-    assert str(box.run("START", tried)[0]).startswith("NOTDELIVERED")
-    epoch = box.run("LEASE", "OPEN", "g", "me", "l")
-    leased = box.add("l")
-    assert box.run("LEASE", "NEXT", "g", epoch, 1, "COUNT", 1, "TTL", 5000) == 1
-    assert str(box.run("START", leased)[0]).startswith("ATWORK")
+    tried = world.add("r", DELAY=5, ATTEMPTS=2)
+    assert str(world.run("START", tried)[0]).startswith("NOTDELIVERED")
+    epoch = world.run("LEASE", "OPEN", "g", "me", "l")
+    leased = world.add("l")
+    assert world.run("LEASE", "NEXT", "g", epoch, 1, "COUNT", 1, "TTL", 5000) == 1
+    assert str(world.run("START", leased)[0]).startswith("ATWORK")
 
 
-def test_one_worker_at_a_time(box: Box) -> None:
+def test_one_worker_at_a_time(world: World) -> None:
     """W2.4 At work: the same worker gets the same run again. Any other one gets `-ATWORK Job is at
     work at worker <name> since <n> s`.
 
     W2.5 Otherwise a run begins: it has a new token, and it is silent RETRY from now.
     """
-    id = box.add(**TRIES)
-    box.get()
-    run = start(box, id)
-    box.pass_ms(4_000)
-    assert start(box, id) == run
-    assert box.run("START", "WORKER", "w2", id) == ["ATWORK Job is at work at worker w1 since 4 s"]
-    assert str(box.run("START", id)[0]).startswith("ATWORK")
-    box.pass_ms(6_100)
-    assert state(box, id) == "back-off"
+    id = world.add(**TRIES)
+    world.get()
+    run = start(world, id)
+    world.pass_ms(4_000)
+    assert start(world, id) == run
+    assert world.run("START", "WORKER", "w2", id) == [
+        "ATWORK Job is at work at worker w1 since 4 s"
+    ]
+    assert str(world.run("START", id)[0]).startswith("ATWORK")
+    world.pass_ms(6_100)
+    assert state(world, id) == "back-off"
 
 
-def test_reply_of_start(box: Box) -> None:
+def test_reply_of_start(world: World) -> None:
     """W2.6 The reply is an array with, for each id, `[run, attempt, of, starts, retry-ms,
     time-limit-ms]` or the error.
     """
-    id = box.add(RETRY=7)
-    box.get()
-    (row,) = box.run("START", id)
+    id = world.add(RETRY=7)
+    world.get()
+    (row,) = world.run("START", id)
     assert row[1:] == [1, 0, 1, 7_000, 0]
 
 
-def test_only_the_run_at_work_may_speak(box: Box) -> None:
+def test_only_the_run_at_work_may_speak(world: World) -> None:
     """W3.1 The run is not the one at work: `-STALE`, with the reason. A run token that cannot be
     read: `-ERR invalid run token`, of several ids `-ERR invalid run token of <id>`.
 
     W5.1 Errors as in W2.2 and W3.1: a late FAIL never touches a newer run.
     """
-    id = box.add(**TRIES)
-    box.get()
-    old = start(box, id)
-    box.pass_ms(10_100)  # silent
-    box.pass_ms(2_000)
-    box.get()
-    new = start(box, id, "w2")
+    id = world.add(**TRIES)
+    world.get()
+    old = start(world, id)
+    world.pass_ms(10_100)  # silent
+    world.pass_ms(2_000)
+    world.get()
+    new = start(world, id, "w2")
     assert new.startswith(b"2.2.")
     for words in (["WORKING", id, old], ["FAIL", id, old], ["PROGRESS", id, old, "x"]):
-        said = box.run(*words)
+        said = world.run(*words)
         assert said == f"STALE Run {old.decode()} is over: run {new.decode()} began since"
-    assert box.run("RELEASE", id, old) == 0
-    assert state(box, id) == "running"
+    assert world.run("RELEASE", id, old) == 0
+    assert state(world, id) == "running"
     short = ("x", "1.2", "1.2.zzzzzz", "0.1.000000", "1.1.00000`")
     for bad in (*short, "1.1.0000001", "1.99999999.000000", "-1.1.000000", "1..000000", ""):
-        assert box.run("WORKING", id, bad) == "ERR invalid run token"
-        assert box.run("DONE", id, new, id, bad) == f"ERR invalid run token of {id.decode()}"
-        assert box.run("DONE", id, bad, id, new) == f"ERR invalid run token of {id.decode()}"
-    assert box.run("WORKING", id, new) == 10
-    assert box.run("WORKING", id) == 10
+        assert world.run("WORKING", id, bad) == "ERR invalid run token"
+        assert world.run("DONE", id, new, id, bad) == f"ERR invalid run token of {id.decode()}"
+        assert world.run("DONE", id, bad, id, new) == f"ERR invalid run token of {id.decode()}"
+    assert world.run("WORKING", id, new) == 10
+    assert world.run("WORKING", id) == 10
 
 
-def test_working_has_no_last_time(box: Box) -> None:
+def test_working_has_no_last_time(world: World) -> None:
     """W3.2 The run is silent RETRY from now. WORKING never answers TOOLATE to a run within its time
     limit.
 
     W6.3 A job does not expire while a run lasts.
     """
-    id = box.add(RETRY=2, TTL=5)
-    box.get()
-    run = start(box, id)
+    id = world.add(RETRY=2, TTL=5)
+    world.get()
+    run = start(world, id)
     for _ in range(12):
-        box.pass_ms(1_000)
-        assert box.run("WORKING", id, run) == 2
-    assert box.get("q") == []
-    assert box.run("DONE", id, run) == 1
+        world.pass_ms(1_000)
+        assert world.run("WORKING", id, run) == 2
+    assert world.get("q") == []
+    assert world.run("DONE", id, run) == 1
 
 
-def test_expiry_waits_for_the_run(box: Box) -> None:
+def test_expiry_waits_for_the_run(world: World) -> None:
     """W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`; any other expires as
     G7.2 says.
 
     W6.3 If its time is over when the run ends without DONE, W6.2 follows.
     """
-    tried, plain = box.add(TTL=3, ATTEMPTS=5), box.add(TTL=3)
-    fails = box.add("f", TTL=3, ATTEMPTS=5, RETRY=1)
-    box.get("f")
-    run = start(box, fails)
+    tried, plain = world.add(TTL=3, ATTEMPTS=5), world.add(TTL=3)
+    fails = world.add("f", TTL=3, ATTEMPTS=5, RETRY=1)
+    world.get("f")
+    run = start(world, fails)
     for _ in range(5):
-        box.pass_ms(700)
-        box.run("WORKING", fails, run)
-    assert state(box, tried) == "dead"
-    assert fields(box.run("DEAD", "SHOW", tried))["cause"] == b"expired"
-    assert str(box.run("RESULT", plain)).startswith("NOJOB")
-    assert box.run("FAIL", fails, run, "REASON", "late")[0] == b"dead"
-    dead = fields(box.run("DEAD", "SHOW", fails))
+        world.pass_ms(700)
+        world.run("WORKING", fails, run)
+    assert state(world, tried) == "dead"
+    assert fields(world.run("DEAD", "SHOW", tried))["cause"] == b"expired"
+    assert str(world.run("RESULT", plain)).startswith("NOJOB")
+    assert world.run("FAIL", fails, run, "REASON", "late")[0] == b"dead"
+    dead = fields(world.run("DEAD", "SHOW", fails))
     assert (dead["cause"], dead["reason"]) == (b"expired", b"late")
 
 
-def test_silence_past_the_expiry(box: Box) -> None:
+def test_silence_past_the_expiry(world: World) -> None:
     """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says.
 
     W6.2 A job with ATTEMPTS that expires is dead with the cause `expired`.
     """
-    id = box.add(TTL=5, RETRY=10, ATTEMPTS=5)
-    box.get()
-    start(box, id)
-    box.jump_ms(10_040)  # a late timer
-    box.turn()
-    dead = fields(box.run("DEAD", "SHOW", id))
+    id = world.add(TTL=5, RETRY=10, ATTEMPTS=5)
+    world.get()
+    start(world, id)
+    world.jump_ms(10_040)  # a late timer
+    tick(world.n)
+    dead = fields(world.run("DEAD", "SHOW", id))
     assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"expired", 1, b"silent for 10 s")
 
 
-def test_progress(box: Box) -> None:
+def test_progress(world: World) -> None:
     """W3.4 PROGRESS keeps the latest bytes, at most 4096, for RESULT. The reply is OK."""
-    id = box.add(RETRY=2)
-    box.get()
-    run = start(box, id)
-    box.pass_ms(1_500)
-    assert box.run("PROGRESS", id, run, "half") == "OK"
-    box.pass_ms(1_500)
-    assert state(box, id) == "running"
-    assert fields(box.run("RESULT", id))["progress"] == b"half"
-    assert isinstance(box.run("PROGRESS", id, run, "x" * 4097), Err)
-    assert fields(box.run("RESULT", id))["progress"] == b"half"
+    id = world.add(RETRY=2)
+    world.get()
+    run = start(world, id)
+    world.pass_ms(1_500)
+    assert world.run("PROGRESS", id, run, "half") == b"OK"
+    world.pass_ms(1_500)
+    assert state(world, id) == "running"
+    assert fields(world.run("RESULT", id))["progress"] == b"half"
+    assert isinstance(world.run("PROGRESS", id, run, "x" * 4097), Err)
+    assert fields(world.run("RESULT", id))["progress"] == b"half"
 
 
-def test_release_uses_no_attempt(box: Box) -> None:
+def test_release_uses_no_attempt(world: World) -> None:
     """W4.1 The run at work ends and its attempt is not used up. `-` gives back a delivery that
     nobody began.
 
     W4.2 The job is queued now, or after DELAY. Neither `nacks` nor `additional-deliveries` grows.
     """
-    id = box.add(**TRIES)
+    id = world.add(**TRIES)
     for _ in range(5):
-        box.get()
-        assert box.run("RELEASE", id, start(box, id)) == 1
-    box.get()
-    assert box.run("RELEASE", id, "1.1.000000") == 0
-    assert box.run("RELEASE", "DELAY", 3, id, "-") == 1
-    assert box.run("RELEASE", id, "-") == 0
-    assert str(box.run("START", id)[0]).startswith("NOTDELIVERED")
-    box.pass_ms(3_100)
-    shown = fields(box.run("SHOW", id))
+        world.get()
+        assert world.run("RELEASE", id, start(world, id)) == 1
+    world.get()
+    assert world.run("RELEASE", id, "1.1.000000") == 0
+    assert world.run("RELEASE", "DELAY", 3, id, "-") == 1
+    assert world.run("RELEASE", id, "-") == 0
+    assert str(world.run("START", id)[0]).startswith("NOTDELIVERED")
+    world.pass_ms(3_100)
+    shown = fields(world.run("SHOW", id))
     assert (shown["state"], shown["nacks"], shown["additional-deliveries"]) == (b"queued", 0, 0)
-    box.get()
-    assert start(box, id).startswith(b"1.6.")
+    world.get()
+    assert start(world, id).startswith(b"1.6.")
 
 
-def test_nack_and_enqueue_of_a_job_at_work(box: Box) -> None:
+def test_nack_and_enqueue_of_a_job_at_work(world: World) -> None:
     """W4.3 NACK of a job at work ends its run as RELEASE does, and `nacks` grows.
 
     W4.4 ENQUEUE skips a job at work.
     """
-    id = box.add(**TRIES)
-    box.get()
-    start(box, id)
-    assert box.run("ENQUEUE", id) == 0
-    assert box.run("NACK", id) == 1
-    assert fields(box.run("SHOW", id))["nacks"] == 1
-    box.get()
-    assert start(box, id).startswith(b"1.2.")
+    id = world.add(**TRIES)
+    world.get()
+    start(world, id)
+    assert world.run("ENQUEUE", id) == 0
+    assert world.run("NACK", id) == 1
+    assert fields(world.run("SHOW", id))["nacks"] == 1
+    world.get()
+    assert start(world, id).startswith(b"1.2.")
 
 
-def test_failed_attempts(box: Box) -> None:
+def test_failed_attempts(world: World) -> None:
     """W5.2 The attempt counts: `failed` becomes the run's attempt. The first and the last failure
     are kept.
 
@@ -320,165 +325,165 @@ def test_failed_attempts(box: Box) -> None:
     W5.5 The reply is `retry` and the wait in ms (0: it is queued now), `dead` and the queue,
     `cancelled` and null, or `expired` and null: the job's time was over, and it has no ATTEMPTS.
     """
-    id = box.add(**TRIES)
-    box.get()
-    run = start(box, id)
-    assert box.run("FAIL", id, run, "DELAY", 1, "REASON", "first") == [b"retry", 1000]
-    box.pass_ms(1_100)
-    box.get()
-    run = start(box, id)
+    id = world.add(**TRIES)
+    world.get()
+    run = start(world, id)
+    assert world.run("FAIL", id, run, "DELAY", 1, "REASON", "first") == [b"retry", 1000]
+    world.pass_ms(1_100)
+    world.get()
+    run = start(world, id)
     long = "lines" + "x" * 70_000
-    assert box.run("FAIL", id, run, "REASON", "second", "DETAIL", long) == [b"dead", b"q.dead"]
-    dead = fields(box.run("DEAD", "SHOW", id))
+    assert world.run("FAIL", id, run, "REASON", "second", "DETAIL", long) == [b"dead", b"q.dead"]
+    dead = fields(world.run("DEAD", "SHOW", id))
     assert (dead["first-reason"], dead["reason"]) == (b"first", b"second")
     assert dead["detail"] == long[:65_536].encode()
     assert (dead["attempts"], dead["of"], dead["origin"], dead["cause"]) == (2, 2, b"q", b"failed")
-    final, once = box.add("f", ATTEMPTS=9), box.add("o", RETRY=0)
-    box.get("f")
-    box.get("o")
-    assert box.run("FAIL", final, start(box, final), "FINAL") == [b"dead", b"f.dead"]
-    assert box.run("FAIL", once, start(box, once)) == [b"dead", b"o.dead"]
-    assert isinstance(box.run("FAIL", id, run, "REASON", "x" * 2049), Err)
-    assert str(box.run("FAIL", id, run)).startswith("DEAD")
-    short = box.add("s", TTL=1, RETRY=5)
-    box.get("s")
-    run = start(box, short)
-    box.pass_ms(1_200)
-    assert box.run("FAIL", short, run) == [b"expired", None]
-    quick = box.add("n", RETRY=9)
-    box.get("n")
-    assert box.run("FAIL", quick, start(box, quick), "DELAY", 0) == [b"retry", 0]
+    final, once = world.add("f", ATTEMPTS=9), world.add("o", RETRY=0)
+    world.get("f")
+    world.get("o")
+    assert world.run("FAIL", final, start(world, final), "FINAL") == [b"dead", b"f.dead"]
+    assert world.run("FAIL", once, start(world, once)) == [b"dead", b"o.dead"]
+    assert isinstance(world.run("FAIL", id, run, "REASON", "x" * 2049), Err)
+    assert str(world.run("FAIL", id, run)).startswith("DEAD")
+    short = world.add("s", TTL=1, RETRY=5)
+    world.get("s")
+    run = start(world, short)
+    world.pass_ms(1_200)
+    assert world.run("FAIL", short, run) == [b"expired", None]
+    quick = world.add("n", RETRY=9)
+    world.get("n")
+    assert world.run("FAIL", quick, start(world, quick), "DELAY", 0) == [b"retry", 0]
 
 
-def test_back_off(box: Box) -> None:
+def test_back_off(world: World) -> None:
     """W5.4 Otherwise the job waits for DELAY, or min(max, first x 2^(failed-1)) less a random share
     of up to jitter. Then it is queued; no counter of Q grows.
     """
-    id = box.run("ADDJOB", "q", "b", 0, "RETRY", 60, "BACKOFF", 2, 9, 0).encode()
+    id = world.run("ADDJOB", "q", "b", 0, "RETRY", 60, "BACKOFF", 2, 9, 0)
     waits = []
     for _ in range(4):
-        box.get()
-        waits.append(box.run("FAIL", id, start(box, id))[1])
-        box.pass_ms(waits[-1] + 50)
+        world.get()
+        waits.append(world.run("FAIL", id, start(world, id))[1])
+        world.pass_ms(waits[-1] + 50)
     assert waits == [2_000, 4_000, 8_000, 9_000]
-    shown = fields(box.run("SHOW", id))
+    shown = fields(world.run("SHOW", id))
     assert (shown["nacks"], shown["additional-deliveries"]) == (0, 0)
     spread = set()
     for _ in range(20):
-        job = box.run("ADDJOB", "j", "b", 0, "BACKOFF", 10, 10, "0.5").encode()
-        box.get("j")
-        spread.add(box.run("FAIL", job, start(box, job))[1])
+        job = world.run("ADDJOB", "j", "b", 0, "BACKOFF", 10, 10, "0.5")
+        world.get("j")
+        spread.add(world.run("FAIL", job, start(world, job))[1])
     assert len(spread) > 10 and min(spread) >= 5_000 and max(spread) <= 10_000
 
 
-def test_silence(box: Box) -> None:
+def test_silence(world: World) -> None:
     """W6.1 A run is silent for RETRY: its attempt fails with the cause `crashed`, as W5 says."""
-    id = box.add(**TRIES)
+    id = world.add(**TRIES)
     for attempt in (1, 2):
-        box.get()
-        assert start(box, id).startswith(b"%d." % attempt)
-        box.pass_ms(10_100)
-        box.pass_ms(1_500)
-    dead = fields(box.run("DEAD", "SHOW", id))
+        world.get()
+        assert start(world, id).startswith(b"%d." % attempt)
+        world.pass_ms(10_100)
+        world.pass_ms(1_500)
+    dead = fields(world.run("DEAD", "SHOW", id))
     assert (dead["cause"], dead["attempts"], dead["reason"]) == (b"crashed", 2, b"silent for 10 s")
 
 
 @pytest.mark.parametrize("how", [["NACK"], ["RELEASE", "-"], ["RELEASE", "run"]])
-def test_deliveries_that_nobody_begins(box: Box, how: list[str]) -> None:
+def test_deliveries_that_nobody_begins(world: World, how: list[str]) -> None:
     """W6.4 After `unstarted-max` deliveries in a row that ended without START, RELEASE or NACK, a
     job with ATTEMPTS is dead with the cause `unstarted`. 0 switches this off.
     """
-    box.run("CONFIG", "SET", "unstarted-max", 3)
-    id, plain = box.add(**TRIES), box.add("p", RETRY=10)
+    world.run("CONFIG", "SET", "unstarted-max", 3)
+    id, plain = world.add(**TRIES), world.add("p", RETRY=10)
     for lap in range(6):
         if lap == 1:
-            assert box.get() == [id]
-            words = [start(box, id) if word == "run" else word for word in how[1:]]
-            assert box.run(how[0], id, *words) == 1  # the count begins anew
-        box.get()
-        box.get("p")
-        box.pass_ms(10_100)
-        assert (state(box, id) == "dead") == (lap >= 3)
-    assert fields(box.run("DEAD", "SHOW", id))["cause"] == b"unstarted"
-    assert fields(box.run("DEAD", "SHOW", id))["attempts"] == 0
-    assert box.state(plain) == "queued"
+            assert world.get() == [id]
+            words = [start(world, id) if word == "run" else word for word in how[1:]]
+            assert world.run(how[0], id, *words) == 1  # the count begins anew
+        world.get()
+        world.get("p")
+        world.pass_ms(10_100)
+        assert (state(world, id) == "dead") == (lap >= 3)
+    assert fields(world.run("DEAD", "SHOW", id))["cause"] == b"unstarted"
+    assert fields(world.run("DEAD", "SHOW", id))["attempts"] == 0
+    assert world.state(plain) == "queued"
 
 
-def test_dead_letter(box: Box) -> None:
+def test_dead_letter(world: World) -> None:
     """W6.5 A dead job moves to its queue of dead letters under the same id and is queued there. It
     expires after `dead-keep-days`. GETJOB and ACKJOB work on it as on any job.
     """
-    box.run("CONFIG", "SET", "dead-keep-days", 2)
-    first = box.run("ADDJOB", "q", "b", 0, "DEAD", "graves", "ATTEMPTS", 2).encode()
-    second = box.add(**TRIES)
+    world.run("CONFIG", "SET", "dead-keep-days", 2)
+    first = world.run("ADDJOB", "q", "b", 0, "DEAD", "graves", "ATTEMPTS", 2)
+    second = world.add(**TRIES)
     for id in (first, second):
-        box.get()
-        box.run("FAIL", id, start(box, id), "FINAL")
-    assert box.run("QLEN", "graves") == 1
-    assert str(box.run("START", first)[0]) == (
+        world.get()
+        world.run("FAIL", id, start(world, id), "FINAL")
+    assert world.run("QLEN", "graves") == 1
+    assert str(world.run("START", first)[0]) == (
         "DEAD Job is a dead letter of queue graves: DEAD REPLAY it"
     )
-    assert box.get("graves") == [first]
-    assert box.run("ACKJOB", first) == 1
-    assert box.kinds(second)[-1] == "dead"
-    box.pass_ms(2 * 86_400_000 - 60_000)
-    assert state(box, second) == "dead"
-    box.pass_ms(120_000)
-    assert str(box.run("RESULT", second)).startswith("NOJOB")
-    box.run("DEBUG", "CHECK")
+    assert world.get("graves") == [first]
+    assert world.run("ACKJOB", first) == 1
+    assert world.node().kinds(second)[-1] == "dead"
+    world.pass_ms(2 * 86_400_000 - 60_000)
+    assert state(world, second) == "dead"
+    world.pass_ms(120_000)
+    assert str(world.run("RESULT", second)).startswith("NOJOB")
+    world.run("DEBUG", "CHECK")
 
 
-def test_bound_of_dead_letters(box: Box) -> None:
+def test_bound_of_dead_letters(world: World) -> None:
     """W6.6 Above `dead-max-bytes` of dead letters, bodies included, the oldest ones are deleted and
     counted.
     """
-    box.run("CONFIG", "SET", "dead-max-bytes", 100_000)
-    ids = [box.add("q", "x" * 20_000, ATTEMPTS=1) for _ in range(10)]
+    world.run("CONFIG", "SET", "dead-max-bytes", 100_000)
+    ids = [world.add("q", "x" * 20_000, ATTEMPTS=1) for _ in range(10)]
     for id in ids:
-        box.get()
-        box.run("FAIL", id, start(box, id))
-    left = [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]]
+        world.get()
+        world.run("FAIL", id, start(world, id))
+    left = [row[0] for row in world.run("DEAD", "LIST", "q.dead")[1]]
     assert left == ids[-len(left) :] and 3 <= len(left) <= 5
-    assert box.n.life.dead_dropped == 10 - len(left)
-    box.run("CONFIG", "SET", "dead-max-bytes", 0)
-    id = box.add(ATTEMPTS=1)
-    box.get()
-    assert box.run("FAIL", id, start(box, id), "DETAIL", "x" * 3_000) == [b"dead", b"q.dead"]
-    assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [id]
-    box.run("CONFIG", "SET", "dead-max-bytes", 100_000)
+    assert world.n.life.dead_dropped == 10 - len(left)
+    world.run("CONFIG", "SET", "dead-max-bytes", 0)
+    id = world.add(ATTEMPTS=1)
+    world.get()
+    assert world.run("FAIL", id, start(world, id), "DETAIL", "x" * 3_000) == [b"dead", b"q.dead"]
+    assert [row[0] for row in world.run("DEAD", "LIST", "q.dead")[1]] == [id]
+    world.run("CONFIG", "SET", "dead-max-bytes", 100_000)
     for _ in range(3):
-        more = box.add("q", "x" * 20_000, ATTEMPTS=1)
-        box.get()
-        box.run("FAIL", more, start(box, more))
-    box.run("CONFIG", "SET", "dead-max-bytes", 30_000)
-    box.pass_ms(10)
-    assert [row[0] for row in box.run("DEAD", "LIST", "q.dead")[1]] == [more]
-    box.run("DEBUG", "CHECK")
+        more = world.add("q", "x" * 20_000, ATTEMPTS=1)
+        world.get()
+        world.run("FAIL", more, start(world, more))
+    world.run("CONFIG", "SET", "dead-max-bytes", 30_000)
+    world.pass_ms(10)
+    assert [row[0] for row in world.run("DEAD", "LIST", "q.dead")[1]] == [more]
+    world.run("DEBUG", "CHECK")
 
 
-def test_push_of_a_cancelled_run(box: Box) -> None:
+def test_push_of_a_cancelled_run(world: World) -> None:
     """W8.2 A RESP3 connection that last spoke of the run gets the push `job-cancel id run` at once,
     also when the run is over for another reason.
     """
-    worker = box.session()
+    worker = world.wire()
     worker("HELLO", 3)
-    id = box.add(**TRIES)
-    box.get()
+    id = world.add(**TRIES)
+    world.get()
     ((run, *_),) = worker("START", id)
-    assert box.run("CANCEL", id) == [b"flagged"]
-    assert parse(worker.raw()) == [b"job-cancel", id, run]
+    assert world.run("CANCEL", id) == [b"flagged"]
+    assert worker.take() == [b"job-cancel", id, run]
     assert str(worker("WORKING", id, run)).startswith("CANCELLED")
-    assert box.run("DONE", id, "-") == 1
-    assert parse(worker.raw()) == [b"job-cancel", id, run]
-    other = box.add(**TRIES)
-    box.get()
+    assert world.run("DONE", id, "-") == 1
+    assert worker.take() == [b"job-cancel", id, run]
+    other = world.add(**TRIES)
+    world.get()
     ((run, *_),) = worker("START", other)
-    assert box.run("NACK", other) == 1
-    assert parse(worker.raw()) == [b"job-cancel", other, run]
-    box.run("ACKJOB", other)
-    assert worker.raw() == b"" and box.run("GETJOB", "NOHANG", "FROM", "q") is NULL
-    own = box.add(**TRIES)
-    box.get()
+    assert world.run("NACK", other) == 1
+    assert worker.take() == [b"job-cancel", other, run]
+    world.run("ACKJOB", other)
+    assert worker.hear() == b"" and world.run("GETJOB", "NOHANG", "FROM", "q") is NULL
+    own = world.add(**TRIES)
+    world.get()
     ((run, *_),) = worker("START", own)
     assert worker("DONE", own, run) == 1
-    assert box.n.life.calls == [] and worker.raw() == b"", "it said so itself"
+    assert world.n.life.calls == [] and worker.hear() == b"", "it said so itself"

@@ -1,19 +1,20 @@
-"""A client of IPROTO by hand, and a pump in the test's own process that it talks to."""
+"""A client of IPROTO by hand."""
 
 from __future__ import annotations
 
 import socket
 import time
 from base64 import b64decode
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from pump_box import START_MS, PumpBox
 from raw_resp import DEADLINE_S
-from tuque.server.net.system import steady_ms
 from tuque.wire.proto.iproto import scramble
+
+if TYPE_CHECKING:
+    from world import World
+    from world_wires import IprotoWire
 
 encode = msgspec.msgpack.encode
 RAW = msgspec.msgpack.Decoder()
@@ -123,11 +124,10 @@ class Talk:
 
 
 class Conn(Talk):
-    """A real connection; `turn` is called while it waits, for a pump in this process."""
+    """A connection to a real node."""
 
-    def __init__(self, sock: socket.socket, turn: Any = None) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.turn = turn
         super().__init__()
 
     def receive(self) -> bytes:
@@ -135,8 +135,6 @@ class Conn(Talk):
         until = time.monotonic() + DEADLINE_S
         self.sock.setblocking(False)
         while True:
-            if self.turn is not None:
-                self.turn(0)
             try:
                 return self.sock.recv(1 << 20)
             except BlockingIOError:
@@ -155,73 +153,22 @@ class Conn(Talk):
                 data = data[self.sock.send(data[: 1 << 16]) :]
             except BlockingIOError:
                 assert time.monotonic() < until, "the server reads no more"
-                if self.turn is not None:
-                    self.turn(0)
-
-    def is_open(self) -> bool:
-        """Whether the server has the connection open; only when all replies were heard."""
-        self.sock.setblocking(False)
-        for _ in range(3):
-            if self.turn is not None:
-                self.turn(0)
-        try:
-            return self.sock.recv(1) != b""
-        except BlockingIOError:
-            return True
-        except ConnectionError:
-            return False
 
     def close(self) -> None:
         """Close it."""
         self.sock.close()
 
 
-class IprotoBox(PumpBox):
-    """A pump whose socket speaks IPROTO; `resp` beside it speaks RESP."""
-
-    def __init__(self, directory: Path, **options: str) -> None:
-        super().__init__(directory, **options)
-        self.server.clock_offset_ms = START_MS - steady_ms()
-        self.iproto_path = str(directory / "i")
-        self.iproto_listener = socket.socket(socket.AF_UNIX)
-        self.iproto_listener.bind(self.iproto_path)
-        self.iproto_listener.listen(64)
-        self.iproto_listener.setblocking(False)
-        self.pump.doors.listen_iproto(self.iproto_listener)
-        self.conns: list[Conn] = []
-
-    def conn(self) -> Conn:
-        """A new connection."""
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(self.iproto_path)
-        made = Conn(sock, self.pump.turn)
-        self.conns.append(made)
-        return made
-
-    def pass_ms(self, ms: int) -> None:
-        """Let time go by for the node, after what has happened already."""
-        self.pump.turn(0)
-        self.server.clock_offset_ms += ms
-        self.pump.turn(0)
-        self.pump.turn(0)
-
-    def close(self) -> None:
-        """Free the sockets."""
-        for conn in self.conns:
-            conn.close()
-        super().close()
-
-
-def login(box: IprotoBox, name: str) -> Conn:
+def login(world: World, name: str) -> IprotoWire:
     """A connection of that user, whose password is the first letter."""
-    conn = box.conn()
+    conn = world.iproto()
     assert conn.log_in(name, name[0]).code == 0
     return conn
 
 
-def tube(box: IprotoBox, type: str = "fifottl", name: str = "t", **options: Any) -> Conn:
+def tube(world: World, type: str = "fifottl", name: str = "t", **options: Any) -> IprotoWire:
     """A connection that has made a tube."""
-    conn = box.conn()
+    conn = world.iproto()
     assert conn.call("queue.create_tube", name, type, options) == []
     return conn
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import socket
 from pathlib import Path
 
@@ -18,25 +17,6 @@ from tuque.server.state.server import Server, apply_settings
 
 NODE_ID = b"c0ffee00" * 5
 START_MS = 1_800_000_000_000
-
-
-def digest(n: Node) -> str:
-    """A fingerprint of every job, queue and count of the node."""
-    seen = hashlib.sha256()
-    for job_id in sorted(n.jobs):
-        job = n.jobs[job_id]
-        fields = (
-            job.id, job.queue, job.body, int(job.state), int(job.flags), int(job.repl),
-            int(job.retry_s), int(job.delay_s), int(job.ctime_ns), int(job.expire_ms),
-            int(job.qtime_ms), int(job.nacks), int(job.deliveries), int(job.holders),
-        )  # fmt: skip
-        seen.update(repr(fields).encode())
-    for name in sorted(n.queues):
-        q = n.queues[name]
-        order = [job.id for job in q.peek(int(q.length))]
-        seen.update(repr((name, int(q.length), int(q.pause), order, len(q.waiters))).encode())
-    seen.update(repr(list(n.ledger.counts())).encode())
-    return seen.hexdigest()
 
 
 class PumpBox:

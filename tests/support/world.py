@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from world_clients import ClientAt, WorkerAt
 
 FORMING_MS: Final = 20_000
-MEETING_MS: Final = 20  # until each knows who votes, and has it on disk
 LETTERS_MAX: Final = 1_000
 
 
@@ -202,6 +201,15 @@ class NodeAt:
             rows += zip(kinds, told.job_ids, strict=True)
         return rows
 
+    def kinds(self, job_id: bytes) -> list[str]:
+        """The kinds of one job's events, in order."""
+        return [kind for kind, of in self.events() if of == job_id]
+
+    def turn(self) -> None:
+        """One turn by hand, in the place of all that are due; the next one is not run yet."""
+        self.shell.turn_us = -1
+        self.shell.pump.turn_in(0)
+
     def jobs_now(self) -> list[bytes]:
         """The ids of its jobs; none if it is down."""
         return list(self.core.jobs) if self.is_up else []
@@ -256,7 +264,7 @@ class World:
             self.settle()
             if nodes > 1:
                 self.until(self.is_whole, FORMING_MS)
-                self.pass_ms(MEETING_MS)
+                self.settle()
         self._trace = Trace(self)
         self.lab.heard.clear()
 
@@ -273,9 +281,8 @@ class World:
         self.time.run(self.time.now_us + ms * 1000)
 
     def jump_ms(self, ms: int) -> None:
-        """Let time pass while no process runs, as after a long stall of all machines."""
+        """Time has passed while no process ran; what is late runs when they go on."""
         self.time.now_us += ms * 1000
-        self.settle()
 
     def settle(self) -> None:
         """Run all that is to be done at this instant, also what the test did to a core."""
@@ -287,7 +294,7 @@ class World:
         self.time.run(self.time.now_us)
 
     def look(self) -> None:
-        """Wake the nodes to which the test has given work."""
+        """Have each node run a turn."""
         for machine in self.machines:
             shell = machine.shell
             if isinstance(shell, HandShell) and not shell.is_paused:
@@ -345,6 +352,12 @@ class World:
     def wire(self, i: int = 0, address: str = "") -> Wire:
         """A new connection that speaks RESP; `address` is the client's."""
         return Wire(self, i, address)
+
+    def user(self, name: str, i: int = 0) -> Wire:
+        """A new connection that is logged in as a user of any password."""
+        wire = self.wire(i)
+        assert wire("AUTH", name, "x") == b"OK"
+        return wire
 
     def iproto(self, i: int = 0, address: str = "") -> IprotoWire:
         """A new connection that speaks IPROTO."""
@@ -559,6 +572,18 @@ class World:
         if self._first is None or self._first.is_closed:
             self._first = self.wire()
         return self._first
+
+    def __call__(self, line: str, *words: str | bytes, by: Wire | None = None) -> bytes:
+        """Send the words of `line` and then `words`; the bytes answered."""
+        return (by or self.run).line(line, *words)
+
+    def value(self, line: str, *words: str | bytes) -> Any:
+        """The same; the reply as a value, a null as None."""
+        return self.run.value(line, *words)
+
+    def info(self, section: str = "all") -> dict[str, str]:
+        """A section of INFO."""
+        return self.run.info(section)
 
     def add(
         self, queue: str = "q", body: str | bytes = "body", *words: str, **options: Any

@@ -6,16 +6,19 @@ caused. Decides how a node starts from its options, and when it runs; knows no c
 
 from __future__ import annotations
 
+import errno
 import logging
+import select
 import socket
+from collections.abc import Callable
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from heapq import heappop
 from random import Random
 from typing import Any, Final, cast
 
 from sim.engine.disk import SimDisk
-from sim.engine.network import End
+from sim.engine.network import End, Network, Owner
 from sim.engine.plan import Plan
 from sim.engine.world import Spinning
 from sim.engine.world import World as Time
@@ -24,6 +27,7 @@ from sim.machines.kernel import (
     BUS,
     BUS_PORT,
     CLIENT_PORT,
+    Epoll,
     Kernel,
     ListeningSocket,
     Socket,
@@ -40,11 +44,14 @@ from tuque.server.config.config import cluster_secrets, load
 from tuque.server.config.options import Config
 from tuque.server.journal.committer import Committer
 from tuque.server.journal.thread import FRAME, Item
+from tuque.server.net.system import IN
 from tuque.server.start.bus import attach_bus, open_bus
 from tuque.server.start.journal import close_journal
 from tuque.store.frames import JournalError
 from tuque.store.writer import Journal
 
+NETWORK: Final = "10.0.0."  # of the nodes
+UNIX: Final = "unix"  # the host of a client's address who comes by a socket of this machine
 IPROTO: Final = "iproto"
 IPROTO_PORT: Final = 3_301
 EVENT_BYTES: Final = 1 << 16
@@ -109,6 +116,26 @@ class HandTime(Time):
 
     def note(self, what: str, data: bytes = b"") -> None:
         """Nothing is kept: tests look at the nodes."""
+
+
+# ---- connections
+
+
+class HandEnd(End):
+    """One end of a connection; the other one may have ended its own stream, and still read."""
+
+    def arrived(self, data: bytes) -> None:
+        if data or not self.is_open or self.owner is None:
+            super().arrived(data)
+        else:
+            self.owner.on_lost(self)
+
+
+class HandNetwork(Network):
+    """All lines and connections, without delay."""
+
+    def new_end(self, owner: Owner | None) -> End:
+        return HandEnd(owner)
 
 
 # ---- the log
@@ -182,7 +209,16 @@ class HandDisk(SimDisk):
 
 
 class HandThread(SimThread):
-    """The thread of the journal; keeps what it is handed for the test to read."""
+    """The thread of the journal: at once at work, and done unless the disk is slow.
+
+    Keeps what it is handed for the test to read.
+    """
+
+    def nudge(self) -> None:
+        if not self.is_well:
+            super().nudge()  # after an error it sleeps
+        elif not self.is_syncing and not self._inbox.empty():
+            self.go_on_at(self.world.now_us)
 
     def put(self, item: Item, is_binding: bool = False) -> None:
         if item.kind == FRAME:
@@ -195,11 +231,37 @@ class Place(ListeningSocket):
 
     def accept(self) -> tuple[Socket, tuple[str, int]]:
         sock, (other, _) = super().accept()
-        host, _, port = other.partition("#")
+        host, _, port = other.rpartition("#")
+        if host == UNIX:
+            sock.family = socket.AF_UNIX
         return sock, (host, int(port))
 
 
-class Link(Socket):
+class Half(Socket):
+    """A connection whose stream may end before the other one."""
+
+    def getsockname(self) -> tuple[str, int]:
+        """The address of this end."""
+        return host_of(self.kernel.shell.machine.name), CLIENT_PORT
+
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        """Begin to connect; nobody is at the addresses of other networks."""
+        if address[0].startswith(NETWORK):
+            return super().connect_ex(address)
+        return errno.ENETUNREACH
+
+    def give(self, end: End, data: bytes) -> None:
+        """The bytes leave the process; a buffer that they fill says when there is room again."""
+        super().give(end, data)
+        if end.out is not None and end.out.flying >= self.buffer_bytes:
+            end.out.on_room = partial(self.kernel.epoll.touch, self.fd)
+
+    def shutdown(self, _how: int) -> None:
+        if self.end is not None and self.end.is_open and self.end.out is not None:
+            self.end.out.put(b"")
+
+
+class Link(Half):
     """A connection to another node; the process knows which one it reads."""
 
     def recv(self, most: int, flags: int = 0) -> bytes:
@@ -210,8 +272,48 @@ class Link(Socket):
         return super().recv(most, flags)
 
 
+class RealFile:
+    """A descriptor of the operating system: tests of real threads have them rung."""
+
+    def __init__(self, fd: int) -> None:
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    def ready(self) -> int:
+        """IN if something can be read."""
+        return IN if any(mask & select.POLLIN for _, mask in self._poll.poll(0)) else 0
+
+
+class HandEpoll(Epoll):
+    """Also watches descriptors of the operating system, which are looked at with the node."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.real: dict[int, None] = {}
+
+    def register(self, fd: int, mask: int) -> None:
+        if fd not in self.kernel.files:
+            self.kernel.files[fd] = RealFile(fd)
+            self.real[fd] = None
+        super().register(fd, mask)
+
+    def unregister(self, fd: int) -> None:
+        super().unregister(fd)
+        if fd in self.real:
+            del self.real[fd], self.kernel.files[fd]
+
+    def look(self) -> None:
+        """Look whether a thread has rung."""
+        for fd in list(self.real):
+            self.touch(fd)
+
+
 class HandKernel(Kernel):
     """The operating system of one process."""
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(shell)
+        self.epoll: HandEpoll = HandEpoll(self)
 
     def open_socket(self, _family: int) -> socket.socket:
         sock = Link(self, None)
@@ -274,7 +376,7 @@ class HandShell(Shell):
         """Somebody connects."""
         if self.is_dead:
             return False
-        sock = Link(self.kernel, end) if port == BUS else Socket(self.kernel, end)
+        sock = Link(self.kernel, end) if port == BUS else Half(self.kernel, end)
         end.owner = sock
         self.doors.get(port, self.clients).take(sock)
         return True
@@ -289,6 +391,7 @@ class HandShell(Shell):
         if self.loader is not None:
             self.load_more()
         self.pump.turn_in(self.waited_ms)
+        self.home.lab.on_turn(self.home, self)
         if self.s.stop_requested and not self.is_dead:
             self.home.stop()
             return
@@ -296,14 +399,12 @@ class HandShell(Shell):
         EARS.speaker = None
 
     def look(self) -> None:
-        """The test may have given work to the node: wake up, or sleep for less long."""
-        if self.loader is not None or self.in_turn:
-            return
-        wait_ms = int(self.pump.wait_ms(-1))
-        if wait_ms == 0 or self.n.ready or self.n.wakes:
+        """Run a turn: the test may have given work to the node."""
+        if self.loader is None and not self.in_turn:
+            epoll = self.kernel.epoll
+            assert isinstance(epoll, HandEpoll)
+            epoll.look()
             self.wake()
-        elif wait_ms > 0:
-            self.wake_at(self.world.now_us + wait_ms * 1000)
 
     def sleep(self) -> None:
         """Schedule the next turn: when the pump asks for one, or earlier if input arrives."""
@@ -322,14 +423,20 @@ class Lab(Ground):
     """What the machines of a test stand on: it hears each message that arrives."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(HandTime(f"world {seed}"), 0.0, 0)
+        time = HandTime(f"world {seed}")
+        super().__init__(time, HandNetwork(time, 0.0, 0))
         self.heard: list[tuple[int, int, int, AnyMessage]] = []  # when, from, to, what
+        self.after_turn: Callable[[int], object] | None = None  # told which node has run one
 
     def on_message(self, label: str, to: str, message: AnyMessage) -> None:
         """A message arrived at a node over the connection of that label."""
         a, _, b = label.partition("-")
         other = a if b == to else b
         self.heard.append((self.world.now_us // 1000, int(other[1:]), int(to[1:]), message))
+
+    def on_turn(self, m: Machine, shell: Shell) -> None:
+        if self.after_turn is not None:
+            self.after_turn(m.index)
 
     def on_bad_journal(self, m: Machine, text: str) -> None:
         raise JournalError(text)

@@ -6,6 +6,7 @@ it arrives, with the time since the start. Changes nothing.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.model.job import STATE_NAMES
@@ -26,6 +27,7 @@ from tuque.core.msgs import (
     Working,
     YourJobs,
 )
+from tuque.core.node.node import Node
 
 if TYPE_CHECKING:
     from world import World
@@ -125,3 +127,22 @@ class Trace:
         if id not in n.jobs:
             return f"{letter(i)} {'tombstone' if n.tombs.has(id) else '-'}"
         return f"{letter(i)} {STATE_NAMES[n.jobs[id].state].decode()}"
+
+
+def digest(n: Node) -> str:
+    """A fingerprint of every job, queue and count of the node."""
+    seen = hashlib.sha256()
+    for job_id in sorted(n.jobs):
+        job = n.jobs[job_id]
+        fields = (
+            job.id, job.queue, job.body, int(job.state), int(job.flags), int(job.repl),
+            int(job.retry_s), int(job.delay_s), int(job.ctime_ns), int(job.expire_ms),
+            int(job.qtime_ms), int(job.nacks), int(job.deliveries), int(job.holders),
+        )  # fmt: skip
+        seen.update(repr(fields).encode())
+    for name in sorted(n.queues):
+        q = n.queues[name]
+        order = [job.id for job in q.peek(int(q.length))]
+        seen.update(repr((name, int(q.length), int(q.pause), order, len(q.waiters))).encode())
+    seen.update(repr(list(n.ledger.counts())).encode())
+    return seen.hexdigest()

@@ -14,6 +14,7 @@ from iproto_raw import Talk
 from raw_resp import NULL, Err, encode
 from sim.engine.network import End
 from sim.machines.kernel import CLIENTS
+from tuque.server.state.client import Client
 from world_machines import IPROTO
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ class RawWire:
     def __init__(self, world: World, i: int, port: str, address: str = "") -> None:
         self.world = world
         self.end: End | None = None
+        self.i = i
         self.unread = bytearray()  # what the test has not read
         self.is_closed = False  # by the node
-        self.place = (address or f"127.0.0.1:{world.next_port()}").replace(":", "#")
+        self.address = address or f"127.0.0.1:{world.next_port()}"  # as the node sees it
+        self.place = "#".join(self.address.rsplit(":", 1))
         self.node = f"n{i}"
         ear = Ear(self)
         world.lab.net.connect(ear, self.place, self.node, port, ear.on_connected)
@@ -71,12 +74,22 @@ class RawWire:
         assert self.end is not None
         self.end.send(data)
 
+    def give(self, data: bytes) -> None:
+        """Send bytes, and carry out what follows."""
+        self.put(data)
+        self.world.settle()
+
     def say(self, *pieces: bytes) -> bytes:
         """Send the pieces, each read apart; what was answered up to now."""
         for piece in pieces:
             self.put(piece)
             self.world.settle_wires()
         return self.bytes_now()
+
+    def answer(self, *pieces: bytes) -> bytes:
+        """The same; it ends with <closed> once the node has closed the connection."""
+        heard = self.say(*pieces)
+        return heard + b"<closed>" if self.is_closed else heard
 
     def bytes_now(self) -> bytes:
         """What was answered since the last look, after all that is to be done now."""
@@ -129,13 +142,19 @@ class Wire(RawWire):
         self.send(*words)
         return self.take()
 
+    def ask(self, *words: str | bytes | int) -> Any:
+        """Send a command; its reply, whenever it comes: time passes meanwhile."""
+        self.send(*words)
+        return self.read()
+
     def send(self, *words: str | bytes | int) -> None:
         """Send a command, and carry it out."""
         self.put(encode(*words))
         self.world.settle_wires()
 
     def hear(self) -> bytes:
-        """The bytes that were answered since the last look."""
+        """The bytes that were answered since the last look, also to what the test did itself."""
+        self.world.settle()
         return self.bytes_now()
 
     def line(self, line: str, *words: str | bytes) -> bytes:
@@ -143,9 +162,17 @@ class Wire(RawWire):
         return self.say(encode(*line.split(), *words))
 
     def value(self, line: str, *words: str | bytes) -> Any:
-        """The same; the reply as a value."""
-        self.send(*line.split(), *words)
-        return self.take()
+        """The same; the reply as a value, a null as None."""
+        reader = hiredis.Reader()
+        reader.feed(self.line(line, *words))
+        return reader.gets()
+
+    @property
+    def c(self) -> Client:
+        """What the node knows of this connection."""
+        clients = self.world.node(self.i).server.clients.values()
+        (found,) = [c for c in clients if c.address == self.address]
+        return found
 
     def take(self) -> Any:
         """The only reply that is there; None: there is none."""
@@ -155,7 +182,7 @@ class Wire(RawWire):
 
     def take_all(self) -> list[Any]:
         """All replies that are there."""
-        data = self.hear()
+        data = self.bytes_now()
         self._reader.feed(data)
         found: list[Any] = []
         while (value := self._reader.gets()) is not False:
@@ -211,13 +238,13 @@ class Wire(RawWire):
 
 
 def marked(value: Any, data: bytes) -> Any:
-    """A value of hiredis, with NULL for a null and Status for a status."""
+    """A value of hiredis, with NULL for a null and Status for a status; None within an array."""
     if value is None:
         return NULL
     if isinstance(value, Exception):
         return Err(str(value))
     if isinstance(value, list):
-        return [marked(item, b"") for item in value]
+        return [None if item is None else marked(item, b"") for item in value]
     if isinstance(value, bytes) and data.startswith(b"+%s\r\n" % value):
         return Status(value)
     return value

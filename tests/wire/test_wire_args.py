@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hiredis
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import encode
 
 from both_ways import thorough
-from pump_box import PumpBox
 from tuque.wire.commands.add_options import addjob_options
 from tuque.wire.commands.arguments import (
     ArgError,
@@ -19,6 +17,7 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.commands.commands import ROWS
 from tuque.wire.proto.resp import strict_int
+from world import World
 
 KNOWN = b"D-c0ffee00-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"
 NUMBERS = [
@@ -70,33 +69,29 @@ def is_told_to_wait(words: list[bytes]) -> bool:
 
 @settings(max_examples=thorough(150))
 @given(commands=COMMANDS)
-def test_any_words(tmp_path_factory: pytest.TempPathFactory, commands: list[object]) -> None:
+def test_any_words(commands: list[object]) -> None:
     """One reply for each command; every table of the node agrees with the others."""
-    pump = PumpBox(tmp_path_factory.mktemp("p"))
-    try:
-        run_all(pump, commands)
-    finally:
-        pump.close()
+    run_all(World(), commands)
 
 
-def run_all(pump: PumpBox, commands: list[tuple[bytes, list[bytes]]]) -> None:
+def run_all(world: World, commands: list[tuple[bytes, list[bytes]]]) -> None:
     """Send them one by one and look at each answer."""
-    wire = pump.connect()
+    wire = world.wire()
     ids: list[bytes] = []
     for words in SEEDS + [[name, *rest] for name, rest in commands]:
         words = [job_word(word, ids) for word in words]
         if is_told_to_wait(words):
             words = [b"PING"]
-        answer = pump.say(wire, encode(words))
+        answer = wire.say(encode(words))
         reader = hiredis.Reader()
         reader.feed(answer)
         assert reader.gets() is not False, (words, answer)
-        if words[0].upper() != b"MONITOR" and not pump.server.monitors:
+        if words[0].upper() != b"MONITOR" and not world.server.monitors:
             assert reader.gets() is False, (words, answer)
         if words[0] == b"ADDJOB" and answer.startswith(b"+"):
             ids.append(answer[1:41])
-        pump.n.now_ms += 700
-    pump.check()
+        world.pass_ms(700)
+    world.check()
 
 
 def job_word(word: bytes, ids: list[bytes]) -> bytes:

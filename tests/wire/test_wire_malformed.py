@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from streams import MAX_BULK, cut, encode, read, read_strictly
 
-from pump_box import PumpBox, digest
 from tuque.wire.proto.resp import RequestReader
+from world import World
+from world_trace import digest
 
 COUNT = "invalid multibulk length"
 SIZE = "invalid bulk length"
@@ -172,60 +174,57 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("data", BROKEN, ids=lambda data: repr(data[:20]))
-def test_a_broken_stream_changes_nothing(pump: PumpBox, data: bytes) -> None:
+def test_a_broken_stream_changes_nothing(world: World, data: bytes) -> None:
     """C2.4 gets one of the errors and is closed; it changes nothing, and others are served."""
-    other = pump.connect()
-    assert pump.say(other, encode([b"ADDJOB", b"q", b"b", b"0"])).startswith(b"+D-")
-    before = digest(pump.n)
-    wire = pump.connect()
-    answer = pump.say(wire, b"PING\r\n" + data)
+    other = world.wire()
+    assert other.say(encode([b"ADDJOB", b"q", b"b", b"0"])).startswith(b"+D-")
+    before = digest(world.n)
+    wire = world.wire()
+    answer = wire.say(b"PING\r\n" + data)
     assert answer.startswith(b"+PONG\r\n-ERR ")
     assert answer.endswith(b"\r\n")
     if b"Protocol error" in answer:
         assert answer.count(b"\r\n") == 2
-        assert not pump.is_open(wire)
-    assert digest(pump.n) == before
-    assert pump.say(other, b"QLEN q\r\n") == b":1\r\n"
-    pump.check()
+        assert not wire.is_open()
+    assert digest(world.n) == before
+    assert other.say(b"QLEN q\r\n") == b":1\r\n"
 
 
 @pytest.mark.parametrize("line", [b"POST / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nhost: x:7711\r\n"])
-def test_a_web_page_changes_nothing(pump: PumpBox, line: bytes) -> None:
+def test_a_web_page_changes_nothing(world: World, line: bytes) -> None:
     """C2.7 The connection is closed without an answer, and what follows is not run."""
-    wire = pump.connect()
-    answer = pump.say(wire, line + b"Content-Length: 20\r\n\r\nADDJOB q b 0\r\n")
+    wire = world.wire()
+    answer = wire.say(line + b"Content-Length: 20\r\n\r\nADDJOB q b 0\r\n")
     assert answer == b"" or answer == b"-ERR unknown command 'GET'\r\n"
-    assert not pump.is_open(wire)
-    assert len(pump.n.jobs) == 0
+    assert not wire.is_open()
+    assert len(world.n.jobs) == 0
 
 
-def test_flipped_bits_never_break_the_node(pump: PumpBox) -> None:
+def test_flipped_bits_never_break_the_node(world: World) -> None:
     """Whatever a flipped bit makes of a request: an answer or a close, and a sound node."""
     data = encode([b"ADDJOB", b"queue", b"body", b"0"]) + b"PING\r\n"
     for bit in range(min(64, len(data)) * 8):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        wire = pump.connect()
-        answer = pump.say(wire, bytes(flipped))
+        wire = world.wire()
+        answer = wire.say(bytes(flipped))
         assert answer == b"" or answer[:1] in b"+-:$*"
         wire.close()
-    pump.check()
-    assert pump.say(pump.connect(), b"PING\r\n") == b"+PONG\r\n"
+    assert world.wire().say(b"PING\r\n") == b"+PONG\r\n"
 
 
-def test_before_auth_little_may_be_sent(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_before_auth_little_may_be_sent(make_world: Callable[..., World]) -> None:
     """L1 Before AUTH, when a password is set: 10 arguments, 16 KiB a bulk."""
-    pump = PumpBox(tmp_path_factory.mktemp("p"), requirepass="secret")
+    world = make_world(requirepass="secret")
     for data, text in (
         (b"*11\r\n", b"unauthenticated multibulk length"),
         (b"*2\r\n$4\r\nPING\r\n$16385\r\n", b"unauthenticated bulk length"),
     ):
-        wire = pump.connect()
-        assert pump.say(wire, data) == b"-ERR Protocol error: " + text + b"\r\n"
-        assert not pump.is_open(wire)
-    wire = pump.connect()
+        wire = world.wire()
+        assert wire.say(data) == b"-ERR Protocol error: " + text + b"\r\n"
+        assert not wire.is_open()
+    wire = world.wire()
     body = b"x" * 100_000
-    assert pump.say(wire, encode([b"AUTH", b"secret"]), encode([b"PING", body])) == (
+    assert wire.say(encode([b"AUTH", b"secret"]), encode([b"PING", body])) == (
         b"+OK\r\n$100000\r\n" + body + b"\r\n"
     )
-    pump.close()
