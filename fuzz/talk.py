@@ -57,7 +57,9 @@ def said(box: FuzzBox, rng: Random) -> int:
     """Let all actors say something in turn; how much they said."""
     tape = Tape()
     actors = [
-        *(Resp(box, rng), Resp(box, rng), Iproto(box, rng)),
+        Resp(box, rng),
+        Resp(box, rng),
+        Iproto(box, rng),
         *(Heard(box, rng, i, tape) for i in range(3)),
         Stranger(box, rng, tape),
     ]

@@ -136,9 +136,18 @@ def start_cluster(programs: Programs, run_dir: Path) -> list[str]:
         programs,
         ports,
         run_dir,
-        *("--appendonly", "yes", "--appendfsync", "everysec"),
-        *("--events", "yes", "--events-dir", str(run_dir.resolve() / "events")),
-        *("--events-roll-seconds", "1", "--default-retry-max", str(RETRY_S)),
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "everysec",
+        "--events",
+        "yes",
+        "--events-dir",
+        str(run_dir.resolve() / "events"),
+        "--events-roll-seconds",
+        "1",
+        "--default-retry-max",
+        str(RETRY_S),
     )
     join_nodes(programs, ports)
     return urls

@@ -10,9 +10,7 @@ from tuque.console.cluster.programs import Programs, wait_until
 def start_worker(programs: Programs, name: str, url: str) -> int:
     """Starts one worker process of the demo's app; returns its pid."""
     return programs.start(
-        name,
-        *("worker", "demo.tasks:app", "--url", url),
-        *("--concurrency", "2", "--prefetch", "16"),
+        name, "worker", "demo.tasks:app", "--url", url, "--concurrency", "2", "--prefetch", "16"
     )
 
 

@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-MODULES: Final = (
-    *("abc", "bisect", "calendar", "contextlib", "copy", "csv", "dataclasses", "difflib"),
-    *("enum", "fnmatch", "functools", "glob", "gzip", "hashlib", "heapq", "hmac"),
-    *("inspect", "io", "json", "keyword", "locale", "mimetypes", "numbers", "operator"),
-    *("os", "pprint", "queue", "random", "re", "shelve", "shlex", "statistics"),
-    *("string", "tempfile", "textwrap", "tokenize", "types", "uuid", "weakref", "zipfile"),
-)
+MODULES: Final = """
+    abc bisect calendar contextlib copy csv dataclasses difflib enum fnmatch
+    functools glob gzip hashlib heapq hmac inspect io json keyword
+    locale mimetypes numbers operator os pprint queue random re shelve
+    shlex statistics string tempfile textwrap tokenize types uuid weakref zipfile
+""".split()
 DOMAIN: Final = ".docs.test"
 LINK: Final = re.compile(r'href="([^"#]+)\.html(?:#[^"]*)?"')
 WORK_S: Final = 0.004  # simulated time to make a page

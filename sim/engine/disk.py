@@ -25,6 +25,7 @@ class SimDisk(MemoryDisk):
         self.chance = chance
         self.before_step: Callable[[], None] | None = None
         self.on_fsync: Callable[[], None] | None = None  # somebody waits for the disk
+        self.covered = -1  # bytes that the fsync covers which ends now; -1: all
         self.torn_bytes = 0
         self.lost_bytes = 0
         self.has_lied = False  # a power cut removed data reported clean after a failed fsync
@@ -39,7 +40,15 @@ class SimDisk(MemoryDisk):
         """Make what was written durable, which takes its time."""
         if self.on_fsync is not None:
             self.on_fsync()
+        file = self.handles[handle]
+        before = file.durable
         super().fdatasync(handle)
+        if 0 <= self.covered < len(file.data) and not file.is_lost:
+            file.durable = max(before, bytes(file.data[: self.covered]), key=len)
+
+    def written(self, handle: int) -> int:
+        """Bytes of the file so far."""
+        return len(self.handles[handle].data) if handle in self.handles else -1
 
     def lose_power(self, with_holes: bool) -> None:
         """Keep what was synced; of the rest a random prefix, perhaps with holes."""

@@ -9,6 +9,8 @@ from sim.flaws.switches import Flaw, Patch, everywhere
 from tuque.core.model.job import Job
 from tuque.core.node.node import Node
 from tuque.core.repair import claims, node_loss
+from tuque.server.journal.committer import Committer
+from tuque.server.journal.thread import ALWAYS
 
 
 def queued_without_asking() -> list[Patch]:
@@ -63,6 +65,34 @@ def outages(seed: int) -> Plan:
     return plan
 
 
+def answers_before_writes() -> list[Patch]:
+    """J4.2: under `everysec` replies leave while their record waits in memory."""
+    sound = Committer.must_hold
+
+    def must_hold(self: Committer, seq: int) -> bool:
+        return self.policy == ALWAYS and sound(self, seq)
+
+    return [(Committer, "must_hold", must_hold)]
+
+
+def rewrites(seed: int) -> Plan:
+    """A node is killed at once after it began to rewrite its journal, under load."""
+    plan = Plan(seed=f"rewrites {seed}", nodes=1, policy="everysec", sync_us=6_000, chaos_ms=12_000)
+    plan.is_faultless, plan.faults, plan.check_every = False, ["kill"], 200
+    for k in range(8):
+        at_ms = 1_000 + 1_300 * k
+        plan.ops.append(Op(at_ms, "rewrite", {"node": 0}))
+        for i in range(40):
+            plan.ops.append(Op(at_ms - 20 + i, "add", {
+                "client": f"p{i % 4}", "node": 0, "queue": "q", "repl": 1, "retry": 5, "ttl": 120,
+            }))  # fmt: skip
+        plan.ops.append(Op(at_ms + 2 + (seed * 31 + k * 67) % 20, "crash", {
+            "node": 0, "how": "kill", "back": "disk", "fuse": 0, "down_ms": 100,
+        }))  # fmt: skip
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
 def split_backlog(seed: int) -> Plan:
     """Jobs wait for workers while their holders are partitioned."""
     plan = Plan(seed=f"split {seed}", nodes=3, chaos_ms=20_000, is_faultless=False)
@@ -81,6 +111,6 @@ def split_backlog(seed: int) -> Plan:
 RESTART_FLAWS: Final = [
     Flaw("q1", "jobs of a journal are queued unasked", queued_without_asking, 5, outages),
     Flaw("q2", "links that come up settle nothing", links_settle_nothing, 5, split_backlog),
+    Flaw("j1", "answers leave before their record is written", answers_before_writes, 5, rewrites),
     Flaw("q3", "a node that is asked hides its worker", answers_say_nothing, 5, outages),
 ]
-RESTART_RULES: Final = {"q1": "early-again", "q2": "queued-twice", "q3": "early-again"}

@@ -120,7 +120,8 @@ class Watcher:
         policy = machine.settings.policy
         is_kept = back == "disk" and policy in ("always", "everysec")
         is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
-        self.cluster.leasing.on_death(machine, shell, is_kept)
+        is_strict = policy == "always" or (how == "kill" and not machine.had_disk_fault)
+        self.cluster.leasing.on_death(machine, shell, is_kept, is_strict)
         self.cluster.tubing.on_death(machine, shell, how, back)
         self.cluster.living.on_death(machine.name)
         for id, job in shell.n.jobs.items():
@@ -128,10 +129,10 @@ class Watcher:
             if add is None:
                 continue
             if job.state != ACKED and id not in machine.kept and not machine.is_drained:
-                self.lose_copy(machine, shell, add, job, back)
+                self.lose_copy(machine, shell, add, job, back, is_strict)
         for add in self.history.adds.values():
             if add.id and add.asked_for(*ENDED):
-                self.lose_ack(machine, add, back)
+                self.lose_ack(machine, add, back, is_strict)
             if back == "old" and add.id:
                 add.excuse = OLD_DISK
             if machine.settings.policy != "always" and add.id in machine.kept:
@@ -178,8 +179,14 @@ class Watcher:
             add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
         return add
 
-    def lose_copy(self, machine: Machine, shell: Shell, add: Add, job: Job, back: str) -> None:
-        """A copy was lost with a memory; W - 1 may be lost before there are W copies again."""
+    def lose_copy(
+        self, machine: Machine, shell: Shell, add: Add, job: Job, back: str, is_strict: bool
+    ) -> None:
+        """A copy was lost with a memory; W - 1 may be lost before there are W copies again.
+
+        `is_strict`: all that was answered must be on the disk, as a kill of a process keeps what
+        it had written.
+        """
         others = sum(1 for m in self.cluster.machines if m.has_copy(job.id))
         if others + 1 >= add.repl:
             add.losses = 0
@@ -204,7 +211,7 @@ class Watcher:
         if thread is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return
         age_us = self.world.now_us - add.done_us
-        if machine.settings.policy == "always":
+        if is_strict and machine.settings.policy != "off":
             self.history.find("not-on-disk", f"{add.token!r} was not on the disk of {machine.name}")
         elif machine.settings.policy == "everysec":
             self.history.count("everysec losses")
@@ -212,11 +219,12 @@ class Watcher:
             if age_us > thread.window_us():
                 self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
 
-    def lose_ack(self, machine: Machine, add: Add, back: str) -> None:
+    def lose_ack(self, machine: Machine, add: Add, back: str, is_strict: bool) -> None:
         """An ack can be lost with the only memory that has it, or with unsynced records."""
-        if add.id in machine.kept and (machine.settings.policy != "always" or back == "old"):
+        is_strict = is_strict and machine.settings.policy != "off"
+        if add.id in machine.kept and (not is_strict or back == "old"):
             add.ack_excuse = f"{machine.name} lost the record of the ack"
-        elif back != "disk" or machine.settings.policy != "always":
+        elif back != "disk" or not is_strict:
             if not any(m.knows_ack(add.id) for m in self.cluster.machines):
                 add.ack_excuse = f"{machine.name} was the last to know"
 

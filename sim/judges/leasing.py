@@ -334,12 +334,15 @@ class Leasing:
 
     # ---- what else happens
 
-    def on_death(self, m: Machine, shell: Shell, is_kept: bool) -> None:
-        """A process ended; `is_kept`: its disk has what clients know, except the window."""
+    def on_death(self, m: Machine, shell: Shell, is_kept: bool, is_strict: bool) -> None:
+        """A process ended; `is_kept`: its disk has what clients know, except the window.
+
+        `is_strict`: without a window.
+        """
         self.find_ids(m, shell)
         if is_kept:
             window_us = -1
-            if m.settings.policy == "everysec" and shell.thread is not None:
+            if not is_strict and m.settings.policy == "everysec" and shell.thread is not None:
                 window_us = shell.thread.window_us()
             self.lose_unsynced(m, window_us)
             return

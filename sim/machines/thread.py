@@ -1,11 +1,12 @@
 """The thread of the journal in simulated time: the same steps as server/journal/thread.py's.
 
-Frames wait while an fsync runs; when it ends, bytes written before it are durable. Where the
-thread would sleep, an event is scheduled.
+An fsync takes its time, and covers what was written before it began; so does a slice of a snapshot.
+Where the thread would sleep, an event is scheduled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +14,9 @@ from sim.engine.disk import WINDOW_US
 from sim.machines.kernel import SimBell
 from tuque.server.journal.thread import (
     ALWAYS,
+    BEGIN,
     EVERYSEC,
-    GATHER_S,
+    FINISH,
     GATHER_S_MAX,
     GATHER_SHARE,
     MARK_S,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 STALL_US: Final = 1_000_000  # the longest fsync, unless the disk is slow
 WAKE_US: Final = 50  # until a thread runs that was woken
 SEGMENT_BYTES: Final = 64 << 20
+SLICE_US: Final = 300  # of a slice, and one more for
+BYTES_A_US: Final = 200  # bytes
 
 
 class SimThread(JournalThread):
@@ -45,11 +49,13 @@ class SimThread(JournalThread):
         self.stall_us = 0  # the longest that an fsync took
         self.due_us = -1  # when it continues; -1: after a wake-up
         self.awake_us = 0  # it sleeps until then, whatever arrives
-        self.is_syncing = False
+        self.next_step: Callable[[], None] | None = None  # after what takes its time
         self.has_gathered = False
         self.is_well = True
         self.records = 0  # of this turn
         self.began_s = 0.0  # the fsync
+        self.sync_seq = 0  # what it covers
+        self.sync_bytes = 0
 
     def window_us(self) -> int:
         """What may be lost now under everysec: nothing is synced while the process stands still."""
@@ -70,7 +76,7 @@ class SimThread(JournalThread):
 
     def nudge(self) -> None:
         """The inbox may have items."""
-        if not self.is_syncing and not self._inbox.empty():
+        if self.next_step is None and not self._inbox.empty():
             self.go_on_at(max(self.world.now_us + WAKE_US, self.awake_us))
 
     def resume(self) -> None:
@@ -88,10 +94,17 @@ class SimThread(JournalThread):
         """The time has come, unless it was moved."""
         if self.due_us == at_us and not self.shell.is_dead and not self.shell.is_paused:
             self.due_us = -1
-            self.shell.machine.guard(self.end_sync if self.is_syncing else self.work)
+            step, self.next_step = self.next_step or self.work, None
+            self.shell.machine.guard(step)
+
+    def wait(self, took_us: int, step: Callable[[], None]) -> None:
+        """Something takes its time; `step` follows."""
+        self.next_step = step
+        self.due_us = -1
+        self.go_on_at(self.world.now_us + took_us)
 
     def work(self) -> None:
-        """`_turn`, up to its fsync."""
+        """`_turn`, up to what takes time."""
         self._drain()
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             if not self.has_gathered:
@@ -101,35 +114,101 @@ class SimThread(JournalThread):
                 self.go_on_at(self.awake_us)
                 return
         self.has_gathered = False
+        if self._is_switch_due():
+            self.begin_sync(self.write)
+        else:
+            self.write()
+
+    def write(self) -> None:
+        """The part of `_turn` that holds the lock."""
         self.records = self._queued_records
+        is_switch = bool(self._queue) and self._queue[0].kind == BEGIN
         self._lock.acquire(False)
         self.is_well = self._write_out()
-        if self._is_sync_due():
-            self.is_syncing = True
-            self.began_s = self.clock()
-            self.go_on_at(self.world.now_us + self.draw_us())
+        if is_switch:  # its syncs take their time, and it has the lock
+            self.wait(2 * self.draw_us(), self.end_write)
         else:
-            self.end_work(False)
+            self.end_write()
 
-    def end_sync(self) -> None:
-        """The fsync is over."""
-        self.is_syncing = False
-        self.journal.sync()
-        self._note_sync(self.began_s, False)
-        self.end_work(True)
+    def end_write(self) -> None:
+        """After the frames: a sync under the lock, or beside the pump, or none."""
+        is_due = self._is_sync_due()
+        if is_due and not self._may_sync_beside():
+            self.began_s = self.clock()
+            self.wait(self.draw_us(), self.end_sync)
+            return
+        self.unlock(self._end_turn(False, self.records))
+        if is_due:
+            self.begin_sync(self.step_rewrite)
+            return
+        if self._is_mark_due():
+            self._mark()
+        self.step_rewrite()
 
-    def end_work(self, has_synced: bool) -> None:
-        """The rest of `_turn`, and for how long `_run` and `_rest` sleep."""
-        must_wake = self._end_turn(has_synced, self.records)
+    def unlock(self, must_wake: bool) -> None:
+        """Let the pump write."""
         self._lock.release()
         if must_wake:
             self._wake()
+
+    def end_sync(self) -> None:
+        """The sync under the lock is over."""
+        self.journal.sync()
+        self._note_sync(self.began_s, False)
+        self.unlock(self._end_turn(True, self.records))
+        self.step_rewrite()
+
+    def begin_sync(self, then: Callable[[], None]) -> None:
+        """`_sync_beside`: the pump may write more meanwhile, which is not synced then."""
+        self.began_s = self.clock()
+        self.sync_seq = self.journal.seq
+        self.sync_bytes = self.shell.machine.disk.written(self.journal.handle)
+        self.wait(self.draw_us(), partial(self.end_sync_beside, then))
+
+    def end_sync_beside(self, then: Callable[[], None]) -> None:
+        """The sync is over."""
+        disk = self.shell.machine.disk
+        disk.covered = self.sync_bytes
+        error = self.journal.flush()
+        disk.covered = -1
+        self.journal.note_flush(error, self.sync_seq)
+        self._note_sync(self.began_s, False)
+        if self._tell():
+            self._wake()
+        then()
+
+    def step_rewrite(self) -> None:
+        """The next slice of a rewrite, which takes its time; the last step has the lock."""
+        if not self.is_well or not self._slices:
+            self.rest()
+            return
+        item = self._slices.popleft()
+        took_us = SLICE_US + item.size // BYTES_A_US
+        if item.kind == FINISH:
+            self._lock.acquire(False)
+            took_us += 3 * self.draw_us()
+        self.wait(took_us, partial(self.end_slice, item))
+
+    def end_slice(self, item: Item) -> None:
+        """The slice is written."""
+        if item.kind == FINISH:
+            self._lock.release()
+            self._drain()
+        self._step_rewrite(item)
+        self.go_on_at(self.world.now_us + 1)
+
+    def _sync_beside(self) -> None:
+        """Within the last step of a rewrite, whose time has passed."""
+        self.journal.note_flush(self.journal.flush(), self.journal.seq)
+
+    def rest(self) -> None:
+        """For how long `_run` and `_rest` sleep."""
         now_us = self.world.now_us
         if not self.is_well:
             self.awake_us = now_us + int(RETRY_S * 1e6)
             self.go_on_at(self.awake_us)
             return
-        self.awake_us = now_us if self.policy == ALWAYS else now_us + int(GATHER_S * 1e6)
+        self.awake_us = now_us
         if self._queue:
             self.go_on_at(now_us + 1)
         self.nudge()
@@ -152,5 +231,5 @@ class SimThread(JournalThread):
 
     def on_fsync(self) -> None:
         """The disk syncs: if the pump called it, the pump waits (J4.5)."""
-        if self.is_started and not self.is_syncing and self.shell.in_turn:
+        if self.is_started and self.shell.in_turn:
             self.shell.kernel.spent_us += self.draw_us()

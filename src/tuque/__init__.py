@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuque.client.sync import Pipeline as Pipeline
     from tuque.errors import Error as Error
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Client": "tuque.client.sync",

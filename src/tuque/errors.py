@@ -24,7 +24,7 @@ MAY_BE_DONE = "no answer came: it may have been done"
 EARLIER_MAY_BE_DONE = "no answer came to an earlier try: it may have been done"
 
 # [T17.3] The address of a tube's leader, and the tube: nodes write it, `TubeHome` parses it.
-TUBE_HOME = "TUBEHOME %s Tube '%s' has its home there"
+TUBE_HOME = "TUBEHOME %s Tube '%s' has its leader there"
 _BEFORE_HOME, _BEFORE_TUBE, _BEHIND_TUBE = TUBE_HOME.split("%s")
 
 

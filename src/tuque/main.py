@@ -27,7 +27,9 @@ SUBCOMMANDS: Final = {
     "cluster": Entry(
         "tuque.console.cluster.commands", "cluster", "", "Start, see and change a cluster."
     ),
-    "tubes": Entry("tuque.console.cluster.tubes", "tubes", "", "Show tubes, and move their homes."),
+    "tubes": Entry(
+        "tuque.console.cluster.tubes", "tubes", "", "Show tubes, and move their leaders."
+    ),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),

@@ -69,7 +69,19 @@ WORKER = [
     [[RAW, b"q", b"m.f", 2, 300, b"waiting", 4000], [RAW, b"q", b"", 1, 5, b"queued", None]],
 ]  # fmt: skip
 WORKER_INFO = operate.WorkerInfo(
-    *("h/7", "h", 7, "1.0", ("a", "b"), 4, 1, 12, 3, 9, 2000, "lost", "none"),
+    "h/7",
+    "h",
+    7,
+    "1.0",
+    ("a", "b"),
+    4,
+    1,
+    12,
+    3,
+    9,
+    2000,
+    "lost",
+    "none",
     (
         operate.WorkerRun(ID, "q", "m.f", 2, 300, "waiting", 4000),
         operate.WorkerRun(ID, "q", "", 1, 5, "queued", None),

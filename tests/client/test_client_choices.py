@@ -190,7 +190,7 @@ def test_a_refusal_that_names_another_node_is_followed_at_once_only_the_first_ti
 def test_each_node_that_refusals_name_is_asked_at_once() -> None:
     """So after a failover the new leader is asked at once, whoever was named before."""
     looking = tries(repeat=False)
-    named = [TubeHome(f"a:{number} Tube 't' has its home there") for number in (1, 2)]
+    named = [TubeHome(f"a:{number} Tube 't' has its leader there") for number in (1, 2)]
     assert [one.home for one in named] == ["a:1", "a:2"]
     for one in named:
         assert looking.pause_s(one, sent=True, now_s=0.0) == 0.0

@@ -56,7 +56,7 @@ CODES = {
     "NOSTAGE there is none": errors.NoStage,
     "NOJOBGROUP tube 't' has no group 'D-1'": errors.NoJobGroup,
     "NOSCHEDULE tube 't' has no schedule 'n'": errors.NoSchedule,
-    "TUBEHOME h:1 Tube 't' has its home there": errors.TubeHome,
+    "TUBEHOME h:1 Tube 't' has its leader there": errors.TubeHome,
     "TUBESAPART tubes 'a' and 'b' of topic 't' ...": errors.TubesApart,
     "NOQUORUM Tube 't': this node reaches 1 of 3 nodes": errors.NoQuorum,
     "READONLY This node is read-only: ...": errors.ReadOnly,

@@ -21,14 +21,14 @@ from tuque.client.routing.homes import Homes, address_of, tubes_in
 from tuque.client.url import Address
 from tuque.errors import TUBE_HOME, NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
 
-THERE = "has its home there"
+THERE = "has its leader there"
 TASK = b"*6\r\n:7\r\n+READY\r\n$1\r\nx\r\n:0\r\n$3\r\nD-1\r\n+bytes\r\n"
 THREE = Retry(base_s=0.01, cap_s=0.02, attempts=3)
 UUID = "0" * 8 + "-0000-4000-8000-" + "0" * 12
 
 
 def refusal(port: int, name: str = "t") -> bytes:
-    text = f"-TUBEHOME 127.0.0.1:{port} Tube '{name}' has its home there\r\n"
+    text = f"-TUBEHOME 127.0.0.1:{port} Tube '{name}' has its leader there\r\n"
     return text.encode()
 
 
@@ -81,8 +81,8 @@ def test_which_tubes_a_call_is_about(call: Call[object], names: list[bytes]) -> 
 
 @given(st.text(min_size=1).map(lambda name: name.replace("\r", "").replace("\n", "")))
 @example("it's")
-@example("' has its home there")
-@example("Tube 'x' has its home there")
+@example("' has its leader there")
+@example("Tube 'x' has its leader there")
 @example("two words")
 def test_a_refusal_comes_back_as_it_was_written(name: str) -> None:
     error = reply_error(TUBE_HOME % ("[::1]:7711", name))
@@ -91,7 +91,7 @@ def test_a_refusal_comes_back_as_it_was_written(name: str) -> None:
 
 
 def test_what_a_refusal_says() -> None:
-    error = reply_error("TUBEHOME [::1]:7711 Tube 'it's' has its home there", node="a:1")
+    error = reply_error("TUBEHOME [::1]:7711 Tube 'it's' has its leader there", node="a:1")
     assert isinstance(error, TubeHome)
     assert (error.home, error.retryable, error.node) == ("[::1]:7711", True, "a:1")
     assert address_of(error.home) == Address("::1", 7711)
@@ -106,13 +106,13 @@ def test_homes_are_kept_until_they_fail() -> None:
     homes = Homes(is_on=True)
     one, two = tubes.put("t", b""), tubes.put("u", b"")
     assert homes.of([one]) is None
-    assert homes.told(reply_error("TUBEHOME h:1 Tube 't' has its home there")) == ("h", 1)
+    assert homes.told(reply_error("TUBEHOME h:1 Tube 't' has its leader there")) == ("h", 1)
     assert homes.of([one, one]) == ("h", 1)
     assert homes.of([one, two]) is None
     assert homes.of([one, calls.ackjob("D-1")]) is None
-    homes.told(reply_error("TUBEHOME h:1 Tube 'u' has its home there"))
+    homes.told(reply_error("TUBEHOME h:1 Tube 'u' has its leader there"))
     assert homes.of([one, two]) == ("h", 1)
-    homes.told(reply_error("TUBEHOME i:2 Tube 'u' has its home there"))
+    homes.told(reply_error("TUBEHOME i:2 Tube 'u' has its leader there"))
     assert homes.of([two]) == ("i", 2)
     assert homes.forget(Address("h", 1))
     assert not homes.forget(Address("h", 1))

@@ -53,7 +53,7 @@ def test_a_node_that_cannot_write_is_named(full: RealServer, tuque: Run) -> None
     lines = status.stdout.decode().splitlines()
     assert " journal-fails " in lines[1]
     assert f"127.0.0.1:{full.port}: its journal cannot be written: File too large" in lines[2]
-    assert lines[2].endswith("; it takes no writes until it can, then it goes on by itself")
+    assert lines[2].endswith("; it takes no writes until it can, then it continues")
     told = json.loads(tuque("cluster", "status", "--json", "-p", full.port).stdout)
     assert told[0]["state"] == "journal-fails" and "File too large" in told[0]["reason"]
     assert b" journal-fails " in tuque("top", "--once", "-p", full.port).stdout
@@ -67,7 +67,7 @@ def test_a_silent_node_is_named_as_others_know_it() -> None:
     assert unwell([row]) == ["h:7711: journal-fails"]
     assert failing([row, Row("m" * 40, "h", 7712, "failed")]) == [
         "h:7711: its journal cannot be written: see its log, and make room on its disk; "
-        "it takes no writes until it can, then it goes on by itself"
+        "it takes no writes until it can, then it continues"
     ]
     node = ClusterNode("n" * 40, "h", 7711, tuple(flags), 0, 0, True)
     assert not is_away(node), "it answers clients"
@@ -92,12 +92,12 @@ def test_the_verdicts_of_the_console() -> None:
     ]
     told = verdict(merged(9.0, facts, frozenset()), [])
     assert (told["kind"], told["loud"], told["title"]) == (
-        *("bad", "aaaaaaaa", "cannot write its journal"),
+        "bad",
+        "aaaaaaaa",
+        "cannot write its journal",
     )
     assert told["why"] == f"{ERROR}; stop no other node now"
     assert told["do"].startswith("Make room on the disk, or see the log of the node")
     (notice,) = of_node(facts[0], None)
-    assert (notice.says, notice.because) == (
-        *("cannot write its journal", f"journal-fails: {ERROR}"),
-    )
+    assert (notice.says, notice.because) == ("cannot write its journal", f"journal-fails: {ERROR}")
     assert of_node(facts[1], None) == []

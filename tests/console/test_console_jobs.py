@@ -150,7 +150,7 @@ def test_dead_letters_of_all_nodes(tmp_path: Path, tuque: Run) -> None:
         assert listed("-p", ports[0]) == []
         cluster.nodes[0].kill()
         wait_for(
-            lambda: b"not in reach" in tuque("dead", "list", "-p", ports[1], "mail.dead").stderr
+            lambda: b"unreachable" in tuque("dead", "list", "-p", ports[1], "mail.dead").stderr
         )
         for client in clients:
             client.close()
@@ -186,7 +186,7 @@ def test_schedules(port: int, tuque: Run) -> None:
         assert tuque("schedule", "pause", *words).stdout == b"paused\n"
         assert tuque("schedule", "pause", *words).stdout == b"nothing to change\n"
         assert "  paused  " in tuque("schedule", "list", "-p", port).stdout.decode()
-        assert tuque("schedule", "resume", *words).stdout == b"goes on\n"
+        assert tuque("schedule", "resume", *words).stdout == b"continues\n"
         id = tuque("schedule", "run", *words).stdout.decode().strip()
         assert [job.id for job in client.getjob("nightly", count=9)] == [id]
         assert tuque("schedule", "drop", *words).stdout == b"dropped\n"

@@ -22,7 +22,19 @@ from tuque.console.terminal import look
 from world import World
 
 LOST = WorkerInfo(
-    *("h/7", "h", 7, "1", ("q",), 4, 1, 12, 3, 9, 2000, "lost", "none"),
+    "h/7",
+    "h",
+    7,
+    "1",
+    ("q",),
+    4,
+    1,
+    12,
+    3,
+    9,
+    2000,
+    "lost",
+    "none",
     (WorkerRun("D-1", "q", "m.f", 1, 300, "waiting", 251_000),),
 )
 

@@ -39,7 +39,7 @@ def test_a_node_without_tubes_then_with_some(
         assert tuque("cli", "TUBE", *words.split()).returncode == 0
     done = tuque("tubes")
     lines = [line.split() for line in done.stdout.decode().splitlines()]
-    assert lines[0][:7] == ["TUBE", "TYPE", "HOME", "STATE", "LAG", "READY", "TAKEN"]
+    assert lines[0][:7] == ["TUBE", "TYPE", "LEADER", "STATE", "LAG", "READY", "TAKEN"]
     rows = json.loads(tuque("tubes", "--json").stdout)
     here = [rows[0]["home"][:8], "RUNNING", "-"]
     small = ["small", "limfifottl", "(temporary,", "capacity", "2)"]
@@ -158,9 +158,11 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         at = [f"127.0.0.1:{port}" for port in ports]
         assert told == {"state": "RUNNING", "lag": "0", "ready": 2, "address": at[0]}
         said = home(tuque, ports[1])
-        assert said.startswith(f"mail: home {rows[0][0]['home'][:8]} at {at[0]}, RUNNING".encode())
+        assert said.startswith(
+            f"mail: leader {rows[0][0]['home'][:8]} at {at[0]}, RUNNING".encode()
+        )
         moved = tuque("tubes", "home", "mail", at[1], "-p", ports[1])  # asked at the other one
-        assert moved.stdout == f"the home of mail is {at[1]}\n".encode(), moved.stderr
+        assert moved.stdout == f"the leader of mail is {at[1]}\n".encode(), moved.stderr
         assert b"at %s, RUNNING, epoch 2" % at[1].encode() in home(tuque, ports[0])
         wait_for(lambda: "tube mail: its leader is this node now (epoch 2)" in second.log())
         refused = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
@@ -168,7 +170,7 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         assert b"is reachable" in refused.stderr
         told = tuque("cli", "-p", ports[0], "TUBE", "PUT", "mail", "c")
         assert told.stderr.startswith(
-            b"hint: ask the home: `tuque cli -h 127.0.0.1 -p %d`" % ports[1]
+            b"hint: ask the leader: `tuque cli -h 127.0.0.1 -p %d`" % ports[1]
         )
         second.kill()
         wait_for(lambda: b"fail" in tuque("cli", "-p", ports[0], "CLUSTER", "NODES").stdout)
@@ -177,7 +179,7 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         assert b"copy: complete" in forced.stdout, forced.stderr
         assert b"it runs after twice cluster-node-timeout" in forced.stdout
         wait_for(lambda: b"RUNNING, epoch 3" in home(tuque, ports[0]))
-        assert b"its home" not in tuque("cluster", "status", "-p", ports[0]).stdout
+        assert b"its leader is" not in tuque("cluster", "status", "-p", ports[0]).stdout
         row = json.loads(tuque("tubes", "-p", ports[0], "--json").stdout)[0]
         assert (row["ready"], row["next-id"]) == (2, 1_000_002)
     finally:
@@ -191,10 +193,10 @@ def assert_home_is_lost(tuque: Run, port: int, at: list[str]) -> None:
     assert line[3:5] == [b"no", b"answer"] and line[5:] == [b"-"] * 8  # nobody knows figures
     lost = tuque("tubes", "home", "mail", at[0], "-p", port)
     assert lost.returncode == 1
-    assert f"the home of mail at {at[1]} cannot be reached; if it is lost".encode() in lost.stderr
+    assert f"the leader of mail at {at[1]} cannot be reached; if it is lost".encode() in lost.stderr
     shown = tuque("cluster", "status", "-p", port)
     assert shown.returncode == 1
-    assert b"tube mail: its home cannot be reached; if that is lost for good: " in shown.stdout
+    assert b"tube mail: its leader is unreachable; if that is lost for good: " in shown.stdout
     client = Client(f"tuque://127.0.0.1:{port}", retry=Retry(attempts=2))
     with client, pytest.raises(tuque_errors.Error, match="tuque tubes home mail NODE --force"):
         client.tube("mail").put(b"x")

@@ -57,9 +57,9 @@ def test_who_can_vote() -> None:
     rows[2].voters, rows[2].votes = 0, False
     rows[0].homeless = ["t"]
     (line,) = homeless(rows, {})
-    assert "cannot be reached; if it does not fail over by itself and that is lost" in line
+    assert "unreachable; if it does not fail over automatically and that is lost" in line
     (said,) = homeless(rows, {"t": False})
-    assert "cannot be reached; if that is lost for good: tuque tubes home t NODE --force" in said
+    assert "unreachable; if that is lost for good: tuque tubes home t NODE --force" in said
     (said,) = homeless(rows, {"t": True})
     assert said.endswith("; a majority of the voters chooses another one: see CLUSTER VOTERS")
     rows[0].homeless_count = rows[2].homeless_count = 1
@@ -67,7 +67,7 @@ def test_who_can_vote() -> None:
     rows[2].homeless_count = 129
     assert homeless(rows, {}) == [line, "and 128 more: see `tuque tubes`"]
     rows[0].homeless = []  # names are not for this user
-    assert homeless(rows, {}) == ["129 tubes whose home cannot be reached: see `tuque tubes`"]
+    assert homeless(rows, {}) == ["129 tubes whose leader is unreachable: see `tuque tubes`"]
     wanted = "1 of 3 voters can vote: tubes have no leader until a majority of them is back"
     assert voting(rows) == [wanted]
     for row in rows:
@@ -140,7 +140,7 @@ def test_a_lost_majority(voting_world: World, tuque_in: TuqueIn) -> None:
     world.until(lambda: b"tubes_homeless:2" in wires[2]("INFO", "tubes"))
     status = tuque("cluster", "status")
     assert status.returncode == 1
-    wanted = b"tube t: its home cannot be reached; a majority of the voters chooses another"
+    wanted = b"tube t: its leader is unreachable; a majority of the voters chooses another"
     assert wanted in status.stdout
     assert b"tuque tubes home other NODE --force" in status.stdout
     assert b"1 of 3 voters can vote: " in status.stdout

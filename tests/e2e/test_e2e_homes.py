@@ -69,7 +69,7 @@ def share_sessions(cluster: RealCluster) -> None:
 
 
 def empty(node: RealServer, tube: str) -> bool:
-    """Whether the tube, which has its home there, has no tasks."""
+    """Whether the tube, which has its leader there, has no tasks."""
     with Client(url_of(node), discover=False) as client:
         told = client.tube(tube).info()
     assert told.state == "RUNNING"

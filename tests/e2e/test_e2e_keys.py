@@ -127,7 +127,8 @@ class Shop:
         """One job; one that may have been added though no answer came is nobody's."""
         try:
             job = client.addjob(
-                *("t", tenant),
+                "t",
+                tenant,
                 limit=(key, 2),
                 rate=(key, "10/s"),
                 group=tenant,

@@ -42,10 +42,17 @@ class Node:
         self.tls_port = free_port()
         self.server = RealServer(
             directory,
-            *("--tls-port", self.tls_port, "--tls-cert-file", self.cert),
-            *("--tls-key-file", self.key, *map(str, guard)),
-            *("--requirepass", PASSWORD),
-            *("--cluster-port", free_port()),
+            "--tls-port",
+            self.tls_port,
+            "--tls-cert-file",
+            self.cert,
+            "--tls-key-file",
+            self.key,
+            *map(str, guard),
+            "--requirepass",
+            PASSWORD,
+            "--cluster-port",
+            free_port(),
             port=free_port(),
         )
         self.server.start()

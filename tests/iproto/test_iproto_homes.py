@@ -69,7 +69,7 @@ def test_error_7_names_the_home(nodes: list[Node]) -> None:
     """T17.4, and the port is IPROTO's."""
     make(nodes, "seven", "fifo")
     first, second = nodes[:2]
-    text = f"{READ_ONLY}: the home of tube 'seven' is 127.0.0.1:{first.iproto_port}"
+    text = f"{READ_ONLY}: the leader of tube 'seven' is 127.0.0.1:{first.iproto_port}"
     for method in ("put", "take", "ack", "release", "bury", "peek", "kick", "truncate", "drop"):
         said = second.conn.call(f"queue.tube.seven:{method}", 1)
         assert said[1:] == (7, text), method
@@ -110,7 +110,7 @@ def test_who_waits_over_iproto_is_told_that_the_home_moves(nodes: list[Node]) ->
     wait_for(lambda: first.wire("TUBE", "INFO", "waits")[31] == 1)
     assert first.wire("TUBE", "HOME", "waits", second.id[:9]) == b"OK"
     said = first.conn.hear(sync)
-    text = f"{READ_ONLY}: the home of tube 'waits' is 127.0.0.1:{second.iproto_port}"
+    text = f"{READ_ONLY}: the leader of tube 'waits' is 127.0.0.1:{second.iproto_port}"
     assert said[1:] == (7, text)
     assert second.conn.call("queue.tube.waits:put", "x") == [[0, "r", "x"]]
     full = second.conn.ask_call("queue.tube.waits:put", "y", {"timeout": 30})
@@ -133,7 +133,7 @@ def test_a_tube_is_made_when_all_have_answered(nodes: list[Node]) -> None:
     )
     refused = second.wire("TUBE", "CREATE", "both", "fifo", "IFNOTEXISTS")
     at = f"127.0.0.1:{first.server.port}"
-    assert refused == f"TUBEHOME {at} Tube 'both' has its home there"
+    assert refused == f"TUBEHOME {at} Tube 'both' has its leader there"
     sent = [second.wire.send("TUBE", "CREATE", f"many{n}", "fifo") for n in range(20)]
     assert [second.wire.read() for _ in sent] == [b"OK"] * 20  # one after the other (T15.11)
 
@@ -223,7 +223,7 @@ def test_master_and_replica(nodes: list[Node]) -> None:
     assert replica.state() == "RUNNING"
     at = f"127.0.0.1:{replica.server.port}"
     refused = master.wire("TUBE", "ACK", "sw", 0)
-    assert refused == f"TUBEHOME {at} Tube 'sw' has its home there"
+    assert refused == f"TUBEHOME {at} Tube 'sw' has its leader there"
     assert replica.wire("TUBE", "ACK", "sw", 0) == "NOTTAKEN Task was not taken"
     assert replica.wire("TUBE", "IDENTIFY", uuid) == uuid
     assert replica.wire("TUBE", "ACK", "sw", 0)[1] == b"DONE"

@@ -1,4 +1,4 @@
-"""Odd settings, killed clients, errors of our own: the server goes on and nothing is lost."""
+"""Odd settings, killed clients, errors of our own: the server continues and nothing is lost."""
 
 from __future__ import annotations
 

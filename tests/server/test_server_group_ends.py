@@ -158,7 +158,7 @@ def test_a_job_that_another_one_added_is_not_cancelled(tasks: World, queue: str,
     rows = tasks.value(f"GROUP CHILDREN t {group}")[1]
     ended = b"dead" if how == "fails" else b"cancelled"
     assert [row[4] for row in rows] == [b"done", ended, b"open", b"cancelled"]
-    why = b"its group has ended; it goes on, for another one added it"
+    why = b"its group has ended; it continues, for another one added it"
     assert rows[2][2:6] == [b"failed", 0, b"open", why]
 
 

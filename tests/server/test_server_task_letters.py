@@ -11,7 +11,7 @@ from tuque.tubes.policy import tubes_of
 from world import World
 
 OTHER = b"f" * 40
-THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
+THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its leader there\r\n"
 ONCE = ("ATTEMPTS", "1")
 
 

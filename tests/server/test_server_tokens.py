@@ -18,10 +18,28 @@ from tuque.server.state import caches
 from tuque.server.state.caches import Tokens
 
 BAD = (
-    *(b"", b"1", b"1.1", b"1.1.", b".1.000001", b"1..000001", b"1.1.00001", b"1.1.0000001"),
-    *(b"0.1.000001", b"1.0.000001", b"65536.1.000001", b"1.16777216.000001", b"1.1.800000"),
-    *(b"1.1.00000g", b"1.1.00000G", b"a.1.000001", b"1.1.000001.1", b"-1.1.000001", b"--"),
-    *(b"000000001.1.000001", b" 1.1.000001", b"1.1.000001 "),
+    b"",
+    b"1",
+    b"1.1",
+    b"1.1.",
+    b".1.000001",
+    b"1..000001",
+    b"1.1.00001",
+    b"1.1.0000001",
+    b"0.1.000001",
+    b"1.0.000001",
+    b"65536.1.000001",
+    b"1.16777216.000001",
+    b"1.1.800000",
+    b"1.1.00000g",
+    b"1.1.00000G",
+    b"a.1.000001",
+    b"1.1.000001.1",
+    b"-1.1.000001",
+    b"--",
+    b"000000001.1.000001",
+    b" 1.1.000001",
+    b"1.1.000001 ",
 )
 
 
@@ -79,7 +97,12 @@ def test_a_reply_is_of_its_job() -> None:
         assert known.start_reply(life, retry_s) == (
             b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
             % (
-                *(len(text), text, life.run >> 23 & 0xFFFF, life.terms.attempts, life.starts),
-                *(retry_s * 1_000, life.terms.limit_ms),
+                len(text),
+                text,
+                life.run >> 23 & 0xFFFF,
+                life.terms.attempts,
+                life.starts,
+                retry_s * 1_000,
+                life.terms.limit_ms,
             )
         )

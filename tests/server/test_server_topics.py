@@ -410,6 +410,6 @@ def test_tubes_of_other_leaders(world: World) -> None:
     )
     assert world("TOPIC ADD t body 0").startswith(apart)
     lose_home(world.n, t, t.by_name[b"a"], OTHER, 2)
-    there = b"-TUBEHOME 10.0.0.2:7712 Tube 'a' has its home there\r\n"
+    there = b"-TUBEHOME 10.0.0.2:7712 Tube 'a' has its leader there\r\n"
     assert world("TOPIC ADD t body 0") == there
     assert len(world.n.jobs) == 0

@@ -16,7 +16,7 @@ from world import World
 from world_machines import name_of
 
 OTHER = b"f" * 40
-THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
+THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its leader there\r\n"
 
 
 @pytest.fixture
@@ -38,11 +38,29 @@ def move_away(world: World) -> None:
 
 
 ELSEWHERE = [
-    *("TUBE PUT t y", "TUBE TAKE t", "TUBE TAKE t TIMEOUT 0", "TUBE ACK t 0", "TUBE RELEASE t 0"),
-    *("TUBE TOUCH t 0 1", "TUBE BURY t 0", "TUBE KICK t 1", "TUBE PEEK t 0", "TUBE DELETE t 0"),
-    *("TUBE TRUNCATE t", "TUBE RELEASEALL t", "TUBE DROP t", "TUBE TASKS t READY"),
-    *("TUBE CHANGES t", "TUBE HOME t 0a0a0a0a", "ADDJOB t y 0", "GETJOB NOHANG FROM q t"),
-    *("QLEN t", "QPEEK t 1", "QSTAT t", "PAUSE t in", "TUBE CREATE t fifottl IFNOTEXISTS"),
+    "TUBE PUT t y",
+    "TUBE TAKE t",
+    "TUBE TAKE t TIMEOUT 0",
+    "TUBE ACK t 0",
+    "TUBE RELEASE t 0",
+    "TUBE TOUCH t 0 1",
+    "TUBE BURY t 0",
+    "TUBE KICK t 1",
+    "TUBE PEEK t 0",
+    "TUBE DELETE t 0",
+    "TUBE TRUNCATE t",
+    "TUBE RELEASEALL t",
+    "TUBE DROP t",
+    "TUBE TASKS t READY",
+    "TUBE CHANGES t",
+    "TUBE HOME t 0a0a0a0a",
+    "ADDJOB t y 0",
+    "GETJOB NOHANG FROM q t",
+    "QLEN t",
+    "QPEEK t 1",
+    "QSTAT t",
+    "PAUSE t in",
+    "TUBE CREATE t fifottl IFNOTEXISTS",
 ]
 
 
@@ -112,7 +130,14 @@ def test_where_a_tube_is_at_home(tube: World) -> None:
     flat = tube.value("TUBE HOME t")
     told = dict(zip(flat[::2], flat[1::2], strict=True))
     assert list(told) == [
-        *(b"tube", b"home", b"address", b"epoch", b"state", b"sync", b"changes", b"conflict"),
+        b"tube",
+        b"home",
+        b"address",
+        b"epoch",
+        b"state",
+        b"sync",
+        b"changes",
+        b"conflict",
         b"copies",
     ]
     assert (told[b"home"], told[b"epoch"], told[b"state"]) == (name_of(0), 1, b"RUNNING")

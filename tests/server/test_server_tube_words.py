@@ -15,8 +15,22 @@ TUBES = [b"a", b"b", b"c", b"\xff"]
 SECONDS = [b"0", b"0.001", b"1", b"2.5", b"99999999999999", b"-1", b"x", b""]
 NUMBERS = [b"0", b"1", b"2", b"3", b"7", b"4503599627370496", b"-1", b"1.5", b"x", b""]
 WORDS = [
-    *(b"PRI", b"TTL", b"TTR", b"DELAY", b"UTUBE", b"TIMEOUT", b"FORM", b"TOKEN", b"COUNT"),
-    *(b"AFTER", b"TEMPORARY", b"IFNOTEXISTS", b"CAPACITY", b"CALL", b"PREFIX", b"INREPLICASET"),
+    b"PRI",
+    b"TTL",
+    b"TTR",
+    b"DELAY",
+    b"UTUBE",
+    b"TIMEOUT",
+    b"FORM",
+    b"TOKEN",
+    b"COUNT",
+    b"AFTER",
+    b"TEMPORARY",
+    b"IFNOTEXISTS",
+    b"CAPACITY",
+    b"CALL",
+    b"PREFIX",
+    b"INREPLICASET",
 ]
 VALUES = [*SECONDS, *NUMBERS, b"text", b"msgpack", b"yes", b"guest", b"READY", b"BURIED", b"\xc0"]
 

@@ -73,8 +73,18 @@ def test_words(make_world: Callable[..., World]) -> None:
     """
     world = make_world()
     assert world.value("CLUSTER VOTERS") == [
-        *(b"list", 0, b"origin", b"", b"right", 0, b"voters", [], b"unsettled", []),
-        *(b"others", []),
+        b"list",
+        0,
+        b"origin",
+        b"",
+        b"right",
+        0,
+        b"voters",
+        [],
+        b"unsettled",
+        [],
+        b"others",
+        [],
     ]
     assert world("CLUSTER VOTERS ADD").startswith(b"-ERR syntax error")
     assert world("CLUSTER VOTERS KEEP x").startswith(b"-ERR syntax error")

@@ -118,7 +118,7 @@ def test_every_code_of_core_has_words() -> None:
         (
             Refusal(core_why.FEW_PUBLISHED, (4, 3)),
             "FEWCOPIES all 4 jobs are published, but 3 of them have fewer copies than asked for, "
-            "since nodes are away: do not publish them again",
+            "since nodes are unreachable: do not publish them again",
         ),
         (
             Refusal(core_why.KEYS_FULL, (9, 10, 2)),

@@ -291,8 +291,11 @@ def test_a_session_of_the_last_home_ends_its_ttr_after_it_was_settled() -> None:
 
 
 @of_a_fresh_cluster(
-    *(("no", "cut", "T20.3"), ("no", "full", "T20.3")),
-    *(("no", "", ""), ("everysec", "cut", ""), ("everysec", "full", "")),
+    ("no", "cut", "T20.3"),
+    ("no", "full", "T20.3"),
+    ("no", "", ""),
+    ("everysec", "cut", ""),
+    ("everysec", "full", ""),
 )
 def a_disk_that_is_never_awaited_excuses_after_a_power_cut_or_a_fault(
     cluster: Cluster, policy: str, what: str

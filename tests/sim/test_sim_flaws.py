@@ -13,7 +13,7 @@ LONG = ("f1", "f2", "f8", "f9", "f14", "f15", "q2", "q3")  # the others are foun
 # All of them: python -m sim --mutation all
 QUICK = {
     "f1": 9, "f2": 7, "f3": 1, "f4": 1, "f6": 1, "f7": 1, "f8": 3, "f9": 1, "f10": 1, "f13": 1,
-    "f14": 1, "f15": 6, "f16": 1,
+    "f14": 1, "f15": 6, "f16": 1, "j1": 1,
     "r1": 1, "r2": 1, "q1": 1, "q2": 1, "q3": 2, "r3": 1, "p1": 1, "p2": 1, "p3": 2,
     "b1": 1, "b2": 1,
 }  # fmt: skip
@@ -41,7 +41,16 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("f4", "f6", "f13", "r1", "r2", "p1", "p2", "p3", "b1"),
+        "f4",
+        "f6",
+        "f13",
+        "r1",
+        "r2",
+        "p1",
+        "p2",
+        "p3",
+        "b1",
+        "j1",
         *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_PLANS),
     ],
 )

@@ -56,8 +56,14 @@ def test_columns_are_made_with_sql_and_keys_keep_rows_single(
         code, output = run(
             server,
             str(tmp_path / "rows"),
-            *("--column", "body=concat('job ', id)", "--column", "dedupe_key=id"),
-            *("--column", "queue=if(id % 2 = 0, 'even', 'odd')", "--mode", "dedupe"),
+            "--column",
+            "body=concat('job ', id)",
+            "--column",
+            "dedupe_key=id",
+            "--column",
+            "queue=if(id % 2 = 0, 'even', 'odd')",
+            "--mode",
+            "dedupe",
         )
         assert code == 0, output
     assert bodies(server, "even")[b"job 42"] == 1

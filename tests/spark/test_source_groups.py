@@ -82,7 +82,7 @@ def test_a_batch_that_a_newer_checkpoint_finished(broker: RealServer, client: Cl
     old = restarted(broker, newest)
     newest.run(end)
     newest.step()
-    with pytest.raises(SourceError, match="takeover=true goes on with what was not acknowledged"):
+    with pytest.raises(SourceError, match="takeover=true continues with what was not acknowledged"):
         old.run(end)
     going = restarted(broker, old, failOnDataLoss="false", takeover="true")
     assert going.run(end) == 0

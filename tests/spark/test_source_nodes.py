@@ -151,7 +151,7 @@ def test_one_offset_for_all_nodes(ground: Ground) -> None:
     ground.await_none_left()
     told = query.leases.backlog()
     assert told is not None
-    assert (told["backlog"], told["nodes"], told["nodes_away"]) == (0, 3, 0)
+    assert (told["backlog"], told["nodes"], told["nodes_unreachable"]) == (0, 3, 0)
 
 
 def test_the_most_of_one_node(ground: Ground) -> None:
@@ -174,7 +174,7 @@ def test_a_node_is_killed_and_comes_back(ground: Ground) -> None:
         query.step()
     assert query.done[query_key(query, dying)] == place
     told = query.leases.backlog()
-    assert told is not None and told["nodes_away"] == 1
+    assert told is not None and told["nodes_unreachable"] == 1
     seen = len(query.seen)
     assert seen >= 90 + 4 * 60
     dying.start()

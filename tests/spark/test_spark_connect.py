@@ -72,8 +72,17 @@ def remote(tmp_path: Path) -> Iterator[str]:
     with log.open("wb") as out:
         server = subprocess.Popen(
             [
-                *(sys.executable, "-m", "tuque", "spark", "submit", "--master", "local[2]"),
-                *(*words, "--class", SERVER, "spark-internal"),
+                sys.executable,
+                "-m",
+                "tuque",
+                "spark",
+                "submit",
+                "--master",
+                "local[2]",
+                *words,
+                "--class",
+                SERVER,
+                "spark-internal",
             ],
             env={**os.environ, "PYTHONPATH": PYTHONPATH},
             cwd=tmp_path,

@@ -249,8 +249,11 @@ def test_misconf(world: World) -> None:
     job_id = world.add()
     world.server.journal_error = "No space left on device"
     asked = (
-        *(["ADDJOB", "q", "b", 0], ["ACKJOB", job_id], ["GETJOB", "FROM", "q"]),
-        *(["PAUSE", "q", "in"], ["PING"]),
+        ["ADDJOB", "q", "b", 0],
+        ["ACKJOB", job_id],
+        ["GETJOB", "FROM", "q"],
+        ["PAUSE", "q", "in"],
+        ["PING"],
     )
     world.run.put(b"".join(encode(*words) for words in asked))  # at the end of a turn it is well
     assert world.run.take_all() == [error] * len(asked)

@@ -77,12 +77,30 @@ def test_show_of_work(world: World) -> None:
     id = bytes(world.run("ADDJOB", "q", "x", 0, "RETRY", 60, *words, "tuque-task", "mail.send"))
     new = world.show(id)
     assert list(new)[15:] == [
-        *("headers", "attempts", "backoff", "dead", "keep", "time-limit", "failed", "starts"),
-        *("run", "first-failure", "last-failure"),
+        "headers",
+        "attempts",
+        "backoff",
+        "dead",
+        "keep",
+        "time-limit",
+        "failed",
+        "starts",
+        "run",
+        "first-failure",
+        "last-failure",
     ]
     assert list(new.values())[15:] == [
-        *([b"tuque-task", b"mail.send"], 3, [1000, 8000, 0], b"q.dead", 60_000, 9_000, 0, 0),
-        *(None, None, None),
+        [b"tuque-task", b"mail.send"],
+        3,
+        [1000, 8000, 0],
+        b"q.dead",
+        60_000,
+        9_000,
+        0,
+        0,
+        None,
+        None,
+        None,
     ]
     for attempt, reason in ((1, "no disk"), (2, "no net")):
         world.pass_ms(5_000)

@@ -246,6 +246,6 @@ def test_too_few_copies(lab: Lab, timeout_ms: int) -> None:
     (told,) = lab.told[0]
     assert words_of(told.error) == (
         b"FEWCOPIES all jobs of the topic are added, 2 of 2 with fewer copies than asked for, "
-        b"since nodes are away: do not add them again"
+        b"since nodes are unreachable: do not add them again"
     )
     assert all(lab.nodes[0].jobs[id].state == QUEUED for id in ids)

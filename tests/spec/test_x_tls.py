@@ -39,9 +39,18 @@ class Place:
 
     def flags(self) -> list[str | int]:
         return [
-            *("--tls-port", self.port, "--iproto-tls-port", self.iproto),
-            *("--metrics-port", self.metrics, "--metrics-tls", "yes"),
-            *("--tls-cert-file", str(self.cert), "--tls-key-file", str(self.key)),
+            "--tls-port",
+            self.port,
+            "--iproto-tls-port",
+            self.iproto,
+            "--metrics-port",
+            self.metrics,
+            "--metrics-tls",
+            "yes",
+            "--tls-cert-file",
+            str(self.cert),
+            "--tls-key-file",
+            str(self.key),
         ]
 
     def url(self, **query: object) -> str:

@@ -75,8 +75,14 @@ class LifeLab(Lab):
             found[b"letters of " + queue] = (order, int(letters.count))
         for id, kept in n.life.kept.items():
             found[b"outcome of " + id] = (
-                *(kept.kind, kept.until_ms, kept.ended_ms, kept.run, kept.of),
-                *(kept.worker, kept.result, kept.reason),
+                kept.kind,
+                kept.until_ms,
+                kept.ended_ms,
+                kept.run,
+                kept.of,
+                kept.worker,
+                kept.result,
+                kept.reason,
             )
         return found
 
@@ -157,11 +163,25 @@ def life_facts(job: Job, life: Life) -> tuple[object, ...]:
     return (
         *own,
         life.terms.key(),
-        *(life.headers, life.replays, life.failed, life.starts, life.run, life.run_state),
-        *(life.since_ms, life.worker, life.unstarted, life.is_cancelled),
+        life.headers,
+        life.replays,
+        life.failed,
+        life.starts,
+        life.run,
+        life.run_state,
+        life.since_ms,
+        life.worker,
+        life.unstarted,
+        life.is_cancelled,
         life.is_resting and job.state == ACTIVE,
-        *(life.cancel_reason, life.ttl_ms, life.is_dead, life.dead_ms, life.dead_cause),
-        *(life.origin, failure_facts(life.first), failure_facts(life.last)),
+        life.cancel_reason,
+        life.ttl_ms,
+        life.is_dead,
+        life.dead_ms,
+        life.dead_cause,
+        life.origin,
+        failure_facts(life.first),
+        failure_facts(life.last),
     )
 
 

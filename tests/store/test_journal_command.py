@@ -145,7 +145,14 @@ def test_what_a_cluster_writes_is_shown(tmp_path: Path) -> None:
     assert code == 0
     rows = [json.loads(line) for line in text.splitlines()]
     assert [row["record"] for row in rows] == [
-        *["add", "peer", "peer", "holders", "add", "acked", "tomb", "close"]
+        "add",
+        "peer",
+        "peer",
+        "holders",
+        "add",
+        "acked",
+        "tomb",
+        "close",
     ]
     peer, holders, whole = rows[2], rows[3], rows[4]
     assert (peer["slot"], peer["node"], peer["incarnation"]) == (2, "2" * 40, 77)

@@ -22,9 +22,20 @@ class Authority:
         self.cafile = directory / f"{name}.pem"
         self._key = directory / f"{name}.key"
         openssl(
-            *("req", "-x509", *KEY, "-nodes", "-days", "30", "-subj", f"/CN={name}"),
-            *("-keyout", self._key, "-out", self.cafile),
-            *("-addext", "basicConstraints=critical,CA:TRUE"),
+            "req",
+            "-x509",
+            *KEY,
+            "-nodes",
+            "-days",
+            "30",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            self._key,
+            "-out",
+            self.cafile,
+            "-addext",
+            "basicConstraints=critical,CA:TRUE",
         )
 
     def sign(self, name: str, days: int = 30) -> tuple[Path, Path]:
@@ -34,8 +45,21 @@ class Authority:
         more.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
         openssl("req", *KEY, "-nodes", "-keyout", key, "-out", asked, "-subj", f"/CN={name}")
         openssl(
-            *("x509", "-req", "-in", asked, "-CA", self.cafile, "-CAkey", self._key),
-            *("-CAcreateserial", "-days", days, "-extfile", more, "-out", cert),
+            "x509",
+            "-req",
+            "-in",
+            asked,
+            "-CA",
+            self.cafile,
+            "-CAkey",
+            self._key,
+            "-CAcreateserial",
+            "-days",
+            days,
+            "-extfile",
+            more,
+            "-out",
+            cert,
         )
         return cert, key
 
@@ -50,9 +74,23 @@ class Authority:
         )
         (self.directory / "index").write_text("")
         openssl(
-            *("ca", "-batch", "-config", rules, "-cert", self.cafile, "-keyfile", self._key),
-            *("-startdate", "21000101000000Z", "-enddate", "21010101000000Z", "-notext"),
-            *("-in", self.directory / f"{name}.csr", "-out", cert),
+            "ca",
+            "-batch",
+            "-config",
+            rules,
+            "-cert",
+            self.cafile,
+            "-keyfile",
+            self._key,
+            "-startdate",
+            "21000101000000Z",
+            "-enddate",
+            "21010101000000Z",
+            "-notext",
+            "-in",
+            self.directory / f"{name}.csr",
+            "-out",
+            cert,
         )
         return cert, key
 

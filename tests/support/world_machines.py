@@ -217,8 +217,11 @@ class HandThread(SimThread):
     def nudge(self) -> None:
         if not self.is_well:
             super().nudge()  # after an error it sleeps
-        elif not self.is_syncing and not self._inbox.empty():
+        elif self.next_step is None and not self._inbox.empty():
             self.go_on_at(self.world.now_us)
+
+    def wait(self, took_us: int, step: Callable[[], None]) -> None:
+        super().wait(took_us if self.sync_us else 0, step)
 
     def put(self, item: Item, is_binding: bool = False) -> None:
         if item.kind == FRAME:

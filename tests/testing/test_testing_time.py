@@ -31,7 +31,8 @@ def test_back_off_over_time_then_dead(tuque_app: TestApp) -> None:
     assert 1 <= waits[0] <= 2 <= waits[1] <= 4
     (letter,) = tuque_app.dead("mail.dead")
     assert (letter.task, letter.args, letter.kwargs) == (
-        *("shop.send", ("ann",)),
+        "shop.send",
+        ("ann",),
         {"text": "Welcome, ann!"},
     )
     assert (letter.cause, letter.reason) == ("failed", "OSError: connection refused")

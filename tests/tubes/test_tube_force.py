@@ -74,7 +74,7 @@ def test_a_home_that_was_overtaken() -> None:
     assert lab.t(0).changes_lost == 2
     assert "without the last 2 changes here: 2 of them were answered" in lab.t(0).notes[0]
     old = lab.nodes[0].node_id[:8].decode()
-    assert lab.t(1).notes == [f"tube t: its leader {old} was given up by command"]  # T20.4
+    assert lab.t(1).notes == [f"tube t: its leader {old} was replaced by command"]  # T20.4
     assert lab.t(1).news == ["tube t: its leader is this node now (epoch 2)"]
     assert lab.picture(0) == lab.picture(1) == lab.picture(2)
 

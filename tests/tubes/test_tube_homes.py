@@ -72,7 +72,7 @@ def test_elsewhere_a_command_names_the_home() -> None:
     with pytest.raises(HomeError) as e:
         lab.put(1)
     assert e.value.node_id == lab.nodes[0].node_id
-    assert text_of(e.value) == b"Tube 't' has its home there"
+    assert text_of(e.value) == b"Tube 't' has its leader there"
 
 
 def test_every_other_node_holds_a_copy() -> None:

@@ -299,6 +299,22 @@ def test_a_leader_that_voted_for_another_one_is_not_waited_for() -> None:
     assert asked(lab, 2, 1, 5, is_survey=True) == YES
 
 
+def test_a_lost_candidate_does_not_take_back_what_the_leader_gave_up() -> None:
+    """T25.4 This stays so until the voter votes for another node, whatever else a candidate that
+    lost says of itself.
+    """
+    lab = VotesLab(3)
+    tube = lab.tube(0)
+    epoch, leader = stand_of(lab.tube(2))
+    assert leader == lab.nodes[0].node_id
+    gave_up = StandAt(tube.name, tube.maker, tube.made_ns, epoch, leader, False, 0)
+    lab.send(0, 2, TubeStands(False, [gave_up]))
+    assert asked(lab, 1, 2, epoch + 2, is_survey=True) == YES
+    lost = StandAt(tube.name, tube.maker, tube.made_ns, epoch + 1, lab.nodes[1].node_id, False, 0)
+    lab.send(1, 2, TubeStands(False, [lost]))
+    assert asked(lab, 1, 2, epoch + 2, is_survey=True) == YES
+
+
 def test_a_node_that_starts_waits() -> None:
     """T25.5 For its timeout after a start a node votes for nobody else than the node that it stands
     with, for it may have promised."""

@@ -222,10 +222,23 @@ def test_every_change_has_its_name(home: Home) -> None:
     home.pass_ms(100)
     named = [(c.event.decode(), chr(c.status)) for c in t.changes(tube, -1, 99)]
     assert named == [
-        *(("put", "~"), ("delay", "r"), ("take", "t"), ("ttr", "r"), ("take", "t")),
-        *(("touch", "t"), ("release", "r"), ("bury", "!"), ("kick", "r"), ("take", "t")),
-        *(("ack", "-"), ("put", "r"), ("put", "r"), ("delete", "-"), ("truncate", "-")),
-        *(("put", "r"), ("ttl", "-")),
+        ("put", "~"),
+        ("delay", "r"),
+        ("take", "t"),
+        ("ttr", "r"),
+        ("take", "t"),
+        ("touch", "t"),
+        ("release", "r"),
+        ("bury", "!"),
+        ("kick", "r"),
+        ("take", "t"),
+        ("ack", "-"),
+        ("put", "r"),
+        ("put", "r"),
+        ("delete", "-"),
+        ("truncate", "-"),
+        ("put", "r"),
+        ("ttl", "-"),
     ]
     assert [(told.change.event.decode(), chr(told.change.status)) for told in t.told] == named
 
@@ -303,9 +316,21 @@ def test_histories_and_the_ledger_know_tasks(home: Home) -> None:
     assert n.events is not None
     kinds = [KIND_NAMES[kind] for kind in Told(n.events.open).kinds]
     assert kinds == [
-        *("added", "delivered", "requeued", "delivered", "nacked", "delivered", "acked"),
-        *("added", "expired", "added", "deleted"),
-        *("added", "delivered", "requeued", "deleted"),
+        "added",
+        "delivered",
+        "requeued",
+        "delivered",
+        "nacked",
+        "delivered",
+        "acked",
+        "added",
+        "expired",
+        "added",
+        "deleted",
+        "added",
+        "delivered",
+        "requeued",
+        "deleted",
     ]
     ledger = n.ledger
     assert (ledger.created, ledger.gc_acked, ledger.expired, ledger.admin_deleted) == (4, 1, 1, 2)

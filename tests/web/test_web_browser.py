@@ -33,17 +33,26 @@ WIDTHS = {"wide": (1366, 900), "phone": (390, 844)}
 SLOW_WIDTHS = [pytest.param(wide, marks=pytest.mark.slow) for wide in (1100, 390)]
 THEMES = {"wide": "light", "phone": "dark"}
 PAGES = (
-    *("/", "/queues", "/queue?name=images", "/queue?name=images&tab=active", "/dead", "/tubes"),
-    *(
-        "/schedules",
-        "/groups",
-        "/topics",
-        "/ask/subscribe",
-        "/queue?name=reports",
-        "/queue?name=exports",
-        "/ask/run-schedule?tube=reports&schedule=daily",
-    ),
-    *("/cluster", "/workers", "/leases", "/log", "/ask/add", "/queue?name=nobody", "/no-page"),
+    "/",
+    "/queues",
+    "/queue?name=images",
+    "/queue?name=images&tab=active",
+    "/dead",
+    "/tubes",
+    "/schedules",
+    "/groups",
+    "/topics",
+    "/ask/subscribe",
+    "/queue?name=reports",
+    "/queue?name=exports",
+    "/ask/run-schedule?tube=reports&schedule=daily",
+    "/cluster",
+    "/workers",
+    "/leases",
+    "/log",
+    "/ask/add",
+    "/queue?name=nobody",
+    "/no-page",
 )
 LONG_MS = 30_000
 

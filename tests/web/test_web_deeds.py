@@ -29,9 +29,8 @@ def test_a_job_is_moved_with_all_that_it_has(
     headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
     with cluster[0].client() as client:
         id = client.addjob(
-            *("here", "body"), retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
-            backoff=(500, 500, 0), keep=60, time_limit=70,
-        )  # fmt: skip
+            "here", "body", retry=600, ttl=9_000, replicate=2, attempts=5, headers=headers,
+            backoff=(500, 500, 0), keep=60, time_limit=70)  # fmt: skip
         client.getjob("here")
         (run,) = client.start(id, worker="w")
         assert isinstance(run, Run)
@@ -107,7 +106,7 @@ def test_ready_jobs_are_deleted_and_no_others(
     console.until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
     deed = console.site.log.latest[0]
     assert (deed.about, deed.jobs, deed.came_of_it) == (
-        *("full", 750), "done: 750 done, 0 refused of 750",
+        "full", 750, "done: 750 done, 0 refused of 750",
     )  # fmt: skip
     assert cluster.length("full") == 0
     with cluster[0].client() as client:
@@ -127,7 +126,7 @@ def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: WebClust
 def test_the_log_of_a_move_names_both_homes(
     admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
-    """O14.22 The line of the log about a tube's new home names the home before and the new one."""
+    """O14.22 The line of the log about a tube's new leader names the old leader and the new one."""
     with cluster[0].client() as client:
         client.execute("TUBE", "CREATE", "boxes", "fifo")
         before = client.tube("boxes").info().home[:8]
@@ -135,7 +134,7 @@ def test_the_log_of_a_move_names_both_homes(
     reply = admin.do("home", tube="boxes", node=after)
     assert reply.status_code == 303, reply.text
     deed = console.site.log.latest[0]
-    assert (deed.what, deed.about) == ("Move the home", f"boxes, from {before} to {after}")
+    assert (deed.what, deed.about) == ("Move the leader", f"boxes, from {before} to {after}")
 
 
 def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: WebCluster) -> None:

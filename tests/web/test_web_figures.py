@@ -134,9 +134,16 @@ def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: WebCluster)
     for words in ("thumb.make", "tenant shop-7", "1 failed of 3, 2 starts"):
         assert words in text, words
     steps = [
-        *("Added at", "Waited in way", "Handed out", "Attempt 1 of 3 failed"),
-        *("way-1 · OSError: no disk", "Back-off, and the wait in its queue"),
-        *("Attempt 2 of 3 began", "way-2", "Is at work at way-2", "Comes back, unless"),
+        "Added at",
+        "Waited in way",
+        "Handed out",
+        "Attempt 1 of 3 failed",
+        "way-1 · OSError: no disk",
+        "Back-off, and the wait in its queue",
+        "Attempt 2 of 3 began",
+        "way-2",
+        "Is at work at way-2",
+        "Comes back, unless",
     ]
     way = text.partition("Its life so far")[2]
     places = [way.find(step) for step in steps]

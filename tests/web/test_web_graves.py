@@ -122,7 +122,7 @@ def test_letters_of_a_node_that_hangs_are_not_counted(full: WebCluster, console:
         until(lambda: shown(admin) == 0, "leave them out")
         text = admin.get("/dead").text
         assert "No dead letter at the nodes that answer" in text
-        assert "No job was given up" not in text and "count bad sum" not in text
+        assert "No job is dead" not in text and "count bad sum" not in text
     until(
         lambda: shown(admin) == left(full) > 0,
         "read them again",

@@ -1,4 +1,4 @@
-"""What the overview says of jobs that were given up, and of tubes without a leader (SPEC O14)."""
+"""What the overview shows of dead letters, and of tubes without a leader (SPEC O14)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def minute(**counted: float) -> Points:
         ({"added": 120, "acked": 60}, "No: 2.0 jobs/s come and 1.0 are done."),
         (
             {"added": 120, "acked": 120, "dead": 36},
-            "No: 2.0 jobs/s come and 2.0 are done, 36 given up in the last minute.",
+            "No: 2.0 jobs/s come and 2.0 are done, 36 dead in the last minute.",
         ),
         (
             {"added": 120, "acked": 108, "expired": 12},
@@ -40,7 +40,7 @@ def test_what_is_given_up_is_not_kept_up_with(counted: dict[str, float], answer:
     """
     chart = keeping_up(minute(**counted))
     assert chart.answer == answer
-    assert len(chart.lines) == (2 if "given up" in answer or "TTL" in answer else 1)
+    assert len(chart.lines) == (2 if "dead" in answer or "TTL" in answer else 1)
 
 
 def seen(*homeless: int, old: str = "") -> View:

@@ -161,7 +161,12 @@ def test_numbers_as_people_read_them() -> None:
     assert [rate(0.04), rate(1234.56), rate(None)] == ["0.0", "1,234.6", "–"]
     assert [signed(n) for n in (5.66, -0.12, 0.04, None)] == ["+5.7", "−0.1", "±0", "–"]
     assert [span(n) for n in (0.0009, 0.5, 59.96, 413, 3600 * 5 + 120, 86_400 * 3)] == [
-        *("1 ms", "500 ms", "1 m 00 s", "6 m 53 s", "5 h 02 m", "3 d 0 h")
+        "1 ms",
+        "500 ms",
+        "1 m 00 s",
+        "6 m 53 s",
+        "5 h 02 m",
+        "3 d 0 h",
     ]
     assert [age(0), age(7), age(70)] == ["–", "7 s", "1 m 10 s"]
     assert [size(12), size(2048), size(3 << 30)] == ["12 B", "2.0 kB", "3.0 GB"]

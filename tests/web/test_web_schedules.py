@@ -102,7 +102,9 @@ def test_each_deed_asks_and_is_logged(admin: Reader, console: Console, cluster: 
             assert reply.status_code == 303, reply.text
             deed = console.site.log.latest[0]
             assert (deed.what, deed.about, deed.came_of_it) == (
-                *(f"{what} a schedule", "hourly of bills", "done"),
+                f"{what} a schedule",
+                "hourly of bills",
+                "done",
             )
             try:
                 return client.schedule_show("bills", "hourly")

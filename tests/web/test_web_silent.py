@@ -86,7 +86,7 @@ def test_a_hung_node_is_waited_for_once(
     for path in ("/", "/queue?name=mail", "/workers", "/dead", "/leases", "/cluster"):
         assert took_s(held, admin, path) == 0, path
     tubes, leases, dead = (admin.get(path).text for path in ("/tubes", "/leases", "/dead"))
-    assert "home away" in tubes and "hand out nothing until it is back" in tubes
+    assert "no leader" in tubes and "hand out nothing until it is back" in tubes
     assert "hand out nothing until" not in admin.get("/tubes", match="parcels").text
     for path in ("/schedules", "/groups"):
         until(lambda path=path: "are not shown: no answer" in admin.get(path).text, "name the node")
@@ -189,11 +189,11 @@ def test_a_tube_of_a_silent_home_is_not_moved(
 
 
 def test_a_tube_of_a_silent_home_says_so(admin: Reader, hung: None) -> None:
-    """O14.16 A tube whose home does not answer has the state `home away` in the list of queues and
-    on its page, and dashes instead of figures.
+    """O14.16 A tube whose leader does not answer has the state `no leader` in the list of queues
+    and on its page, and dashes instead of figures.
     """
-    assert "home away" in admin.get("/queues").text
-    assert "home away" in admin.get("/queue?name=letters").text
+    assert "no leader" in admin.get("/queues").text
+    assert "no leader" in admin.get("/queue?name=letters").text
     row = admin.get("/queues?match=letters").text.partition("<tbody>")[2]
     assert '">–</b>' in row and '">–</td>' in row and '">0</td>' not in row.partition("</tr>")[0]
     text = admin.get("/queue?name=letters").text
@@ -209,7 +209,7 @@ def test_what_works_for_a_tube_whose_home_is_silent() -> None:
     assert "Wait until it is back. If it is lost for good" in silent_home(info)
     assert silent_home(info).endswith("tuque tubes home 'a b' NODE --force")
     votes = silent_home(msgspec.structs.replace(info, failover=True))
-    assert "by itself" in votes and "--force" not in votes
+    assert "A vote gives it a new leader" in votes and "--force" not in votes
 
 
 def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
@@ -282,7 +282,7 @@ def test_when_nobody_answers_no_page_says_what_is_not_known(
             assert "from then" in admin.get("/").text
             for path in ("/", "/cluster"):
                 text = admin.get(path).text
-                assert "whether jobs go on there is not known" in text
+                assert "whether jobs run there is not known" in text
                 assert "copies elsewhere" not in text, "there is no elsewhere"
                 assert '"st bad" id="live-state">Cut off<' in text
         finally:

@@ -69,7 +69,7 @@ def test_dialogs_about_nothing_and_about_one(
     until(lambda: "Delete 1 job?" in admin.get("/ask/delete-dead").text, "be dead")
     reply = admin.do("delete-dead", typed="bad.ded")
     assert reply.status_code == 409 and "Changed." not in reply.text
-    assert "To go on, type bad.dead as it stands here." in reply.text
+    assert "To continue, type bad.dead exactly." in reply.text
     reply = admin.do("delete-dead", count="7", typed="bad.dead")
     assert reply.status_code == 409 and "Meanwhile it is 1 job, not 7." in reply.text
 

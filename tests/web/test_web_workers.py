@@ -116,9 +116,12 @@ def test_changes_of_versions_are_those_of_queues() -> None:
     """
     one, other = ("a",), ("a", "b")
     heard = [
-        *(Deploy(1_000, "41", one), Deploy(2_000, "41", other)),  # the first of a, of b
-        *(Deploy(10_000, "42", one), Deploy(40_000, "42", other)),  # b later: one deploy
-        *(Deploy(500_000, "42", one), Deploy(600_000, "41", one)),  # a node anew; and back
+        Deploy(1_000, "41", one),
+        Deploy(2_000, "41", other),  # the first of a, of b
+        Deploy(10_000, "42", one),
+        Deploy(40_000, "42", other),  # b later: one deploy
+        Deploy(500_000, "42", one),
+        Deploy(600_000, "41", one),  # a node anew; and back
     ]
     found = changes(reversed(heard))
     assert [(mark.at_s, mark.text, mark.queues) for mark in found] == [
@@ -154,7 +157,7 @@ def test_lost_workers_with_jobs_come_first() -> None:
 
     def row(name: str, state: str, *runs: WorkerRun) -> WorkerRow:
         return WorkerRow(
-            *(name, "h", 1, "1", "41", ["q"], 1, 0, 0, 0, 0, 0, state, "none", list(runs))
+            name, "h", 1, "1", "41", ["q"], 1, 0, 0, 0, 0, 0, state, "none", list(runs)
         )
 
     rows = [row("b", "alive", run), row("a", "alive"), row("k/1", "lost"), row("vm", "lost", run)]

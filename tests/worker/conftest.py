@@ -43,7 +43,13 @@ def start_worker(tmp_path: Path, node: RealServer) -> Iterator[StartWorker]:
     def start(*arguments: str, app: str = "e2e_tasks:app") -> Program:
         program = Program(
             tmp_path / f"worker-{len(started) + 1}.log",
-            *("worker", app, "--app-dir", str(HERE), "--url", node.url, *arguments),
+            "worker",
+            app,
+            "--app-dir",
+            str(HERE),
+            "--url",
+            node.url,
+            *arguments,
             OUT=str(tmp_path),
         )
         started.append(program)

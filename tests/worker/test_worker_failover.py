@@ -52,11 +52,9 @@ def test_a_worker_goes_on_at_the_next_leader(
                 return
 
     producer = threading.Thread(target=produce)
+    options = ["--app-dir", str(HERE), "--url", nodes.nodes[1].url, "--queues", "t", "-c", "2"]
     worker = Program(
-        tmp_path / "worker.log",
-        *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", nodes.nodes[1].url),
-        *("--queues", "t", "-c", "2"),
-        OUT=str(tmp_path),
+        tmp_path / "worker.log", "worker", "e2e_tasks:app", *options, OUT=str(tmp_path)
     )
     producer.start()
     try:

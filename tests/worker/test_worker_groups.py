@@ -138,7 +138,7 @@ def test_a_job_that_another_one_added(place: Path, words: dict[str, Any], is_asy
             other.results(60)
         (row, _) = app.client.group_children(other.queue, other.id)
         assert (row.state, row.how) == ("failed", "open")
-        assert row.reason == "its group has ended; it goes on, for another one added it"
+        assert row.reason == "its group has ended; it continues, for another one added it"
     assert app.client.result(first.id).state == "waiting"
     app.close()
 

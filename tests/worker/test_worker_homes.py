@@ -38,8 +38,16 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
                 tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
         worker = Program(
             tmp_path / "worker.log",
-            *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
-            *("--queues", "q,here,there", "-c", "12"),
+            "worker",
+            "e2e_tasks:app",
+            "--app-dir",
+            str(HERE),
+            "--url",
+            urls[0],
+            "--queues",
+            "q,here,there",
+            "-c",
+            "12",
             OUT=str(tmp_path),
         )
         try:
@@ -82,8 +90,15 @@ def test_a_burst_waits_for_a_home_that_is_down(tmp_path: Path, did: Did) -> None
             tasks.record.options(queue="q").enqueue("q")
             worker = Program(
                 tmp_path / "worker.log",
-                *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
-                *("--queues", "there,q", "--burst"),
+                "worker",
+                "e2e_tasks:app",
+                "--app-dir",
+                str(HERE),
+                "--url",
+                urls[0],
+                "--queues",
+                "there,q",
+                "--burst",
                 OUT=str(tmp_path),
             )
             worker.says("queue there cannot be reached")
@@ -120,8 +135,16 @@ def test_a_home_that_is_down_keeps_nothing_else_waiting(tmp_path: Path, did: Did
     tasks.app.use(urls[0])
     worker = Program(
         tmp_path / "worker.log",
-        *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
-        *("--queues", "here,q,there", "-c", "12"),
+        "worker",
+        "e2e_tasks:app",
+        "--app-dir",
+        str(HERE),
+        "--url",
+        urls[0],
+        "--queues",
+        "here,q,there",
+        "-c",
+        "12",
         OUT=str(tmp_path),
     )
     try:
@@ -161,8 +184,16 @@ def test_runs_in_a_tube_whose_home_is_down_are_no_loss_of_the_broker(
     tasks.app.use(urls[0])
     worker = Program(
         tmp_path / "worker.log",
-        *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
-        *("--queues", "here,q", "-c", "4"),
+        "worker",
+        "e2e_tasks:app",
+        "--app-dir",
+        str(HERE),
+        "--url",
+        urls[0],
+        "--queues",
+        "here,q",
+        "-c",
+        "4",
         OUT=str(tmp_path),
     )
     try:

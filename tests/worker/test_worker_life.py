@@ -145,7 +145,7 @@ def test_one_line_says_that_progress_is_not_told(
 ) -> None:
     handle = tasks.tells_much.enqueue()
     worker = start_worker("--url", f"{node.url}/?timeout=2")
-    untold, back = "was not told", "broker is back"
+    untold, back = "progress was not sent", "broker is back"
     for outages in (1, 2):
         wait_until(lambda: handle.progress() is not None, "progress")
         node.kill()
@@ -175,7 +175,7 @@ def test_a_job_that_the_node_does_not_know_is_dropped(
     wait_until(lambda: did() == ["begin a 1"], "the first job runs")
     wait_until(lambda: client.show(waiting).state == "active", "the second one is fetched")
     assert client.deljob(waiting) == 1
-    words = "here, and the node in use does not know it: it is over, or at a node that is away"
+    words = "here, and the node in use does not know it: it is over, or at an unreachable node"
     wait_until(partial(worker_says, worker, f"is waiting {words}", 1), "it is logged", 20)
     assert running.cancel() == "flagged"
     with pytest.raises(JobCancelled):

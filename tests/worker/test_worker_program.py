@@ -147,7 +147,13 @@ def test_a_changed_file_starts_the_worker_anew(
     source.write_text(code % "old")
     program = Program(
         tmp_path / "worker.log",
-        *("worker", "changing:app", "--app-dir", str(tmp_path), "--url", node.url, "--reload"),
+        "worker",
+        "changing:app",
+        "--app-dir",
+        str(tmp_path),
+        "--url",
+        node.url,
+        "--reload",
         PYTHONPATH=os.pathsep.join(filter(None, sys.path)),  # as the tests have it
     )
     try:
@@ -205,7 +211,7 @@ def test_the_health_of_a_worker_is_seen(
     program.ends(0)
     assert time.monotonic() - began_s < 15, "it waited for its grace time of 25 s"
     assert program.text.count("worker ready") == 1
-    assert "the broker was not told about 1 jobs; their retry time brings them back" in program.text
+    assert "the broker has no report of 1 jobs; their retry time brings them back" in program.text
     assert checked(path)[0] == 1
     health.write(str(path), 0, None)
     told = json.loads(path.read_text())

@@ -180,4 +180,4 @@ def test_a_refused_start_gives_the_job_back(
     worker.signal(signal.SIGTERM)
     worker.ends(0)
     assert time.monotonic() - told_at < 15, "nothing runs: no grace of 25 s"
-    assert "was not told" not in worker.text
+    assert "the broker has no report of" not in worker.text

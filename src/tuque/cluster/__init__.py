@@ -1,4 +1,4 @@
-"""Membership, heartbeats, removals, nodes.conf as text (SPEC K).
+"""Which nodes are in the cluster and which are alive: membership, heartbeats, nodes.conf (SPEC K).
 
 Must not know: sockets, files.
 """

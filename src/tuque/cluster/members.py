@@ -1,4 +1,4 @@
-"""Who belongs to the cluster, who is alive, and whom to dial (SPEC K1, K3, K4, K6, K8).
+"""The nodes of the cluster: which belong to it, live, are dialled (SPEC K1, K3, K4, K6, K8).
 
 A node learns of others by CLUSTER MEET and from heartbeats. It sends heartbeats to each linked
 node; their gossip about third nodes spreads addresses, suspicions and removals. The shell owns

@@ -1,6 +1,6 @@
-"""Two live nodes with one id: who notices, and how long it lasts (SPEC K1.2, K1.3).
+"""Two live nodes with one id: which node notices, and how long it lasts (SPEC K1.2, K1.3).
 
-It knows no links: members.py calls it for each link that begins, and for what is heard.
+Must not know: links. members.py calls it for each link that begins, and for each heartbeat.
 """
 
 from typing import Final, final

@@ -104,8 +104,13 @@ def at(ms: int) -> str:
 def row(one: DeadLetter) -> str:
     """A dead letter on one line."""
     words = [
-        *(at(one.last_failure_ms), one.id, one.origin, one.task or "-"),
-        *(f"{one.attempts} attempts", one.cause, one.reason),
+        at(one.last_failure_ms),
+        one.id,
+        one.origin,
+        one.task or "-",
+        f"{one.attempts} attempts",
+        one.cause,
+        one.reason,
     ]
     return printable("  ".join(words))
 
@@ -398,7 +403,7 @@ def said(word: str, done: str | bool | None) -> str:
         return str(done or "not added: a job has its unique key")
     if word == "drop":
         return "dropped" if done else "there is no such schedule"
-    told_now = {"pause": "paused", "resume": "goes on"}[word]
+    told_now = {"pause": "paused", "resume": "continues"}[word]
     return told_now if done else "nothing to change"
 
 

@@ -35,7 +35,7 @@ def every_node(node: NodeOptions, is_here: bool, what: str) -> Iterator[list[Cli
                     continue
                 if is_away(other):
                     place = printable(f"{other.host}:{other.port}")
-                    click.echo(f"{place} is not in reach: its {what} are left out", err=True)
+                    click.echo(f"{place} is unreachable: its {what} are left out", err=True)
                     continue
                 url = url_of(settings, other.host, other.port)
                 clients.append(stack.enter_context(Client(url, discover=False)))

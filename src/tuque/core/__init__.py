@@ -1,4 +1,4 @@
-"""What decides: jobs, queues, timers and the rules of SPEC.md. Plain state and functions.
+"""Jobs, queues, timers and the rules about them: plain state and functions that decide (SPEC.md).
 
 Time comes in as `n.now_ms`, chance as `n.rng`; what must happen outside is left in outboxes.
 

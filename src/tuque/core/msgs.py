@@ -21,17 +21,24 @@ from tuque.core.tables.topics import (
     VERSION_MAX,
 )
 
-# ---- What all messages between nodes are (SPEC B3)
+ID_BYTES: Final = 40
+
+LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
+NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
+REPAIR: Final = 2  # ReplJob.mode: repairs a lost copy (K5.3)
+CUSTODY: Final = 4  # ReplJob.mode: carries the right to deliver an at-most-once job
+
+COUNT_NACK: Final = 1  # Queued.how: the counter to increment
+COUNT_DELIVERY: Final = 2
+HAS_QUEUED: Final = 4  # Queued.how: the sender has the job queued now (Q4.3)
+WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE (Q4.5)
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
     """A message to one peer."""
 
 
-# ---- The message about subscriptions to topics (SPEC T60.4)
-
-
-ID_BYTES: Final = 40
+# ---- Subscriptions to topics (SPEC T60.4)
 
 
 class SubscriptionAt(Message):
@@ -66,18 +73,7 @@ def are_subscriptions(m: TopicsTold) -> bool:
     return True
 
 
-# ---- bus
-
-
-LARGE_BODY: Final = 1 << 20  # bytes from which a copy has a frame of its own (B2.8)
-NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
-REPAIR: Final = 2  # ReplJob.mode: repairs a lost copy (K5.3)
-CUSTODY: Final = 4  # ReplJob.mode: carries the right to deliver an at-most-once job
-
-COUNT_NACK: Final = 1  # Queued.how: the counter to increment
-COUNT_DELIVERY: Final = 2
-HAS_QUEUED: Final = 4  # Queued.how: the sender has the job queued now (Q4.3)
-WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE (Q4.5)
+# ---- Jobs, nodes, tubes and votes (SPEC B3)
 
 
 class Slots(Message, tag=1):

@@ -1,4 +1,4 @@
-"""Subscriptions to topics: made, removed, and agreed on with other nodes (SPEC T60, T61)."""
+"""Topics: subscriptions, on which nodes agree, and TOPIC ADD (SPEC T60-T62)."""
 
 from typing import Final, final
 
@@ -171,7 +171,7 @@ def topic_figures(n: Node) -> dict[str, object]:
     }
 
 
-# ---- TOPIC ADD: a job for each queue that is subscribed, all of them or none (SPEC T62).
+# ---- TOPIC ADD: a job for each queue that is subscribed, all of them or none (SPEC T62)
 #
 # The caller has checked each of them. All are added in one turn: their records are one frame.
 

@@ -66,8 +66,16 @@ class Visit:
     """One connection, and how far it is."""
 
     __slots__ = (
-        *("accept", "came", "is_head", "is_over", "left", "path"),
-        *("shakes", "since", "sock", "spare"),
+        "accept",
+        "came",
+        "is_head",
+        "is_over",
+        "left",
+        "path",
+        "shakes",
+        "since",
+        "sock",
+        "spare",
     )
 
     def __init__(self, sock: socket.socket | TlsStream, since: float) -> None:

@@ -1,4 +1,4 @@
-"""Start and stop of a server, in order (SPEC L1): lock, listen, load, serve, finish."""
+"""`tuque server`: it starts and stops in order: lock, listen, load, serve, finish (SPEC L1)."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def finish(pump: Pump) -> int:
     s = pump.s
     log.info(
         "stopping: %(reason)s",
-        facts("server_stopping", reason=STOPS.get(s.stop_requested, "it cannot go on")),
+        facts("server_stopping", reason=STOPS.get(s.stop_requested, "it cannot continue")),
     )
     status = 0
     if s.committer is not None:

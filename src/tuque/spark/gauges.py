@@ -49,7 +49,7 @@ OF_GROUP: Final = {
     "oldest_lease_ms": ("tuque_spark_oldest_lease_seconds", "Age of the oldest of these", 1000),
     "failed_attempts": ("tuque_spark_failed_attempts", "Attempts at these that failed", 1),
     "nodes": ("tuque_spark_nodes", "Nodes that it leases from", 1),
-    "nodes_away": ("tuque_spark_nodes_away", "Nodes that do not answer", 1),
+    "nodes_unreachable": ("tuque_spark_nodes_unreachable", "Nodes that do not answer", 1),
 }
 
 

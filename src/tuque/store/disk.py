@@ -1,4 +1,4 @@
-"""The only deciding module that opens files: `Disk`, and its twin in memory.
+"""Files: `Disk`, and its twin in memory; no other deciding module opens any.
 
 `MemoryDisk` simulates what disks do to careless programs: a page cache that a power cut
 empties, names that vanish unless their directory was synced, short writes, a full disk,

@@ -6,7 +6,7 @@ number), a `lock`, and the `manifest`, which alone names the valid files. A file
 header followed by frames. A frame holds the records of one or more turns of the server:
 it is valid as a whole or not at all. Checksums start from a random salt of the file, so
 that no client can put bytes into a job that pass for a frame. A frame without records is
-a mark: like every frame, it says what is durable before it.
+a mark: like every frame, it has what is durable before it.
 """
 
 import zlib
@@ -17,34 +17,7 @@ from mypy_extensions import i64
 
 from tuque.store.disk import Disk
 
-# ---- A file read through a window, so that neighbouring reads share one read of the disk
-
-
 WINDOW_BYTES: Final = 4 << 20
-
-
-class Windowed:
-    """Keeps the last window until bytes outside of it are read."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self.disk = disk
-        self.path = path
-        self.window = b""
-        self.window_start: i64 = 0
-
-    def bytes_at(self, offset: i64, size: i64) -> bytes:
-        """Bytes of the file; fewer only at its end."""
-        start = offset - self.window_start
-        if start < 0 or start + size > len(self.window):
-            want = size if size > WINDOW_BYTES else WINDOW_BYTES
-            self.window = self.disk.read(self.path, offset, want)
-            self.window_start = offset
-            start = 0
-        return self.window[start : start + size]
-
-
-# ---- journal
-
 
 VERSION: Final = 2  # raise it with any change that this program would misread (J1.4)
 OLDEST: Final = 1  # the first one that this program reads; 2 has the lives of jobs (W13)
@@ -67,6 +40,39 @@ FRAME_MAX_BYTES: Final = (1 << 32) - 1
 MANIFEST: Final = "manifest"
 RETIRED: Final = "manifest.off"  # a manifest that is no longer valid
 LOCK: Final = "lock"
+
+CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason if the file ends too early
+
+# results of FrameScanner.next
+FOUND: Final = 0
+DONE: Final = 1
+BAD: Final = 2
+
+
+# ---- Reading: neighbouring reads share one read of the disk
+
+
+class Windowed:
+    """Keeps the last window until bytes outside of it are read."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.window = b""
+        self.window_start: i64 = 0
+
+    def bytes_at(self, offset: i64, size: i64) -> bytes:
+        """Bytes of the file; fewer only at its end."""
+        start = offset - self.window_start
+        if start < 0 or start + size > len(self.window):
+            want = size if size > WINDOW_BYTES else WINDOW_BYTES
+            self.window = self.disk.read(self.path, offset, want)
+            self.window_start = offset
+            start = 0
+        return self.window[start : start + size]
+
+
+# ---- The formats (SPEC J1, J3)
 
 
 class JournalError(Exception):
@@ -185,14 +191,6 @@ class Frame:
         self.now_ms: i64 = 0
         self.synced_seq: i64 = 0
         self.payload = b""
-
-
-CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason if the file ends too early
-
-# results of FrameScanner.next
-FOUND: Final = 0
-DONE: Final = 1
-BAD: Final = 2
 
 
 @final

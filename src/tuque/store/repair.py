@@ -1,4 +1,4 @@
-"""Checks a closed journal, and sets damaged parts aside (SPEC J7).
+"""Checks a closed journal, and moves damaged parts out of it (SPEC J7).
 
 `check_dir` reads every frame and record and changes nothing. `repair_dir` moves unreadable
 parts out of the files, keeps them beside them, and leaves a GAP record with the number of

@@ -75,10 +75,16 @@ from tuque.store.nodesets import NodeSets
 from tuque.tubes.leadership.restore import TubeLog
 from tuque.tubes.policy import tubes_of
 
-# ---- What a load must judge: a torn end or damage, a clock that jumped (SPEC J5.1, J5.8, J5.9)
-
-
 JUMP_MS: Final = 2_000  # smaller clock differences are ignored
+
+# stages of a load
+READING: Final = 0
+SORTING: Final = 1
+RESTORING: Final = 2
+LOADED: Final = 3
+
+
+# ---- A torn end or damage, and a clock that jumped (SPEC J5.1, J5.8, J5.9)
 
 
 def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
@@ -155,14 +161,7 @@ def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
     return 0
 
 
-# ---- replay
-
-
-# stages of a load
-READING: Final = 0
-SORTING: Final = 1
-RESTORING: Final = 2
-LOADED: Final = 3
+# ---- The load
 
 
 @final

@@ -1,16 +1,19 @@
-"""Writes the journal, one call at a time and without threads (SPEC J1, J4, J6).
+"""Writes the journal, without threads of its own (SPEC J1, J4, J6).
+
+Whoever holds the lock of server/journal/thread.py calls it. Three steps need no lock, as they touch
+what no other step does: `flush`, `add_to_snapshot` and `drop_unnamed`, of the journal's thread.
 
 It knows what was written, what is durable, and what to do when the disk fails:
 
 * a failed write is cut back to the last whole frame and may be retried;
-* a frame without records (a mark) says that all before it is durable, if no other does;
+* a frame without records (a mark) shows that all before it is durable, if no other does;
 * after a failed fsync the state of the file is unknown, so it is *broken* until a
   rewrite has put everything into new files;
 * a rewrite starts a new segment, fills a snapshot beside it, and is valid only once
   the manifest names both. Power may fail between any two steps: either the old files
   or the new ones are complete and named.
 
-server/journal/committer.py decides who calls it, and when.
+server/journal/committer.py decides when it is called.
 """
 
 import errno
@@ -41,6 +44,13 @@ from tuque.store.frames import (
 )
 
 JOIN_BYTES: Final = 64 << 10  # smaller frames are written together with their header
+SNAPSHOT_SYNC_BYTES: Final = 8 << 20  # of a snapshot: more would wait for the disk at its end
+
+LOOK: Final = 16  # number of recent syncs that are averaged
+QUICK_S: Final = 0.001  # the average of a quick disk is at most this
+SLOW_S: Final = 0.010  # a longer sync is slow
+LEAST_S: Final = 1.0  # minimum time without slow syncs before the pump syncs
+MOST_S: Final = 600.0
 
 
 def why(error: OSError) -> str:
@@ -63,6 +73,7 @@ class Journal:
         self.segment = ""  # its path
         self.salt_crc: int = 0
         self.size: i64 = 0  # bytes of it in whole frames
+        self.is_ragged = False  # the rest of a failed write may follow these
         self.seq: i64 = 0  # last record written
         self.synced_seq: i64 = 0  # last record known to be durable
         self.marked_seq: i64 = 0  # the last one that the segment itself marks as durable
@@ -81,6 +92,8 @@ class Journal:
         self.snapshot_seq: i64 = 0
         self.snapshot_jobs: i64 = 0
         self.snapshot_bytes: i64 = 0
+        self.snapshot_synced: i64 = 0  # of these bytes
+        self.slice_error = ""  # why the last slice was not written
 
     def total_bytes(self) -> i64:
         """Bytes of all valid files."""
@@ -175,6 +188,7 @@ class Journal:
         self.handle = handle
         self.number = number
         self.segment = path
+        self.is_ragged = False
         self.salt_crc = zlib.crc32(salt)
         self.size = HEADER_BYTES
         self.marked_seq = self.seq
@@ -223,28 +237,47 @@ class Journal:
         """The same of a payload in parts, which are joined only if they are small."""
         if self.is_broken and not self.is_rewriting:
             return False
+        if self.is_ragged:
+            self.cut_back()
+            if self.is_broken:
+                return False
+        try:
+            self.write_frame(parts, count, now_ms)
+        except OSError as e:
+            self.on_write_error(e)
+            return False
+        if not self.is_broken:
+            self.error = ""
+        return True
+
+    def try_append(self, parts: list[bytes], count: i64, now_ms: i64) -> bool:
+        """The same beside the journal's thread, which does what follows an error. False: retry."""
+        if self.is_broken or self.is_ragged or self.error != "":
+            return False
+        try:
+            self.write_frame(parts, count, now_ms)
+        except OSError:
+            self.is_ragged = True
+            return False
+        return True
+
+    def write_frame(self, parts: list[bytes], count: i64, now_ms: i64) -> None:
+        """Write one frame. OSError: a part of it may be there."""
         head = header_of(parts, self.seq + 1, count, now_ms, self.synced_seq, self.salt_crc)
         size: i64 = 0
         for part in parts:
             size += len(part)
-        try:
-            if size <= JOIN_BYTES:
-                write_all(self.disk, self.handle, b"".join([head, *parts]))
-            else:
-                write_all(self.disk, self.handle, head)
-                for part in parts:
-                    if len(part) > 0:
-                        write_all(self.disk, self.handle, part)
-        except OSError as e:
-            self.on_write_error(e)
-            return False
+        if size <= JOIN_BYTES:
+            write_all(self.disk, self.handle, b"".join([head, *parts]))
+        else:
+            write_all(self.disk, self.handle, head)
+            for part in parts:
+                if len(part) > 0:
+                    write_all(self.disk, self.handle, part)
         self.size += len(head) + size
         self.seq += count
         self.marked_seq = self.synced_seq
         self.last_ms = now_ms
-        if not self.is_broken:
-            self.error = ""
-        return True
 
     def must_mark(self) -> bool:
         """Whether all is durable, but nothing in the segment says so."""
@@ -253,8 +286,13 @@ class Journal:
 
     def mark(self) -> None:
         """[J3.2] Mark in the segment that all is durable: later damage in it is no torn tail."""
-        if not self.must_mark():
-            return
+        if self.write_mark():
+            self.note_flush(self.flush(), self.synced_seq)
+
+    def write_mark(self) -> bool:
+        """Write the mark, which takes effect when it is flushed; False: there is none."""
+        if not self.must_mark() or self.is_ragged:
+            return False
         seq = self.seq
         head = frame_header(b"", seq + 1, 0, self.last_ms, self.synced_seq, self.salt_crc)
         try:
@@ -262,13 +300,10 @@ class Journal:
         except OSError:
             self.marked_seq = seq  # skipped without room: the next frame says the same
             self.cut_back()
-            return
+            return False
         self.size += len(head)
         self.marked_seq = seq
-        try:
-            self.disk.fdatasync(self.handle)
-        except OSError as e:
-            self.break_off(f"{why(e)} syncing {self.segment}")
+        return True
 
     def on_write_error(self, e: OSError) -> None:
         """Cut off the rest of a failed write."""
@@ -284,6 +319,7 @@ class Journal:
         """Cut the segment to its whole frames."""
         try:
             self.disk.truncate(self.segment, self.size)
+            self.is_ragged = False
         except OSError as again:
             self.break_off(f"{why(again)} cutting {self.segment}")
 
@@ -293,13 +329,23 @@ class Journal:
             return False
         if self.synced_seq == self.seq and not self.is_broken:
             return True
+        return self.note_flush(self.flush(), self.seq)
+
+    def flush(self) -> str:
+        """Sync the segment, whatever is written to it meanwhile; "" or the error."""
         try:
             self.disk.fdatasync(self.handle)
         except OSError as e:
-            self.break_off(f"{why(e)} syncing {self.segment}")
+            return f"{why(e)} syncing {self.segment}"
+        return ""
+
+    def note_flush(self, error: str, seq: i64) -> bool:
+        """A flush ended that began when `seq` was written last; whether all up to it is durable."""
+        if error != "":
+            self.break_off(error)
             return False
-        if not self.is_broken:
-            self.synced_seq = self.seq
+        if not self.is_broken and seq > self.synced_seq:
+            self.synced_seq = seq
         return True
 
     def break_off(self, what: str) -> None:
@@ -339,6 +385,8 @@ class Journal:
 
     def next_segment(self, now_ms: i64) -> bool:
         """Switch to a new segment, after syncing the old one."""
+        if self.is_ragged and not self.is_broken:
+            self.cut_back()
         if not self.is_broken and not self.sync():
             return False
         old_segment = self.segment
@@ -395,28 +443,49 @@ class Journal:
         self.snapshot_seq = 0
         self.snapshot_jobs = 0
         self.snapshot_bytes = HEADER_BYTES
+        self.snapshot_synced = 0
+        self.slice_error = ""
 
     def add_to_snapshot(self, payload: bytes, count: i64, job_count: i64, now_ms: i64) -> bool:
-        """Write one frame of the snapshot."""
+        """Write one frame of the snapshot. False: not written, `give_up_slice` says why."""
         head = frame_header(
             payload, self.snapshot_seq + 1, count, now_ms, 0, self.snapshot_salt_crc
         )
         try:
             write_all(self.disk, self.snapshot, head)
             write_all(self.disk, self.snapshot, payload)
+            self.snapshot_bytes += len(head) + len(payload)
+            if self.snapshot_bytes - self.snapshot_synced >= SNAPSHOT_SYNC_BYTES:
+                self.disk.fdatasync(self.snapshot)
+                self.snapshot_synced = self.snapshot_bytes
         except OSError as e:
-            self.abort_rewrite(f"{why(e)} writing {self.snapshot_path}")
+            self.slice_error = f"{why(e)} writing {self.snapshot_path}"
             return False
         self.snapshot_seq += count
         self.snapshot_jobs += job_count
-        self.snapshot_bytes += len(head) + len(payload)
+        return True
+
+    def give_up_slice(self) -> None:
+        """Abandon the rewrite whose slice was not written."""
+        if self.is_rewriting:
+            self.abort_rewrite(self.slice_error)
+
+    def flush_snapshot(self) -> bool:
+        """Sync what was written of the snapshot; False as for a slice."""
+        try:
+            self.disk.fdatasync(self.snapshot)
+        except OSError as e:
+            self.slice_error = f"{why(e)} syncing {self.snapshot_path}"
+            return False
+        self.snapshot_synced = self.snapshot_bytes
         return True
 
     def finish_rewrite(self, now_ms: i64) -> bool:
-        """Make the snapshot and the segment beside it the journal; remove older files."""
+        """Make the snapshot and the segment beside it the journal. `drop_unnamed` comes next."""
         records = Records()
         records.end(self.snapshot_jobs, self.snapshot_seq)
         if not self.add_to_snapshot(records.take(), 1, 0, now_ms):
+            self.give_up_slice()
             return False
         manifest = Manifest()
         manifest.snapshot = snapshot_name(self.snapshot_number)
@@ -439,7 +508,6 @@ class Journal:
         self.is_broken = False
         self.error = ""
         self.synced_seq = self.seq
-        self.drop_unnamed()
         self.measure_old()
         self.base_bytes = self.total_bytes()
         return True
@@ -485,17 +553,10 @@ class Journal:
             return
 
 
-# ---- The recent speed of the disk, and who syncs the journal under `always` (SPEC J4.5).
+# ---- The recent speed of the disk: it decides which thread syncs under `always` (SPEC J4.5)
 #
 # A sync in the pump saves two wake-ups, but all clients wait for it. So the pump syncs only on a
 # disk that has been fast, and pauses longer after each slow sync.
-
-
-LOOK: Final = 16  # number of recent syncs that are averaged
-QUICK_S: Final = 0.001  # the average of a quick disk is at most this
-SLOW_S: Final = 0.010  # a longer sync is slow
-LEAST_S: Final = 1.0  # minimum time without slow syncs before the pump syncs
-MOST_S: Final = 600.0
 
 
 @final

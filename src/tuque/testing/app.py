@@ -336,7 +336,12 @@ class TestApp:
                 envelope = envelope_of(letter.body)
                 args, kwargs = arguments(tasks.get(row.task), envelope)
                 yield TestJob(
-                    *(letter.id, letter.task, letter.queue, args, kwargs, "dead"),
+                    letter.id,
+                    letter.task,
+                    letter.queue,
+                    args,
+                    kwargs,
+                    "dead",
                     attempt=letter.attempts,
                     of=letter.of,
                     cause=letter.cause,
@@ -354,8 +359,17 @@ class TestApp:
                 died, task = envelope.died, tasks.get(envelope.task)
                 args, kwargs = arguments(task, envelope)
                 yield TestJob(
-                    *(to_text(job.id), envelope.task, to_text(name), args, kwargs, "dead"),
-                    *(died.attempts, died.attempts, None, "failed", died.reason),
+                    to_text(job.id),
+                    envelope.task,
+                    to_text(name),
+                    args,
+                    kwargs,
+                    "dead",
+                    died.attempts,
+                    died.attempts,
+                    None,
+                    "failed",
+                    died.reason,
                     origin=died.queue,
                     body=job.body,
                 )

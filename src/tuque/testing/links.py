@@ -141,10 +141,10 @@ class Pipe:
         self._desk.pass_time(min(until_ms, max(broker.now_ms + 1, broker.next_ms())))
 
     def _hear(self, replies: list[Reply]) -> None:
-        heard = bytes(self._wire.heard)
+        came = bytes(self._wire.heard)
         self._wire.heard.clear()
-        if heard:
-            replies += self._conn.feed(heard)
+        if came:
+            replies += self._conn.feed(came)
 
     def _on_data(self) -> None:
         """A message may have been pushed, while nobody reads."""

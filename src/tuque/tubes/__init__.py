@@ -1,4 +1,6 @@
-"""Tubes: queues with the policies of Tarantool's queue module (SPEC T); `policy` is core's door.
+"""Tubes: queues with the policies of Tarantool's queue module (SPEC T).
+
+`policy` implements the hooks of core.
 
 Must not know: sockets, files, clocks.
 """

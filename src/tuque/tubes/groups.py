@@ -84,7 +84,7 @@ REST_MS: Final = 60_000  # the same of one that has ended
 DEAD_MS: Final = 5_000  # of a dead one that may be replayed (T50.5)
 FIRST_MINDER: Final = -(1 << 40)  # the leader waits under such numbers, as a client does
 WHY: Final = b"its group has ended"
-ON: Final = b"its group has ended; it goes on, for another one added it"
+ON: Final = b"its group has ended; it continues, for another one added it"
 
 
 def driver_of(tube: Tube) -> Tasks:
@@ -112,7 +112,7 @@ def group_of(n: Node, tube: Tube, id: bytes) -> Task:
     raise TubeError(NO_GROUP, (tube.name, id))
 
 
-# ---- what clients ask for
+# ---- What clients ask for (SPEC T50)
 
 
 def create(
@@ -179,7 +179,7 @@ def cancel(n: Node, t: Tubes, tube: Tube, group: Task) -> bool:
     return True
 
 
-# ---- what the leader does by itself
+# ---- What the leader does when a group or a child has news (SPEC T50)
 
 
 def next_member(n: Node, t: Tubes) -> Task | None:
@@ -456,7 +456,7 @@ def call_off(n: Node, t: Tubes, task: Task, id: bytes) -> i64:
     return -1
 
 
-# ---- waiting
+# ---- Waiting for the ends of children
 
 
 def mind(n: Node, t: Tubes, task_id: bytes, id: bytes) -> None:
@@ -485,7 +485,7 @@ def wake(t: Tubes, client: i64) -> None:
         t.members_due[task_id] = None
 
 
-# ---- tables
+# ---- Changes of the tasks of groups
 
 
 def renew(t: Tubes, tube: Tube, task: Task, packed: bytes) -> None:

@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 
 # pages of what nodes say now
 ASKED = (
-    *("/queue", "/job", "/dead", "/tubes", "/schedules", "/groups", "/group", "/topics"),
-    *("/workers", "/leases"),
+    "/queue",
+    "/job",
+    "/dead",
+    "/tubes",
+    "/schedules",
+    "/groups",
+    "/group",
+    "/topics",
+    "/workers",
+    "/leases",
 )
 
 

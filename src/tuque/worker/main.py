@@ -307,8 +307,13 @@ class Children:
     def pool(self, concurrency: int) -> ProcessPool:
         """A pool of them."""
         return ProcessPool(
-            *(self.target, self.app_dir, self.url, concurrency),
-            *(self.max_memory_mb, self.log_kind, self.keys),
+            self.target,
+            self.app_dir,
+            self.url,
+            concurrency,
+            self.max_memory_mb,
+            self.log_kind,
+            self.keys,
         )
 
 

@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry around `enqueue` and around each run (SPEC U7).
 
-Uses the API alone; what becomes of the spans is set up by the program. The names are those of the
-semantic conventions for messaging, which are still in development: all of them stand here.
+Uses the API alone; the program decides where the spans go. The names are those of the semantic
+conventions for messaging, which are still in development: all of them are in this module.
 """
 
 from __future__ import annotations

@@ -247,8 +247,17 @@ def _queues(reply: Reply) -> QueuePage:
 def _queue(row: Reply) -> QueueRow:
     name, kind, ready, delayed, at_work, dead, oldest_ms, in_s, out_s, blocked, pause = row
     return QueueRow(
-        *(to_text(name), to_text(kind), ready, delayed, at_work, dead, oldest_ms),
-        *(float(in_s), float(out_s), blocked, to_text(pause)),
+        to_text(name),
+        to_text(kind),
+        ready,
+        delayed,
+        at_work,
+        dead,
+        oldest_ms,
+        float(in_s),
+        float(out_s),
+        blocked,
+        to_text(pause),
     )
 
 

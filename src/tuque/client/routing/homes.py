@@ -142,8 +142,8 @@ def homeless_hint(error: Error, asked: Sequence[Call[Any]], at: Address | None) 
         return ""
     name = shlex.quote(names[0].decode("utf-8", "backslashreplace"))
     return (
-        f"the home of tube {name} was {home}, as far as known, and was not reached in time: "
-        f"`tuque tubes` shows the home; a vote may still be choosing one. "
+        f"the leader of tube {name} was {home}, as far as known, and was not reached in time: "
+        f"`tuque tubes` shows the leader; a vote may still be choosing one. "
         f"If that node is lost for good, and no vote chooses another one: "
         f"tuque tubes home {name} NODE --force"
     )

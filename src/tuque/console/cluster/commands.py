@@ -238,7 +238,7 @@ def drain(node: NodeOptions, wait: bool, cancel: bool, timeout: float) -> None:
             while (info := info_of(link)).get("cluster_safe_to_stop") != "yes":
                 left = int(info.get("cluster_drain_left", 0))
                 show(left)
-                check_time(deadline, f"{jobs(left)} left to give away; the node goes on with it")
+                check_time(deadline, f"{jobs(left)} left to give away; the node continues with it")
                 time.sleep(POLL_S)
             show(0)
         click.echo(f"{link.target} has given all its jobs away: safe to stop")

@@ -127,11 +127,11 @@ def shown_home(told: dict[str, Reply]) -> str:
     """Lines about one tube: its leader, and each replica."""
     home, address = text(told["home"])[:8], text(told["address"])
     lines = [
-        f"{printable(text(told['tube']))}: home {home} at {address}, {text(told['state'])}, "
+        f"{printable(text(told['tube']))}: leader {home} at {address}, {text(told['state'])}, "
         f"epoch {text(told['epoch'])}, sync {text(told['sync'])}, {text(told['changes'])} changes"
     ]
     if told["conflict"]:
-        lines.append(f"  CONFLICT: node {text(told['conflict'])} says that it is the home")
+        lines.append(f"  CONFLICT: node {text(told['conflict'])} claims to lead the tube")
     copies = told["copies"]
     for one in copies if isinstance(copies, list) else []:
         assert isinstance(one, list)
@@ -168,7 +168,7 @@ def move(link: Link, name: str, node: str) -> None:
             raise click.ClickException(
                 str(err)
                 if err.sent or target is link.target
-                else f"the home of {name} at {target} cannot be reached; "
+                else f"the leader of {name} at {target} cannot be reached; "
                 "if it is lost for good, --force gives it up"
             ) from None
         finally:
@@ -179,7 +179,7 @@ def move(link: Link, name: str, node: str) -> None:
         if not isinstance(refusal, TubeHome):
             raise click.ClickException(f"{target}: {reply}")
         target = at_address(refusal.home, link)
-    raise click.ClickException(f"the home of {name} moves: try again")
+    raise click.ClickException(f"the leader of {name} changes: try again")
 
 
 def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
@@ -207,7 +207,7 @@ def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
 def shown_failover(told: dict[str, Reply], count: int) -> str:
     """Lines about a failover in a cluster of so many nodes."""
     name, home = printable(text(told["tube"])), text(told["home"])[:8]
-    lines = [f"the home of {name} is {home} at {text(told['address'])}"]
+    lines = [f"the leader of {name} is {home} at {text(told['address'])}"]
     for key, value in told.items():
         if key not in ("tube", "home", "address") and value != b"":
             lines.append(f"  {key}: {printable(text(value))}")

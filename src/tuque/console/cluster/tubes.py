@@ -70,7 +70,7 @@ tubes.add_command(group)
 
 @tubes.command()
 @node_options
-@click.option("--force", is_flag=True, help="The home is lost: NODE takes over with its replica.")
+@click.option("--force", is_flag=True, help="The leader is lost: NODE takes over with its replica.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("name")
 @click.argument("leader", metavar="[NODE]", required=False, default="")
@@ -81,11 +81,11 @@ def home(
     name: str,
     leader: str,
 ) -> None:
-    """Show the home of the tube NAME, its leader, or make NODE its home.
+    """Show the leader of the tube NAME, or make NODE its leader.
 
-    NODE is a node id, its first characters, or host:port. With --force NODE takes over from a home
-    that cannot be reached: changes that only the old home had are lost, and the reply says what is
-    known of them.
+    NODE is a node id, its first characters, or host:port. With --force NODE takes over from a
+    leader that is unreachable: changes that only the old leader had are lost, and the reply shows
+    what is known of them.
     """
     if force and not leader:
         raise click.UsageError("--force needs NODE: the node that takes over")
@@ -97,7 +97,7 @@ def home(
             if leader:
                 move(link, name, leader)
             told = shown(link, name)
-            said = f"the home of {name} is {leader}" if leader else shown_home(told)
+            said = f"the leader of {name} is {leader}" if leader else shown_home(told)
     click.echo(json_line(as_fields(told)) if as_json else said)
 
 
@@ -157,7 +157,7 @@ def seconds(value: object) -> str:
     return "-" if value == "forever" else f"{value} s"
 
 
-HEADS: Final = ("TUBE", "TYPE", "HOME", "STATE", "LAG", *map(str.upper, COLUMNS), "WAITING")
+HEADS: Final = ("TUBE", "TYPE", "LEADER", "STATE", "LAG", *map(str.upper, COLUMNS), "WAITING")
 LEAST: Final = ("TTR", "TTL", "WAITING", "BURIED", "DELAYED")  # left out first on narrow terminals
 
 

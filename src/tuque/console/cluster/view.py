@@ -242,7 +242,7 @@ def failing(rows: list[Row]) -> list[str]:
     return [
         f"{row.address}: its journal cannot be written: "
         f"{printable(row.fault) or 'see its log, and make room on its disk'}; "
-        "it takes no writes until it can, then it goes on by itself"
+        "it takes no writes until it can, then it continues"
         for row in rows
         if row.state == FAILS
     ]
@@ -269,7 +269,7 @@ def homeless(rows: list[Row], by_vote: dict[str, bool]) -> list[str]:
     """
     names = sorted({name for row in rows for name in row.homeless})
     more = max((row.homeless_count for row in rows), default=0) - len(names)
-    what = "more" if names else "tubes whose home cannot be reached"
+    what = "more" if names else "tubes whose leader is unreachable"
     rest = [f"{'and ' if names else ''}{more:,} {what}: see `tuque tubes`"] if more > 0 else []
     unknown = None if any(row.voters for row in rows) else False
     return [lost_home(name, by_vote.get(name, unknown)) for name in names] + rest
@@ -277,10 +277,10 @@ def homeless(rows: list[Row], by_vote: dict[str, bool]) -> list[str]:
 
 def lost_home(name: str, is_by_vote: bool | None) -> str:
     """What to do about a tube whose leader cannot be reached; None: it may fail over by itself."""
-    said = f"tube {printable(name)}: its home cannot be reached"
+    said = f"tube {printable(name)}: its leader is unreachable"
     if is_by_vote:
         return f"{said}; a majority of the voters chooses another one: see CLUSTER VOTERS"
-    unless = "it does not fail over by itself and " if is_by_vote is None else ""
+    unless = "it does not fail over automatically and " if is_by_vote is None else ""
     command = f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
     return f"{said}; if {unless}that is lost for good: {command}"
 

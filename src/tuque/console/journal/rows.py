@@ -33,8 +33,13 @@ from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 
 INDENT: Final = 8
 INSTANTS_MS: Final = (
-    *("qtime_ms", "expire_ms", "until_ms", "drop_ms"),
-    *("since_ms", "dead_ms", "ended_ms"),
+    "qtime_ms",
+    "expire_ms",
+    "until_ms",
+    "drop_ms",
+    "since_ms",
+    "dead_ms",
+    "ended_ms",
 )
 INSTANTS_NS: Final = ("ctime_ns", "instant_ns")
 RUN_NAMES: Final = ("none", "live", "released", "failed")  # by state of a run

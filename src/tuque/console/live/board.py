@@ -79,7 +79,7 @@ class Board:
             place = f"{other.host}:{other.port}"
             if is_away(other):
                 fails = "journal-fails" in other.flags
-                self.silent[place] = "journal-fails" if fails else "not in reach"
+                self.silent[place] = "journal-fails" if fails else "unreachable"
                 continue
             places[place] = url_of(self._settings, other.host, other.port)
         for place in set(self._clients) - set(places):

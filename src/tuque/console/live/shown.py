@@ -16,12 +16,30 @@ from tuque.console.terminal.format import printable
 ID_SHOWN: Final = 16  # of a job without a task; JSON has all
 BEHIND_MS: Final = 60_000  # a queue whose oldest ready job is older stands out
 QUEUE_HEADS: Final = (
-    *("QUEUE", "TYPE", "OLDEST", "READY", "DELAYED", "AT WORK", "IN/S", "OUT/S", "DEAD"),
-    *("WAITING", "PAUSE"),
+    "QUEUE",
+    "TYPE",
+    "OLDEST",
+    "READY",
+    "DELAYED",
+    "AT WORK",
+    "IN/S",
+    "OUT/S",
+    "DEAD",
+    "WAITING",
+    "PAUSE",
 )
 QUEUE_LEAST: Final = ("WAITING", "TYPE", "DELAYED", "OUT/S", "PAUSE")
 WORKER_HEADS: Final = (
-    *("WORKER", "STATE", "QUEUES", "APP", "LONGEST JOB", "FOR", "BUSY", "SLOTS", "DONE", "FAILED"),
+    "WORKER",
+    "STATE",
+    "QUEUES",
+    "APP",
+    "LONGEST JOB",
+    "FOR",
+    "BUSY",
+    "SLOTS",
+    "DONE",
+    "FAILED",
     "HEARD",
 )
 WORKER_LEFT: Final = 5  # columns that are aligned so

@@ -147,9 +147,8 @@ def advice(error: str, words: list[bytes]) -> str:
     if isinstance(refusal, TubeHome):
         host, _, port = refusal.home.rpartition(":")
         host = host.strip("[]")
-        return (
-            f"ask the home: `tuque cli -h {host} -p {port}`, in the prompt `connect {host} {port}`"
-        )
+        command = f"tuque cli -h {host} -p {port}"
+        return f"ask the leader: `{command}`, in the prompt `connect {host} {port}`"
     for said, what in TUBE_ADVICE.items():
         if name == "TUBE" and said in error:
             return what

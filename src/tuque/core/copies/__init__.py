@@ -1,4 +1,4 @@
-"""Jobs with copies on several nodes (SPEC R, A, Q, F): adding, copying, moving, acknowledging.
+"""Jobs with copies on several nodes: added, copied, moved and acknowledged (SPEC R, A, Q, F).
 
 Must not know: how messages travel.
 """

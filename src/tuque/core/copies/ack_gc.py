@@ -1,9 +1,8 @@
-"""Ends acked jobs on all their holders (SPEC A1, A2, A4-A6, A10).
+"""An acked job ends on all its holders; acks of jobs that are unknown here (SPEC A1-A7, A10).
 
 A node that knows of an ack sends SETACK to the other holders, which confirm with GOTACK. When
 all have confirmed, the job is over: DELJOB announces that, and a tombstone stays. Node sets
 are compared and merged, never counted: a holder that turns up late is asked too.
-core/copies/ack_gc.py handles acks of jobs that are unknown here.
 """
 
 from typing import Final
@@ -49,19 +48,27 @@ from tuque.core.queues.procedures import (
     unregister,
 )
 
-# ---- Acks of jobs that are unknown here (SPEC A3.4, A5.3, A7.2).
-#
-# Other nodes may have the job: a record without a body keeps the ack and asks all of them, until
-# a holder has taken it over or no node knows the job. Only ids that a node of this cluster has
-# made get a record, and a limited number per client.
-
-
 NOBODY: Final = -1  # the client of a restored record
 STRAYS_MAX: Final = 1_000  # records per client
 BURST_MAX: Final = 10_000  # messages per turn and node; above it no more questions
 TRY_MS: Final = 1_000
 FULL_MS: Final = 200  # delay before asking again after a full link
 FAST_KEEP_MS: Final = 60_000  # how long a FASTACKed job that no node had is refused
+
+TRY_MAX_MS: Final = 180_000
+OUTBOX_MAX: Final = 100_000  # messages per turn and node; above it, acks wait for A6
+RETELL_MAX: Final = 2_000  # ids resent at once
+RETELL_PAUSE_MS: Final = 50
+OWED_MAX: Final = 100_000  # acks waiting for room on one link; above it they wait for A6
+SWEEP_MAX: Final = 10_000
+LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
+
+
+# ---- Acks of jobs that are unknown here (SPEC A3.4, A5.3, A7.2)
+#
+# Other nodes may have the job: a record without a body keeps the ack and asks all of them, until
+# a holder has taken it over or no node knows the job. Only ids that a node of this cluster has
+# made get a record, and a limited number per client.
 
 
 def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
@@ -171,16 +178,7 @@ def end_stray(n: Node, job: Job, holders: i64) -> None:
     n.tombs.add(job.id, job.expire_ms, others & ~n.forgotten, n.round)
 
 
-# ---- ack gc
-
-
-TRY_MAX_MS: Final = 180_000
-OUTBOX_MAX: Final = 100_000  # messages per turn and node; above it, acks wait for A6
-RETELL_MAX: Final = 2_000  # ids resent at once
-RETELL_PAUSE_MS: Final = 50
-OWED_MAX: Final = 100_000  # acks waiting for room on one link; above it they wait for A6
-SWEEP_MAX: Final = 10_000
-LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
+# ---- Jobs that are known here: the ack is collected from all holders (SPEC A1, A2, A6)
 
 
 def retire(n: Node, job: Job) -> None:
@@ -387,7 +385,7 @@ def join(n: Node, job: Job, holders: i64) -> i64:
     return new & ~job.confirmed
 
 
-# ---- messages
+# ---- Messages about acks and ends (SPEC A4, A5, A10)
 
 
 def on_setack(n: Node, slot: i64, m: SetAck) -> None:
@@ -505,7 +503,7 @@ def on_loaded(n: Node) -> None:
         end_here(n, id, expire_ms, slot, 0, True)
 
 
-# ---- links and time
+# ---- Links that come up, and timers (SPEC A6, A8)
 
 
 def collect_link_up(n: Node, slot: i64) -> None:

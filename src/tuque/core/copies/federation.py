@@ -1,10 +1,10 @@
-"""Who requests jobs from whom, and who gets them (SPEC F1, F2); PAUSE ... BCAST (SPEC P1.7, P3).
+"""Jobs move to the nodes whose clients wait for them; PAUSE on all nodes (SPEC F, P1.7, P3).
 
-A wish stays registered at the node that was asked until that node sends jobs or the wish is
+A request stays registered at the node that was asked until that node sends jobs or the request is
 withdrawn. So waiting clients cost nothing while no jobs arrive, and a newly queued job goes to a
-waiting client of another node at once. `Demand.asked` has the wishes that this node has sent. It
+waiting client of another node at once. `Demand.asked` has the requests that this node has sent. It
 may miss one that is still registered, which costs a second request, but never the reverse: links
-are FIFO, and both sides forget wishes when a new link opens. Core procedures mark queues to check
+are FIFO, and both sides forget requests when a new link opens. Core procedures mark queues to check
 in `n.asks` and `n.offers`.
 """
 
@@ -85,7 +85,24 @@ from tuque.core.tables.repair import (
     Wish,
 )
 
-# ---- Moves jobs to another node, which then serves them (SPEC F2.2-F4).
+AGAIN_MAX: Final = 100  # jobs in one repeated YOURJOBS
+LATE_MAX: Final = 10_000  # messages kept while loading
+
+WISH_MS: Final = 600_000  # lifetime of a wish
+RENEW_MS: Final = 240_000  # age at which it is renewed
+STEP_LOW_MS: Final = 25  # first pause between two requests without an import; doubles each time
+STEP_HIGH_MS: Final = 1_600
+FULL_MS: Final = 50  # delay before retrying a full link
+SWEEP_MS: Final = 30_000
+DEMANDS_MAX: Final = 100_000  # queues that other nodes may wish for
+GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, not counting its last job
+SKIP_MAX: Final = 100  # at-most-once jobs skipped because they may not move yet
+
+PAUSES_MAX: Final = 10_000  # PAUSE commands kept; above it, drop the oldest that ended a pause
+PAUSES_TRIM: Final = 1_000
+
+
+# ---- Moves jobs to another node, which then serves them (SPEC F2.2-F4)
 #
 # An at-least-once job stays here too, as active. Of an at-most-once job exactly one node may
 # deliver: while it is in transit (IN_TRANSIT) only the receiver may. The sender keeps the job
@@ -93,10 +110,6 @@ from tuque.core.tables.repair import (
 # up. The receiver does not pass it on before the sender has dropped its copy (LEFT): so a
 # repeated message always reaches a node that knows the job and replies without taking it
 # again. `n.custody` has the at-most-once jobs between these two messages, on both sides.
-
-
-AGAIN_MAX: Final = 100  # jobs in one repeated YOURJOBS
-LATE_MAX: Final = 10_000  # messages kept while loading
 
 
 def may_move(n: Node, job: Job) -> bool:
@@ -409,23 +422,7 @@ def on_moved(n: Node, slot: i64, m: Moved) -> None:
             job.marks |= STALE  # Q11.5
 
 
-# ---- request
-
-
-WISH_MS: Final = 600_000  # lifetime of a wish
-RENEW_MS: Final = 240_000  # age at which it is renewed
-STEP_LOW_MS: Final = 25  # first pause between two requests without an import; doubles each time
-STEP_HIGH_MS: Final = 1_600
-FULL_MS: Final = 50  # delay before retrying a full link
-SWEEP_MS: Final = 30_000
-DEMANDS_MAX: Final = 100_000  # queues that other nodes may wish for
-GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, not counting its last job
-SKIP_MAX: Final = 100  # at-most-once jobs skipped because they may not move yet
-
-PAUSES_MAX: Final = 10_000  # PAUSE commands kept; above it, drop the oldest that ended a pause
-PAUSES_TRIM: Final = 1_000
-
-# ---- asking
+# ---- Requests that this node sends (SPEC F1)
 
 
 def look(n: Node, d: Demand) -> None:
@@ -509,7 +506,7 @@ def look_at(n: Node, d: Demand, at_ms: i64) -> None:
         heappush(n.looks, (at_ms, d.name))
 
 
-# ---- giving
+# ---- Requests of other nodes (SPEC F2)
 
 
 def on_needjobs(n: Node, slot: i64, m: NeedJobs) -> None:
@@ -586,7 +583,7 @@ def pick(n: Node, q: Queue, most: i64) -> list[Job]:
     return jobs
 
 
-# ---- time and links
+# ---- Links that come up, and timers (SPEC F1, F2)
 
 
 def federate_link_up(n: Node, slot: i64) -> None:
@@ -664,7 +661,7 @@ def federate_next_ms(n: Node) -> i64:
     return at_ms
 
 
-# ---- pauses of all nodes
+# ---- PAUSE with BCAST: the pause holds on all nodes (SPEC P1.7, P3)
 
 
 def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:

@@ -1,6 +1,6 @@
-"""Which nodes may have a copy of a job (SPEC R4.2, K5.6): each of them should know all.
+"""Which nodes may have a copy of a job, and the questions about it (SPEC R4.2, K5.2, K5.6).
 
-A holder unknown to the others would keep its copy after the end of the job.
+Each holder should know all: one unknown to the others would keep its copy after the end of the job.
 """
 
 from typing import Final
@@ -32,16 +32,20 @@ from tuque.core.tables.repair import (
     Question,
 )
 
-# ---- Asks other nodes whether they have copies of jobs (SPEC K5.2).
-#
-# Questions leave in batches, few at a time per peer, and are repeated if unanswered. A node
-# without a link is not asked: its copies are in doubt until there is one.
-
-
 BATCH_IDS: Final = 500
 BATCHES_OUT: Final = 4  # unanswered, per peer
 AGAIN_MS: Final = 3_000  # a node that loads its journal does not reply
 FULL_MS: Final = 50  # delay before trying a full link again
+
+GONE_MS: Final = 60_000  # longer than a message can be in flight
+PARTED_MAX: Final = 100_000  # jobs per node whose holders are resent on link-up
+CLEAN_EVERY: Final = 1_000
+
+
+# ---- Asks other nodes whether they have copies of jobs (SPEC K5.2)
+#
+# Questions leave in batches, few at a time per peer, and are repeated if unanswered. A node
+# without a link is not asked: its copies are in doubt until there is one.
 
 
 def ask(n: Node, slot: i64, id: bytes, is_short: bool) -> None:
@@ -204,12 +208,7 @@ def stop_asking(n: Node, slot: i64) -> None:
         state.unsure |= bit
 
 
-# ---- holders
-
-
-GONE_MS: Final = 60_000  # longer than a message can be in flight
-PARTED_MAX: Final = 100_000  # jobs per node whose holders are resent on link-up
-CLEAN_EVERY: Final = 1_000
+# ---- The sets of holders, and what others report of them (SPEC R4.2, K5.6, K5.7)
 
 
 def join_holders(n: Node, job: Job, holders: i64) -> bool:

@@ -1,4 +1,4 @@
-"""Copies a new job to other nodes, and stores copies for others (SPEC R2-R8).
+"""Copies of a new job are made on other nodes, and kept for other nodes (SPEC R2-R8).
 
 The producer of a job in state wait-repl is in `n.adding`; its reply goes to `n.added`. The
 50 ms steps are kept in due order: a job replicated within a millisecond costs one append and
@@ -95,6 +95,14 @@ from tuque.core.queues.procedures import (
     told_job,
     unregister,
 )
+
+FIELDS: Final[Callable[[ReplJob], ReplFields]] = msgspec.structs.astuple
+STEP_MS: Final = 50
+STEP_MAX_MS: Final = 2_000
+REPEATS_MAX: Final = 100  # messages per turn and peer; above it nothing is repeated
+FAILED_KEEP_MS: Final = 600_000  # how long nodes that were down can learn that an add failed
+FAILED_MAX: Final = 100_000
+
 
 # ---- Jobs of a node that takes no copies itself: another node serves them (SPEC R6, R8)
 
@@ -200,18 +208,7 @@ def say_enqueued(n: Node, slot: i64, id: bytes) -> None:
     say(n, slot, Enqueued([id]))
 
 
-# ---- replicate
-
-
-FIELDS: Final[Callable[[ReplJob], ReplFields]] = msgspec.structs.astuple
-STEP_MS: Final = 50
-STEP_MAX_MS: Final = 2_000
-REPEATS_MAX: Final = 100  # messages per turn and peer; above it nothing is repeated
-FAILED_KEEP_MS: Final = 600_000  # how long nodes that were down can learn that an add failed
-FAILED_MAX: Final = 100_000
-
-
-# ---- at the origin
+# ---- At the node that accepted the job (SPEC R1, R3, R5, R7)
 
 
 def begin(n: Node, job: Job, delay_ms: i64 = -1) -> None:
@@ -469,7 +466,7 @@ def on_reach_changed(n: Node) -> None:
             on_enough(n, adding)
 
 
-# ---- at the other nodes
+# ---- At the other nodes (SPEC R2, R3.4)
 
 
 def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
@@ -569,7 +566,7 @@ def on_release(n: Node, slot: i64, m: Release) -> None:
             n.records.remove(id, stats.MOVED)
 
 
-# ---- time
+# ---- Timers (SPEC R4, R5)
 
 
 def copies_tick(n: Node) -> None:

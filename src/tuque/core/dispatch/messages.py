@@ -1,4 +1,4 @@
-"""Dispatches a message from a peer to its rule."""
+"""Each message from a peer goes to its rule."""
 
 from mypy_extensions import i64
 

@@ -1,4 +1,4 @@
-"""Restores jobs from the journal (SPEC J5)."""
+"""Jobs come back from the journal (SPEC J5); FLUSHALL drops them all (SPEC S7.1)."""
 
 from mypy_extensions import i64
 

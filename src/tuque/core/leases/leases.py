@@ -1,4 +1,4 @@
-"""LEASE: a group takes jobs in numbered batches and commits them (SPEC Y1, Y2, Y4, Y5).
+"""A group leases jobs in numbered batches, commits them, and shows them (SPEC Y1-Y5, Y10).
 
 Functions that can be refused return the refusal, None on success.
 core/leases/fetch.py reads rows, core/leases/expiry.py runs the timers.

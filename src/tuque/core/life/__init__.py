@@ -1,1 +1,4 @@
-"""The words about a job's work: START, FAIL, DONE, CANCEL, UPDATEJOB, DEAD (SPEC W)."""
+"""The work of a job: runs, failures, results, CANCEL, UPDATEJOB, dead letters (SPEC W).
+
+Must not know: words of commands, texts of replies.
+"""

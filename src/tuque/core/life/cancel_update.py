@@ -1,4 +1,8 @@
-"""UPDATEJOB and CANCEL: the holders of a job agree first (SPEC W8, W10, W16)."""
+"""UPDATEJOB and CANCEL of a job with copies: its holders agree first (SPEC W8, W10, W16).
+
+The node of the client asks the reachable holders to hold the job, and makes the change once all
+have agreed. This module has both sides.
+"""
 
 from typing import Final
 
@@ -68,9 +72,6 @@ from tuque.core.queues.merge_work import (
 from tuque.core.queues.procedures import dequeue, enqueue, policy_of
 from tuque.core.tables.work import Change, Holding
 
-# ---- A job is held at its holders before it is changed or cancelled: the holder's side (SPEC W16)
-
-
 # what a node asks for
 HOLD_UPDATE: Final = 1
 HOLD_CANCEL: Final = 2
@@ -89,6 +90,21 @@ SAID_MAX: Final = 6
 
 HOLD_MS: Final = 2_000  # longer than any asker waits
 AFTER_MS: Final = 1_000  # a held job is not due before that
+
+EDIT_BITS: Final = 31
+DELAY_MAX_S: Final = 0x7FFFFFFF
+
+ANSWER_MS: Final = 800  # the holders answer within it (W16.4)
+PARK_MS: Final = 50  # a CANCEL that met a change tries again
+
+# what became of a CANCEL; of two answers the lower one counts
+UNKNOWN: Final = 0
+ENDED: Final = 1
+FLAGGED: Final = 2
+OVER: Final = 3
+
+
+# ---- The holder's side: the job is held until the change is made (SPEC W16)
 
 
 def is_out_at(n: Node, job: Job) -> bool:
@@ -242,12 +258,7 @@ def holds_tick(n: Node) -> None:
             let_go(n, id, 0)
 
 
-# ---- UPDATEJOB: what it changes, and of which jobs (SPEC W10). core/life/cancel_update.py begins
-# it
-
-
-EDIT_BITS: Final = 31
-DELAY_MAX_S: Final = 0x7FFFFFFF
+# ---- UPDATEJOB: what it changes, and of which jobs (SPEC W10)
 
 
 def why_not_updated(n: Node, id: bytes, update: Update) -> Refusal | None:
@@ -358,17 +369,7 @@ def with_attempts(terms: Terms, attempts: i64) -> Terms:
     )
 
 
-# ---- change
-
-
-ANSWER_MS: Final = 800  # the holders answer within it (W16.4)
-PARK_MS: Final = 50  # a CANCEL that met a change tries again
-
-# what became of a CANCEL; of two answers the lower one counts
-UNKNOWN: Final = 0
-ENDED: Final = 1
-FLAGGED: Final = 2
-OVER: Final = 3
+# ---- The client's node: UPDATEJOB and CANCEL begin (SPEC W8, W10)
 
 
 def on_update(n: Node, id: bytes, update: Update) -> tuple[Refusal | None, Change | None]:
@@ -474,7 +475,7 @@ def end(n: Node, job: Job, reason: bytes) -> None:
     end_cancelled(n, job, life)
 
 
-# ---- asking the holders
+# ---- The client's node: the holders are asked, and the change is made (SPEC W16)
 
 
 def begin(n: Node, job: Job, update: Update | None, reason: bytes) -> Change:

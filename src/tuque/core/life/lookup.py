@@ -1,4 +1,8 @@
-"""RESULT, WAITJOB and CANCEL at a node without the job: it asks all others (SPEC W15)."""
+"""Nodes find out about work elsewhere: of jobs unknown here, and of copies (SPEC W14, W15).
+
+RESULT, WAITJOB and CANCEL of a job that is unknown here ask all other nodes. The holders of a job
+send each other its work state; what came is merged here, and its effects follow.
+"""
 
 from typing import Final
 
@@ -53,6 +57,8 @@ ASKED_MAX: Final = 1_000  # questions of one second without an answer
 FIELDS: Final = 10  # of RESULT
 UNANSWERED_MAX: Final = 1_000  # CANCELs that are remembered (W15.8)
 REASON: Final = 7
+
+RETELL_MAX: Final = 2_000  # in one turn
 
 
 def may_ask(n: Node, id: bytes) -> bool:
@@ -286,10 +292,7 @@ def asking_next_ms(n: Node, at_ms: i64) -> i64:
     return at_ms
 
 
-# ---- A life that another holder sent (SPEC W14)
-
-
-RETELL_MAX: Final = 2_000  # in one turn
+# ---- The work state that another holder sent (SPEC W14)
 
 
 def on_life(n: Node, slot: i64, m: LifeAt) -> None:

@@ -1,4 +1,4 @@
-"""DONE and CANCEL, and what RESULT and WAITJOB show (SPEC W7-W9)."""
+"""How a job ends by DONE, and what RESULT and WAITJOB show of it (SPEC W7-W9)."""
 
 from typing import Final
 
@@ -54,7 +54,15 @@ from tuque.core.records.events import RUN_DONE
 from tuque.core.tables.work import Asking
 
 FIELDS: Final = (
-    *("state", "attempt", "of", "worker", "progress", "result", "cause", "reason", "detail"),
+    "state",
+    "attempt",
+    "of",
+    "worker",
+    "progress",
+    "result",
+    "cause",
+    "reason",
+    "detail",
     "ended-ms",
 )
 HURRY_MS: Final = 50  # until holders are asked again for a client that waits
@@ -144,7 +152,7 @@ def on_enqueue_of(n: Node, id: bytes) -> bool:
     return on_enqueue(n, id)
 
 
-# ---- what clients see
+# ---- What clients see (SPEC W9, W15.5)
 
 
 def is_agreed(n: Node, id: bytes) -> bool:

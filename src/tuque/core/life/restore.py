@@ -1,6 +1,6 @@
-"""Restores lives and kept outcomes from the journal (SPEC W13).
+"""The work of jobs and kept outcomes come back from the journal (SPEC W13).
 
-Records are applied in order during the load. A life enters the node with its job, in `begin`
+Records are applied in order during the load. A work state enters the node with its job, in `begin`
 and `enter`; `finish` enters the dead letters in their order, and the outcomes.
 """
 

@@ -1,4 +1,4 @@
-"""Runs at work: WORKING, PROGRESS, RELEASE, FAIL, and their silence (SPEC W3-W6)."""
+"""Runs that last or fail: WORKING, PROGRESS, RELEASE, FAIL, and silence (SPEC W3-W6)."""
 
 from typing import Final
 
@@ -74,10 +74,19 @@ from tuque.core.queues.requeue import is_delayed, on_nack, on_working
 from tuque.core.records.events import CANCELLED as EV_CANCELLED
 from tuque.core.records.events import RUN_CRASHED, RUN_FAILED, RUN_RELEASED, RUN_TIMED_OUT
 
-# ---- What the words about work share: the open job, its life, its run (SPEC W2, W3)
-
-
 OUTLIVE_MS: Final = 60_000  # timers may be late: a silent run fails before its job expires (W6.3)
+
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+
+PROGRESS_MS: Final = 1_000
+# what became of a failed job
+BACK: Final = 0
+DIED: Final = 1
+ENDED: Final = 2
+GONE: Final = 3  # it expired
+
+
+# ---- What the commands about work share: the open job, its work, its run (SPEC W2, W3)
 
 
 def open_job(n: Node, id: bytes) -> tuple[Job | None, Refusal | None]:
@@ -210,7 +219,7 @@ def hash_here(n: Node, worker: bytes) -> i64:
     return hash
 
 
-# ---- events
+# ---- Events of a run (SPEC E1.7)
 
 
 def tell_run(n: Node, job: Job, life: Life, kind: i64, text: bytes) -> None:
@@ -231,17 +240,7 @@ def tell_failure(n: Node, job: Job, failure: Failure) -> None:
     n.events.run(n.now_ms, job, kind, failure.attempt, failure.reason)
 
 
-# ---- runs
-
-
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
-
-PROGRESS_MS: Final = 1_000
-# what became of a failed job
-BACK: Final = 0
-DIED: Final = 1
-ENDED: Final = 2
-GONE: Final = 3  # it expired
+# ---- The commands, and timers of runs (SPEC W3-W6)
 
 
 def extend(n: Node, job: Job, life: Life) -> None:

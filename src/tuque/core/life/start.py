@@ -1,4 +1,4 @@
-"""START, and GETJOB with START: a run begins (SPEC W2, W17)."""
+"""A run begins by START, or by GETJOB with START; what WORKER shows of it (SPEC W2, W17, O12)."""
 
 from typing import Final, final
 
@@ -37,6 +37,12 @@ from tuque.core.queues.merge_work import due_by, tell_soon
 from tuque.core.queues.procedures import dequeue, policy_of
 from tuque.core.queues.requeue import is_delayed
 from tuque.core.records.events import RUN_STARTED
+
+RUNNING: Final = 0
+WAITING: Final = 1  # its worker is lost: for the end of its RETRY or TIMELIMIT
+BACK_OFF: Final = 2
+IN_QUEUE: Final = 3
+STANDING_NAMES: Final = [b"running", b"waiting", b"back-off", b"queued"]
 
 
 def on_start(n: Node, id: bytes, worker: bytes, client: i64) -> Refusal | None:
@@ -138,14 +144,7 @@ def begin_run(n: Node, job: Job, life: Life, worker: bytes, client: i64) -> None
         tell_soon(n, job, life)  # W14.3
 
 
-# ---- Where a job stands that a worker has begun: at work, or due again when (SPEC O12)
-
-
-RUNNING: Final = 0
-WAITING: Final = 1  # its worker is lost: for the end of its RETRY or TIMELIMIT
-BACK_OFF: Final = 2
-IN_QUEUE: Final = 3
-STANDING_NAMES: Final = [b"running", b"waiting", b"back-off", b"queued"]
+# ---- The status of a run that a worker has begun: at work, or due again when (SPEC O12)
 
 
 @final

@@ -1,5 +1,4 @@
-"""The parts of a job: its states, its id, its timers, its tombstone, and its way in and out of the
-node.
+"""The parts of a job: states, task, id, timers, work, tombstone, counters.
 
 Must not know: nodes, queues and clients.
 """

@@ -1,4 +1,4 @@
-"""One job: its fields, its four states and the arrows between them (SPEC G, state table).
+"""One job: its fields, its four states and the arrows between them; what ADDJOB asks (SPEC G, R1).
 
 A Job names its queue, its holders and its client by value or number and never
 refers to a Node, Queue or client object: native instances are acyclic, so that
@@ -63,6 +63,16 @@ LET_GO: Final = 128  # dequeued for another node that said it has the job queued
 STAND_DUE: Final = 1  # held, and due
 STAND_NEXT: Final = 2  # held, and was queued, or its delay ends here
 STAND_QUEUED: Final = 3
+
+LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message can have (B2.2)
+
+WILL_MS: Final = 500  # the other holders are asked this long before the due time (Q1)
+
+# What a job of the given body costs the process, in bytes (M1). Measured with one
+# million queued jobs (bench/memory.py): the object, its id, its share of the job
+# table, the ready list and a timer slot.
+JOB_BYTES: Final = 290
+BODY_OVERHEAD: Final = 33
 
 
 @mypyc_attr(acyclic=True)
@@ -140,9 +150,6 @@ def set_state(job: Job, to: i64) -> None:
     job.state = u8(to)
 
 
-LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message can have (B2.2)
-
-
 def moved_ns(at_ns: i64, jump_ms: i64) -> i64:
     """An instant in ns after a clock jump, kept within 64 bits."""
     moved: int = int(at_ns) + int(jump_ms) * 1_000_000
@@ -160,9 +167,6 @@ def stand_of(job: Job) -> i64:
     return STAND_DUE
 
 
-WILL_MS: Final = 500  # the other holders are asked this long before the due time (Q1)
-
-
 def awake_ms(job: Job) -> i64:
     """When the job's timer fires next: its expiry, its due time (G7.1) or A6."""
     at_ms = job.qtime_ms
@@ -174,13 +178,6 @@ def awake_ms(job: Job) -> i64:
         if job.flags & ANNOUNCE_WILL:
             at_ms -= WILL_MS
     return at_ms if at_ms < job.expire_ms else job.expire_ms
-
-
-# What a job of the given body costs the process, in bytes (M1). Measured with one
-# million queued jobs (bench/memory.py): the object, its id, its share of the job
-# table, the ready list and a timer slot.
-JOB_BYTES: Final = 290
-BODY_OVERHEAD: Final = 33
 
 
 def job_bytes(job: Job) -> i64:

@@ -1,10 +1,10 @@
-"""Job ids: `D-<8 hex of the node id>-<24 characters>-<4 hex TTL field>` (SPEC G6).
+"""Job ids, `D-<8 hex of the node id>-<24 characters>-<4 hex TTL field>`, and chance (SPEC G6).
 
-The TTL field counts minutes; its lowest bit tells at-least-once (1) from at-most-once
+The TTL field counts minutes; its lowest bit separates at-least-once (1) from at-most-once
 (0). The 24 characters are 14 random ones that a group of ids shares, 2 for the place in
 the group, and 8 that prove that a node of this cluster made the id: a keyed hash over
 all the rest. One SHAKE-128 makes the proofs of a whole group, so that an id costs a
-fraction of a hash. In ids of a tenant's jobs the last 5 of the 14 say whose they are.
+fraction of a hash. In ids of a tenant's jobs the last 5 of the 14 show whose they are.
 """
 
 from base64 import b64encode
@@ -22,6 +22,8 @@ _MARK_AT: Final = 20  # where the mark of a tenant stands
 _MARK_END: Final = 25
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
+
+HALF: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 
 @final
@@ -180,9 +182,6 @@ def is_job_id(word: bytes) -> bool:
 
 
 # ---- A small seeded generator for the core's choices: equal seeds give equal runs
-
-
-HALF: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 
 @final

@@ -1,4 +1,4 @@
-"""What happened to the jobs of each queue, and of the node, in numbers (SPEC O3).
+"""Counters of jobs: by queue and tenant, of the node, and by cause (SPEC O3, G9, N10).
 
 A Tally lives as long as its queue, or a job of that name. The hot path only adds to native
 fields: nothing is allocated once a tally exists. What a job counts as, delayed or at work, is kept
@@ -35,10 +35,12 @@ TENANT_MAX: Final = 32  # bytes of a tenant's name
 TENANT_DIGITS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789-"
 
 # upper bounds of a histogram's buckets, in its unit; the last bucket has no bound
+# fmt: off
 BOUNDS: Final = [
-    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000),
-    *(300_000, 3_600_000),
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000,
+    300_000, 3_600_000,
 ]
+# fmt: on
 
 # why a job was put back; index into PUT_BACK
 BY_RETRY: Final = 0
@@ -51,6 +53,30 @@ BY_RELEASE: Final = 5
 LOOK_MS: Final = 30_000  # between two looks; rates are of the time since the one before the last
 
 PUT_BACK: Final = ["retry", "nack", "command", "lease", "failed", "released"]
+
+CREATED: Final = 0
+IMPORTED: Final = 1
+REPLICATED: Final = 2
+LOADED: Final = 3
+GC_ACKED: Final = 4
+EXPIRED: Final = 5
+MOVED: Final = 6
+ADMIN_DELETED: Final = 7
+EVICTED: Final = 8
+ADD_FAILED: Final = 9
+
+CAUSES: Final = [
+    "created",
+    "imported",
+    "replicated",
+    "loaded",
+    "gc_acked",
+    "expired",
+    "moved",
+    "admin_deleted",
+    "evicted",
+    "add_failed",
+]
 
 
 @final
@@ -410,37 +436,12 @@ def set_why(job: Job, why: i64) -> None:
     job.why = u8(i64(job.why) & ~WHY_BITS | why)
 
 
-# ---- Counts where each job came from and went: one counter per cause (SPEC G9).
+# ---- Counts where each job came from and went: one counter per cause (SPEC G9)
 #
 #     created + imported + replicated + loaded
 #         = live + gc_acked + expired + moved + admin_deleted + evicted + add_failed
 #
 # A job that leaves without a cause is a bug; `balance` shows it.
-
-
-CREATED: Final = 0
-IMPORTED: Final = 1
-REPLICATED: Final = 2
-LOADED: Final = 3
-GC_ACKED: Final = 4
-EXPIRED: Final = 5
-MOVED: Final = 6
-ADMIN_DELETED: Final = 7
-EVICTED: Final = 8
-ADD_FAILED: Final = 9
-
-CAUSES: Final = [
-    "created",
-    "imported",
-    "replicated",
-    "loaded",
-    "gc_acked",
-    "expired",
-    "moved",
-    "admin_deleted",
-    "evicted",
-    "add_failed",
-]
 
 
 @final

@@ -1,4 +1,4 @@
-"""One task of a tube: a job with a number, a place in its tube and a holder (SPEC T).
+"""One task of a tube: a job with a number, a place in its tube and a session that has it (SPEC T).
 
 A Task is in the job table under its job id, in the timer wheel, the ledger and the memory
 account like any job; its tube's policy decides what may be done with it

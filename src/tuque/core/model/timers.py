@@ -1,9 +1,9 @@
-"""Timers of jobs: four rings of slots, each coarser than the one before (SPEC G5).
+"""Time and work: timers of jobs in four rings, and units of work in one turn (SPEC G5, L2).
 
-A job is in one slot and knows its position there: cancelling is O(1) and leaves nothing
-behind, so a million jobs acked within seconds do not stay in memory for their TTL. When a
-coarse slot begins, its jobs move to finer ones. A timer never fires early, and at most two
-fine slots (16 ms) late.
+Each ring of slots is coarser than the one before. A job is in one slot and knows its position
+there: cancelling is O(1) and leaves nothing behind, so a million jobs acked within seconds do not
+stay in memory for their TTL. When a coarse slot begins, its jobs move to finer ones. A timer never
+fires early, and at most two fine slots (16 ms) late.
 """
 
 from heapq import heappop, heappush
@@ -23,6 +23,13 @@ KEY_MASK: Final = 0x7FFFFFFF
 OVERDUE_MS: Final = 1 << 31
 
 Slots = dict[int, list[Job]]
+
+# The work of one turn, counted in units; longer commands continue in the next turn (L2). A unit is
+# one job, queue, client or word that is read or changed; what costs more counts as several. Only
+# long paths are counted: a command about one job is free.
+TURN_WORK: Final = 5_000  # units of all long commands together in one turn
+PIECE: Final = 1_000  # units of one of them before the next one gets its share
+REPLY_BYTES: Final = 4 << 20  # a reply with many elements ends after the one that exceeds it
 
 
 def level_of(wait_ms: i64) -> i64:
@@ -173,14 +180,3 @@ class Wheel:
             job = jobs[len(jobs) - 1]
             self.cancel(job)
             fired.append(job)
-
-
-# ---- The work of one turn, counted in units; longer commands continue in the next turn (SPEC L2).
-#
-# A unit is one job, queue, client or word that is read or changed; what costs more counts as
-# several. Only long paths are counted: a command about one job is free.
-
-
-TURN_WORK: Final = 5_000  # units of all long commands together in one turn
-PIECE: Final = 1_000  # units of one of them before the next one gets its share
-REPLY_BYTES: Final = 4 << 20  # a reply with many elements ends after the one that exceeds it

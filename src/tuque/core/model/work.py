@@ -1,4 +1,4 @@
-"""A job's life: its terms, runs, failures and outcome (SPEC W).
+"""The work of one job: its terms, runs, failures and outcome (SPEC W).
 
 Kept beside the job, by its id (core/tables/work.py): a plain job has none of it.
 """

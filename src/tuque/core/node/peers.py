@@ -1,7 +1,7 @@
-"""Slots: the other nodes as the core sees them, and messages to them (SPEC K2).
+"""The other nodes as core sees them, and messages to the holders of a job (SPEC K2, Q1, R1.12).
 
 Every node ever known has a slot; a set of nodes is a bit set of slots, bit 0 this node.
-cluster/ decides who belongs to the cluster and who is alive; the shell sends messages. A link
+cluster/ decides which nodes belong to the cluster and live; the shell sends messages. A link
 belongs to one incarnation of a peer: messages of an older one never arrive here. A set member
 that names an older incarnation than the one known is ignored: what that one had may be lost
 (K2.2).
@@ -28,6 +28,17 @@ from tuque.core.msgs import (
 from tuque.core.node.node import Copying, Node, Peer
 
 SLOTS: Final = 62  # bits of a set, including this node's
+
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)
+PATIENT_S: Final = 5  # RETRY above this can wait for a beat
+TOMB_MS: Final = 60_000  # for a node that lost the job; the others know its expiry
+DENIED_MS: Final = 60_000  # longer than a message can be in flight
+IDS_MAX: Final = 1_000  # in one WILLQUEUE
+FIRST_MS: Final = 100  # bound of J at the node that delivered a job
+
+BODY_MAX: Final = 4_096  # bytes of a body in a shared message
+SIZE_MAX: Final = 65_536  # bytes of all its bodies
 
 
 class TooManyNodes(Exception):
@@ -281,19 +292,10 @@ def clear_link(n: Node, slot: i64) -> None:
     set_leaver(n, slot, False)
 
 
-# ---- What a node sends to the other holders of its jobs (SPEC G3.8, Q1, V4.6).
+# ---- Announcements to the other holders of a job (SPEC G3.8, Q1, V4.6)
 #
 # Nothing is sent for a job without other holders, nor for an at-most-once job: its only other
 # holder is the node that it came from or goes to (core/copies/federation.py).
-
-
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
-BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)
-PATIENT_S: Final = 5  # RETRY above this can wait for a beat
-TOMB_MS: Final = 60_000  # for a node that lost the job; the others know its expiry
-DENIED_MS: Final = 60_000  # longer than a message can be in flight
-IDS_MAX: Final = 1_000  # in one WILLQUEUE
-FIRST_MS: Final = 100  # bound of J at the node that delivered a job
 
 
 def jitter_ms(n: Node) -> i64:
@@ -405,15 +407,10 @@ def announce_next_ms(n: Node) -> i64:
     return n.beat_ms if len(n.untold) > 0 else FAR
 
 
-# ---- New jobs that are alike share the message that takes their copies to other nodes (SPEC
-# R1.12).
+# ---- New jobs that are alike share one message with their copies (SPEC R1.12)
 #
 # A turn of many producers adds jobs with one queue and the same options. Their common fields are
 # made, encoded, decoded and checked once.
-
-
-BODY_MAX: Final = 4_096  # bytes of a body in a shared message
-SIZE_MAX: Final = 65_536  # bytes of all its bodies
 
 
 def is_plain(n: Node, job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""One queue: the order of its jobs, who waits for them, its pause and its counters (SPEC G, V, P).
+"""One queue: the order of its jobs, waiting clients, its pause and its counters (SPEC G, V, P).
 
 Ready jobs are in `items` in the order of (ctime, id), which is the order of arrival; the few
 that come back (a retry, a NACK) are older than the tail and go to a heap. Taking the smaller

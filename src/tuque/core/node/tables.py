@@ -1,4 +1,4 @@
-"""The tables of jobs and queues: found by name, and walked in slices (SPEC S4, S5).
+"""The tables of jobs and queues, walked in slices; the node's time (SPEC G8, S4, S5).
 
 Each dict has a list of the same elements without gaps. An element knows its position; when it
 leaves, the last one takes its place. A walk goes from the end to the start: elements not met
@@ -211,7 +211,7 @@ def check_table(n: Node) -> None:
     assert total == n.queue_bytes, "bytes of queues"
 
 
-# ---- Sets the node's time; first detects that the process stood still (SPEC G8)
+# ---- The node's time; whether the process stood still (SPEC G8)
 
 
 def set_time(n: Node, now_ms: i64) -> bool:

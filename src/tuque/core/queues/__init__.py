@@ -1,4 +1,4 @@
-"""Jobs of one node (SPEC G, V, Q, P, S, Z4): states, delivery, requeueing, what clients may see.
+"""Jobs in their queues: states, delivery, requeueing, ends, views (SPEC G, V, Q, P, S, Z4).
 
 Must not know: how messages travel.
 """

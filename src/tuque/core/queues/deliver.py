@@ -1,4 +1,4 @@
-"""GETJOB: delivers jobs, makes clients wait for them (SPEC V); PAUSE (SPEC P)."""
+"""GETJOB delivers jobs or makes clients wait (SPEC V); queues are paused (SPEC P)."""
 
 from heapq import heapify, heappush
 from typing import Final

@@ -1,4 +1,4 @@
-"""How the life of a job ends: keeps its outcome, wakes waiting clients (SPEC W7, W9)."""
+"""A job ends: its outcome is kept, waiting clients are woken (SPEC W7, W9)."""
 
 from typing import Final
 

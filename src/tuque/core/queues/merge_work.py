@@ -1,6 +1,6 @@
-"""Lives and outcomes in messages, and how two of one job become one (SPEC W14).
+"""Two views of one job's work become one; a failed job becomes a dead letter (SPEC W6, W14).
 
-Packed: the sender's clock, i64 ms, then a journal record (core/records/work.py).
+In messages, packed: the sender's clock, i64 ms, then a journal record (core/records/work.py).
 An outcome without the instant of its end is a claim: a worker sent DONE where nobody has the job.
 """
 
@@ -49,6 +49,9 @@ INSTANT_MAX_MS: Final = 1 << 53
 EDIT: Final = 4  # Hold.what: the change itself
 START_MS: Final = 50  # a shorter run is not announced (W14.3)
 SKEW_MS: Final = 3_000  # longer than a message takes: no instant is moved by less
+
+DEAD_SUFFIX: Final = b".dead"
+AGAIN_MS: Final = 200
 
 
 def packed_life(n: Node, id: bytes) -> bytes:
@@ -405,11 +408,7 @@ def is_better(mine: Outcome, theirs: Outcome) -> bool:
     return other < ours
 
 
-# ---- Dead letters: a job that is given up stays, under its id, in another queue (SPEC W6)
-
-
-DEAD_SUFFIX: Final = b".dead"
-AGAIN_MS: Final = 200
+# ---- A dead letter stays, under the id of its job, in another queue (SPEC W6)
 
 
 def dead_queue(job: Job, life: Life) -> bytes:

@@ -1,4 +1,4 @@
-"""Procedures shared by the rules: lookup, register, unregister, enqueue, timers (SPEC G)."""
+"""Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
 
 from heapq import heapify, heappush
 from typing import Final

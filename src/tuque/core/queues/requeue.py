@@ -1,4 +1,4 @@
-"""Returns jobs to their queue or postpones them (SPEC Q): NACK, ENQUEUE, DEQUEUE, WORKING."""
+"""Jobs return to their queue, or later: NACK, ENQUEUE, DEQUEUE, WORKING (SPEC Q)."""
 
 from mypy_extensions import i64
 

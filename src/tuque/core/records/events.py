@@ -112,9 +112,25 @@ DELETE_CAUSES: Final = [
 
 # The columns of a chunk in write order.
 COLUMN_NAMES: Final = (
-    *("ts", "kinds", "queue_lens", "queues", "delivery", "ids", "consumer", "size", "delay"),
-    *("ttl", "retry", "reason_lens", "reasons", "enqueued", "first", "last", "deliveries"),
-    *("nacks", "timeouts"),
+    "ts",
+    "kinds",
+    "queue_lens",
+    "queues",
+    "delivery",
+    "ids",
+    "consumer",
+    "size",
+    "delay",
+    "ttl",
+    "retry",
+    "reason_lens",
+    "reasons",
+    "enqueued",
+    "first",
+    "last",
+    "deliveries",
+    "nacks",
+    "timeouts",
 )
 
 ID_BYTES: Final = 40

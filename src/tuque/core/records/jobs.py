@@ -27,10 +27,9 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/node/peers.py.
-The records of leases and of staged jobs are in core/records/leases.py and
-core/records/staged.py, those of tubes in core/records/tubes.py and
-core/records/leadership.py, those of lives in core/records/work.py, those of
-votes in core/records/leadership.py, that of topics in core/records/staged.py.
+The records of leases are in core/records/leases.py, those of staged jobs and topics in
+core/records/staged.py, those of tubes in core/records/tubes.py, those of leaders and votes in
+core/records/leadership.py, those of work in core/records/work.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/frames.py, extend

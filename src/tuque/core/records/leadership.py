@@ -1,4 +1,4 @@
-"""Journal records of tube leaders and replicas, encoded and decoded (SPEC T22, J2).
+"""Journal records of tube leaders, replicas and votes, encoded and decoded (SPEC T22, J2).
 
 Layout, after length and kind, little-endian:
 
@@ -40,6 +40,18 @@ MAJORITY: Final = 64  # a majority of the voters must have a change before its r
 HOME_FIXED: Final = 125
 HOLDER_FIXED: Final = 28
 UUID_BYTES: Final = 16
+
+PROPOSED: Final = 1  # steps of a list: its maker may still take it back
+IN_FORCE: Final = 2
+
+ORIGIN_BYTES: Final = 16
+VOTERS_MAX: Final = 62  # as many nodes as there are slots
+VOTERS_FIXED: Final = 37
+VOTER_BYTES: Final = 48
+NEXT_FIXED: Final = 124
+STAND_FIXED: Final = 112
+MARKS_FIXED: Final = 20
+MARK_BYTES: Final = 56
 
 
 @final
@@ -133,7 +145,7 @@ def decode_holder(data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
     return True
 
 
-# ---- Journal records of votes about leaders, encoded and decoded (SPEC T22, J2).
+# ---- Records of votes about leaders (SPEC T22.4)
 #
 # Layout, after length and kind, little-endian:
 #
@@ -150,19 +162,6 @@ def decode_holder(data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
 # VOTE_MARKS has the mark of this node under its right, and the highest ones that it has heard of
 # others. TUBE_STAND is a vote: the node that this one stands with, and the newest copy that was
 # whole here (the epoch 0: none).
-
-
-PROPOSED: Final = 1  # steps of a list: its maker may still take it back
-IN_FORCE: Final = 2
-
-ORIGIN_BYTES: Final = 16
-VOTERS_MAX: Final = 62  # as many nodes as there are slots
-VOTERS_FIXED: Final = 37
-VOTER_BYTES: Final = 48
-NEXT_FIXED: Final = 124
-STAND_FIXED: Final = 112
-MARKS_FIXED: Final = 20
-MARK_BYTES: Final = 56
 
 
 @final

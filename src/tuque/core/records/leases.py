@@ -1,6 +1,6 @@
-"""Decodes journal records of leases; cut or oversized ones are refused (SPEC Y9, J2).
+"""Journal records of leases, encoded and decoded (SPEC Y9, J2).
 
-The layout is core/records/leases.py's. No length in the bytes is trusted.
+No length in the bytes is trusted: records that are cut or oversized are refused.
 """
 
 from typing import Final, final
@@ -18,7 +18,18 @@ from tuque.core.records.jobs import (
 )
 from tuque.core.tables.leases import NAME_MAX, PARTS_MAX, Batch, Group, mark_of
 
-# ---- Journal records of leases, encoded at the moment of change (SPEC Y9, J2).
+HOW_EXPIRED: Final = 1  # its jobs are in their queues again
+HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: stands for a record of each
+HOW_SOME: Final = 4  # only these positions changed
+
+GROUP_FIXED: Final = 53  # kind to the number of names
+BATCH_FIXED: Final = 58  # kind to the first position
+DROP_FIXED: Final = 17
+POSITION_BYTES: Final = 44
+POSITIONS_MAX: Final = 10_000  # in one record
+
+
+# ---- Encoding
 #
 # They follow the rules of core/records/jobs.py: absolute, each complete in itself. A batch of
 # many jobs is several records, back to back in one frame. Layout, after length and kind:
@@ -31,17 +42,6 @@ from tuque.core.tables.leases import NAME_MAX, PARTS_MAX, Batch, Group, mark_of
 #     LEASE_DROP   epoch i64, seq i64, the group
 #
 # `floor` -1: the group is forgotten.
-
-
-HOW_EXPIRED: Final = 1  # its jobs are in their queues again
-HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: stands for a record of each
-HOW_SOME: Final = 4  # only these positions changed
-
-GROUP_FIXED: Final = 53  # kind to the number of names
-BATCH_FIXED: Final = 58  # kind to the first position
-DROP_FIXED: Final = 17
-POSITION_BYTES: Final = 44
-POSITIONS_MAX: Final = 10_000  # in one record
 
 
 def tell_group(records: Records, g: Group) -> None:
@@ -147,7 +147,7 @@ def tell_drop(records: Records, g: Group, seq: i64) -> None:
     records.binding_count += 1
 
 
-# ---- leases
+# ---- Decoding
 
 
 @final

@@ -1,4 +1,4 @@
-"""Journal records of staged jobs, publications and keys (SPEC Z6, J2).
+"""Journal records of staged writes and of subscriptions to topics (SPEC Z6, T60.6, J2).
 
 They follow the rules of core/records/jobs.py. Layout, after length and kind:
 
@@ -45,6 +45,8 @@ PUBLISHED_FIXED: Final = 39  # kind to the length of txn
 KEY_FIXED: Final = 49
 APP_FIXED: Final = 17
 NO_ID: Final = bytes(40)
+
+TOPIC_FIXED: Final = 55
 
 
 def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> None:
@@ -152,7 +154,7 @@ def tell_app(records: Records, app: bytes, version: i64, used_ms: i64) -> None:
     records.binding_count += 1
 
 
-# ---- The journal record of a subscription to a topic, encoded and decoded (SPEC T60.6, J2).
+# ---- The record of a subscription to a topic (SPEC T60.6)
 #
 # Layout, after length and kind, little-endian:
 #
@@ -160,9 +162,6 @@ def tell_app(records: Records, app: bytes, version: i64, used_ms: i64) -> None:
 #             filters u8, topic, queue, of each filter: length of name u8, of pattern u8, both
 #
 # Version 0: nothing is known of it.
-
-
-TOPIC_FIXED: Final = 55
 
 
 @final
@@ -234,9 +233,7 @@ def decode_topic(data: bytes, at: i64, end: i64, r: TopicRecord) -> bool:
     return at == end
 
 
-# ---- Decodes records of staged jobs, publications and keys, or refuses them (SPEC Z6, J2).
-#
-# The layout is core/records/staged.py's. No length in the bytes is trusted.
+# ---- Decoding of staged jobs, publications and keys. No length in the bytes is trusted
 
 
 @final

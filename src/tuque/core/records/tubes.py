@@ -1,6 +1,6 @@
-"""Decodes records of tubes and tasks, or refuses them (SPEC T14, J2).
+"""Journal records of tubes, tasks and sessions, encoded and decoded (SPEC T14, J2).
 
-The layout is core/records/tubes.py's. No length in the bytes is trusted.
+No length in the bytes is trusted.
 """
 
 from typing import Final, final
@@ -30,7 +30,18 @@ from tuque.core.records.jobs import (
     Records,
 )
 
-# ---- Journal records of tubes and tasks, encoded at the moment of change (SPEC T14, J2).
+TUBE_FIXED: Final = 59  # after the kind, to the names
+STATE_FIXED: Final = 76
+ADD_FIXED: Final = 86  # after the kind, to the state
+SESSION_FIXED: Final = 33
+CFG_FIXED: Final = 17
+CFG_BEFORE: Final = 9  # an older record, without the number of tokens
+GRANT_FIXED: Final = 5
+
+CALL_AND_TRUNCATE: Final = 3  # the highest bits of a grant
+
+
+# ---- Encoding
 #
 # They follow the rules of core/records/jobs.py: absolute, each complete in itself. The end
 # of a task is a REMOVE; a LIFE has the run that a worker has begun (T48.2). Layout, after length
@@ -42,25 +53,16 @@ from tuque.core.records.jobs import (
 #     TUBE_DROP  name
 #     TASK_ADD   id 40, status u8, form u8, number i64, pri i64, created_ms i64, ctime_ns i64,
 #                delay_s i32, queue length i32, sub-queue length i32, [state], queue, sub-queue,
-# body
+#                body
 #     TASK_STATE id 40, status u8, [state]
 #     SESSION    number i64, until_ms i64, is over u8, uuid 16, user
 #     TUBE_CFG   ttr_ms i64, in_replicaset u8, tokens up to this may be in use i64
 #     GRANT      bits u8 (0: none any more), lengths of tube and prefix u16 each; tube, prefix,
-# holder
+#                holder
 #
 # where state is ttl_ms i64, ttr_ms i64, qtime_ms i64, token i64, owner i64, taken_ms i64, nacks
 # i32, deliveries i32, delivered_count i32, first_ms i64, last_ms i64. A temporary tube
 # has only TUBE, with a next number above those in use.
-
-
-TUBE_FIXED: Final = 59  # after the kind, to the names
-STATE_FIXED: Final = 76
-ADD_FIXED: Final = 86  # after the kind, to the state
-SESSION_FIXED: Final = 33
-CFG_FIXED: Final = 17
-CFG_BEFORE: Final = 9  # an older record, without the number of tokens
-GRANT_FIXED: Final = 5
 
 
 def tell_tube(
@@ -213,10 +215,7 @@ def tell_grant(records: Records, holder: bytes, tube: bytes, prefix: bytes, bits
     records.binding_count += 1
 
 
-# ---- tubes
-
-
-CALL_AND_TRUNCATE: Final = 3  # the highest bits of a grant
+# ---- Decoding
 
 
 @final

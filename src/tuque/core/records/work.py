@@ -1,4 +1,4 @@
-"""Journal records of the lives of jobs and of kept outcomes (SPEC W13, J2).
+"""Journal records of work and of kept outcomes, encoded and decoded (SPEC W13, J2).
 
 They follow the rules of core/records/jobs.py: absolute, each complete in itself. A `word` is
 its length i32; the bytes of all words of a row follow that row. Layout, after length and kind:
@@ -12,9 +12,9 @@ its length i32; the bytes of all words of a row follow that row. Layout, after l
     OUTCOME  id 40, kind u8, bits u8, attempts i32, until_ms i64, ended_ms i64, run i64,
              words: worker, progress, reason, and if its bit is set the place of a task: number i64,
              tube (T48.6); then the result, if its bit is set. With until_ms 0 it drops the outcome;
-             with ended_ms 0 it is what DONE said of a job that is not here
+             with ended_ms 0 it is what DONE reported of a job that is not here
 
-Writes bytes only; core/records/jobs.py has the kinds and counts the records.
+Knows bytes only; core/records/jobs.py has the kinds and counts the records.
 """
 
 from typing import Final, final
@@ -58,6 +58,9 @@ FAILURE_WORDS: Final = 4
 OUTCOME_FIXED: Final = 70
 OUTCOME_WORDS: Final = 3
 PLACE_FIXED: Final = 8
+
+SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
+JITTER_MAX: Final = 1_000
 
 
 def put_life(w: BytesWriter, kind: i64, id: bytes, life: Life) -> None:
@@ -180,14 +183,7 @@ def put_words(w: BytesWriter, words: list[bytes]) -> None:
         w.write(word)
 
 
-# ---- Decodes journal records of lives and outcomes; what is out of range is refused (SPEC W13,
-# J2).
-#
-# The layout is core/records/work.py's. No length in the bytes is trusted.
-
-
-SPAN_MAX_MS: Final = 1 << 53  # a sum of a few stays within 64 bits
-JITTER_MAX: Final = 1_000
+# ---- Decoding: what is out of range is refused. No length in the bytes is trusted
 
 
 @final

@@ -78,7 +78,7 @@ def widen(n: Node, job: Job) -> i64:
     return nodes
 
 
-# ---- holding jobs
+# ---- Jobs that are held until the others have replied (SPEC Q11)
 
 
 def doubt_due(n: Node, job: Job, was_queued: bool) -> bool:
@@ -161,7 +161,7 @@ def on_away(n: Node, slot: i64) -> None:
         begin_sweep(n)
 
 
-# ---- questions and replies
+# ---- Questions and replies (SPEC Q11, Q12)
 
 
 def on_claims_heard(n: Node, slot: i64, m: Lack) -> None:
@@ -232,7 +232,7 @@ def ask_queued(n: Node, slot: i64, job: Job, since_ms: i64) -> None:
             claim(n, slot, job.id)  # Q12.1
 
 
-# ---- time and links
+# ---- Links that come up, and timers (SPEC Q11)
 
 
 def settle_link_up(n: Node, slot: i64) -> None:

@@ -1,7 +1,7 @@
-"""A leaving node hands over what it has (SPEC K7).
+"""A node drops jobs: all when it leaves, some when its memory is short (SPEC K7, M3).
 
-A job is dropped only when enough other nodes, being asked, have confirmed that they have it:
-the holder set is not trusted here. A queued job first goes to one of them as in F2, so that
+A leaving node drops a job only when enough other nodes, being asked, have confirmed that they have
+it: the holder set is not trusted here. A queued job first goes to one of them as in F2, so that
 consumers do not wait for its retry time. Custody of an at-most-once job moves as in F2.3.
 """
 
@@ -99,7 +99,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
                 ask_others(n, job)  # K5.2: it counted as holders those it knew to stay
 
 
-# ---- giving away
+# ---- A leaving node hands its jobs over (SPEC K7.2)
 
 
 def others_of(n: Node) -> i64:
@@ -268,7 +268,7 @@ def rest(n: Node, job: Job) -> None:
     heappush(n.losses.leave_rests, (n.now_ms + AGAIN_MS, job.id))
 
 
-# ---- time
+# ---- Timers (SPEC K7.2)
 
 
 def drain_tick(n: Node) -> None:
@@ -315,7 +315,7 @@ def drain_next_ms(n: Node) -> i64:
     return at_ms
 
 
-# ---- What may be dropped if memory is short, and in which order (SPEC M3).
+# ---- What may be dropped if memory is short, and in which order (SPEC M3)
 #
 # Nothing that a client is owed is ever dropped. First go delivered at-most-once jobs, oldest
 # delivery first. Then what keeps acked jobs from coming back: first where that costs nothing,

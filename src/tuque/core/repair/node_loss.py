@@ -72,7 +72,7 @@ from tuque.core.tables.repair import (
 STEP_JOBS: Final = 500  # per turn
 
 
-# ---- changes of peers
+# ---- Nodes that come back or are forgotten: all jobs are scanned (SPEC K5, K6)
 
 
 def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
@@ -275,7 +275,7 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
             to_bucket(n, job, short)
 
 
-# ---- questions
+# ---- Questions about copies, and replies (SPEC K5.2)
 
 
 def on_ask(n: Node, slot: i64, m: Ask) -> None:
@@ -344,7 +344,7 @@ def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
                 gain_copy(n, job, short, slot)
 
 
-# ---- time
+# ---- Timers (SPEC K5)
 
 
 def repair_left(n: Node) -> i64:

@@ -362,7 +362,7 @@ def finish(n: Node, spec: PublishSpec, app: App | None, count: i64, named: i64) 
     staging.jobs_published += count
 
 
-# ---- copies
+# ---- Copies of published jobs (SPEC Z3)
 
 
 def await_copies(n: Node, p: Publishing, job: Job) -> None:

@@ -1,6 +1,6 @@
-"""STAGE: writes that stay invisible until published (SPEC Z1), and their timers.
+"""STAGE: writes that stay invisible until published, their timers and copies (SPEC Z1, Z4.9).
 
-PUBLISH is in core/staged/publish.py.
+core/staged/publish.py publishes them.
 """
 
 from heapq import heapify, heappop, heappush
@@ -28,14 +28,16 @@ from tuque.core.tables.staged import (
     staged_bytes,
 )
 
-# ---- Jobs with a key that waited for copies when the node stopped (SPEC Z4.9).
+ASK_MS: Final = 1_000
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+
+NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
+
+
+# ---- Jobs with a key that waited for copies when the node stopped (SPEC Z4.9)
 #
 # The journal has them with their key, and nobody knows how many copies they have. When their ADDJOB
 # is said again, the holders are asked. core/repair makes what is missing.
-
-
-ASK_MS: Final = 1_000
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 
 def ask_copies(n: Node, id: bytes) -> None:
@@ -73,10 +75,7 @@ def ask_holders(n: Node, job: Job) -> None:
             say(n, slot, copy_of(n, slot, job, 0))
 
 
-# ---- stage
-
-
-NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
+# ---- Staged jobs and their timers (SPEC Z1)
 
 
 def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: i64, job: Staged) -> i64:

@@ -1,6 +1,6 @@
-"""State of the search for lost copies and their repair (SPEC K5, K7).
+"""State of repair: lost copies, held jobs, notes about ids; demand of queues (SPEC K5, K7, Q11, F).
 
-Plain data; core/repair/node_loss.py and core/repair/drain.py decide.
+Plain data; core/repair/ and core/copies/ decide.
 """
 
 from collections import deque
@@ -10,7 +10,26 @@ from mypy_extensions import i64
 
 from tuque.core.model.job import Job
 
-# ---- State of finding out who serves a job (SPEC Q11, Q12).
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+GONE_MAX: Final = 100_000
+
+# kinds of scans
+STRIP: Final = 0  # the node has lost its copies
+FORGET: Final = 1  # the node left the cluster
+CHECK: Final = 2  # ask for its copies and those of the jobs' other holders
+DOUBT: Final = 3  # ask only for its copies
+COUNT: Final = 4  # find jobs with too few holders
+RECHECK: Final = 5  # check again what waits for repair
+SETTLE: Final = 6  # jobs queued here may be queued there, too (Q12)
+
+SOURCE_MS: Final = 5_000  # how long a node that sent jobs is a source (F1.3)
+BUCKET_MS: Final = 1_000  # the import rate covers the last one to two of these
+LINGER_MS: Final = 200  # how long a request outlives the last waiting client
+COUNT_LOW: Final = 5
+COUNT_HIGH: Final = 100
+
+
+# ---- Jobs that wait until it is clear which node serves them (SPEC Q11, Q12)
 #
 # Plain data; core/repair/claims.py decides when jobs are held, asked about and released.
 
@@ -31,7 +50,7 @@ class Held:
         self.sweep_ms: i64 = 0  # when to check `jobs` again
 
 
-# ---- A bounded table of what was noted about ids lately (SPEC R2.7, K5.7).
+# ---- A bounded table of what was noted about ids lately (SPEC R2.7, K5.7)
 #
 # Plain data. An entry leaves in constant time: searching a dict for its oldest entry takes as many
 # steps as were removed before it.
@@ -89,20 +108,7 @@ class Recent:
         return len(self.entries)
 
 
-# ---- losses
-
-
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
-GONE_MAX: Final = 100_000
-
-# kinds of scans
-STRIP: Final = 0  # the node has lost its copies
-FORGET: Final = 1  # the node left the cluster
-CHECK: Final = 2  # ask for its copies and those of the jobs' other holders
-DOUBT: Final = 3  # ask only for its copies
-COUNT: Final = 4  # find jobs with too few holders
-RECHECK: Final = 5  # check again what waits for repair
-SETTLE: Final = 6  # jobs queued here may be queued there, too (Q12)
+# ---- Lost copies and their repair (SPEC K5, K7)
 
 
 @final
@@ -213,17 +219,10 @@ class Losses:
         self.round_ms: i64 = 0  # when the next pass may begin
 
 
-# ---- What is known of a queue beyond this node: who sends its jobs, who wants them (SPEC F).
+# ---- What is known of a queue beyond this node: who sends its jobs, who wants them (SPEC F)
 #
 # Plain data with its arithmetic. A queue has such a record only while other nodes matter to it;
 # core/copies/federation.py decides when to ask or give.
-
-
-SOURCE_MS: Final = 5_000  # how long a node that sent jobs is a source (F1.3)
-BUCKET_MS: Final = 1_000  # the import rate covers the last one to two of these
-LINGER_MS: Final = 200  # how long a request outlives the last waiting client
-COUNT_LOW: Final = 5
-COUNT_HIGH: Final = 100
 
 
 @final

@@ -1,7 +1,7 @@
-"""What a node keeps of staged writes and of published ones (SPEC Z).
+"""Staged and published writes, shares of tenants, times of producers (SPEC Z, N11.7, R4).
 
 Staged jobs are in attempts, attempts in transactions. Consumers see nothing of it. Plain data;
-core/staged/stage.py and core/staged/publish.py decide.
+core/staged/ decides.
 """
 
 from collections import OrderedDict, deque
@@ -23,6 +23,10 @@ STAGED_BYTES: Final = 92
 ATTEMPT_BYTES: Final = 900
 APP_BYTES: Final = 260
 NAMED_BYTES: Final = 100  # of each queue that an attempt has jobs for
+
+FAIR: Final = 4  # a tenant with more than this part of a common bound is first to lose
+
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 
 @final
@@ -220,12 +224,9 @@ class Staging:
         assert len(self.attempts()) == self.attempt_count, "attempts"
 
 
-# ---- What each tenant has of the tables that all share: outcomes, dead letters, what is staged.
+# ---- What each tenant has of the tables that all share: outcomes, dead letters, what is staged
 #
 # Where a common bound is reached, what the tenant with much of it has goes first (SPEC N11.7).
-
-
-FAIR: Final = 4  # a tenant with more than this part of a common bound is first to lose
 
 
 @final
@@ -334,12 +335,9 @@ class Shares:
         self.left(share)
 
 
-# ---- When producers that wait for copies are looked at next (SPEC R4).
+# ---- When producers that wait for copies are due for a check (SPEC R4)
 #
 # Knows ids and instants only.
-
-
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 
 @final

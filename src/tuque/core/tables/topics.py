@@ -1,6 +1,6 @@
 """What a node knows of topics: subscriptions, and those that were removed (SPEC T60).
 
-Plain data; core/topics.py changes it, core/topics.py adds jobs.
+Plain data; core/topics.py decides.
 """
 
 from typing import Final, final

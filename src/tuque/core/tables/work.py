@@ -1,4 +1,7 @@
-"""Tables of the lives of jobs: by id, outcomes, dead letters, who waits for an end (SPEC W)."""
+"""Tables of work: by job id, outcomes, dead letters, waiting clients (SPEC W).
+
+Plain data; core/life/ and core/queues/ decide.
+"""
 
 from collections import deque
 from heapq import heappop, heappush
@@ -20,7 +23,17 @@ from tuque.core.model.work import (
 )
 from tuque.core.tables.staged import Shares
 
-# ---- The dead letters of one queue, in order, and how many of each reason (SPEC W12)
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+CHANGE_BYTES: Final = 400
+WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
+AGAIN_MS: Final = 1_000
+STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
+TERMS_MAX: Final = 10_000  # shared ones that are remembered
+HASHES_MAX: Final = 1_000
+LOOKS: Final = 1_000  # at results or letters, for one to drop
+
+
+# ---- Dead letters of one queue, in order, and how many of each reason (SPEC W12)
 
 
 @final
@@ -90,17 +103,7 @@ def count_of(letters: dict[bytes, Letters], queue: bytes) -> i64:
     return 0 if found is None else found.count
 
 
-# ---- lives
-
-
-FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
-CHANGE_BYTES: Final = 400
-WATCH_BYTES: Final = 200  # a waiting client, and each id that it waits for
-AGAIN_MS: Final = 1_000
-STALE_MIN: Final = 1_024  # entries of letters that are gone, kept before a clean-up
-TERMS_MAX: Final = 10_000  # shared ones that are remembered
-HASHES_MAX: Final = 1_000
-LOOKS: Final = 1_000  # at results or letters, for one to drop
+# ---- All tables of one node, and what they cost (SPEC W)
 
 
 @final

@@ -1,4 +1,4 @@
-"""Users change while they are connected: their sessions follow; the users file (SPEC N3, N5)."""
+"""Users change while they are connected: their sessions and the file follow (SPEC N3, N5)."""
 
 from typing import Final, final
 

@@ -1,4 +1,4 @@
-"""Whether a user may run a command, by its unit and the queues that it names (SPEC N2)."""
+"""Whether a user may run a command or a call, and what the audit keeps of it (SPEC N2, N7-N9)."""
 
 from typing import Final, final
 
@@ -31,6 +31,13 @@ TOPIC: Final = "TOPIC "
 LIST_OF_TOPICS: Final = "TOPIC LIST"  # its option names a topic
 SHOWN: Final = 128  # bytes of a name in an error
 IDS_MAX: Final = 1_100  # words looked at here; longer commands look at each id as they go
+
+CATEGORIES: Final = ("admin", "dangerous")
+IS_ACT: Final = [any(word in CATEGORIES for word in unit.categories) for unit in UNITS]
+OK: Final = "ok"
+BEGUN: Final = "begun"  # it takes more than one turn
+UNSHOWN: Final = "LOADJOB"  # its word is a job with a body
+SHOWN_OF_NONE: Final = 2  # words of a subcommand that there is not: a mistyped one may have a body
 
 
 def denial(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
@@ -216,15 +223,7 @@ def note(s: Server, c: Connection, account: Account, reason: str, what: bytes) -
     )
 
 
-# ---- Which commands and calls are acts of an administrator, and what the audit keeps (SPEC N9)
-
-
-CATEGORIES: Final = ("admin", "dangerous")
-IS_ACT: Final = [any(word in CATEGORIES for word in unit.categories) for unit in UNITS]
-OK: Final = "ok"
-BEGUN: Final = "begun"  # it takes more than one turn
-UNSHOWN: Final = "LOADJOB"  # its word is a job with a body
-SHOWN_OF_NONE: Final = 2  # words of a subcommand that there is not: a mistyped one may have a body
+# ---- Acts of an administrator, and what the audit keeps of them (SPEC N9)
 
 
 def note_act(
@@ -278,7 +277,7 @@ def first_word(reply: bytes) -> str:
     return reply[1:64].split(maxsplit=1)[0].decode("ascii", "replace")
 
 
-# ---- Rights of a call over IPROTO, by the table of users (SPEC N8)
+# ---- Rights of a call over IPROTO (SPEC N8)
 
 
 def may_call(s: Server, w: Wired, account: Account, unit: Unit, tube: bytes | None) -> bool:

@@ -1,5 +1,7 @@
-"""The door of a tenant's users: their names become full names, jobs of others unknown ones, and
-their quotas hold (SPEC N10, N11)."""
+"""Names and quotas of a tenant's users (SPEC N10, N11).
+
+Their names become full names, jobs of others are unknown jobs to them, and their quotas hold.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""ACL: users, their rights, and what was denied them (SPEC N3, N7)."""
+"""ACL: users, their rights, and what was denied to them (SPEC N3, N5, N7)."""
 
 from __future__ import annotations
 
@@ -41,11 +41,22 @@ from tuque.wire.commands.arguments import (
 from tuque.wire.commands.rights import CATEGORIES, UNITS, unit_of
 from tuque.wire.proto.resp import Status
 
-# ---- SETUSER, LOAD and SAVE of ACL, which wait for a thread (SPEC N3, N5)
-
-
 MANY_USERS: Final = b"ERR there are %d users, the most a node keeps" % USERS_MAX
 CHANGED: Final = b"ERR the user was changed meanwhile: try again"
+
+NO_USER: Final = b"ERR there is no user '%s'"
+KEEPS_DEFAULT: Final = b"ERR the user 'default' cannot be deleted: ACL SETUSER default off"
+NO_CATEGORY: Final = b"ERR there is no category '%s'"
+NO_COMMAND: Final = b"ERR there is no command '%s'"
+NO_FILE: Final = b"ERR there is no users-file: name one in the configuration"
+BITS: Final = 256
+BITS_MAX: Final = 4_096
+BAD_COUNT: Final = b"ERR the count of ACL LOG must be a number from 0 to 1073741824"
+BAD_BITS: Final = b"ERR ACL GENPASS takes a number of bits from 1 to 4096"
+LOG_SHOWN: Final = 10
+
+
+# ---- SETUSER, LOAD and SAVE wait for a thread (SPEC N3, N5)
 
 
 class Changing(Work):
@@ -155,19 +166,7 @@ class SaveUsers(Slow):
         self.client.ok()
 
 
-# ---- acl
-
-
-NO_USER: Final = b"ERR there is no user '%s'"
-KEEPS_DEFAULT: Final = b"ERR the user 'default' cannot be deleted: ACL SETUSER default off"
-NO_CATEGORY: Final = b"ERR there is no category '%s'"
-NO_COMMAND: Final = b"ERR there is no command '%s'"
-NO_FILE: Final = b"ERR there is no users-file: name one in the configuration"
-BITS: Final = 256
-BITS_MAX: Final = 4_096
-BAD_COUNT: Final = b"ERR the count of ACL LOG must be a number from 0 to 1073741824"
-BAD_BITS: Final = b"ERR ACL GENPASS takes a number of bits from 1 to 4096"
-LOG_SHOWN: Final = 10
+# ---- The command, and its other subcommands (SPEC N3, N7)
 
 
 def cmd_acl(s: Server, c: Client, args: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""CLUSTER: show and change the membership of the cluster (SPEC S6, K3, K5, K6, K7)."""
+"""CLUSTER: figures of the cluster, and changes of its membership (SPEC S6, K3, K5, K6, K7)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,20 @@ from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import ArgError, Misuse, WrongWords
 from tuque.wire.proto.resp import Status, strict_int
 
-# ---- Figures of the cluster and of the bus, for CLUSTER INFO and INFO (SPEC S6, S8)
-
-
 Fields = dict[str, object]
+
+BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
+NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
+TOO_MANY: Final = b"ERR too many meetings are open, see CLUSTER NODES"
+ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
+IT_VOTES: Final = b"ERR node %s votes: CLUSTER VOTERS REMOVE %s first"
+PORT_MAX: Final = 65_535
+BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
+HOST_MAX: Final = 255
+MEETINGS_MAX: Final = 64
+
+
+# ---- Figures, for CLUSTER INFO and INFO (SPEC S6, S8)
 
 
 def is_safe_to_stop(s: Server) -> bool:
@@ -122,18 +132,7 @@ def bus_section(s: Server) -> Fields:
     return fields
 
 
-# ---- cluster
-
-
-BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
-NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
-TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
-ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
-IT_VOTES: Final = b"ERR node %s votes: CLUSTER VOTERS REMOVE %s first"
-PORT_MAX: Final = 65_535
-BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
-HOST_MAX: Final = 255
-MEETINGS_MAX: Final = 64
+# ---- The command (SPEC S6)
 
 
 def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:

@@ -1,6 +1,6 @@
-"""INFO: the figures of the server, by section (SPEC S8).
+"""INFO and HISTORY: the figures of the server, now and in the past (SPEC S8, O3).
 
-Disque's sections and fields come first, in its order, then ours.
+In INFO Disque's sections and fields come first, in its order, then ours.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ Fields = dict[str, object]
 
 
 SECTION_WORK: Final = 20  # units for the fields of one section (L2.1)
+
+NO_SUMS: Final = b"NOPERM the points of the whole node are not for users of a tenant: name a QUEUE"
 
 
 def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
@@ -421,9 +423,6 @@ def human(size: int) -> str:
 
 
 # ---- HISTORY: points of the past (SPEC O3)
-
-
-NO_SUMS: Final = b"NOPERM the points of the whole node are not for users of a tenant: name a QUEUE"
 
 
 def cmd_history(s: Server, c: Client, args: list[bytes]) -> None:

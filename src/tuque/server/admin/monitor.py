@@ -1,4 +1,4 @@
-"""MONITOR, SLOWLOG and LATENCY: show what monitoring.py recorded (SPEC C7.5)."""
+"""MONITOR, SLOWLOG and LATENCY show what log/slowlog.py has recorded (SPEC C7.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps commands to their functions: fills dispatch.HANDLERS.
+"""The function of each command: fills dispatch.HANDLERS.
 
 The commands that `dispatch.run` calls directly have no handler here.
 """

@@ -1,4 +1,4 @@
-"""TIME, COMMAND, SHUTDOWN, BGREWRITEAOF, LOADJOB (SPEC C7.6)."""
+"""Commands about the process: TIME, COMMAND, SHUTDOWN, BGREWRITEAOF, DEBUG (SPEC C7.6, S7)."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ from tuque.wire.proto.resp import Status, strict_int
 BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."
 SHUTDOWN_FAILED: Final = b"ERR Errors trying to SHUTDOWN. Check logs."
 LOADJOB_ONLY: Final = b"ERR LOADJOB is a special command only processed from AOF"
+
+DENIED: Final = (
+    b"DENIED DEBUG is not allowed from here: the option enable-debug-command (no, local, yes) "
+    b"in the configuration file decides who may use it"
+)
+NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
+SLEEP_MAX_S: Final = 3600.0
+NOT_FLOAT: Final = b"ERR value is not a valid float"
+RESTART_MAX_MS: Final = 3_600_000
 
 
 def cmd_time(s: Server, c: Client, args: list[bytes]) -> None:
@@ -95,7 +104,7 @@ def command_docs(command: Command) -> dict[str, object]:
 def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
 
-    If REWRITE-AOF fails to save, the server goes on. After the save no command runs (the pump
+    If REWRITE-AOF fails to save, the server continues. After the save no command runs (the pump
     checks `stop_requested`), so that no job is delivered twice.
     """
     mode = args[1].upper() if len(args) == 2 else b""
@@ -105,7 +114,7 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
         problem = save_for_restart(s)
         if problem:
             log.error(
-                "SHUTDOWN REWRITE-AOF: %(reason)s; the server goes on",
+                "SHUTDOWN REWRITE-AOF: %(reason)s; the server continues",
                 facts("shutdown_refused", reason=problem),
             )
             raise ArgError(SHUTDOWN_FAILED)
@@ -129,16 +138,6 @@ def cmd_loadjob(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 # ---- DEBUG: for tests and debugging (SPEC S7)
-
-
-DENIED: Final = (
-    b"DENIED DEBUG is not allowed from here: the option enable-debug-command (no, local, yes) "
-    b"in the configuration file decides who may use it"
-)
-NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
-SLEEP_MAX_S: Final = 3600.0
-NOT_FLOAT: Final = b"ERR value is not a valid float"
-RESTART_MAX_MS: Final = 3_600_000
 
 
 def cmd_debug(s: Server, c: Client, args: list[bytes]) -> None:

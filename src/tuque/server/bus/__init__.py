@@ -1,4 +1,4 @@
-"""Links to other nodes (SPEC B, K3, K4).
+"""Links to other nodes: dialled, accepted, proved, written and read (SPEC B, K3, K4).
 
 Must not know: clients.
 """

@@ -1,6 +1,7 @@
 """TLS handshakes of links, in a thread: the bus gets a connection when its handshake is over.
 
-Decides nothing: the bus says which connections begin, and which are given up (SPEC B1.8).
+Decides which unauthenticated connection begins next; the bus decides which are closed (SPEC
+B1.8).
 """
 
 import contextlib
@@ -17,11 +18,16 @@ from tuque.server.bus.reasons import is_no_tls
 from tuque.server.journal.thread import Bell
 from tuque.tlsstream import TlsStream
 
-# ---- Connections that wait for their TLS handshake, and which of strangers begins next (SPEC B1.8)
-
-
 BEGIN_MAX: Final = 5  # handshakes of a stranger's address in BEGIN_S: each costs a signature
 BEGIN_S: Final = 0.1
+
+READ: Final = selectors.EVENT_READ
+BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
+ALERT: Final = b"\x15\x03\x01\x00\x02\x02\x46"  # no common version
+LOOK_S: Final = 1.0  # between two looks at the files of the certificates
+
+
+# ---- Connections that wait for their handshake, and the order in which they begin (SPEC B1.8)
 
 
 @final
@@ -112,13 +118,7 @@ class Strangers:
         return [guest for of_host in self.waiting.values() for guest in of_host.values()]
 
 
-# ---- shaking
-
-
-READ: Final = selectors.EVENT_READ
-BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
-ALERT: Final = b"\x15\x03\x01\x00\x02\x02\x46"  # no common version
-LOOK_S: Final = 1.0  # between two looks at the files of the certificates
+# ---- The thread
 
 
 @final

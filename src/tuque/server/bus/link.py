@@ -1,7 +1,7 @@
-"""The socket of a link to another node: frames to be sent, in order, and their size.
+"""The socket of a link to another node: frames in order, and traffic counters (SPEC B2, S8).
 
-wire/bus/handshake.py and wire/bus/bus.py define the bytes, server/bus/peers.py decides whom they
-are for. Frames keep their order; each may wait for a journal record.
+wire/bus/handshake.py and wire/bus/bus.py define the bytes, server/bus/peers.py decides which node
+they are for. Frames keep their order; each may wait for a journal record.
 """
 
 import errno
@@ -258,7 +258,7 @@ class Link:
         self.waiting_bytes = 0
 
 
-# ---- Traffic counters of the bus, for INFO (SPEC S8)
+# ---- Traffic counters, for INFO (SPEC S8)
 
 
 @final

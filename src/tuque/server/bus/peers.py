@@ -1,8 +1,8 @@
-"""The bus as the pump sees it: links to other nodes, dialled and accepted (SPEC B, K3, K4).
+"""The bus as the pump sees it: links to other nodes, dialled and accepted (SPEC B, K3, K4, L1).
 
 Decides when bytes move: frames leave after the journal and before replies, a slow link holds
-producers back, a link that breaks a rule is closed. cluster/members.py decides who belongs to
-the cluster, whom to dial and which of two links stays; wire/ decodes.
+producers back, a link that breaks a rule is closed. cluster/members.py decides which nodes belong
+to the cluster, which to dial and which of two links stays; wire/ decodes.
 """
 
 import errno
@@ -32,17 +32,23 @@ from tuque.wire.bus.bus import BusError, SealError
 from tuque.wire.bus.card import Card
 from tuque.wire.bus.handshake import NONCE_BYTES, Conn
 
-# ---- Connections of the bus in their handshake, and which of them makes room (SPEC L1).
-#
-# A stranger who opens many makes room himself: the address that has the most of them loses its
-# oldest one. Addresses of members come last, so a flood from elsewhere keeps no node out.
-
-
 YOUNG_MAX: Final = 128  # at a time
 YOUNG_TLS_MAX: Final = 512  # with TLS, whose handshakes take longer
 MET_MAX: Final = 1_000
 COME_MAX: Final = 50  # connections of a stranger's address in COME_MS
 COME_MS: Final = 100
+
+HEAR_READS: Final = 256  # per link at a time: 64 MiB
+BATCH: Final = 64  # connections accepted per socket and turn
+HANDSHAKE_MS: Final = 2_000
+FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body and what goes with it
+REASON_MAX: Final = 200  # characters of the other end's refusal
+
+
+# ---- Connections in their handshake, and which of them makes room (SPEC L1)
+#
+# A stranger who opens many makes room himself: the address that has the most of them loses its
+# oldest one. Addresses of members come last, so a flood from elsewhere keeps no node out.
 
 
 @final
@@ -139,14 +145,7 @@ class Young:
         return None
 
 
-# ---- peers
-
-
-HEAR_READS: Final = 256  # per link at a time: 64 MiB
-BATCH: Final = 64  # connections accepted per socket and turn
-HANDSHAKE_MS: Final = 2_000
-FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body and what goes with it
-REASON_MAX: Final = 200  # characters of the other end's refusal
+# ---- All links
 
 
 @final

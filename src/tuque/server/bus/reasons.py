@@ -1,4 +1,4 @@
-"""Why there is no link, in the words of the log and of CLUSTER NODES (SPEC K3.3)."""
+"""Why there is no link, for the log and CLUSTER NODES; names of nodes to dial (SPEC K3)."""
 
 import errno
 import os
@@ -106,7 +106,7 @@ def say_ended(now_ms: i64, address: str, reason: str) -> None:
     )
 
 
-# ---- Host names of nodes to dial, while they are resolved in a thread (SPEC K3)
+# ---- Host names of nodes to dial are resolved in a thread (SPEC K3)
 
 
 @final

@@ -1,6 +1,6 @@
 """What leaves on the links: in order, after the journal, within limits (SPEC B2, C8).
 
-Must not know: who belongs to the cluster, how links begin.
+Must not know: which nodes belong to the cluster, how links begin.
 """
 
 from typing import final

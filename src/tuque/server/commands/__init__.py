@@ -1,4 +1,4 @@
-"""RESP commands about jobs, queues, leases and sessions: checks, the call into core, the reply.
+"""Commands of clients, over RESP and IPROTO: checks, the call into core or tubes, the reply.
 
-Must not know: IPROTO.
+Must not know: sockets, the order of a turn.
 """

@@ -66,8 +66,7 @@ from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
 from tuque.server.replies.errors import CONFLICT, LEAVING, WORDS, core_words, on_fault
 from tuque.server.replies.help import load_share, worded
 from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
-from tuque.server.replies.tubes import tell_take
-from tuque.server.replies.tubes import tell_take_iproto as tell_iproto_take
+from tuque.server.replies.tubes import reply_take_iproto, tell_take
 from tuque.server.replies.waiting import (
     await_copies,
     hold_back,
@@ -469,7 +468,7 @@ def tell_wakes(s: Server) -> None:
             continue
         c = s.by_number.get(wake.client)
         if c is None and len(s.takes) > 0:
-            tell_iproto_take(s, wake)
+            reply_take_iproto(s, wake)
         if c is None or not c.is_blocked:
             continue
         if wake.why >= JOB_ENDED and (c.wanted is None or not tell_ended(s, c, wake)):

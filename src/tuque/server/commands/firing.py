@@ -1,4 +1,4 @@
-"""Schedules whose time has come: what fires is found, and told to the core (SPEC T45)."""
+"""Schedules whose time has come fire; groups with news are checked (SPEC T45, T46, T50)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuque.tubes.entries.schedule import (
     Plan,
     Step,
 )
-from tuque.tubes.groups import look as look_at
+from tuque.tubes.groups import look as check_group
 from tuque.tubes.groups import next_member
 from tuque.tubes.log.leader import copies_needed
 from tuque.tubes.model.errors import shown
@@ -34,9 +34,6 @@ from tuque.tubes.schedules import (
     next_due,
     plan_of,
 )
-
-# ---- The instants of a schedule: of an interval, or of a cron expression in a time zone (SPEC T46)
-
 
 LATE_MS: Final = 10_000  # an instant that passed so long ago was missed (T45.5)
 FAR: Final = (1 << 62) - 1  # as in core/model/task.py
@@ -52,6 +49,19 @@ SHORT: Final = {  # what crontab has for whole expressions
 }
 OF_MACHINES: Final = ("localtime", "posixrules")  # each machine has its own
 TREES: Final = ("posix/", "right/")  # not on every machine; with leap seconds
+
+SCHEDULES_PER_TURN: Final = 100  # checked in one turn
+EVICTED: Final = 1_000
+PATIENCE_MS: Final = 5_000  # so late the log says why
+MISSED_WORDS: Final = ("skip", "one", "all")
+COPIES: Final = "its last job is not on enough nodes yet"
+OFTEN: Final = "the tenant adds as much in a second as it may"
+SLOW: Final = (COPIES, OFTEN)  # jobs come one after the other, and each may take that long
+
+GROUPS_PER_TURN: Final = 50  # checked in one turn
+
+
+# ---- The instants of a schedule: an interval, or a cron expression in a time zone (SPEC T46)
 
 
 class NoInstant(Exception):
@@ -140,21 +150,12 @@ def step_of(plan: Plan, now_ms: int, caught_ms: int) -> Step:
     return Step(first if plan.missed == ONE else 0, since - 1, later, True)
 
 
-# ---- firing
-
-
-PER_TURN: Final = 100  # looked at in one turn
-EVICTED: Final = 1_000
-PATIENCE_MS: Final = 5_000  # so late the log says why
-MISSED_WORDS: Final = ("skip", "one", "all")
-COPIES: Final = "its last job is not on enough nodes yet"
-OFTEN: Final = "the tenant adds as much in a second as it may"
-SLOW: Final = (COPIES, OFTEN)  # jobs come one after the other, and each may take that long
+# ---- Schedules fire (SPEC T45)
 
 
 def run_schedules(s: Server, t: Tubes) -> None:
     """[T45] Fire what is due, a bounded number in a turn (T45.3)."""
-    for _ in range(PER_TURN):
+    for _ in range(SCHEDULES_PER_TURN):
         task = next_due(s.n, t)
         if task is None:
             return
@@ -253,10 +254,7 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
     return OFTEN
 
 
-# ---- Groups and children with news: the leader looks at them, some in each turn (SPEC T50)
-
-
-GROUPS_PER_TURN: Final = 50  # looked at in one turn
+# ---- Groups and children with news: the leader checks them, some in each turn (SPEC T50)
 
 
 def look_at_groups(s: Server, t: Tubes) -> None:
@@ -267,4 +265,4 @@ def look_at_groups(s: Server, t: Tubes) -> None:
         task = next_member(s.n, t)
         if task is None:
             return
-        look_at(s.n, t, task)
+        check_group(s.n, t, task)

@@ -47,9 +47,6 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.commands.arguments import wrong_option as wrong_word
 
-# ---- GROUP SHOW, LIST, RESULTS and CHILDREN: what a leader knows of its groups (SPEC T51)
-
-
 STATES: Final = ("open", "done", "failed", "cancelled")
 CALLED: Final = "called"
 DEAD: Final = "dead"  # of open children: those whose replay is awaited (T50.5)
@@ -63,6 +60,38 @@ LIST_MAX: Final = 100
 LOOKED_AT: Final = 1_000  # children, by one CHILDREN
 PAGE_BYTES: Final = 1024 * 1024  # results of a page; one is always there
 REASONS_BYTES: Final = 131_072  # of a page of CHILDREN
+
+POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
+OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
+WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"TIMELIMIT", b"HEADERS")
+JOB_WORDS: Final = (b"RETRY", b"PRI", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT", *WORK_WORDS)
+CREATE: Final = Taker(b"GROUP CREATE", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
+NO_CHILD: Final = b"ERR %s is %s: the children of a group are jobs and tasks"
+NO_CANCEL: Final = b"NOCANCEL"
+KEEP_MS: Final = 86_400_000
+KEEP_MAX_MS: Final = 366 * 86_400_000
+NEEDS: Final[dict[bytes, bytes]] = {
+    b"CREATE": b"a tube, the number of children, and at last THEN and a body, or neither",
+    b"ADD": b"a tube, a group, perhaps NOCANCEL, and an index and an id of each child",
+    b"SHOW": b"a tube and a group",
+    b"RESULTS": b"a tube and a group",
+    b"CHILDREN": b"a tube and a group",
+    b"LIST": b"a tube",
+    b"CANCEL": b"a tube and a group",
+}
+WORDS: Final[dict[bytes, tuple[int, int]]] = {
+    b"CREATE": (4, 160),
+    b"ADD": (6, 1_005),
+    b"RESULTS": (4, 7),
+    b"CHILDREN": (4, 9),
+    b"LIST": (3, 8),
+}
+BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
+BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
+BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
+
+
+# ---- SHOW, LIST, RESULTS and CHILDREN: what a leader knows of its groups (SPEC T51.3)
 
 
 def shown(c: Client, tube: Tube, task: Task) -> dict[str, object]:
@@ -214,37 +243,7 @@ def show_children(s: Server, c: Client, tube: Tube, task: Task, words: list[byte
     c.reply([index if index < size else 0, rows])
 
 
-# ---- commands
-
-
-POLICIES: Final[dict[bytes, int]] = {b"STOP": STOP, b"WAIT": WAIT, b"CONTINUE": CONTINUE}
-OWN_WORDS: Final = (b"ONFAIL", b"KEEP")
-WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"TIMELIMIT", b"HEADERS")
-JOB_WORDS: Final = (b"RETRY", b"PRI", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT", *WORK_WORDS)
-CREATE: Final = Taker(b"GROUP CREATE", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
-NO_CHILD: Final = b"ERR %s is %s: the children of a group are jobs and tasks"
-NO_CANCEL: Final = b"NOCANCEL"
-KEEP_MS: Final = 86_400_000
-KEEP_MAX_MS: Final = 366 * 86_400_000
-NEEDS: Final[dict[bytes, bytes]] = {
-    b"CREATE": b"a tube, the number of children, and at last THEN and a body, or neither",
-    b"ADD": b"a tube, a group, perhaps NOCANCEL, and an index and an id of each child",
-    b"SHOW": b"a tube and a group",
-    b"RESULTS": b"a tube and a group",
-    b"CHILDREN": b"a tube and a group",
-    b"LIST": b"a tube",
-    b"CANCEL": b"a tube and a group",
-}
-WORDS: Final[dict[bytes, tuple[int, int]]] = {
-    b"CREATE": (4, 160),
-    b"ADD": (6, 1_005),
-    b"RESULTS": (4, 7),
-    b"CHILDREN": (4, 9),
-    b"LIST": (3, 8),
-}
-BAD_SIZE: Final = b"ERR a group has 1 to %d children" % CHILDREN_MAX
-BAD_KEEP: Final = b"ERR KEEP must be a number of seconds from 1 to %d" % (KEEP_MAX_MS // 1000)
-BAD_INDEX: Final = b"ERR the index of a child must be a number from 0 to %d" % (CHILDREN_MAX - 1)
+# ---- The command, CREATE and ADD (SPEC T51)
 
 
 def cmd_group(s: Server, c: Client, args: list[bytes]) -> None:

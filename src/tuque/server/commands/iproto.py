@@ -1,4 +1,4 @@
-"""One request of IPROTO: its type, whether it is allowed, its reply (SPEC I4, I5)."""
+"""Requests of IPROTO: run by type, calls of tubes, how operators see them (SPEC I4-I7, C7.5)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tuque.server.replies.tubes import (
     put_values,
     task_value,
 )
-from tuque.server.replies.tubes import OK as TUBES_OK
+from tuque.server.replies.tubes import OK as STATUS_OK
 from tuque.server.replies.waiting import hold_back_wired
 from tuque.server.state.client import GUEST, Chore, Put, Take, User, Wired
 from tuque.server.state.server import Server
@@ -92,9 +92,6 @@ from tuque.wire.proto.msgpack import (
     Value,
 )
 
-# ---- The IPROTO door of tubes: reads calls and writes replies by the table (SPEC I6, I7)
-
-
 TAKES_MAX: Final = 100_000  # waiting on one connection; puts count with them
 TRUE: Final = b"\xc3"
 LARGE: Final = (
@@ -105,6 +102,28 @@ MANY: Final = b"more than %d calls of one connection wait" % TAKES_MAX
 
 # where a Tarantool tuple has the data, for error 39
 DATA_FIELDS: Final = {b"fifo": 3, b"utube": 4, b"utubettl": 9}
+
+SHOWN_ARGS_MAX: Final = 32  # of a call in MONITOR and SLOWLOG
+EVENT: Final = "iproto-request"
+
+SCRAMBLE_BYTES: Final = 20
+# one text, so that nobody learns which users there are
+NOT_PROVED: Final = b"User not found or supplied credentials are invalid"
+ARGS_MAX: Final = 8  # further ones are ignored
+FAILED: Final = "error %d"
+TUBES: Final = b"queue.tube."
+NAME_KEPT: Final = 200  # bytes of a name whose meaning is remembered
+NAMES_MAX: Final = 10_000
+EVICT_PER_CALL: Final = 1000  # records dropped before one call at the most
+TABLES: Final = [b"queue", b"queue.driver"]
+TABLE: Final = b"attempt to call a table value"
+NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
+CREATE: Final = FUNCTIONS[b"queue.create_tube"]
+LIST: Final = FUNCTIONS[b"queue.tube"]
+INTERNAL: Final = b"internal error, the log of the server says more"
+
+
+# ---- Calls of tubes, read and answered by the table (SPEC I6, I7)
 
 
 def run_function(call: IprotoCall, args: list[Value]) -> None:
@@ -217,7 +236,7 @@ class IprotoCall(TubeCall):
         elif isinstance(value, int) and value < 0:
             self.answer([b"\xd3" + value.to_bytes(8, "big", signed=True)])
         else:
-            self.answer([TRUE if value is TUBES_OK else msgspec.msgpack.encode(value)])
+            self.answer([TRUE if value is STATUS_OK else msgspec.msgpack.encode(value)])
 
     def uuid(self, uuid: bytes) -> None:
         """Reply with the bytes."""
@@ -257,14 +276,10 @@ class IprotoCall(TubeCall):
         w.next_serial += 1
 
 
-# ---- IPROTO requests as operators see them: in MONITOR, SLOWLOG, LATENCY (SPEC I4.9, C7.5).
+# ---- Requests in MONITOR, SLOWLOG and LATENCY (SPEC I4.9, C7.5)
 #
 # A request is shown in words, like a RESP command: its type, the function, the arguments. A
 # password's proof is hidden.
-
-
-SEEN_ARGS_MAX: Final = 32
-EVENT: Final = "iproto-request"
 
 
 def see(s: Server, w: Wired, request: Request) -> None:
@@ -289,7 +304,7 @@ def words_of(request: Request) -> list[bytes]:
     if request.type == AUTH:
         return [*words, REDACTED]
     try:
-        return words + [word_of(value) for value in request.arguments(SEEN_ARGS_MAX)]
+        return words + [word_of(value) for value in request.arguments(SHOWN_ARGS_MAX)]
     except IprotoError:
         return words
 
@@ -306,24 +321,7 @@ def word_of(value: Value) -> bytes:
         return value.raw()
 
 
-# ---- calls
-
-
-SCRAMBLE_BYTES: Final = 20
-# one text, so that nobody learns which users there are
-NOT_PROVED: Final = b"User not found or supplied credentials are invalid"
-ARGS_MAX: Final = 8  # further ones are ignored
-FAILED: Final = "error %d"
-TUBES: Final = b"queue.tube."
-NAME_KEPT: Final = 200
-NAMES_MAX: Final = 10_000
-EVICT_PER_CALL: Final = 1000  # records dropped before one call at the most
-TABLES: Final = [b"queue", b"queue.driver"]
-TABLE: Final = b"attempt to call a table value"
-NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
-CREATE: Final = FUNCTIONS[b"queue.create_tube"]
-LIST: Final = FUNCTIONS[b"queue.tube"]
-INTERNAL: Final = b"internal error, the log of the server says more"
+# ---- One request: log-in, call, eval (SPEC I4, I5)
 
 
 def answer(s: Server, w: Wired, request: Request) -> None:

@@ -1,7 +1,7 @@
-"""Commands on jobs named by their ids: ACKJOB, FASTACK, DELJOB, NACK, ENQUEUE, DEQUEUE.
+"""Commands on jobs named by ids; what GETJOB adds to its jobs (SPEC A, Q, V1.3, W11, W17).
 
-All ids are checked before anything changes (SPEC C4.3). With many ids, both passes take several
-turns (L2.2).
+ACKJOB, FASTACK, DELJOB, NACK, ENQUEUE, DEQUEUE: all ids are checked before anything changes (C4.3).
+With many ids, both passes take several turns (L2.2).
 """
 
 from typing import Final, final

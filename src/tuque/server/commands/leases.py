@@ -1,4 +1,4 @@
-"""LEASE: arguments of its commands, and replies from the core's results (SPEC Y)."""
+"""LEASE: its arguments, its replies, and large batches in slices (SPEC Y, L2)."""
 
 from __future__ import annotations
 
@@ -53,12 +53,27 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.proto.resp import int_reply, strict_int
 
-# ---- LEASE NEXT, COMMIT, OPEN and RELEASE of large batches, one slice per turn (SPEC L2, Y)
-
-
 COMMIT: Final = 0
 RELEASE: Final = 1
 OPEN: Final = 2
+
+COUNT_MAX: Final = 1_000_000
+BYTES_DEFAULT: Final = 64 << 20
+BYTES_MAX: Final = 1 << 31
+TTL_MIN_MS: Final = 1_000
+TTL_MAX_MS: Final = 86_400_000
+ROWS_DEFAULT: Final = 2_000
+ROW_BYTES_DEFAULT: Final = 8 << 20
+ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
+COLUMNS_MAX: Final = 50_000
+FETCH_BYTES: Final = 32 << 20
+ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a check of a job of a batch
+NACKS_MAX: Final = 10_000
+NUMBER_MAX: Final = 1 << 52
+QUEUES_AT: Final = 5  # in the reply of a FETCH with COLUMNS
+
+
+# ---- NEXT, COMMIT, OPEN and RELEASE of large batches, one slice per turn (SPEC L2)
 
 
 @final
@@ -198,23 +213,7 @@ class Ending(Chore):
         self.client.out.append(int_reply(self.done))
 
 
-# ---- lease
-
-
-COUNT_MAX: Final = 1_000_000
-BYTES_DEFAULT: Final = 64 << 20
-BYTES_MAX: Final = 1 << 31
-TTL_MIN_MS: Final = 1_000
-TTL_MAX_MS: Final = 86_400_000
-ROWS_DEFAULT: Final = 2_000
-ROW_BYTES_DEFAULT: Final = 8 << 20
-ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
-COLUMNS_MAX: Final = 50_000
-FETCH_BYTES: Final = 32 << 20
-ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a check of a job of a batch
-NACKS_MAX: Final = 10_000
-NUMBER_MAX: Final = 1 << 52
-QUEUES_AT: Final = 5  # in the reply of a FETCH with COLUMNS
+# ---- The command (SPEC Y)
 
 
 def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:

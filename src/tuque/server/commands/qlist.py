@@ -46,7 +46,15 @@ BAD_SORT: Final = b"ERR SORT takes name, ready, delayed, at-work, dead, oldest, 
 LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
 
 SORTS: Final = [
-    *(b"NAME", b"READY", b"DELAYED", b"AT-WORK", b"DEAD", b"OLDEST", b"IN", b"OUT", b"BLOCKED")
+    b"NAME",
+    b"READY",
+    b"DELAYED",
+    b"AT-WORK",
+    b"DEAD",
+    b"OLDEST",
+    b"IN",
+    b"OUT",
+    b"BLOCKED",
 ]
 SORT_WORK: Final = [0, 2, 2, 2, 2, 5, 4, 4, 2]  # of the figure to sort by
 NAME: Final = 0

@@ -1,4 +1,4 @@
-"""SHOW, QLEN, QSTAT, QPEEK and PAUSE: arguments, and replies from the core (SPEC S, P)."""
+"""SHOW, QLEN, QSTAT, QPEEK, PAUSE, QSCAN, JSCAN: arguments, and replies from core (SPEC S, P)."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ MUCH_BACK: Final = (
     b"ERR more than %d jobs of this queue were put back, and the newest is not known without a "
     b"look at all of them: use JSCAN QUEUE" % BACK_MAX
 )
+
+LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
+SHOWN_WORK: Final = 20  # units of work to write all of a job
+NO_LIMIT: Final = 1 << 60
 
 
 def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
@@ -96,8 +100,11 @@ def failure_row(c: Client, failure: Failure | None) -> list[object] | None:
     if failure is None:
         return None
     return [
-        *(int(failure.at_ms), int(failure.attempt), c.named(failure.worker)),
-        *(failure.cause, failure.reason),
+        int(failure.at_ms),
+        int(failure.attempt),
+        c.named(failure.worker),
+        failure.cause,
+        failure.reason,
     ]
 
 
@@ -191,16 +198,11 @@ def flat(fields: dict[str, object]) -> list[object]:
     return items
 
 
-# ---- QSCAN and JSCAN: walk over queues and jobs in slices (SPEC S4, S5).
+# ---- QSCAN and JSCAN walk over queues and jobs in slices (SPEC S4, S5)
 #
 # The cursor is a position in the node's list of jobs or of queues. The walk runs from the end to
 # the start (core/node/tables.py): it starts without a pass over all elements, keeps no state
 # between calls, and returns every element that is present throughout at least once.
-
-
-LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
-SHOWN_WORK: Final = 20  # units of work to write all of a job
-NO_LIMIT: Final = 1 << 60
 
 
 @final

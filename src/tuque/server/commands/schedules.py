@@ -1,4 +1,4 @@
-"""SCHEDULE: jobs at times, kept by the leader of their tube (SPEC T46)."""
+"""SCHEDULE: jobs at times, kept by the leader of their tube, and their options (SPEC T46)."""
 
 from __future__ import annotations
 
@@ -62,14 +62,39 @@ from tuque.wire.commands.arguments import (
 from tuque.wire.commands.arguments import wrong_option as wrong_word
 from tuque.wire.proto.resp import Status
 
-# ---- The options of jobs that a tube makes by itself: of schedules, and callbacks (SPEC T46, T51).
+AT_MOST_ONCE: Final = b"ERR RETRY must be 1 or more: the tasks of a tube come back"
+LONG: Final = b"ERR the options of a job have %d bytes: at most %d"
+
+OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
+JOB_WORDS: Final = (b"RETRY", b"TTL", b"PRI", *KEY_WORDS, *WORK_WORDS)
+ADD: Final = Taker(b"SCHEDULE ADD", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
+MISSED: Final[dict[bytes, int]] = {b"SKIP": SKIP, b"ONE": ONE, b"ALL": ALL}
+DONE: Final = ("ADDED", "UNCHANGED", "REPLACED")
+NEEDS: Final[dict[bytes, bytes]] = {
+    b"ADD": b"a tube, a name, CRON or EVERY, and at last the body",
+    b"LIST": b"a tube",
+    b"SHOW": b"a tube and a name",
+    b"PAUSE": b"a tube and a name",
+    b"RESUME": b"a tube and a name",
+    b"RUN": b"a tube and a name",
+    b"DROP": b"a tube and a name",
+}
+BAD_NAME: Final = b"ERR the name of a schedule has 1 to %d bytes" % NAME_MAX
+BAD_EVERY: Final = b"ERR EVERY must be a number of seconds from 1 to %d" % (EVERY_MAX_MS // 1000)
+LONG_CRON: Final = b"ERR CRON has 1 to %d bytes" % CRON_MAX
+LONG_ZONE: Final = b"ERR TZ has 1 to %d bytes" % ZONE_MAX
+NEVER: Final = b"ERR CRON '%s' has no instant to come"
+BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 100"
+BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
+ONLY_KEEP: Final = b"ERR ON must be keep in SCHEDULE ADD, not '%s'"
+ROWS_MAX: Final = 100
+EVERY_LEAST_MS: Final = 1_000
+
+
+# ---- Options of jobs that a tube makes: of schedules, and callbacks (SPEC T46, T51)
 #
 # They are words of ADDJOB. What they say travels with the schedule, or the group, as bytes that a
 # job carries.
-
-
-AT_MOST_ONCE: Final = b"ERR RETRY must be 1 or more: the tasks of a tube come back"
-LONG: Final = b"ERR the options of a job have %d bytes: at most %d"
 
 
 def packed_options(s: Server, spec: AddSpec) -> bytes:
@@ -114,33 +139,7 @@ def in_seconds(ms: i64) -> bytes:
     return b"%d" % (ms // 1000) + (b".%03d" % (ms % 1000)).rstrip(b".0")
 
 
-# ---- commands
-
-
-OWN_WORDS: Final = (b"CRON", b"EVERY", b"TZ", b"MISSED")
-JOB_WORDS: Final = (b"RETRY", b"TTL", b"PRI", *KEY_WORDS, *WORK_WORDS)
-ADD: Final = Taker(b"SCHEDULE ADD", JOB_WORDS, OWN_WORDS, OWN_WORDS + JOB_WORDS)
-MISSED: Final[dict[bytes, int]] = {b"SKIP": SKIP, b"ONE": ONE, b"ALL": ALL}
-DONE: Final = ("ADDED", "UNCHANGED", "REPLACED")
-NEEDS: Final[dict[bytes, bytes]] = {
-    b"ADD": b"a tube, a name, CRON or EVERY, and at last the body",
-    b"LIST": b"a tube",
-    b"SHOW": b"a tube and a name",
-    b"PAUSE": b"a tube and a name",
-    b"RESUME": b"a tube and a name",
-    b"RUN": b"a tube and a name",
-    b"DROP": b"a tube and a name",
-}
-BAD_NAME: Final = b"ERR the name of a schedule has 1 to %d bytes" % NAME_MAX
-BAD_EVERY: Final = b"ERR EVERY must be a number of seconds from 1 to %d" % (EVERY_MAX_MS // 1000)
-LONG_CRON: Final = b"ERR CRON has 1 to %d bytes" % CRON_MAX
-LONG_ZONE: Final = b"ERR TZ has 1 to %d bytes" % ZONE_MAX
-NEVER: Final = b"ERR CRON '%s' has no instant to come"
-BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 100"
-BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
-ONLY_KEEP: Final = b"ERR ON must be keep in SCHEDULE ADD, not '%s'"
-ROWS_MAX: Final = 100
-EVERY_LEAST_MS: Final = 1_000
+# ---- The command (SPEC T46)
 
 
 def cmd_schedule(s: Server, c: Client, args: list[bytes]) -> None:

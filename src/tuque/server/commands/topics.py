@@ -60,9 +60,6 @@ from tuque.wire.commands.arguments import (
     wrong_option,
 )
 
-# ---- TOPIC ADD: a job for each queue that is subscribed, or none (SPEC T62)
-
-
 ADD_WORK: Final = 10  # units of work for one job of an ADD
 
 TAKEN: Final = (*BASIC_WORDS, b"ASYNC", *TUBE_WORDS, *WORK_WORDS)
@@ -84,6 +81,39 @@ APART_HIDDEN: Final = (
 OF_QUEUE: Final = b": queue '%s' of topic '%s', nothing was added"
 HIDDEN: Final = b"%s a queue of topic '%s' that this user may not see refuses it, nothing was added"
 NOTHING: Final = b": nothing was added"
+
+NEEDS: Final[dict[bytes, bytes]] = {
+    b"SUBSCRIBE": b"a topic, a queue, and FILTER with up to %d pairs of a header's name and a "
+    b"pattern" % FILTERS_MAX,
+    b"UNSUBSCRIBE": b"a topic and a queue",
+    b"LIST": b"TOPIC, CURSOR and COUNT, each with a value",
+    b"ADD": b"a topic, a body, a timeout in ms, and options of ADDJOB",
+}
+WORDS: Final[dict[bytes, tuple[int, int]]] = {
+    b"SUBSCRIBE": (4, 5 + 2 * FILTERS_MAX),
+    b"UNSUBSCRIBE": (4, 4),
+    b"LIST": (2, 8),
+    b"ADD": (5, 160),
+}
+LIST_WORDS: Final = (b"TOPIC", b"CURSOR", b"COUNT")
+COUNT: Final = 100
+COUNT_MAX: Final = 1_000
+CURSOR_MAX: Final = (1 << 62) - 1
+ROW_WORK: Final = 5
+
+BAD_TOPIC: Final = b"ERR the name of a topic has 1 to %d bytes" % TOPIC_MAX
+BAD_QUEUE: Final = b"ERR the name of a queue that subscribes has 1 to %d bytes" % QUEUE_MAX
+BAD_FILTER: Final = (
+    b"ERR FILTER takes up to %d names of headers (1 to %d of a-z, 0-9, '.', '_', '-'), each with a "
+    b"pattern of 1 to %d bytes" % (FILTERS_MAX, NAME_MAX, GLOB_MAX)
+)
+BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
+BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
+UNFIT: Final = b"ERR the pattern '%s' fits nothing: write ranges as in [a-c]"
+TAKES: Final = b"TOPIC takes SUBSCRIBE, UNSUBSCRIBE, LIST, ADD or HELP"
+
+
+# ---- ADD: a job for each queue that is subscribed, or none (SPEC T62)
 
 
 def add(s: Server, c: Client, args: list[bytes]) -> None:
@@ -249,38 +279,7 @@ def is_shown(c: Client, one: Subscription) -> bool:
     return may_see(c, one.topic) and may_see(c, one.queue)
 
 
-# ---- commands
-
-
-NEEDS: Final[dict[bytes, bytes]] = {
-    b"SUBSCRIBE": b"a topic, a queue, and FILTER with up to %d pairs of a header's name and a "
-    b"pattern" % FILTERS_MAX,
-    b"UNSUBSCRIBE": b"a topic and a queue",
-    b"LIST": b"TOPIC, CURSOR and COUNT, each with a value",
-    b"ADD": b"a topic, a body, a timeout in ms, and options of ADDJOB",
-}
-WORDS: Final[dict[bytes, tuple[int, int]]] = {
-    b"SUBSCRIBE": (4, 5 + 2 * FILTERS_MAX),
-    b"UNSUBSCRIBE": (4, 4),
-    b"LIST": (2, 8),
-    b"ADD": (5, 160),
-}
-LIST_WORDS: Final = (b"TOPIC", b"CURSOR", b"COUNT")
-COUNT: Final = 100
-COUNT_MAX: Final = 1_000
-CURSOR_MAX: Final = (1 << 62) - 1
-ROW_WORK: Final = 5
-
-BAD_TOPIC: Final = b"ERR the name of a topic has 1 to %d bytes" % TOPIC_MAX
-BAD_QUEUE: Final = b"ERR the name of a queue that subscribes has 1 to %d bytes" % QUEUE_MAX
-BAD_FILTER: Final = (
-    b"ERR FILTER takes up to %d names of headers (1 to %d of a-z, 0-9, '.', '_', '-'), each with a "
-    b"pattern of 1 to %d bytes" % (FILTERS_MAX, NAME_MAX, GLOB_MAX)
-)
-BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
-BAD_CURSOR: Final = b"ERR the cursor must be a number that a page replied with"
-UNFIT: Final = b"ERR the pattern '%s' fits nothing: write ranges as in [a-c]"
-TAKES: Final = b"TOPIC takes SUBSCRIBE, UNSUBSCRIBE, LIST, ADD or HELP"
+# ---- The command, subscriptions and lists (SPEC T61)
 
 
 def cmd_topic(s: Server, c: Client, args: list[bytes]) -> None:

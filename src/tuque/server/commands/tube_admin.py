@@ -1,4 +1,7 @@
-"""Commands of operators on tubes, and of a whole connection (SPEC T15, T16)."""
+"""Procedures of operators on tubes: types, grants, statistics, notices (SPEC T2, T3, T10-T12, T16).
+
+RESP and IPROTO call the same functions.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +68,28 @@ from tuque.wire.commands.arguments import ArgError
 if TYPE_CHECKING:
     from tuque.tubes.types.driver import Driver
 
-# ---- STATISTICS of all tubes, some in each turn (SPEC L2, T11)
-
 
 COST: Final = 10  # units for the 17 counters of one tube
+
+DENIED: Final = b"Execute access to function '%s.%s:take' is denied for user '%s'"
+NAMES: Final = {b"call": CALL, b"truncate": TRUNCATE}
+
+DRIVERS: Final = "tuque.tube_drivers"
+CALLBACKS: Final = "tuque.tube_callbacks"
+
+# [T3.7] states of a type
+IS_BUILT_IN: Final = "built-in"
+IS_LOADED: Final = "loaded"
+IS_INSTALLED: Final = "installed"  # not registered yet
+IS_FAILED: Final = "failed"  # failed to load
+IS_MISSING: Final = "missing"  # not installed; its tubes wait
+
+HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
+NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
+WATCHED_MAX: Final = 1_000  # tubes that one connection may subscribe to
+
+
+# ---- STATISTICS of all tubes, some in each turn (SPEC L2, T11)
 
 
 @final
@@ -117,11 +138,7 @@ class Statistics(Chore):
         self.call.pairs(self.count, self.parts)
 
 
-# ---- Which users of IPROTO may call a tube (SPEC T10, T15, I5)
-
-
-DENIED: Final = b"Execute access to function '%s.%s:take' is denied for user '%s'"
-NAMES: Final = {b"call": CALL, b"truncate": TRUNCATE}
+# ---- Which users of IPROTO may call a tube (SPEC T10, I5)
 
 
 def holder_of(call: TubeCall) -> bytes:
@@ -180,21 +197,10 @@ def grants(call: TubeCall) -> None:
     call.value(rows)
 
 
-# ---- Types of tubes and callbacks from installed packages (SPEC T3.5-T3.7, T16.4).
+# ---- Types and callbacks from installed packages (SPEC T3.5-T3.7, T16.4)
 #
 # They are found by their entry point names; no input of a connection is ever run, imported or
 # looked up as anything but such a name.
-
-
-DRIVERS: Final = "tuque.tube_drivers"
-CALLBACKS: Final = "tuque.tube_callbacks"
-
-# [T3.7] states of a type
-IS_BUILT_IN: Final = "built-in"
-IS_LOADED: Final = "loaded"
-IS_INSTALLED: Final = "installed"  # not registered yet
-IS_FAILED: Final = "failed"  # failed to load
-IS_MISSING: Final = "missing"  # not installed; its tubes wait
 
 
 def load_plugins(s: Server) -> None:
@@ -323,12 +329,7 @@ def listing(s: Server, t: Tubes) -> list[list[object]]:
     return rows
 
 
-# ---- admin
-
-
-HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
-NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
-WATCHED_MAX: Final = 1_000  # tubes that one connection may subscribe to
+# ---- Tubes and connections (SPEC T2, T8, T11, T12, T15, T16)
 
 
 def create(call: TubeCall) -> None:

@@ -1,4 +1,4 @@
-"""TUBE HOME and STATE, and their delayed replies (SPEC T15.10, T17 to T21)."""
+"""TUBE HOME and STATE, CLUSTER VOTERS, and their delayed replies (SPEC T15.10, T17 to T21, T28)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ from tuque.wire.proto.resp import put_bulk
 NO_NODE: Final = b"ERR no node '%s': name one by its id, the first characters of it, or host:port"
 MANY_NODES: Final = b"ERR several nodes match %s"
 NOT_HERE: Final = b"ERR FORCE runs on the node that is to lead the tube: %s"
+
+SHOWN: Final = 20  # tubes
 
 
 def state(call: TubeCall) -> None:
@@ -192,10 +194,7 @@ def tell_client(s: Server, c: Client, one: HomeDone) -> None:
         s.resumed.append(c)
 
 
-# ---- CLUSTER VOTERS: show and change who votes about the leaders of tubes (SPEC T28)
-
-
-SHOWN: Final = 20  # tubes
+# ---- CLUSTER VOTERS: the voters, shown and changed (SPEC T28)
 
 
 def cmd_voters(s: Server, c: Client, args: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The RESP door of tubes: TUBE, its words read and its replies written by the table (SPEC T15)."""
+"""TUBE over RESP, and the procedures on tasks for RESP and IPROTO (SPEC T5, T15, I6)."""
 
 from typing import Final, final
 
@@ -32,7 +32,7 @@ from tuque.server.replies.tubes import (
 )
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Chore, Client
 from tuque.server.state.server import Server
-from tuque.tubes.model.errors import LEAVING as NODE_LEAVING
+from tuque.tubes.model.errors import LEAVING as LEAVING_CODE
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.tasks import operations
@@ -41,11 +41,16 @@ from tuque.wire.commands.arguments import ArgError, WrongWords
 from tuque.wire.commands.tube_table import PROCEDURES, WORDS, Procedure
 from tuque.wire.proto.resp import put_value
 
-# ---- Operations of producers and workers on tasks, for both doors (SPEC T5, T15, I6)
-
-
 FEW_KICKED: Final = 999  # so many may run beside calls that wait for copies (T15.11)
 PLAIN: Final = PutSpec()  # no options
+
+USER: Final = b"default"  # of a client that is nobody yet (T15.9)
+PUT: Final = WORDS[b"PUT"]
+TAKE: Final = WORDS[b"TAKE"]
+ACK: Final = WORDS[b"ACK"]
+
+
+# ---- Procedures on tasks, for RESP and IPROTO (SPEC T5)
 
 
 def put(call: TubeCall) -> None:
@@ -75,7 +80,7 @@ def take(call: TubeCall) -> None:
     elif call.timeout_ms == 0:
         call.no_task()
     elif call.n.is_leaving:
-        raise TubeError(NODE_LEAVING)  # T15.6, I7.6
+        raise TubeError(LEAVING_CODE)  # T15.6, I7.6
     else:
         call.may_wait()
         call.await_task(i64(0) if call.timeout_ms < 0 else call.n.now_ms + call.timeout_ms)
@@ -152,9 +157,7 @@ def tasks(call: TubeCall) -> None:
         call.begin(Tasks(call))
 
 
-# ---- The function of each procedure in the table (wire/commands/tube_table.py)
-
-
+# the function of each procedure in the table (wire/commands/tube_table.py)
 BY_NAME: Final[dict[str, Run]] = {
     "CREATE": tube_admin.create,
     "PUT": put,
@@ -191,13 +194,7 @@ BY_NAME: Final[dict[str, Run]] = {
 RUNS: Final[list[Run]] = [BY_NAME[one.name] for one in PROCEDURES]  # by code
 
 
-# ---- commands
-
-
-USER: Final = b"default"  # of a client that is nobody yet (T15.9)
-PUT: Final = WORDS[b"PUT"]
-TAKE: Final = WORDS[b"TAKE"]
-ACK: Final = WORDS[b"ACK"]
+# ---- TUBE over RESP: words read and replies written by the table (SPEC T15)
 
 
 def cmd_tube(s: Server, c: Client, args: list[bytes]) -> None:

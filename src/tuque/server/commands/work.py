@@ -1,4 +1,4 @@
-"""START, WORKING, PROGRESS, RELEASE, FAIL, DONE, CANCEL, UPDATEJOB (SPEC W)."""
+"""START, WORKING, PROGRESS, RELEASE, FAIL, DONE, UPDATEJOB: the work on a job (SPEC W)."""
 
 from typing import Final
 

@@ -1,7 +1,9 @@
-"""Find the effective options: default < file < environment < command line; then serve CONFIG.
+"""The effective options: default < file < environment < command line; CONFIG and flags (SPEC C1).
 
 Decides precedence, origins and what may change at run time. The options are the table in
-options.py; this module must not know what they do.
+options.py.
+
+Must not know: what the options do.
 """
 
 from __future__ import annotations
@@ -381,7 +383,7 @@ def sample_toml() -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-# ---- The options as flags of `tuque server`, and the checks that need no server.
+# ---- The options as flags of `tuque server`, and the checks that need no server
 #
 # Decides how flags become one Config, and the exit after a bad configuration. `--help` shows the
 # common flags, `--options` all; every option is a flag.

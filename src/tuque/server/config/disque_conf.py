@@ -1,7 +1,8 @@
-"""Read a `disque.conf`: lines, quotes and includes, as Disque's server does.
+"""A `disque.conf` is read as Disque's server does: lines, quotes and includes.
 
-Decides how a line splits into a directive and its arguments. It must not know which
-directives exist: config.py asks the table of options.
+Decides how a line splits into a directive and its arguments.
+
+Must not know: which directives exist; config.py asks the table of options.
 """
 
 from __future__ import annotations

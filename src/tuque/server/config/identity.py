@@ -1,7 +1,7 @@
-"""Who this node is, kept in nodes.conf, which is locked while the server runs.
+"""The identity of this node in nodes.conf, and access to the server's files (SPEC C1.5, C1.6).
 
-Decides when the file is safe: written aside, synced, renamed into place. Its contents are up to
-cluster/kept.py, the other nodes to cluster/members.py.
+Decides when the file is safe: written to a new file, synced, renamed into place. Its contents are
+up to cluster/kept.py, the other nodes to cluster/members.py.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-# ---- Access that other users of the machine have to a server's files (SPEC C1.5, C1.6).
+# ---- Access of other users of the machine to the server's files (SPEC C1.5, C1.6)
 #
 # Knows the file system only; config.py decides how long a password must be.
 

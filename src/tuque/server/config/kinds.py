@@ -1,7 +1,8 @@
-"""How a configuration value is written: text or TOML in, CONFIG GET text and TOML out.
+"""How a configuration value is written, and what is wrong with it: text, TOML, CONFIG (SPEC B1.5).
 
-Decides the syntax of values and how errors describe ranges. It must not know which options
-exist (options.py) nor where a value came from (config.py).
+Decides the syntax of values, how errors describe ranges, and how weak a secret is.
+
+Must not know: which options exist (options.py), where a value came from (config.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from itertools import pairwise
 from math import log2
 from typing import Any, Final
 
-# ---- What is wrong with an option, in one line
+BITS_MIN: Final = 128
+REPEAT: Final = 6  # characters that come again count once
+WORD_BITS: Final = 2.0  # of a letter in words
+HEX: Final = frozenset("0123456789abcdef")
+SEPARATORS: Final = str.maketrans("", "", " -_.:")
+WEAK_SECRET: Final = (
+    f"a secret of at least {BITS_MIN} bits, which a program has drawn; `tuque cluster secret` "
+    "makes one"
+)
 
 
 class ConfigError(ValueError):
@@ -48,22 +57,11 @@ class ConfigError(ValueError):
         return f"ERR Unsupported CONFIG parameter: {self.name}"
 
 
-# ---- How hard a cluster's secret is to guess, as far as its letters tell (SPEC B1.5).
+# ---- How hard a cluster's secret is to guess, as far as its letters show (SPEC B1.5)
 #
 # A listener can try secrets against a proof that it has recorded, without anybody noticing. Only a
 # secret that a program has drawn holds against that, so the estimate distrusts what people think
 # of.
-
-
-BITS_MIN: Final = 128
-REPEAT: Final = 6  # characters that come again count once
-WORD_BITS: Final = 2.0  # of a letter in words
-HEX: Final = frozenset("0123456789abcdef")
-SEPARATORS: Final = str.maketrans("", "", " -_.:")
-WEAK_SECRET: Final = (
-    f"a secret of at least {BITS_MIN} bits, which a program has drawn; `tuque cluster secret` "
-    "makes one"
-)
 
 
 def bits_of(secret: str) -> int:
@@ -113,7 +111,7 @@ def is_weak_secret(secret: str) -> bool:
     return secret != "" and bits_of(secret) < BITS_MIN
 
 
-# ---- kinds
+# ---- Kinds of values
 
 
 MEMORY_UNITS = {

@@ -2,7 +2,8 @@
 
 CONFIG GET/SET/REWRITE, `--help`, the sample file, the docs and all error texts are made from
 this table. An option `max_body_bytes` is written `max-body-bytes` everywhere outside the code.
-It must not know how values are found (config.py) or what the server does with them.
+
+Must not know: how values are found (config.py), what the server does with them.
 """
 
 import difflib
@@ -27,10 +28,26 @@ from tuque.server.config.kinds import (
     Text,
 )
 
-# ---- Options about TLS; the other options are in options.py
-
-
 # Annotations are read at run time to make the table: no `from __future__ import annotations`.
+
+MB: Final = 1 << 20
+GB: Final = 1 << 30
+
+NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
+
+# Keys by section in a TOML file: [journal] fsync = "always".
+ALIASES: Final = {
+    "journal_enabled": "appendonly",
+    "journal_fsync": "appendfsync",
+    "journal_dir": "appenddirname",
+    "events_enabled": "events",
+    "server_port": "port",
+    "server_bind": "bind",
+    "server_dir": "dir",
+}
+
+
+# ---- Options about TLS (SPEC X)
 
 
 class TlsOptions(msgspec.Struct, kw_only=True):
@@ -59,7 +76,7 @@ class TlsOptions(msgspec.Struct, kw_only=True):
         str, Opt(Text(), "key of the certificate, in PEM, without a passphrase")
     ] = ""
     tls_ca_cert_file: Annotated[
-        str, Opt(Text(), "certificates of those who sign the clients' certificates, in PEM")
+        str, Opt(Text(), "certificates of the authorities of clients, in PEM")
     ] = ""
     tls_auth_clients: Annotated[
         str,
@@ -87,16 +104,13 @@ class TlsOptions(msgspec.Struct, kw_only=True):
         str,
         Opt(
             Text(),
-            "certificates of those who sign the nodes' certificates, in PEM; whoever they sign "
-            "for is a node",
+            "certificates of the authorities of nodes, in PEM; every certificate that they sign "
+            "makes a node",
         ),
     ] = ""
 
 
-# ---- Options about users and log-ins; the other options are in options.py
-
-
-# Annotations are read at run time to make the table: no `from __future__ import annotations`.
+# ---- Options about users and log-ins (SPEC N)
 
 
 class AccessOptions(TlsOptions, kw_only=True):
@@ -138,14 +152,7 @@ class AccessOptions(TlsOptions, kw_only=True):
     ] = 100
 
 
-# ---- options
-
-
-# Annotations are read at run time to make the table: no `from __future__ import annotations`.
-
-
-MB: Final = 1 << 20
-GB: Final = 1 << 30
+# ---- All options
 
 
 class Config(AccessOptions, kw_only=True):
@@ -186,7 +193,8 @@ class Config(AccessOptions, kw_only=True):
         Opt(Int(), "rewrite the journal when it grew by this; 0 = never", unit="%", runtime=True),
     ] = 100
     auto_aof_rewrite_min_size: Annotated[
-        int, Opt(Memory(), "never rewrite a smaller journal by itself", unit="bytes", runtime=True)
+        int,
+        Opt(Memory(), "do not rewrite a smaller journal automatically", unit="bytes", runtime=True),
     ] = 64 * MB
     slowlog_log_slower_than: Annotated[
         int,
@@ -200,9 +208,7 @@ class Config(AccessOptions, kw_only=True):
     ] = 128
     port: Annotated[
         int,
-        Opt(
-            Int(0, 65535), "TCP port of the clients; 0 = any free one, or none beside a unixsocket"
-        ),
+        Opt(Int(0, 65535), "TCP port of the clients; 0 = any free one, or none with a unixsocket"),
     ] = 7711
     tcp_backlog: Annotated[int, Opt(Int(0, 65535), "connections waiting for accept")] = 511
     databases: Annotated[int, Opt(Int(1), "", obsolete="a broker has no databases")] = 16
@@ -463,7 +469,7 @@ class Config(AccessOptions, kw_only=True):
         int,
         Opt(
             Memory(MB, 1 << 40),
-            "close a link to a node when more than this waits for it; "
+            "close a link to a node when more than this waits to be sent; "
             "ADDJOB waits from a quarter of it",
             unit="bytes",
             runtime=True,
@@ -568,9 +574,6 @@ class Config(AccessOptions, kw_only=True):
     is_open: bool = False  # listens on an address open to other machines, since the start
 
 
-NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
-
-
 def _table() -> dict[str, Opt]:
     """Read the struct once: field name to option, in the order of the struct."""
     table: dict[str, Opt] = {}
@@ -589,17 +592,6 @@ def _table() -> dict[str, Opt]:
 
 
 OPTIONS: Final = _table()
-
-# Keys by section in a TOML file: [journal] fsync = "always".
-ALIASES: Final = {
-    "journal_enabled": "appendonly",
-    "journal_fsync": "appendfsync",
-    "journal_dir": "appenddirname",
-    "events_enabled": "events",
-    "server_port": "port",
-    "server_bind": "bind",
-    "server_dir": "dir",
-}
 
 
 def find_option(name: str, where: str = "") -> Opt:

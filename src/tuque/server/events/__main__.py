@@ -1,6 +1,6 @@
 """Starts the writer of event segments, without what pyarrow would import for others.
 
-To look at a list, pyarrow imports numpy and pandas where they are installed: 50 MB, and two
+To check a list, pyarrow imports numpy and pandas where they are installed: 50 MB, and two
 thirds of the time that the writer needs to start. It does without both.
 """
 

@@ -1,9 +1,8 @@
-"""The shell of the event stream (SPEC E): a thread that spools events, a process that writes them.
+"""The event stream in the server: a thread writes raw files, a process makes segments (SPEC E).
 
-The pump calls `flush` with full chunks; the thread appends them to raw files (events.py) and
-supervises the process (writer.py) that turns these into segments. The pump never waits: when
-the disk is slow or full, core/records/events.py drops events and counts them. The server itself
-needs no pyarrow.
+The pump calls `flush` with full chunks; the thread appends them to raw files and supervises the
+process (writer.py) that turns these into segments. The pump never waits: when the disk is slow or
+full, core/records/events.py drops events and counts them. The server itself needs no pyarrow.
 """
 
 from __future__ import annotations
@@ -30,18 +29,22 @@ from typing import Final
 import tuque
 from tuque.core.records.events import ALL, COLUMN_NAMES, Chunk, Events
 
-# ---- Raw event files: the server's hand-over to the writer process (SPEC E3).
+MAGIC: Final = b"TQE1"
+HEAD: Final = struct.Struct(f"<4sIqI{len(COLUMN_NAMES)}I")  # magic, CRC, first seq, rows, lengths
+CHECKED_FROM: Final = 8  # the CRC covers all that follows it
+NAME: Final = re.compile(r"\.(?:raw|hot|lock)-(.+)-(\d+)|\.lock-(.+)")
+
+EVENT_BYTES: Final = 1024  # of raw files per buffered event, as the writer may lag
+RETRY_S: Final = 1.0  # after a failed write, and between two starts of the writer process
+READY_S: Final = 120.0  # for the writer process to start, including recovery after a kill
+
+
+# ---- Raw event files: what the server hands over to the writer process (SPEC E3)
 #
 # A file `.raw-NODE-FIRST` is a sequence of frames: one chunk of core/records/events.py each, with
 # its length and CRC. The server only appends; the kernel keeps written data when the server is
 # killed. A file stays locked while the server may append to it. The writer process
 # (server/events/writer.py) reads and removes the files. Knows nothing of pyarrow.
-
-
-MAGIC: Final = b"TQE1"
-HEAD: Final = struct.Struct(f"<4sIqI{len(COLUMN_NAMES)}I")  # magic, CRC, first seq, rows, lengths
-CHECKED_FROM: Final = 8  # the CRC covers all that follows it
-NAME: Final = re.compile(r"\.(?:raw|hot|lock)-(.+)-(\d+)|\.lock-(.+)")
 
 
 @dataclass(frozen=True)
@@ -171,12 +174,7 @@ def frames(path: Path, offset: int) -> Iterator[tuple[int, Frame]]:
             yield offset, Frame(first_seq, rows, columns)
 
 
-# ---- eventlog
-
-
-EVENT_BYTES: Final = 1024  # of raw files per buffered event, as the writer may lag
-RETRY_S: Final = 1.0  # after a failed write, and between two starts of the writer process
-READY_S: Final = 120.0  # for the writer process to start, including recovery after a kill
+# ---- The thread, and the writer process (SPEC E)
 
 
 class EventLogError(Exception):
@@ -369,8 +367,12 @@ class EventLog:
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
         writer = subprocess.Popen(
             [
-                *(sys.executable, "-P", "-m", "tuque.server.events"),
-                *(str(self.directory), self.node),
+                sys.executable,
+                "-P",
+                "-m",
+                "tuque.server.events",
+                str(self.directory),
+                self.node,
                 f"--roll-rows={self.roll_rows}",
                 f"--roll-seconds={self.roll_seconds}",
                 f"--keep-bytes={self.keep_bytes}",

@@ -2,9 +2,10 @@
 
 `commit` puts everything the core recorded in one turn into one frame. Under `always` the thread
 writes and syncs what has gathered, so that all turns during one fsync share the next; under
-`everysec` and `no` the frame is written at once in the caller, and the thread syncs once a
-second, or never. Under `always` the pump holds replies until `durable_seq` reaches what
-`commit` returned; `wake_fd` becomes readable when it may have.
+`everysec` and `no` the frame is written at once in the caller unless the thread writes just then,
+and the thread syncs once a second, or never. The pump holds replies until `open_seq` reaches what
+`commit` returned: what is written, under `always` what is synced. `wake_fd` becomes readable when
+it may have.
 
 When the disk fails, `error` is set until it works again. Frames wait in memory, up to a
 limit; beyond it, and after a failed fsync, they are dropped, and the journal is rewritten
@@ -51,6 +52,8 @@ REWRITE_RETRY_S: Final = 10.0  # after a failed rewrite, if writes succeed witho
 LATE_MS: Final = 10  # delay of a sync that no reply waits for, under `always` (J4.6)
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
+LOAD_ONCE: Final = "load-once"
+
 
 def boot_record(now_ms: int) -> Boot:
     """A record that maps the clock of `now_ms` to the machine's own."""
@@ -76,9 +79,6 @@ def lock_directory(disk: Disk, path: str, lock_name: str = LOCK) -> int:
         raise JournalError(
             f"cannot write in {path}: {why(failed)}; the server needs a directory that it may write"
         ) from failed
-
-
-LOAD_ONCE: Final = "load-once"
 
 
 def save_once(disk: Disk, path: str, n: Node) -> str:
@@ -174,6 +174,17 @@ class Committer:
     def durable_seq(self) -> int:
         """The last record that survives a power cut."""
         return self.thread.durable_seq
+
+    @property
+    def open_seq(self) -> int:
+        """[J4.2] The last record whose replies may leave: a kill of the process keeps it.
+
+        Under `always`, and while a delivery of an at-most-once job waits (J4.4), a power cut does.
+        """
+        thread = self.thread
+        if thread.policy == ALWAYS or self._custody_seq > thread.durable_seq:
+            return thread.durable_seq
+        return int(self.journal.seq)
 
     @property
     def error(self) -> str:
@@ -295,15 +306,8 @@ class Committer:
         return thread.policy == ALWAYS and thread.is_idle() and thread.is_quick()
 
     def must_hold(self, seq: int) -> bool:
-        """Whether replies that depend on record `seq` must wait.
-
-        Under `always` all must; under `everysec` those of a turn that delivered an at-most-once
-        job (for these the thread syncs at once).
-        """
-        thread = self.thread
-        if seq <= thread.durable_seq:
-            return False
-        return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
+        """Whether replies that depend on record `seq` must wait."""
+        return seq > self.open_seq
 
     def has_wish(self, records: Records) -> bool:
         """Whether the core wants something new on disk."""

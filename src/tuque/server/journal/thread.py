@@ -17,7 +17,29 @@ from typing import Final
 from tuque.core.model.stats import Histogram
 from tuque.store.writer import Journal, Pace
 
-# ---- How the journal's thread wakes the pump: a descriptor that becomes readable
+OFF: Final = "off"
+NO: Final = "no"
+EVERYSEC: Final = "everysec"
+ALWAYS: Final = "always"
+
+BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
+JOIN_BYTES: Final = 1 << 20  # waiting frames are joined up to this size
+GATHER_SHARE: Final = 0.5  # of the last sync's time is spent gathering more frames
+HERE_BYTES: Final = 1 << 20  # larger frames go to the thread: their checksum and write take long
+GATHER_S_MAX: Final = 0.002
+LOCK_S: Final = 0.001  # the caller waits that long for the thread to give the lock back
+RETRY_S: Final = 1.0  # between attempts to write to a failing disk
+MARK_S: Final = 1.0  # idle time after a sync before it is marked
+
+# kinds of items
+FRAME: Final = 0
+BEGIN: Final = 1  # of a rewrite
+SLICE: Final = 2
+FINISH: Final = 3
+NUDGE: Final = 4  # nothing to write: the policy changed, or the thread is to end
+
+
+# ---- The thread wakes the pump: a descriptor becomes readable
 
 
 class Bell:
@@ -52,29 +74,7 @@ class Bell:
             os.close(self._write_fd)
 
 
-# ---- thread
-
-
-OFF: Final = "off"
-NO: Final = "no"
-EVERYSEC: Final = "everysec"
-ALWAYS: Final = "always"
-
-BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
-JOIN_BYTES: Final = 1 << 20  # waiting frames are joined up to this size
-GATHER_S: Final = 0.002  # poll interval of the thread when it does not sync each batch
-GATHER_SHARE: Final = 0.5  # of the last sync's time is spent gathering more frames
-HERE_BYTES: Final = 1 << 18  # larger frames go to the thread: their checksum and write take long
-GATHER_S_MAX: Final = 0.002
-RETRY_S: Final = 1.0  # between attempts to write to a failing disk
-MARK_S: Final = 1.0  # idle time after a sync before it is marked
-
-# kinds of items
-FRAME: Final = 0
-BEGIN: Final = 1  # of a rewrite
-SLICE: Final = 2
-FINISH: Final = 3
-NUDGE: Final = 4  # nothing to write: the policy changed, or the thread is to end
+# ---- The thread and its items
 
 
 class Item:
@@ -145,13 +145,16 @@ class JournalThread:
         self.is_started = False
         self.is_closing = False
         # between the two threads: whoever holds the lock may write; frames stay in order because
-        # the caller writes only after the thread has taken all earlier ones
+        # the caller writes only after the thread has taken all earlier ones. Slices of a snapshot
+        # are another file: they count for nothing here.
         self._lock = threading.Lock()
         self._put_count = 0
         self._taken_count = 0
         # of this thread
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[Item] = deque()
+        self._slices: deque[Item] = deque()  # SLICE and FINISH: frames go first
+        self._has_written = False  # frames, since the last report
         self._queued_bytes = 0
         self._queued_records = 0
         self._expected_records = 0  # expected for the next sync, going by the last
@@ -176,21 +179,26 @@ class JournalThread:
         A frame that no reply waits for is written here and now, unless the thread is busy: a
         write to the page cache costs less than waking a thread, and a killed process then loses
         nothing. Under `always` this holds on a quick disk, which is also synced here when replies
-        wait for it (`is_binding`, J4.5). The thread does the rest.
+        wait for it (`is_binding`, J4.5). The thread does the rest, and replies wait for it (J4.2).
         """
         if self.threaded and item.kind == FRAME:
             must_sync = self.policy == ALWAYS
             is_mine = self.is_quick() if must_sync else not item.number
-            if is_mine and self.is_idle() and self._lock.acquire(False):
+            if is_mine and self.is_idle() and self._has_lock(must_sync):
                 try:
                     if self.is_idle() and self._write_here(item, must_sync and is_binding):
                         return
                 finally:
                     self._lock.release()
-        self._put_count += 1
+        if item.kind in (FRAME, BEGIN):
+            self._put_count += 1
         self._inbox.put(item)
         if not self.threaded:
-            self._turn()
+            self._turn_all()
+
+    def _has_lock(self, must_sync: bool) -> bool:
+        """Get the lock, unless the thread has it for long: it syncs, or begins a segment."""
+        return self._lock.acquire(timeout=0 if must_sync else LOCK_S)
 
     def is_quick(self) -> bool:
         """[J4.5] Whether the disk is quick enough to sync in the caller's thread."""
@@ -214,7 +222,7 @@ class JournalThread:
             return False
         was_synced = journal.synced_seq == journal.seq
         was_marked = was_synced and not journal.must_mark()
-        if not journal.append(b"".join(item.pieces), item.count, item.now_ms):
+        if not journal.try_append([b"".join(item.pieces)], item.count, item.now_ms):
             return False
         self.written_bytes += item.size
         if must_sync:
@@ -223,7 +231,6 @@ class JournalThread:
             if self._tell() and self.error:
                 self._wake()
         if was_marked if must_sync else was_synced and self.policy == EVERYSEC:
-            self._put_count += 1
             self._inbox.put(Item(NUDGE, b"", 0, 0))  # there is something to sync or mark again
         return True
 
@@ -231,12 +238,11 @@ class JournalThread:
         """Write and sync what waits, and end the thread; False when the disk is too slow."""
         self.is_closing = True
         if self._thread is not None:
-            self._put_count += 1
             self._inbox.put(Item(NUDGE, b"", 0, 0))
             self._thread.join(timeout_s)
             if self._thread.is_alive():
                 return False
-        self._turn()
+        self._turn_all()
         self._sync()
         self.journal.mark()
         if self._tell():
@@ -256,23 +262,40 @@ class JournalThread:
                 is_well = False
             if not is_well:
                 time.sleep(RETRY_S)
-            elif not self._queue and self._inbox.empty():
+            elif not self._queue and not self._slices and self._inbox.empty():
                 self._rest()
 
+    def _turn_all(self) -> None:
+        """Write all that waits, unless the disk fails."""
+        while self._turn() and (self._slices or not self._inbox.empty()):
+            continue
+
     def _turn(self) -> bool:
-        """Write what waits, sync by policy, report. False after an error that a retry may clear."""
+        """Write what waits, sync by policy, report; then one step of a rewrite.
+
+        False after an error that a retry may clear.
+        """
         self._drain()
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             self._gather()
+        if self._is_switch_due():
+            self._sync_beside()  # the switch itself then finds little left to sync
         records = self._queued_records
         with self._lock:
             is_well = self._write_out()
             is_due = self._is_sync_due()
-            if is_due:
+            is_beside = is_due and self._may_sync_beside()
+            if is_due and not is_beside:
                 self._sync()
-            must_wake = self._end_turn(is_due, records)
+            must_wake = self._end_turn(is_due and not is_beside, records)
         if must_wake:
             self._wake()
+        if is_beside:
+            self._sync_beside()
+        elif self._is_mark_due():
+            self._mark()
+        if is_well and self._slices:
+            self._step_rewrite(self._slices.popleft())
         return is_well
 
     def _end_turn(self, has_synced: bool, records: int) -> bool:
@@ -280,9 +303,48 @@ class JournalThread:
         if has_synced:
             self._drain()
             self._expected_records = (records + self._queued_records) * 9 // 10
-        elif self._is_mark_due():
-            self.journal.mark()
         return self._tell()
+
+    def _may_sync_beside(self) -> bool:
+        """Whether the caller may write meanwhile: under `always` it would begin a second sync."""
+        return self.threaded and self.policy != ALWAYS
+
+    def _is_switch_due(self) -> bool:
+        """Whether the next item begins a segment."""
+        journal = self.journal
+        if not self._queue or not self._may_sync_beside() or journal.is_broken:
+            return False
+        is_switch = self._queue[0].kind == BEGIN or journal.size >= self._roll_at
+        return is_switch and journal.synced_seq != journal.seq
+
+    def _sync_beside(self) -> None:
+        """Sync what is written now, while the caller may write more."""
+        seq = self.journal.seq
+        started = self.clock()
+        error = self.journal.flush()
+        with self._lock:
+            self.journal.note_flush(error, seq)
+            self._note_sync(started, False)
+            must_wake = self._tell()
+        if must_wake:
+            self._wake()
+
+    def _mark(self) -> None:
+        """[J3.2] Mark that all is durable."""
+        journal = self.journal
+        with self._lock:
+            if not journal.write_mark():
+                return
+            seq = journal.synced_seq
+            if self.policy == ALWAYS:
+                journal.note_flush(journal.flush(), seq)
+                return
+        error = journal.flush()
+        with self._lock:
+            journal.note_flush(error, seq)
+            must_wake = self._tell()
+        if must_wake:
+            self._wake()
 
     def _drain(self) -> None:
         """Take the items from the inbox."""
@@ -291,6 +353,9 @@ class JournalThread:
             self._accept(inbox.get())
 
     def _accept(self, item: Item) -> None:
+        if item.kind in (SLICE, FINISH):
+            self._slices.append(item)
+            return
         self._queued_bytes += item.size
         if item.kind == FRAME:
             self._queued_records += item.count
@@ -310,10 +375,6 @@ class JournalThread:
 
     def _rest(self) -> None:
         """Sleep until there is an item, or a sync is due."""
-        if self.policy != ALWAYS:
-            time.sleep(GATHER_S)  # gathers items: one write for many turns
-            if not self._inbox.empty():
-                return
         left: float | None = None
         if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
             left = max(self._synced_at + 1.0 - self.clock(), 0.0)
@@ -326,7 +387,7 @@ class JournalThread:
         self._accept(item)
 
     def _write_out(self) -> bool:
-        """Write what waits, in order. False after an error that a retry may clear."""
+        """Write the frames that wait, in order. False after an error that a retry may clear."""
         queue = self._queue
         while queue:
             item = queue[0]
@@ -335,7 +396,10 @@ class JournalThread:
                     return False
                 continue
             self._take()
-            self._step_rewrite(item)
+            if item.kind == BEGIN:
+                self._has_written = True  # what was dropped before it is in the snapshot
+                if not self.journal.begin_rewrite(item.number, item.now_ms):
+                    self._fail_rewrite(item)
         return True
 
     def _take(self) -> Item:
@@ -345,27 +409,42 @@ class JournalThread:
         if item.kind == FRAME:
             self._queued_records -= item.count
         self.written_bytes += item.size
-        self._taken_count += 1
+        if item.kind != NUDGE:
+            self._taken_count += 1
         return item
 
     def _step_rewrite(self, item: Item) -> None:
-        """Do one step of a rewrite."""
+        """Write one slice, or finish: the caller writes frames meanwhile, but for the switch."""
         journal = self.journal
-        if item.kind == BEGIN:
-            done = journal.begin_rewrite(item.number, item.now_ms)
-        elif item.kind == SLICE:
-            done = journal.is_rewriting and journal.add_to_snapshot(
-                item.pieces[0], item.count, item.number, item.now_ms
-            )
-        elif item.kind == FINISH:
-            done = journal.is_rewriting and journal.finish_rewrite(item.now_ms)
-            if done:
+        done = journal.is_rewriting
+        if done and item.kind == SLICE:
+            done = journal.add_to_snapshot(item.pieces[0], item.count, item.number, item.now_ms)
+        elif done:
+            done = journal.flush_snapshot()
+            if done and self._may_sync_beside() and journal.synced_seq != journal.seq:
+                self._sync_beside()
+        self.written_bytes += item.size
+        with self._lock:
+            if not done:
+                journal.give_up_slice()
+            elif item.kind == FINISH:
+                done = self._write_out() and journal.is_rewriting
+                done = done and journal.finish_rewrite(item.now_ms)
+            if not done:
+                self._fail_rewrite(item)
+            elif item.kind == FINISH:
                 self._finished_rewrite = item.rewrite
-        else:
-            return
-        if not done and self.failed_rewrite != item.rewrite:
+            must_wake = self._tell()
+        if must_wake:
+            self._wake()
+        if done and item.kind == FINISH:
+            journal.drop_unnamed()  # large files take their time
+
+    def _fail_rewrite(self, item: Item) -> None:
+        """Note once that the rewrite of the item has failed."""
+        if self.failed_rewrite != item.rewrite:
             self.failed_rewrite = item.rewrite
-            reason = journal.rewrite_error or journal.error
+            reason = self.journal.rewrite_error or self.journal.error
             self.notes.append(Note(f"journal rewrite failed: {reason}", True))
 
     def _write_frames(self) -> bool:
@@ -398,10 +477,11 @@ class JournalThread:
             return journal.is_broken
         for _ in range(items):
             self._take()
+        self._has_written = True
         return True
 
     def _drop_frames(self) -> None:
-        """Drop frames: no reply depended on them, and a rewrite from memory follows."""
+        """Drop frames: what waited for them gets an error, and a rewrite from memory follows."""
         if not self.journal.is_broken:
             self.journal.break_off(f"more than {BACKLOG_BYTES >> 20} MB wait for the disk")
         while self._queue and self._queue[0].kind == FRAME:
@@ -456,6 +536,9 @@ class JournalThread:
             self.durable_seq = journal.synced_seq
             changed = changed or self.policy == ALWAYS or self._is_urgent
             self._is_urgent = False
+        if self._has_written:
+            self._has_written = False
+            changed = changed or self.policy != ALWAYS
         return changed
 
     def _wake(self) -> None:

@@ -1,4 +1,4 @@
-"""The log, what repeats in it once a minute; MONITOR, slow commands, latency. Not compiled.
+"""The log, the audit, and records of MONITOR, SLOWLOG and LATENCY. Not compiled.
 
 Must not know: commands.
 """

@@ -1,4 +1,4 @@
-"""The server's log for all its modules; repeated lines appear once a minute."""
+"""The server's log: repeated lines appear once a minute; its file and format (SPEC C10, C3.12)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ log: Final = logging.getLogger("tuque.server")
 AGAIN_MS: Final = 60_000
 TEXTS_MAX: Final = 1_000
 LINES_MAX: Final = 100  # per minute: strangers choose part of some texts
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "verbose": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+}
+_opened: Final[list[logging.Handler]] = []
 
 
 @final
@@ -96,16 +104,7 @@ class Bugs:
             )
 
 
-# ---- Where the log of a server goes, and how its lines look (SPEC C10)
-
-
-LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "verbose": logging.INFO,
-    "notice": logging.INFO,
-    "warning": logging.WARNING,
-}
-_opened: Final[list[logging.Handler]] = []
+# ---- The file of the log, and the form of its lines (SPEC C10)
 
 
 class LogFile(logging.FileHandler):

@@ -1,6 +1,6 @@
 """What the server observes about itself: MONITOR lines, slow commands, latency (SPEC C7.5).
 
-Keeps bounded figures. monitor.py shows them.
+Keeps bounded figures. admin/monitor.py shows them.
 """
 
 from __future__ import annotations

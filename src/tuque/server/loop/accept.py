@@ -1,4 +1,4 @@
-"""The sockets where clients arrive: who is admitted, and who is refused (SPEC C1, I1)."""
+"""The sockets where clients arrive, and which clients are admitted or refused (SPEC C1, I1)."""
 
 import socket
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""The gate of the journal: nothing that depends on a record leaves before it is durable (SPEC C8).
+"""The gate of the journal: nothing that depends on a record leaves before it is kept (SPEC C8).
 
 Each turn hands over its records; replies and frames to other nodes wait as the policy asks.
 """
@@ -15,13 +15,13 @@ from tuque.server.net.system import Poller
 from tuque.server.state.client import Connection
 from tuque.server.state.server import Server
 
-# ---- Whether a turn reads on before it syncs the journal itself: more share the sync (J4.7)
-
-
 NONE: Final[list[tuple[int, int]]] = []
 MOST_NS: Final = 1_000_000  # a turn gathers for at most this long
 SHARE: Final = 2  # the wait is at most this fraction (1/2) of the last sync's time
 EXPECTED: Final = 9  # tenths of the replies that the last sync released: enough to stop waiting
+
+
+# ---- Whether a turn reads on before it syncs the journal: more share the sync (SPEC J4.7)
 
 
 @final
@@ -70,7 +70,7 @@ class Gather:
         self.began_ns = 0
 
 
-# ---- gate
+# ---- The gate of one server (SPEC C8)
 
 
 @final
@@ -198,7 +198,7 @@ class Gate:
         committer = self.s.committer
         durable: i64 = FAR
         if committer is not None and committer.must_hold(committer.seq):
-            durable = committer.durable_seq
+            durable = committer.open_seq
         if self.s.bus is not None:
             self.s.bus.release(durable)
         held = self.held

@@ -1,4 +1,4 @@
-"""Housekeeping between turns: idle and slow clients, figures for INFO. Not on the hot path."""
+"""Housekeeping between turns: idle and slow clients, memory, events (SPEC C2, E3, M2, M3)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ LEVELS = (
 )
 IN_WAY = ": without its dead letters this node would take jobs, replay or purge them"
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
+
+EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 
 
 def keep_house(s: Server) -> None:
@@ -88,7 +90,7 @@ def tell_conflicts(s: Server) -> None:
     if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
         return
     log.info(
-        "%(count)d jobs ended in two ways at two nodes, last %(job)s: done stands before "
+        "%(count)d jobs ended in two ways at two nodes, last %(job)s: done wins over "
         "cancelled, and of two results that of the earlier run",
         facts(
             "outcomes_met",
@@ -280,10 +282,7 @@ def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
     )
 
 
-# ---- What a turn adds to the event stream, and when it is flushed (SPEC E3)
-
-
-EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
+# ---- Events of a turn, and when they are flushed (SPEC E3)
 
 
 def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
@@ -295,7 +294,8 @@ def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
     assert events is not None and s.eventlog is not None
     durable: i64 = FAR
     if s.committer is not None and (seq >= 0 or len(s.journal_error) > 0):
-        durable = s.committer.durable_seq
+        is_failing = len(s.journal_error) > 0
+        durable = s.committer.durable_seq if is_failing else s.committer.open_seq
         events.hold(binding_seq)
     else:
         events.hold(0)

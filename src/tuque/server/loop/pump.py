@@ -38,15 +38,23 @@ from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
 
-# ---- How much input all connections together may have read and run in a turn (SPEC L2.8)
-
-
 TURN_READ: Final = 512 << 10  # bytes
 LEAST_READ: Final = 256  # bytes that each connection may have read per turn
 STRANGER_READ: Final = 512  # of a client that has not logged in, per turn
 COMMAND_COST: Final = 50  # a command counts as so many bytes
 NOTED_READ: Final = 4_096  # bytes after which it is looked anew what a byte costs
 DEAR: Final = 16  # a byte counts as so many at most
+
+FIRST_NS: Final = 25_000  # first busy poll
+FEW: Final = 4  # jobs or messages: with more the cores have other work
+
+HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
+IDLE_HOUSE_MS: Final = 1_000
+DEAF_MS: Final = 1_000  # a turn that is late by more has heard nobody (W6.1)
+UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
+
+
+# ---- The input that all connections may read and run in a turn (SPEC L2.8)
 
 
 @final
@@ -131,14 +139,10 @@ class Share:
         return first
 
 
-# ---- The pump's sleep: what is ready, and a busy poll when a reply is near (SPEC C8.4).
+# ---- The pump's sleep: what is ready, and a busy poll when a reply is near (SPEC C8.4)
 #
 # A sleeping process takes some 30 us to run again, and finds its caches cold; copies of a job
 # take two or three such waits in sequence. The kernel's halt polling does the same below us.
-
-
-FIRST_NS: Final = 25_000  # first busy poll
-FEW: Final = 4  # jobs or messages: with more the cores have other work
 
 
 @final
@@ -206,7 +210,7 @@ class Lookout:
             os.sched_yield()
 
 
-# ---- What the server does after its process stood still: stopped, suspended, or busy for too long.
+# ---- After a standstill: the process was stopped, suspended, or busy for too long
 #
 # No earlier reply about tubes leaves after it: another node may lead them (SPEC T19.7).
 
@@ -309,13 +313,7 @@ def has_left(s: Server) -> bool:
     return records is not None and records.count > 0 and s.committer is not None
 
 
-# ---- pump
-
-
-HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
-IDLE_HOUSE_MS: Final = 1_000
-DEAF_MS: Final = 1_000  # a turn that is late by more has heard nobody (W6.1)
-UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
+# ---- The loop
 
 
 @final

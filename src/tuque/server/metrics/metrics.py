@@ -1,4 +1,4 @@
-"""The node's metrics as families, made in the listener's thread (SPEC O1)."""
+"""The node's metrics: a snapshot in the loop's thread, families in the listener's (SPEC O1)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,99 @@ from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.admin import KeyTotals
 
-# ---- The node's figures at one moment, as plain numbers, taken in the loop's thread (SPEC O1.3).
-#
-# Its cost depends on the number of watched queues, not on those of jobs or queues.
-
-
 Counts = list[int]
 OTHER_TENANTS = "(other)"  # no tenant's name has a (
+
+STATES: Final = ("ready", "delayed", "at-work")
+MS_BOUNDS: Final = [bound / 1_000 for bound in BOUNDS]
+FINE_BOUNDS: Final = [bound / 10_000 for bound in BOUNDS]
+
+# counters by queue, in the order of Tally.counts(): name, help, divisor
+BY_QUEUE: Final = (
+    ("tuque_jobs_added", "Jobs that came from clients", 1),
+    ("tuque_jobs_delivered", "Deliveries to clients and leases", 1),
+    ("tuque_queue_first_deliveries", "Jobs delivered for the first time", 1),
+    ("tuque_queue_wait_seconds", "Time that these jobs waited since they were due", 1_000),
+    ("tuque_jobs_acked", "Jobs acknowledged, or done", 1),
+    ("tuque_queue_worked", "Acked jobs that this node had delivered", 1),
+    ("tuque_queue_work_seconds", "Time from the last delivery of these to their ack", 1_000),
+    ("tuque_jobs_failed", "Attempts that failed", 1),
+    ("tuque_queue_requeued", "Jobs put back into their queue", 1),
+    ("tuque_queue_dead", "Jobs that became dead letters", 1),
+    ("tuque_jobs_expired", "Jobs ended by their TTL", 1),
+)
+
+GAUGES: Final = {
+    "registered_jobs": "Copies of jobs on this node, in any state",
+    "queues": "Queues on this node",
+    "memory_limit_bytes": "Option maxmemory; 0: no limit",
+    "memory_resident_bytes": "Resident memory of the process",
+    "clients": "Connections of clients",
+    "clients_blocked": "Clients that wait for jobs or copies",
+    "clients_max": "Option maxclients",
+    "gc_pending": "Acked jobs that other holders must still confirm",
+    "adds_pending": "Jobs that wait for their copies",
+    "repair_left": "Jobs with lost copies that are still to be checked",
+    "dead_letters": "Dead letters kept",
+    "results": "Outcomes kept",
+    "staged_jobs": "Staged jobs",
+    "tombstones": "Ids of ended jobs that are remembered",
+    "lease_groups": "Groups that take jobs in batches",
+    "journal_up": "1: there is a journal, and it works",
+    "journal_bytes": "Size of the journal",
+    "journal_waiting_bytes": "Records not written yet",
+    "leaving": "1: the node leaves its cluster",
+    "conflict": "1: another node has this node's id",
+    "start_time_seconds": "When the node started, in unix time",
+    "tubes": "Tubes known",
+    "tubes_led": "Tubes that this node leads",
+    "tube_sessions": "Sessions that may hold tasks",
+    "tubes_homeless": "Tubes whose leader this node does not reach, or that has no right to lead",
+    "schedules": "Schedules that this node leads",
+    "groups": "Groups of jobs that this node leads and that are not their callback",
+    "keys": "Keys of tasks that this node leads",
+    "keys_waited": "Limits and rates that tasks wait for",
+    "unique_keys": "Unique keys of tasks that this node leads",
+    "topics": "Topics that a queue is subscribed to",
+    "topic_subscriptions": "Subscriptions of queues to topics",
+    "bus_links": "Links to other nodes",
+    "bus_waiting_bytes": "Bytes that wait for links",
+}
+
+COUNTERS: Final = {
+    "commands": "Commands run",
+    "connections": "Connections accepted",
+    "connections_rejected": "Connections refused",
+    "logins_failed": "Log-ins that failed",
+    "logins_late": "Log-ins that had to wait for their turn",
+    "commands_denied": "Commands that the user had no right to, or no right to their queue",
+    "input_bytes": "Bytes read from clients",
+    "output_bytes": "Bytes written to clients",
+    "schedules_fired": "Jobs that schedules made",
+    "schedules_late": "Times that instants of a schedule had been missed",
+    "groups_made": "Groups of jobs that were made",
+    "groups_done": "Groups of jobs whose children have ended",
+    "groups_failed": "Groups of jobs that failed or were cancelled",
+    "duplicates": "Jobs not added, since a task had their unique key",
+    "topic_adds": "ADDs to topics at this node",
+    "topic_jobs": "Jobs that these made",
+    "topic_adds_unheard": "ADDs to topics that no queue got",
+    "elections_lost": "Elections in which this node asked for votes, and did not win",
+    "turns": "Turns of the loop",
+    "standstills": "Times that the process stood still",
+    "jobs_cancelled": "Jobs cancelled",
+    "jobs_imported": "Jobs that other nodes gave to this one",
+    "jobs_moved": "Jobs given to other nodes",
+    "jobs_evicted": "Jobs evicted for memory",
+    "jobs_deleted": "Jobs deleted by command",
+    "internal_errors": "Errors that are bugs",
+    "events_dropped": "Events lost because their buffer was full",
+}
+
+
+# ---- A snapshot: plain numbers, taken in the loop's thread (SPEC O1.3)
+#
+# Its cost depends on the number of watched queues, not on those of jobs or queues.
 
 
 @final
@@ -295,94 +381,7 @@ def resident_bytes() -> int:
         return 0
 
 
-# ---- page
-
-
-STATES: Final = ("ready", "delayed", "at-work")
-MS_BOUNDS: Final = [bound / 1_000 for bound in BOUNDS]
-FINE_BOUNDS: Final = [bound / 10_000 for bound in BOUNDS]
-
-# counters by queue, in the order of Tally.counts(): name, help, divisor
-BY_QUEUE: Final = (
-    ("tuque_jobs_added", "Jobs that came from clients", 1),
-    ("tuque_jobs_delivered", "Deliveries to clients and leases", 1),
-    ("tuque_queue_first_deliveries", "Jobs delivered for the first time", 1),
-    ("tuque_queue_wait_seconds", "Time that these jobs waited since they were due", 1_000),
-    ("tuque_jobs_acked", "Jobs acknowledged, or done", 1),
-    ("tuque_queue_worked", "Acked jobs that this node had delivered", 1),
-    ("tuque_queue_work_seconds", "Time from the last delivery of these to their ack", 1_000),
-    ("tuque_jobs_failed", "Attempts that failed", 1),
-    ("tuque_queue_requeued", "Jobs put back into their queue", 1),
-    ("tuque_queue_dead", "Jobs given up", 1),
-    ("tuque_jobs_expired", "Jobs ended by their TTL", 1),
-)
-
-GAUGES: Final = {
-    "registered_jobs": "Copies of jobs on this node, in any state",
-    "queues": "Queues on this node",
-    "memory_limit_bytes": "Option maxmemory; 0: no limit",
-    "memory_resident_bytes": "Resident memory of the process",
-    "clients": "Connections of clients",
-    "clients_blocked": "Clients that wait for jobs or copies",
-    "clients_max": "Option maxclients",
-    "gc_pending": "Acked jobs that other holders must still confirm",
-    "adds_pending": "Jobs that wait for their copies",
-    "repair_left": "Jobs with lost copies that are still to be checked",
-    "dead_letters": "Dead letters kept",
-    "results": "Outcomes kept",
-    "staged_jobs": "Staged jobs",
-    "tombstones": "Ids of ended jobs that are remembered",
-    "lease_groups": "Groups that take jobs in batches",
-    "journal_up": "1: there is a journal, and it works",
-    "journal_bytes": "Size of the journal",
-    "journal_waiting_bytes": "Records not written yet",
-    "leaving": "1: the node leaves its cluster",
-    "conflict": "1: another node has this node's id",
-    "start_time_seconds": "When the node started, in unix time",
-    "tubes": "Tubes known",
-    "tubes_led": "Tubes that this node leads",
-    "tube_sessions": "Sessions that may hold tasks",
-    "tubes_homeless": "Tubes whose leader this node does not reach, or that has no right to lead",
-    "schedules": "Schedules that this node leads",
-    "groups": "Groups of jobs that this node leads and that are not their callback",
-    "keys": "Keys of tasks that this node leads",
-    "keys_waited": "Limits and rates that tasks wait for",
-    "unique_keys": "Unique keys of tasks that this node leads",
-    "topics": "Topics that a queue is subscribed to",
-    "topic_subscriptions": "Subscriptions of queues to topics",
-    "bus_links": "Links to other nodes",
-    "bus_waiting_bytes": "Bytes that wait for links",
-}
-
-COUNTERS: Final = {
-    "commands": "Commands run",
-    "connections": "Connections accepted",
-    "connections_rejected": "Connections refused",
-    "logins_failed": "Log-ins that failed",
-    "logins_late": "Log-ins that had to wait for their turn",
-    "commands_denied": "Commands that the user had no right to, or no right to their queue",
-    "input_bytes": "Bytes read from clients",
-    "output_bytes": "Bytes written to clients",
-    "schedules_fired": "Jobs that schedules made",
-    "schedules_late": "Times that instants of a schedule had been missed",
-    "groups_made": "Groups of jobs that were made",
-    "groups_done": "Groups of jobs whose children have ended",
-    "groups_failed": "Groups of jobs that failed or were cancelled",
-    "duplicates": "Jobs not added, since a task had their unique key",
-    "topic_adds": "ADDs to topics at this node",
-    "topic_jobs": "Jobs that these made",
-    "topic_adds_unheard": "ADDs to topics that no queue got",
-    "elections_lost": "Elections in which this node asked for votes, and did not win",
-    "turns": "Turns of the loop",
-    "standstills": "Times that the process stood still",
-    "jobs_cancelled": "Jobs cancelled",
-    "jobs_imported": "Jobs that other nodes gave to this one",
-    "jobs_moved": "Jobs given to other nodes",
-    "jobs_evicted": "Jobs evicted for memory",
-    "jobs_deleted": "Jobs deleted by command",
-    "internal_errors": "Errors that are bugs",
-    "events_dropped": "Events lost because their buffer was full",
-}
+# ---- Families of metrics, made in the listener's thread (SPEC O1.4)
 
 
 def families(shot: Snapshot) -> list[Family]:
@@ -452,7 +451,7 @@ def of_causes(shot: Snapshot) -> list[Family]:
     back = Family("tuque_jobs_requeued", COUNTER, "Jobs put back into their queue, by cause")
     for cause, count in shot.put_back.items():
         back.add(count, cause=cause)
-    dead = Family("tuque_jobs_dead", COUNTER, "Jobs given up, by reason")
+    dead = Family("tuque_jobs_dead", COUNTER, "Jobs that became dead letters, by reason")
     causes = ("failed", "crashed", "timeout", "expired", "unstarted", "deadletter")
     for cause in dict.fromkeys((*causes, *shot.died)):
         dead.add(shot.died.get(cause, 0), reason=cause)

@@ -1,8 +1,8 @@
 """Metrics and health of the node over HTTP: between the listener's thread and the loop (SPEC O).
 
 The listener asks, the loop takes a snapshot and hands it over, the listener writes the text. The
-loop never waits for a reader. Health is answered without the loop, so that it can say that the
-loop stands.
+loop never waits for a reader. Health is answered without the loop, so that it can show that the
+loop has stopped.
 """
 
 from __future__ import annotations

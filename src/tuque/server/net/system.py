@@ -18,12 +18,14 @@ from mypy_extensions import i64
 
 from tuque.server.net.resolver import Resolver
 
-# ---- Waiting for sockets: epoll if available, else poll. Times in ms
-
-
 IN: Final = 1  # the same values for epoll and poll
 OUT: Final = 4
 MOST: Final = 1_024  # descriptors of one wait
+
+HAS_EPOLL: Final = hasattr(select, "epoll")
+
+
+# ---- Waiting for sockets: epoll if available, else poll. Times in ms
 
 
 class Poller:
@@ -93,10 +95,7 @@ def steady_ms() -> i64:
     return time.clock_gettime_ns(CLOCK) // 1_000_000
 
 
-# ---- system
-
-
-HAS_EPOLL: Final = hasattr(select, "epoll")
+# ---- The system, of which the simulator replaces parts
 
 
 def cores() -> int:

@@ -1,7 +1,7 @@
-"""Where TLS connections arrive: a thread accepts them and does their handshakes (SPEC X4).
+"""TLS connections arrive: a thread accepts them and does their handshakes (SPEC X4).
 
-The loop gets a connection when its handshake is over. What a stranger may use up is bounded:
-connections in all and of one address, and time.
+The loop gets a connection when its handshake is over. What unauthenticated connections may use up
+is bounded: connections in all and of one address, and time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from tuque.server.log.log import log
 from tuque.server.net.tls_keys import Keys
 from tuque.tlsstream import TlsStream
 
-# ---- Counts of TLS handshakes (SPEC X4); the porch's thread counts, INFO and the metrics read
+OPEN_MAX: Final = 1_024  # handshakes at a time
+ADDRESS_MAX: Final = 256  # of them from one address
+DEADLINE_S: Final = 10.0
+BATCH: Final = 64  # connections taken from one socket before others have their turn
+RETRY_S: Final = 0.5  # without a free descriptor
+READ: Final = selectors.EVENT_READ
+BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
+
+
+# ---- Counts of handshakes: the thread counts, INFO and the metrics read (SPEC X4)
 
 
 @final
@@ -38,16 +47,7 @@ class Handshakes:
         self.crowded = 0  # closed to make room, or too many of one address
 
 
-# ---- porch
-
-
-OPEN_MAX: Final = 1_024  # handshakes at a time
-ADDRESS_MAX: Final = 256  # of them from one address
-DEADLINE_S: Final = 10.0
-BATCH: Final = 64  # connections taken from one socket before others have their turn
-RETRY_S: Final = 0.5  # without a free descriptor
-READ: Final = selectors.EVENT_READ
-BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
+# ---- The thread
 
 
 class Arrival(NamedTuple):

@@ -1,4 +1,4 @@
-"""The node's certificate and key, as TLS needs them; read again when the files change (SPEC X2)."""
+"""The node's certificate and key: checked, read, read again when the files change (SPEC X1-X3)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,34 @@ from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
 
-# ---- Whether a certificate can do its work: its dates, and who signed it (SPEC X2.2)
-
-
 ROUNDS: Final = 10  # of a handshake in memory, which takes three
 USABLE: Final = "a certificate that is valid now, and that the authority of the nodes has signed"
+
+LOOK_S: Final = 1.0  # between two looks at the files
+AGAIN_S: Final = 60.0  # between two tries of files that could not be used
+DAY_S: Final = 86_400
+SOON_DAYS: Final = 14  # a certificate that ends sooner is warned of
+FILES: Final = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-cluster-ca-cert-file")
+FILE_BYTES: Final = 1 << 20
+MARKS: Final = {
+    "tls-cert-file": b"-BEGIN CERTIFICATE-",
+    "tls-key-file": b"PRIVATE KEY-",
+    "tls-ca-cert-file": b"-BEGIN ",
+    "tls-cluster-ca-cert-file": b"-BEGIN ",
+}
+ALLOWED: Final = {
+    "tls-cert-file": "a file with the node's certificate and those between it and the root, in PEM",
+    "tls-key-file": "a file with the key of the certificate, in PEM and without a passphrase",
+    "tls-ca-cert-file": "a file with the certificates of those who sign, in PEM",
+    "tls-cluster-ca-cert-file": "a file with the certificates of those who sign for nodes, in PEM",
+}
+OTHER_CA: Final = (
+    "another authority than tls-ca-cert-file, or a cluster-secret too: whoever it signs for is a "
+    "node, and the clients' certificates are signed by that one"
+)
+
+
+# ---- Whether a certificate is usable: its dates, and its authority (SPEC X2.2)
 
 
 def check_usable(name: str, path: str, contexts: list[ssl.SSLContext]) -> None:
@@ -87,31 +110,8 @@ def date_of(path: str, field: str) -> float | None:
         return None
 
 
-# ---- keys
+# ---- Certificate and key for new connections (SPEC X1, X3)
 
-
-LOOK_S: Final = 1.0  # between two looks at the files
-AGAIN_S: Final = 60.0  # between two tries of files that could not be used
-DAY_S: Final = 86_400
-SOON_DAYS: Final = 14  # a certificate that ends sooner is warned of
-FILES: Final = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-cluster-ca-cert-file")
-FILE_BYTES: Final = 1 << 20
-MARKS: Final = {
-    "tls-cert-file": b"-BEGIN CERTIFICATE-",
-    "tls-key-file": b"PRIVATE KEY-",
-    "tls-ca-cert-file": b"-BEGIN ",
-    "tls-cluster-ca-cert-file": b"-BEGIN ",
-}
-ALLOWED: Final = {
-    "tls-cert-file": "a file with the node's certificate and those between it and the root, in PEM",
-    "tls-key-file": "a file with the key of the certificate, in PEM and without a passphrase",
-    "tls-ca-cert-file": "a file with the certificates of those who sign, in PEM",
-    "tls-cluster-ca-cert-file": "a file with the certificates of those who sign for nodes, in PEM",
-}
-OTHER_CA: Final = (
-    "another authority than tls-ca-cert-file, or a cluster-secret too: whoever it signs for is a "
-    "node, and the clients' certificates are signed by that one"
-)
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -235,7 +235,9 @@ class Keys:
 def paths_of(cfg: Config) -> list[tuple[str, str]]:
     """The options that name files, and the files."""
     values = (
-        *(cfg.tls_cert_file, cfg.tls_key_file, cfg.tls_ca_cert_file),
+        cfg.tls_cert_file,
+        cfg.tls_key_file,
+        cfg.tls_ca_cert_file,
         cfg.tls_cluster_ca_cert_file if cfg.tls_cluster else "",
     )
     return [(name, in_dir(cfg, one)) for name, one in zip(FILES, values, strict=True) if one]

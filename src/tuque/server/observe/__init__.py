@@ -1,4 +1,4 @@
 """What the node keeps of its past: rings of points, and a survey of its queues (SPEC O).
 
-Knows the core, and neither clients nor sockets.
+Must not know: clients, sockets.
 """

@@ -1,7 +1,7 @@
 """A walk over the queues each 5 s, in slices: sums of the node, and which queues have points.
 
-(SPEC O3.4) A node watches a bounded number of queues: these have points, and labels in the
-metrics. All others are one, called `other` there.
+A node watches a bounded number of queues: these have points, and labels in the metrics. All others
+are one, called `other` there (SPEC O3.4).
 """
 
 from heapq import heappush, heappushpop

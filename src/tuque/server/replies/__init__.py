@@ -1,4 +1,4 @@
-"""Replies at once and later: commands that wait for copies, redirected clients, long commands.
+"""Replies at once and later: texts of errors, waits for copies, redirects, long commands.
 
 Must not know: the words of commands.
 """

@@ -1,4 +1,4 @@
-"""HELP of the commands that have subcommands, made from the command table."""
+"""HELP and usage from the command table; the progress of the journal's load (SPEC C4, J5.7)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tuque.wire.commands.commands import Command
 from tuque.wire.proto.resp import Status
 
 WORD_SHOWN: Final = 64
+
+READ_SHARE: Final = 70  # percent of a load's time spent on reading; then the jobs are entered
 
 
 def reply_help(s: Server, c: Client, name: bytes) -> None:
@@ -43,12 +45,6 @@ def usage(command: Command, args: list[bytes]) -> bytes:
         ways = [", ".join([way.partition(" ")[0] for way in ways])]
     told = " | ".join([f"{command.name} {way}" for way in ways])
     return f": use {told}".encode()
-
-
-# ---- The progress of the journal's load (SPEC J5.7)
-
-
-READ_SHARE: Final = 70  # percent of a load's time spent on reading; then the jobs are entered
 
 
 def load_share(committer: Committer | None) -> float:

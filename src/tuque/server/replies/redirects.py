@@ -1,4 +1,4 @@
-"""Where the leader of a tube is, and the redirect for clients that ask elsewhere (SPEC T17, T19).
+"""Redirects for clients that ask for a tube at a node that does not lead it (SPEC T17, T19).
 
 Every command on a tube, or on one of its tasks, passes here before it does anything.
 """
@@ -80,7 +80,7 @@ def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
     """[T13] The refusal for IPROTO: a number, and a text without a first word (T17.4)."""
     if isinstance(error, HomeError):
         where = iproto_address_of(s, t, error.node_id)
-        text = READ_ONLY + b": the home of tube '%s' is %s" % (error.tube, where)
+        text = READ_ONLY + b": the leader of tube '%s' is %s" % (error.tube, where)
         return IprotoError(E_READ_ONLY, text)
     return iproto_words(error)
 

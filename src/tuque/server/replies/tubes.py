@@ -1,4 +1,4 @@
-"""Tubes in RESP: tasks, errors, delayed replies (SPEC T15, T16)."""
+"""Replies of tubes, at once and later, for RESP and for IPROTO (SPEC T15, T16, I3, I7)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -51,6 +51,10 @@ STATES: Final[list[bytes]] = [
     b"\r\n+%s\r\n$" % STATUS_NAMES.get(status, b"") for status in range(DELAYED + 1)
 ]
 FORMS: Final[list[bytes]] = [b"\r\n+%s\r\n" % name for name in FORM_NAMES]
+
+NULL: Final = b"\xc0"
+
+OK: Final = Status("OK")
 
 
 def put_task(out: list[bytes], task: Task) -> None:
@@ -182,10 +186,7 @@ def tell_put(s: Server, c: Client, one: PutDone) -> None:
         s.resumed.append(c)
 
 
-# ---- Values of tubes in IPROTO, and replies that come later (SPEC I3, I7)
-
-
-NULL: Final = b"\xc0"
+# ---- IPROTO: values, and replies that come later (SPEC I3, I7)
 
 
 def task_value(task: Task) -> bytes:
@@ -209,7 +210,7 @@ def list_value(found: list[bytes]) -> bytes:
     return array_head(len(found)) + b"".join(found)
 
 
-def tell_take_iproto(s: Server, wake: Wake) -> None:
+def reply_take_iproto(s: Server, wake: Wake) -> None:
     """[I7] End a take's wait: with a task, without one, or with an error."""
     take = s.takes.pop(wake.client, None)
     if take is None:
@@ -288,7 +289,7 @@ def tell_puts(s: Server, t: Tubes) -> None:
         s.touch(w)
 
 
-# ---- One call of a tube procedure, as the procedure sees it: arguments, caller, reply.
+# ---- A call as the procedure sees it: arguments, caller, reply
 #
 # Each door has its own class of calls: it reads the arguments and writes the replies. What is done
 # with a tube is the same for both (`tasks`, `admin`, `grants`, `homes`).
@@ -383,4 +384,3 @@ class TubeCall(TubeArgs):
 
 
 Run = Callable[[TubeCall], None]
-OK: Final = Status("OK")

@@ -1,4 +1,4 @@
-"""Producers that wait for copies: replies in the order of the commands, room on the links.
+"""Replies that wait for copies: of ADDJOB, and of tubes with SYNC (SPEC B2.4, R1.10, T18.5).
 
 The ADDJOBs of one connection are replicated side by side. Each waiting one leaves a hole in
 its client's replies; later replies queue behind the hole until it is filled, so that replies
@@ -264,7 +264,7 @@ def on_conflict(s: Server) -> None:
         log.info("no other node with the id of this one is seen any more", facts("conflict_over"))
 
 
-# ---- Replies that wait until enough nodes have the change (SPEC T18.5).
+# ---- Changes of tubes with SYNC: the reply waits until enough nodes have them (SPEC T18.5)
 #
 # The core notes which tubes with SYNC a command has changed. The reply is held here until the
 # copies are confirmed, for `cluster-node-timeout` at most: RESP clients have a hole in their

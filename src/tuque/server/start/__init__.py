@@ -1,4 +1,4 @@
-"""Parts of the start: the journal is loaded, the bus opens, IPROTO's users are read. Not compiled.
+"""Parts of the start: the journal is loaded, the bus and the clients' ports open. Not compiled.
 
 Must not know: commands.
 """

@@ -1,4 +1,4 @@
-"""IPROTO at startup: its users and its port, before any client is served (SPEC I1)."""
+"""Ports and users at startup: IPROTO, TLS, the table of users, systemd (SPEC I1, X1, N5, O2.3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,20 @@ from tuque.server.users.users_file import UsersFileError, stamp_of
 from tuque.server.users.users_file import read_users as read_accounts
 from tuque.wire.proto.iproto import secret_of
 
-# ---- The users who may log in over IPROTO, read once from a file (SPEC I5).
+NO_PASSWORD: Final = "nopass"
+ALL: Final = "all"
+ROLE: Final = "role:"
+USERS_MAX: Final = 100_000
+HASH_DIGITS: Final = 40
+
+BATCH: Final = 64  # connections that become clients in one turn
+
+TELLS_S: Final = 5.0  # at least so often
+SILENT_S: Final = 15.0  # a loop that has not turned for so long is not well (O2.1)
+MORE_TIME: Final = "EXTEND_TIMEOUT_USEC=60000000"  # O2.4
+
+
+# ---- Users of IPROTO, read once from a file (SPEC I5)
 #
 # Each line has a user, a password, the word `all` for one who may call everything, and roles:
 #
@@ -38,13 +51,6 @@ from tuque.wire.proto.iproto import secret_of
 #
 # `#` and 40 hexadecimal digits are SHA-1 of the SHA-1 of the password; a line that begins with `#`
 # is a comment. A user without `all` needs grants, for himself or for one of his roles.
-
-
-NO_PASSWORD: Final = "nopass"
-ALL: Final = "all"
-ROLE: Final = "role:"
-USERS_MAX: Final = 100_000
-HASH_DIGITS: Final = 40
 
 
 class UsersError(ValueError):
@@ -67,7 +73,7 @@ def read_users(path: str) -> Users:
         where = f"{path}:{number}"
         user = user_of(words, where)
         if user.name in seen:
-            raise UsersError(f"{where}: user {words[0]} stands twice")
+            raise UsersError(f"{where}: user {words[0]} is there twice")
         if len(seen) >= USERS_MAX:
             raise UsersError(f"{where}: more than {USERS_MAX} users")
         seen.add(user.name)
@@ -110,7 +116,7 @@ def secret_in(word: str, name: bytes, where: str) -> bytes:
     return secret
 
 
-# ---- iproto start
+# ---- The port of IPROTO (SPEC I1)
 
 
 def prepare_iproto(pump: Pump) -> None:
@@ -137,10 +143,7 @@ def prepare_iproto(pump: Pump) -> None:
         )
 
 
-# ---- TLS at startup: the certificate and the ports, before any client is served (SPEC X1)
-
-
-BATCH: Final = 64  # connections that become clients in one turn
+# ---- The certificate and the ports of TLS (SPEC X1)
 
 
 def uses_tls(s: Server) -> bool:
@@ -196,7 +199,7 @@ def open_porch(pump: Pump, keys: Keys | None) -> Porch | None:
     return porch
 
 
-# ---- The table of users at startup: its file and the thread for passwords (SPEC N5)
+# ---- The table of users, the thread for passwords, the audit (SPEC N5, N9)
 
 
 def prepare_audit(s: Server) -> None:
@@ -235,20 +238,14 @@ def prepare_users(pump: Pump) -> None:
     )
     if s.acl.newcomer is not None and len(s.acl.by_name) > 1:
         log.warning(
-            "users-file %(path)s leaves `default` open: who does not log in is that user",
+            "users-file %(path)s leaves `default` open: clients without a log-in are that user",
             facts("users_default_open", path=path),
         )
 
 
-# ---- Tells the program that started the server how it is: systemd's notifications (SPEC O2.3,
-# O2.4).
+# ---- Notifications to systemd about the state of the server (SPEC O2.3, O2.4)
 #
 # Knows one datagram socket, named by NOTIFY_SOCKET; without that it does nothing.
-
-
-TELLS_S: Final = 5.0  # at least so often
-SILENT_S: Final = 15.0  # a loop that has not turned for so long is not well (O2.1)
-MORE_TIME: Final = "EXTEND_TIMEOUT_USEC=60000000"  # O2.4
 
 
 class Notifier:

@@ -1,4 +1,4 @@
-"""Everything one server has: its node, clients, settings and figures.
+"""Everything one server has: its node, clients, workers, settings and figures.
 
 Must not know: commands.
 """

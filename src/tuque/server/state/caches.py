@@ -1,4 +1,4 @@
-"""A cache of parsed ADDJOB options, by their words (SPEC R1.1).
+"""Caches of one server: parsed ADDJOB options by their words, run tokens (SPEC R1.1, W1.2).
 
 Producers send the same options again and again. Options with DEDUPE, UNIQUE or HEADERS differ from
 job to job and are not kept.
@@ -21,6 +21,10 @@ from tuque.tubes.entries.keys import has_unique
 FIRST: Final = 4  # where options begin in ADDJOB
 KEPT_MAX: Final = 2_048  # options with keys; then all are forgotten
 WORDS_MAX: Final = 10  # of such options
+
+TOKENS_MAX: Final = 1_000  # remembered at once
+RUN_FIELD: Final = b"\r\n$3\r\nrun\r\n$%d\r\n%s\r\n"  # after a body (W17.2)
+START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 
 
 @final
@@ -88,15 +92,10 @@ def name_of(args: list[bytes]) -> bytes:
     return b" ".join(args[FIRST:])
 
 
-# ---- Run tokens as clients see them, kept for as long as they are of use (SPEC W1.2).
+# ---- Run tokens as clients see them, kept while they are useful (SPEC W1.2)
 #
 # A worker's first runs of all its jobs have the same token: most replies to START, and most words
 # of DONE, come from here.
-
-
-TOKENS_MAX: Final = 1_000  # remembered at once
-RUN_FIELD: Final = b"\r\n$3\r\nrun\r\n$%d\r\n%s\r\n"  # after a body (W17.2)
-START_REPLY: Final = b"*6\r\n$%d\r\n%s\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
 
 
 @final

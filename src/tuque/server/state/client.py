@@ -1,4 +1,4 @@
-"""A connection of a RESP client: its pending commands, its modes."""
+"""Connections of clients, RESP and IPROTO: waiting commands and output (SPEC C8, I, L2)."""
 
 import os
 import socket
@@ -15,11 +15,6 @@ from tuque.wire.commands.rights import Unit
 from tuque.wire.proto.iproto import FrameReader
 from tuque.wire.proto.resp import RequestReader, error_reply, put_value
 
-# ---- A connection of either protocol: its output, and the gate of the journal (C8).
-#
-# It knows neither what the bytes mean nor which peer is at the other end.
-
-
 LARGE_BYTES: Final = 262_144  # a larger piece of a reply is not copied
 SMALL_BYTES: Final = 65_536  # smaller waiting replies are joined into one write
 MANY_PIECES: Final = 1_024  # count the replies of a turn when they have so many pieces
@@ -31,6 +26,36 @@ TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests w
 # A plain socket is read and written as a file: the methods of sockets take their arguments slower.
 _READ: Final[Callable[[int, int], bytes]] = os.read
 _WRITE: Final[Callable[[int, bytes], int]] = os.write
+
+GUEST: Final = b"guest"
+PUBLIC: Final = b"public"  # the role of every user
+STRANGER_BYTES: Final = 16_384  # the largest frame from a user without any right (I2.3)
+
+REPLY_ON: Final = 0
+REPLY_OFF: Final = 1
+REPLY_SKIP: Final = 2  # drop the next command's reply
+REPLY_SKIPPING: Final = 3  # drop this command's
+ERROR_BYTES: Final = 4_096  # of an error, which may repeat the client's input
+HANDED_MAX: Final = 32  # jobs of its last GETJOB that a client's connection remembers
+HANDED_BYTES: Final = 4_096  # of their bodies: they may outlive their job
+NONE_HANDED: Final[list[Job]] = []
+LOOK: Final = 500  # clients checked in one round of housekeeping
+
+# why a client's next command does not run yet
+NOT_HELD: Final = 0
+HELD_ORDER: Final = 1  # not an ADDJOB: waits until all before it are answered
+HELD_MANY: Final = 2  # an ADDJOB, and too many wait for their copies
+HELD_ROOM: Final = 3  # an ADDJOB, and the links to other nodes are full (B2.4)
+
+# what a Pending waits for
+HOLE: Final = 0  # a command's reply, in order
+PUT: Final = 1  # a put that also waited for room
+WIRED: Final = 2  # an IPROTO call
+
+
+# ---- A connection of either protocol: its output, and the gate of the journal (SPEC C8)
+#
+# It knows neither what the bytes mean nor which peer is at the other end.
 
 
 def join_small(wire: list[bytes]) -> None:
@@ -200,14 +225,9 @@ class Connection:
         self.out = []
 
 
-# ---- A connection that speaks IPROTO: its user, its waiting calls (SPEC I).
+# ---- A connection that speaks IPROTO: its user, its waiting calls (SPEC I)
 #
 # Requests are answered one by one, in any order: none waits for another.
-
-
-GUEST: Final = b"guest"
-PUBLIC: Final = b"public"  # the role of every user
-STRANGER_BYTES: Final = 16_384  # the largest frame from a user without any right (I2.3)
 
 
 @final
@@ -358,29 +378,7 @@ class Chore:
         """Send the reply after the last step."""
 
 
-# ---- client
-
-
-REPLY_ON: Final = 0
-REPLY_OFF: Final = 1
-REPLY_SKIP: Final = 2  # drop the next command's reply
-REPLY_SKIPPING: Final = 3  # drop this command's
-ERROR_BYTES: Final = 4_096  # of an error, which may repeat the client's input
-HANDED_MAX: Final = 32  # jobs of its last GETJOB that a client's connection remembers
-HANDED_BYTES: Final = 4_096  # of their bodies: they may outlive their job
-NONE_HANDED: Final[list[Job]] = []
-LOOK: Final = 500  # clients checked in one round of housekeeping
-
-# why a client's next command does not run yet
-NOT_HELD: Final = 0
-HELD_ORDER: Final = 1  # not an ADDJOB: waits until all before it are answered
-HELD_MANY: Final = 2  # an ADDJOB, and too many wait for their copies
-HELD_ROOM: Final = 3  # an ADDJOB, and the links to other nodes are full (B2.4)
-
-# what a Pending waits for
-HOLE: Final = 0  # a command's reply, in order
-PUT: Final = 1  # a put that also waited for room
-WIRED: Final = 2  # an IPROTO call
+# ---- A connection that speaks RESP: its pending commands, its modes
 
 
 @final

@@ -1,7 +1,7 @@
 """The workers that announced themselves to this node, in memory only (SPEC O11).
 
-A worker's runs are remembered by the ids of their jobs. What has become of a run is looked up when
-somebody asks: nothing is done here when it ends.
+A worker's runs are remembered by the ids of their jobs. The outcome of a run is read from the core
+when a client asks: nothing is done here when it ends.
 """
 
 from typing import Final, final

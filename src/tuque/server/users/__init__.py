@@ -1,4 +1,4 @@
-"""Who may log in and what each user may do: the table of users, its words, its file, its guards.
+"""Users: what each may do, their passwords, their file, tenants and guards (SPEC N).
 
-Must not know: connections, commands, either door.
+Must not know: connections, commands, RESP and IPROTO.
 """

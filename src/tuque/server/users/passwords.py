@@ -1,4 +1,4 @@
-"""Passwords of a user: scrypt hashes, and what was proved of late (SPEC N4).
+"""Passwords: scrypt hashes, slow work in a thread, and slower log-ins after failures (SPEC N4, N6).
 
 A hash is `scrypt:LN:R:P:SALT:KEY`, salt and key in hexadecimal digits. IPROTO proves passwords by
 SHA-1, which needs the SHA-1 of the SHA-1 of each: kept for users with the word `iproto` only.
@@ -26,6 +26,16 @@ LOG_N_MAX: Final = 16  # of a hash from elsewhere: 64 MiB, some 200 ms
 PASSWORDS_MAX: Final = 8
 PROVED_MAX: Final = 16
 SHA1_BYTES: Final = 20
+
+LINE_MAX: Final = 256  # works at once; more log-ins are refused
+NICENESS: Final = 10  # the loop comes first
+
+FREE: Final = 3  # failures without a delay
+FIRST_MS: Final = 100
+MOST_MS: Final = 5_000
+FORGET_MS: Final = 60_000  # after the last failure
+KEYS_MAX: Final = 10_000
+SHIFTS: Final = 6
 
 
 @final
@@ -120,13 +130,9 @@ def wired_of(password: bytes) -> bytes:
     return secret_of(password)
 
 
-# ---- Slow work on passwords in one thread: a flood of log-ins never stops the loop (SPEC N4).
+# ---- Slow work on passwords in one thread: a flood of log-ins never stops the loop (SPEC N4)
 #
 # The loop asks, the thread works and rings, the loop takes what is done. The line is bounded.
-
-
-LINE_MAX: Final = 256  # works at once; more log-ins are refused
-NICENESS: Final = 10  # the loop comes first
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -183,17 +189,9 @@ class Hasher:
         self.bell.close()
 
 
-# ---- Failed log-ins slow further ones down, by address (SPEC N6).
+# ---- Failed log-ins slow further ones down, by address (SPEC N6)
 #
 # A log-in is proved when its turn has come, not answered late: else who guesses would not wait.
-
-
-FREE: Final = 3  # failures without a delay
-FIRST_MS: Final = 100
-MOST_MS: Final = 5_000
-FORGET_MS: Final = 60_000  # after the last failure
-KEYS_MAX: Final = 10_000
-SHIFTS: Final = 6
 
 
 @final

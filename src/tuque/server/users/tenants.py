@@ -1,4 +1,4 @@
-"""Tenants: what each may have at this node, and what it was refused (SPEC N10, N11)."""
+"""Tenants: what each may have and was refused; ACL LOG, the denials (SPEC N7, N10, N11)."""
 
 from collections import deque
 from typing import Final, final
@@ -12,6 +12,15 @@ BYTES: Final = b"bytes"
 QUOTAS: Final = [CONNECTIONS, ADDS, JOBS, BYTES]
 QUOTA_MAX: Final = 1 << 40
 UNIT: Final = 1_000  # parts of an add in the bucket
+
+SAME_MS: Final = 60_000  # the same again within it counts in one entry
+NAME_MAX: Final = 256  # bytes kept of what was denied
+
+NEWEST: Final = 32  # entries that are compared
+
+AUTH: Final = "auth"
+COMMAND: Final = "command"
+QUEUE: Final = "key"  # as Redis clients know it
 
 
 @final
@@ -71,17 +80,7 @@ def least(one: i64, other: i64) -> i64:
     return min(one, other)
 
 
-# ---- ACL LOG: what was denied of late, the same in one entry (SPEC N7)
-
-
-SAME_MS: Final = 60_000  # the same again within it counts in one entry
-NAME_MAX: Final = 256  # bytes kept of what was denied
-
-NEWEST: Final = 32  # entries that are compared
-
-AUTH: Final = "auth"
-COMMAND: Final = "command"
-QUEUE: Final = "key"  # as Redis clients know it
+# ---- ACL LOG: the latest denials, equal ones in one entry (SPEC N7)
 
 
 @final

@@ -1,4 +1,4 @@
-"""The table of users, for all doors (SPEC N1)."""
+"""The table of users, for RESP and IPROTO: passwords, rights, patterns of queues (SPEC N1, N2)."""
 
 import hashlib
 import os
@@ -14,11 +14,6 @@ from tuque.wire.commands.rights import (
     Unit,
 )
 
-# ---- A user of the table of users: secrets, units, patterns of queues (SPEC N1, N2).
-#
-# A connection keeps the account that it logged in as: a change of the user changes the account.
-
-
 DEFAULT: Final = b"default"
 SEEN_MAX: Final = 10_000  # queues whose answer is remembered
 NAME_MAX: Final = 1_024  # bytes of a queue's name that patterns are compared with (N2.6)
@@ -26,6 +21,14 @@ ALL: Final = b"*"
 TENANT: Final = b"tenant:"
 QUOTA: Final = b"quota:"
 MEANT: Final[dict[str, list[Unit]]] = {}  # of the names that there are
+
+DIGEST_BYTES: Final = 8
+DIGESTS: Final = 1 << 64
+
+
+# ---- One user: secrets, units, patterns of queues (SPEC N1, N2)
+#
+# A connection keeps the account that it logged in as: a change of the user changes the account.
 
 
 @final
@@ -240,11 +243,7 @@ def tenant_words(account: Account) -> list[bytes]:
     return [TENANT + account.tenant, *[b"%s%s=%d" % (QUOTA, *one) for one in quotas]]
 
 
-# ---- acl
-
-
-DIGEST_BYTES: Final = 8
-DIGESTS: Final = 1 << 64
+# ---- All users, and what guards their log-ins
 
 
 @final

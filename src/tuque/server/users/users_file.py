@@ -1,4 +1,4 @@
-"""The words of ACL SETUSER, of a line of the users file and of ACL LIST (SPEC N3)."""
+"""Users in words, as in ACL SETUSER and ACL LIST, and the users file (SPEC N3, N5)."""
 
 import os
 import stat
@@ -40,7 +40,7 @@ OPEN: Final = "every user may use it"
 NO_CHANNELS: Final = "there are no channels here"
 NO_HALVES: Final = "rights to read or to write a queue are those of its commands: use ~pattern"
 NO_SELECTORS: Final = "a user has one set of rights: make another user"
-BAD_HASH: Final = "after # stands a hash as ACL GETUSER shows it, after > a password"
+BAD_HASH: Final = "after # comes a hash as ACL GETUSER shows it, after > a password"
 FAST_HASH: Final = "a SHA-256 is guessed too fast: set the password anew with >password"
 NO_PASSWORD: Final = "the user has no such password"
 MANY_PASSWORDS: Final = f"a user has at most {PASSWORDS_MAX} passwords"
@@ -56,6 +56,14 @@ BAD_QUOTA: Final = (
 BAD_WIRED: Final = "after iproto: stand 40 hexadecimal digits"
 
 SHOWN: Final = 128  # bytes of a word in an error
+
+USERS_MAX: Final = 10_000
+FILE_BYTES: Final = 16 << 20
+LINE_BYTES: Final = 256 << 10  # longer ones would hold up the interpreter, and so the loop
+TURN_LINES: Final = 16
+USER: Final = b"user"
+PLAIN: Final = "a users file has hashes, not passwords: ACL SETUSER, then ACL SAVE writes them"
+CUT: Final = "its last line has no end: was it cut while it was written?"
 
 
 class WordError(ValueError):
@@ -267,15 +275,6 @@ def line_of(account: Account, is_shown: bool = True) -> bytes:
 # ---- The users file: one user a line, in the words of SETUSER, with hashes (SPEC N5)
 
 
-USERS_MAX: Final = 10_000
-FILE_BYTES: Final = 16 << 20
-LINE_BYTES: Final = 256 << 10  # longer ones would hold up the interpreter, and so the loop
-TURN_LINES: Final = 16
-USER: Final = b"user"
-PLAIN: Final = "a users file has hashes, not passwords: ACL SETUSER, then ACL SAVE writes them"
-CUT: Final = "its last line has no end: was it cut while it was written?"
-
-
 class UsersFileError(ValueError):
     """The users file cannot be read or written; the text says where and why, without secrets."""
 
@@ -296,7 +295,7 @@ def read_users(path: str) -> list[Account]:
         account = user_in(words, where)
         if account.name in found:
             name = account.name.decode()
-            raise UsersFileError(f"{where}: user '{name}' stands twice")
+            raise UsersFileError(f"{where}: user '{name}' is there twice")
         found[account.name] = account
         if len(found) > USERS_MAX:
             raise UsersFileError(f"{where}: more than {USERS_MAX} users")

@@ -112,30 +112,30 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
 
 
 def run_stream(
-    spark: SparkSession, options: Options, say: Callable[[str], None], poll_s: int = 1
+    spark: SparkSession, options: Options, report: Callable[[str], None], poll_s: int = 1
 ) -> Figures:
-    """Run the query until it ends or Ctrl-C; `say` gets a line for each batch with events."""
+    """Run the query until it ends or Ctrl-C; `report` gets a line for each batch with events."""
     figures = Figures()
     began = monotonic()
-    _introduce(options, say)
+    _introduce(options, report)
     query = start(spark, options)
     seen = -1
     try:
         while not query.awaitTermination(poll_s):
-            seen = _follow(query, seen, figures, say)
+            seen = _follow(query, seen, figures, report)
     except KeyboardInterrupt:
         query.stop()
-    _follow(query, seen, figures, say)
+    _follow(query, seen, figures, report)
     figures.seconds = monotonic() - began
     return figures
 
 
-def _introduce(options: Options, say: Callable[[str], None]) -> None:
-    """[E5.3] Register the stream for compaction; `say` what was compacted before it."""
+def _introduce(options: Options, report: Callable[[str], None]) -> None:
+    """[E5.3] Register the stream for compaction; `report` what was compacted before it."""
     options.check()
     behind = [] if options.checkpoint.exists() else compacted(options.events)
     if behind:
-        say(
+        report(
             f"{len(behind)} files were compacted and their segments are gone: a stream does not "
             f"read them, tuque spark {options.table} at once under another --out does (H4.6)"
         )
@@ -143,10 +143,12 @@ def _introduce(options: Options, say: Callable[[str], None]) -> None:
     try:
         announce(options.events, options.checkpoint)
     except OSError as e:
-        say(f"{options.events}: {e.strerror or e}: compaction will not wait for this stream")
+        report(f"{options.events}: {e.strerror or e}: compaction will not wait for this stream")
 
 
-def _follow(query: StreamingQuery, seen: int, figures: Figures, say: Callable[[str], None]) -> int:
+def _follow(
+    query: StreamingQuery, seen: int, figures: Figures, report: Callable[[str], None]
+) -> int:
     """Count the batches after number `seen`; returns the last one's number."""
     for progress in query.recentProgress:
         if progress["batchId"] <= seen:
@@ -159,7 +161,7 @@ def _follow(query: StreamingQuery, seen: int, figures: Figures, say: Callable[[s
             continue
         figures.batches += 1
         figures.events += rows
-        say(f"batch {seen}: {rows} events, {_rate(progress)} events/s" + _late(late))
+        report(f"batch {seen}: {rows} events, {_rate(progress)} events/s" + _late(late))
     return seen
 
 

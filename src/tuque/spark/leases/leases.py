@@ -34,16 +34,16 @@ OTHER_QUEUES: Final = (
 )
 KNOWN: Final = (
     "group {group!r} of {node} was read by a query with another checkpoint, and this one has none "
-    "yet. Another query takes another group. If the checkpoint is lost, takeover=true goes on with "
-    "what was not acknowledged; a file sink (Parquet, Delta) then needs a new path, since it "
+    "yet. Another query takes another group. If the checkpoint is lost, takeover=true continues "
+    "with what was not acknowledged; a file sink (Parquet, Delta) then needs a new path, since it "
     "leaves out batches whose numbers it has already"
 )
 
 BEHIND: Final = (
     "the checkpoint is older than what group {group!r} has done: {why}. A backup of the checkpoint "
-    "was put back, or a copy of it has run. Go on with the newest one; if that is lost, "
-    "takeover=true goes on with what was not acknowledged; a file sink (Parquet, Delta) then needs "
-    "a new path, since it leaves out batches whose numbers it has already"
+    "was put back, or a copy of it has run. Use the newest one; if that is lost, "
+    "takeover=true continues with what was not acknowledged; a file sink (Parquet, Delta) then "
+    "needs a new path, since it leaves out batches whose numbers it has already"
 )
 
 
@@ -337,7 +337,10 @@ class Leases:
 
         def ask(client: Client) -> int:
             return client.lease_next(
-                *(options.group, place.epoch, place.seq + 1, count),
+                options.group,
+                place.epoch,
+                place.seq + 1,
+                count,
                 ttl_ms=options.lease_timeout_ms,
                 max_bytes=max_bytes,
                 parts=parts,
@@ -410,7 +413,7 @@ class Leases:
             "failed_attempts": sum(max(batch.attempts - 1, 0) for batch in held),
             "oldest_ms": max(found.oldest_ms for found in infos),
             "nodes": len(infos),
-            "nodes_away": len(self.unmet) + len(self.places) - len(infos),
+            "nodes_unreachable": len(self.unmet) + len(self.places) - len(infos),
         }
 
 

@@ -36,7 +36,10 @@ def pages(options: SourceOptions, node: Node, part: Part) -> Iterator[LeaseColum
 
         def fetch(client: Client, start: int = position) -> LeaseColumns:
             return client.lease_columns(
-                *(options.group, part.epoch, part.seq, part.part),
+                options.group,
+                part.epoch,
+                part.seq,
+                part.part,
                 start=start,
                 count=options.fetch_size,
                 max_bytes=FETCH_BYTES,

@@ -42,7 +42,7 @@ def parts_of(leases: Leases, start: Offset, end: Offset) -> list[Part]:
             if leases.options.fail_on_loss:
                 raise SourceError(
                     f"the checkpoint has a batch of node {id}, which is none of the given ones: "
-                    "name it in url, or give nodes=cluster. failOnDataLoss=false goes on without "
+                    "name it in url, or give nodes=cluster. failOnDataLoss=false continues without "
                     "it: its jobs come when it is given again"
                 )
             continue
@@ -105,7 +105,7 @@ def read(options: SourceOptions, part: Part) -> Iterator[LeaseColumns]:
         if options.fail_on_loss:
             raise SourceError(
                 f"{part.address} does not know {lease} any more: it lost its memory, or the "
-                f"lease ended long ago ({err}). failOnDataLoss=false goes on without it"
+                f"lease ended long ago ({err}). failOnDataLoss=false continues without it"
             ) from err
     except Fenced as err:
         raise fenced(options.group, err) from err
@@ -132,7 +132,7 @@ def _check_gone(options: SourceOptions, node: Node, part: Part) -> None:
     raise SourceError(
         f"{others + gone.ended} jobs of {part.lease(options.group)} are gone: "
         + ", ".join(f"{count} {way}" for count, way in ways if count)
-        + ". failOnDataLoss=false goes on without them"
+        + ". failOnDataLoss=false continues without them"
     )
 
 

@@ -193,7 +193,7 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
         raise SourceError("option queue names a queue twice")
     if ALL_QUEUES in found.queues and (streams or len(found.queues) > 1):
         raise SourceError(
-            "option queue: * stands alone and is for read(); a stream names its queues"
+            "option queue: * is used alone and only for read(); a stream names its queues"
         )
     if found.mode == "lease" and not found.group:
         raise SourceError("option group is missing: a stream needs a name of its own for its lease")

@@ -1,4 +1,4 @@
-"""A node stands up for a tube without a leader, and others vote (SPEC T26, T27)."""
+"""A node becomes a candidate for a tube without a leader, and others vote (SPEC T26, T27)."""
 
 from typing import Final
 
@@ -20,6 +20,7 @@ from tuque.core.node.peers import (
 from tuque.tubes.election.disk_epoch import raise_mark
 from tuque.tubes.election.lease import (
     count_echo,
+    has_given_up,
     is_failing,
     promise,
     step_down,
@@ -62,7 +63,7 @@ ASKED_TUBES: Final = 1_000  # per message
 WAITS_MOST: Final = 2  # surveys in which a newer copy goes first
 
 
-# ---- the voter
+# ---- The voter (SPEC T26)
 
 
 def on_vote(n: Node, t: Tubes, slot: i64, m: TubeVote) -> None:
@@ -138,19 +139,13 @@ def may_turn(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> bool:
 
 def is_silent(n: Node, t: Tubes, tube: Tube) -> bool:
     """[T27] Whether the node that this one stands with is silent, or gave up (T25.4, T27.1)."""
-    if has_given_up(tube, seat_of(tube)):
+    if has_given_up(tube):
         return True
     _, stood_with = stand_of(tube)
     slot = n.slot_of.get(stood_with)
     if slot is None:
         return True
     return max(t.ballots.promised.get(slot, 0), t.ballots.bound_ms) <= n.now_ms
-
-
-def has_given_up(tube: Tube, seat: Seat) -> bool:
-    """[T25] Whether the node that this one stands with gave up (T25.4)."""
-    epoch, stood_with = stand_of(tube)
-    return seat.resigned_node == stood_with and seat.resigned_epoch >= epoch
 
 
 def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
@@ -171,7 +166,7 @@ def vote_for(n: Node, t: Tubes, slot: i64, tube: Tube, at: VoteAt) -> None:
         raise_mark(n, t, n.records)
 
 
-# ---- the candidate
+# ---- The candidate (SPEC T27)
 
 
 def look_at_stands(n: Node, t: Tubes, voters: Voters) -> None:
@@ -232,7 +227,7 @@ def look_at_stand(n: Node, t: Tubes, voters: Voters, tube: Tube) -> bool:
     if seat.silent_ms == 0:
         seat.silent_ms = n.now_ms
         seat.wait_ms = n.now_ms + place_of(n, voters, tube, stood_with) * (timeout_ms // 8)
-        if has_given_up(tube, seat):
+        if has_given_up(tube):
             seat.wait_ms += timeout_ms // 4  # T27.6: it may have named another node
         seat.waits = 0
     if seat.surveyed_ms > 0 and n.now_ms >= seat.surveyed_ms + timeout_ms // 8:
@@ -401,7 +396,7 @@ def reason_of(n: Node, tube: Tube, seat: Seat) -> i64:
         return GIVEN
     if stood_with == n.node_id:
         return AGAIN
-    if has_given_up(tube, seat):
+    if has_given_up(tube):
         return GAVE_UP
     return SILENT
 

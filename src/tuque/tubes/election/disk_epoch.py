@@ -1,7 +1,7 @@
-"""Marks: a voter notices that its disk is older than what it has said (SPEC T29).
+"""Disk epochs: a voter notices that its disk is older than what it has sent (SPEC T29).
 
-A restored disk has forgotten votes, and changes that it confirmed. The mark grows with what a node
-has on its disk; others remember it, and say it to a node that starts.
+A restored disk has forgotten votes, and changes that it confirmed. The disk epoch grows with what a
+node has on its disk; others remember it, and send it to a node that starts.
 """
 
 from typing import Final
@@ -65,8 +65,8 @@ def hear_mark(n: Node, t: Tubes, voters: Voters, slot: i64, m: TubePulse) -> Non
         b.has_heard = True
     if m.known_right == b.right and b.right > 0 and m.known_mark > b.mark_next:
         t.notes.append(
-            f"the journal of this node is an old one: it has mark {b.mark_next}, and node "
-            f"{node_id[:8].decode()} has heard of mark {m.known_mark}. This node has no vote until "
+            f"the journal of this node is an old one: it has disk epoch {b.mark_next}, and node "
+            f"{node_id[:8].decode()} knows disk epoch {m.known_mark}. This node has no vote until "
             "the other voters have added it again"
         )
         lose_right(n, t)

@@ -1,4 +1,4 @@
-"""Pulses, stands and leases of the leaders that votes made (SPEC T24, T25)."""
+"""Heartbeats between voters, the vote of each node, and leases of leaders (SPEC T24, T25)."""
 
 from typing import Final
 
@@ -108,7 +108,7 @@ def count_echo(t: Tubes, slot: i64, said_ms: i64) -> None:
         b.is_renewed = True
 
 
-# ---- stands
+# ---- The vote of this node, and those of others (SPEC T24)
 
 
 def is_up(n: Node, tube: Tube) -> bool:
@@ -175,7 +175,10 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
         seat.settled_epoch = at.epoch
         seat.settled_node = sender
     given_up: i64 = at.epoch if at.node == sender else at.epoch - 1
-    if not at.is_up and (sender == stand_of(tube)[1] or seat.resigned_epoch <= given_up):
+    # What the node said that this one stands with is not replaced by another's word (T25.4): else
+    # its pulses would renew a promise that nobody can use.
+    is_newer = seat.resigned_epoch <= given_up and not has_given_up(tube)
+    if not at.is_up and (sender == stand_of(tube)[1] or is_newer):
         seat.resigned_epoch = given_up
         seat.resigned_node = sender
         t.ballots.look_ms = 0
@@ -188,6 +191,13 @@ def on_stand(n: Node, t: Tubes, slot: i64, tube: Tube, at: StandAt) -> None:
     seat.standing &= ~bit
     if at.epoch > tube.epoch:
         step_down(n, t, tube)  # T25.6
+
+
+def has_given_up(tube: Tube) -> bool:
+    """[T25] Whether the node that this one votes for gave up (T25.4)."""
+    epoch, stood_with = stand_of(tube)
+    mine = seat_of(tube)
+    return mine.resigned_node == stood_with and mine.resigned_epoch >= epoch
 
 
 def step_down(n: Node, t: Tubes, tube: Tube) -> None:
@@ -243,7 +253,7 @@ def give_up_all(n: Node, t: Tubes) -> None:
             step_down(n, t, tube)
 
 
-# ---- leases
+# ---- Leases of the tubes that this node leads (SPEC T25)
 
 
 def renew_leases(n: Node, t: Tubes, voters: Voters) -> None:

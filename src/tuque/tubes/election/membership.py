@@ -1,8 +1,8 @@
 """The next list of voters: one voter more or less, agreed on by a majority (SPEC T28).
 
-A node makes numbered attempts. A voter promises to answer no older attempt, and says which list it
-has written down; the newest of these is offered on, else a list with the change. What a majority of
-the voters of the list in force has written down in one attempt is the next list.
+A node makes numbered attempts. A voter promises to answer no older attempt, and replies which list
+it has written down; the newest of these is offered on, else a list with the change. What a majority
+of the voters of the list in force has written down in one attempt is the next list.
 """
 
 from hashlib import blake2b
@@ -120,7 +120,7 @@ def force_voters(n: Node, t: Tubes, nodes: list[bytes]) -> None:
     b.is_asking = False
     b.change = None
     adopt(n, t, Voters(number, origin, {node_id: int(number) for node_id in nodes}, IN_FORCE))
-    t.notes.append(f"{len(nodes)} nodes vote by command: others are given up for dead")
+    t.notes.append(f"{len(nodes)} nodes vote by command: the others are lost")
 
 
 def voting_here(n: Node, t: Tubes, voters: Voters) -> list[bytes]:
@@ -229,7 +229,7 @@ def gives_vote_up(n: Node, t: Tubes) -> bool:
     return len(voters.rights) > 1
 
 
-# ---- who makes the change
+# ---- The node that makes the change (SPEC T28.2)
 
 
 def attempt(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
@@ -340,7 +340,7 @@ def offer(n: Node, t: Tubes, voters: Voters, change: Change) -> None:
     tell_voters_next(n, t, voters, change, OFFERED)
 
 
-# ---- who is asked
+# ---- The voters that it asks (SPEC T28.2)
 
 
 def next_of(n: Node, t: Tubes, voters: Voters) -> NextList:

@@ -1,4 +1,4 @@
-"""The list of voters: made once, by all nodes (SPEC T23)."""
+"""The list of voters: made once, by all nodes; tubes are settled under it (SPEC T23, T28)."""
 
 from hashlib import blake2b
 from typing import Final
@@ -22,6 +22,13 @@ from tuque.tubes.model.voter_state import (
     Due,
     Voters,
 )
+
+VOTERS_LEAST: Final = 3
+FIRST_RIGHT: Final = 1
+OWN: Final = 0  # the slot of this node
+FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
+FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
+
 
 # ---- Tubes are settled under a list of voters before the next list is made (SPEC T28)
 
@@ -85,14 +92,7 @@ def count_anew(n: Node, t: Tubes, voters: Voters, before: Voters | None) -> None
                 mark_changed(t, tube)
 
 
-# ---- voters
-
-
-VOTERS_LEAST: Final = 3
-FIRST_RIGHT: Final = 1
-OWN: Final = 0  # the slot of this node
-FAMILY_BYTES: Final = 8  # of an origin: all lists of a cluster have the same (T28.8)
-FORCE_GAP: Final = 1 << 32  # a list that was made by force has a number as much higher
+# ---- The first list, and lists of other nodes (SPEC T23)
 
 
 def may_vouch(n: Node, t: Tubes) -> bool:

@@ -1,4 +1,4 @@
-"""Votes by messages, links and time: called by `policy` (SPEC T23 to T27)."""
+"""The entry points of votes: messages, links, time, and TUBE HOME with FORCE (SPEC T23 to T27)."""
 
 from typing import Final
 
@@ -51,14 +51,14 @@ from tuque.tubes.model.tube import RUNNING, Tube
 from tuque.tubes.model.tubes import HomeDone, Tubes
 from tuque.tubes.model.voter_state import FORCED, IN_FORCE, PROPOSED, Voters
 
-# ---- TUBE HOME with FORCE for a tube led by votes: the last resort (SPEC T27.12).
+ALONE: Final = 4  # timeouts in which votes could have chosen a leader
+SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
+
+
+# ---- TUBE HOME with FORCE for a tube led by votes: the last resort (SPEC T27.12)
 #
 # The copy of one node counts as whole by command. Votes then choose that node as any other one: a
 # majority still decides, and promises still hold.
-
-
-ALONE: Final = 4  # timeouts in which votes could have chosen a leader
-SEQ_GAP: Final = 1 << 32  # no other copy has so high a number of a change
 
 
 def take_by_vote(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
@@ -133,7 +133,7 @@ def tell_forced(n: Node, tube: Tube, done: HomeDone) -> None:
     done.values = list(told.items())
 
 
-# ---- door
+# ---- Messages, links and time: called by `policy`
 
 
 def on_vote_message(n: Node, t: Tubes, slot: i64, m: VoteMessage) -> None:

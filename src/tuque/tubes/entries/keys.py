@@ -1,9 +1,10 @@
 """The keys of one task, and the bytes in which a task carries them (SPEC T40).
 
 A task of type `tasks` has them where tasks of other types have their sub-queue: so they are in its
-records and copies. Layout: length of the lane's name u16; group, limit and rate, each after its
-length u8: this is the lane's name; weight i32, places i32, gap_ns i64, burst i32; end of the unique
-key i64, the key after its length u8; then its work (work.py). A task with neither has no bytes.
+records and copies. Layout: length of the partition's name u16; group, limit and rate, each after
+its length u8: this is the partition's name; weight i32, places i32, gap_ns i64, burst i32; end of
+the unique key i64, the key after its length u8; then its work (work.py). A task with neither has no
+bytes.
 """
 
 from typing import Final

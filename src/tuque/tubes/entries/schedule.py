@@ -1,7 +1,7 @@
-"""A schedule of a tube, and the bytes in which its task carries it (SPEC T45).
+"""Schedules and held unique keys, and the bytes in which tasks carry them (SPEC T44.3, T45).
 
-A schedule is a task that stays DELAYED: it has the plan where other tasks have their keys, and the
-body of the jobs that it makes. Layout: u16 0, which no keys begin with; noted, fired and base
+A schedule is a task that stays DELAYED: it has these bytes where other tasks have their keys, and
+the body of the jobs that it makes. Layout: u16 0, which no keys begin with; noted, fired and base
 instants in ms, fired change and epoch, interval in ms, ttl, ttr and pri of the jobs, i64 each;
 counts of firings and of catch-ups i64; is paused u8, missed u8; lengths of name, cron, zone and
 keys u16 each; these four.
@@ -15,17 +15,36 @@ from mypy_extensions import i16, i64, mypyc_attr, u8
 from tuque.core.model.task import FAR, Task
 from tuque.tubes.entries.group import Members, is_group, is_member
 
-# ---- A unique key that outlives its task, and the bytes in which a task carries it (SPEC T44.3).
-#
-# The key stays with a task of its own, which stays DELAYED until the time is over: so it is in the
-# journal and its copies. Layout: i16 -2, which neither keys, nor a schedule, nor a group begin
-# with; length of an id u8; the id of the task that had the key first; the key.
-
-
 MARK: Final = 254  # the first byte; 255 is the second
 ID_AT: Final = 3
 KEY_MAX: Final = 255
 ID_MAX: Final = 64
+
+NAME_MAX: Final = 128
+CRON_MAX: Final = 128
+ZONE_MAX: Final = 64
+KEYS_MAX: Final = 16_384  # with the life of a job
+EVERY_MAX_MS: Final = 366 * 86_400_000
+PLANS_MAX: Final = 10_000  # of one tube
+PLAN_BYTES: Final = 250  # in the table of names
+
+# what becomes of instants that passed without a leader (T45.5)
+SKIP: Final = 0
+ONE: Final = 1
+ALL: Final = 2
+
+NUMBERS_AT: Final = 2
+NUMBERS: Final = 11
+FLAGS_AT: Final = 90
+SIZES_AT: Final = 92
+WORDS_AT: Final = 100
+
+
+# ---- A unique key that outlives its task, and the bytes in which a task carries it (SPEC T44.3)
+#
+# The key stays with a task of its own, which stays DELAYED until the time is over: so it is in the
+# journal and its copies. Layout: i16 -2, which neither keys, nor a schedule, nor a group begin
+# with; length of an id u8; the id of the task that had the key first; the key.
 
 
 def is_kept(packed: bytes) -> bool:
@@ -59,27 +78,7 @@ def is_sound_kept(packed: bytes) -> bool:
     return 0 < size <= ID_MAX and 0 < len(packed) - ID_AT - size <= KEY_MAX
 
 
-# ---- plan
-
-
-NAME_MAX: Final = 128
-CRON_MAX: Final = 128
-ZONE_MAX: Final = 64
-KEYS_MAX: Final = 16_384  # with the life of a job
-EVERY_MAX_MS: Final = 366 * 86_400_000
-PLANS_MAX: Final = 10_000  # of one tube
-PLAN_BYTES: Final = 250  # in the table of names
-
-# what becomes of instants that passed without a leader (T45.5)
-SKIP: Final = 0
-ONE: Final = 1
-ALL: Final = 2
-
-NUMBERS_AT: Final = 2
-NUMBERS: Final = 11
-FLAGS_AT: Final = 90
-SIZES_AT: Final = 92
-WORDS_AT: Final = 100
+# ---- A schedule (SPEC T45)
 
 
 @final
@@ -148,8 +147,17 @@ def pack_plan(plan: Plan) -> bytes:
     writer = BytesWriter()
     write_i16_le(writer, 0)
     for number in (
-        *(plan.noted_ms, plan.fired_ms, plan.base_ms, plan.fired_seq, plan.fired_epoch),
-        *(plan.every_ms, plan.ttl_ms, plan.ttr_ms, plan.pri, plan.fired, plan.late),
+        plan.noted_ms,
+        plan.fired_ms,
+        plan.base_ms,
+        plan.fired_seq,
+        plan.fired_epoch,
+        plan.every_ms,
+        plan.ttl_ms,
+        plan.ttr_ms,
+        plan.pri,
+        plan.fired,
+        plan.late,
     ):
         write_i64_le(writer, i64(number))
     writer.append(1 if plan.is_paused else 0)

@@ -1,7 +1,7 @@
-"""The life of a task in bytes, as its records and copies have it (SPEC T48).
+"""The work of a task in bytes, as its records and copies have it (SPEC T48).
 
-It follows the keys in the bytes of the task. The run that lasts is in it, and who runs it, with
-its begin as ms after the take; it counts while the task is TAKEN by that take (tasks/lives.py).
+It follows the keys in the bytes of the task. The run that lasts is in it, and its worker, with its
+begin as ms after the take; it counts while the task is TAKEN by that take (work/transitions.py).
 What only the leader knows is not in it: progress.
 """
 

@@ -72,7 +72,7 @@ def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
     return False
 
 
-# ---- start
+# ---- The tube starts
 
 
 def start(n: Node, t: Tubes, tube: Tube) -> None:
@@ -123,7 +123,7 @@ def run(n: Node, t: Tubes, tube: Tube, orphans: list[Task]) -> None:
     announce(n, t, [tube], -1)
 
 
-# ---- stop
+# ---- The tube stops
 
 
 def stop(n: Node, t: Tubes, tube: Tube) -> None:

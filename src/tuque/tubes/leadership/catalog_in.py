@@ -1,4 +1,4 @@
-"""Accepts or rejects tube metadata received from peers (SPEC T17).
+"""What other nodes report of tubes and their leaders is accepted or rejected (SPEC T17).
 
 If two nodes claim leadership, the higher epoch wins. Of two tubes created apart under one name, the
 one that votes confirmed wins; of equal ones, the one whose creator has the lower node id.

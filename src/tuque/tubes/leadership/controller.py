@@ -1,4 +1,4 @@
-"""Leadership changes by messages, links and time (SPEC T17 to T21).
+"""The entry points of leadership: messages, links and time (SPEC T17 to T21).
 
 After any change that leadership depends on, this node checks all tubes that it leads: they start,
 stop, continue a switchover, or are handed over.
@@ -73,7 +73,7 @@ AGAIN_MS: Final = 1_000  # until leaders that should be elsewhere are checked ag
 HELD_MS: Final = 10  # until changes are sent again to a link that had no room
 
 
-# ---- messages
+# ---- Messages
 
 
 def on_tube_message(n: Node, t: Tubes, slot: i64, m: HomeMessage) -> None:
@@ -181,7 +181,7 @@ def decide(n: Node, t: Tubes, claim: Claim) -> None:
         decide_force(n, t, claim)
 
 
-# ---- links
+# ---- Links, and the end of the journal's load
 
 
 def homes_link_up(n: Node, t: Tubes, slot: i64) -> None:
@@ -228,7 +228,7 @@ def homes_loaded(n: Node, t: Tubes) -> None:
         on_tube_message(n, t, slot, m)
 
 
-# ---- time
+# ---- Timers
 
 
 def homes_tick(n: Node, t: Tubes) -> None:

@@ -1,7 +1,7 @@
-"""A tube is created if no other node knows the name, or is creating it (SPEC T17).
+"""Nodes are asked before a tube is created or moved; jobs go to a tube's leader (SPEC T1.9, T17).
 
-The same question goes to the target of a switchover, and to nodes that may have later replicas
-(SPEC T20, T21).
+A tube is created if no other node knows the name, or is creating it. The same question goes to the
+target of a switchover, and to nodes that may have later replicas (SPEC T20, T21).
 """
 
 from typing import Final
@@ -29,6 +29,8 @@ ALIVE: Final = 2  # this node leads it and has its tasks
 IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
 TYPE_MISSING: Final = 4  # no switchover to this node: the type is missing (T20.1)
 DRIVER_FAILED: Final = 5  # no switchover to this node: the driver failed
+
+STEP_JOBS: Final = 100  # of one tube in one round
 
 
 def claim_tube(
@@ -150,9 +152,6 @@ def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
 
 
 # ---- Plain jobs in a tube that another node leads: no client gets them here (SPEC T1.9)
-
-
-STEP_JOBS: Final = 100  # of one tube in one round
 
 
 def give_strays(n: Node, t: Tubes) -> None:

@@ -32,7 +32,7 @@ LOOKS: Final = 10  # copies scanned for the cost of one that is loaded
 ALL: Final = 1 << 60  # above any number of tasks
 
 
-# ---- load
+# ---- Loading: copies become tasks
 
 
 def begin_in(n: Node, t: Tubes, tube: Tube) -> None:
@@ -156,7 +156,7 @@ def release(tube: Tube, task: Task) -> None:
     task.qtime_ms = 0
 
 
-# ---- unload
+# ---- Unloading: tasks become copies
 
 
 def begin_out(t: Tubes, tube: Tube) -> None:

@@ -1,4 +1,4 @@
-"""Leaders and replicas from and into the journal (SPEC T22).
+"""Tubes, tasks, sessions and leaders come back from the journal, and go into it (SPEC T14, T22).
 
 A tube led by this node runs at once if there is no other node; else it waits for the catalogs of
 the others (T19.4), with its tasks as copies until then.
@@ -65,6 +65,8 @@ from tuque.tubes.tasks.sessions import enter_session
 from tuque.tubes.types.driver import NO_TYPE, Absent, Driver
 from tuque.tubes.work.dead_letters import lie_down
 from tuque.tubes.work.transitions import arm, enter, record_tube
+
+TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have lost
 
 
 @final
@@ -182,13 +184,10 @@ def copies_of(t: Tubes) -> list[Task]:
     return list(t.copies_by_id.values())
 
 
-# ---- Tubes, tasks and sessions from and into the journal (SPEC T14).
+# ---- Tubes, tasks and sessions from the journal (SPEC T14)
 #
 # Records are applied in order as they are read. Tubes enter the node before its jobs, and each
 # task then joins its tube. Applying a record twice changes nothing.
-
-
-TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have lost
 
 
 @final
@@ -438,7 +437,7 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
     t.watch(tube)
 
 
-# ---- snapshots
+# ---- Tubes, tasks and sessions into a snapshot (SPEC T14)
 
 
 def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:

@@ -1,4 +1,4 @@
-"""Planned switchovers, and failover by command (SPEC T20, T21).
+"""A tube gets another leader: standstill, switchover, failover by command (SPEC T19.7, T20, T21).
 
 A switchover copies until the new leader has everything on disk, records the next epoch here, and
 hands over once that is on disk. A failover records the next epoch on the new leader, which waits
@@ -54,6 +54,12 @@ from tuque.tubes.model.tube import (
 from tuque.tubes.model.tubes import Claim, HomeDone, Tubes
 from tuque.tubes.types.driver import NO_TYPE, Absent
 from tuque.tubes.work.transitions import RESERVE, record_tube, reserve_tokens
+
+MOVE_MS: Final = 10_000  # a longer switchover is abandoned (T20.2)
+TASKS_A_MS: Final = 100  # plus 1 ms for this many tasks
+NUMBER_GAP: Final = 1_000_000  # task numbers that a lost leader may have used (T21.3)
+TOKEN_GAP: Final = 1 << 20
+
 
 # ---- After a standstill a leader waits for other nodes before it continues (SPEC T19.7)
 
@@ -113,13 +119,7 @@ def may_be_forced(tube: Tube) -> bool:
     return tube.is_mine and tube.wish == 0 and (tube.state == INIT or tube.is_unsure)
 
 
-# ---- switchover
-
-
-MOVE_MS: Final = 10_000  # a longer switchover is abandoned (T20.2)
-TASKS_A_MS: Final = 100  # plus 1 ms for this many tasks
-NUMBER_GAP: Final = 1_000_000  # task numbers that a lost leader may have used (T21.3)
-TOKEN_GAP: Final = 1 << 20
+# ---- Planned switchovers (SPEC T20)
 
 
 def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial: i64) -> bool:
@@ -391,7 +391,7 @@ def answer(t: Tubes, tube: Tube, move: Move, error: TubeError | None) -> None:
         move.client = -1
 
 
-# ---- by force
+# ---- Failover by command (SPEC T21)
 
 
 def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
@@ -472,7 +472,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         tube.run_ms = 0
     if tube.home != n.node_id:
         node = tube.home[:8].decode()
-        t.notes.append(f"tube {shown(tube.name)}: its leader {node} was given up by command")
+        t.notes.append(f"tube {shown(tube.name)}: its leader {node} was replaced by command")
     t.homes_by_command += 1
     become_home(n, t, tube, claim.epoch, b"by command, without its leader")
     t.forced[tube.name] = done

@@ -1,8 +1,8 @@
-"""Whether this node leads a tube now (SPEC T17, T19).
+"""Whether this node leads a tube now, and its lease (SPEC T17, T19).
 
 Every call that changes a tube starts with `needs_home`. A leader holds a lease: it knows that half
-of all nodes, itself included, have heard it within cluster-node-timeout (T19.3). switchover.py
-changes leaders, activation.py starts and stops tubes.
+of all nodes, itself included, have heard it within cluster-node-timeout (T19.3). leadership/
+changes leaders, and starts and stops tubes.
 """
 
 from mypy_extensions import i64
@@ -73,7 +73,7 @@ def needs_writable(t: Tubes) -> None:
         raise TubeError(why.NODE_READ_ONLY)
 
 
-# ---- for people
+# ---- What operators see (SPEC T11, T18, T19)
 
 
 def state_of_tube(tube: Tube) -> bytes:
@@ -179,7 +179,7 @@ def set_read_only(n: Node, t: Tubes, yes: bool) -> None:
     t.flags_changed = True
 
 
-# ---- the lease
+# ---- The lease (SPEC T19.3)
 
 
 def others_of(n: Node) -> i64:

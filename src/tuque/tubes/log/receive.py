@@ -97,7 +97,7 @@ def forget_held(t: Tubes, tube: Tube) -> None:
     tube.held = {}
 
 
-# ---- requests
+# ---- Requests to the leader
 
 
 def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
@@ -132,7 +132,7 @@ def got_of(tube: Tube, flags: i64) -> TubeGot:
     )
 
 
-# ---- copies
+# ---- Changes from the leader (SPEC T18.2)
 
 
 def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:

@@ -1,7 +1,8 @@
 """How tasks ended, as part of what the leader sends to its followers (SPEC T48.6).
 
 The outcome of a task is kept with those of jobs (core/tables/work.py), at the leader and at each
-follower, for KEEP. Here is what goes to followers, what they make of it, and who may show it.
+follower, for KEEP. Here is what goes to followers, what they do with it, and which node may show
+it.
 """
 
 from mypy_extensions import i64

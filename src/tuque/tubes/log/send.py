@@ -133,7 +133,7 @@ def record_home(records: Records, tube: Tube) -> None:
     tell_tube_home(records, r)
 
 
-# ---- followers' messages
+# ---- Messages of followers (SPEC T18.2, T18.3)
 
 
 def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
@@ -184,7 +184,7 @@ def begin_telling(tube: Tube, follower: Follower, epoch: i64, seq: i64, is_whole
     follower.is_complete = False
 
 
-# ---- the end of a turn
+# ---- The end of a turn: followers get their changes (SPEC T18)
 
 
 def tell_copies(n: Node, t: Tubes) -> None:

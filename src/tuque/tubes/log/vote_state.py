@@ -1,4 +1,4 @@
-"""Where this node stands about tubes, from and into the journal (SPEC T22, T24)."""
+"""The votes of this node about tubes, from and into the journal (SPEC T22, T24)."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""State of tubes: options, counters, grants, changes, state of replicas; all tubes of a node.
+"""State of tubes: options, counters, grants, changes, replicas, votes. Plain data.
 
 Must not know: when any of it changes.
 """

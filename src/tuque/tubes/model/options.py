@@ -14,6 +14,40 @@ NO: Final = 0
 YES: Final = 1
 CHANGES_MAX: Final = 1000  # notices kept per tube
 
+# events of changes (T12.2)
+PUT: Final = 0
+TAKE: Final = 1
+TOUCH: Final = 2
+RELEASE: Final = 3
+BURY: Final = 4
+KICK: Final = 5
+TTR: Final = 6
+DELAY: Final = 7
+ACK: Final = 8
+DELETE: Final = 9
+TRUNCATE: Final = 10
+TTL: Final = 11
+UPDATE: Final = 12
+
+EVENTS: Final = [
+    b"put",
+    b"take",
+    b"touch",
+    b"release",
+    b"bury",
+    b"kick",
+    b"ttr",
+    b"delay",
+    b"ack",
+    b"delete",
+    b"truncate",
+    b"ttl",
+    b"update",
+]
+
+SHEET_CHANGES: Final = 500  # per sheet
+_ROW: Final = 16  # task number i64; instant, event u8 and status u8 in one i64
+
 
 class TubeOptions:
     """Options of a tube; -1 for the default (T1)."""
@@ -43,7 +77,7 @@ class PutSpec:
         self.delay_ms: i64 = -1
         self.pri: i64 = PRI_DEFAULT
         self.utube: bytes | None = None
-        self.keys = b""  # tasks: packed as in keys/words.py
+        self.keys = b""  # tasks: packed as in entries/keys.py
         self.timeout_ms: i64 = 0  # limfifottl: how long to wait for room
 
 
@@ -97,34 +131,10 @@ class Putter:
         self.is_over = False
 
 
-# ---- The kept notices of changes of tasks, packed (SPEC T12).
+# ---- The kept notices of changes of tasks, packed (SPEC T12)
 #
 # Every change writes one and few are ever read, so that writing must be cheap: one object each
 # would be memory that is touched once and has left all caches before it is reused.
-
-
-# events of changes (T12.2)
-PUT: Final = 0
-TAKE: Final = 1
-TOUCH: Final = 2
-RELEASE: Final = 3
-BURY: Final = 4
-KICK: Final = 5
-TTR: Final = 6
-DELAY: Final = 7
-ACK: Final = 8
-DELETE: Final = 9
-TRUNCATE: Final = 10
-TTL: Final = 11
-UPDATE: Final = 12
-
-EVENTS: Final = [
-    *(b"put", b"take", b"touch", b"release", b"bury", b"kick", b"ttr", b"delay"),
-    *(b"ack", b"delete", b"truncate", b"ttl", b"update"),
-]
-
-SHEET_CHANGES: Final = 500  # per sheet
-_ROW: Final = 16  # task number i64; instant, event u8 and status u8 in one i64
 
 
 @final

@@ -1,4 +1,4 @@
-"""One tube: its tasks, counters, options and notices of changes (SPEC T).
+"""One tube: tasks, counters, options, notices, replicas, and this node's vote (SPEC T).
 
 A Queue in the table of queues; its driver orders its READY tasks. Plain jobs that arrive here (they
 were on their way when the tube was created) queue behind them as in a plain queue.
@@ -16,9 +16,6 @@ from tuque.core.node.queue_policy import Policy
 from tuque.tubes.model.options import CHANGES_MAX, SHEET_CHANGES, Change, Putter, Sheet
 from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.ordering import BURIED_BIT, Order
-
-# ---- State of a tube's replicas and of its leadership: plain data (SPEC T17 to T20)
-
 
 # states of a tube on a node (T19)
 INIT: Final = 0
@@ -39,6 +36,13 @@ ARROWS: Final = [
     (ENDING, b"the leadership moved, or is suspended", WAITING),
     (WAITING, b"it is the leader (again)", STARTUP),
 ]
+
+TUBE_BYTES: Final = 4000
+CHANGE_BYTES: Final = 18
+TRAIL_BYTES: Final = 40  # per change that followers may still need
+
+
+# ---- Replicas and leadership of a tube: plain data (SPEC T17 to T20)
 
 
 @final
@@ -121,7 +125,7 @@ class Move:
         self.is_given = False  # the epoch is recorded: no way back
 
 
-# ---- Where this node stands about one tube: plain data (SPEC T24)
+# ---- The vote of this node about one tube: plain data (SPEC T24)
 
 
 @final
@@ -137,7 +141,7 @@ class Seat:
         self.floor: i64 = 0  # the highest epoch that anybody stands at
         self.asked_epoch: i64 = 0  # this node asks for votes under it; 0: it does not
         self.asked_ms: i64 = 0  # since when
-        self.reason: i64 = 0  # why there is no leader, of model/ballots.py; 0: not asked yet
+        self.reason: i64 = 0  # why there is no leader, of model/voter_state.py; 0: not asked yet
         self.surveyed_ms: i64 = 0  # since when this node asks who would vote; 0: it does not
         self.answered: i64 = 0  # slots that would vote
         self.has_better = False  # one of them has a newer copy
@@ -154,12 +158,7 @@ class Seat:
         self.settling_seq: i64 = 0  # the change that a majority must have for that
 
 
-# ---- tube
-
-
-TUBE_BYTES: Final = 4000
-CHANGE_BYTES: Final = 18
-TRAIL_BYTES: Final = 40  # per change that followers may still need
+# ---- The tube itself
 
 
 @final

@@ -1,7 +1,6 @@
-"""All tubes of a node, and the sessions that hold tasks (SPEC T).
+"""All tubes of a node, and the sessions that have tasks (SPEC T).
 
-The shell empties `put_done` and `told` once a turn. ops.py, admin.py and sessions.py decide what
-changes.
+The shell empties `put_done` and `told` once a turn. tasks/ decides what changes.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What a node knows of votes about leaders: the voters, pulses, promises (SPEC T23 to T27).
+"""What a node knows of votes about leaders: voters, heartbeats, promises (SPEC T23 to T27).
 
-Plain data: replication/stands.py records it and reads it back, voting/ changes it.
+Plain data: log/vote_state.py records it and reads it back, election/ changes it.
 """
 
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""LIMIT and RATE keys that lanes wait for (SPEC T41, T42).
+"""LIMIT and RATE keys that partitions wait for (SPEC T41, T42).
 
 The tokens of a rate are one instant, as in the generic cell rate algorithm: the one at which its
 bucket is full again. Such instants are ns on the node's clock, and never go back.

@@ -1,9 +1,9 @@
 """Which task of a tube of type `tasks` goes next: places, tokens and turns (SPEC T41 to T43).
 
-READY tasks with the same group, limit and rate are a lane. A lane goes its way as a whole: it waits
-for a place of its LIMIT, then for a token of its RATE, then for its group's turn. It keeps the
-place meanwhile; the token is spent when the task is taken, and the place goes with the task. So a
-task that may not go costs nothing, and a take costs O(log n) whatever waits.
+READY tasks with the same group, limit and rate are a partition. A partition waits as a whole: for a
+place of its LIMIT, then for a token of its RATE, then for its group's turn. It keeps the place
+meanwhile; the token is spent when the task is taken, and the place goes with the task. So a task
+that may not go costs nothing, and a take costs O(log n) whatever waits.
 """
 
 from heapq import heapify, heappop, heappush
@@ -43,7 +43,10 @@ from tuque.tubes.policies.tables import (
 )
 from tuque.tubes.types.ordering import listing_of
 
-# ---- Whether the tables of keyed tasks agree (SPEC T41, T42): for DEBUG CHECK and tests
+STEP: Final = 500  # lanes of one key that move at once (T41.6)
+
+
+# ---- The tables of keyed tasks must agree: for DEBUG CHECK and tests (SPEC T41, T42)
 
 
 def check_lanes(
@@ -142,12 +145,6 @@ def ring_of(lane: Lane, limits: dict[bytes, Limit], rates: dict[bytes, Rate], li
         ring = rates[lane.rate].ring
     assert ring is not None
     return ring
-
-
-# ---- tasks
-
-
-STEP: Final = 500  # lanes of one key that move at once (T41.6)
 
 
 @final

@@ -1,8 +1,10 @@
-"""Lanes, and how those of one group stand in line (SPEC T41.1, T43.3).
+"""Partitions, their ready order in a group, and the turns of groups (SPEC T41.1, T43).
 
-Most lanes come in the order in which they go, and stand in a list; the others stand in a heap, of
-which each lane knows its place. So a lane leaves from anywhere, and nothing stale is kept. Must not
-know: what keys say, places, tokens.
+Most partitions come in the order in which they go, and wait in a list; the others wait in a heap,
+of which each partition knows its place. So a partition leaves from anywhere, and nothing stale is
+kept.
+
+Must not know: what keys mean, places, tokens.
 """
 
 from typing import Final
@@ -14,6 +16,11 @@ from tuque.tubes.types.ordering import READY_BIT, Order
 
 SLACK: Final = 16  # places that lanes have left and that are tolerated
 SPENT: Final = 64  # such places before the head of a list
+
+# where a lane stands; each is its own ring
+IN_LIMIT: Final = 1
+IN_RATE: Final = 2
+IN_READY: Final = 3
 
 
 @mypyc_attr(acyclic=True)
@@ -188,16 +195,10 @@ def remove_from(heap: list[Lane], lane: Lane) -> None:
             sink(heap, at, last)
 
 
-# ---- Lanes that stand in line, one line for each group; the groups take turns (SPEC T43).
+# ---- Partitions wait in one order for each group; the groups take turns (SPEC T43)
 #
 # Deficit round robin: a group that comes to the head may send `weight` lanes, then goes to the
 # tail. One that has no lane left loses the rest of its turn.
-
-
-# where a lane stands; each is its own ring
-IN_LIMIT: Final = 1
-IN_RATE: Final = 2
-IN_READY: Final = 3
 
 
 @mypyc_attr(acyclic=True)

@@ -1,6 +1,6 @@
-"""The lanes, keys and groups of a tube of type `tasks`, and who waits (SPEC T41 to T43, T47).
+"""The partitions, keys and groups of a tube of type `tasks`, and what waits (SPEC T41 to T43, T47).
 
-Must not know: which lane goes next.
+Must not know: which partition goes next.
 """
 
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Tubes are created, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
+"""Tubes are created, emptied, counted and dropped; rights and types (SPEC T2, T3, T10, T11)."""
 
 from collections.abc import Callable
 from typing import Final, final
@@ -53,6 +53,8 @@ from tuque.tubes.work.transitions import (
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
 GRANTS_MAX: Final = 5_000
+
+TYPE_MAX: Final = 255
 
 
 def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
@@ -455,12 +457,9 @@ def totals_of(n: Node, t: Tubes) -> Totals:
     return found
 
 
-# ---- The types of tubes known to this node, and new ones at run time (SPEC T3.5, T3.6).
+# ---- The types of tubes known to this node, and new ones at run time (SPEC T3.5, T3.6)
 #
-# What a driver decides is driver.py's; where it comes from, the shell's.
-
-
-TYPE_MAX: Final = 255
+# What a driver decides is in types/driver.py; where it comes from, the shell's.
 
 
 def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:

@@ -1,4 +1,4 @@
-"""Operations on tasks: put, take, touch, ack, release, peek, bury, kick, delete (SPEC T5).
+"""Operations on tasks: put, take, touch, ack, release, peek, bury, kick; keys (SPEC T5, T40, T44).
 
 Every function may raise TubeError; nothing was done then. `client` is the number of a
 connection: its session is created when first needed (T8). A returned task is the live one; after
@@ -87,6 +87,8 @@ from tuque.tubes.work.transitions import (
 )
 
 PASSED_MAX: Final = 1_000  # dead letters that a kick passes by
+
+KEYS_MAX: Final = 1_000_000  # of one tube
 
 
 def settle(n: Node, t: Tubes) -> None:
@@ -430,10 +432,7 @@ def session_of_task(t: Tubes, task: Task) -> Session | None:
     return t.sessions.get(task.owner) if task.owner != 0 else None
 
 
-# ---- A put with keys: who has its unique key, and whether the tube takes more keys (SPEC T40, T44)
-
-
-KEYS_MAX: Final = 1_000_000  # of one tube
+# ---- A put with keys: the owner of its unique key, and room for more keys (SPEC T40, T44)
 
 
 def same_task(n: Node, tube: Tube, packed: bytes) -> Task | None:

@@ -1,4 +1,4 @@
-"""Sessions: the holders of tasks, over one or several connections (SPEC T8)."""
+"""Sessions have tasks, over one or several connections (SPEC T8)."""
 
 from hashlib import shake_128
 from heapq import heappop, heappush

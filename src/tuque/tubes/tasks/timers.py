@@ -1,5 +1,7 @@
-"""Timers of tasks: ttl, ttr and delay (SPEC T6); and DELAYED tasks that wait on: schedules, groups,
-jobs without their copies, and keys that are taken for a time (SPEC T44, T45, T50).
+"""Timers of tasks: ttl, ttr and delay; schedules, groups and held keys (SPEC T6, T44, T45, T50).
+
+A DELAYED task may also wait on: a schedule, a group, a job without its copies, or a key that is
+taken for a time.
 """
 
 from typing import Final

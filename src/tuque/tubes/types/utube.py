@@ -1,7 +1,7 @@
-"""The types with sub-queues, each with at most one TAKEN task (SPEC T3.4).
+"""Types of tubes: in task order (fifo, fifottl, limfifottl), or with sub-queues (SPEC T3).
 
-Every sub-queue has an order of its own, a lane. The first tasks of idle lanes form one line, so
-that the cost of a take is independent of what waits behind busy ones.
+A sub-queue has at most one TAKEN task, and an order of its own. The first tasks of idle sub-queues
+form one order, so that the cost of a take is independent of what waits behind busy ones.
 """
 
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""Runs of tasks at a leader, and their dead letters (SPEC T48).
+"""Runs of tasks at a leader, changes of their status, and their dead letters (SPEC T4, T48).
 
 Must not know: sockets, passwords.
 """

@@ -1,8 +1,10 @@
-"""Dead letters of tubes of type `tasks`: a task that is given up stays there, BURIED (SPEC T48).
+"""Dead letters of tubes of type `tasks`: a dead-lettered task stays there, BURIED (SPEC T48).
 
 It carries its death, as it carries its keys (tubes/entries/work.py): so its record and its copies
 have all of it, and a new leader has the dead letters of the last one. In such a tube each BURIED
-task is a dead letter. Must not know who asks: the caller has checked that the tube runs here.
+task is a dead letter.
+
+Must not know: the caller, which has checked that the tube runs here.
 """
 
 from mypy_extensions import i64
@@ -57,7 +59,7 @@ from tuque.tubes.work.transitions import (
     tell,
 )
 
-# ---- death
+# ---- A task becomes a dead letter (SPEC T48.8)
 
 
 def give_up(n: Node, t: Tubes, tube: Tube, task: Task, life: Life, cause: bytes) -> None:
@@ -152,7 +154,7 @@ def run_out(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
     return tube.tasks.get(task.number) is task
 
 
-# ---- replay
+# ---- A dead letter is replayed or removed (SPEC W12)
 
 
 def key_holder(n: Node, tube: Tube, task: Task) -> Task | None:
@@ -251,7 +253,7 @@ def may_change(n: Node, t: Tubes, tube: Tube) -> bool:
     return True
 
 
-# ---- what is seen
+# ---- What clients see
 
 
 def shows_death(n: Node, t: Tubes, task: Task) -> bool:
@@ -274,7 +276,7 @@ def detail_of(n: Node, task: Task) -> bytes:
     return life.last.detail if life.last is not None else b""
 
 
-# ---- load
+# ---- Dead letters after a load
 
 
 def lie_down(n: Node, t: Tubes, tube: Tube, task: Task) -> None:

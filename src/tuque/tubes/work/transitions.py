@@ -1,7 +1,7 @@
-"""Changes of a task's status: tables, timers, counters, journal, notices (SPEC T4).
+"""Changes of a task's status: tables, timers, counters, journal, notices, work (SPEC T4, T48.2).
 
-Every change goes through `change`, which keeps the tube, its driver and the holding session
-consistent with the task. tubes/tasks/operations.py decides who may ask for one.
+Every change goes through `change`, which keeps the tube, its driver and the session consistent
+with the task. tubes/tasks/operations.py decides which callers may ask for one.
 """
 
 from typing import Final
@@ -65,10 +65,13 @@ from tuque.tubes.model.tubes import Tubes
 from tuque.tubes.policies.next_task import Tasks
 from tuque.tubes.types.driver import Driver
 
-# ---- The lives of the tasks that this node leads, as they follow from the tasks (SPEC T48.2)
-
-
 TAKES: Final = 1_048_573  # of so many in a row each has another hash
+
+TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart may skip
+RESERVE: Final = 999  # numbers of a temporary tube that a restart may skip
+
+
+# ---- The work of the tasks that this node leads, as it follows from the tasks (SPEC T48.2)
 
 
 def packed_of(spec: AddSpec) -> bytes:
@@ -159,11 +162,7 @@ def put_life_away(n: Node, task: Task) -> None:
         leave_life(n, task)
 
 
-# ---- transitions
-
-
-TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart may skip
-RESERVE: Final = 999  # numbers of a temporary tube that a restart may skip
+# ---- Transitions (SPEC T4)
 
 
 def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
@@ -483,7 +482,7 @@ def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         n.events.requeued(n.now_ms, task, REQUEUE_COMMAND)
 
 
-# ---- puts
+# ---- New tasks (SPEC T5, T7)
 
 
 def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec) -> Task:

@@ -34,7 +34,7 @@ def proposal(
             "Delete",
             about,
             [
-                f"{jobs} that were given up will be gone for good, with body and reason.",
+                f"{jobs} will be gone for good, with body and reason.",
                 "Jobs that die while this runs are left out.",
                 "This cannot be undone.",
             ],

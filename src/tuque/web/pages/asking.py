@@ -95,7 +95,7 @@ async def done(ask: Ask, name: str) -> Page | Outcome:
             )
             return page_of(ask, asked, status=409)
         if asked.typed and ask.word("typed") != asked.typed:
-            return page_of(ask, asked, f"To go on, type {asked.typed} as it stands here.", 409)
+            return page_of(ask, asked, f"To continue, type {asked.typed} exactly.", 409)
         outcome = await perform(ask)
     except (Refused, Error) as err:
         noted(ask, asked, None, f"refused: {err}")

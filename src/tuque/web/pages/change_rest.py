@@ -1,4 +1,4 @@
-"""Deeds on tubes, leases and workers: another home, buried tasks, a group given up, orders."""
+"""Deeds on tubes, leases and workers: another leader, buried tasks, a group released, orders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def tube_named(ask: Ask) -> TubeRow:
 
 
 def home_of(ask: Ask, info: TubeInfo) -> Node:
-    """[O14] The home of a tube. Refused if it does not answer, with what works (O14.9)."""
+    """[O14] The leader of a tube. Refused if it does not answer, with what works (O14.9)."""
     nodes = ask.site.watch.nodes
     found = next((node for node in nodes.up() if node.id == info.home), None)
     if found is None:
@@ -32,17 +32,19 @@ def home_of(ask: Ask, info: TubeInfo) -> Node:
 
 
 def silent_home(info: TubeInfo) -> str:
-    """[O14] What is known of a tube whose home is silent, and what works (O14.9)."""
-    said = f"Its home {info.home[:8]} does not answer: how many tasks it has is not known, and only"
-    said += " the home can hand them over. "
+    """[O14] What is known of a tube whose leader is silent, and what works (O14.9)."""
+    said = (
+        f"Its leader {info.home[:8]} does not answer: how many tasks it has is not known, and only"
+    )
+    said += " the leader can hand them over. "
     if info.failover:
-        return said + "It gets a new home by itself, by a vote, once most voters are there. Wait."
+        return said + "A vote gives it a new leader once most voters are there. Wait."
     command = f"tuque tubes home {shlex.quote(info.name)} NODE --force"
-    return said + f"Wait until it is back. If it is lost for good, force a new home: {command}"
+    return said + f"Wait until it is back. If it is lost for good, force a new leader: {command}"
 
 
 async def propose_home(ask: Ask) -> Proposal:
-    """Another home for a tube?"""
+    """Another leader for a tube?"""
     row = await tube_named(ask)
     home_of(ask, row.info)
     others = [node for node in ask.site.watch.nodes.up() if node.id != row.info.home]
@@ -52,14 +54,14 @@ async def propose_home(ask: Ask) -> Proposal:
     tasks = plural(row.info.ready + row.info.taken + row.info.delayed, "task")
     return Proposal(
         "home",
-        f"Move the home of {name}?",
+        f"Move the leader of {name}?",
         "Move",
-        "Move the home",
+        "Move the leader",
         f"{name}, now at {row.info.home[:8]}",
         [
             f"{tasks} stay where they are in the order.",
-            "The tube stands still for a moment, until the new home has all changes.",
-            "Consumers go on at the new home; tasks that they hold stay theirs.",
+            "The tube stops for a moment, until the new leader has all changes.",
+            "Consumers continue at the new leader; tasks that they hold stay theirs.",
         ],
         [("tube", name)],
         [Field("node", "To", others[0].short, "select", tuple(node.short for node in others))],
@@ -67,7 +69,7 @@ async def propose_home(ask: Ask) -> Proposal:
 
 
 async def home(ask: Ask) -> Outcome:
-    """Asks the home to hand it over."""
+    """Asks the leader to hand it over."""
     row = await tube_named(ask)
     at = home_of(ask, row.info)
     up = ask.site.watch.nodes.up()
@@ -81,7 +83,7 @@ async def home(ask: Ask) -> Outcome:
     except Error:
         raise Refused(f"Whether it moved is not known. {silent_home(row.info)}") from None
     about = f"{row.info.name}, from {row.info.home[:8]} to {to.short}"
-    return Outcome(f"{row.info.name} has its home at {to.short}.", "/tubes", about=about)
+    return Outcome(f"{row.info.name} has its leader at {to.short}.", "/tubes", about=about)
 
 
 async def propose_kick(ask: Ask) -> Proposal:
@@ -101,7 +103,7 @@ async def propose_kick(ask: Ask) -> Proposal:
 
 
 async def kick(ask: Ask) -> Outcome:
-    """Kicks them, at the home."""
+    """Kicks them, at the leader."""
     row = await tube_named(ask)
     at = home_of(ask, row.info)
     done = int(await at.client.execute("TUBE", "KICK", row.info.name, row.info.buried))

@@ -81,7 +81,7 @@ def verdict(view: View, away: list[Any], staying: int = 0) -> dict[str, Any]:
             "kind": "warn",
             "loud": "Wait",
             "title": "before a node stops",
-            "why": f"repair goes on: {which}",
+            "why": f"repair continues: {which}",
             "buts": buts,
         }
     return may_stop(len(facts), staying, buts)
@@ -97,7 +97,7 @@ def cannot_write(stuck: list[NodeFacts], buts: list[str]) -> dict[str, Any]:
         "why": f"{stuck[0].word('journal_error') or 'journal-fails'}; stop no other node now",
         "buts": buts,
         "do": "Make room on the disk, or see the log of the node: it takes no writes until it can, "
-        "then it goes on by itself.",
+        "then it continues.",
     }
 
 
@@ -112,7 +112,7 @@ def may_stop(nodes: int, staying: int, buts: list[str]) -> dict[str, Any]:
             "kind": "warn",
             "loud": "Any one node",
             "title": f"may stop now, but for {plural(staying, 'tube')}",
-            "why": f"{reach}, and jobs have their copies; {tubes} not fail over, and {then} home "
+            "why": f"{reach}, and jobs have their copies; {tubes} not fail over, and {then} leader "
             "is away: Tubes moves them before a node stops",
             "buts": buts,
         }
@@ -189,7 +189,7 @@ def turns(ask: Ask) -> Chart:
 
 
 async def tubes(ask: Ask) -> Page:
-    """Where is each tube at home, and who copies it?"""
+    """Which node leads each tube, and which copy it?"""
     wanted = ask.word("match")
     found = await ask.site.watch.tubes.page(wanted, ask.start(PAGE))
     return Page(

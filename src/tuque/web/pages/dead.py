@@ -1,4 +1,4 @@
-"""Dead letters: what was given up, why, and may it be tried again?"""
+"""Dead letters: which jobs died, why, and may they be tried again?"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def graves(ask: Ask) -> list[str]:
 
 
 async def dead(ask: Ask) -> Page:
-    """What was given up, why, and may it be tried again?"""
+    """Which jobs died, why, and may they be tried again?"""
     wanted = msgspec.structs.replace(wanted_of(ask), groups=(), ids=())
     reading = await ask.site.graves.of(graves(ask))
     found = Sorted([], 0) if reading is None else reading.meant(wanted)
@@ -106,7 +106,7 @@ def row_of(group: Group) -> GroupRow:
         if 0 <= ago_s < HOUR_S:
             buckets[BUCKETS - 1 - int(ago_s / HOUR_S * BUCKETS)] += 1
     quiet_s = max(0.0, now_s - group.latest_s)
-    kind, cause = ("bad", "goes on") if quiet_s < RECENT_S else ("ok", f"quiet {span(quiet_s)}")
+    kind, cause = ("bad", "persists") if quiet_s < RECENT_S else ("ok", f"quiet {span(quiet_s)}")
     if RECENT_S <= quiet_s < 10 * RECENT_S:
         kind, cause = "warn", f"{span(quiet_s)} ago"
     return GroupRow(group, spark(buckets, "s4", 3.0), kind, cause)
@@ -131,7 +131,7 @@ async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
     goes_on = ""
     if letters and ago_s < RECENT_S:
         goes_on = (
-            f"The cause goes on: the latest died {span(max(0.0, ago_s))} ago. Many may die again."
+            f"The cause persists: the latest died {span(max(0.0, ago_s))} ago. Many may die again."
         )
     asked = deeds.proposal(letters, is_delete, goes_on, hidden)
     if time.time() - reading.at_s > COUNTED_S:

@@ -149,7 +149,7 @@ def charts(ask: Ask, history: Points) -> list[Chart]:
 
 
 def keeping_up(history: Points) -> Chart:
-    """[O14] Added less acked; jobs that were given up or expired are not done (O14.21)."""
+    """[O14] Added less acked; jobs that are dead or expired are not done (O14.21)."""
     came, done = history.rate("added"), history.rate("acked")
     net = [a - b for a, b in zip(history.per_s("added"), history.per_s("acked"), strict=True)]
     gone = [a + b for a, b in zip(history.per_s("dead"), history.per_s("expired"), strict=True)]
@@ -159,12 +159,12 @@ def keeping_up(history: Points) -> Chart:
         more = came - done
         word = "Yes" if more < 0.05 * max(came, 1.0) and not lost else "No"
         answer = f"{word}: {rate(came)} jobs/s come and {rate(done)} are done"
-        for field, words in (("dead", "given up"), ("expired", "ended by their TTL")):
+        for field, words in (("dead", "dead"), ("expired", "ended by their TTL")):
             if history.counted(field):
                 answer += f", {num(history.counted(field))} {words} in the last minute"
         answer += "."
     lines = [Line("added − acked", "s1", "bar", list(net))]
-    lines += [Line("given up, expired", "s4", "line", list(gone))] if any(gone) else []
+    lines += [Line("dead, expired", "s4", "line", list(gone))] if any(gone) else []
     return made("Are we keeping up?", "jobs/s", "signed", history.at_s, lines, answer)
 
 
@@ -252,7 +252,7 @@ def given_back(history: Points) -> Chart:
     names: tuple[tuple[str, str, str], ...] = (
         ("failed", "failed attempts", "s4"),
         ("requeued", "put back", "s2"),
-        ("dead", "given up", "s5"),
+        ("dead", "dead", "s5"),
     )
     lines = [Line(words, colour, "line", list(history.per_s(f))) for f, words, colour in names]
     failed = history.rate("failed")

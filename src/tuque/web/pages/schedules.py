@@ -95,7 +95,7 @@ async def propose_pause(ask: Ask) -> Proposal:
 
 async def propose_resume(ask: Ask) -> Proposal:
     """Jobs again?"""
-    follows = ["It goes on with its next time; those of the pause make no jobs."]
+    follows = ["It continues with its next time; those of the pause make no jobs."]
     return await proposed(ask, "resume-schedule", "Resume", follows)
 
 
@@ -130,7 +130,7 @@ async def resume(ask: Ask) -> Outcome:
     """Goes on."""
     client, plan = await named(ask)
     done = await client.schedule_resume(plan.queue, plan.name)
-    return over(ask, plan, "goes on" if done else "was not paused")
+    return over(ask, plan, "continues" if done else "was not paused")
 
 
 async def run(ask: Ask) -> Outcome:

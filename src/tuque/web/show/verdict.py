@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["bad", "gone", "warn", "pause", "ok", "idle"]
 NOBODY_S: Final = 10.0
 FULL: Final = 75.0  # percent of maxmemory: from there on ADDJOB is refused
 WAS_LATE: Final = "Was behind"
-HOME_AWAY: Final = "home away"
+HOME_AWAY: Final = "no leader"
 SOON_S: Final = 3600.0
 BEFORE: Final = 10 * MINUTE  # points of which the growth of memory is taken
 
@@ -136,16 +136,16 @@ def silent(view: View, places: dict[str, str]) -> Notice:
 def without(view: View, away: set[str]) -> str:
     """[O14] What is known of jobs and tubes while these nodes do not answer (O14.2)."""
     if not view.facts or not {one.id for one in view.facts} - away:
-        return "the console reaches no node; whether jobs go on there is not known"
+        return "the console reaches no node; whether jobs run there is not known"
     one = len(away) == 1
     it = "it" if one else "them"
     tubes = homeless(view)
-    said = f"the console cannot reach {it}; jobs with copies elsewhere go on"
+    said = f"the console cannot reach {it}; jobs with copies elsewhere continue"
     if tubes:
         back = "it is back" if one else "they are back"
         has, hands = ("has", "it hands") if tubes == 1 else ("have", "they hand")
         said += f"; {plural(tubes, 'tube')} {has} no leader: {hands} out nothing until {back}, or"
-        said += f" {'it has' if tubes == 1 else 'they have'} a new home: Tubes says how"
+        said += f" {'it has' if tubes == 1 else 'they have'} a new leader: Tubes shows how"
     return said
 
 
@@ -176,7 +176,7 @@ def of_node(facts: NodeFacts, points: Points | None) -> list[Notice]:
     name, page = facts.id[:8], link("cluster")
     if facts.word("aof_last_write_status") not in ("", "ok"):
         because = f"journal-fails: {facts.word('journal_error')}"
-        do = ["Make room on its disk, or see its log: the node goes on by itself"]
+        do = ["Make room on its disk, or see its log: the node continues automatically"]
         found.append(
             Notice("bad", 0, name, "cannot write its journal", "", because, do, page, "Cluster")
         )
@@ -269,7 +269,7 @@ def of_queue(view: View, queue: Queue, points: Points, behind: Behind) -> list[N
         because = f"{rate(points.rate('failed'))} of its attempts fail each second"
         go = link("dead", queue=queue.name) if fits(queue.name) else link("dead")
         do = ["See the reasons among its dead letters"]
-        notice = Notice("bad", 3, name, "gives up jobs", much, because, do, go, "Dead letters")
+        notice = Notice("bad", 3, name, "has dead letters", much, because, do, go, "Dead letters")
         found.append(notice)
     for one in found:
         one.queue = queue.name

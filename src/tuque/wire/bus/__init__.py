@@ -1,4 +1,4 @@
-"""The protocol between nodes (SPEC B): messages, handshake, seal.
+"""The protocol between nodes: frames, handshake, keys, ranges of fields (SPEC B).
 
 Must not know: sockets.
 """

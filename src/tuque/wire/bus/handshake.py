@@ -1,9 +1,9 @@
-"""The handshake of a link: who is at the other end, before anything else is read (SPEC B1).
+"""The handshake of a link: which node is at the other end, before anything else is read (SPEC B1).
 
 Under a secret both ends send a greeting: versions and a nonce. The dialler then proves with a code
-over both that it knows the secret, and says who it is; only then does the other end do the same.
-Without a secret both say who they are at once. Bytes in, bytes out; the shell supplies random bytes
-and keeps the time.
+over both that it knows the secret, and sends its identity; only then does the other end do the
+same. Without a secret both send their identity at once. Bytes in, bytes out; the shell supplies
+random bytes and keeps the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the fields of messages about tubes are in range (SPEC B2.1, T17 to T21)."""
+"""Whether the fields of messages about tubes and votes are in range (SPEC B2.1, T17 to T28)."""
 
 from typing import Final
 
@@ -21,15 +21,18 @@ from tuque.core.msgs import (
     VotersTold,
 )
 
-# ---- Whether the fields of messages about votes are in range (SPEC B2.1, T23 to T28)
-
-
 NUMBER_LAST: Final = (1 << 62) - 1
 INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so its stamps
 TUBE_MAX: Final = 512  # bytes of a tube's name
 ORIGIN_BYTES: Final = 16  # of a list of voters
 VOTERS_MAX: Final = 62
 ANSWER_MAX: Final = 16  # of tubes/model/voter_state.py
+
+WORD_MAX: Final = 255  # of a tube's other words
+UUID_BYTES: Final = 16
+
+
+# ---- Messages about votes (SPEC T23 to T28)
 
 
 def in_range(*numbers: int) -> bool:
@@ -114,11 +117,7 @@ def is_sane_answer_at(m: VotedAt) -> bool:
     return in_range(m.epoch, m.stand_epoch, m.copy_epoch, m.seq)
 
 
-# ---- told
-
-
-WORD_MAX: Final = 255  # of a tube's other words
-UUID_BYTES: Final = 16
+# ---- Messages about tubes (SPEC T17 to T21)
 
 
 def is_sane_at(m: TubeAt) -> bool:

@@ -1,4 +1,7 @@
-"""The code of each frame in one direction of a link (SPEC B2.7)."""
+"""The keys of a link, and the codes of its frames (SPEC B1.1, B2.7, B2.8).
+
+Must not know: messages.
+"""
 
 from hashlib import blake2b
 from hmac import compare_digest
@@ -8,7 +11,19 @@ from zlib import crc32
 
 from mypy_extensions import i64
 
-# ---- Keys of a link: made of the cluster's secret and what both ends said first (SPEC B1.1).
+KEY_BYTES: Final = 64
+PROOF_BYTES: Final = 32
+DIALER: Final = b"tuque dialer"
+ACCEPTOR: Final = b"tuque acceptor"
+FROM_DIALER: Final = b"tuque frames out"
+FROM_ACCEPTOR: Final = b"tuque frames in"
+
+CODE_BYTES: Final = 16
+
+STEP_BYTES: Final = 524_288
+
+
+# ---- Keys of a link: made of the cluster's secret and both greetings (SPEC B1.1)
 #
 #     root        = BLAKE2b(key of the secret, greeting of the dialler, greeting of the other end)
 #     proofs      = BLAKE2b(root, ...), one for each end; the second one covers the first
@@ -16,14 +31,6 @@ from mypy_extensions import i64
 #
 # Each use has a label of its own, so that no value made for one use can serve another. A greeting
 # has a nonce: who repeats what another link sent has other keys.
-
-
-KEY_BYTES: Final = 64
-PROOF_BYTES: Final = 32
-DIALER: Final = b"tuque dialer"
-ACCEPTOR: Final = b"tuque acceptor"
-FROM_DIALER: Final = b"tuque frames out"
-FROM_ACCEPTOR: Final = b"tuque frames in"
 
 
 def root_of(secret: bytes, dialer: bytes, acceptor: bytes) -> bytes:
@@ -43,10 +50,7 @@ def frame_key(root: bytes, direction: bytes) -> bytes:
     return blake2b(digest_size=KEY_BYTES, key=root, person=direction).digest()
 
 
-# ---- seal
-
-
-CODE_BYTES: Final = 16
+# ---- Codes of frames in one direction (SPEC B2.7)
 
 
 @final
@@ -80,12 +84,7 @@ class Seal:
         return compare_digest(code, self.code(payload))
 
 
-# ---- Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8).
-#
-# Must not know: messages.
-
-
-STEP_BYTES: Final = 524_288
+# ---- Codes of large frames, made and checked in steps: no turn is as long as a body (SPEC B2.8)
 
 
 @final

@@ -1,4 +1,4 @@
-"""The options of ADDJOB, and of those commands that take some of them (SPEC R1, W1, Z1, Z4)."""
+"""The options of ADDJOB, read by all commands that take some of them (SPEC R1, T40, W1, Z1, Z4)."""
 
 from typing import Final, final
 
@@ -39,11 +39,6 @@ from tuque.wire.commands.arguments import (
 )
 from tuque.wire.proto.resp import one_line, strict_int
 
-# ---- The words of ADDJOB about keys (SPEC T40): UNIQUE, LIMIT, RATE, GROUP.
-#
-# Reads words, and packs what they ask for.
-
-
 KEY_WORDS: Final = (b"UNIQUE", b"UNTIL", b"ON", b"LIMIT", b"RATE", b"GROUP", b"WEIGHT")
 UNITS_NS: Final = {b"S": 1_000_000_000, b"M": 60_000_000_000, b"H": 3_600_000_000_000}
 PER_MAX: Final = 1_000_000
@@ -54,6 +49,44 @@ A_RATE: Final = b"n/s, n/m or n/h, n from 1 to 1000000"
 AN_END: Final = b"done, start or a number of seconds above 0, at most 31622400"
 NO_UNIQUE: Final = b"ERR %s needs a UNIQUE key"
 NO_GROUP: Final = b"ERR WEIGHT needs a GROUP"
+
+BAD_UTUBE: Final = b"ERR UTUBE must be at most 512 bytes"
+BAD_DEDUPE_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
+NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
+BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
+BAD_DEAD: Final = b"ERR DEAD must name a queue"
+LATE_WORD: Final = b"in %s, %s comes before the options of ADDJOB"
+BASIC_WORDS: Final = (
+    b"REPLICATE",
+    b"TTL",
+    b"RETRY",
+    b"DELAY",
+    b"MAXLEN",
+    b"DEDUPE",
+    b"DEDUPETTL",
+)
+TUBE_WORDS: Final = (b"PRI", b"UTUBE")
+WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
+FLAG_WORDS: Final = (b"ASYNC", b"WITHNEW")
+# which option a word is
+OF_FLAGS: Final = 1
+OF_BASIC: Final = 2
+OF_TUBES: Final = 3
+OF_WORK: Final = 4
+OF_KEYS: Final = 5
+KINDS: Final[dict[bytes, int]] = {
+    **dict.fromkeys(FLAG_WORDS, OF_FLAGS),
+    **dict.fromkeys(BASIC_WORDS, OF_BASIC),
+    **dict.fromkeys(TUBE_WORDS, OF_TUBES),
+    **dict.fromkeys(WORK_WORDS, OF_WORK),
+    **dict.fromkeys(KEY_WORDS, OF_KEYS),
+}
+SOME_SECONDS: Final = b"a number of seconds above 0, at most 2147483647"
+KEY_TTL_MAX: Final = 365 * 86_400_000
+REPLICATE_MAX: Final = 65_535
+
+
+# ---- Options about keys: UNIQUE, LIMIT, RATE, GROUP (SPEC T40)
 
 
 @final
@@ -140,37 +173,7 @@ class KeyOptions(Keys):
         return pack(self)
 
 
-# ---- options
-
-
-BAD_UTUBE: Final = b"ERR UTUBE must be at most 512 bytes"
-BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
-NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
-BAD_BACKOFF: Final = b"ERR BACKOFF takes first, max (seconds, first <= max) and jitter (0 to 1)"
-BAD_DEAD: Final = b"ERR DEAD must name a queue"
-LATE_WORD: Final = b"in %s, %s comes before the options of ADDJOB"
-BASIC_WORDS: Final = (
-    *(b"REPLICATE", b"TTL", b"RETRY", b"DELAY", b"MAXLEN", b"DEDUPE", b"DEDUPETTL"),
-)
-TUBE_WORDS: Final = (b"PRI", b"UTUBE")
-WORK_WORDS: Final = (b"ATTEMPTS", b"BACKOFF", b"DEAD", b"KEEP", b"TIMELIMIT", b"HEADERS")
-FLAG_WORDS: Final = (b"ASYNC", b"WITHNEW")
-# which option a word is
-OF_FLAGS: Final = 1
-OF_BASIC: Final = 2
-OF_TUBES: Final = 3
-OF_WORK: Final = 4
-OF_KEYS: Final = 5
-KINDS: Final[dict[bytes, int]] = {
-    **dict.fromkeys(FLAG_WORDS, OF_FLAGS),
-    **dict.fromkeys(BASIC_WORDS, OF_BASIC),
-    **dict.fromkeys(TUBE_WORDS, OF_TUBES),
-    **dict.fromkeys(WORK_WORDS, OF_WORK),
-    **dict.fromkeys(KEY_WORDS, OF_KEYS),
-}
-SOME_SECONDS: Final = b"a number of seconds above 0, at most 2147483647"
-KEY_TTL_MAX: Final = 365 * 86_400_000
-REPLICATE_MAX: Final = 65_535
+# ---- All options, and the commands that take them (SPEC R1, W1, Z1)
 
 
 @final
@@ -270,7 +273,7 @@ def basic_option(spec: AddSpec, word: bytes, value: bytes, least_ttl: i64) -> No
         spec.delay_s = (spec.delay_ms + 999) // 1000
     elif word == b"DEDUPE":
         if not 1 <= len(value) <= KEY_MAX:
-            raise ArgError(BAD_KEY)
+            raise ArgError(BAD_DEDUPE_KEY)
         spec.key = value
     elif word == b"DEDUPETTL":
         spec.key_ttl_ms = in_range(word, value, 1, KEY_TTL_MAX, b"a number of ms")

@@ -1,6 +1,7 @@
-"""Arguments of ADDJOB, GETJOB and the scans: words in, typed values or an error out.
+"""Arguments of commands: words in, typed values or an error out (SPEC R1, V1, S4, S5, O3, C4).
 
-SPEC R1, V1, S4, S5, C4.
+Numbers, times, headers and names are read here for all commands; GETJOB, the scans and HISTORY
+have a typed request each.
 """
 
 from typing import Final, final
@@ -44,6 +45,34 @@ SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far below 64 bits
 TIMEOUT_MAX: Final = 1 << 52  # ms
 WORKER_MAX: Final = 255  # bytes
 STARTS_AT_ONCE: Final = 1_000
+
+STEPS_MS: Final[dict[bytes, int]] = {b"5s": 5_000, b"1m": 60_000}
+BAD_NUMBER: Final = b"ERR FROM and COUNT must be numbers from 0 up"
+NO_FIELD: Final = b"ERR no field '%s': see HISTORY in docs/commands.md"
+
+# in the order of a point's values (O3.3); those that the node alone has come last
+FIELDS: Final = [
+    b"added",
+    b"delivered",
+    b"first-delivered",
+    b"wait-ms",
+    b"acked",
+    b"worked",
+    b"work-ms",
+    b"failed",
+    b"requeued",
+    b"dead",
+    b"expired",
+    b"ready",
+    b"delayed",
+    b"at-work",
+    b"oldest-ms",
+    b"loop-p99-us",
+    b"memory",
+]
+COUNTS: Final = 11  # the first ones count within the interval
+BUCKETS: Final = 18  # of times
+OF_QUEUE: Final = 15  # a queue has the first ones
 
 
 class ArgError(Exception):
@@ -376,36 +405,7 @@ def seconds_ms(word: bytes) -> i64:
     return int(whole or "0") * 1000 + int((part + "000")[:3])
 
 
-# ---- HISTORY: its fields, and words in, a typed request or an error out (SPEC O3)
-
-
-STEPS_MS: Final[dict[bytes, int]] = {b"5s": 5_000, b"1m": 60_000}
-BAD_NUMBER: Final = b"ERR FROM and COUNT must be numbers from 0 up"
-NO_FIELD: Final = b"ERR no field '%s': see HISTORY in docs/commands.md"
-
-# in the order of a point's values (O3.3); those that the node alone has come last
-FIELDS: Final = [
-    b"added",
-    b"delivered",
-    b"first-delivered",
-    b"wait-ms",
-    b"acked",
-    b"worked",
-    b"work-ms",
-    b"failed",
-    b"requeued",
-    b"dead",
-    b"expired",
-    b"ready",
-    b"delayed",
-    b"at-work",
-    b"oldest-ms",
-    b"loop-p99-us",
-    b"memory",
-]
-COUNTS: Final = 11  # the first ones count within the interval
-BUCKETS: Final = 18  # of times
-OF_QUEUE: Final = 15  # a queue has the first ones
+# ---- HISTORY (SPEC O3)
 
 
 @final

@@ -1,4 +1,4 @@
-"""How much each command may do: part of the command table (SPEC L2).
+"""The bounds of all commands: words, work, bytes of the reply (SPEC L2).
 
 A row bounds a command's words, its work in one turn and its reply, and says what happens beyond.
 Commands with subcommands have a row for each. Work is counted in units (core/model/timers.py): one

@@ -13,52 +13,6 @@ from tuque.wire.commands.bounds import BOUNDS, CONTAINERS
 from tuque.wire.commands.rights import BY_ROW, Unit
 from tuque.wire.commands.tube_table import TUBE_SYNTAX
 
-
-@final
-class Command:
-    """One row of the table, and its running statistics on this server."""
-
-    def __init__(
-        self, name: str, arity: i64, flags: str, group: str, syntax: str, summary: str
-    ) -> None:
-        self.name = name
-        self.wire_name = name.lower().encode()
-        self.arity = arity
-        self.flags = flags.split()
-        self.group = group
-        self.syntax = syntax
-        self.summary = summary
-        self.is_write = "write" in self.flags
-        self.is_denyoom = "denyoom" in self.flags
-        self.is_loading = "loading" in self.flags
-        self.is_fast = "fast" in self.flags
-        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/commands/bounds.py
-        # its right (N2); none: each subcommand has its own
-        self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
-        self.code: i64 = 0  # row number, set by `table`
-        self.calls: i64 = 0
-        self.usec_ns: i64 = 0  # time spent, in ns
-
-    def takes(self, count: i64) -> bool:
-        """Whether the command may have that many words, including itself."""
-        if self.arity >= 0:
-            return self.arity == 0 or count == self.arity
-        return count >= -self.arity
-
-
-def most_words() -> dict[str, int]:
-    """The most words of each command, or of any of its subcommands."""
-    most: dict[str, int] = {}
-    for key, bound in BOUNDS.items():
-        name = key.split(" ")[0]
-        words = ALL_WORDS if bound.words == 0 else bound.words  # 0: its arity decides
-        most[name] = max(most.get(name, 0), int(words))
-    return most
-
-
-MOST_WORDS: Final = most_words()
-
-
 _W: Final = "write fast"
 _R: Final = "readonly fast"
 
@@ -174,7 +128,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         _W,
         "jobs",
         "[REASON text] id [id ...]",
-        "End jobs that wait; tell the workers of those at work.",
+        "End jobs that wait; notify the workers of jobs at work.",
     ),
     (
         "RESULT",
@@ -208,7 +162,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "LIST queue [cursor] [COUNT n] [filter ...] | SHOW id | STAT queue | "
         "REPLAY queue [QUEUE to] [RATE n] [CURSOR n] [COUNT n] ALL|filter ...|IDS id ... | "
         "PURGE queue [CURSOR n] [COUNT n] ALL|filter ...|IDS id ...",
-        "Dead letters: jobs that were given up. Filters: REASON glob, TASK glob, CAUSE word, "
+        "Dead letters: jobs whose attempts failed. Filters: REASON glob, TASK glob, CAUSE word, "
         "SINCE ms.",
     ),
     (
@@ -356,7 +310,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "queues",
         "SUBSCRIBE topic queue [FILTER name glob [name glob ...]] | UNSUBSCRIBE topic queue | "
         "LIST [TOPIC name] [CURSOR c] [COUNT n] | ADD topic body ms-timeout [options of ADDJOB]",
-        "Topics: add a job to all queues that are subscribed, or to none of them.",
+        "Topics: add a job to all queues that are subscribed, or to none.",
     ),
     (
         "WORKER",
@@ -473,6 +427,51 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Refused: Disque's log has it; `tuque journal import` reads such a log.",
     ),
 ]
+
+
+@final
+class Command:
+    """One row of the table, and its running statistics on this server."""
+
+    def __init__(
+        self, name: str, arity: i64, flags: str, group: str, syntax: str, summary: str
+    ) -> None:
+        self.name = name
+        self.wire_name = name.lower().encode()
+        self.arity = arity
+        self.flags = flags.split()
+        self.group = group
+        self.syntax = syntax
+        self.summary = summary
+        self.is_write = "write" in self.flags
+        self.is_denyoom = "denyoom" in self.flags
+        self.is_loading = "loading" in self.flags
+        self.is_fast = "fast" in self.flags
+        self.words: i64 = MOST_WORDS[name]  # more are refused (L2.4); see wire/commands/bounds.py
+        # its right (N2); none: each subcommand has its own
+        self.unit: Unit | None = None if name in CONTAINERS else BY_ROW[name]
+        self.code: i64 = 0  # row number, set by `table`
+        self.calls: i64 = 0
+        self.usec_ns: i64 = 0  # time spent, in ns
+
+    def takes(self, count: i64) -> bool:
+        """Whether the command may have that many words, including itself."""
+        if self.arity >= 0:
+            return self.arity == 0 or count == self.arity
+        return count >= -self.arity
+
+
+def most_words() -> dict[str, int]:
+    """The most words of each command, or of any of its subcommands."""
+    most: dict[str, int] = {}
+    for key, bound in BOUNDS.items():
+        name = key.split(" ")[0]
+        words = ALL_WORDS if bound.words == 0 else bound.words  # 0: its arity decides
+        most[name] = max(most.get(name, 0), int(words))
+    return most
+
+
+MOST_WORDS: Final = most_words()
 
 
 def table() -> dict[bytes, Command]:

@@ -1,4 +1,4 @@
-"""Which right each command needs, and where it names queues: part of the command table (SPEC N2).
+"""The right that each command needs, and where it names queues (SPEC N2).
 
 A *unit* is what a user may be allowed: a command, or one subcommand, `tube|put`. A row has the
 unit's categories and its *places*, which say where a command names queues, tubes, jobs or groups:
@@ -6,11 +6,11 @@ unit's categories and its *places*, which say where a command names queues, tube
     1 queue          the word at that position is a queue or a tube
     4 queues         this word and all after it are
     FROM queues      all words after the first FROM are
-    3 options DEAD   from that position on stand options; the value of DEAD is a queue
+    3 options DEAD   options begin at that position; the value of DEAD is a queue
     1 jobs           this word and those after it may be ids of jobs, whose queues count
     2 group          a group of leases: all its queues count
     3 stage          a transaction: the queues of its staged jobs count
-    2 worker         a worker that is known here: the queues that it said count
+    2 worker         a worker that is known here: the queues that it has announced count
     1 own            a name that is no queue's, yet needs a pattern as queues do (N2.8)
     1 name           a name that is no queue's, yet a tenant has its own (N10.2)
     2 names          this word and all after it are, or queues that need no right
@@ -18,7 +18,7 @@ unit's categories and its *places*, which say where a command names queues, tube
     shown            shows only what the user may see
 
 A command that names nothing of this kind has no places. A command that has subcommands has a row
-of its own for those without one: only who may do everything may use it.
+of its own for those without one: only a user who may do everything may use it.
 """
 
 from typing import Final, final
@@ -236,14 +236,27 @@ WIDE: Final[dict[bytes, i64]] = {b"BACKOFF": 4, b"LIMIT": 3, b"RATE": 3}
 NARROW: Final[dict[bytes, i64]] = {}  # DEAD REPLAY has a RATE of one number
 # of commands with ids: the word after one of these is no id
 BEFORE_VALUES: Final = [
-    *(b"DELAY", b"WORKER", b"REASON", b"RESULT", b"COUNT", b"TASK", b"CAUSE", b"SINCE"),
-    *(b"CURSOR", b"QUEUE", b"RATE"),
+    b"DELAY",
+    b"WORKER",
+    b"REASON",
+    b"RESULT",
+    b"COUNT",
+    b"TASK",
+    b"CAUSE",
+    b"SINCE",
+    b"CURSOR",
+    b"QUEUE",
+    b"RATE",
 ]
 # what names nothing that a tenant could have of its own, and yet is for its users (N10.4)
 FOR_TENANTS: Final = ["INFO", "CLUSTER NODES", "CLUSTER MYID"]
 # what names a tube, and is not
 NOT_FOR_TENANTS: Final = [
-    *("TUBE GRANT", "TUBE REVOKE", "TUBE GRANTS", "TUBE GRANT_ROLE", "TUBE ON_TASK_CHANGE"),
+    "TUBE GRANT",
+    "TUBE REVOKE",
+    "TUBE GRANTS",
+    "TUBE GRANT_ROLE",
+    "TUBE ON_TASK_CHANGE",
 ]
 # counted by quotas (N11.2)
 ADDING: Final = [

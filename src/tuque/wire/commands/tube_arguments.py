@@ -1,4 +1,4 @@
-"""The arguments of a call of a tube procedure, for both doors (SPEC T15, I6)."""
+"""The arguments of a call of a tube procedure, over RESP and over IPROTO (SPEC T15, I6)."""
 
 from collections.abc import Callable
 from math import ceil, floor, isnan
@@ -40,6 +40,73 @@ from tuque.wire.proto.msgpack import (
 )
 
 NO_NAMES: Final[list[bytes]] = []
+
+NUMBER_MAX: Final = 1 << 52
+LISTED_MAX: Final = 10_000  # tasks, or changes, in one reply
+SYNC_MAX: Final = 1_000  # the exact limit is the number of nodes
+DIGITS_MAX: Final = 40
+BAD_BODY: Final = b"ERR the body is not one MessagePack value"
+BAD_UUID: Final = b"ERR Invalid UUID format."
+NODES: Final = "SYNC must be majority, or a number from 1 to the number of nodes"
+
+# kinds of words, frequent ones first
+A_TUBE: Final = 0
+A_BODY: Final = 1
+AN_ID: Final = 2
+A_TOKEN: Final = 3
+A_TIMEOUT: Final = 4
+A_FORM: Final = 5
+NUMBER: Final = 6
+SECONDS: Final = 7
+CHOICE: Final = 8
+FLAG: Final = 9
+A_UUID: Final = 10
+BYTES_OF: Final = 11
+COPIES: Final = 12
+
+STATES: Final[dict[bytes, int]] = {
+    b"READY": READY,
+    b"TAKEN": TAKEN,
+    b"DELAYED": DELAYED,
+    b"BURIED": BURIED,
+    b"R": READY,
+    b"T": TAKEN,
+    b"~": DELAYED,
+    b"!": BURIED,
+}
+FORMS: Final[dict[bytes, int]] = {b"bytes": BYTES, b"text": TEXT, b"msgpack": MSGPACK}
+
+LISTED: Final = 1_000  # tasks, by default
+LONG_MS: Final = 1 << 50  # practically for ever; tubes clamp it
+LUA_NUMBER_MAX: Final = (1 << 62) - 1  # limit of ids, priorities and counts
+NO_NUMBER: Final = LUA_NUMBER_MAX  # an id that no task has
+OPTIONS_MAX: Final = 64  # known or not
+BAD_STATE: Final = b"the state must be one of r, t, ~ and !"
+NO_DRIVER: Final = (
+    b'tube control methods must contain functions "create_space" and "new": '
+    b"here a driver is a class of an installed package, and is named alone"
+)
+ROUNDING_MS: Final = 1e-6  # 1.1 s is 1100 ms, though 1.1 * 1000 is slightly more
+
+LUA_TYPES: Final = {
+    NIL: b"nil",
+    BOOL: b"boolean",
+    INT: b"number",
+    FLOAT: b"number",
+    STR: b"string",
+    BIN: b"string",
+    ARRAY: b"table",
+    MAP: b"table",
+    EXT: b"cdata",
+}
+
+# the types of tubes that have an option; others ignore it (I6.4)
+ALL_TYPES: Final = 0
+TIMED: Final = 1
+KEYED: Final = 2
+LIMITED: Final = 3
+
+NO_NAME: Final = b"Invalid key part count in an exact match (expected 1, got 0)"
 
 
 @final
@@ -126,46 +193,10 @@ class TubeArgs:
         return spec
 
 
-# ---- Arguments of TUBE: words in, typed values or an error out (SPEC T15).
+# ---- RESP: words of TUBE in, typed values or an error out (SPEC T15)
 #
 # Options are read from left to right: the first bad one decides the error, the last of repeated
 # ones wins. Times come as seconds, whole or not, and become ms, rounded up.
-
-
-NUMBER_MAX: Final = 1 << 52
-LISTED_MAX: Final = 10_000  # tasks, or changes, in one reply
-SYNC_MAX: Final = 1_000  # the exact limit is the number of nodes
-DIGITS_MAX: Final = 40
-BAD_BODY: Final = b"ERR the body is not one MessagePack value"
-BAD_UUID: Final = b"ERR Invalid UUID format."
-NODES: Final = "SYNC must be majority, or a number from 1 to the number of nodes"
-
-# kinds of words, frequent ones first
-A_TUBE: Final = 0
-A_BODY: Final = 1
-AN_ID: Final = 2
-A_TOKEN: Final = 3
-A_TIMEOUT: Final = 4
-A_FORM: Final = 5
-NUMBER: Final = 6
-SECONDS: Final = 7
-CHOICE: Final = 8
-FLAG: Final = 9
-A_UUID: Final = 10
-BYTES_OF: Final = 11
-COPIES: Final = 12
-
-STATES: Final[dict[bytes, int]] = {
-    b"READY": READY,
-    b"TAKEN": TAKEN,
-    b"DELAYED": DELAYED,
-    b"BURIED": BURIED,
-    b"R": READY,
-    b"T": TAKEN,
-    b"~": DELAYED,
-    b"!": BURIED,
-}
-FORMS: Final[dict[bytes, int]] = {b"bytes": BYTES, b"text": TEXT, b"msgpack": MSGPACK}
 
 
 @final
@@ -326,36 +357,11 @@ def is_hex(digits: bytes) -> bool:
     return len(digits.lower().strip(b"0123456789abcdef")) == 0
 
 
-# ---- Arguments of IPROTO calls: Lua's values in, typed values or an error out (SPEC I6).
+# ---- IPROTO: Lua's values in, typed values or an error out (SPEC I6)
 #
 # Accepts and refuses what Tarantool's queue does, with the same codes and texts; except that NULL
 # always means absent, and an impossible time becomes the nearest possible one. Seconds come in,
 # whole ms go out, rounded up.
-
-
-LISTED: Final = 1_000  # tasks, by default
-LONG_MS: Final = 1 << 50  # practically for ever; tubes clamp it
-VALUE_MAX: Final = (1 << 62) - 1  # limit of ids, priorities and counts
-NO_NUMBER: Final = VALUE_MAX  # an id that no task has
-OPTIONS_MAX: Final = 64  # known or not
-BAD_STATE: Final = b"the state must be one of r, t, ~ and !"
-NO_DRIVER: Final = (
-    b'tube control methods must contain functions "create_space" and "new": '
-    b"here a driver is a class of an installed package, and is named alone"
-)
-ROUNDING_MS: Final = 1e-6  # 1.1 s is 1100 ms, though 1.1 * 1000 is slightly more
-
-LUA_TYPES: Final = {
-    NIL: b"nil",
-    BOOL: b"boolean",
-    INT: b"number",
-    FLOAT: b"number",
-    STR: b"string",
-    BIN: b"string",
-    ARRAY: b"table",
-    MAP: b"table",
-    EXT: b"cdata",
-}
 
 
 def argument(args: list[Value], at: i64) -> Value | None:
@@ -520,7 +526,7 @@ def priority(value: Value) -> object:
     if number < 0:
         text = b"Tuple field 6 type does not match one required by operation: expected unsigned"
         raise IprotoError(E_FIELD_TYPE, text)
-    return number if number < VALUE_MAX else VALUE_MAX
+    return number if number < LUA_NUMBER_MAX else LUA_NUMBER_MAX
 
 
 def whole(value: Value) -> i64:
@@ -531,10 +537,10 @@ def whole(value: Value) -> i64:
         real = value.real()
         if isnan(real):
             return 0  # as for times (I6.2)
-        number = floor(max(-VALUE_MAX, min(real, VALUE_MAX)))  # inf // 1 would be NaN
+        number = floor(max(-LUA_NUMBER_MAX, min(real, LUA_NUMBER_MAX)))  # inf // 1 would be NaN
     else:
         raise IprotoError(E_PROC, b"attempt to compare %s with number" % LUA_TYPES[value.kind])
-    return max(-VALUE_MAX, min(number, VALUE_MAX))
+    return max(-LUA_NUMBER_MAX, min(number, LUA_NUMBER_MAX))
 
 
 def copies(value: Value) -> i64:
@@ -573,13 +579,6 @@ def shown(value: Value) -> bytes:
     if value.kind == BOOL:
         return b"true" if value.is_true() else b"false"
     return LUA_TYPES[value.kind]
-
-
-# the types of tubes that have an option; others ignore it (I6.4)
-ALL_TYPES: Final = 0
-TIMED: Final = 1
-KEYED: Final = 2
-LIMITED: Final = 3
 
 
 @final
@@ -624,7 +623,6 @@ class Argument:
             into.set_option(self.field, found)
 
 
-NO_NAME: Final = b"Invalid key part count in an exact match (expected 1, got 0)"
 # by name; or by call and name where it differs
 ARGUMENTS: Final[dict[str, Argument]] = {
     "create_tube.name": Argument("tube", space_name, missing=IprotoError(E_KEY_COUNT, NO_NAME)),

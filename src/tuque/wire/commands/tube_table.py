@@ -1,4 +1,4 @@
-"""The table of tube procedures (SPEC T15, I4, I6): one row for both doors.
+"""The table of tube procedures: one row for RESP and for IPROTO (SPEC T15, I4, I6).
 
 Source of the words of TUBE, the calls of IPROTO, arity, HELP, COMMAND DOCS, bounds and
 docs/commands.md. `words` and `values` say how each argument is read.
@@ -80,7 +80,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      "how many tasks", "Make buried tasks ready again."),
     ("PEEK tube id", "peek(id)", "home", ONE_TASK, "the task", "Show a task."),
     ("DELETE tube id", "delete(id)", "write home", ONE_TASK,
-     "the task", "Delete a task, whoever holds it."),
+     "the task", "Delete a task, also one that is taken."),
     ("TASKS tube state [COUNT n]", "tasks_by_state(state, count)", "home",
      Bound(0, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, True), "the tasks",
      "List tasks in a state, in the order of (pri, id)."),
@@ -99,7 +99,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      "The state of a tube here, or of the node."),
     ("HOME tube [node [FORCE]]", "", "write known", ONE_THING,
      "names and values; with a node OK, with FORCE what may be lost",
-     "Show the home of a tube, its leader; with a node, make that the home."),
+     "Show the leader of a tube; with a node, make it the leader."),
     ("CFG [TTR sec] [INREPLICASET yes|no]", "queue.cfg({ttr, in_replicaset})", "write silent",
      Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED), "both settings",
      "Show the settings of all tubes; with options, change them."),

@@ -22,6 +22,21 @@ ARRAY: Final = 6
 MAP: Final = 7
 EXT: Final = 8
 
+# fmt: off
+KINDS: Final[list[i64]] = [
+    NIL, -1, BOOL, BOOL, BIN, BIN, BIN, EXT, EXT, EXT, FLOAT, FLOAT,
+    INT, INT, INT, INT, INT, INT, INT, INT,
+    EXT, EXT, EXT, EXT, EXT, STR, STR, STR, ARRAY, ARRAY, MAP, MAP,
+]  # by head, from 0xc0 to 0xdf
+
+# by the same heads: bytes that always follow the head
+FIXED: Final[list[i64]] = [
+    0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8,
+    1, 2, 4, 8, 1, 2, 4, 8,
+    2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4,
+]
+# fmt: on
+
 
 class MsgpackError(Exception):
     """The bytes are not MessagePack, or exceed a limit."""
@@ -38,20 +53,6 @@ def kind_of(head: i64) -> i64:
     if head <= 0xBF:
         return STR
     return KINDS[head - 0xC0]
-
-
-KINDS: Final[list[i64]] = [
-    *(NIL, -1, BOOL, BOOL, BIN, BIN, BIN, EXT, EXT, EXT, FLOAT, FLOAT),
-    *(INT, INT, INT, INT, INT, INT, INT, INT),
-    *(EXT, EXT, EXT, EXT, EXT, STR, STR, STR, ARRAY, ARRAY, MAP, MAP),
-]  # by head, from 0xc0 to 0xdf
-
-# by the same heads: bytes that always follow the head
-FIXED: Final[list[i64]] = [
-    *(0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8),
-    *(1, 2, 4, 8, 1, 2, 4, 8),
-    *(2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4),
-]
 
 
 def big_endian(data: bytes, at: i64, size: i64) -> i64:

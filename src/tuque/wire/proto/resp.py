@@ -24,6 +24,10 @@ SMALL_BULK: Final = 16_384
 _CR: Final = 13 - 48  # as a digit
 _LEAST_WORD: Final = 6  # bytes of `$0` with its ends of lines
 
+_SMALL: Final = [b":%d\r\n" % i for i in range(1024)]
+_BULK_HEADS: Final = [b"$%d\r\n" % i for i in range(4096)]
+_ARRAY_HEADS: Final = [b"*%d\r\n" % i for i in range(1024)]
+
 
 class Status:
     """A value written as a simple string."""
@@ -187,11 +191,7 @@ def strict_int(word: bytes) -> i64 | None:
     return -value if negative else value
 
 
-# ---- replies
-
-_SMALL: Final = [b":%d\r\n" % i for i in range(1024)]
-_BULK_HEADS: Final = [b"$%d\r\n" % i for i in range(4096)]
-_ARRAY_HEADS: Final = [b"*%d\r\n" % i for i in range(1024)]
+# ---- Replies
 
 
 def int_reply(value: i64) -> bytes:

@@ -15,6 +15,8 @@ LARGE_BULK: Final = 262_144  # copied as rarely as possible
 ARG_BYTES: Final = 48  # memory overhead per argument
 _NO_LENGTH: Final = 1 << 60
 
+_ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
+
 
 class ProtocolError(Exception):
     """The client broke the protocol; the text goes after `-ERR Protocol error: `."""
@@ -191,9 +193,6 @@ def printable(byte: i64) -> str:
     if 32 <= byte < 127:
         return chr(byte)
     return f"\\x{byte:02x}"
-
-
-_ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
 
 
 def split_inline(line: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Task calls as bodies of jobs, and back.
+"""Task calls as bodies of jobs, and back; pydantic models among their values (SPEC U1, U2).
 
 A body is one envelope, as JSON or as msgpack; its first byte shows which. Both carry plain data
 only: the worker converts it to the types that a task declares (task.py). Nothing here runs code
@@ -20,15 +20,19 @@ import msgspec
 
 from tuque.worker.app.encryption import BadSeal, Keys, is_sealed
 
-# ---- [U1] Pydantic models among arguments and results, if the program has imported pydantic
-# (U1.4).
+BOUNDS_OF: Final = ("pydantic", "annotated_types")
+BY_NAME_SINCE: Final = (2, 11)  # the version that reads fields by name also where they have aliases
+
+VERSION: Final = 1
+
+JSON_OPENS: Final = b"{"
+MSGPACK_OPENS: Final = b"\xc1"
+
+
+# ---- Pydantic models, if the program has imported pydantic (SPEC U1.4)
 #
 # Decides how they become plain data and come back. Never imports pydantic itself: a program whose
 # tasks name its models has done so.
-
-
-BOUNDS_OF: Final = ("pydantic", "annotated_types")
-BY_NAME_SINCE: Final = (2, 11)  # the version that reads fields by name also where they have aliases
 
 
 class Adapted:
@@ -149,15 +153,12 @@ def _has_model(hint: Any, depth: int = 8) -> bool:
     return any(_has_model(part, depth - 1) for part in parts)
 
 
-# ---- codec
+# ---- Envelopes, results and progress
 
 
 Codec = Literal["json", "msgpack"]
 
-VERSION: Final = 1
 CODECS: Final[tuple[Codec, ...]] = ("json", "msgpack")
-JSON_OPENS: Final = b"{"
-MSGPACK_OPENS: Final = b"\xc1"
 
 
 class Death(msgspec.Struct):

@@ -1,6 +1,6 @@
 """The dead letters that an app's broker keeps, by queue: `app.dead`.
 
-Knows the app as a source of clients. Works on the letters of the node that the client uses.
+Knows the app as a source of clients. Reads the letters of the node that the client uses.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ OutcomeKind = Literal[
     "done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled", "progress"
 ]
 
+FAILED_KINDS: Final = ("failed", "rejected", "timeout", "crashed")
+
 
 class Outcome(msgspec.Struct):
     """The result of one run of a task; child processes send it unchanged.
@@ -43,7 +45,6 @@ class Outcome(msgspec.Struct):
     is_told: bool = False
 
 
-FAILED_KINDS: Final = ("failed", "rejected", "timeout", "crashed")
 DONE: Final = Outcome("done")
 
 

@@ -1,7 +1,7 @@
 """Jobs on their way to the broker: one, or many in one round trip.
 
-Decides what is sent of a job to a queue and to a tube, and what the error about many has. The faces
-(task.py) send.
+Decides what is sent of a job to a queue and to a tube, and what the error about many has. The
+functions of a task (task.py) send.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a program hangs on to its app: hooks and middleware, and what they get (SPEC U3).
+"""What a program attaches to its app: hooks and middleware, and what they get (SPEC U3).
 
-Holds functions only; who calls them is in pools/around.py and in enqueue.py.
+Holds functions only; pools/middleware.py and enqueue.py call them.
 """
 
 from __future__ import annotations

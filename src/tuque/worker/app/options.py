@@ -27,9 +27,7 @@ DELIVERIES_MAX: Final = 2**31 - 1
 KEEP_S: Final = 600.0  # of a result that has a type
 RETRY_S: Final = 30
 TEXTS: Final = ("queue", "utube", "key", "dead")
-WHOLE_NUMBERS: Final = (
-    *("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri"),
-)
+WHOLE_NUMBERS: Final = ("attempts", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri")
 
 POLICIES: Final = {"unique": Unique, "limit": Limit, "rate": Rate, "group": Fair}
 NO_POLICIES: Final = Policies(None, None, None, None)

@@ -1,4 +1,4 @@
-"""A child process of the process pool: reads calls from a socket, runs them, returns outcomes.
+"""A child process of the process pool: it reads calls, runs them, returns outcomes and logs.
 
 Started by process_pool.py, which calls `main` with target, app dir, file descriptor and URL. It
 ends with its parent: when the socket closes it exits, even in the middle of a job, because the
@@ -25,11 +25,13 @@ from tuque.worker.app.decisions import DONE, Outcome
 from tuque.worker.app.encryption import Keys
 from tuque.worker.pools.execute import Job, describe, of_pipe, run_call, running_job
 
-# ---- The log of a worker as JSON: each line that is about a job has its facts
-
-
 TENANT: Final = "tenant"  # a header
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
+
+HEADER: Final = struct.Struct("!I")
+
+
+# ---- The log as JSON: each line about a job has its facts (SPEC U4)
 
 
 def of_job(job: Job) -> dict[str, Any]:
@@ -58,10 +60,7 @@ def formatter(kind: str) -> logging.Formatter:
     return JobsAsJson() if kind == "json" else VisibleFormatter(LOG_FORMAT)
 
 
-# ---- child
-
-
-HEADER: Final = struct.Struct("!I")
+# ---- The process
 
 
 def frame(payload: bytes) -> bytes:

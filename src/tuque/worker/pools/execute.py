@@ -1,4 +1,4 @@
-"""Runs one job: its task with its arguments, and every end of that as an `Outcome`.
+"""Runs one job: its task with its arguments, every end as an `Outcome`, and hooks (SPEC U2).
 
 The same code runs in a thread, on the pool's event loop and in a child process. No exception of a
 task leaves this module, not even one that would end the process.
@@ -61,6 +61,10 @@ from tuque.worker.workflow.results import filled, filled_async, is_callback
 log: Final = logging.getLogger("tuque.worker")
 
 PROGRESS_BYTES: Final = 4096  # encoded
+
+TRACE_CHARS: Final = 20_000  # of a traceback, for the log
+
+NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.job() in tests"
 
 
 class Control:
@@ -214,7 +218,6 @@ class Piped(msgspec.Struct):
     time_limit_s: float | None
 
 
-TRACE_CHARS: Final = 20_000  # of a traceback, for the log
 _piped_decoder: Final = msgspec.msgpack.Decoder(Piped)
 
 
@@ -239,7 +242,6 @@ def came_to(job: Job, err: BaseException, task: Task[..., Any]) -> Outcome:
     return control.judge(outcome_of(err, task, control))
 
 
-NO_JOB: Final = "no job here: current_job() works inside a task, tuque.testing.job() in tests"
 _current: ContextVar[Job] = ContextVar("tuque_current_job")
 
 
@@ -485,8 +487,7 @@ def guarded(make_text: Callable[[Any], str], value: Any) -> str:
         return f"<no text: {type(err).__name__}>"
 
 
-# ---- Hooks that the worker's own process calls: what follows a run, and ends of tasks that saw
-# none.
+# ---- Hooks that the worker's own process calls after a run
 #
 # They run in a thread of their own, one after the other, so that they delay no heartbeat.
 

@@ -27,13 +27,24 @@ from tuque.worker.app.decisions import Backoff, Outcome
 from tuque.worker.pools.child import HEADER, frame
 from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
 
-# ---- How much memory a process has, as the system shows it
-
-
 log: Final = logging.getLogger("tuque.worker")
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MB: Final = 1 << 20
+
+START_LIMIT_S: Final = 60.0
+LEAVE_LIMIT_S: Final = 1.0
+# children find the same modules as this process, whatever its path
+BOOT: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tuque.worker.pools.child import main; main(sys.argv[2:])"
+)
+RESTART: Final = Backoff(first_s=0.2, max_s=10.0)
+
+_outcome_decoder: Final = msgspec.msgpack.Decoder(Outcome)
+
+
+# ---- How much memory a process has, as the system shows it
 
 
 def rss_bytes(pid: int | str = "self") -> int:
@@ -69,19 +80,7 @@ def has_room(limit_mb: int | None, is_first: bool, pid: int | str = "self") -> b
     return False
 
 
-# ---- process pool
-
-
-START_LIMIT_S: Final = 60.0
-LEAVE_LIMIT_S: Final = 1.0
-# children find the same modules as this process, whatever its path
-BOOT: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from tuque.worker.pools.child import main; main(sys.argv[2:])"
-)
-RESTART: Final = Backoff(first_s=0.2, max_s=10.0)
-
-_outcome_decoder: Final = msgspec.msgpack.Decoder(Outcome)
+# ---- The pool
 
 
 class Child:

@@ -1,4 +1,4 @@
-"""Reports the results of jobs to the broker: one ACKJOB for all done jobs, NACKs, dead letters.
+"""Acks, NACKs and dead letters of jobs, sent to the broker: one ACKJOB for all done jobs.
 
 Takes settlements from the worker and keeps each until the broker has confirmed it, through any
 outage. While one batch is in flight the next one gathers, so that batches grow with the load and

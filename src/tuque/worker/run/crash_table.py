@@ -1,4 +1,4 @@
-"""The flight recorder of a worker process: the jobs it holds, and which of them run.
+"""The crash table of a worker process: the jobs it holds, and which of them run.
 
 A table in memory that outlives the process: its parent has it open, too. After a task ended the
 process, the next one reads which jobs ran. Costs no system call per job.
@@ -44,7 +44,13 @@ SLOT: Final = struct.Struct("=cI40s")  # state, number of the attempt, job id
 END: Final = struct.Struct(f"=BdH{WORDS_BYTES}s")
 SLOT_BYTES: Final = SLOT.size + END.size
 KINDS: Final[tuple[OutcomeKind, ...]] = (
-    *("done", "failed", "retry", "rejected", "timeout", "crashed", "cancelled"),
+    "done",
+    "failed",
+    "retry",
+    "rejected",
+    "timeout",
+    "crashed",
+    "cancelled",
 )
 LOST: Final = 0xFFFF  # in the place of a length: a result that was too large for the table
 TRACE_LOST: Final = "(lost with its process; the log of the worker may have it)"

@@ -1,4 +1,4 @@
-"""Decides which queues a worker asks for jobs, in which order, and where it waits for them.
+"""Which queues a worker asks for jobs, in which order, where it waits, and which it skips.
 
 It empties the first queue before it asks the second. When all are empty, it waits on one node after
 the other, since tubes have different leaders.
@@ -32,16 +32,23 @@ from tuque.worker.run.link import pause
 if TYPE_CHECKING:
     from tuque.client.aio.client import Client, Pipeline
 
-# ---- Decides which queues a worker skips for a while: tubes without a reachable leader, or copies.
-#
-# A tube in switchover, or with its leader down, must not keep the worker from other queues. A
-# switchover is short and is not logged; a longer outage is logged once at each end.
-
 
 log: Final = logging.getLogger("tuque.worker")
 
 AGAIN: Final = Backoff(first_s=0.02, max_s=2.0, jitter=0.5)
 TELL_AFTER_S: Final = 2.0
+
+POLL_MS: Final = (
+    1000  # how long one GETJOB waits; also the longest time an idle worker takes to stop
+)
+HELD_BACK_MS: Final = 100  # the same while a queue is held back: it may be free again at any time
+REGROUP_S: Final = 0.02  # a tube moved during the wait: the next round finds its leader
+
+
+# ---- Queues that are skipped for a while: tubes without a reachable leader, or copies
+#
+# A tube in switchover, or with its leader down, must not keep the worker from other queues. A
+# switchover is short and is not logged; a longer outage is logged once at each end.
 
 
 class _Story:
@@ -86,8 +93,8 @@ class Away:
             story.is_told = True
             log.warning(
                 "queue %(queue)s cannot be reached for %(seconds).1f s: %(reason)s; "
-                "the others go on",
-                facts("queue_away", queue=queue, seconds=now - story.since, reason=err),
+                "the others continue",
+                facts("queue_unavailable", queue=queue, seconds=now - story.since, reason=err),
             )
         return True
 
@@ -146,14 +153,7 @@ async def answers_of(pipeline: Pipeline, count: int, client: Client) -> list[Any
         return [err] * count
 
 
-# ---- fetch
-
-
-POLL_MS: Final = (
-    1000  # how long one GETJOB waits; also the longest time an idle worker takes to stop
-)
-HELD_BACK_MS: Final = 100  # the same while a queue is held back: it may be free again at any time
-REGROUP_S: Final = 0.02  # a tube moved during the wait: the next round finds its leader
+# ---- Fetching
 
 
 class Fetcher:

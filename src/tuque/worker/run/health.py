@@ -1,4 +1,4 @@
-"""Whether a worker is alive: a file that its loop writes, and the check that reads it.
+"""Whether a worker is alive, as a file and a check; its metrics over HTTP (SPEC U4, O4).
 
 Alive means that the loop turns. An outage of the broker is shown and is no illness: to start the
 worker anew would not help.
@@ -32,6 +32,7 @@ from tuque.worker.run.stats import BOUNDS_S, ORDER, Story
 
 EVERY_S: Final = 5.0
 STALE_S: Final = 30.0  # a process that ended is replaced by then
+ALIVE_S: Final = 30.0  # the loop beats each 5 s
 
 
 class Health(msgspec.Struct):
@@ -72,10 +73,7 @@ def check(path: str) -> tuple[bool, str]:
     return True, f"worker {told.pid} is alive: {told.running} jobs run{lost}"
 
 
-# ---- The metrics of a worker over HTTP (SPEC O4): its runs by task, its slots, its broker
-
-
-ALIVE_S: Final = 30.0  # the loop beats each 5 s
+# ---- Metrics over HTTP: runs by task, slots, broker (SPEC O4)
 
 
 class Meter:

@@ -1,4 +1,4 @@
-"""One job in a worker, from its delivery until the broker knows what became of it."""
+"""One job in a worker, from its delivery until the broker knows its outcome."""
 
 from __future__ import annotations
 
@@ -39,8 +39,20 @@ class Held:
     """One job from its delivery to its settlement."""
 
     __slots__ = (
-        *("call", "is_apart", "job", "limits", "outcome", "run", "settlement", "since", "state"),
-        *("about", "again", "asked_at", "has_place", "verdict"),
+        "about",
+        "again",
+        "asked_at",
+        "call",
+        "has_place",
+        "is_apart",
+        "job",
+        "limits",
+        "outcome",
+        "run",
+        "settlement",
+        "since",
+        "state",
+        "verdict",
     )
 
     def __init__(self, job: Delivery, call: Call | None, limits: Limits) -> None:

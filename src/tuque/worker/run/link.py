@@ -53,7 +53,7 @@ class Link:
             state = "lost" if isinstance(err, ConnectionError) else "refuses"
             log.warning(
                 "broker %(state)s (%(error)s): %(reason)s; trying again until it is back",
-                facts("broker_away", state=state, error=what, reason=err),
+                facts("broker_unreachable", state=state, error=what, reason=err),
             )
         self._failures += 1
         wait_s = RECONNECT.delay_s(self._failures, self._rng)
@@ -64,7 +64,7 @@ class Link:
                 "still no broker after %(seconds).1f s (%(error)s: %(reason)s), "
                 "next try in %(next_s).1f s",
                 facts(
-                    "broker_still_away",
+                    "broker_still_unreachable",
                     seconds=now - self._lost_at,
                     error=type(err).__name__,
                     reason=err,

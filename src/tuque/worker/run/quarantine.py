@@ -1,7 +1,7 @@
-"""Runs jobs that may end their process in one beside the worker's: which, and in which order.
+"""Quarantine: jobs that may end their process run isolated, in one of their own.
 
 These are the suspects of a crash, and jobs of tasks that have ended a process. Each runs there
-alone, so that a crash has one cause. The worker's own process goes on.
+alone, so that a crash has one cause. The worker's own process continues.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.run.crash_table import NOTES_BYTES, Box
 from tuque.worker.run.in_flight import SETTLING, WAITING, Held
 
-# ---- Which tasks may run in the worker's own process: not those that ended one recently.
-#
-# A plain table; times are arguments. It passes from one worker process to the next as bytes.
-
-
 GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
 GOOD_RUNS_MAX: Final = 1024
 AGAIN_S: Final = 20.0  # or this time after the first crash; doubles likewise
 AGAIN_S_MAX: Final = 300.0
+
+log: Final = logging.getLogger("tuque.worker")
+
+
+# ---- Tasks with recent crashes: they may not run in the worker's own process
+#
+# A plain table; times are arguments. It passes from one worker process to the next as bytes.
 
 
 class Crashes(msgspec.Struct):
@@ -85,10 +87,7 @@ class Trust:
         )
 
 
-# ---- apart
-
-
-log: Final = logging.getLogger("tuque.worker")
+# ---- Isolated runs
 
 
 class Apart:

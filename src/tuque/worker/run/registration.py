@@ -1,6 +1,6 @@
-"""Announces the worker to its node, at intervals, and hears what an operator wants of it.
+"""Registration of the worker at its nodes, at intervals, and orders of operators (SPEC U6).
 
-An outage is not reported here: the loops that fetch and tell of runs do that.
+An outage is not reported here: the loops that fetch and report do that.
 """
 
 from __future__ import annotations
@@ -22,17 +22,26 @@ from tuque.errors import Error, ReplyError
 from tuque.logtext import facts
 from tuque.worker.run.link import pause
 
-# ---- The nodes beside the one in use that know the worker: they hear the same (SPEC U6.1).
-#
-# Decides how long a node that does not answer is tried. A client of its own for each; what they
-# answer is the herald's business.
-
-
 T = TypeVar("T")
 
 CALL_S: Final = 2.0
 CONNECT_S: Final = 1.0
 TRIED_S: Final = 3_600.0  # a node forgets a lost worker then (O11.4)
+
+log: Final = logging.getLogger("tuque.worker")
+
+EVERY_S: Final = 3.0
+LOOK_S: Final = 0.5  # whether the node in use is another one
+BYE_S: Final = 2.0
+QUEUES_MAX: Final = 100  # that a node takes (O11.6)
+TEXT_BYTES: Final = 255  # of the version that a node takes
+QUEUES_BYTES: Final = 8_192  # of their names
+
+
+# ---- Other nodes that know the worker get the same calls as the one in use (SPEC U6.1)
+#
+# Decides how long a node that does not answer is tried. A client of its own for each; what they
+# answer is for the registration.
 
 
 class Others:
@@ -84,17 +93,7 @@ class Others:
         self._clients.clear()
 
 
-# ---- herald
-
-
-log: Final = logging.getLogger("tuque.worker")
-
-EVERY_S: Final = 3.0
-LOOK_S: Final = 0.5  # whether the node in use is another one
-BYE_S: Final = 2.0
-QUEUES_MAX: Final = 100  # that a node takes (O11.6)
-TEXT_BYTES: Final = 255  # of the version that a node takes
-QUEUES_BYTES: Final = 8_192  # of their names
+# ---- The loop that registers the worker
 
 
 class Herald:

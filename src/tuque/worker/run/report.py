@@ -1,9 +1,9 @@
-"""Sends the broker which jobs begin and how runs ended, in one round trip for all there is.
+"""Reports to the broker which jobs begin and how runs ended, in one round trip for all there is.
 
 Keeps each command until the broker has replied, through any outage: each may be sent twice. START
 names the worker, so that a repeated one gets the same run. A result that is too big for the
 broker is left out (SPEC U2.7). What a tube refuses because it has no leader, or too few nodes take
-copies, is said again later; all else goes on meanwhile (U2.16).
+copies, is sent again later; all else continues meanwhile (U2.16).
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ MAX_WAIT_S: Final = 1.0
 TELL_AFTER: Final = 5  # tries
 
 Ended = Done | Fail | Release
+
+IN_LOG: Final = "its text is in the log of the worker"
+OWN_TEXTS: Final = ("done", "timeout", "crashed")  # not of the task
 
 
 class Teller:
@@ -288,11 +291,7 @@ def _lighter(one: Ended, err: Error) -> Ended:
     return one
 
 
-# ---- What the broker is told of a run, for an app with keys: nothing that it could read (SPEC U8)
-
-
-IN_LOG: Final = "its text is in the log of the worker"
-OWN_TEXTS: Final = ("done", "timeout", "crashed")  # not of the task
+# ---- Outcomes of an app with keys: nothing that the broker could read (SPEC U8)
 
 
 def sealed(outcome: Outcome, job_id: str, keys: Keys | None) -> Outcome:

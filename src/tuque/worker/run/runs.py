@@ -1,7 +1,7 @@
 """The runs of a worker: of jobs whose attempts the broker counts, in queues.
 
-A job begins when the broker has given its run a token, and ends with that token. Who is told that a
-run is over or cancelled ends it here.
+A job begins when the broker has given its run a token, and ends with that token. A run that the
+broker reports as over or cancelled ends here.
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ class Runs:
                 return  # logged already, and no progress was told since
             self._is_progress_told = False
             log.info(
-                "%(run)s: its progress was not told: %(reason)s",
-                facts("progress_untold", run=held, reason=err),
+                "%(run)s: its progress was not sent: %(reason)s",
+                facts("progress_unsent", run=held, reason=err),
             )
 
     def pushed(self, job_id: str, run: str) -> None:

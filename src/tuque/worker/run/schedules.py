@@ -1,4 +1,4 @@
-"""[U9] Tells the broker the schedules of the app when the worker starts."""
+"""The schedules of the app go to the broker when the worker starts (SPEC U9)."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ async def _is_settled(client: aio.Client, one: Planned) -> bool:
     if what != "unchanged":
         log.info(
             "schedule %(schedule)s was %(outcome)s",
-            facts("schedule_told", schedule=one.name, outcome=what),
+            facts("schedule_registered", schedule=one.name, outcome=what),
         )
     return True

@@ -1,7 +1,7 @@
-"""The parent of a worker process: restarts it when a task ended it, and forwards signals.
+"""The parent of a worker process: restarts it when a task ended it, and passes its jobs on.
 
-It decides nothing about jobs: the table of jobs (crash_table.py) passes from one process to the
-next.
+Which jobs run again, and how, follows from the crash table (crash_table.py), which passes from one
+process to the next.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ BOOT: Final = (
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
 RESTART: Final = Backoff(first_s=0.2, max_s=15.0)
 STEADY_S: Final = 10.0  # a process that lived so long did start
+
+ASKED_AT_ONCE: Final = 200
 
 
 class Supervisor:
@@ -145,13 +147,10 @@ def wait_until(until: float, stops: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-# ---- What becomes of the jobs of a worker process that a task ended: the rule for its successor.
+# ---- Jobs of a process that a task ended: the rule for its successor
 #
 # A job that ran alone has ended it. If several ran, nobody knows which one did: they run again one
 # at a time, and no attempt is counted until one of them ends its process alone.
-
-
-ASKED_AT_ONCE: Final = 200
 
 
 def inherited(box: Box) -> list[Entry]:

@@ -26,12 +26,7 @@ from tuque.client.commands.life import UNBEGUN
 from tuque.errors import Error
 from tuque.logtext import facts
 from tuque.metrics.listener import Listener
-from tuque.worker.app.codec import (
-    BadBody,
-    Envelope,
-    decode,
-    opened,
-)
+from tuque.worker.app.codec import BadBody, Envelope, decode, opened
 from tuque.worker.app.decisions import (
     Backoff,
     Dead,
@@ -88,13 +83,18 @@ from tuque.worker.workflow.create import CHAIN_HEADER, unknown_after
 
 __all__ = ["Worker", "WorkerSettings"]
 
-# ---- The jobs that a worker holds, from their delivery until the broker knows what became of them
-
 
 log: Final = logging.getLogger("tuque.worker")
 
 UNKNOWN_KEEP_S: Final = 86_400.0
 NOT_RUN: Final = "the step was not run: after it comes the unknown task"  # U11.2
+
+LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
+LAST_WORDS_S_MIN: Final = 0.5
+UNSETTLED_MAX: Final = 1000
+
+
+# ---- The jobs that a worker holds, from delivery until the broker knows their outcomes
 
 
 @dataclass(frozen=True)
@@ -148,18 +148,16 @@ class Holder(ABC):
         self._priority = {queue: at for at, queue in enumerate(settings.queues)}
         self._rng = random.Random()
         self.story = Story()
-        self._link = Link(self._rng)
+        self._link = link = Link(self._rng)
         self._away = Away(self._rng)
-        self.name = self.name_of(box is not None)
+        self.name = name = self.name_of(box is not None)
         ends = (self._on_settled, self._rng, self._queue_of)
-        self._settler = Settler(client, self._link, self._away, self.name, *ends)
+        self._settler = Settler(client, link, self._away, name, *ends)
         self._runs_told = self.runs_of(
-            *(client, self._link, self.name, self),
-            *(self.story, self._rng, self._on_settled, self._aside),
+            client, link, name, self, self.story, self._rng, self._on_settled, self._aside
         )
         self._heart = Heart(
-            *(client, self._link, self._on_gone, self._run_of, self._runs_told.over),
-            self._queue_of,
+            client, link, self._on_gone, self._run_of, self._runs_told.over, self._queue_of
         )
         self._runs_told.ask, self._runs_told.keys = self._heart.ask, self._keys
         self._starting = 0
@@ -354,8 +352,8 @@ class Holder(ABC):
         if held is None:
             return
         log.warning(
-            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at a "
-            "node that is away",
+            "%(run)s is %(state)s here, and the node in use does not know it: it is over, or at an "
+            "unreachable node",
             facts("job_gone", run=held, state=held.state),
             extra=of_job(held.about),
         )
@@ -440,12 +438,7 @@ def worker_name(is_restarted: bool) -> str:
     return f"{socket.gethostname()}/{os.getppid() if is_restarted else os.getpid()}"
 
 
-# ---- run
-
-
-LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
-LAST_WORDS_S_MIN: Final = 0.5
-UNSETTLED_MAX: Final = 1000
+# ---- The loops of the worker
 
 
 class Worker(Holder):
@@ -637,7 +630,7 @@ class Worker(Holder):
                 self._box.end(job.id, entry.outcome)
                 if entry.is_result_lost:
                     log.error(
-                        "the result of %(run)s is lost: its process %(reason)s before it was told",
+                        "the result of %(run)s is lost: its process %(reason)s before its report",
                         facts("job_result_lost", run=held, reason=self._box.ended),
                         extra=of_job(held.about),
                     )
@@ -678,7 +671,7 @@ class Worker(Holder):
             if want <= 0 or apart.issuperset(self._settings.queues):
                 if self._taken == self._settings.max_jobs and not self._held:
                     log.info(
-                        "%(jobs)d jobs taken, as --max-jobs says",
+                        "%(jobs)d jobs taken: --max-jobs is reached",
                         facts("max_jobs_taken", jobs=self._taken),
                     )
                     self.stop()
@@ -695,7 +688,7 @@ class Worker(Holder):
                 continue
             if self._settings.is_burst and self._fetcher.is_dry and not self._held:
                 log.info(
-                    "nothing is left in the queues, as --burst says", extra=facts("burst_ended")
+                    "nothing is left in the queues: --burst ends", extra=facts("burst_ended")
                 )  # U4.1
                 self.stop()
                 return
@@ -812,9 +805,10 @@ class Worker(Holder):
             )
             self._give_back(held, "the worker stopped while it ran")
         if not await self._told_all(deadline):
+            jobs = self._settler.pending + self._runs_told.teller.pending
             log.warning(
-                "the broker was not told about %(jobs)d jobs; their retry time brings them back",
-                facts("jobs_untold", jobs=self._settler.pending + self._runs_told.teller.pending),
+                "the broker has no report of %(jobs)d jobs; their retry time brings them back",
+                facts("jobs_outcome_unreported", jobs=jobs),
             )
         log.info("stopped: %(text)s", facts("worker_stopped", text=self.story.summary()))
         return self._aside.close() and is_clean

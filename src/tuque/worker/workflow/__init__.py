@@ -1,4 +1,4 @@
-"""Chains and groups of calls whose ends are awaited together.
+"""Chains and groups of calls: made, enqueued, followed to their ends.
 
 Must not know: how jobs are fetched and run.
 """

@@ -1,6 +1,6 @@
-"""chain(a.call(x), b, c): tasks one after the other, each with the result of the one before (U11).
+"""chain(a.call(x), b, c): one task after the other, each with the result before it (SPEC U11).
 
-Decides what may follow what, and what the first job carries of the rest. What becomes of it is in
+Decides what may follow what, and what the first job carries of the rest. Its result is in
 chain_handle.py, what a worker does with a step in chain_steps.py and create.py.
 """
 
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from tuque.worker.workflow.group import Called, Group
     from tuque.worker.workflow.results import Failed
 
-# ---- group(b, c): a group of tasks as a later step of a chain (SPEC U11.6).
-#
-# Decides what may be such a group, and a callback. Knows no broker.
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,6 +48,11 @@ A_contra = TypeVar("A_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 CHILDREN_MAX: Final = 10_000
+
+
+# ---- group(b, c): a group as a later step, and its callback (SPEC U11.6)
+#
+# Decides what may be such a group, and a callback. Knows no broker.
 
 
 class Takes(Protocol[A_contra, R_co]):
@@ -131,7 +132,7 @@ def check_callback(callback: Task[..., Any], children: Iterable[Options]) -> Non
     callback.made_call(callback.defaults, ([],), {})
 
 
-# ---- chain
+# ---- Chains (SPEC U11)
 
 
 A = TypeVar("A")

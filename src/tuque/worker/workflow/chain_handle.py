@@ -1,4 +1,4 @@
-"""A chain that was enqueued: what it comes to, how far it is, and its cancel (SPEC U11).
+"""A chain that was enqueued: its result, its progress, and its cancel (SPEC U11).
 
 The result of a step is the id of the next one: a handle goes from one to the other.
 """

@@ -1,8 +1,9 @@
 """The steps of a chain, as a worker sees them: when one begins, and what follows it (SPEC U11).
 
-A job carries the names of the steps that follow. Who has run a step adds the next one, and its DONE
-names that job. The outcome of a job is one and the same for all, so only one job is the next step:
-one that is not named does not begin, however often a step ran, and whatever nodes were lost.
+A job carries the names of the steps that follow. The worker that has run a step adds the next one,
+and its DONE names that job. The outcome of a job is one and the same for all, so only one job is
+the next step: one that is not named does not begin, however often a step ran, and whatever nodes
+were lost.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ WAIT_MS: Final = 2_000  # for the end of the step before: its worker tells it at
 DEAD_STARTS: Final = 10  # it is held back so often, for two minutes, before it ends for that
 
 
-# ---- the step that follows
+# ---- The step that follows
 
 
 def is_step(job: Job) -> bool:
@@ -124,7 +125,7 @@ async def _add_async(app: App, job: Job, entries: list[Entry], result: Any) -> s
             job.check()
 
 
-# ---- the step before
+# ---- The step before
 
 
 def is_after(job: Job) -> bool:

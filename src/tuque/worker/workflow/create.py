@@ -1,4 +1,4 @@
-"""How a group is made: its words for the broker, its children, and the run that makes it (U11).
+"""Steps and groups made by a run: headers, calls, results that do not fit, children (SPEC U2, U11).
 
 A run that ends in between leaves a group behind: the step's outcome names another one then, and of
 the children that it left none begins (chain_steps.py).
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     from tuque.worker.app.handle import Handle
     from tuque.worker.pools.execute import Job
 
-# ---- What the jobs of a chain carry: the steps that follow, and what is before them (SPEC U11).
-#
-# A step that follows is the name of a task, or a group: the names of its tasks. Knows no broker and
-# no app.
-
 
 CHAIN_HEADER: Final = "tuque-chain"  # the steps that follow, as JSON
 AFTER_HEADER: Final = "tuque-after"  # the job of the step before
@@ -55,6 +50,28 @@ NAMES_BYTES: Final = 1_024  # as a header
 KEEP_S: Final = 86_400.0  # of an outcome, at least: somebody must see it
 
 OnFail = Literal["stop", "wait", "continue"]
+
+WHY: Final = (
+    "the step has run, but the next one cannot take its result (correct a task, then replay this "
+    "dead letter: the step runs again)"
+)
+
+CHILD_BYTES: Final = 65_536  # of a result; RESULT_MAX of tubes.keys.members is the same (T50.3)
+UNWRITTEN: Final = (
+    "the task has run, but its result, for which others wait, is not kept (correct the task, then "
+    "replay this dead letter: it runs again): of type %s"
+)
+
+QUEUE: Final = "groups"  # the tube of groups without a callback
+CHILD: Final = "tuque-child"  # begins the key of a child
+KEY_TTL_S: Final = 600  # longer than a client goes on sending a command
+ADDED_MAX: Final = 500  # children of one GROUP ADD
+
+
+# ---- What the jobs of a chain carry: the steps that follow, and what is before them (SPEC U11)
+#
+# A step that follows is the name of a task, or a group: the names of its tasks. Knows no broker and
+# no app.
 
 
 class GroupEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,22 +116,9 @@ def kept(call: Call[Any]) -> Options:
     return replace(call.options, keep_s=keep_s)
 
 
-# ---- Results that nobody could take who waits for them: such a job fails for good (SPEC U2, U11).
+# ---- Results that the next step could not take: such a job fails for good (SPEC U2, U11)
 #
 # Knows no broker. What can be seen before, `chain` refuses.
-
-
-WHY: Final = (
-    "the step has run, but the next one cannot take its result (correct a task, then replay this "
-    "dead letter: the step runs again)"
-)
-
-
-CHILD_BYTES: Final = 65_536  # of a result; RESULT_MAX of tubes.keys.members is the same (T50.3)
-UNWRITTEN: Final = (
-    "the task has run, but its result, for which others wait, is not kept (correct the task, then "
-    "replay this dead letter: it runs again): of type %s"
-)
 
 
 class Unfit(Reject):
@@ -172,13 +176,7 @@ def packed(value: Any, codec: Codec, headers: Mapping[str, str], spare_bytes: in
     return data
 
 
-# ---- making
-
-
-QUEUE: Final = "groups"  # the tube of groups without a callback
-CHILD: Final = "tuque-child"  # begins the key of a child
-KEY_TTL_S: Final = 600  # longer than a client goes on sending a command
-ADDED_MAX: Final = 500  # children of one GROUP ADD
+# ---- A group is made (SPEC U11.7)
 
 
 def callback_words(callback: Task[..., Any], headers: Mapping[str, str]) -> dict[str, Any]:

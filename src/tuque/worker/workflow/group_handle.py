@@ -284,7 +284,15 @@ class CalledHandle(AnyGroupHandle[R], Generic[R, T]):
             raise err
         count = len(self._types)
         return JobGroup(
-            *(self.id, self.queue, state, count, count, count, 0, "", True),
+            self.id,
+            self.queue,
+            state,
+            count,
+            count,
+            count,
+            0,
+            "",
+            True,
             created_ms=0,
             over_ms=found.ended_ms,
         )

@@ -1,6 +1,7 @@
 """What the callback of a group gets: the results of the children, in order (SPEC U10).
 
-The callback's job has the id of its group. Its body has no results: whoever runs it reads them.
+The callback's job has the id of its group. Its body has no results: the worker that runs it reads
+them.
 """
 
 from __future__ import annotations

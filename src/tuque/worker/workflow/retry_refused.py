@@ -1,4 +1,4 @@
-"""Refusals that no job is to blame for: when a worker tries again, and gives a run back (SPEC U11).
+"""Refusals that no job causes: when a worker tries again, and gives a run back (SPEC U11).
 
 Knows no step and no group: only how a call failed, how long the run has tried, and how long it may.
 """
@@ -33,18 +33,21 @@ if TYPE_CHECKING:
 
 # the state of the broker or of the queue is the reason: later it may be another one
 NOT_THE_JOB: Final = (
-    *(
-        ConnectionError,
-        NoReplica,
-        NotInReach,
-        NoQuorum,
-        TubeHome,
-        ReadOnly,
-        Conflict,
-        Leaving,
-        Loading,
-    ),
-    *(Misconf, MaxClients, OutOfMemory, Paused, MaxLen, Quota),
+    ConnectionError,
+    NoReplica,
+    NotInReach,
+    NoQuorum,
+    TubeHome,
+    ReadOnly,
+    Conflict,
+    Leaving,
+    Loading,
+    Misconf,
+    MaxClients,
+    OutOfMemory,
+    Paused,
+    MaxLen,
+    Quota,
 )
 FIRST_S: Final = 0.25  # until a run that was given back begins again
 LATER_MAX_S: Final = 60.0
