@@ -16,7 +16,7 @@ import time
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.errors import ConnectionError, Error, NoReplica
 
 STORY_S = 300.0

@@ -12,7 +12,18 @@ from msgspec.structs import replace
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
 from tuque.client.api import ClusterNode, Hello, JobFailure, JobRun, JobWork, NodeInfo
-from tuque.client.commands import admin, calls, dead, leases, life, operate, tubes, writes
+from tuque.client.commands import (
+    admin,
+    calls,
+    dead,
+    groups,
+    leases,
+    operate,
+    schedules,
+    staged,
+    tubes,
+    work,
+)
 from tuque.client.commands.calls import Call
 from tuque.client.commands.leases import (
     LeaseBatch,
@@ -153,7 +164,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (calls.nack(ID, delay=0), f"NACK DELAY 0 {ID}", 1, 1),
     (calls.enqueue(ID), f"ENQUEUE {ID}", 1, 1),
     (calls.dequeue(ID), f"DEQUEUE {ID}", 0, 0),
-    (life.working(ID), f"WORKING {ID}", 300, 300),
+    (work.working(ID), f"WORKING {ID}", 300, 300),
     (calls.deadletter(ID, "dead"), f"DEADLETTER {ID} dead", RAW, ID),
     (calls.deadletter(ID, "dead", "why"), f"DEADLETTER {ID} dead REASON why", RAW, ID),
     (calls.show(ID), f"SHOW {ID}", SHOWN, INFO),
@@ -222,22 +233,22 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         ID,
     ),
     (
-        writes.addjob_new("q", "b", timeout_ms=9, dedupe="k", headers={"a": "b"}),
+        staged.addjob_new("q", "b", timeout_ms=9, dedupe="k", headers={"a": "b"}),
         "ADDJOB q b 9 DEDUPE k HEADERS 1 a b WITHNEW",
         [RAW, 0],
         (ID, False),
     ),
-    (writes.addjob_new("q", "b"), "ADDJOB q b 5000 WITHNEW", [RAW, 1], (ID, True)),
-    (writes.stage("t", b"a", "q", "b", ttl_ms=9000), "STAGE t a 9000 q b", 4, 4),
+    (staged.addjob_new("q", "b"), "ADDJOB q b 5000 WITHNEW", [RAW, 1], (ID, True)),
+    (staged.stage("t", b"a", "q", "b", ttl_ms=9000), "STAGE t a 9000 q b", 4, 4),
     (
-        writes.stage("t", "a", "q", "b", ttl_ms=9, retry=0, ttl=8, dedupe=b"k", dedupe_ttl=7),
+        staged.stage("t", "a", "q", "b", ttl_ms=9, retry=0, ttl=8, dedupe=b"k", dedupe_ttl=7),
         "STAGE t a 9 q b RETRY 0 TTL 8 DEDUPE k DEDUPETTL 7000",
         1,
         1,
     ),
-    (writes.publish("app", 3, "t"), "PUBLISH app 3 t", 0, 0),
+    (staged.publish("app", 3, "t"), "PUBLISH app 3 t", 0, 0),
     (
-        writes.publish("app", 3, "t", ["a", b"b"], ack=("g", 7, 1)),
+        staged.publish("app", 3, "t", ["a", b"b"], ack=("g", 7, 1)),
         "PUBLISH app 3 ACK g 7 1 t a b",
         -1,
         -1,
@@ -427,7 +438,7 @@ def test_the_table_above_is_complete() -> None:
 def test_both_faces_and_the_pipeline_have_every_call() -> None:
     built = {
         n
-        for m in (calls, admin, dead, leases, life, operate, writes)
+        for m in (calls, admin, dead, leases, work, operate, groups, schedules, staged)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
     } | {n for n in vars(tubes) if n.startswith("tube_")}

@@ -14,7 +14,7 @@ from tuque.client.api import Hello, NodeInfo
 from tuque.client.commands import calls
 from tuque.client.retry import Tries
 from tuque.client.routing.nodes import REST_S, Route
-from tuque.client.transport.slots import Slots
+from tuque.client.transport.face import Slots
 from tuque.client.url import Address, parse, settings
 from tuque.errors import (
     Closed,

@@ -11,8 +11,15 @@ from client_nodes import Connect, ScriptedNode, hello_of
 
 from tuque.client.api import Hello, Job, NodeInfo
 from tuque.client.commands import admin, calls
-from tuque.client.routing.follow import CALM_HOLDS, HOLD_MAX_S, HOLD_S, WINDOW_JOBS, Follow
-from tuque.client.routing.nodes import REST_S, Route
+from tuque.client.routing.nodes import (
+    CALM_HOLDS,
+    HOLD_MAX_S,
+    HOLD_S,
+    REST_S,
+    WINDOW_JOBS,
+    Follow,
+    Route,
+)
 from tuque.client.url import Address
 
 OWN, FAR, THIRD = "a" * 40, "b" * 40, "c" * 40

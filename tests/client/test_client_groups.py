@@ -11,10 +11,10 @@ from client_nodes import Connect, ScriptedNode
 
 from lab import RealServer
 from tuque import Client
-from tuque.client.commands import writes
+from tuque.client.commands import groups
 from tuque.client.commands.calls import Call
-from tuque.client.commands.writes import ChildEnd, GroupChild, JobGroup
-from tuque.client.routing.homes import tubes_in
+from tuque.client.commands.groups import ChildEnd, GroupChild, JobGroup
+from tuque.client.routing.leaders import tubes_in
 from tuque.errors import NoJobGroup, NoTube
 
 ROW = [
@@ -27,9 +27,9 @@ SHOWN = JobGroup("D-1", "t", "open", 3, 2, 1, 0, "stop", True, 5, 0)
 @pytest.mark.parametrize(
     ("call", "words", "reply", "value"),
     [
-        (writes.group_create("t", 3), [b"CREATE", b"t", 3], b"D-1", "D-1"),
+        (groups.group_create("t", 3), [b"CREATE", b"t", 3], b"D-1", "D-1"),
         (
-            writes.group_create(
+            groups.group_create(
                 "t", 3, body="b", on_fail="wait", keep=1.5, retry=9, pri=7, limit=("l", 2)
             ),
             [b"CREATE", b"t", 3, "ONFAIL", "wait", "KEEP", "1.500", "RETRY", 9, "PRI", 7,
@@ -38,7 +38,7 @@ SHOWN = JobGroup("D-1", "t", "open", 3, 2, 1, 0, "stop", True, 5, 0)
             "D-1",
         ),
         (
-            writes.group_create(
+            groups.group_create(
                 "t", 3, body="b", attempts=3, backoff=(1, 2, 0.5), dead="d", time_limit=7,
                 headers={"n": "v"},
             ),
@@ -48,33 +48,33 @@ SHOWN = JobGroup("D-1", "t", "open", 3, 2, 1, 0, "stop", True, 5, 0)
             "D-1",
         ),
         (
-            writes.group_add("t", "D-1", {0: "D-2", 7: "D-3"}),
+            groups.group_add("t", "D-1", {0: "D-2", 7: "D-3"}),
             [b"ADD", b"t", b"D-1", 0, b"D-2", 7, b"D-3"],
             2,
             2,
         ),
-        (writes.group_show("t", "D-1"), [b"SHOW", b"t", b"D-1"], ROW, SHOWN),
-        (writes.group_cancel("t", "D-1"), [b"CANCEL", b"t", b"D-1"], 1, True),
+        (groups.group_show("t", "D-1"), [b"SHOW", b"t", b"D-1"], ROW, SHOWN),
+        (groups.group_cancel("t", "D-1"), [b"CANCEL", b"t", b"D-1"], 1, True),
         (
-            writes.group_page("t", "5"),
+            groups.group_page("t", "5"),
             [b"LIST", b"t", "5", "COUNT", 100],
             [b"7", [ROW]],
             ("7", [SHOWN]),
         ),
         (
-            writes.group_page("t", "0", count=5, state="failed"),
+            groups.group_page("t", "0", count=5, state="failed"),
             [b"LIST", b"t", "0", "COUNT", 5, "STATE", "failed"],
             [b"0", []],
             ("0", []),
         ),
         (
-            writes.children_page("t", "D-1", "5", state="failed"),
+            groups.children_page("t", "D-1", "5", state="failed"),
             [b"CHILDREN", b"t", b"D-1", "5", "COUNT", 1_000, "STATE", "failed"],
             [0, [[6, b"D-2", b"failed", 0, b"dead", b"why", 9]]],
             ("0", [GroupChild(6, "D-2", "failed", 0, "dead", "why", 9)]),
         ),
         (
-            writes.ends_page("t", "D-1", "5"),
+            groups.ends_page("t", "D-1", "5"),
             [b"RESULTS", b"t", b"D-1", "5", "COUNT", 1_000],
             [0, [[6, b"D-2", b"failed", None, b"dead", b"why"]]],
             ("0", [ChildEnd(6, "D-2", "failed", None, "dead", "why")]),

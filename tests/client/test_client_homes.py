@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from lab import free_port
 from tuque import Retry
 from tuque.client.commands import calls, tubes
-from tuque.client.commands import homes as tube_homes
+from tuque.client.commands import tubes as tube_homes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import DeadFilters, dead_page, dead_show, dead_stat
-from tuque.client.commands.homes import HomeInfo, TubeCopy, TubeLoss
-from tuque.client.routing.homes import Homes, address_of, tubes_in
+from tuque.client.commands.tubes import HomeInfo, TubeCopy, TubeLoss
+from tuque.client.routing.leaders import Homes, address_of, tubes_in
 from tuque.client.url import Address
 from tuque.errors import TUBE_HOME, NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
 

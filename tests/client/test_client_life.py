@@ -15,10 +15,10 @@ import tuque.aio
 from lab import RealServer
 from quick import is_quick
 from tuque import Client
-from tuque.client.commands import calls, dead, life
+from tuque.client.commands import calls, dead, work
 from tuque.client.commands.calls import Call
 from tuque.client.commands.dead import DeadCount, DeadFilters, DeadLetter, DeadPage
-from tuque.client.commands.life import Failed, Result, Run
+from tuque.client.commands.work import Failed, Result, Run
 from tuque.errors import (
     Acked,
     AtWork,
@@ -52,30 +52,30 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         RAW,
         ID,
     ),
-    (life.start(ID), f"START {ID}", [[b"1.1.0", 1, 0, 1, 300000, 0]],
+    (work.start(ID), f"START {ID}", [[b"1.1.0", 1, 0, 1, 300000, 0]],
      [Run("1.1.0", 1, 0, 1, 300.0, None)]),
-    (life.start(ID, ID, worker="w"), f"START WORKER w {ID} {ID}",
+    (work.start(ID, ID, worker="w"), f"START WORKER w {ID} {ID}",
      [[b"2.3.0", 2, 5, 3, 1000, 1500], GONE], [Run("2.3.0", 2, 5, 3, 1.0, 1.5), GONE]),
-    (life.working(ID, "1.1.0"), f"WORKING {ID} 1.1.0", 30, 30),
-    (life.progress(ID, "1.1.0", "50"), f"PROGRESS {ID} 1.1.0 50", b"OK", "OK"),
-    (life.release((ID, "1.1.0"), (ID, life.UNBEGUN)), f"RELEASE {ID} 1.1.0 {ID} -", 2, 2),
-    (life.release((ID, "-"), delay=0.5), f"RELEASE DELAY 0.500 {ID} -", 1, 1),
-    (life.fail(ID, "1.1.0"), f"FAIL {ID} 1.1.0", [b"retry", 1500], Failed("retry", wait_s=1.5)),
-    (life.fail(ID, "1.1.0", delay=2, reason="r", detail="d", final=True),
+    (work.working(ID, "1.1.0"), f"WORKING {ID} 1.1.0", 30, 30),
+    (work.progress(ID, "1.1.0", "50"), f"PROGRESS {ID} 1.1.0 50", b"OK", "OK"),
+    (work.release((ID, "1.1.0"), (ID, work.UNBEGUN)), f"RELEASE {ID} 1.1.0 {ID} -", 2, 2),
+    (work.release((ID, "-"), delay=0.5), f"RELEASE DELAY 0.500 {ID} -", 1, 1),
+    (work.fail(ID, "1.1.0"), f"FAIL {ID} 1.1.0", [b"retry", 1500], Failed("retry", wait_s=1.5)),
+    (work.fail(ID, "1.1.0", delay=2, reason="r", detail="d", final=True),
      f"FAIL {ID} 1.1.0 DELAY 2 REASON r DETAIL d FINAL", [b"dead", b"q.dead"],
      Failed("dead", queue="q.dead")),
-    (life.fail(ID, "1.1.0"), f"FAIL {ID} 1.1.0", [b"cancelled", None], Failed("cancelled")),
-    (life.fail(ID, "1.1.0", cause="timeout"), f"FAIL {ID} 1.1.0 CAUSE timeout",
+    (work.fail(ID, "1.1.0"), f"FAIL {ID} 1.1.0", [b"cancelled", None], Failed("cancelled")),
+    (work.fail(ID, "1.1.0", cause="timeout"), f"FAIL {ID} 1.1.0 CAUSE timeout",
      [b"expired", None], Failed("expired")),
-    (life.done(ID, "1.1.0", result="42"), f"DONE {ID} 1.1.0 RESULT 42", 1, 1),
-    (life.done_many((ID, "1.1.0"), (ID, "-")), f"DONE {ID} 1.1.0 {ID} -", 2, 2),
-    (life.cancel(ID, reason="user"), f"CANCEL REASON user {ID}", [b"flagged"], ["flagged"]),
-    (life.cancel(ID, ID), f"CANCEL {ID} {ID}", [b"over", None], ["over", None]),
-    (life.result(ID, wait_ms=500), f"RESULT {ID} WAIT 500", ENDED,
+    (work.done(ID, "1.1.0", result="42"), f"DONE {ID} 1.1.0 RESULT 42", 1, 1),
+    (work.done_many((ID, "1.1.0"), (ID, "-")), f"DONE {ID} 1.1.0 {ID} -", 2, 2),
+    (work.cancel(ID, reason="user"), f"CANCEL REASON user {ID}", [b"flagged"], ["flagged"]),
+    (work.cancel(ID, ID), f"CANCEL {ID} {ID}", [b"over", None], ["over", None]),
+    (work.result(ID, wait_ms=500), f"RESULT {ID} WAIT 500", ENDED,
      Result("done", 2, 5, "w", b"9", b"42", "", "", b"", 7)),
-    (life.waitjob(ID, ID, wait_ms=9, count=1), f"WAITJOB 9 {ID} {ID} COUNT 1", [[RAW, b"done"]],
+    (work.waitjob(ID, ID, wait_ms=9, count=1), f"WAITJOB 9 {ID} {ID} COUNT 1", [[RAW, b"done"]],
      {ID: "done"}),
-    (life.updatejob(ID, body="b", delay=0, ttl=0, attempts=3, headers={}),
+    (work.updatejob(ID, body="b", delay=0, ttl=0, attempts=3, headers={}),
      f"UPDATEJOB {ID} BODY b DELAY 0 TTL 0 ATTEMPTS 3 HEADERS 0", b"OK", "OK"),
     (dead.dead_page("q.dead", "0", DeadFilters("r*", "crashed", "t", 5), count=10),
      "DEAD LIST q.dead 0 COUNT 10 REASON r* CAUSE crashed TASK t SINCE 5",
@@ -89,7 +89,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
      "DEAD REPLAY q.dead RATE 20 COUNT 20 CURSOR 7 ALL", [b"0", 1, 2], DeadPage("0", 1, 2)),
     (dead.dead_replay_page("q.dead", "7", NONE, ids=[ID], rate=5000),
      f"DEAD REPLAY q.dead RATE 5000 IDS {ID}", [b"0", 1, 1], DeadPage("0", 1, 1)),
-    (life.updatejob(ID, pri=3), f"UPDATEJOB {ID} PRI 3", b"OK", "OK"),
+    (work.updatejob(ID, pri=3), f"UPDATEJOB {ID} PRI 3", b"OK", "OK"),
     (dead.dead_purge_page("q.dead", "0", NONE, ids=[ID]), f"DEAD PURGE q.dead IDS {ID}",
      [b"0", 1, 1], DeadPage("0", 1, 1)),
 ]  # fmt: skip
@@ -107,10 +107,10 @@ def test_words_and_answers(row: tuple[Call[Any], str, Any, Any]) -> None:
 @pytest.mark.parametrize(
     ("call", "reply"),
     [
-        (life.start(ID), [[b"1.1.0", 1]]),
-        (life.fail(ID, "1"), [b"lost", 1]),
-        (life.cancel(ID), [b"lost"]),
-        (life.result(ID), [b"state", b"odd"]),
+        (work.start(ID), [[b"1.1.0", 1]]),
+        (work.fail(ID, "1"), [b"lost", 1]),
+        (work.cancel(ID), [b"lost"]),
+        (work.result(ID), [b"state", b"odd"]),
         (dead.dead_show(ID), [b"id", RAW]),
         (dead.dead_stat("q"), [[b"one"]]),
     ],
@@ -126,18 +126,18 @@ def test_a_cancel_that_a_node_may_still_do() -> None:
     """
     away = "NOREACH Job is not known here, and may be at a node that did not answer: x"
     texts = (f"{away}; CANCEL may still take effect there", away)
-    found = life.cancel(ID, ID, ID).read([*map(reply_error, texts), b"ended"])
+    found = work.cancel(ID, ID, ID).read([*map(reply_error, texts), b"ended"])
     assert [getattr(one, "may_be_done", one) for one in found] == [True, False, "ended"]
     assert tuple(map(str, found[:2])) == texts
 
 
 def test_calls_that_cannot_mean_anything_are_refused() -> None:
     with pytest.raises(ValueError, match="something to change"):
-        life.updatejob(ID)
+        work.updatejob(ID)
     with pytest.raises(ValueError, match="at least one id"):
-        life.waitjob()
+        work.waitjob()
     with pytest.raises(ValueError, match="at least 1"):
-        life.result(ID, wait_ms=0)
+        work.result(ID, wait_ms=0)
 
 
 def began(client: Client, id: str, worker: str = "w") -> Run:

@@ -13,8 +13,17 @@ from typing import Any
 import pytest
 
 from tuque import Client, aio
-from tuque.client.commands import calls, dead, life, topics, tubes, writes
-from tuque.client.commands.options import seconds, whole
+from tuque.client.commands import (
+    calls,
+    dead,
+    groups,
+    schedules,
+    staged,
+    topics,
+    tubes,
+    work,
+)
+from tuque.client.commands.calls import seconds, whole
 from tuque.client.transport.conn import Conn
 from tuque.client.url import settings
 from tuque.errors import ConfigError
@@ -29,15 +38,15 @@ TIMES: dict[str, Callable[[Any], object]] = {
     "addjob keep": lambda v: calls.addjob("q", "b", keep=v),
     "addjob time_limit": lambda v: calls.addjob("q", "b", time_limit=v),
     "addjob backoff": lambda v: calls.addjob("q", "b", backoff=(1, v, 0.5)),
-    "addjob_new delay": lambda v: writes.addjob_new("q", "b", delay=v),
-    "stage delay": lambda v: writes.stage("t", "a", "q", "b", ttl_ms=1, delay=v),
+    "addjob_new delay": lambda v: staged.addjob_new("q", "b", delay=v),
+    "stage delay": lambda v: staged.stage("t", "a", "q", "b", ttl_ms=1, delay=v),
     "topic_add delay": lambda v: topics.topic_add("t", "b", delay=v),
-    "schedule_add every_s": lambda v: writes.schedule_add("q", "n", "b", every_s=v),
-    "group_create keep": lambda v: writes.group_create("q", 2, keep=v),
+    "schedule_add every_s": lambda v: schedules.schedule_add("q", "n", "b", every_s=v),
+    "group_create keep": lambda v: groups.group_create("q", 2, keep=v),
     "nack delay": lambda v: calls.nack(ID, delay=v),
-    "release delay": lambda v: life.release((ID, "1.1.aaaaaa"), delay=v),
-    "fail delay": lambda v: life.fail(ID, "1.1.aaaaaa", delay=v),
-    "updatejob delay": lambda v: life.updatejob(ID, body="b", delay=v),
+    "release delay": lambda v: work.release((ID, "1.1.aaaaaa"), delay=v),
+    "fail delay": lambda v: work.fail(ID, "1.1.aaaaaa", delay=v),
+    "updatejob delay": lambda v: work.updatejob(ID, body="b", delay=v),
     "create ttl": lambda v: tubes.create("t", "fifottl", ttl=v),
     "create ttr": lambda v: tubes.create("t", "fifottl", ttr=v),
     "put delay": lambda v: tubes.put("t", "b", delay=v),
@@ -60,9 +69,9 @@ COUNTS: dict[str, Callable[[Any], object]] = {
     "addjob dedupe_ttl": lambda v: calls.addjob("q", "b", dedupe="k", dedupe_ttl=v),
     "topic_add timeout_ms": lambda v: topics.topic_add("t", "b", timeout_ms=v),
     "getjob timeout_ms": lambda v: calls.getjob("q", timeout_ms=v),
-    "result wait_ms": lambda v: life.result(ID, wait_ms=v),
-    "waitjob wait_ms": lambda v: life.waitjob(ID, wait_ms=v),
-    "waitjob count": lambda v: life.waitjob(ID, count=v),
+    "result wait_ms": lambda v: work.result(ID, wait_ms=v),
+    "waitjob wait_ms": lambda v: work.waitjob(ID, wait_ms=v),
+    "waitjob count": lambda v: work.waitjob(ID, count=v),
     "dead_replay rate": lambda v: dead.dead_replay_page("d", "0", dead.DeadFilters(), rate=v),
     "at_once rate": dead.at_once,
 }
@@ -106,8 +115,8 @@ UNKNOWN: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (calls.addjob, {"on": "keep"}, "addjob() got an unexpected keyword argument 'on'; did you mean"
      " 'unique_on'?"),
     (calls.addjob, {"bogus": 5}, "addjob() got an unexpected keyword argument 'bogus'"),
-    (writes.addjob_new, {"bogus": 5}, "addjob_new() got an unexpected keyword argument 'bogus'"),
-    (writes.schedule_add, {"name": "n", "unique_on": "keep"},
+    (staged.addjob_new, {"bogus": 5}, "addjob_new() got an unexpected keyword argument 'bogus'"),
+    (schedules.schedule_add, {"name": "n", "unique_on": "keep"},
      "schedule_add() got an unexpected keyword argument 'unique_on'"),
     (calls.addjob, {"limit": 5}, "limit must be a tuple of a key and a number of tasks, not 5"),
     (calls.addjob, {"limit": ("k",)},

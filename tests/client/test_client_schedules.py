@@ -11,11 +11,11 @@ from client_nodes import Connect, ScriptedNode
 
 from lab import RealServer
 from tuque import Client
-from tuque.client.commands import operate, writes
+from tuque.client.commands import operate, schedules
 from tuque.client.commands.calls import Call
 from tuque.client.commands.operate import KeyRow
-from tuque.client.commands.writes import Schedule
-from tuque.client.routing.homes import tubes_in
+from tuque.client.commands.schedules import Schedule
+from tuque.client.routing.leaders import tubes_in
 from tuque.errors import NoSchedule, NoTube
 
 ROW = [
@@ -30,13 +30,13 @@ SHOWN = Schedule("n", "t", "0 9 * * *", "UTC", 0.0, "one", True, 0, 5, 2, 1, "D-
     ("call", "words", "reply", "value"),
     [
         (
-            writes.schedule_add("t", "n", "b", cron="0 9 * * *", tz="UTC", missed="all"),
+            schedules.schedule_add("t", "n", "b", cron="0 9 * * *", tz="UTC", missed="all"),
             [b"ADD", b"t", b"n", "CRON", b"0 9 * * *", "TZ", b"UTC", "MISSED", "all", b"b"],
             b"ADDED",
             "added",
         ),
         (
-            writes.schedule_add(
+            schedules.schedule_add(
                 "t", "n", "b", every_s=1.5, retry=9, ttl=8, pri=7, unique="u", limit=("l", 2)
             ),
             [b"ADD", b"t", b"n", "EVERY", "1.500", "RETRY", 9, "TTL", 8, "PRI", 7,
@@ -45,17 +45,17 @@ SHOWN = Schedule("n", "t", "0 9 * * *", "UTC", 0.0, "one", True, 0, 5, 2, 1, "D-
             "replaced",
         ),
         (
-            writes.schedule_page("t", "5"),
+            schedules.schedule_page("t", "5"),
             [b"LIST", b"t", "5", "COUNT", 100],
             [b"7", [ROW]],
             ("7", [SHOWN]),
         ),
-        (writes.schedule_show("t", "n"), [b"SHOW", b"t", b"n"], ROW, SHOWN),
-        (writes.schedule_pause("t", "n"), [b"PAUSE", b"t", b"n"], 1, True),
-        (writes.schedule_resume("t", "n"), [b"RESUME", b"t", b"n"], 0, False),
-        (writes.schedule_run("t", "n"), [b"RUN", b"t", b"n"], b"D-1", "D-1"),
-        (writes.schedule_run("t", "n"), [b"RUN", b"t", b"n"], None, None),
-        (writes.schedule_drop("t", "n"), [b"DROP", b"t", b"n"], 1, True),
+        (schedules.schedule_show("t", "n"), [b"SHOW", b"t", b"n"], ROW, SHOWN),
+        (schedules.schedule_pause("t", "n"), [b"PAUSE", b"t", b"n"], 1, True),
+        (schedules.schedule_resume("t", "n"), [b"RESUME", b"t", b"n"], 0, False),
+        (schedules.schedule_run("t", "n"), [b"RUN", b"t", b"n"], b"D-1", "D-1"),
+        (schedules.schedule_run("t", "n"), [b"RUN", b"t", b"n"], None, None),
+        (schedules.schedule_drop("t", "n"), [b"DROP", b"t", b"n"], 1, True),
     ],
 )  # fmt: skip
 def test_words_and_values(call: Call[Any], words: list[Any], reply: Any, value: Any) -> None:

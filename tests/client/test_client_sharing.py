@@ -17,8 +17,8 @@ from client_nodes import Connect, ScriptedNode, until
 
 from quick import is_quick
 from tuque import Client, aio
-from tuque.client.aio.pool import Pool as AsyncPool
-from tuque.client.sync.pool import Pool
+from tuque.client.aio.runner import Pool as AsyncPool
+from tuque.client.sync.runner import Pool
 from tuque.client.transport.sockets import Waiter
 from tuque.errors import NoNode, Timeout
 

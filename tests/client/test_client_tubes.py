@@ -17,8 +17,7 @@ from client_nodes import until
 import tuque
 from lab import RealServer
 from tuque import Client
-from tuque.client.commands import rights, tubes
-from tuque.client.commands import rights as types
+from tuque.client.commands import tubes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.tubes import TubeTask
 from tuque.client.tube import AsyncTube, QueuedTube, Tube
@@ -74,17 +73,17 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         [[6, b"put", 0, b"READY", 99]],
         [tubes.TubeChange(6, "put", 0, "READY", 99)],
     ),
-    (rights.grant("t", "bob", call=True, prefix="q"), "GRANT t bob CALL PREFIX q", b"OK", None),
-    (rights.revoke("t", "all", role=True, truncate=True), "REVOKE t all ROLE TRUNCATE", 2, 2),
-    (rights.grants("t"), "GRANTS t", [GRANT], [rights.TubeGrant("t", "r", True, False, True, "q")]),
-    (rights.tube_grants(), "GRANTS", [], []),
+    (tubes.grant("t", "bob", call=True, prefix="q"), "GRANT t bob CALL PREFIX q", b"OK", None),
+    (tubes.revoke("t", "all", role=True, truncate=True), "REVOKE t all ROLE TRUNCATE", 2, 2),
+    (tubes.grants("t"), "GRANTS t", [GRANT], [tubes.TubeGrant("t", "r", True, False, True, "q")]),
+    (tubes.tube_grants(), "GRANTS", [], []),
     (
-        types.tube_drivers(),
+        tubes.tube_drivers(),
         "DRIVERS",
         [[b"lifo", b"loaded", b"m:Lifo", 2, [[b"t", b"no"]], b""]],
-        [types.TubeDriver("lifo", "loaded", "m:Lifo", 2, {"t": "no"}, "")],
+        [tubes.TubeDriver("lifo", "loaded", "m:Lifo", 2, {"t": "no"}, "")],
     ),
-    (types.register_tube_driver("lifo"), "REGISTERDRIVER lifo", b"OK", None),
+    (tubes.register_tube_driver("lifo"), "REGISTERDRIVER lifo", b"OK", None),
     (tubes.tube_list(), "LIST", [b"a"], ["a"]),
     (tubes.tube_state(), "STATE", b"RUNNING", "RUNNING"),
     (
@@ -115,12 +114,12 @@ def test_words_and_results(call: Call[Any], words: str, reply: Any, result: Any)
 def test_three_classes_have_every_call() -> None:
     built = {
         name: one
-        for name, one in (vars(tubes) | vars(rights)).items()
+        for name, one in vars(tubes).items()
         if inspect.isfunction(one)
         and not name.startswith("_")
         and next(iter(inspect.signature(one).parameters)) == "tube"
     }
-    assert len(built) == 20
+    assert len(built) == 24
     for kind in (Tube, AsyncTube, QueuedTube):
         assert set(built) <= set(dir(kind))
         for name, build in built.items():

@@ -7,7 +7,7 @@ import json
 from console_node import Run
 
 from tuque import Client
-from tuque.client.commands.writes import ChildEnd, JobGroup
+from tuque.client.commands.groups import ChildEnd, JobGroup
 from tuque.console.groups import child_row, row
 
 

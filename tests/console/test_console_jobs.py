@@ -11,7 +11,7 @@ from console_node import Run
 from lab import RealCluster
 from raw_resp import wait_for
 from tuque import Client
-from tuque.client.commands.life import Run as Begun
+from tuque.client.commands.work import Run as Begun
 
 
 def bury(client: Client, queue: str, count: int, retry: int = 30, replicate: int = 1) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from lab import RealServer
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.nodeoptions import NodeOptions
 
 pytest.importorskip("textual", reason="needs the extra top: pip install 'tuque[top]'")

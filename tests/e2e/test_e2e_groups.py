@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab import RealCluster
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 
 
 def until(condition: Callable[[], object], what: str) -> None:

@@ -11,7 +11,7 @@ from tube_load import Load
 from lab import RealCluster, RealServer
 from raw_resp import Wire, wait_for
 from tuque import Client
-from tuque.client.commands.homes import HomeInfo
+from tuque.client.commands.tubes import HomeInfo
 from tuque.errors import Error
 
 TIMEOUT_MS = 1500

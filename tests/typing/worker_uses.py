@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, assert_type
 
-from tuque.client.commands.life import Result
-from tuque.client.commands.writes import JobGroup
+from tuque.client.commands.groups import JobGroup
+from tuque.client.commands.work import Result
 from tuque.errors import EnqueueFailed
 from tuque.worker import (
     App,

@@ -15,7 +15,7 @@ from web_console import PASSWORDS, Served
 from web_nodes import RealNodes
 
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from until import until
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")

@@ -8,7 +8,7 @@ import pytest
 from web_console import Console, Reader, until
 from web_nodes import WebCluster
 
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.server.state.workers import LOST_MS
 from tuque.web.read.history import Points
 

@@ -13,7 +13,7 @@ from web_console import PASSWORDS, Console, Served, console_of, until
 from web_nodes import WebCluster
 
 import until as real
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login.sessions import TRIES, Sessions, house_of
 

@@ -9,7 +9,7 @@ import pytest
 from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.client.url import parse
 from tuque.web.deeds.log import DeedLog
 from tuque.web.pages.queues import queues

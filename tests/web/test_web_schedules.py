@@ -8,7 +8,7 @@ import pytest
 from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.schedules import Schedule
 from tuque.errors import NoSchedule
 from tuque.web.show.firings import ahead, firings, in_words, state_of
 

@@ -19,8 +19,8 @@ import tuque
 import until as real
 from in_world import now_s
 from tuque import Client
-from tuque.client.commands.life import Run
 from tuque.client.commands.operate import Deploy, WorkerRun
+from tuque.client.commands.work import Run
 from tuque.client.url import settings
 from tuque.server.state.workers import LOST_MS
 from tuque.web.read.nodes import Nodes

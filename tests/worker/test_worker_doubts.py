@@ -8,7 +8,7 @@ from worker_lab import Did, StartWorker, wait_until
 
 from lab import RealServer
 from tuque import Client
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.errors import JobFailed, Stale
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, RetryLater, current_job

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tuque.client.commands.life import Result
+from tuque.client.commands.work import Result
 from tuque.errors import JobCancelled, JobFailed, NoJobGroup, NoResult, ResultTimeout
 from tuque.testing import TestApp, job
 from tuque.worker import (

@@ -10,14 +10,14 @@ from tuque.client.commands import (
     admin,
     calls,
     dead,
-    homes,
+    groups,
     leases,
-    life,
     operate,
-    rights,
+    schedules,
+    staged,
     topics,
     tubes,
-    writes,
+    work,
 )
 from tuque.client.commands.calls import Call
 from tuque.client.transport.face import as_method
@@ -75,7 +75,7 @@ class Queued:
         return taken
 
     addjob = _queued(calls.addjob)
-    addjob_new = _queued(writes.addjob_new)
+    addjob_new = _queued(staged.addjob_new)
     getjob = _queued(calls.getjob)
     ackjob = _queued(calls.ackjob)
     fastack = _queued(calls.fastack)
@@ -83,17 +83,17 @@ class Queued:
     nack = _queued(calls.nack)
     enqueue = _queued(calls.enqueue)
     dequeue = _queued(calls.dequeue)
-    start = _queued(life.start)
-    working = _queued(life.working)
-    progress = _queued(life.progress)
-    release = _queued(life.release)
-    fail = _queued(life.fail)
-    done = _queued(life.done)
-    done_many = _queued(life.done_many)
-    cancel = _queued(life.cancel)
-    result = _queued(life.result)
-    waitjob = _queued(life.waitjob)
-    updatejob = _queued(life.updatejob)
+    start = _queued(work.start)
+    working = _queued(work.working)
+    progress = _queued(work.progress)
+    release = _queued(work.release)
+    fail = _queued(work.fail)
+    done = _queued(work.done)
+    done_many = _queued(work.done_many)
+    cancel = _queued(work.cancel)
+    result = _queued(work.result)
+    waitjob = _queued(work.waitjob)
+    updatejob = _queued(work.updatejob)
     dead_show = _queued(dead.dead_show)
     dead_stat = _queued(dead.dead_stat)
     deadletter = _queued(calls.deadletter)
@@ -124,26 +124,26 @@ class Queued:
     worker_quiet = _queued(operate.worker_quiet)
     worker_stop = _queued(operate.worker_stop)
     worker_deploys = _queued(operate.worker_deploys)
-    stage = _queued(writes.stage)
-    publish = _queued(writes.publish)
-    schedule_add = _queued(writes.schedule_add)
-    schedule_show = _queued(writes.schedule_show)
-    schedule_pause = _queued(writes.schedule_pause)
-    schedule_resume = _queued(writes.schedule_resume)
-    schedule_run = _queued(writes.schedule_run)
-    schedule_drop = _queued(writes.schedule_drop)
+    stage = _queued(staged.stage)
+    publish = _queued(staged.publish)
+    schedule_add = _queued(schedules.schedule_add)
+    schedule_show = _queued(schedules.schedule_show)
+    schedule_pause = _queued(schedules.schedule_pause)
+    schedule_resume = _queued(schedules.schedule_resume)
+    schedule_run = _queued(schedules.schedule_run)
+    schedule_drop = _queued(schedules.schedule_drop)
     topic_subscribe = _queued(topics.topic_subscribe)
     topic_unsubscribe = _queued(topics.topic_unsubscribe)
     topic_add = _queued(topics.topic_add)
-    group_create = _queued(writes.group_create)
-    group_add = _queued(writes.group_add)
-    group_show = _queued(writes.group_show)
-    group_cancel = _queued(writes.group_cancel)
+    group_create = _queued(groups.group_create)
+    group_add = _queued(groups.group_add)
+    group_show = _queued(groups.group_show)
+    group_cancel = _queued(groups.group_cancel)
     tube_list = _queued(tubes.tube_list)
     tube_state = _queued(tubes.tube_state)
-    tube_grants = _queued(rights.tube_grants)
-    tube_drivers = _queued(rights.tube_drivers)
-    register_tube_driver = _queued(rights.register_tube_driver)
+    tube_grants = _queued(tubes.tube_grants)
+    tube_drivers = _queued(tubes.tube_drivers)
+    register_tube_driver = _queued(tubes.register_tube_driver)
     tube_statistics = _queued(tubes.tube_statistics)
     tube_cfg = _queued(tubes.tube_cfg)
     ping = _queued(admin.ping)
@@ -190,13 +190,13 @@ class QueuedTube(Generic[Q]):
     info = _tube_queued(tubes.info)
     statistics = _tube_queued(tubes.statistics)
     changes = _tube_queued(tubes.changes)
-    grant = _tube_queued(rights.grant)
-    state = _tube_queued(homes.state)
-    home = _tube_queued(homes.home)
-    move = _tube_queued(homes.move)
-    take_over = _tube_queued(homes.take_over)
-    revoke = _tube_queued(rights.revoke)
-    grants = _tube_queued(rights.grants)
+    grant = _tube_queued(tubes.grant)
+    state = _tube_queued(tubes.state)
+    home = _tube_queued(tubes.home)
+    move = _tube_queued(tubes.move)
+    take_over = _tube_queued(tubes.take_over)
+    revoke = _tube_queued(tubes.revoke)
+    grants = _tube_queued(tubes.grants)
 
 
 def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:

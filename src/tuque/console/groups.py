@@ -9,7 +9,7 @@ from typing import get_args
 
 import click
 
-from tuque.client.commands.writes import ChildEnd, GroupStatus, JobGroup
+from tuque.client.commands.groups import ChildEnd, GroupStatus, JobGroup
 from tuque.completion import queue_names
 from tuque.console.jobs import HELP, at, client_of, fields, told
 from tuque.console.terminal.format import json_line, printable

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from tuque.client.commands.dead import DeadLetter
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.schedules import Schedule
 from tuque.client.sync import Client
 from tuque.completion import queue_names
 from tuque.console.letters import letters_of

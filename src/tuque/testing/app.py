@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from tuque.client.api import Arg, Reply, to_bytes, to_text
-from tuque.client.commands.life import Result
+from tuque.client.commands.work import Result
 from tuque.client.sync import Client
 from tuque.errors import Error, NoJob, ReplyError, ResultTimeout
 from tuque.testing.broker import Broker

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tuque.client.api import Arg, Reply, to_text
-from tuque.client.commands.life import Result
+from tuque.client.commands.work import Result
 from tuque.worker.app.arguments import BadArguments
 from tuque.worker.app.codec import BadBody, Envelope, decode
 from tuque.worker.app.task import Task

@@ -14,9 +14,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tuque.client.api import Reply, Text, to_bytes, to_text
-from tuque.client.commands import homes, rights, tubes
-from tuque.client.commands.calls import Call
-from tuque.client.commands.options import number
+from tuque.client.commands import tubes
+from tuque.client.commands.calls import Call, number
 from tuque.client.commands.tubes import TubeChange, TubeTask
 from tuque.client.transport.conn import raise_errors, subscribing
 from tuque.client.transport.face import as_method
@@ -69,13 +68,13 @@ class Tube:
     info = _method(tubes.info)
     statistics = _method(tubes.statistics)
     changes = _method(tubes.changes)
-    grant = _method(rights.grant)
-    state = _method(homes.state)
-    home = _method(homes.home)
-    move = _method(homes.move)
-    take_over = _method(homes.take_over)
-    revoke = _method(rights.revoke)
-    grants = _method(rights.grants)
+    grant = _method(tubes.grant)
+    state = _method(tubes.state)
+    home = _method(tubes.home)
+    move = _method(tubes.move)
+    take_over = _method(tubes.take_over)
+    revoke = _method(tubes.revoke)
+    grants = _method(tubes.grants)
 
     @asynccontextmanager
     async def taking(

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_bytes, to_text
-from tuque.client.commands.calls import Call, header_map, pairs
-from tuque.client.commands.options import whole
+from tuque.client.commands.calls import Call, header_map, pairs, whole
 
 IDS_AT_ONCE = 1000  # of a replay or purge by ids
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
-from tuque.client.commands.calls import Call
-from tuque.client.commands.options import (
+from tuque.client.commands.calls import (
+    Call,
     add_headers,
     job_options,
     tube_options,

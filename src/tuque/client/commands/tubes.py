@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
-from tuque.client.commands.calls import Call, pairs
-from tuque.client.commands.options import number
+from tuque.client.commands.calls import Call, number, pairs
 from tuque.errors import TUBE_HOME, TubeHome
 
 TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl", "tasks"] | str
@@ -498,3 +497,246 @@ def pushed_change(message: list[Reply]) -> TubeChange:
 def _settings(reply: Reply) -> TubeSettings:
     told = pairs(reply)
     return TubeSettings(_some_seconds(told["ttr"]), told["in-replicaset"] == b"yes")
+
+
+# ---- The method table, tubes: which IPROTO users may call them, and the types that a node knows.
+#
+# As in `tubes`, builders whose first argument is `tube` become methods of a `Tube` object.
+
+
+class TubeGrant(msgspec.Struct, frozen=True):
+    """The rights of a user or role on a tube over IPROTO, in functions named `prefix`."""
+
+    tube: str
+    name: str
+    is_role: bool
+    call: bool
+    truncate: bool
+    prefix: str
+
+
+def grant(
+    tube: Text,
+    user: Text,
+    *,
+    role: bool = False,
+    call: bool = False,
+    truncate: bool = False,
+    prefix: Text | None = None,
+    timeout: float | None = None,
+) -> Call[None]:
+    """Lets an IPROTO user, or everyone with a `role`, call functions of the tube."""
+    args = _words("GRANT", tube, user, role, call, truncate, prefix)
+    return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
+
+
+def revoke(
+    tube: Text,
+    user: Text,
+    *,
+    role: bool = False,
+    call: bool = False,
+    truncate: bool = False,
+    prefix: Text | None = None,
+    timeout: float | None = None,
+) -> Call[int]:
+    """Revokes rights, all if none is named, under any prefix; returns how many grants changed."""
+    args = _words("REVOKE", tube, user, role, call, truncate, prefix)
+    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+
+
+def grants(tube: Text, *, timeout: float | None = None) -> Call[list[TubeGrant]]:
+    """The users and roles that may call the tube over IPROTO."""
+    args = ("TUBE", "GRANTS", to_bytes(tube))
+    return Call(args=args, parse=_grants, repeat=True, timeout_s=timeout)
+
+
+def tube_grants(*, timeout: float | None = None) -> Call[list[TubeGrant]]:
+    """The users and roles that may call tubes of this node over IPROTO, by tube."""
+    return Call(args=("TUBE", "GRANTS"), parse=_grants, repeat=True, timeout_s=timeout)
+
+
+def _words(
+    word: str,
+    tube: Text,
+    user: Text,
+    role: bool,
+    call: bool,
+    truncate: bool,
+    prefix: Text | None,
+) -> tuple[Arg, ...]:
+    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user), *["ROLE"] * role]
+    args += ["CALL"] * call + ["TRUNCATE"] * truncate
+    return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix))
+
+
+def _grant(row: Reply) -> TubeGrant:
+    tube, kind, name, words, prefix = row
+    return TubeGrant(
+        to_text(tube),
+        to_text(name),
+        kind == b"role",
+        b"call" in words,
+        b"truncate" in words,
+        to_text(prefix),
+    )
+
+
+def _grants(reply: Reply) -> list[TubeGrant]:
+    return list(map(_grant, reply))
+
+
+class TubeDriver(msgspec.Struct, frozen=True):
+    """A type of tube: `state` is built-in, loaded, installed (not registered), failed or missing.
+
+    `origin` names its class and package, `tubes` counts its tubes. `stopped` lists the tubes that
+    deliver nothing since their driver failed, each with its error; `error` is why a failed type
+    cannot be loaded.
+    """
+
+    name: str
+    state: str
+    origin: str
+    tubes: int
+    stopped: dict[str, str] = {}
+    error: str = ""
+
+
+def tube_drivers(*, timeout: float | None = None) -> Call[list[TubeDriver]]:
+    """The types of tubes that this node has, could load, or lacks."""
+    return Call(args=("TUBE", "DRIVERS"), parse=_drivers, repeat=True, timeout_s=timeout)
+
+
+def register_tube_driver(name: Text, *, timeout: float | None = None) -> Call[None]:
+    """Registers a type that was installed on the node after its start. ReplyError."""
+    args = ("TUBE", "REGISTERDRIVER", to_bytes(name))
+    return Call(args=args, parse=_nothing, timeout_s=timeout)
+
+
+def _drivers(reply: Reply) -> list[TubeDriver]:
+    return [
+        TubeDriver(
+            to_text(name),
+            to_text(state),
+            to_text(origin),
+            tubes,
+            {to_text(tube): to_text(why) for tube, why in stopped},
+            to_text(error),
+        )
+        for name, state, origin, tubes, stopped, error in reply
+    ]
+
+
+# ---- The method table, leaders of tubes: which node leads a tube, and how to change that.
+#
+# Builders as in tubes.py; no I/O and no clock here.
+
+
+MOVE_S = 120.0  # the reply comes when the switchover is over; the node limits it
+
+
+class TubeCopy(msgspec.Struct, frozen=True):
+    """The replica of a tube on another node: `lag` is how many changes it has not confirmed."""
+
+    node: str
+    address: str
+    lag: int
+    complete: bool
+
+
+class HomeInfo(msgspec.Struct, frozen=True):
+    """The leader of a tube, as the node that was asked knows it.
+
+    `home` is the leader's node id, `epoch` counts changes of leader, `state` is that of the tube
+    on the node asked, `conflict` the id of another node that claims the leadership, or "". Only
+    the leader knows `copies`.
+    """
+
+    tube: str
+    home: str
+    address: str
+    epoch: int
+    state: str
+    sync: int
+    changes: int
+    conflict: str
+    copies: tuple[TubeCopy, ...]
+
+
+class TubeLoss(msgspec.Struct, frozen=True):
+    """What a forced failover may have lost: changes that only the former leader had.
+
+    `missing` of them are known to be lost. The former leader was last heard from `last_heard_ms`
+    ago; its later changes are unknown. `next_number` is that of the next task. `stopped` says why
+    the new leader delivers no task (its type is missing or failed); empty if it does.
+    """
+
+    home: str
+    epoch: int
+    complete: bool
+    missing: int
+    last_heard_ms: int
+    next_number: int
+    stopped: str = ""
+
+
+def state(tube: Text, *, timeout: float | None = None) -> Call[str]:
+    """The state of the tube on its leader: RUNNING, or in transition."""
+    args = ("TUBE", "STATE", to_bytes(tube))
+    return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def home(tube: Text, *, timeout: float | None = None) -> Call[HomeInfo]:
+    """The leader of the tube, and the lag of its replicas. NoTube."""
+    args = ("TUBE", "HOME", to_bytes(tube))
+    return Call(args=args, parse=_home, repeat=True, timeout_s=timeout)
+
+
+def move(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[None]:
+    """Makes another node the leader: a node id, its first characters, or "host:port".
+
+    Returns once it leads. ReplyError says why it does not; then the leader stays.
+    """
+    args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node))
+    return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
+
+
+def take_over(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[TubeLoss]:
+    """Makes the node of this client the leader of a tube whose leader is lost.
+
+    `node` is that node's own id or address. Changes that only the lost leader had are lost.
+    """
+    args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node), "FORCE")
+    return Call(args=args, parse=_loss, timeout_s=timeout)
+
+
+def _home(reply: Reply) -> HomeInfo:
+    told = pairs(reply)
+    copies = tuple(
+        TubeCopy(to_text(node), to_text(address), lag, complete == 1)
+        for node, address, lag, complete in told["copies"]
+    )
+    return HomeInfo(
+        tube=to_text(told["tube"]),
+        home=to_text(told["home"]),
+        address=to_text(told["address"]),
+        epoch=told["epoch"],
+        state=to_text(told["state"]),
+        sync=told["sync"],
+        changes=told["changes"],
+        conflict=to_text(told["conflict"]),
+        copies=copies,
+    )
+
+
+def _loss(reply: Reply) -> TubeLoss:
+    told = pairs(reply)
+    return TubeLoss(
+        home=to_text(told["home"]),
+        epoch=int(told["epoch"]),
+        complete=told["copy"] == b"complete",
+        missing=int(told["changes-missing"]),
+        last_heard_ms=int(told["last-heard-ms"]),
+        next_number=int(told["next-id"]),
+        stopped=to_text(told.get("stopped", b"")),
+    )

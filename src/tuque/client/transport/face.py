@@ -8,19 +8,19 @@ import logging
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.commands.calls import Call
 from tuque.client.retry import Tries
-from tuque.client.routing.follow import Follow
-from tuque.client.routing.homes import Homes, homeless_hint
-from tuque.client.routing.nodes import LEAVING_REST_S, Route
-from tuque.client.transport.secure import context_of
+from tuque.client.routing.leaders import Homes, homeless_hint
+from tuque.client.routing.nodes import LEAVING_REST_S, Follow, Route
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
+    ConfigError,
     Conflict,
     ConnectionError,
     Error,
@@ -34,6 +34,37 @@ from tuque.errors import (
     TubeHome,
 )
 from tuque.logtext import VisibleMessages
+
+if TYPE_CHECKING:
+    import ssl
+
+# ---- TLS of the client's end; `ssl` is loaded by those who use it
+
+
+def context_of(settings: Settings) -> ssl.SSLContext:
+    """What checks the nodes' certificates, and shows the client's. ConfigError names the file."""
+    import ssl
+
+    what = f"cafile={settings.cafile}"
+    try:
+        context = ssl.create_default_context(cafile=settings.cafile or None)
+        if settings.certfile:
+            what = f"certfile={settings.certfile}, keyfile={settings.keyfile}"
+            context.load_cert_chain(settings.certfile, settings.keyfile or None, password=_refuse)
+    except ssl.SSLError as err:
+        raise ConfigError(f"{what}: not used, {err.reason or 'not PEM'}") from None
+    except OSError as err:
+        raise ConfigError(f"{what}: {err.strerror}") from None
+    return context
+
+
+def _refuse() -> str:
+    """OpenSSL would ask for the passphrase on the terminal."""
+    raise ConfigError("keyfile has a passphrase: take a key without one")
+
+
+# ---- face
+
 
 if TYPE_CHECKING:
     pass
@@ -356,3 +387,59 @@ def as_method(
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # read by inspect
         parameters=[own, *list(signature.parameters.values())[skips:]], return_annotation=returns
     )
+
+
+# ---- Counts the connections of a client: who may have one, and who is next.
+#
+# A slot is the right to one connection. A freed slot goes straight to the longest waiter, so that
+# newcomers cannot overtake it. Knows neither threads nor loops: callers bring lock and wait.
+
+
+C = TypeVar("C")
+W = TypeVar("W")
+
+
+class Slots(Generic[C, W]):
+    """At most `limit` slots (None: no limit), and their idle connections."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.in_use = 0
+        self.idle: list[C] = []
+        self._limit = limit
+        self._waiters: deque[W] = deque()
+
+    def take(self) -> tuple[bool, C | None]:
+        """A slot with the latest idle connection, if any; (False, None) if all are taken."""
+        if self._limit is not None and self.in_use >= self._limit:
+            return False, None
+        self.in_use += 1
+        return True, self.idle.pop() if self.idle else None
+
+    def wait(self, waiter: W) -> None:
+        """Queues up for the next free slot."""
+        self._waiters.append(waiter)
+
+    def leave(self, waiter: W) -> bool:
+        """Stops waiting; False if it is no longer in the queue."""
+        try:
+            self._waiters.remove(waiter)
+        except ValueError:
+            return False
+        return True
+
+    def give(self, conn: C | None) -> W | None:
+        """Returns a slot, with its connection if that is still good.
+
+        The returned waiter, if any, must be handed both.
+        """
+        if self._waiters:
+            return self._waiters.popleft()
+        self.in_use -= 1
+        if conn is not None:
+            self.idle.append(conn)
+        return None
+
+    def drain(self) -> list[C]:
+        """Removes and returns the idle connections; the caller closes them."""
+        drained, self.idle = self.idle, []
+        return drained

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.operate import KeyRow, QueueOrder, QueueRow, WorkerInfo, WorkerRun
-from tuque.client.commands.writes import JobGroup
 from tuque.client.sync import Client
 from tuque.client.url import Settings, url_of
 from tuque.console.live.joint import TASKS, TUBES, groups_of, keys_of

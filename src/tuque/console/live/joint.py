@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from tuque.client.commands.calls import Call
+from tuque.client.commands.groups import JobGroup, group_page
 from tuque.client.commands.operate import KeyRow, limits_page
-from tuque.client.commands.writes import JobGroup, group_page
 from tuque.client.sync import Client
 from tuque.errors import ReplyError
 

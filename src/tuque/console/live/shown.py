@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.operate import KeyRow, QueueRow, WorkerInfo, WorkerRun
-from tuque.client.commands.writes import JobGroup
 from tuque.console.live.board import NodeRow
 from tuque.console.terminal import look
 from tuque.console.terminal.format import printable

@@ -17,8 +17,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, DataTable, Footer, Input, Static, TabbedContent, TabPane
 
+from tuque.client.commands.groups import JobGroup
 from tuque.client.commands.operate import KeyRow, QueueOrder, QueueRow, WorkerInfo
-from tuque.client.commands.writes import JobGroup
 from tuque.console.letters import Letters
 from tuque.console.live import shown
 from tuque.console.live.board import MIXED, Board, NodeRow

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tuque.client.transport.secure import context_of
+from tuque.client.transport.face import context_of
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     FewCopies,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tuque.aio import Client
 from tuque.client.api import Job
-from tuque.client.commands.writes import JobGroup
+from tuque.client.commands.groups import JobGroup
 from tuque.errors import ReplyError
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.overview import marks_for, name_deploy, name_quiet, slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuque.aio import Client
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.schedules import Schedule
 from tuque.web.deeds.proposal import Outcome, Proposal, Refused
 from tuque.web.pages.change_rest import home_of, tube_named
 from tuque.web.read.rows import PAGE

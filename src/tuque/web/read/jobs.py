@@ -11,8 +11,8 @@ from tuque.aio import Client
 from tuque.client.api import Job, JobInfo, JobWork
 from tuque.client.commands.calls import jscan_full_page
 from tuque.client.commands.dead import DeadJob
-from tuque.client.commands.life import Result
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.schedules import Schedule
+from tuque.client.commands.work import Result
 from tuque.errors import NoJob, NotInReach, ReplyError, TubeHome
 from tuque.web.read.nodes import Node, Nodes
 

@@ -16,11 +16,10 @@ import msgspec
 
 from tuque.aio import Client
 from tuque.client.commands.calls import Call
-from tuque.client.commands.homes import HomeInfo, TubeCopy
 from tuque.client.commands.leases import LeaseInfo
 from tuque.client.commands.operate import KeyRow, limits_page
-from tuque.client.commands.tubes import TubeInfo
-from tuque.client.commands.writes import Schedule, schedule_page
+from tuque.client.commands.schedules import Schedule, schedule_page
+from tuque.client.commands.tubes import HomeInfo, TubeCopy, TubeInfo
 from tuque.errors import Error
 from tuque.web.read.lists import FEW, Lists, Thrift, Wish
 from tuque.web.read.nodes import Node, Nodes

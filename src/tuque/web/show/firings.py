@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from tuque.client.commands.writes import Schedule
+from tuque.client.commands.schedules import Schedule
 from tuque.web.show.text import span
 
 Kind: TypeAlias = Literal["ok", "warn", "pause"]

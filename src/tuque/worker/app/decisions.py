@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tuque.client.commands.life import UNBEGUN, FailCause
+from tuque.client.commands.work import UNBEGUN, FailCause
 
 MAX_FETCH: Final = 1000  # jobs per GETJOB
 REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from tuque.client.commands.life import Cancelling, Result
+from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import (
     Error,
     JobCancelled,

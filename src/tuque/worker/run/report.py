@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from tuque import aio
-from tuque.client.commands.life import Run
+from tuque.client.commands.work import Run
 from tuque.errors import ConnectionError, Error, ReplyError
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Done, Fail, Outcome, Release

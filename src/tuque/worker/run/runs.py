@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from tuque import aio
 from tuque.client.api import Job as Delivery
-from tuque.client.commands.life import UNBEGUN, Failed, Run
+from tuque.client.commands.work import UNBEGUN, Failed, Run
 from tuque.errors import Error, NoJob, ReplyError, Stale, TooLate
 from tuque.logtext import facts
 from tuque.worker.app.decisions import (

@@ -23,7 +23,7 @@ import msgspec
 
 from tuque import aio
 from tuque.client.api import Job, JobInfo
-from tuque.client.commands.life import Result
+from tuque.client.commands.work import Result
 from tuque.logtext import facts
 from tuque.worker.app.decisions import Backoff
 from tuque.worker.pools.process_pool import ending

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from tuque import aio
 from tuque.client.api import Job
-from tuque.client.commands.life import UNBEGUN
+from tuque.client.commands.work import UNBEGUN
 from tuque.errors import Error
 from tuque.logtext import facts
 from tuque.metrics.listener import Listener

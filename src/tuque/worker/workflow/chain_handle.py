@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from tuque.client.commands.life import Cancelling, Result
-from tuque.client.commands.writes import JobGroup
+from tuque.client.commands.groups import JobGroup
+from tuque.client.commands.work import Cancelling, Result
 from tuque.errors import JobCancelled, NoJob, NoJobGroup, NoResult, ResultTimeout
 from tuque.worker.app.app import App
 from tuque.worker.app.arguments import UNTYPED

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tuque.client.commands.life import Result
+from tuque.client.commands.work import Result
 from tuque.errors import Error, NoJob, ReplyError
 from tuque.worker.app.codec import unpack
 from tuque.worker.app.decisions import Outcome, one_line

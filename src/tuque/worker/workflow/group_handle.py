@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-from tuque.client.commands.life import Result
-from tuque.client.commands.writes import ChildEnd, GroupChild, GroupStatus, JobGroup
+from tuque.client.commands.groups import ChildEnd, GroupChild, GroupStatus, JobGroup
+from tuque.client.commands.work import Result
 from tuque.errors import (
     Error,
     JobCancelled,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tuque.client.commands.writes import ChildEnd
+from tuque.client.commands.groups import ChildEnd
 from tuque.errors import NoJobGroup
 from tuque.worker.app.codec import Envelope, unpack
 from tuque.worker.app.encryption import RESULT, Keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast, get_args
 
-from tuque.client.commands.writes import GroupChild, JobGroup
+from tuque.client.commands.groups import GroupChild, JobGroup
 from tuque.web.deeds.proposal import Outcome, Proposal, Refused
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.read.joint.groups import (

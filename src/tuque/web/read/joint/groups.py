@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tuque.aio import Client
-from tuque.client.commands.writes import (
+from tuque.client.commands.groups import (
     GroupChild,
     GroupStatus,
     JobGroup,

@@ -12,8 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tuque.client.api import Arg, JobId, Reply, Text, id_bytes, id_text, to_bytes, to_text
-from tuque.client.commands.calls import Call, pairs
-from tuque.client.commands.options import add_headers, seconds, whole
+from tuque.client.commands.calls import Call, add_headers, pairs, seconds, whole
 from tuque.errors import ReplyError
 
 UNBEGUN: Final = "-"  # in place of a run: the delivery of a job that was not begun
