@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from tuque.console.cluster import programs
+from tuque.cli import programs
 
 
 def free_port() -> int:

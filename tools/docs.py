@@ -281,7 +281,7 @@ def from_tarantool_md() -> str:
 
 
 TOPS = ("core", "tubes", "cluster", "store", "wire", "server")
-USERS = ("client", "worker", "spark", "console", "web", "testing")
+USERS = ("client", "worker", "clusterview", "cli", "web", "spark", "testing")
 
 
 def packages() -> list[str]:

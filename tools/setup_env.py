@@ -29,7 +29,7 @@ SHOWN = re.compile(
     r" *(compiled \d+ of \d+ C files|(?:Collecting|Downloading|Installing|Building) .*)"
 )
 # No compiled module imports these (pyproject.toml has the layers): an edit needs no compiler.
-USERS_SIDE = ("client", "worker", "spark", "console", "web", "testing")
+USERS_SIDE = ("client", "worker", "clusterview", "cli", "web", "spark", "testing")
 NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
 
 

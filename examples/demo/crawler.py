@@ -28,9 +28,9 @@ import click
 
 from demo.sites import DOMAIN, served
 from tuque import Client
+from tuque.cli.programs import Programs, free_ports, start_nodes
 from tuque.client.commands.tubes import TubeTask
 from tuque.client.tube import Tube
-from tuque.console.cluster.programs import Programs, free_ports, start_nodes
 
 TUBE: Final = "crawl"
 TTR_S: Final = 30  # a worker that takes longer counts as lost

@@ -22,11 +22,17 @@ from demo.programs import start_worker, wait_for_worker
 from demo.table import ResultStream, ResultTable
 from demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque import Client
+from tuque.cli.programs import (
+    Programs,
+    free_ports,
+    join_nodes,
+    node_name,
+    start_nodes,
+)
 from tuque.client.api import JobState
-from tuque.console.cluster.programs import Programs, free_ports, join_nodes, node_name, start_nodes
-from tuque.console.terminal.look import BAD, GOOD, paint
 from tuque.errors import ConnectionError
 from tuque.logtext import VisibleFormatter
+from tuque.terminal import BAD, GOOD, paint
 from tuque.worker.app.codec import decode
 
 NOT_STANDARD: Final = {"site-packages", "dist-packages", "__pycache__"}

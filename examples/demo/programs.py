@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tuque.console.cluster.programs import Programs, wait_until
+from tuque.cli.programs import Programs, wait_until
 
 
 def start_worker(programs: Programs, name: str, url: str) -> int:

@@ -22,30 +22,24 @@ FULL: Final = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO}  # of standar
 SUBCOMMANDS: Final = {
     "server": Entry("tuque.server.app", "server", "spark", "Run a node."),
     "cli": Entry(
-        "tuque.console.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
+        "tuque.cli.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),
-    "cluster": Entry(
-        "tuque.console.cluster.commands", "cluster", "", "Start, see and change a cluster."
-    ),
-    "tubes": Entry(
-        "tuque.console.cluster.tubes", "tubes", "", "Show tubes, and move their leaders."
-    ),
+    "cluster": Entry("tuque.cli.cluster", "cluster", "", "Start, see and change a cluster."),
+    "tubes": Entry("tuque.cli.tubes", "tubes", "", "Show tubes, and move their leaders."),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),
-    "queues": Entry("tuque.console.live.commands", "queues", "", "List the queues of a cluster."),
-    "workers": Entry("tuque.console.live.commands", "workers", "", "List workers, have one stop."),
-    "top": Entry("tuque.console.live.commands", "top", "top", "Queues, workers and nodes, live."),
-    "dead": Entry("tuque.console.jobs", "dead", "", "List, replay and purge dead letters."),
-    "schedule": Entry(
-        "tuque.console.jobs", "schedule", "", "Jobs at times of day: list, add, run."
-    ),
+    "queues": Entry("tuque.cli.queues", "queues", "", "List the queues of a cluster."),
+    "workers": Entry("tuque.cli.queues", "workers", "", "List workers, have one stop."),
+    "top": Entry("tuque.cli.queues", "top", "top", "Queues, workers and nodes, live."),
+    "dead": Entry("tuque.cli.jobs", "dead", "", "List, replay and purge dead letters."),
+    "schedule": Entry("tuque.cli.jobs", "schedule", "", "Jobs at times of day: list, add, run."),
     "topics": Entry(
-        "tuque.console.topics", "topics", "", "Jobs for many queues: subscribe, list, add."
+        "tuque.cli.topics", "topics", "", "Jobs for many queues: subscribe, list, add."
     ),
-    "cancel": Entry("tuque.console.jobs", "cancel", "", "Cancel jobs."),
-    "result": Entry("tuque.console.jobs", "result", "", "Show a job's state and result."),
-    "audit": Entry("tuque.console.audit", "audit", "", "What administrators did."),
+    "cancel": Entry("tuque.cli.jobs", "cancel", "", "Cancel jobs."),
+    "result": Entry("tuque.cli.jobs", "result", "", "Show a job's state and result."),
+    "audit": Entry("tuque.cli.audit", "audit", "", "What administrators did."),
     "console": Entry(
         "tuque.web.main", "console", "console", "Show and change a cluster in the browser."
     ),
@@ -73,7 +67,7 @@ SUBCOMMANDS: Final = {
     "compact": Entry(
         "tuque.spark.cli.compact", "compact", "report", "Merge small event segments into big ones."
     ),
-    "bench": Entry("tuque.console.bench", "bench", "", "Load a node and print jobs per second."),
+    "bench": Entry("tuque.cli.bench", "bench", "", "Load a node and print jobs per second."),
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from client_nodes import Connect, ScriptedNode, Words
 
-from tuque.console.terminal.link import Link, LinkError, Target
+from tuque.client.transport.raw_link import Link, LinkError, Target
 from tuque.errors import NoAuth, NoNode, ReplyError, Timeout
 
 

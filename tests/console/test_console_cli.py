@@ -10,8 +10,8 @@ import pytest
 from console_node import Run
 
 from lab import RealServer
-from tuque.console.cluster.programs import free_port
-from tuque.console.terminal.link import Link, LinkError, Target
+from tuque.cli.programs import free_port
+from tuque.client.transport.raw_link import Link, LinkError, Target
 
 
 def test_one_shots_in_every_mode(tuque: Run, port: int) -> None:

@@ -16,10 +16,16 @@ import pytest
 from console_node import DEADLINE_S, Run
 
 from lab import RealCluster, RealServer
-from tuque.console.cluster.commands import place_of
-from tuque.console.cluster.programs import free_port
-from tuque.console.cluster.view import Row, uneven
-from tuque.console.terminal.link import ErrorReply, Link, LinkError, Status, Target
+from tuque.cli.cluster import place_of
+from tuque.cli.programs import free_port
+from tuque.client.transport.raw_link import (
+    ErrorReply,
+    Link,
+    LinkError,
+    Status,
+    Target,
+)
+from tuque.clusterview.health import Row, uneven
 from until import until
 from world import World
 

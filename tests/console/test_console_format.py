@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.console.terminal.format import (
+from tuque.cli.replies import (
     answers_plain_text,
     as_json,
     clean,
@@ -22,7 +22,15 @@ from tuque.console.terminal.format import (
     quote,
     raw,
 )
-from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Status, Target, encode
+from tuque.client.transport.raw_link import (
+    ErrorReply,
+    Link,
+    LinkError,
+    Reply,
+    Status,
+    Target,
+    encode,
+)
 from tuque.wire.proto.strict_reader import split_inline
 
 NESTED: Reply = [[b"q", b"D-1", b"body"], 7, None, [], Status("OK")]

@@ -11,14 +11,18 @@ import pytest
 from console_node import Run
 
 from lab import RealServer
+from tuque import terminal
+from tuque.cli.shown import node_cells, node_color
 from tuque.client.api import ClusterNode
-from tuque.console.cluster.view import Known, Row, failing, unwell
-from tuque.console.live.board import NodeRow, node_row
-from tuque.console.live.shown import node_cells, node_color
-from tuque.console.nodes import is_away
-from tuque.console.terminal import look
+from tuque.clusterview.health import (
+    Known,
+    Row,
+    failing,
+    unwell,
+)
+from tuque.clusterview.nodes import NodeFacts, merged
+from tuque.clusterview.view import NodeRow, is_away, node_row
 from tuque.web.pages.cluster import verdict
-from tuque.web.read.figures import NodeFacts, merged
 from tuque.web.show.verdict import of_node
 
 ERROR = "No space left on device writing /data/journal-1.log; free space, the server retries"
@@ -77,11 +81,11 @@ def test_a_silent_node_is_named_as_others_know_it() -> None:
 
 def test_the_row_of_such_a_node_is_red() -> None:
     row = node_row("h:7711", "n" * 40, {"aof_last_write_status": "err"})
-    assert (node_cells(row)[1], node_color(row)) == ("journal-fails", look.BAD)
+    assert (node_cells(row)[1], node_color(row)) == ("journal-fails", terminal.BAD)
     row = node_row("h:7711", "n" * 40, {"aof_last_write_status": "ok"})
-    assert (node_cells(row)[1], node_color(row)) == ("up", look.GOOD)
+    assert (node_cells(row)[1], node_color(row)) == ("up", terminal.GOOD)
     silent = NodeRow("h:7711", error="journal-fails")
-    assert (node_cells(silent)[1], node_color(silent)) == ("journal-fails", look.BAD)
+    assert (node_cells(silent)[1], node_color(silent)) == ("journal-fails", terminal.BAD)
 
 
 def test_the_verdicts_of_the_console() -> None:

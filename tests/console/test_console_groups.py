@@ -7,8 +7,8 @@ import json
 from console_node import Run
 
 from tuque import Client
+from tuque.cli.tubes import child_row, row
 from tuque.client.commands.groups import ChildEnd, JobGroup
-from tuque.console.groups import child_row, row
 
 
 def test_groups(port: int, tuque: Run) -> None:

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from console_node import DEADLINE_S, Run
 
 from lab import RealCluster
-from tuque import Client
+from tuque import Client, terminal
+from tuque.cli import queues, shown
 from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
-from tuque.console.live import board, commands, shown
-from tuque.console.terminal import look
+from tuque.clusterview import view
 from world import World
 
 LOST = WorkerInfo(
@@ -137,11 +137,11 @@ def test_a_long_name_leaves_room_for_figures(monkeypatch: pytest.MonkeyPatch) ->
     long = QueueRow("a" * 10_000 + "z", "queue", 1, 0, 0, 0, 5, 0.0, 0.0, 0, "none")
     head, row = shown.queue_table([long]).splitlines()
     assert row.startswith("aaa") and "…" in row and max(len(head), len(row)) < 160
-    assert row.split()[0].endswith("az") and len(row.split()[0]) == look.NAME_MAX
-    monkeypatch.setattr(look, "width", lambda: 80)
+    assert row.split()[0].endswith("az") and len(row.split()[0]) == terminal.NAME_MAX
+    monkeypatch.setattr(terminal, "width", lambda: 80)
     head, row, *_ = shown.queue_table([long]).splitlines()
     assert len(row) <= 80 and {"OLDEST", "READY"} <= set(head.split())
-    assert look.NAME_LEAST <= len(row.split()[0]) < look.NAME_MAX
+    assert terminal.NAME_LEAST <= len(row.split()[0]) < terminal.NAME_MAX
     worker = msgspec.structs.replace(LOST, name="w" * 255, app="v" * 255, queues=("q" * 8_000,))
     assert max(map(len, shown.worker_table([worker]).splitlines()[:2])) <= 160
 
@@ -159,20 +159,20 @@ def test_a_worker_that_went_to_another_node_is_not_lost() -> None:
     here = msgspec.structs.replace(
         LOST, heard_ms=100, state="alive", runs=(WorkerRun("D-2", "q", "", 1, 5, "running", 9),)
     )
-    found = board.merged_worker([LOST, here])
+    found = view.merged_worker([LOST, here])
     assert (found.state, found.heard_ms) == ("alive", 100)
     assert [(run.id, run.state) for run in found.runs] == [("D-1", "running"), ("D-2", "running")]
     told = msgspec.structs.replace(here, heard_ms=2_000, order="stop")
-    assert board.merged_worker([here, told]).order == "stop", "by a node that it used before"
+    assert view.merged_worker([here, told]).order == "stop", "by a node that it used before"
     gone = msgspec.structs.replace(LOST, heard_ms=20_000)
-    assert board.merged_worker([gone, LOST]) == LOST
+    assert view.merged_worker([gone, LOST]) == LOST
 
 
 def test_pauses_that_differ_are_shown_as_such() -> None:
     row = QueueRow("q", "queue", 1, 2, 3, 4, 5, 0.5, 0.25, 6, "none")
     other = QueueRow("q", "fifo", 1, 0, 0, 0, 9, 1.0, 1.0, 1, "out")
-    assert board.merged_queue([row, other]) == QueueRow(
-        "q", "fifo", 2, 2, 3, 4, 9, 1.5, 1.25, 7, board.MIXED
+    assert view.merged_queue([row, other]) == QueueRow(
+        "q", "fifo", 2, 2, 3, 4, 9, 1.5, 1.25, 7, view.MIXED
     )
 
 
@@ -207,7 +207,7 @@ def test_queues_are_watched(port: int) -> None:
 def test_top_says_what_it_lacks(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
     monkeypatch.setitem(sys.modules, "textual.app", None)
-    monkeypatch.delitem(sys.modules, "tuque.console.live.top", raising=False)
-    ran = CliRunner().invoke(commands.top, ["-p", str(port)])
+    monkeypatch.delitem(sys.modules, "tuque.cli.top", raising=False)
+    ran = CliRunner().invoke(queues.top, ["-p", str(port)])
     assert ran.exit_code == 1
     assert "pip install 'tuque[top]'" in ran.output

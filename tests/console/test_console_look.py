@@ -15,10 +15,15 @@ from console_node import DEADLINE_S, Run
 
 import tuque
 from both_ways import NO_BYTECODE
+from tuque.cli.replies import as_facts
+from tuque.client.transport.raw_link import (
+    ErrorReply,
+    Link,
+    Reply,
+    Target,
+)
 from tuque.console.journal.rows import line_of
-from tuque.console.terminal.facts import as_facts
-from tuque.console.terminal.link import ErrorReply, Link, Reply, Target
-from tuque.console.terminal.look import table
+from tuque.terminal import table
 
 ROWS = [["mail", "7", "1,200"], ["a longer name", "12", "-"]]
 OnTerminal = Callable[..., str]
@@ -74,7 +79,7 @@ def test_colours_are_made_in_one_place() -> None:
     """It knows of NO_COLOR and of pipes; `click.style` does not."""
     made = re.compile(r"click\.(style|secho)|\\x1b\[\d*m|\\033\[\d*m")
     sources = Path(tuque.__file__).parent.rglob("*.py")
-    assert [path.name for path in sources if made.search(path.read_text("utf-8"))] == ["look.py"]
+    assert [path.name for path in sources if made.search(path.read_text("utf-8"))] == ["terminal.py"]
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -14,8 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tuque.console.prompt.repl import completions, hint, history_path, split_words, whole_lines
-from tuque.console.terminal.hints import commands, describe, keywords
+from tuque.cli.hints import commands, describe, keywords
+from tuque.cli.prompt.repl import (
+    completions,
+    hint,
+    history_path,
+    split_words,
+    whole_lines,
+)
 
 
 def test_names_complete_then_words_of_the_syntax() -> None:

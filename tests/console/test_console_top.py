@@ -19,7 +19,12 @@ pytest.importorskip("textual", reason="needs the extra top: pip install 'tuque[t
 
 from textual.widgets import TabbedContent
 
-from tuque.console.live.top import SHOWN, Grid, Question, Top
+from tuque.cli.top import (
+    SHOWN,
+    Grid,
+    Question,
+    Top,
+)
 
 WIDE = (120, 40)
 NARROW = (60, 24)

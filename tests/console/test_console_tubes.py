@@ -16,10 +16,15 @@ import tuque.errors as tuque_errors
 from lab import RealCluster
 from raw_resp import wait_for
 from tuque import Client, Retry
-from tuque.console.cluster.limits import rate_words
-from tuque.console.cluster.programs import free_port
-from tuque.console.cluster.tubes import COLUMNS, WAITING, rows_of, table
-from tuque.console.terminal.link import Link, Target, encode
+from tuque.cli.programs import free_port
+from tuque.cli.tubes import (
+    COLUMNS,
+    WAITING,
+    rate_words,
+    rows_of,
+    table,
+)
+from tuque.client.transport.raw_link import Link, Target, encode
 from world import World
 
 

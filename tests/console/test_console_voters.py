@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from console_node import Run
 
-from tuque.console.cluster.view import Row, homeless, new_leaders, voting
+from tuque.clusterview.health import (
+    Row,
+    homeless,
+    new_leaders,
+    voting,
+)
 from world import World
 from world_wires import Wire
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from console_node import Run
 
 from lab import RealServer
-from tuque.console.cluster.programs import free_port
+from tuque.cli.programs import free_port
 from tuque.main import tuque as program
 from tuque.nodeoptions import NodeOptions
 

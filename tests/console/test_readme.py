@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S
 
-from tuque.console.cluster.programs import free_port, free_ports
+from tuque.cli.programs import free_port, free_ports
 from until import until
 
 READY = "ready to accept connections"

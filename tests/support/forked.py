@@ -24,13 +24,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-CONSOLE = "prompt.cli cluster.commands cluster.tubes jobs journal.commands bench"
+COMMANDS = "cli.prompt.cli cli.cluster cli.tubes cli.jobs console.journal.commands cli.bench"
 PREPARED = {
     "server": "tuque.server.app",
     "worker": "tuque.worker.main",
     **dict.fromkeys(
         ("cli", "cluster", "tubes", "dead", "cancel", "result", "journal", "bench"),
-        " ".join(f"tuque.console.{name}" for name in CONSOLE.split()),
+        " ".join(f"tuque.{name}" for name in COMMANDS.split()),
     ),
 }
 TRACED = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT shows where it stands

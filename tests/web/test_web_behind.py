@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tuque.client.commands.dead import DeadLetter
+from tuque.clusterview.dead_letters import Letter, Reading
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import (
+    NodeFacts,
+    Queue,
+    QueueHere,
+    View,
+    merged,
+)
+from tuque.clusterview.queues import BEHIND_S, Behind, Since
+from tuque.clusterview.work import Mark
 from tuque.web.pages.overview import name_deploy
-from tuque.web.read.behind import BEHIND_S, Behind, Since
-from tuque.web.read.figures import NodeFacts, Queue, QueueHere, View, merged
-from tuque.web.read.graves import Reading
-from tuque.web.read.history import Points
-from tuque.web.read.letters import Letter
-from tuque.web.read.workers import Mark
 from tuque.web.show.cause import FEW, cause
 from tuque.web.show.verdict import of_queue, silent
 

@@ -13,8 +13,8 @@ from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.work import Run
+from tuque.clusterview.history import Points
 from tuque.server.state.workers import LOST_MS
-from tuque.web.read.history import Points
 
 WAITS = (None, "wait")
 

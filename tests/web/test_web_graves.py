@@ -12,8 +12,8 @@ from web_console import Console, Reader, console_of, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.url import parse
-from tuque.web.read import graves
-from tuque.web.read.watch import Watch
+from tuque.clusterview import dead_letters
+from tuque.clusterview.watch import Watch
 
 MANY = 300
 BATCH = 100
@@ -59,7 +59,7 @@ def test_the_first_dialog_says_how_far_its_reading_is(
     full: WebCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node stands still, and the letters are read for the first time."""
-    monkeypatch.setattr(graves, "FEW_WAIT_S", 0.5)
+    monkeypatch.setattr(dead_letters, "FEW_WAIT_S", 0.5)
     with console_of(full, tmp_path / "deeds") as console:
         admin = console.client()
         console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
@@ -75,7 +75,7 @@ def test_a_dialog_over_many_takes_what_was_read(
     full: WebCluster, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads nothing anew; what has died since stays where it is."""
-    monkeypatch.setattr(graves, "FEW", MANY // 2)
+    monkeypatch.setattr(dead_letters, "FEW", MANY // 2)
     admin = console.client()
     console.until(lambda: console.site.watch.view().dead == MANY, "see the letters")
     until(lambda: f"Retry all {MANY}" in admin.get("/dead").text, "read the letters")
@@ -85,7 +85,9 @@ def test_a_dialog_over_many_takes_what_was_read(
     reading = console.site.graves.latest
     assert f"Delete {MANY} jobs?" in admin.asked("delete-dead").text
     assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", text="KeyError").text
-    key = next(one.key for one in reading.meant(graves.Wanted()).groups if "OSError" in one.key)
+    key = next(
+        one.key for one in reading.meant(dead_letters.Wanted()).groups if "OSError" in one.key
+    )
     assert f"Delete {MANY // 2} jobs?" in admin.asked("delete-dead", group=key).text
     id = reading.letters[0].row.id
     assert "Delete 1 job?" in admin.asked("delete-dead", id=id).text
@@ -151,11 +153,11 @@ def test_letters_that_nobody_answered_for_are_not_gone(full: WebCluster, console
 def test_a_page_that_knows_no_queue_yet_reads_those_of_the_nodes(full: WebCluster) -> None:
     """O14.8 Dead letters that no node answered for are not counted as none"""
 
-    async def read() -> graves.Reading | None:
+    async def read() -> dead_letters.Reading | None:
         watch = Watch(parse(full.url))
         try:
             await watch.turn()
-            return await graves.Graves(watch.nodes).of([], 20)
+            return await dead_letters.Graves(watch.nodes).of([], 20)
         finally:
             await watch.nodes.close()
 

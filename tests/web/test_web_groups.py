@@ -13,7 +13,7 @@ from web_nodes import WebCluster
 
 from tuque import Client
 from tuque.client.commands.work import Run
-from tuque.web.read.rows import PAGE
+from tuque.clusterview.queues import PAGE
 from tuque.web.show.chain import following, next_id
 from tuque.web.show.text import tail_id
 

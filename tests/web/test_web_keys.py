@@ -6,9 +6,9 @@ from web_console import Console, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.operate import KeyRow
-from tuque.web.read.behind import Behind
-from tuque.web.read.figures import Queue, QueueHere, View
-from tuque.web.read.history import Points
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import Queue, QueueHere, View
+from tuque.clusterview.queues import Behind
 from tuque.web.show.keys import groups, held, name_keys, pace
 from tuque.web.show.verdict import Notice, of_queue
 

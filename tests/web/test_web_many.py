@@ -11,9 +11,15 @@ from web_nodes import WebCluster
 
 from tuque.client.commands.work import Run
 from tuque.client.url import parse
+from tuque.clusterview.queues import (
+    FEW,
+    FIRST,
+    SHARE,
+    Thrift,
+    Wish,
+)
 from tuque.web.deeds.log import DeedLog
 from tuque.web.pages.queues import queues
-from tuque.web.read.lists import FEW, FIRST, SHARE, Thrift, Wish
 from tuque.web.site import Ask, Page, Site
 
 QUEUES = FEW + 300

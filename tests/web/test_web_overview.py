@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import NodeFacts, View, merged
 from tuque.web.pages.overview import keeping_up
-from tuque.web.read.figures import NodeFacts, View, merged
-from tuque.web.read.history import Points
 from tuque.web.show.verdict import no_leader, without
 
 NOW_S = 10_000.0

@@ -8,8 +8,8 @@ import pytest
 from web_console import Console, Reader, figures, until
 from web_nodes import WebCluster
 
+from tuque.clusterview.queues import PAGE
 from tuque.web.pages.cluster import verdict
-from tuque.web.read.rows import PAGE
 
 TUBES = 3 * PAGE + 10
 GROUPS = 2 * PAGE + 5

@@ -6,12 +6,23 @@ import msgspec
 import pytest
 
 from tuque.client.commands.dead import DeadLetter
-from tuque.web.read.behind import Behind
-from tuque.web.read.figures import NodeFacts, Queue, QueueHere, View
-from tuque.web.read.figures import merged as view_of
-from tuque.web.read.history import Points, longer, merged, points_of, with_gaps
-from tuque.web.read.letters import Letter, general, grouped
-from tuque.web.read.watch import by_need
+from tuque.clusterview.dead_letters import Letter, general, grouped
+from tuque.clusterview.history import (
+    Points,
+    longer,
+    merged,
+    points_of,
+    with_gaps,
+)
+from tuque.clusterview.nodes import (
+    NodeFacts,
+    Queue,
+    QueueHere,
+    View,
+)
+from tuque.clusterview.nodes import merged as view_of
+from tuque.clusterview.queues import Behind
+from tuque.clusterview.watch import by_need
 from tuque.web.show.cause import cause
 from tuque.web.show.charts import spark
 from tuque.web.show.text import (

@@ -7,11 +7,16 @@ import random
 import msgspec
 import pytest
 
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import (
+    NodeFacts,
+    Queue,
+    QueueHere,
+    merged,
+)
+from tuque.clusterview.queues import Behind
+from tuque.clusterview.work import WorkerRow
 from tuque.web.pages.overview import name_quiet
-from tuque.web.read.behind import Behind
-from tuque.web.read.figures import NodeFacts, Queue, QueueHere, merged
-from tuque.web.read.history import Points
-from tuque.web.read.workers import WorkerRow
 from tuque.web.show.remedy import in_place_of, remedies, steady
 from tuque.web.show.verdict import of_queue
 

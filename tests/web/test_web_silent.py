@@ -14,12 +14,12 @@ from web_nodes import WebCluster
 
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.url import parse
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import Queue
+from tuque.clusterview.queues import row_of
+from tuque.clusterview.watch import Watch, words_of
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.queues import is_kind
-from tuque.web.read.figures import Queue
-from tuque.web.read.history import Points
-from tuque.web.read.rows import row_of
-from tuque.web.read.watch import Watch, words_of
 from tuque.web.show.verdict import State, in_part
 
 JOBS = 30

@@ -6,8 +6,8 @@ from web_console import Console, figures, until
 from web_nodes import WebCluster
 
 from tuque.client.commands.operate import QueueOrder
+from tuque.clusterview.nodes import NodeFacts
 from tuque.web.pages.queues import wish_of
-from tuque.web.read.figures import NodeFacts
 from tuque.web.show.tenants import tenants_of
 
 

@@ -22,9 +22,15 @@ from tuque import Client
 from tuque.client.commands.operate import Deploy, WorkerRun
 from tuque.client.commands.work import Run
 from tuque.client.url import settings
+from tuque.clusterview.nodes import Nodes
+from tuque.clusterview.work import (
+    DEPLOYS_KEPT,
+    Deploys,
+    WorkerRow,
+    changes,
+    need,
+)
 from tuque.server.state.workers import LOST_MS
-from tuque.web.read.nodes import Nodes
-from tuque.web.read.workers import DEPLOYS_KEPT, Deploys, WorkerRow, changes, need
 
 HERE = Path(__file__).parent
 SOURCE = Path(tuque.__file__).parents[1]

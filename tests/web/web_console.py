@@ -22,11 +22,11 @@ from web_nodes import WebCluster
 import until as real
 from in_world import WorldLoop, now_s, within
 from tuque.client.url import parse
+from tuque.clusterview.nodes import View
 from tuque.web.app import made
 from tuque.web.deeds.log import DeedLog
 from tuque.web.login import users
 from tuque.web.login.sessions import COOKIE
-from tuque.web.read.figures import View
 from tuque.web.site import Site
 
 DEADLINE_S = 60.0

@@ -10,17 +10,17 @@ from urllib.parse import urlencode
 import msgspec
 
 from tuque.client.url import Settings
+from tuque.clusterview.dead_letters import Graves
+from tuque.clusterview.watch import Watch
 from tuque.web.deeds.log import DeedLog
 from tuque.web.deeds.running import Running
 from tuque.web.login.sessions import Session, Sessions
 from tuque.web.login.users import User
-from tuque.web.read.graves import Graves
-from tuque.web.read.watch import Watch
 from tuque.web.show.text import key, over
 
 if TYPE_CHECKING:
-    from tuque.web.read.figures import View
-    from tuque.web.read.jobs import Found
+    from tuque.clusterview.nodes import View
+    from tuque.clusterview.work import Found
 
 
 # pages of what nodes say now

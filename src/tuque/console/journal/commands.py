@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import click
 
+from tuque import terminal
 from tuque.console.journal.rows import fields, line_of
-from tuque.console.terminal import look
 from tuque.core.model.job import ACTIVE, DELIVERED, Job
 from tuque.core.records.jobs import Records
 from tuque.core.records.read import BadRecord, Record, decode
@@ -75,7 +75,7 @@ def print_file(file: FileReport) -> None:
     state = file.state()
     click.echo(
         f"{file.name}  {file.records:,} records  {file.frames:,} frames  {file.bytes:,} bytes  "
-        + (state if state == "ok" else look.paint(state, look.BAD, bold=True))
+        + (state if state == "ok" else terminal.paint(state, terminal.BAD, bold=True))
     )
     for problem in file.problems:
         missing = f", {problem.missing:,} records missing" if problem.missing else ""
@@ -218,7 +218,7 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
     """
     disk = Disk()
     wanted: set[str] = set()  # ids seen in the queue
-    width = look.width()
+    width = terminal.width()
     try:
         for file in files_of(disk, path):
             for row in rows(disk, file):

@@ -9,7 +9,6 @@ import textwrap
 import time
 from typing import Any, Final
 
-from tuque.console.terminal.format import printable
 from tuque.core.model.job import STATE_NAMES
 from tuque.core.model.stats import CAUSES
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
@@ -29,6 +28,7 @@ from tuque.core.records.staged import NO_ID, StageRecord
 from tuque.core.records.tubes import TaskRecord
 from tuque.core.records.work import LifeRecord
 from tuque.core.tables.topics import Subscription
+from tuque.terminal import printable
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 
 INDENT: Final = 8

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from tuque.clusterview.dead_letters import Letter, by_node
+from tuque.clusterview.nodes import Nodes
 from tuque.errors import Duplicate
 from tuque.web.deeds.proposal import TYPED_FROM, Field, Proposal
 from tuque.web.deeds.running import Long
-from tuque.web.read.letters import Letter, by_node
-from tuque.web.read.nodes import Nodes
 from tuque.web.show.text import plural
 
 AT_ONCE = 100  # letters a call: a page of progress

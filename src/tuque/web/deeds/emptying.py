@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from tuque.clusterview.nodes import Node
 from tuque.web.deeds.running import Long
-from tuque.web.read.nodes import Node
 
 AT_ONCE: Final = 200  # jobs a call
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tuque.aio import Client
+from tuque.clusterview.work import JobFacts
 from tuque.errors import Error
 from tuque.web.deeds.proposal import Refused
-from tuque.web.read.jobs import JobFacts
 
 PAUSE_S: Final = 60.0  # so long nobody gets the job that is moved
 NO_END_S: Final = 1_000_000_000  # a longer TTL is none

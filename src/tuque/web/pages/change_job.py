@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tuque.aio import Client
+from tuque.clusterview.work import JobFacts, job_of
 from tuque.errors import BadId, Error, NoJob, ReplyError
 from tuque.logtext import HIDDEN
 from tuque.web.deeds.moving import moved
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
 from tuque.web.pages.change_queue import add_to
 from tuque.web.pages.job import described, state_words
-from tuque.web.read.jobs import JobFacts, job_of
 from tuque.web.show.text import link
 from tuque.web.site import Ask
 

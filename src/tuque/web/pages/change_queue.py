@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tuque.clusterview.nodes import DEAD, Queue
 from tuque.errors import Error
 from tuque.web.deeds import emptying
 from tuque.web.deeds.proposal import TYPED_FROM, Field, Outcome, Proposal, Refused
 from tuque.web.pages import dead
-from tuque.web.read.figures import DEAD, Queue
 from tuque.web.show.text import link, plural
 from tuque.web.site import Ask
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import shlex
 
 from tuque.client.commands.tubes import TubeInfo
+from tuque.clusterview.nodes import Node
+from tuque.clusterview.queues import (
+    LeaseRow,
+    TubeRow,
+    leases_at,
+    tube_of,
+)
+from tuque.clusterview.work import WorkerRow, workers_of
 from tuque.errors import Error, ReplyError
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
-from tuque.web.read.nodes import Node
-from tuque.web.read.tubes import LeaseRow, TubeRow, leases_at, tube_of
-from tuque.web.read.workers import WorkerRow, workers_of
 from tuque.web.show.text import link, plural
 from tuque.web.site import Ask
 

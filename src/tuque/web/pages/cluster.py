@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import NodeFacts, View
+from tuque.clusterview.queues import PAGE, leases_of
 from tuque.web.pages.overview import room
-from tuque.web.read.figures import NodeFacts, View
-from tuque.web.read.history import Points
-from tuque.web.read.rows import PAGE
-from tuque.web.read.tubes import leases_of
 from tuque.web.show.charts import Chart, Line, made
 from tuque.web.show.tenants import tenants_of
 from tuque.web.show.text import plural, span

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
+from tuque.clusterview.dead_letters import Group, Letter, Sorted, Wanted
+from tuque.clusterview.nodes import DEAD
 from tuque.web.deeds import dead as deeds
 from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
 from tuque.web.deeds.running import Long
-from tuque.web.read.figures import DEAD
-from tuque.web.read.graves import Sorted
-from tuque.web.read.letters import Group, Letter, Wanted
 from tuque.web.show.charts import spark
 from tuque.web.show.text import link, plural, span
 from tuque.web.site import Ask, Page, shared

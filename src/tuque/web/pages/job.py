@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from tuque.client.api import JobFailure
+from tuque.clusterview.work import Copy, JobFacts, job_of
 from tuque.errors import BadId
-from tuque.web.read.jobs import Copy, JobFacts, job_of
 from tuque.web.show.chain import AFTER, following, next_id
 from tuque.web.show.text import forms, num, plural, span
 from tuque.web.site import Ask, Page, shared

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuque.clusterview.history import Points
+from tuque.clusterview.queues import KEYED, in_order
+from tuque.clusterview.work import Mark, WorkerRow, workers_of
 from tuque.web.pages.queues import rows_of
-from tuque.web.read.history import Points
-from tuque.web.read.rows import in_order
-from tuque.web.read.tubes import KEYED
-from tuque.web.read.workers import Mark, WorkerRow, workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
 from tuque.web.show.keys import name_keys
 from tuque.web.show.remedy import in_place_of, needed

@@ -9,17 +9,22 @@ from typing import Any, Final
 from tuque.aio import Client
 from tuque.client.api import Job
 from tuque.client.commands.groups import JobGroup
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import DEAD, Queue
+from tuque.clusterview.queues import KEYED, SHARE, KeyRows, ScheduleRow
+from tuque.clusterview.work import (
+    CALLED,
+    ROWS,
+    Found,
+    JobRow,
+    active,
+    peeked,
+    workers_of,
+)
 from tuque.errors import ReplyError
 from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.overview import marks_for, name_deploy, name_quiet, slow
 from tuque.web.pages.queues import name_away, rows_of
-from tuque.web.read.figures import DEAD, Queue
-from tuque.web.read.history import Points
-from tuque.web.read.jobs import ROWS, Found, JobRow, active, peeked
-from tuque.web.read.joint.groups import CALLED
-from tuque.web.read.lists import SHARE
-from tuque.web.read.tubes import KEYED, KeyRows, ScheduleRow
-from tuque.web.read.workers import workers_of
 from tuque.web.show.charts import Chart, Line, made, marked
 from tuque.web.show.firings import in_words, state_of
 from tuque.web.show.keys import SHOWN, groups, held, name_keys

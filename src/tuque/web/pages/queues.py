@@ -9,11 +9,18 @@ import msgspec
 
 from tuque.client.commands.operate import QueueOrder
 from tuque.client.commands.tubes import TubeInfo
-from tuque.web.read.figures import Queue
-from tuque.web.read.history import Points
-from tuque.web.read.lists import Wish
-from tuque.web.read.rows import ORDERS, PAGE, Row, in_order, matches, row_of
-from tuque.web.read.tubes import homes_away
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import Queue
+from tuque.clusterview.queues import (
+    ORDERS,
+    PAGE,
+    Row,
+    Wish,
+    homes_away,
+    in_order,
+    matches,
+    row_of,
+)
 from tuque.web.show.charts import spark
 from tuque.web.show.verdict import HOME_AWAY, WAS_LATE, State, in_part, state_of
 from tuque.web.site import Ask, Page, shared

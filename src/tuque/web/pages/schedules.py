@@ -6,10 +6,9 @@ from typing import Any
 
 from tuque.aio import Client
 from tuque.client.commands.schedules import Schedule
+from tuque.clusterview.queues import PAGE, Part, ScheduleRow, fits
 from tuque.web.deeds.proposal import Outcome, Proposal, Refused
 from tuque.web.pages.change_rest import home_of, tube_named
-from tuque.web.read.rows import PAGE
-from tuque.web.read.tubes import Part, ScheduleRow, fits
 from tuque.web.show.firings import MISSED, ahead, firings, in_words, state_of
 from tuque.web.show.text import link
 from tuque.web.show.verdict import homeless

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuque.web.read.workers import KINDS, workers_of
+from tuque.clusterview.work import KINDS, workers_of
 from tuque.web.site import Ask, Page, shared
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tuque.web.read.figures import Queue
-from tuque.web.read.history import MINUTE, Points
+from tuque.clusterview.history import MINUTE, Points
+from tuque.clusterview.nodes import Queue
 from tuque.web.show.text import num, plural, rate, span
 
 BEFORE: Final = 10 * MINUTE  # points with which the last minute is compared

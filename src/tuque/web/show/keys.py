@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tuque.client.commands.operate import KeyRow
-from tuque.web.read.figures import Queue
+from tuque.clusterview.nodes import Queue
 from tuque.web.show.firings import ahead
 from tuque.web.show.text import clip, num, span
 from tuque.web.show.verdict import Notice

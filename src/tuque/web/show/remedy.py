@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.web.read.figures import Queue
-from tuque.web.read.history import MINUTE, Points
-from tuque.web.read.workers import WorkerRow
+from tuque.clusterview.history import MINUTE, Points
+from tuque.clusterview.nodes import Queue
+from tuque.clusterview.work import WorkerRow
 from tuque.web.show.cause import BEFORE, FEW, MORE, pace
 from tuque.web.show.text import plural, span
 

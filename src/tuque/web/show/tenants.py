@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tuque.web.read.figures import NodeFacts
+from tuque.clusterview.nodes import NodeFacts
 
 HEAD: Final = "tenant_"
 

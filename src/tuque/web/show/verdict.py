@@ -10,9 +10,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tuque.web.read.behind import BEHIND_S, NEAR_S, Behind
-from tuque.web.read.figures import NodeFacts, Queue, View
-from tuque.web.read.history import MINUTE, Points
+from tuque.clusterview.history import MINUTE, Points
+from tuque.clusterview.nodes import NodeFacts, Queue, View
+from tuque.clusterview.queues import BEHIND_S, NEAR_S, Behind
 from tuque.web.show.cause import cause
 from tuque.web.show.remedy import remedies
 from tuque.web.show.text import clip, fits, link, num, plural, rate, span

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import Any, Final, cast, get_args
 
 from tuque.client.commands.groups import GroupChild, JobGroup
-from tuque.web.deeds.proposal import Outcome, Proposal, Refused
-from tuque.web.pages.change_rest import silent_home
-from tuque.web.read.joint.groups import (
+from tuque.clusterview.queues import PAGE, Part, fits, tube_of
+from tuque.clusterview.work import (
     CALLED,
     Children,
+    ChildrenFound,
     ChildState,
-    Found,
     GroupRow,
     children_of,
     counts,
     group_of,
 )
-from tuque.web.read.rows import PAGE
-from tuque.web.read.tubes import Part, fits, tube_of
+from tuque.web.deeds.proposal import Outcome, Proposal, Refused
+from tuque.web.pages.change_rest import silent_home
 from tuque.web.show.text import link, plural, tail_id
 from tuque.web.show.verdict import homeless
 from tuque.web.site import Ask, Page, shared
@@ -133,7 +132,7 @@ async def group(ask: Ask) -> Page:
     )
 
 
-def told(found: Found, children: Children) -> dict[str, Any]:
+def told(found: ChildrenFound, children: Children) -> dict[str, Any]:
     """What the page says of a group that is there."""
     one = found.group
     assert one is not None
@@ -164,7 +163,7 @@ async def why_unknown(ask: Ask, tube: str) -> str:
     return silent_home(row.info) if row is not None else ""
 
 
-async def named(ask: Ask) -> Found:
+async def named(ask: Ask) -> ChildrenFound:
     """The group that is meant. Refused if it is not known."""
     tube = ask.word("tube")
     found = await group_of(ask.site.watch.nodes, tube, ask.word("group"))

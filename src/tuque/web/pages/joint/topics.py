@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tuque.aio import Client
+from tuque.clusterview.queues import PAGE, Part, fits
+from tuque.clusterview.work import SubscriptionRow
 from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
-from tuque.web.read.joint.topics import SubscriptionRow
-from tuque.web.read.rows import PAGE
-from tuque.web.read.tubes import Part, fits
 from tuque.web.show.text import clip
 from tuque.web.site import Ask, Page, shared
 

@@ -1,0 +1,488 @@
+"""`tuque cluster ...`: show and change a cluster from one of its nodes.
+
+Decides what is asked and printed, and when a command has succeeded. Each node is asked for its own
+data; clusterview/health.py gathers the tables. Exit status 1 if something is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_urlsafe
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+import click
+
+from tuque import terminal
+from tuque.cli.programs import (
+    Programs,
+    free_ports,
+    join_nodes,
+    node_name,
+    start_nodes,
+    words_of,
+)
+from tuque.cli.prompt.cli import target_of
+from tuque.client.transport.raw_link import Link, Target
+from tuque.clusterview.health import (
+    ANSWER_S,
+    LEAVES,
+    Known,
+    Row,
+    as_fields,
+    ask,
+    failing,
+    fails_over,
+    homeless,
+    info_of,
+    known_nodes,
+    new_leaders,
+    rows_of,
+    uneven,
+    unwell,
+    votes_of,
+    voting,
+)
+from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.nodeoptions import NodeOptions, node_options
+
+# ---- `tuque cluster dev`: a cluster on this machine, for experiments, until Ctrl-C.
+#
+# Decides ports, directories and what is printed. The nodes are ordinary `tuque server` processes on
+# the loopback; ending the command ends them, and their data stay in the directory. A node that is
+# killed does not end the others: people want to see what they do.
+
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+POLL_S: Final = 0.2
+
+
+class Ended(Exception):
+    """The command was asked to end."""
+
+
+def on_signal(number: int, frame: FrameType | None) -> None:
+    """Ends the wait; ignores further signals while the nodes stop."""
+    raise Ended
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(1, 16), default=3, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 55_520),
+    default=0,
+    help="Port of the first node; the others take the next ones. 0: any free ports.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("cluster-dev"),
+    show_default=True,
+    help="Where each node keeps its data and log.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Option for all nodes."
+)
+def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> None:
+    """Start a cluster on this machine; Ctrl-C stops it.
+
+    A node that is killed leaves the others alone; the command to start it again is shown.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    ports = [port + i for i in range(nodes)] if port else free_ports(nodes)
+    options = [word for setting in settings for word in ("--set", setting)]
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    trouble: click.ClickException | None = None
+    with Programs(directory) as programs:
+        try:
+            urls = start_nodes(programs, ports, directory, *options)
+            join_nodes(programs, ports)
+            show(urls, ports[0], directory)
+            while programs.names:
+                for said in programs.ended():
+                    name = said.split()[0]
+                    at = ports[int(name.rpartition("-")[2]) - 1]
+                    again = [*words_of(at, directory / name), *options]
+                    click.echo(f"{said}; again: tuque {shlex.join(again)}")
+                time.sleep(POLL_S)
+            trouble = click.ClickException("no node is left")
+        except Ended:
+            pass
+        except click.ClickException as err:
+            trouble = err
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        click.echo("stopping ...")
+        try:
+            programs.stop_all()
+        except click.ClickException as err:
+            trouble = trouble or err  # the first error is the cause
+    if trouble is not None:
+        raise trouble
+    click.echo("stopped")
+
+
+def show(urls: list[str], port: int, directory: Path) -> None:
+    """Print which node runs where."""
+    for number, url in enumerate(urls, 1):
+        click.echo(f"{node_name(number):<8} {url}   {directory / node_name(number)}")
+    hosts = ",".join(url.removeprefix("tuque://") for url in urls)
+    click.echo(f"\nall      tuque://{hosts}/")
+    click.echo(f"look     tuque cluster status -p {port}")
+    click.echo("stop     Ctrl-C")
+
+
+# ---- The nodes of a cluster as a table
+
+
+HEADS: Final = {
+    "name": "NODE",
+    "address": "ADDRESS",
+    "said": "STATE",
+    "reaches": "REACHES",
+    "jobs": "JOBS",
+    "queued": "QUEUED",
+    "clients": "CLIENTS",
+    "memory": "MEMORY",
+    "to_repair": "TO REPAIR",
+    "to_drain": "TO DRAIN",
+}
+LEFT: Final = 3  # columns of text
+LEAST: Final = ("CLIENTS", "MEMORY", "REACHES")  # left out first on a narrow terminal
+
+
+def table(rows: list[Row]) -> str:
+    """The rows under their headings; unknown values as -."""
+    shown = dict(HEADS)
+    if all(row.to_drain is None for row in rows):
+        del shown["to_drain"]
+    cells = [[cell(getattr(row, name)) for name in shown] for row in rows]
+
+    def color(at: int, head: str, text: str) -> str:
+        return terminal.paint(text, color_of(rows[at])) if head == "STATE" else text
+
+    return terminal.table(list(shown.values()), cells, LEFT, LEAST, color)
+
+
+def color_of(row: Row) -> str:
+    """Good, on its way, or bad."""
+    if row.said in LEAVES or row.is_meeting:
+        return terminal.WARNING
+    return terminal.GOOD if row.said == "up" else terminal.BAD
+
+
+def cell(value: object) -> str:
+    """A value of a row as text."""
+    if value is None or value == "":
+        return "-"
+    return terminal.number(value) if isinstance(value, int) else str(value)
+
+
+# ---- commands
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+SECRET_BYTES: Final = 32
+
+
+def limit_option(command: F) -> F:
+    """The option for the time limit."""
+    return click.option(
+        "--timeout", type=FiniteRange(), default=0.0, help="Give up after that long; 0: never."
+    )(command)
+
+
+@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
+@node_options
+def cluster(**_node: object) -> None:
+    """Start, show and change a cluster.
+
+    The options name the node to ask; they may also follow the command.
+    """
+
+
+cluster.add_command(dev)
+
+
+@contextmanager
+def node_asked(node: NodeOptions) -> Iterator[Link]:
+    """A connection to the node in the options."""
+    link = Link(target_of(node), ANSWER_S)
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+@cluster.command()
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def status(node: NodeOptions, as_json: bool) -> None:
+    """Show every node with its jobs.
+
+    Each node is asked for its own figures. Exit status 1 unless all is well.
+    """
+    with node_asked(node) as link:
+        rows = rows_of(link)
+        lost = homeless(rows, fails_over(link, rows))
+    voters, can_vote = votes_of(rows)
+    if as_json:
+        click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
+    else:
+        said = [*failing(rows), *voting(rows), *new_leaders(rows), *lost, *uneven(rows)]
+        click.echo("\n".join([table(rows), *said]))
+    sys.exit(1 if unwell(rows) or lost or uneven(rows) or can_vote != voters else 0)
+
+
+@cluster.command()
+def secret() -> None:
+    """Print a new secret for the nodes of a cluster.
+
+    It has 256 bits of chance. All nodes need the same one, as cluster-secret or in the first line
+    of cluster-secret-file.
+    """
+    click.echo(token_urlsafe(SECRET_BYTES))
+
+
+@cluster.command()
+@node_options
+@click.option(
+    "--wait",
+    type=FiniteRange(),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the meeting.",
+)
+@click.argument("other", metavar="HOST:PORT")
+@click.argument("ports", metavar="[BUS_PORT]", nargs=-1, type=click.IntRange(1, 65535))
+def meet(
+    node: NodeOptions,
+    wait: float,
+    other: str,
+    ports: tuple[int, ...],
+) -> None:
+    """Make another node join the cluster of the node asked.
+
+    It waits until they are linked, or says why they are not. Without BUS_PORT the bus of the other
+    node is expected 10000 above its port. HOST PORT [BUS_PORT] is the same.
+    """
+    other_host, bus_ports = place_of(other, ports)
+    with node_asked(node) as link:
+        there = Target(other_host, bus_ports[0], "", link.target.password, link.target.user)
+        there_id = id_at(there)
+        if there_id and there_id == id_at(link.target):
+            raise click.ClickException(f"{there} is the node asked itself; -h and -p name another")
+        is_it, is_at = known_as(there, there_id), known_as(there, "")
+        ask(link, "CLUSTER", "MEET", other_host, *map(str, bus_ports))
+        deadline, reason = time.monotonic() + wait, ""
+        while time.monotonic() < deadline:
+            nodes = known_nodes(link)
+            if any(node.is_linked and is_it(node) for node in nodes):
+                click.echo(f"{there} is in the cluster of {link.target}")
+                return
+            said = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
+            reason = said[-1] if said else reason
+            time.sleep(POLL_S)
+    raise click.ClickException(
+        f"{there} did not join within {wait:g} s: {reason or 'no answer yet'}. "
+        "Is its bus port open, and does it have the same cluster secret?"
+    )
+
+
+def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:
+    """The host, and its port with that of the bus, if given.
+
+    As HOST:PORT [BUS_PORT] or HOST PORT [BUS_PORT]; an IPv6 address with a port needs brackets.
+    UsageError for anything else.
+    """
+    host, colon, port = other.rpartition(":")
+    is_bare = ":" in host and not host.startswith("[")  # an IPv6 address without a port
+    given = list(ports)
+    if colon and not is_bare:
+        if not port.isdecimal() or not 0 < int(port) <= 65535:
+            raise click.UsageError(f"{other!r} is no HOST:PORT with a port from 1 to 65535")
+        given.insert(0, int(port))
+    else:
+        host = other
+    if not host or not 1 <= len(given) <= 2:
+        raise click.UsageError(f"say HOST:PORT [BUS_PORT] of the other node, not {other!r}")
+    return host.strip("[]"), given
+
+
+def id_at(target: Target) -> str:
+    """The id of the node there; empty if it does not respond."""
+    link = Link(target, ANSWER_S)
+    try:
+        own = ask(link, "CLUSTER", "MYID")
+        return own.decode() if isinstance(own, bytes) else ""
+    except click.ClickException:
+        return ""
+    finally:
+        link.close()
+
+
+def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
+    """How to find a node in a list: by its id, else by its address."""
+    if other_id:
+        return lambda node: node.id == other_id and not node.is_self
+    hosts = {other.host}
+    with suppress(OSError):
+        hosts |= {str(found[4][0]) for found in socket.getaddrinfo(other.host, other.port)}
+    return lambda node: node.host in hosts and node.port == other.port and not node.is_self
+
+
+@cluster.command()
+@node_options
+@click.argument("node_id")
+def forget(node: NodeOptions, node_id: str) -> None:
+    """Remove a node that will not come back.
+
+    NODE_ID is its id or the start of it, as `status` shows it. Its jobs are copied again.
+    """
+    if not node_id:
+        raise click.ClickException("NODE_ID is empty: give a node's id, or its first characters")
+    with node_asked(node) as link:
+        nodes = [node for node in known_nodes(link) if not node.is_meeting]
+        found = [node for node in nodes if node.id.startswith(node_id)]
+        if len(found) != 1:
+            what = "more than one node" if found else "no node"
+            raise click.ClickException(
+                f"{what} of this cluster has an id that begins with {node_id}"
+            )
+        ask(link, "CLUSTER", "FORGET", found[0].id)
+    click.echo(f"{found[0].id} is forgotten; what it had is copied again where copies are missing")
+
+
+@cluster.command()
+@node_options
+@click.option("--wait/--no-wait", default=True, help="Show the progress until it is done.")
+@click.option("--cancel", is_flag=True, help="Cancel: the node stays.")
+@limit_option
+def drain(node: NodeOptions, wait: bool, cancel: bool, timeout: float) -> None:
+    """Make a node give away all its jobs and leave.
+
+    When the command succeeds, the node is safe to stop, and its data may be deleted.
+    """
+    with node_asked(node) as link:
+        ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")
+        if cancel:
+            click.echo(f"{link.target} stays")
+            return
+        left = int(info_of(link).get("cluster_drain_left", 0))
+        if not wait:
+            click.echo(f"{link.target} is leaving, {jobs(left)} to give away")
+            return
+        deadline = deadline_of(timeout)
+        with counted_down("draining", left) as show:
+            while (info := info_of(link)).get("cluster_safe_to_stop") != "yes":
+                left = int(info.get("cluster_drain_left", 0))
+                show(left)
+                check_time(deadline, f"{jobs(left)} left to give away; the node continues with it")
+                time.sleep(POLL_S)
+            show(0)
+        click.echo(f"{link.target} has given all its jobs away: safe to stop")
+
+
+@cluster.command()
+@node_options
+@click.option("--wait", is_flag=True, help="Return when all nodes are there and say done.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@limit_option
+def repair(node: NodeOptions, wait: bool, as_json: bool, timeout: float) -> None:
+    """Show how many jobs lack copies, or wait for them.
+
+    Exit status 1 while a copy or a node is missing.
+    """
+    with node_asked(node) as link:
+        if wait:
+            wait_for_repair(link, deadline_of(timeout))
+        rows = [row for row in rows_of(link) if not row.is_meeting]
+    total = sum(row.to_repair or 0 for row in rows)
+    least = max((row.to_repair or 0 for row in rows), default=0)
+    problems = unwell(rows)
+    if as_json:
+        left = {row.address: row.to_repair for row in rows}
+        told = {"left": total, "left_at_least": least, "nodes": left, "problems": problems}
+        click.echo(json.dumps(told))
+    else:
+        width = max(len(row.address) for row in rows)
+        for row in rows:
+            said = "no answer" if row.to_repair is None else row.to_repair or "done"
+            click.echo(f"{row.address:<{width}}  {said}")
+        click.echo("\n".join(problems) or ("done" if total == 0 else to_repair(least, total)))
+    sys.exit(0 if total == 0 and not problems else 1)
+
+
+def to_repair(least: int, most: int) -> str:
+    """The number of jobs that lack copies: each node counts those that it has."""
+    if least == most:
+        return f"{jobs(most)} to repair"
+    return f"{least:,} to {jobs(most)} to repair: a job counts at each node that has it"
+
+
+def wait_for_repair(link: Link, deadline: float) -> None:
+    """Return when all nodes are up and have nothing left to repair.
+
+    A restarted node may not be missed yet, and its lost copies are unknown until its peers meet it
+    again: so all nodes must see all.
+    """
+    with counted_down("repairing", 0) as show:
+        while True:
+            problems, left = ["nobody answers"], 0
+            with suppress(click.ClickException):
+                rows = rows_of(link)
+                problems, left = unwell(rows), sum(row.to_repair or 0 for row in rows)
+            if not problems and left == 0:
+                return
+            show(left)
+            check_time(deadline, "; ".join(problems) or f"{jobs(left)} left to repair")
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def counted_down(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how much is left, on a terminal; call it with that number."""
+    is_shown = sys.stderr.isatty()
+    width = 0
+
+    def show(left: int) -> None:
+        nonlocal total, width
+        total = max(total, left)
+        if is_shown:
+            done = 100 * (total - left) // total if total else 0
+            text = f"{label}  {done:3d} %  {jobs(left)} left"
+            click.echo("\r" + text.ljust(width), nl=False, err=True)
+            width = len(text)
+
+    try:
+        yield show
+    finally:
+        if width:
+            click.echo("\r" + " " * width + "\r", nl=False, err=True)
+
+
+def deadline_of(timeout_s: float) -> float:
+    """The end of a wait that begins now."""
+    return time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
+
+
+def check_time(deadline: float, what: str) -> None:
+    """ClickException when time is up."""
+    if time.monotonic() > deadline:
+        raise click.ClickException(f"the time is up: {what}")
+
+
+def jobs(count: int) -> str:
+    """1 job, 2 jobs."""
+    return f"{count:,} job{'' if count == 1 else 's'}"

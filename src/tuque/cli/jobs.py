@@ -1,0 +1,413 @@
+"""`tuque dead`, `schedule`, `cancel` and `result`: dead letters, schedules, and single jobs.
+
+Decides what a line shows; the node does the work.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+import msgspec
+
+from tuque.client.commands.dead import DeadLetter
+from tuque.client.commands.schedules import Schedule
+from tuque.client.sync import Client
+from tuque.clusterview.view import letters_of
+from tuque.completion import queue_names
+from tuque.errors import Error, NoTube
+from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.nodeoptions import NodeOptions, node_options
+from tuque.terminal import json_line, printable
+
+HELP: Final = {"help_option_names": ["--help"]}
+BAR: Final = 24
+EVERY_MAX_S: Final = 366 * 86_400.0  # between two jobs of a schedule, as the server has it
+
+
+@contextmanager
+def client_of(node: NodeOptions, is_here: bool = True) -> Iterator[Client]:
+    """A client of the node in the options; ClickException for what it refuses.
+
+    With `is_here` false it goes to the leaders of tubes.
+    """
+    node.settings()
+    try:
+        with Client(node.full_url(), discover=not is_here) as client:
+            yield client
+    except Error as err:
+        raise click.ClickException(printable(str(err))) from None
+
+
+def one_node(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option to ask one node of the cluster."""
+    return click.option("--here", is_flag=True, help="Only the letters of the node asked.")(command)
+
+
+def filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that select dead letters."""
+    for option in (
+        click.option(
+            "--since", type=click.DateTime(), help="Only those that died since this local time."
+        ),
+        click.option("--task", help="Only of tasks that match the glob."),
+        click.option("--cause", help="Only with this cause: failed, crashed, expired, ..."),
+        click.option("--reason", help="Only with a reason that matches the glob."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(
+    reason: str | None, cause: str | None, task: str | None, since: dt.datetime | None
+) -> dict[str, Any]:
+    """The filters as arguments of the client."""
+    since_ms = None if since is None else int(since.timestamp() * 1000)
+    return {"reason": reason, "cause": cause, "task": task, "since_ms": since_ms}
+
+
+def fields(value: msgspec.Struct) -> dict[str, Any]:
+    """A value for JSON: bytes as text, or as base64 if they are none."""
+    found = {name: getattr(value, name) for name in value.__struct_fields__}
+    return {name: plain(one) if isinstance(one, bytes) else one for name, one in found.items()}
+
+
+def plain(data: bytes) -> Any:
+    """Bytes for JSON."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": msgspec.to_builtins(data)}
+
+
+def told(value: msgspec.Struct) -> str:
+    """A value, one field a line."""
+    rows = []
+    for name, one in fields(value).items():
+        if name.endswith("_ms") and one:
+            name, one = name.removesuffix("_ms"), at(one)
+        if one not in ("", None, {}, 0):
+            rows.append(f"{name.replace('_', ' ')}: {printable(str(one))}")
+    return "\n".join(rows)
+
+
+def at(ms: int) -> str:
+    """An instant in local time."""
+    return dt.datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "seconds")
+
+
+def row(one: DeadLetter) -> str:
+    """A dead letter on one line."""
+    words = [
+        at(one.last_failure_ms),
+        one.id,
+        one.origin,
+        one.task or "-",
+        f"{one.attempts} attempts",
+        one.cause,
+        one.reason,
+    ]
+    return printable("  ".join(words))
+
+
+@click.group(cls=OptionsAnywhere, context_settings=HELP)
+def dead() -> None:
+    """Dead letters: jobs that were given up, in queues such as mail.dead.
+
+    They keep id, body, reason and the queue that they came from. All nodes of the cluster are
+    asked; --here asks one.
+    """
+
+
+@dead.command("list", context_settings=HELP)
+@node_options
+@one_node
+@filters
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("queue", shell_complete=queue_names)
+def list_(node: NodeOptions, here: bool, as_json: bool, queue: str, **selected: Any) -> None:
+    """List the dead letters in QUEUE, the oldest first, one a line."""
+    wanted = chosen(**selected)
+    found = 0
+    with letters_of(node, here) as letters:
+        for one in letters.each(queue, **wanted):
+            click.echo(json_line(fields(one)) if as_json else row(one))
+            found += 1
+        if found == 0 and not any(wanted.values()) and letters.has_jobs(queue):
+            # DEADLETTER moved them there, as workers do with tasks of tubes, or a producer.
+            note = f"no dead letters, but other jobs: tuque cli QPEEK {queue} 10"
+            click.echo(printable(note), err=True)
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@one_node
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("id")
+def show(node: NodeOptions, here: bool, as_json: bool, id: str) -> None:
+    """Show all of one dead letter."""
+    with letters_of(node, here) as letters:
+        found = letters.show(id)
+    click.echo(json_line(fields(found)) if as_json else told(found))
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@one_node
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("queue", shell_complete=queue_names)
+def stat(node: NodeOptions, here: bool, as_json: bool, queue: str) -> None:
+    """Count the dead letters in QUEUE by cause and reason."""
+    with letters_of(node, here) as letters:
+        for one in letters.counts(queue):
+            line = f"{one.count:>8,}  {one.cause}  {one.reason}"
+            click.echo(json_line(fields(one)) if as_json else printable(line))
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@one_node
+@filters
+@click.option(
+    "--to",
+    metavar="QUEUE",
+    shell_complete=queue_names,
+    help="Into this queue, not those they came from.",
+)
+@click.option("--rate", type=click.IntRange(1, 1_000_000), help="At most that many a second.")
+@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("ids", nargs=-1)
+def replay(
+    node: NodeOptions,
+    here: bool,
+    to: str | None,
+    rate: int | None,
+    is_all: bool,
+    as_json: bool,
+    queue: str,
+    ids: tuple[str, ...],
+    **selected: Any,
+) -> None:
+    """Put dead letters from QUEUE back to work: those with IDS, that the options mean, or --all.
+
+    They keep their ids, and begin with their first attempt.
+    """
+    check_selected(is_all, ids, selected)
+    with letters_of(node, here) as letters:
+        bar = Bar(len(ids) or letters.length(queue))
+        done = letters.replay(queue, ids, to, bar.show, rate, **chosen(**selected))
+        bar.end()
+    click.echo(json_line({"replayed": done}) if as_json else f"{done:,} replayed")
+
+
+@dead.command(context_settings=HELP)
+@node_options
+@one_node
+@filters
+@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("ids", nargs=-1)
+def purge(
+    node: NodeOptions,
+    here: bool,
+    is_all: bool,
+    as_json: bool,
+    queue: str,
+    ids: tuple[str, ...],
+    **selected: Any,
+) -> None:
+    """Remove dead letters from QUEUE: those with IDS, that the options mean, or --all."""
+    check_selected(is_all, ids, selected)
+    with letters_of(node, here) as letters:
+        bar = Bar(len(ids) or letters.length(queue))
+        done = letters.purge(queue, ids, bar.show, **chosen(**selected))
+        bar.end()
+    click.echo(json_line({"purged": done}) if as_json else f"{done:,} purged")
+
+
+def check_selected(is_all: bool, ids: tuple[str, ...], selected: dict[str, Any]) -> None:
+    """UsageError unless one way to select is used."""
+    ways = [is_all, bool(ids), any(one is not None for one in selected.values())]
+    if sum(ways) != 1:
+        raise click.UsageError("say which: ids, or filters such as --reason, or --all")
+
+
+class Bar:
+    """How far a replay or purge is, on a terminal."""
+
+    def __init__(self, count: int) -> None:
+        self._count = max(1, count)
+        self._is_live = sys.stderr.isatty()
+
+    def show(self, done: int, seen: int) -> None:
+        """So many letters were seen, and `done` of them changed."""
+        if self._is_live:
+            full = min(BAR, BAR * seen // self._count)
+            line = f"[{'#' * full}{'-' * (BAR - full)}] {seen:,}/{self._count:,}, {done:,} done"
+            click.echo(f"\r\033[K{line}", nl=False, err=True)
+
+    def end(self) -> None:
+        """Clears the line."""
+        if self._is_live:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+@click.command(context_settings=HELP)
+@node_options
+@click.option("--reason", help="Why; shown to the worker and to those who wait for the result.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("ids", nargs=-1, required=True)
+def cancel(node: NodeOptions, reason: str | None, as_json: bool, ids: tuple[str, ...]) -> None:
+    """Cancel jobs: one that waits ends, one at work is flagged and its worker told.
+
+    Prints for each what became of it: ended, flagged, over (it had ended before), unknown, or
+    NOREACH (a node that may have it did not answer). Exit status 1 if one is not known.
+    """
+    with client_of(node) as client:
+        found = [str(one or "unknown") for one in client.cancel(*ids, reason=reason)]
+    if as_json:
+        click.echo(json_line(dict(zip(ids, found, strict=True))))
+    else:
+        for id, became in zip(ids, found, strict=True):
+            click.echo(printable(f"{id} {became}"))
+    sys.exit(0 if {"ended", "flagged", "over"}.issuperset(found) else 1)
+
+
+@click.command(context_settings=HELP)
+@node_options
+@click.option(
+    "--wait", "wait_s", type=FiniteRange(over=True), help="Wait up to that many seconds for it."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("id")
+def result(node: NodeOptions, wait_s: float | None, as_json: bool, id: str) -> None:
+    """Show where a job stands: its state, progress, result, or last failure.
+
+    Exit status 1 unless the job is done: also at the end of the wait, and if the job is not known
+    or its node is away.
+    """
+    wait_ms = None if wait_s is None else max(1, round(wait_s * 1000))
+    with client_of(node) as client:
+        found = client.result(id, wait_ms=wait_ms)
+    click.echo(json_line(fields(found)) if as_json else told(found))
+    sys.exit(0 if found.state == "done" else 1)
+
+
+@click.group(cls=OptionsAnywhere, context_settings=HELP)
+def schedule() -> None:
+    """Schedules: jobs that a queue gets at times of day, or at intervals.
+
+    The queue is a tube of type tasks, whose leader makes the jobs.
+    """
+
+
+@schedule.command("list", context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("queue", required=False, shell_complete=queue_names)
+def list_schedules(node: NodeOptions, as_json: bool, queue: str | None) -> None:
+    """List the schedules of QUEUE, else of all queues, one a line."""
+    with client_of(node, is_here=False) as client:
+        names = [queue] if queue is not None else timed_queues(client)
+        try:
+            for name in names:
+                for one in client.schedules(name):
+                    click.echo(json_line(fields(one)) if as_json else planned(one))
+        except NoTube:
+            raise click.ClickException(
+                f"'{printable(name)}' is no tube of type tasks: only those have schedules"
+            ) from None
+
+
+def timed_queues(client: Client) -> list[str]:
+    """The tubes that may have schedules."""
+    return sorted(client.qscan(type="tasks"))
+
+
+def planned(one: Schedule) -> str:
+    """A schedule on one line: when it fires next, and when it did."""
+    when = f"{one.cron} ({one.tz})" if one.cron else f"every {one.every_s:g} s"
+    ahead = "paused" if one.paused else f"next {at(one.next_ms)}" if one.next_ms else "waits"
+    behind = f"last {at(one.last_ms)}" if one.last_ms else "none yet"
+    words = [one.queue, one.name, when, ahead, behind, f"{one.fired} jobs"]
+    if one.late:
+        words.append(f"late {one.late} times")
+    return printable("  ".join(words))
+
+
+@schedule.command("show", context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name")
+def show_schedule(node: NodeOptions, as_json: bool, queue: str, name: str) -> None:
+    """Show all of one schedule."""
+    with client_of(node, is_here=False) as client:
+        found = client.schedule_show(queue, name)
+    click.echo(json_line(fields(found)) if as_json else told(found))
+
+
+@schedule.command("add", context_settings=HELP)
+@node_options
+@click.option("--cron", metavar="TEXT", help="Minute, hour, day, month and day of the week.")
+@click.option("--tz", metavar="ZONE", help="Its time zone, as Europe/Berlin.  [default: UTC]")
+@click.option(
+    "--every", "every_s", type=FiniteRange(1, EVERY_MAX_S), help="Seconds between two jobs."
+)
+@click.option(
+    "--missed",
+    type=click.Choice(["skip", "one", "all"]),
+    help="What becomes of instants that were missed.  [default: one]",
+)
+@click.argument("queue", shell_complete=queue_names)
+@click.argument("name")
+@click.argument("body")
+def add_schedule(node: NodeOptions, queue: str, name: str, body: str, **words: Any) -> None:
+    """Add the schedule NAME to QUEUE, whose jobs have BODY, or change what it says."""
+    with client_of(node, is_here=False) as client:
+        try:
+            click.echo(client.schedule_add(queue, name, body, **words))
+        except NoTube:
+            raise click.ClickException(
+                f"'{printable(queue)}' is no tube of type tasks: make it with "
+                f"`tuque cli TUBE CREATE {shlex.quote(printable(queue))} tasks TTR 30`"
+            ) from None
+
+
+def of_one(word: str, text: str) -> None:
+    """A subcommand that does something with one schedule."""
+
+    @schedule.command(word, context_settings=HELP, help=text)
+    @node_options
+    @click.argument("queue", shell_complete=queue_names)
+    @click.argument("name")
+    def command(node: NodeOptions, queue: str, name: str) -> None:
+        with client_of(node, is_here=False) as client:
+            done = getattr(client, f"schedule_{word}")(queue, name)
+        click.echo(said(word, done))
+        if word in ("run", "drop") and not done:
+            sys.exit(1)
+
+
+def said(word: str, done: str | bool | None) -> str:
+    """The outcome, for people; of `run` the id of the job."""
+    if word == "run":
+        return str(done or "not added: a job has its unique key")
+    if word == "drop":
+        return "dropped" if done else "there is no such schedule"
+    told_now = {"pause": "paused", "resume": "continues"}[word]
+    return told_now if done else "nothing to change"
+
+
+of_one("pause", "Make no more jobs until `resume`.")
+of_one("resume", "Go on, without the times of the pause.")
+of_one("run", "Add a job now, beside the times; prints its id.")
+of_one("drop", "Remove the schedule; the jobs that it made stay.")

@@ -1,0 +1,218 @@
+"""`tuque queues` and `tuque workers`: lists over the whole cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast, get_args
+
+import click
+
+from tuque.cli.shown import (
+    as_fields,
+    glob_of,
+    node_table,
+    queue_table,
+    summary,
+    tasks_line,
+    worker_table,
+)
+from tuque.client.commands.operate import QueueOrder
+from tuque.clusterview.view import Board
+from tuque.errors import Error
+from tuque.lazygroup import FiniteRange, OptionsAnywhere, missing_extra
+from tuque.nodeoptions import NodeOptions, node_options
+from tuque.terminal import json_line, printable
+
+HELP: Final = {"help_option_names": ["--help"]}
+ORDERS: Final = get_args(QueueOrder)
+CLEAR: Final = "\033[H\033[2J"
+
+
+@contextmanager
+def board_of(node: NodeOptions, is_here: bool = False) -> Iterator[Board]:
+    """The nodes of the cluster; ClickException for what the first one refuses."""
+    board = Board(node, is_here)
+    try:
+        board.look()
+        yield board
+    except Error as err:
+        raise click.ClickException(printable(str(err))) from None
+    finally:
+        board.close()
+
+
+def warn(board: Board) -> None:
+    """Name the nodes that did not answer."""
+    for place, why in board.silent.items():
+        click.echo(printable(f"{place}: {why}; its figures are left out"), err=True)
+
+
+@click.command(context_settings=HELP)
+@node_options
+@click.option("--here", is_flag=True, help="Only the node asked.")
+@click.option(
+    "--sort", type=click.Choice(ORDERS), default="oldest", show_default=True, help="The order."
+)
+@click.option("--match", metavar="GLOB", help="Only names that match, or contain this.")
+@click.option("--type", "kind", metavar="TYPE", help="queue, dead, or a type of tubes.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--watch",
+    "every_s",
+    type=FiniteRange(least=0.2),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Repeat every 2 seconds, or every SECONDS.",
+)
+def queues(
+    node: NodeOptions,
+    here: bool,
+    sort: str,
+    match: str | None,
+    kind: str | None,
+    limit: int,
+    as_json: bool,
+    every_s: float | None,
+) -> None:
+    """List the queues of the cluster, those whose oldest ready job is oldest first.
+
+    All nodes are asked: jobs and rates are sums, OLDEST is the greatest age. IN/S and OUT/S are
+    jobs added and done in a second, lately. DEAD are the jobs in QUEUE.dead, WAITING the clients
+    that wait for jobs.
+    """
+
+    def show(board: Board) -> None:
+        order = cast(QueueOrder, sort)
+        rows = board.queues(order, sort != "name", glob_of(match), kind, limit)
+        if as_json:
+            text = "\n".join(json_line(as_fields(row)) for row in rows)
+        else:
+            text = queue_table(rows) if rows else "no queues"
+        is_live = every_s is not None and sys.stdout.isatty() and not as_json
+        if text:
+            click.echo((CLEAR if is_live else "") + text)
+        warn(board)
+
+    with board_of(node, here) as board:
+        repeat(lambda: show(board), board, every_s)
+
+
+def repeat(show: Callable[[], None], board: Board, every_s: float | None) -> None:
+    """Show it once, or at intervals until an interrupt."""
+    show()
+    while every_s is not None:
+        sys.stdout.flush()
+        try:
+            time.sleep(every_s)
+            board.look()
+            show()
+        except KeyboardInterrupt:
+            return
+
+
+@click.group(cls=OptionsAnywhere, invoke_without_command=True, context_settings=HELP)
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.pass_context
+def workers(context: click.Context, node: NodeOptions, as_json: bool) -> None:
+    """List the workers of the cluster, lost ones first, with the job that runs longest.
+
+    Below the table stand the jobs of lost workers, and when each is due again.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with board_of(node) as board:
+        rows = board.workers()
+        warn(board)
+    if as_json:
+        for one in rows:
+            click.echo(json_line(as_fields(one)))
+    else:
+        click.echo(worker_table(rows) if rows else "no workers; `tuque worker MODULE:APP` is one")
+
+
+@workers.command(context_settings=HELP)
+@node_options
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def quiet(node: NodeOptions, names: tuple[str, ...]) -> None:
+    """Ask workers to take no more jobs, and to finish those that they have.
+
+    Exit status 1 if one is not alive.
+    """
+    give(node, names, "quiet")
+
+
+@workers.command(context_settings=HELP)
+@node_options
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def stop(node: NodeOptions, names: tuple[str, ...]) -> None:
+    """Ask workers to end, as SIGTERM does: what runs may finish within their --grace.
+
+    Exit status 1 if one is not alive.
+    """
+    give(node, names, "stop")
+
+
+def give(node: NodeOptions, names: tuple[str, ...], order: str) -> None:
+    """Have each worker do it, and say so."""
+    missing = 0
+    with board_of(node) as board:
+        for name in names:
+            if board.order(name, order):
+                click.echo(printable(f"{name} is asked: {order}"))
+            else:
+                missing += 1
+                click.echo(printable(f"{name} is not alive"), err=True)
+    sys.exit(1 if missing else 0)
+
+
+@click.command(context_settings=HELP)
+@node_options
+@click.option("--every", "every_s", type=FiniteRange(least=0.2), default=2.0, show_default=True)
+@click.option("--once", is_flag=True, help="Write it once, without a screen.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: one JSON object.")
+def top(node: NodeOptions, every_s: float, once: bool, as_json: bool) -> None:
+    """Show queues, workers and nodes of the cluster, live.
+
+    Keys: / filters, s sorts, space holds, p pauses a queue, x retries its dead letters, 1 2 3
+    change the tab, q quits. --once needs no terminal.
+    """
+    if as_json and not once:
+        raise click.UsageError("--json goes with --once")
+    if not once:
+        watch(node, every_s)
+        return
+    with board_of(node) as board:
+        queues, workers, nodes = board.queues(limit=1000), board.workers(), board.nodes()
+        count = board.count
+    if as_json:
+        click.echo(told(queues=queues, workers=workers, nodes=nodes))
+        return
+    line = tasks_line(nodes)
+    parts = [summary(queues, workers, count) + (f"\n{line}" if line else ""), node_table(nodes)]
+    parts += [queue_table(queues)] if queues else []
+    parts += [worker_table(workers)] if workers else []
+    click.echo("\n\n".join(parts))
+
+
+def watch(node: NodeOptions, every_s: float) -> None:
+    """The screen; ClickException without textual, a terminal or a node."""
+    try:
+        from tuque.cli.top import Top
+    except ModuleNotFoundError as err:
+        raise missing_extra(err, "top") from None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("the screen needs a terminal; --once writes it once, without one")
+    with board_of(node):
+        pass  # a node that does not answer is an error here, not on the screen
+    Top(node, every_s).run()
+
+
+def told(**parts: Any) -> str:
+    """Parts of a picture as one line of JSON."""
+    return json_line({name: [as_fields(row) for row in rows] for name, rows in parts.items()})

@@ -1,0 +1,353 @@
+"""The state of a cluster: one node's list, and each node's own data.
+
+Decides which nodes are asked, what a row of the table holds and when a node is unwell.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+import click
+
+from tuque.client.transport.raw_link import (
+    ErrorReply,
+    Link,
+    LinkError,
+    Reply,
+    Target,
+)
+from tuque.terminal import printable
+
+ANSWER_S: Final = 5.0  # a slower node is shown as not responding
+FAILS: Final = "journal-fails"  # the word of CLUSTER NODES and VOTERS
+
+
+@dataclass
+class Known:
+    """One line of CLUSTER NODES."""
+
+    id: str
+    host: str
+    port: int
+    flags: list[str]
+    is_connected: bool
+    reason: str  # why a meeting has not succeeded yet
+
+    @property
+    def is_self(self) -> bool:
+        return "myself" in self.flags
+
+    @property
+    def is_meeting(self) -> bool:
+        return "handshake" in self.flags
+
+    @property
+    def is_linked(self) -> bool:
+        return self.is_connected and not self.is_meeting
+
+    @property
+    def state(self) -> str:
+        """The state of the node in a word or two."""
+        if FAILS in self.flags:
+            return FAILS
+        for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
+            if flag in self.flags:
+                return word
+        if "leaving" in self.flags:
+            return "leaving"
+        return "up" if self.is_connected else "no link"
+
+
+@dataclass
+class Row:
+    """One node as the node asked sees it, with its own data if it responds."""
+
+    id: str  # empty during a meeting
+    host: str
+    port: int
+    state: str  # one word, or `safe to stop`
+    reason: str = ""
+    is_self: bool = False  # it is the node asked
+    fault: str = ""  # why its journal cannot be written, if it says so
+    answers: bool = False
+    reaches: int | None = None  # other nodes
+    jobs: int | None = None
+    queued: int | None = None
+    clients: int | None = None
+    memory_bytes: int | None = None
+    memory: str = ""
+    to_repair: int | None = None
+    to_drain: int | None = None
+    voters: int = 0  # in force there
+    votes: bool = False  # it is one of them, and can vote
+    users: str = ""  # digest of users and rights
+    homeless: list[str] = field(default_factory=list)  # tubes whose leader it cannot reach
+    homeless_count: int = 0  # of all of them: it names at most 20
+    led: dict[str, int] = field(default_factory=dict)  # tubes that it became the leader of, by why
+
+    @property
+    def is_meeting(self) -> bool:
+        return self.state == "meeting"
+
+    @property
+    def name(self) -> str:
+        """The first characters of the id; a star marks the node asked."""
+        return (self.id[:8] or "(new)") + (" *" if self.is_self else "")
+
+    @property
+    def address(self) -> str:
+        return str(Target(self.host, self.port))
+
+    @property
+    def said(self) -> str:
+        """The state, with its reason if known."""
+        said = f"{self.state}: {self.reason}" if self.reason else self.state
+        is_silent = self.state == "up" and not self.answers
+        return f"{said}, no answer" if is_silent else said
+
+
+def ask(link: Link, *words: str) -> Reply:
+    """One command; ClickException for an error or a node that is down."""
+    try:
+        reply = link.call([word.encode("utf-8", "surrogateescape") for word in words])
+    except LinkError as err:
+        raise click.ClickException(str(err)) from None
+    if isinstance(reply, ErrorReply):
+        raise click.ClickException(f"{link.target}: {reply}")
+    return reply
+
+
+def text_of(link: Link, *words: str) -> str:
+    """One command whose reply is text."""
+    reply = ask(link, *words)
+    if not isinstance(reply, bytes):
+        raise click.ClickException(f"{link.target} does not answer {' '.join(words)} as Tuque does")
+    return reply.decode()
+
+
+def info_of(link: Link) -> dict[str, str]:
+    """INFO of a node by name."""
+    lines = text_of(link, "INFO").split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def known_nodes(link: Link) -> list[Known]:
+    """The nodes known to the one asked: itself first, then by address."""
+    nodes = []
+    for line in text_of(link, "CLUSTER", "NODES").splitlines():
+        node_id, address, flags, _, _, linked, *reason = line.split(None, 6)
+        host, _, port = address.partition("@")[0].rpartition(":")
+        nodes.append(
+            Known(
+                node_id,
+                host.strip("[]"),
+                int(port),
+                flags.split(","),
+                linked == "connected",
+                reason[0] if reason else "",
+            )
+        )
+    return sorted(nodes, key=lambda node: (not node.is_self, node.host, node.port))
+
+
+def rows_of(link: Link) -> list[Row]:
+    """The nodes of the cluster, with the figures of those that respond."""
+    asked = link.target
+    rows = []
+    for node in known_nodes(link):
+        host = asked.host if node.is_self and not node.host else node.host
+        node_id = "" if node.is_meeting else node.id
+        row = Row(node_id, host, node.port, node.state, node.reason, node.is_self)
+        if node.is_self:
+            fill(row, link)
+        elif node.is_linked:
+            other = Link(Target(host, node.port, "", asked.password, asked.user), ANSWER_S)
+            fill(row, other)
+            other.close()
+        rows.append(row)
+    return rows
+
+
+def fill(row: Row, link: Link) -> None:
+    """Add the node's own data; a node that does not respond keeps its row."""
+    try:
+        info = info_of(link)
+    except click.ClickException:
+        return
+    row.answers = True
+    row.reaches = int(info.get("cluster_reachable_nodes", 0))
+    row.jobs = int(info.get("registered_jobs", 0))
+    row.queued = int(info.get("queued_jobs", 0))
+    row.clients = int(info.get("connected_clients", 0))
+    row.memory = info.get("used_memory_human", "")
+    row.memory_bytes = int(info.get("used_memory", 0))
+    row.to_repair = int(info.get("cluster_repair_left", 0))
+    row.users = info.get("users_digest", "")
+    row.voters = int(info.get("tubes_voters", 0))
+    row.votes = info.get("tubes_votes") == "1"
+    row.homeless_count = int(info.get("tubes_homeless", 0))
+    row.led = {
+        reason: sum(int(info.get(f"tubes_{name}", 0)) for name in names)
+        for reason, names in WHY_LED.items()
+    }
+    names = info.get("tubes_homeless_names", "")
+    row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
+    if info.get("cluster_leaving") == "yes":
+        row.state = "leaving" if info.get("cluster_safe_to_stop") != "yes" else "safe to stop"
+        row.to_drain = int(info.get("cluster_drain_left", 0))
+    if info.get("aof_last_write_status", "ok") != "ok":
+        row.state, row.fault = FAILS, info.get("journal_error", "")
+    if info.get("cluster_state", "ok") != "ok":
+        row.state = info["cluster_state"]
+
+
+LEAVES: Final = ("leaving", "safe to stop")
+# why a node became the leader of a tube that had one before: the figures of INFO that count it
+WHY_LED: Final = {
+    "silent": ("elections_silent",),
+    "gave_up": ("elections_gave_up",),
+    "given": ("elections_given", "homes_given"),
+    "again": ("elections_again",),
+    "forced": ("elections_forced",),
+    "command": ("homes_by_command",),
+}
+SAID_LED: Final = {
+    "silent": "the leader was silent",
+    "gave_up": "the leader gave up",
+    "given": "the leader gave it away",
+    "again": "it led before",
+    "forced": "forced, as no voter had all of it",
+    "command": "by command, without the leader",
+}
+
+
+def unwell(rows: list[Row]) -> list[str]:
+    """What is wrong, one sentence each: nodes that are not up, or do not see all others.
+
+    A failing meeting is no fault of the cluster.
+    """
+    said = []
+    up = sum(row.said == "up" for row in rows)
+    for row in rows:
+        others = up - (row.said == "up")
+        if row.is_meeting:
+            continue
+        if row.said not in ("up", *LEAVES):
+            said.append(f"{row.address}: {row.said}")
+        elif row.reaches is not None and row.reaches < others:
+            said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
+    return said
+
+
+def failing(rows: list[Row]) -> list[str]:
+    """[J6] A line for each node whose journal cannot be written, with what to do (J6.8)."""
+    return [
+        f"{row.address}: its journal cannot be written: "
+        f"{printable(row.fault) or 'see its log, and make room on its disk'}; "
+        "it takes no writes until it can, then it continues"
+        for row in rows
+        if row.state == FAILS
+    ]
+
+
+def fails_over(link: Link, rows: list[Row]) -> dict[str, bool]:
+    """Of each tube whose leader a node cannot reach, as far as the node asked knows: T23.5."""
+    names = sorted({name for row in rows for name in row.homeless})
+    found: dict[str, bool] = {}
+    try:
+        told = link.calls([[b"TUBE", b"INFO", name.encode("utf-8", "replace")] for name in names])
+    except LinkError:
+        return found
+    for name, info in zip(names, told, strict=True):
+        if isinstance(info, list):
+            found[name] = dict(zip(info[::2], info[1::2], strict=True)).get(b"failover") == 1
+    return found
+
+
+def homeless(rows: list[Row], by_vote: dict[str, bool]) -> list[str]:
+    """[T11] Tubes whose leader a node cannot reach, a sentence each, and how many more (T11.5).
+
+    `by_vote` says which fail over by themselves, where that is known.
+    """
+    names = sorted({name for row in rows for name in row.homeless})
+    more = max((row.homeless_count for row in rows), default=0) - len(names)
+    what = "more" if names else "tubes whose leader is unreachable"
+    rest = [f"{'and ' if names else ''}{more:,} {what}: see `tuque tubes`"] if more > 0 else []
+    unknown = None if any(row.voters for row in rows) else False
+    return [lost_home(name, by_vote.get(name, unknown)) for name in names] + rest
+
+
+def lost_home(name: str, is_by_vote: bool | None) -> str:
+    """What to do about a tube whose leader cannot be reached; None: it may fail over by itself."""
+    said = f"tube {printable(name)}: its leader is unreachable"
+    if is_by_vote:
+        return f"{said}; a majority of the voters chooses another one: see CLUSTER VOTERS"
+    unless = "it does not fail over automatically and " if is_by_vote is None else ""
+    command = f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
+    return f"{said}; if {unless}that is lost for good: {command}"
+
+
+def voting(rows: list[Row]) -> list[str]:
+    """[T23] A line about the nodes that vote about leaders of tubes, if any do."""
+    voters, can_vote = votes_of(rows)
+    if voters == 0:
+        return []
+    if can_vote > voters:
+        return ["the nodes go by different lists of voters: see origin in CLUSTER VOTERS"]
+    line = f"{can_vote} of {voters} voters can vote"
+    if can_vote <= voters // 2:
+        return [f"{line}: tubes have no leader until a majority of them is back"]
+    return [line if can_vote == voters else f"{line}: see CLUSTER VOTERS"]
+
+
+def votes_of(rows: list[Row]) -> tuple[int, int]:
+    """The number of voters, and of the nodes that can vote: the same where all is well."""
+    return max((row.voters for row in rows), default=0), sum(row.votes for row in rows)
+
+
+def new_leaders(rows: list[Row]) -> list[str]:
+    """[T11] A line about the tubes that got another leader, and why, if any did (T11.5)."""
+    counts = {reason: sum(row.led.get(reason, 0) for row in rows) for reason in WHY_LED}
+    total = sum(counts.values())
+    if not total:
+        return []
+    why = ", ".join(f"{count:,} {SAID_LED[name]}" for name, count in counts.items() if count)
+    times = "once" if total == 1 else f"{total:,} times"
+    return [f"tubes got another leader {times} since the nodes began: {why}"]
+
+
+def uneven(rows: list[Row]) -> list[str]:
+    """[N7] What is said of nodes with other users or rights than the first one (N7.4)."""
+    known = [row for row in rows if row.users]
+    return [
+        f"{row.address} has other users or rights than {known[0].address}: see ACL LIST of both"
+        for row in known[1:]
+        if row.users != known[0].users
+    ]
+
+
+def as_fields(row: Row) -> dict[str, object]:
+    """One node for programs: whole ids, numbers, one fact per field."""
+    return {
+        "id": row.id or None,
+        "asked": row.is_self,
+        "host": row.host,
+        "port": row.port,
+        "state": row.state,
+        "reason": row.reason or row.fault or None,
+        "answers": row.answers,
+        "reaches": row.reaches,
+        "jobs": row.jobs,
+        "queued": row.queued,
+        "clients": row.clients,
+        "memory_bytes": row.memory_bytes,
+        "to_repair": row.to_repair,
+        "to_drain": row.to_drain,
+        "homeless_tubes": row.homeless,
+        "homeless_count": row.homeless_count if row.answers else None,
+        "leader_changes": row.led if row.answers else None,
+        "users_digest": row.users or None,
+    }

@@ -1,0 +1,442 @@
+"""The nodes of a cluster, each with a client of its own; which of them answer.
+
+Decides when a node counts as silent, and that nobody waits for one twice: after a call without an
+answer a node is stuck, and is asked no more until it answers a call that nobody waits for. Members
+are learned from the nodes that answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from tuque.aio import Client
+from tuque.client.api import ClusterNode
+from tuque.client.commands.operate import QueueRow
+from tuque.client.retry import Retry
+from tuque.client.url import Settings, url_of
+from tuque.errors import Error, ReplyError
+
+T = TypeVar("T")
+log: Final = logging.getLogger("tuque.web")
+
+SILENT_S: Final = 10.0  # two beats
+CALL_S: Final = 3.0
+CONNECT_S: Final = 1.0
+# A log-in at a seed: after failed ones it waits 5 s for its turn (N6.1), and on a busy machine as
+# long for its proof. Who gave up before would never hear that the password is wrong.
+LOG_IN_S: Final = 15.0
+CONNECTIONS: Final = 8  # to each node
+
+
+class Node:
+    """One member: where it is, and when it last answered (unix s, 0: never)."""
+
+    def __init__(self, id: str, host: str, port: int, client: Client) -> None:
+        self.id = id
+        self.host = host
+        self.port = port
+        self.client = client
+        self.heard_s = 0.0
+        self.back_s = 0.0  # when it answered again after it did not; 0: it always did
+        self.error = ""
+        self.is_stuck = False  # a call got no answer, and none did since
+        self.trial: asyncio.Task[None] | None = None  # whether it answers again
+
+    @property
+    def short(self) -> str:
+        """The first eight characters of its id, as jobs' ids have them."""
+        return self.id[:8]
+
+    @property
+    def place(self) -> str:
+        """Its address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def silent_s(self, now_s: float) -> float:
+        """How long it has not answered."""
+        return max(0.0, now_s - self.heard_s)
+
+    def is_up(self, now_s: float) -> bool:
+        """[O14] Whether it answers, and its figures count: pages ask no other (O14.1)."""
+        return not self.error and not self.is_stuck and self.silent_s(now_s) < SILENT_S
+
+
+class Nodes:
+    """All members that are known, by id."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.call_s = CALL_S  # how long each node that is learned may take for an answer
+        patience_s = LOG_IN_S if settings.password else CONNECT_S
+        self._seeds = {seed: self._client(*seed, patience_s) for seed in settings.seeds}
+        self._asked: dict[tuple[str, int], asyncio.Task[None]] = {}  # the seeds that are asked now
+        self._errors: dict[tuple[str, int], Error] = {}  # of the seeds, their last ones
+        self._homes: dict[str, tuple[str, int]] = {}  # of the seeds: the address that was given
+        self.known: dict[str, Node] = {}
+        self.when_back: Callable[[], object] = bool  # called when one that was stuck answers
+        self.tried_s = 0.0
+
+    def _client(self, host: str, port: int, connect_s: float = CONNECT_S) -> Client:
+        url = f"tuque+unix://{host}" if port == 0 else url_of(self._settings, host, port)
+        return Client(
+            url,
+            discover=False,
+            follow=False,
+            timeout=max(self.call_s, connect_s),
+            connect_timeout=connect_s,
+            login_timeout=connect_s,
+            retry=Retry(attempts=1),
+            max_connections=CONNECTIONS,
+            name="tuque-console",
+        )
+
+    @property
+    def places(self) -> list[str]:
+        """Where the console looks for nodes."""
+        seeds = [f"{host}:{port}" if port else host for host, port in self._settings.seeds]
+        return [node.place for node in self.known.values()] or seeds
+
+    @property
+    def refused(self) -> str:
+        """Why the seeds gave no member: what one of them said, else why none could be asked."""
+        errors = sorted(self._errors.values(), key=lambda one: not isinstance(one, ReplyError))
+        return str(errors[0]) if errors else ""
+
+    @property
+    def is_refused(self) -> bool:
+        """[O14] Whether a seed answered with an error (O14.35)."""
+        return any(isinstance(one, ReplyError) for one in self._errors.values())
+
+    async def look(self) -> None:
+        """Asks the seeds who is there, if nobody is known.
+
+        Nobody waits longer than for a call; a log-in that takes longer goes on.
+        """
+        self.tried_s = time.time()
+        if self.known:
+            return
+        for seed, client in self._seeds.items():
+            if seed not in self._asked:
+                self._asked[seed] = asyncio.create_task(self._ask_seed(seed, client))
+        done, _ = await asyncio.wait(self._asked.values(), timeout=CALL_S)
+        for task in done:
+            task.result()
+
+    async def _ask_seed(self, seed: tuple[str, int], client: Client) -> None:
+        """The members that one seed knows, or why it does not say."""
+        try:
+            members = await client.cluster_nodes()
+        except Error as err:
+            if str(err) != str(self._errors.get(seed, "")):
+                log.warning("no members from %s:%d: %s", *seed, err)
+            self._errors[seed] = err
+            return
+        finally:
+            del self._asked[seed]
+        self._errors.pop(seed, None)
+        mine = next((one.id for one in members if "myself" in one.flags), None)
+        if mine is not None:
+            self._homes[mine] = (seed[0], seed[1])
+        self.learn(members)
+
+    def learn(self, members: Iterable[ClusterNode]) -> None:
+        """Adds the members that a node knows; one that is not listed any more is forgotten."""
+        for one in members:
+            host, port = self._homes.get(one.id, (one.host, one.port))
+            if one.id in self.known or not host or "handshake" in one.flags:
+                continue
+            self.known[one.id] = Node(one.id, host, port, self._client(host, port))
+
+    async def forget(self, ids: Iterable[str]) -> None:
+        """Drops members that left the cluster."""
+        for id in list(ids):
+            node = self.known.pop(id, None)
+            if node is not None:
+                await node.client.close()
+                if node.trial is not None:
+                    node.trial.cancel()
+                    await asyncio.gather(node.trial, return_exceptions=True)
+
+    async def ask(
+        self,
+        question: Callable[[Client], Awaitable[T]],
+        of: Iterable[Node] | None = None,
+        is_beat: bool = False,
+    ) -> dict[str, T]:
+        """The answers of the nodes that answer, by id; `is_beat`: it decides who is silent.
+
+        Those that are stuck are left out; at a beat they are tried, and nobody waits for that.
+        """
+        answers: dict[str, T] = {}
+
+        async def one(node: Node) -> None:
+            try:
+                answers[node.id] = await question(node.client)
+            except Error as err:
+                if not isinstance(err, ReplyError):
+                    node.is_stuck = True
+                if is_beat:
+                    node.error = str(err)
+                return
+            now_s = time.time()
+            if node.error or node.is_stuck:
+                node.back_s = now_s
+            node.heard_s, node.error, node.is_stuck = now_s, "", False
+
+        async def again(node: Node) -> None:
+            try:
+                await one(node)
+            finally:
+                node.trial = None
+            if not node.is_stuck:
+                self.when_back()
+
+        meant = list(self.known.values()) if of is None else list(of)
+        if is_beat:
+            for node in meant:
+                if node.is_stuck and node.trial is None:
+                    node.trial = asyncio.create_task(again(node))
+        await asyncio.gather(*(one(node) for node in meant if not node.is_stuck))
+        return answers
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether nobody answers: what a page asked for is not known."""
+        now_s = time.time()
+        silent = [not node.is_up(now_s) for node in self.known.values()]
+        return all(silent) and bool(silent or self.tried_s)
+
+    def up(self) -> list[Node]:
+        """The nodes that answer."""
+        now_s = time.time()
+        return [node for node in self.known.values() if node.is_up(now_s)]
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self.forget(list(self.known))
+        asked = list(self._asked.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        for client in self._seeds.values():
+            await client.close()
+
+
+# ---- Figures of single nodes, and their sums over the cluster. Plain data; asks nobody.
+#
+# A sum has the figures of the nodes that answer: others may have queued the jobs of a silent one,
+# and would count them again. If no node answers it has the last ones of all. Jobs are counted at
+# the node that has them queued, once; `copies` counts each copy.
+
+
+DEAD: Final = ".dead"  # how the names of queues of dead letters end
+
+
+class QueueHere(msgspec.Struct, frozen=True):
+    """A queue at one node (SPEC O10.2): jobs, seconds, jobs per second of the last 30 to 60 s."""
+
+    ready: int
+    oldest_s: float
+    delayed: int
+    work: int
+    dead: int
+    came_rate: float
+    done_rate: float
+    blocked: int
+    pause: str
+    type: str  # of a tube, else empty
+    is_dead: bool
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What one node said at an instant (unix s by the clock of the console)."""
+
+    id: str
+    place: str
+    at_s: float
+    clock_s: float  # by its own clock
+    info: dict[str, str | int]
+    members: list[ClusterNode]
+    queues: dict[str, QueueHere]
+    queue_count: int  # queues that the node knows; `queues` may have fewer
+
+    def number(self, name: str) -> int:
+        """A figure of INFO; 0 if the node does not say it."""
+        found = self.info.get(name, 0)
+        return found if isinstance(found, int) else 0
+
+    def word(self, name: str) -> str:
+        """A word of INFO."""
+        return str(self.info.get(name, ""))
+
+
+class Queue(msgspec.Struct):
+    """A queue over the cluster."""
+
+    name: str
+    here: dict[str, QueueHere] = {}
+
+    @property
+    def ready(self) -> int:
+        """Jobs queued."""
+        return sum(one.ready for one in self.here.values())
+
+    @property
+    def oldest_s(self) -> float:
+        """The greatest age of a queued job, by each node's own clock."""
+        return max((one.oldest_s for one in self.here.values()), default=0.0)
+
+    @property
+    def blocked(self) -> int:
+        """Clients that wait for its jobs."""
+        return sum(one.blocked for one in self.here.values())
+
+    @property
+    def delayed(self) -> int:
+        """Jobs that wait for their time."""
+        return sum(one.delayed for one in self.here.values())
+
+    @property
+    def work(self) -> int:
+        """Jobs delivered or leased."""
+        return sum(one.work for one in self.here.values())
+
+    @property
+    def dead(self) -> int:
+        """Jobs in its queue of dead letters, at the nodes that know it: others may have some."""
+        return sum(one.dead for one in self.here.values())
+
+    @property
+    def came_rate(self) -> float:
+        """Jobs added each second."""
+        return sum(one.came_rate for one in self.here.values())
+
+    @property
+    def done_rate(self) -> float:
+        """Jobs acked each second."""
+        return sum(one.done_rate for one in self.here.values())
+
+    @property
+    def type(self) -> str:
+        """The type of a tube, else empty."""
+        return next((one.type for one in self.here.values() if one.type), "")
+
+    @property
+    def pause(self) -> str:
+        """none, in, out or all; `mixed` if the nodes differ."""
+        found = {one.pause for one in self.here.values()}
+        return found.pop() if len(found) == 1 else "mixed" if found else "none"
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it keeps dead letters."""
+        return any(one.is_dead for one in self.here.values())
+
+
+class View(msgspec.Struct):
+    """The cluster at an instant; `old` are the ids of nodes whose figures are not fresh."""
+
+    at_s: float
+    facts: list[NodeFacts]
+    queues: dict[str, Queue]
+    old: frozenset[str]
+
+    @property
+    def heard(self) -> list[NodeFacts]:
+        """The facts that count."""
+        return heard_of(self.facts, self.old)
+
+    def sum(self, name: str) -> int:
+        """A figure of INFO over the nodes that count."""
+        return sum(one.number(name) for one in self.heard)
+
+    @property
+    def work(self) -> list[Queue]:
+        """The queues but those of dead letters."""
+        return [one for one in self.queues.values() if not one.is_dead]
+
+    @property
+    def graves(self) -> list[Queue]:
+        """The queues of dead letters."""
+        return [one for one in self.queues.values() if one.is_dead]
+
+    @property
+    def tubes_with_letters(self) -> list[Queue]:
+        """The tubes that keep their own dead letters."""
+        return [one for one in self.queues.values() if one.type and one.dead > 0]
+
+    def letters(self, queue: Queue) -> int:
+        """[O14] Jobs in the queue of dead letters of a queue (O14.17)."""
+        if queue.type:
+            return queue.dead
+        grave = self.queues.get(queue.name + DEAD)
+        return grave.ready if grave is not None and grave.is_dead else queue.dead
+
+    @property
+    def ready(self) -> int:
+        """Jobs queued, without dead letters."""
+        if self.is_whole:
+            return sum(one.ready for one in self.work)
+        return max(0, self.sum("queued_jobs") - self.buried)
+
+    @property
+    def dead(self) -> int:
+        """Dead letters: those queued, and those of tubes."""
+        return self.buried + sum(one.dead for one in self.tubes_with_letters)
+
+    @property
+    def buried(self) -> int:
+        """Jobs queued in queues of dead letters."""
+        return sum(one.ready for one in self.graves)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `queues` has all queues; else those that are most behind, and the graves."""
+        return all(one.queue_count <= len(one.queues) for one in self.heard)
+
+    @property
+    def count(self) -> int:
+        """How many queues there are, at least."""
+        return max([len(self.queues), *(one.queue_count for one in self.heard)])
+
+    @property
+    def clock_s(self) -> float:
+        """The clock of the nodes (the latest)."""
+        return max((one.clock_s for one in self.heard), default=self.at_s)
+
+
+def heard_of(facts: list[NodeFacts], old: frozenset[str]) -> list[NodeFacts]:
+    """The facts that are fresh, or all if none is."""
+    return [one for one in facts if one.id not in old] or facts
+
+
+def merged(at_s: float, facts: list[NodeFacts], old: frozenset[str]) -> View:
+    """The view of what the nodes said."""
+    queues: dict[str, Queue] = {}
+    for one in heard_of(facts, old):
+        for name, here in one.queues.items():
+            queues.setdefault(name, Queue(name, {})).here[one.id] = here
+    return View(at_s, facts, queues, old)
+
+
+def queue_here(row: QueueRow) -> QueueHere:
+    """A node's row of QLIST."""
+    return QueueHere(
+        ready=row.ready,
+        oldest_s=row.oldest_ms / 1000,
+        delayed=row.delayed,
+        work=row.at_work,
+        dead=row.dead,
+        came_rate=row.in_s,
+        done_rate=row.out_s,
+        blocked=row.blocked,
+        pause=row.pause,
+        type="" if row.type in ("queue", "dead") else row.type,
+        is_dead=row.type == "dead",
+    )

@@ -1,0 +1,486 @@
+"""The queues, workers and nodes of a cluster: every node is asked, and their figures are merged.
+
+Decides what a merged figure is. A node that does not answer is kept as such, without figures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from tuque.client.api import ClusterNode
+from tuque.client.commands.calls import Call
+from tuque.client.commands.dead import IDS_AT_ONCE, DeadCount, DeadJob, DeadLetter, at_once
+from tuque.client.commands.groups import JobGroup, group_page
+from tuque.client.commands.operate import (
+    KeyRow,
+    QueueOrder,
+    QueueRow,
+    WorkerInfo,
+    WorkerRun,
+    limits_page,
+)
+from tuque.client.sync import Client
+from tuque.client.url import Settings, url_of
+from tuque.errors import Error, NoJob, ReplyError, TubeHome
+from tuque.nodeoptions import NodeOptions
+from tuque.terminal import printable
+
+# ---- What tubes of type tasks have besides jobs, for `tuque top`: groups of jobs, and keys.
+#
+# Decides how much is read: a page of each of the first tubes, at each node.
+
+
+T = TypeVar("T")
+
+TUBES: Final = 50  # that are asked
+KEYS: Final = 20  # of a tube: those with the longest wait come first
+TASKS: Final = "tasks"  # the type of these tubes
+
+
+def groups_of(client: Client, names: Iterable[str]) -> list[JobGroup]:
+    """Groups that are not their callback, of the tubes that this node leads."""
+    found = pages(client, names, lambda name: group_page(name, "0"))
+    return [one for _, some in found for one in some]
+
+
+def keys_of(client: Client, names: Iterable[str]) -> list[tuple[str, KeyRow]]:
+    """Limits and rates that tasks wait for, each with its tube, of those that this node leads."""
+    found = pages(client, names, lambda name: limits_page(name, "0", count=KEYS))
+    return [(name, row) for name, some in found for row in some if row.since_ms]
+
+
+def pages(
+    client: Client, names: Iterable[str], page: Callable[[str], Call[tuple[str, list[T]]]]
+) -> list[tuple[str, list[T]]]:
+    """A page of each tube that this node leads; of another one it names the leader."""
+    wanted = list(names)[:TUBES]
+    found: list[tuple[str, list[T]]] = []
+    replies: list[Any] = client.run_all([page(name) for name in wanted]) if wanted else []
+    for name, reply in zip(wanted, replies, strict=True):
+        if isinstance(reply, tuple):
+            found.append((name, reply[1]))
+        elif not isinstance(reply, ReplyError):
+            raise reply
+    return found
+
+
+# ---- Clients of all nodes of a cluster that are in reach
+
+
+AWAY: Final = ("handshake", "fail", "fail?", "noaddr")  # flags of nodes that are not asked
+
+
+@contextmanager
+def every_node(node: NodeOptions, is_here: bool, what: str) -> Iterator[list[Client]]:
+    """Clients of the node in the options, and of the others; `is_here`: of that node alone.
+
+    ClickException for what a node refuses. A node out of reach is named on standard error; `what`
+    of it is left out.
+    """
+    settings = node.settings()
+    with ExitStack() as stack:
+        try:
+            first = stack.enter_context(Client(node.full_url(), discover=False))
+            clients = [first]
+            for other in [] if is_here else first.cluster_nodes():
+                if "myself" in other.flags:
+                    continue
+                if is_away(other):
+                    place = printable(f"{other.host}:{other.port}")
+                    click.echo(f"{place} is unreachable: its {what} are left out", err=True)
+                    continue
+                url = url_of(settings, other.host, other.port)
+                clients.append(stack.enter_context(Client(url, discover=False)))
+            yield clients
+        except Error as err:
+            raise click.ClickException(printable(str(err))) from None
+
+
+def is_away(node: ClusterNode) -> bool:
+    """Whether the node asked has no link to that one.
+
+    One that is silent because its journal fails is there: it answers clients.
+    """
+    if "journal-fails" in node.flags:
+        return not node.connected
+    return not node.connected or any(flag in node.flags for flag in AWAY)
+
+
+# ---- board
+
+
+ANSWER_S: Final = 3.0
+PAGE: Final = 1_000
+MORE: Final = 4  # times the rows wanted: a queue may be far down at each node, and high in the sum
+ORDERS: Final = ("none", "quiet", "stop")  # a later one takes the place of one before
+MIXED: Final = "some"  # the nodes differ in a pause
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node; `error` is why it did not answer, else its figures are there."""
+
+    address: str
+    id: str = ""
+    error: str = ""
+    jobs: int = 0
+    queued: int = 0
+    clients: int = 0
+    blocked: int = 0
+    memory: int = 0
+    memory_max: int = 0
+    leaving: bool = False
+    schedules: int = 0  # of the tubes that it leads, as all that follows but topics
+    late: int = 0  # how often instants of these had been missed
+    groups: int = 0
+    groups_failed: int = 0  # or cancelled, since it began
+    keys_waited: int = 0
+    keys_wait_ms: int = 0
+    topics: int = 0
+    unheard: int = 0  # ADDs that no queue got
+    journal_fails: bool = False  # its journal cannot be written
+
+
+class Board:
+    """Asks the nodes, and remembers which of them answered last."""
+
+    def __init__(self, node: NodeOptions, is_here: bool = False) -> None:
+        self._settings: Settings = node.settings()
+        self._is_here = is_here
+        self._first = Client(node.full_url(), discover=False, timeout=ANSWER_S)
+        self._clients: dict[str, Client] = {}
+        self.silent: dict[str, str] = {}  # nodes that did not answer, and why
+        self.count = 0  # queues that were meant last, at the node that has most
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._first.close()
+        for client in self._clients.values():
+            client.close()
+
+    def look(self) -> None:
+        """Learns which nodes there are; raises what the first one's client raises."""
+        self.silent = {}
+        places: dict[str, str] = {}
+        for other in [] if self._is_here else self._first.cluster_nodes():
+            if "myself" in other.flags:
+                continue
+            place = f"{other.host}:{other.port}"
+            if is_away(other):
+                fails = "journal-fails" in other.flags
+                self.silent[place] = "journal-fails" if fails else "unreachable"
+                continue
+            places[place] = url_of(self._settings, other.host, other.port)
+        for place in set(self._clients) - set(places):
+            self._clients.pop(place).close()
+        for place, url in places.items():
+            if place not in self._clients:
+                self._clients[place] = Client(url, discover=False, timeout=ANSWER_S)
+
+    def clients(self) -> list[Client]:
+        """Clients of the nodes that are in reach."""
+        return [client for _, client in self._answering()]
+
+    def _answering(self) -> list[tuple[str, Client]]:
+        others = [(p, c) for p, c in self._clients.items() if p not in self.silent]
+        return [(self._first.node or "node", self._first), *others]
+
+    def _ask(self, call: Callable[[Client], T]) -> list[tuple[Client, T]]:
+        """What each node answers; one that does not is silent from now on."""
+        found: list[tuple[Client, T]] = []
+        for place, client in self._answering():
+            try:
+                found.append((client, call(client)))
+            except Error as err:
+                if client is self._first:
+                    raise
+                self.silent[place] = str(err)
+        return found
+
+    def queues(
+        self,
+        sort: QueueOrder = "oldest",
+        desc: bool = True,
+        match: str | None = None,
+        type: str | None = None,
+        limit: int = 50,
+    ) -> list[QueueRow]:
+        """The first queues of the cluster in an order; figures are sums, ages the greatest."""
+        wanted = min(PAGE, max(MORE * limit, 200))
+        found = self._ask(
+            lambda client: client.qlist(match=match, type=type, sort=sort, desc=desc, count=wanted)
+        )
+        self.count = max((page.total for _, page in found), default=0)
+        pages = [(client, page.rows) for client, page in found]
+        rows: dict[str, list[QueueRow]] = {}
+        for _, page in pages:
+            for row in page:
+                rows.setdefault(row.name, []).append(row)
+        if len(pages) > 1:
+            self._add_missing(dict.fromkeys(rows), pages, rows)
+        merged = [merged_queue(some) for some in rows.values()]
+        self.count = max(self.count, len(merged))
+        return ordered(merged, sort, desc)[:limit]
+
+    def _add_missing(
+        self,
+        names: Iterable[str],
+        pages: list[tuple[Client, tuple[QueueRow, ...]]],
+        rows: dict[str, list[QueueRow]],
+    ) -> None:
+        """Ask the nodes for queues that stand further down with them."""
+        for client, page in pages:
+            had = {row.name for row in page}
+            missing = [name for name in names if name not in had]
+            for at in range(0, len(missing), PAGE):
+                some = missing[at : at + PAGE]
+                for row in client.qlist(names=some, count=PAGE).rows:
+                    rows[row.name].append(row)
+
+    def tubes(self, match: str | None) -> list[str]:
+        """Tubes of type tasks, by name."""
+        return [row.name for row in self.queues("name", False, match, TASKS, TUBES)]
+
+    def groups(self, match: str | None) -> list[JobGroup]:
+        """Groups of jobs of these tubes, open ones first, the oldest of them first."""
+        names = self.tubes(match)
+        rows = [row for _, some in self._ask(lambda one: groups_of(one, names)) for row in some]
+        by_id = {row.id: row for row in rows}  # a leader that changes meanwhile
+        return sorted(by_id.values(), key=lambda row: (row.state != "open", row.created_ms, row.id))
+
+    def keys(self, match: str | None) -> list[tuple[str, KeyRow]]:
+        """Keys that tasks of these tubes wait for, the longest wait first."""
+        names = self.tubes(match)
+        rows = [row for _, some in self._ask(lambda one: keys_of(one, names)) for row in some]
+        return sorted(rows, key=lambda row: (row[1].since_ms, row[0], row[1].key))
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers of the cluster: those that are lost first, then by name."""
+        rows: dict[str, list[WorkerInfo]] = {}
+        for _, some in self._ask(lambda client: list(client.workers())):
+            for one in some:
+                rows.setdefault(one.name, []).append(one)
+        merged = [merged_worker(some) for some in rows.values()]
+        return sorted(merged, key=lambda one: (one.state != "lost", one.name))
+
+    def order(self, name: str, order: str) -> bool:
+        """Asks the worker to be quiet or to stop; False: it is alive at no node."""
+        found = False
+        for client in self.clients():
+            for one in client.workers():
+                if one.name == name and one.state != "lost":
+                    found = True
+                    client.worker_quiet(name) if order == "quiet" else client.worker_stop(name)
+        return found
+
+    def nodes(self) -> list[NodeRow]:
+        """All nodes, the one asked first."""
+        rows: list[NodeRow] = []
+        for client, told in self._ask(lambda client: (client.cluster_myid(), client.info())):
+            rows.append(node_row(client.node, *told))
+        return rows + [NodeRow(place, error=why) for place, why in sorted(self.silent.items())]
+
+
+def node_row(address: str, id: str, info: dict[str, Any]) -> NodeRow:
+    """A node as its INFO says."""
+    return NodeRow(
+        address,
+        id,
+        "",
+        int(info.get("registered_jobs", 0)),
+        int(info.get("queued_jobs", 0)),
+        int(info.get("connected_clients", 0)),
+        int(info.get("blocked_clients", 0)),
+        int(info.get("used_memory", 0)),
+        int(info.get("maxmemory", 0)),
+        info.get("cluster_leaving") == "yes",
+        int(info.get("tubes_schedules", 0)),
+        int(info.get("tubes_schedules_late", 0)),
+        int(info.get("tubes_groups", 0)),
+        int(info.get("tubes_groups_failed", 0)),
+        int(info.get("tubes_keys_waited", 0)),
+        int(info.get("tubes_keys_wait_ms", 0)),
+        int(info.get("topics", 0)),
+        int(info.get("topic_adds_unheard", 0)),
+        info.get("aof_last_write_status", "ok") != "ok",
+    )
+
+
+def merged_queue(rows: list[QueueRow]) -> QueueRow:
+    """One queue of several nodes: sums, the greatest age."""
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    kinds = [row.type for row in rows if row.type != "queue"]
+    pauses = {row.pause for row in rows}
+    return QueueRow(
+        first.name,
+        kinds[0] if kinds else "queue",
+        sum(row.ready for row in rows),
+        sum(row.delayed for row in rows),
+        sum(row.at_work for row in rows),
+        sum(row.dead for row in rows),
+        max(row.oldest_ms for row in rows),
+        sum(row.in_s for row in rows),
+        sum(row.out_s for row in rows),
+        sum(row.blocked for row in rows),
+        first.pause if len(pauses) == 1 else MIXED,
+    )
+
+
+def ordered(rows: list[QueueRow], sort: QueueOrder, desc: bool) -> list[QueueRow]:
+    """In the order of QLIST (SPEC O10.1)."""
+    by_name = sorted(rows, key=lambda row: row.name, reverse=desc and sort == "name")
+    if sort == "name":
+        return by_name
+    if sort == "oldest":
+        return sorted(
+            by_name, key=lambda row: row.oldest_ms if row.type != "dead" else 0, reverse=desc
+        )
+    field = {"at-work": "at_work", "in": "in_s", "out": "out_s"}
+    return sorted(by_name, key=lambda row: getattr(row, field.get(sort, sort)), reverse=desc)
+
+
+def merged_worker(rows: list[WorkerInfo]) -> WorkerInfo:
+    """One worker that several nodes know: as the one says that heard it last (SPEC O12.4).
+
+    Its order is that of any node where it is alive: each passes on its own.
+    """
+    newest = min(rows, key=lambda one: one.heard_ms)
+    if len(rows) == 1:
+        return newest
+    runs: dict[str, WorkerRun] = {}
+    for one in sorted(rows, key=lambda one: -one.heard_ms):
+        for run in one.runs:
+            state = "running" if newest.state != "lost" and run.state == "waiting" else run.state
+            if newest.state == "lost" or state == "running":
+                runs[run.id] = msgspec.structs.replace(run, state=state)
+    orders = [one.order for one in rows if one.state != "lost"]
+    order = max(orders, key=ORDERS.index, default=newest.order)
+    return msgspec.structs.replace(newest, runs=tuple(runs.values()), order=order)
+
+
+# ---- The dead letters of a whole cluster, each of them once.
+#
+# Decides which nodes are asked. A letter with copies is on several nodes; the first of them in
+# reach shows, replays or removes it, and tells the others.
+
+
+OnPage = Callable[[int, int], object]
+
+
+class Letters:
+    """The dead letters at these nodes."""
+
+    def __init__(self, clients: list[Client]) -> None:
+        self._clients = clients
+
+    def each(self, queue: str, **selected: Any) -> Iterator[DeadLetter]:
+        """Those that are selected, in the order of each node."""
+        for _, letter in self._found(queue, selected):
+            yield letter
+
+    def _found(self, queue: str, selected: dict[str, Any]) -> Iterator[tuple[Client, DeadLetter]]:
+        seen: set[str] = set()
+        for client in self._clients:
+            try:
+                for letter in client.dead_letters(queue, **selected):
+                    if letter.id not in seen:
+                        seen.add(letter.id)
+                        yield client, letter
+            except TubeHome:  # the letters of a tube are at its leader
+                if len(self._clients) == 1:
+                    raise
+
+    def show(self, id: str) -> DeadJob:
+        """All of one; raises `NoJob` if it is none."""
+        for client in self._clients[:-1]:
+            try:
+                return client.dead_show(id)
+            except (NoJob, TubeHome):
+                pass
+        return self._clients[-1].dead_show(id)
+
+    def counts(self, queue: str) -> list[DeadCount]:
+        """How many have a cause and a reason, the greatest count first."""
+        if len(self._clients) == 1:
+            return self._clients[0].dead_stat(queue)
+        found = Counter((one.cause, one.reason) for one in self.each(queue))
+        return [DeadCount(*about, count) for about, count in found.most_common()]
+
+    def length(self, queue: str) -> int:
+        """How many letters the node has that has the most."""
+        most = 0
+        for client in self._clients:
+            try:
+                most = max(most, sum(one.count for one in client.dead_stat(queue)))
+            except TubeHome:
+                if len(self._clients) == 1:
+                    raise
+        return most
+
+    def has_jobs(self, queue: str) -> bool:
+        """Whether jobs are queued there, whatever they are."""
+        return any(client.qlen(queue) for client in self._clients)
+
+    def replay(
+        self,
+        queue: str,
+        ids: Iterable[str],
+        to: str | None,
+        on_page: OnPage,
+        rate: int | None = None,
+        **selected: Any,
+    ) -> int:
+        """Puts them back to work, at most `rate` a second; how many."""
+        return self._change(
+            queue,
+            ids,
+            selected,
+            on_page,
+            lambda c: lambda **page: c.dead_replay(**page, to=to, rate=rate),
+            at_once(rate),
+        )
+
+    def purge(self, queue: str, ids: Iterable[str], on_page: OnPage, **selected: Any) -> int:
+        """Removes them; how many."""
+        return self._change(queue, ids, selected, on_page, lambda c: c.dead_purge)
+
+    def _change(
+        self,
+        queue: str,
+        ids: Iterable[str],
+        selected: dict[str, Any],
+        on_page: OnPage,
+        change: Callable[[Client], Callable[..., int]],
+        most: int = IDS_AT_ONCE,
+    ) -> int:
+        named = list(dict.fromkeys(ids))
+        if len(self._clients) == 1:
+            return change(self._clients[0])(queue=queue, ids=named, on_page=on_page, **selected)
+        rows = [(c, letter.id) for c, letter in self._found(queue, {} if named else selected)]
+        wanted = set(named)
+        done = seen = 0
+        for client in self._clients:
+            mine = [id for c, id in rows if c is client and (not wanted or id in wanted)]
+            for at in range(0, len(mine), most):
+                page = mine[at : at + most]
+                done += change(client)(queue=queue, ids=page)
+                seen += len(page)
+                on_page(done, seen)
+        return done
+
+
+@contextmanager
+def letters_of(node: NodeOptions, is_here: bool) -> Iterator[Letters]:
+    """The letters of the cluster of the node in the options; `is_here`: of that node alone.
+
+    ClickException for what a node refuses. A node out of reach is named on standard error.
+    """
+    with every_node(node, is_here, "letters") as clients:
+        yield Letters(clients)

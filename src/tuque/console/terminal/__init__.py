@@ -1,4 +1,0 @@
-"""One connection that keeps the type of every reply, and replies as text.
-
-Must not know: subcommands.
-"""
