@@ -44,7 +44,7 @@ SUBCOMMANDS: Final = {
         "tuque.web.main", "console", "console", "Show and change a cluster in the browser."
     ),
     "journal": Entry(
-        "tuque.console.journal.commands", "journal", "", "Check, repair, show or import a journal."
+        "tuque.server.journal.tool", "journal", "", "Check, repair, show or import a journal."
     ),
     "spark": Entry(
         "tuque.spark.cli.group",

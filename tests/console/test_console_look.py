@@ -22,7 +22,7 @@ from tuque.client.transport.raw_link import (
     Reply,
     Target,
 )
-from tuque.console.journal.rows import line_of
+from tuque.server.journal.tool import line_of
 from tuque.terminal import table
 
 ROWS = [["mail", "7", "1,200"], ["a longer name", "12", "-"]]
@@ -79,7 +79,9 @@ def test_colours_are_made_in_one_place() -> None:
     """It knows of NO_COLOR and of pipes; `click.style` does not."""
     made = re.compile(r"click\.(style|secho)|\\x1b\[\d*m|\\033\[\d*m")
     sources = Path(tuque.__file__).parent.rglob("*.py")
-    assert [path.name for path in sources if made.search(path.read_text("utf-8"))] == ["terminal.py"]
+    assert [path.name for path in sources if made.search(path.read_text("utf-8"))] == [
+        "terminal.py"
+    ]
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from journal_lab import NODE_ID, START_MS
 from test_aof_import import blob, command, numbered
 
-from tuque.console.journal.commands import journal
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.leases.leases import commit, on_next, on_open
 from tuque.core.model.job import PLAIN, QUEUED
@@ -18,6 +17,7 @@ from tuque.core.model.task import BYTES
 from tuque.core.node.node import Node
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
+from tuque.server.journal.tool import journal
 from tuque.store.disk import Disk
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from journal_lab import decode_all
 
 from both_ways import thorough
-from tuque.console.journal.rows import fields
 from tuque.core.model.work import (
     ATTEMPTS_MAX,
     CANCELLED,
@@ -27,6 +26,7 @@ from tuque.core.model.work import (
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
 from tuque.core.records.work import FAILURE_FIXED, LIFE_FIXED
+from tuque.server.journal.tool import fields
 
 ID = b"D" * 40
 IDS = st.binary(min_size=40, max_size=40)

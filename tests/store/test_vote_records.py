@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal_lab import decode_all
 
-from tuque.console.journal.rows import fields
 from tuque.core.records import jobs as rec
 from tuque.core.records import read as back
 from tuque.core.records.leadership import (
@@ -17,6 +16,7 @@ from tuque.core.records.leadership import (
     tell_stand,
     tell_voters,
 )
+from tuque.server.journal.tool import fields
 from tuque.tubes.model.voter_state import IN_FORCE
 
 IDS = st.binary(min_size=40, max_size=40)

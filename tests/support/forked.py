@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-COMMANDS = "cli.prompt.cli cli.cluster cli.tubes cli.jobs console.journal.commands cli.bench"
+COMMANDS = "cli.prompt.cli cli.cluster cli.tubes cli.jobs server.journal.tool cli.bench"
 PREPARED = {
     "server": "tuque.server.app",
     "worker": "tuque.worker.main",
