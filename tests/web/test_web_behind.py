@@ -17,8 +17,7 @@ from tuque.clusterview.nodes import (
 from tuque.clusterview.queues import BEHIND_S, Behind, Since
 from tuque.clusterview.work import Mark
 from tuque.web.pages.overview import name_deploy
-from tuque.web.show.cause import FEW, cause
-from tuque.web.show.verdict import of_queue, silent
+from tuque.web.show.verdict import FEW, cause, of_queue, silent
 
 NOW_S = 10_000.0
 NODES = ("n1", "n2")

@@ -14,7 +14,7 @@ from web_nodes import WebCluster
 from tuque import Client
 from tuque.client.commands.work import Run
 from tuque.clusterview.queues import PAGE
-from tuque.web.show.chain import following, next_id
+from tuque.web.pages.job import following, next_id
 from tuque.web.show.text import tail_id
 
 MANY = 2_300  # children: more than two commands look at

@@ -15,7 +15,7 @@ from web_nodes import WebCluster
 import until as real
 from tuque.client.commands.work import Run
 from tuque.web.app import STREAMS_OF_ONE
-from tuque.web.login.sessions import TRIES, Sessions, house_of
+from tuque.web.login import TRIES, Sessions, house_of
 
 SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 

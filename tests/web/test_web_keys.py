@@ -9,8 +9,13 @@ from tuque.client.commands.operate import KeyRow
 from tuque.clusterview.history import Points
 from tuque.clusterview.nodes import Queue, QueueHere, View
 from tuque.clusterview.queues import Behind
-from tuque.web.show.keys import groups, held, name_keys, pace
 from tuque.web.show.verdict import Notice, of_queue
+from tuque.web.show.waits import (
+    groups,
+    held,
+    name_keys,
+    pace,
+)
 
 NOW_S = 10_000.0
 

@@ -11,8 +11,8 @@ from web_console import PASSWORDS, Console
 from web_nodes import WebCluster
 
 from tuque.errors import ConfigError
-from tuque.web.login import users
-from tuque.web.login.sessions import TRIES, Sessions
+from tuque.web import login
+from tuque.web.login import TRIES, Sessions
 from tuque.web.main import console as program
 
 
@@ -128,18 +128,18 @@ def test_signing_in_goes_on_only_here(console: Console) -> None:
 
 def test_a_file_of_users(tmp_path: Path) -> None:
     path = tmp_path / "users"
-    ann = users.made("ann", "admin", "a long password")
-    path.write_text(f"# who may look\n{users.line_of(ann)}\n")
-    known = users.read(path)
-    assert users.checked(known, "ann", "a long password") == ann
-    assert users.checked(known, "ann", "a longer password") is None
-    assert users.checked(known, "bob", "a long password") is None
+    ann = login.made("ann", "admin", "a long password")
+    path.write_text(f"# who may look\n{login.line_of(ann)}\n")
+    known = login.read(path)
+    assert login.checked(known, "ann", "a long password") == ann
+    assert login.checked(known, "ann", "a longer password") is None
+    assert login.checked(known, "bob", "a long password") is None
     for wrong in ("ann:admin:plain", "ann:root:scrypt$00$00", "a b:admin:scrypt$00$00", ""):
         path.write_text(wrong + "\n")
         with pytest.raises(ConfigError):
-            users.read(path)
+            login.read(path)
     with pytest.raises(ConfigError, match="fewer than 8"):
-        users.made("ann", "admin", "short")
+        login.made("ann", "admin", "short")
 
 
 def test_a_busy_port_is_named() -> None:

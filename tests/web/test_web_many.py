@@ -18,7 +18,7 @@ from tuque.clusterview.queues import (
     Thrift,
     Wish,
 )
-from tuque.web.deeds.log import DeedLog
+from tuque.web.actions import DeedLog
 from tuque.web.pages.queues import queues
 from tuque.web.site import Ask, Page, Site
 

@@ -23,7 +23,6 @@ from tuque.clusterview.nodes import (
 from tuque.clusterview.nodes import merged as view_of
 from tuque.clusterview.queues import Behind
 from tuque.clusterview.watch import by_need
-from tuque.web.show.cause import cause
 from tuque.web.show.charts import spark
 from tuque.web.show.text import (
     age,
@@ -43,7 +42,7 @@ from tuque.web.show.text import (
     span,
     unkey,
 )
-from tuque.web.show.verdict import of_queue
+from tuque.web.show.verdict import cause, of_queue
 
 
 @pytest.mark.parametrize(

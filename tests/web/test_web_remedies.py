@@ -17,8 +17,7 @@ from tuque.clusterview.nodes import (
 from tuque.clusterview.queues import Behind
 from tuque.clusterview.work import WorkerRow
 from tuque.web.pages.overview import name_quiet
-from tuque.web.show.remedy import in_place_of, remedies, steady
-from tuque.web.show.verdict import of_queue
+from tuque.web.show.verdict import in_place_of, of_queue, remedies, steady
 
 LONG = Queue("long", {"n1": QueueHere(100, 90.0, 0, 8, 0, 2.0, 1.0, 0, "none", "", False)})
 WORKER = WorkerRow("vm/1", "vm", 1, "1", "", ["long"], 3, 0, 9, 0, 0, 100, "quiet", "quiet", [])

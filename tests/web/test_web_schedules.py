@@ -10,7 +10,12 @@ from web_nodes import WebCluster
 
 from tuque.client.commands.schedules import Schedule
 from tuque.errors import NoSchedule
-from tuque.web.show.firings import ahead, firings, in_words, state_of
+from tuque.web.show.waits import (
+    ahead,
+    firings,
+    in_words,
+    state_of,
+)
 
 SPRING = {"cron": "30 2 * * *", "tz": "Europe/Berlin"}
 

@@ -18,8 +18,8 @@ from tuque.clusterview.history import Points
 from tuque.clusterview.nodes import Queue
 from tuque.clusterview.queues import row_of
 from tuque.clusterview.watch import Watch, words_of
-from tuque.web.pages.change_rest import silent_home
 from tuque.web.pages.queues import is_kind
+from tuque.web.pages.tube_actions import silent_home
 from tuque.web.show.verdict import State, in_part
 
 JOBS = 30

@@ -7,8 +7,8 @@ from web_nodes import WebCluster
 
 from tuque.client.commands.operate import QueueOrder
 from tuque.clusterview.nodes import NodeFacts
+from tuque.web.pages.cluster import tenants_of
 from tuque.web.pages.queues import wish_of
-from tuque.web.show.tenants import tenants_of
 
 
 def facts(id: str, **info: str) -> NodeFacts:

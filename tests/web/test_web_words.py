@@ -10,7 +10,7 @@ from web_nodes import WebCluster
 
 from own_log import lines_of
 from tuque.web import app
-from tuque.web.deeds import dead
+from tuque.web.pages import dead
 
 ID = "D-00000000-" + "A" * 24 + "-05a1"
 

@@ -23,10 +23,10 @@ import until as real
 from in_world import WorldLoop, now_s, within
 from tuque.client.url import parse
 from tuque.clusterview.nodes import View
+from tuque.web import login
+from tuque.web.actions import DeedLog
 from tuque.web.app import made
-from tuque.web.deeds.log import DeedLog
-from tuque.web.login import users
-from tuque.web.login.sessions import COOKIE
+from tuque.web.login import COOKIE
 from tuque.web.site import Site
 
 DEADLINE_S = 60.0
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 
 @cache
-def known() -> dict[str, users.User]:
+def known() -> dict[str, login.User]:
     """Who may look: each has a name that is a role."""
-    return {name: users.made(name, name, word) for name, word in PASSWORDS.items()}
+    return {name: login.made(name, name, word) for name, word in PASSWORDS.items()}
 
 
 class Console:

@@ -29,16 +29,13 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from tuque.errors import Error
-from tuque.web.deeds.log import Deed
-from tuque.web.deeds.proposal import Outcome
-from tuque.web.login.sessions import COOKIE, LASTS_S, Session
-from tuque.web.login.users import checked
+from tuque.web.actions import Deed, Outcome
+from tuque.web.login import COOKIE, LASTS_S, Session, checked
 from tuque.web.pages import asking
 from tuque.web.pages.cluster import cluster, leases, tubes
 from tuque.web.pages.dead import dead
+from tuque.web.pages.groups_and_topics import group, groups, topics
 from tuque.web.pages.job import job
-from tuque.web.pages.joint.groups import group, groups
-from tuque.web.pages.joint.topics import topics
 from tuque.web.pages.overview import find, overview
 from tuque.web.pages.queue import queue
 from tuque.web.pages.queues import queues

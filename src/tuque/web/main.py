@@ -15,9 +15,9 @@ import click
 from tuque.errors import ConfigError
 from tuque.lazygroup import missing_extra
 from tuque.nodeoptions import NodeOptions, node_options
-from tuque.web.deeds.log import DeedLog
-from tuque.web.login import users as kept
-from tuque.web.login.users import User
+from tuque.web import login as kept
+from tuque.web.actions import DeedLog
+from tuque.web.login import User
 from tuque.web.site import Site
 
 PORT: Final = 7780

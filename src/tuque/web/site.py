@@ -12,10 +12,8 @@ import msgspec
 from tuque.client.url import Settings
 from tuque.clusterview.dead_letters import Graves
 from tuque.clusterview.watch import Watch
-from tuque.web.deeds.log import DeedLog
-from tuque.web.deeds.running import Running
-from tuque.web.login.sessions import Session, Sessions
-from tuque.web.login.users import User
+from tuque.web.actions import DeedLog, Running
+from tuque.web.login import Session, Sessions, User
 from tuque.web.show.text import key, over
 
 if TYPE_CHECKING:

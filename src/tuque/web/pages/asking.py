@@ -12,11 +12,22 @@ from typing import Final
 import msgspec
 
 from tuque.errors import Error
-from tuque.web.deeds.log import Deed
-from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
-from tuque.web.pages import change_job, change_queue, change_rest, schedules
+from tuque.web.actions import (
+    Deed,
+    NotYet,
+    Outcome,
+    Proposal,
+    Refused,
+)
 from tuque.web.pages import dead as dead_page
-from tuque.web.pages.joint import groups, topics
+from tuque.web.pages import (
+    groups_and_topics,
+    job,
+    queue,
+    schedules,
+    tube_actions,
+    workers,
+)
 from tuque.web.show.text import plural
 from tuque.web.site import Ask, Page, shared
 
@@ -30,27 +41,27 @@ SAID: Final = 5  # of them in a line of the log
 DEEDS: Final[dict[str, tuple[Propose, Perform]]] = {
     "retry-dead": (dead_page.propose_retry, dead_page.retry),
     "delete-dead": (dead_page.propose_delete, dead_page.delete),
-    "pause": (change_queue.propose_pause, change_queue.pause),
-    "add": (change_queue.propose_add, change_queue.add),
-    "empty": (change_queue.propose_empty, change_queue.empty),
-    "retry": (change_queue.propose_retry, change_queue.retry),
-    "run": (change_job.propose_run, change_job.run),
-    "cancel": (change_job.propose_cancel, change_job.cancel),
-    "delete": (change_job.propose_delete, change_job.delete),
-    "edit": (change_job.propose_edit, change_job.edit),
-    "move": (change_job.propose_move, change_job.move),
-    "home": (change_rest.propose_home, change_rest.home),
-    "kick": (change_rest.propose_kick, change_rest.kick),
-    "quiet": (change_rest.propose_quiet, change_rest.quiet),
-    "stop-worker": (change_rest.propose_stop, change_rest.stop_worker),
-    "release": (change_rest.propose_release, change_rest.release),
+    "pause": (queue.propose_pause, queue.pause),
+    "add": (queue.propose_add, queue.add),
+    "empty": (queue.propose_empty, queue.empty),
+    "retry": (queue.propose_retry, queue.retry),
+    "run": (job.propose_run, job.run),
+    "cancel": (job.propose_cancel, job.cancel),
+    "delete": (job.propose_delete, job.delete),
+    "edit": (job.propose_edit, job.edit),
+    "move": (job.propose_move, job.move),
+    "home": (tube_actions.propose_home, tube_actions.home),
+    "kick": (tube_actions.propose_kick, tube_actions.kick),
+    "quiet": (workers.propose_quiet, workers.quiet),
+    "stop-worker": (workers.propose_stop, workers.stop_worker),
+    "release": (tube_actions.propose_release, tube_actions.release),
     "pause-schedule": (schedules.propose_pause, schedules.pause),
     "resume-schedule": (schedules.propose_resume, schedules.resume),
     "run-schedule": (schedules.propose_run, schedules.run),
     "drop-schedule": (schedules.propose_drop, schedules.drop),
-    "cancel-group": (groups.propose_cancel, groups.cancel),
-    "subscribe": (topics.propose_subscribe, topics.subscribe),
-    "unsubscribe": (topics.propose_unsubscribe, topics.unsubscribe),
+    "cancel-group": (groups_and_topics.propose_cancel, groups_and_topics.cancel),
+    "subscribe": (groups_and_topics.propose_subscribe, groups_and_topics.subscribe),
+    "unsubscribe": (groups_and_topics.propose_unsubscribe, groups_and_topics.unsubscribe),
 }
 
 

@@ -2,19 +2,107 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
 
-from tuque.clusterview.dead_letters import Group, Letter, Sorted, Wanted
-from tuque.clusterview.nodes import DEAD
-from tuque.web.deeds import dead as deeds
-from tuque.web.deeds.proposal import NotYet, Outcome, Proposal, Refused
-from tuque.web.deeds.running import Long
+from tuque.clusterview.dead_letters import Group, Letter, Sorted, Wanted, by_node
+from tuque.clusterview.nodes import DEAD, Nodes
+from tuque.errors import Duplicate
+from tuque.web.actions import (
+    TYPED_FROM,
+    Field,
+    Long,
+    NotYet,
+    Outcome,
+    Proposal,
+    Refused,
+)
 from tuque.web.show.charts import spark
 from tuque.web.show.text import link, plural, span
 from tuque.web.site import Ask, Page, shared
+
+# ---- Dead letters back to work, or removed: those of groups, a selection, or all that match
+
+
+AT_ONCE = 100  # letters a call: a page of progress
+
+
+def proposal(
+    letters: list[Letter], is_delete: bool, goes_on: str, hidden: list[tuple[str, str]]
+) -> Proposal:
+    """What the dialog asks about these letters."""
+    count = len(letters)
+    origins = sorted({one.row.origin for one in letters})
+    queues = sorted({one.queue for one in letters})
+    reasons = sorted({one.reason for one in letters})
+    about = reasons[0] if len(reasons) == 1 else f"{plural(len(reasons), 'reason')}"
+    about = f"{', '.join(queues)}: {about}"
+    jobs = plural(count, "job")
+    if is_delete:
+        return Proposal(
+            "delete-dead",
+            f"Delete {jobs}?",
+            f"Delete {count:,}",
+            "Delete",
+            about,
+            [
+                f"{jobs} will be gone for good, with body and reason.",
+                "Jobs that die while this runs are left out.",
+                "This cannot be undone.",
+            ],
+            hidden,
+            count=count,
+            is_danger=True,
+            typed=queues[0] if count > TYPED_FROM and queues else "",
+        )
+    return Proposal(
+        "retry-dead",
+        f"Retry {jobs}?",
+        f"Retry {count:,}",
+        "Retry",
+        about,
+        [
+            f"They go back to {', '.join(origins) or 'their queues'} under their ids.",
+            "They start again with their first attempt.",
+            "Jobs that die while this runs are left out.",
+        ],
+        hidden,
+        [Field("to", "Into another queue (empty: where they came from)")],
+        count=count,
+        warning=goes_on,
+    )
+
+
+def work(
+    nodes: Nodes, letters: list[Letter], is_delete: bool, to: str
+) -> Callable[[Long], Awaitable[None]]:
+    """The deed itself, page by page."""
+
+    async def run(deed: Long) -> None:
+        shares = by_node(letters, nodes.up())
+        for (id, queue), ids in shares.items():
+            client = nodes.known[id].client
+            for at in range(0, len(ids), AT_ONCE):
+                if deed.is_stopped:
+                    return
+                page = ids[at : at + AT_ONCE]
+                if is_delete:
+                    deed.done += await client.dead_purge(queue, ids=page)
+                else:
+                    with contextlib.suppress(Duplicate):  # another task has its unique key
+                        deed.done += await client.dead_replay(queue, ids=page, to=to or None)
+                deed.seen += len(page)
+        deed.seen = deed.total  # those of silent nodes are refused
+
+    return run
+
+
+# ---- dead
+
 
 GROUPS_MAX: Final = 100
 CHIPS: Final = 8
@@ -132,7 +220,7 @@ async def proposed(ask: Ask, is_delete: bool) -> tuple[Proposal, list[Letter]]:
         goes_on = (
             f"The cause persists: the latest died {span(max(0.0, ago_s))} ago. Many may die again."
         )
-    asked = deeds.proposal(letters, is_delete, goes_on, hidden)
+    asked = proposal(letters, is_delete, goes_on, hidden)
     if time.time() - reading.at_s > COUNTED_S:
         asked.follows.append(f"They were counted {span(time.time() - reading.at_s)} ago.")
     return asked, letters
@@ -163,11 +251,11 @@ async def change(ask: Ask, is_delete: bool) -> Outcome:
     asked, letters = await proposed(ask, is_delete)
     if not letters:
         raise Refused("No such dead letter is there any more.")
-    work = deeds.work(ask.site.watch.nodes, letters, is_delete, ask.word("to"))
+    perform = work(ask.site.watch.nodes, letters, is_delete, ask.word("to"))
 
     async def run(deed: Long) -> None:
         try:
-            await work(deed)
+            await perform(deed)
         finally:
             ask.site.graves.expire()  # pages read what is left
 

@@ -9,10 +9,9 @@ from tuque.clusterview.queues import KEYED, in_order
 from tuque.clusterview.work import Mark, WorkerRow, workers_of
 from tuque.web.pages.queues import rows_of
 from tuque.web.show.charts import Chart, Line, made, marked
-from tuque.web.show.keys import name_keys
-from tuque.web.show.remedy import in_place_of, needed
 from tuque.web.show.text import brief, clip, link, num, rate, span
-from tuque.web.show.verdict import Notice, notices
+from tuque.web.show.verdict import Notice, in_place_of, needed, notices
+from tuque.web.show.waits import name_keys
 from tuque.web.site import Ask, Page, shared
 
 NOTICES_MAX: Final = 6

@@ -7,11 +7,17 @@ from typing import Any
 from tuque.aio import Client
 from tuque.client.commands.schedules import Schedule
 from tuque.clusterview.queues import PAGE, Part, ScheduleRow, fits
-from tuque.web.deeds.proposal import Outcome, Proposal, Refused
-from tuque.web.pages.change_rest import home_of, tube_named
-from tuque.web.show.firings import MISSED, ahead, firings, in_words, state_of
+from tuque.web.actions import Outcome, Proposal, Refused
+from tuque.web.pages.tube_actions import home_of, tube_named
 from tuque.web.show.text import link
 from tuque.web.show.verdict import homeless
+from tuque.web.show.waits import (
+    MISSED,
+    ahead,
+    firings,
+    in_words,
+    state_of,
+)
 from tuque.web.site import Ask, Page, shared
 
 KINDS = ("on time", "paused", "held back", "no next time")

@@ -6,6 +6,7 @@ it; what is not known is said.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -13,9 +14,146 @@ import msgspec
 from tuque.clusterview.history import MINUTE, Points
 from tuque.clusterview.nodes import NodeFacts, Queue, View
 from tuque.clusterview.queues import BEHIND_S, NEAR_S, Behind
-from tuque.web.show.cause import cause
-from tuque.web.show.remedy import remedies
+from tuque.clusterview.work import WorkerRow
 from tuque.web.show.text import clip, fits, link, num, plural, rate, span
+
+# ---- Why a queue is behind: a rule over its figures, and what is not known while a node is silent.
+#
+# Decides over which time rates are taken: a minute, or ten where few jobs come and go.
+
+
+BEFORE: Final = 10 * MINUTE  # points with which the last minute is compared
+FEW: Final = 20  # jobs in a minute; of fewer a rate is that of ten minutes
+MORE: Final = 1.05  # times as much is more
+
+
+def cause(queue: Queue, points: Points, silent: Sequence[str] = ()) -> str:
+    """[O14] Why a queue is behind, on all pages (O14.7). `silent` are the ids of silent nodes."""
+    said = change(points) or balance(queue, points)
+    if not silent:
+        return said
+    names = ", ".join(id[:8] for id in silent)
+    verb = "does" if len(silent) == 1 else "do"
+    if queue.work or queue.came_rate or queue.done_rate:
+        return f"{said}; {names} {verb} not answer, so what comes and ends there is not known"
+    return f"{names} {verb} not answer, so it is not known who works on its jobs"
+
+
+def change(points: Points) -> str:
+    """What is twice what it was in the ten minutes before; empty if nothing is, or that is new."""
+    if len(points) <= 2 * MINUTE:
+        return ""
+    before = Points(points.at_s, {k: v[:-MINUTE] for k, v in points.values.items()}, points.step_s)
+    now_s, then_s = points.mean_s("work-ms", "worked"), before.mean_s("work-ms", "worked", BEFORE)
+    if now_s and then_s and now_s >= 2 * then_s:
+        return f"its jobs take {span(now_s)}, up from {span(then_s)}"
+    came, came_before = points.rate("added"), before.rate("added", BEFORE)
+    if points.counted("added") >= FEW and came and came_before and came >= 2 * came_before:
+        return f"{rate(came)} jobs come each second, up from {rate(came_before)}"
+    return ""
+
+
+def balance(queue: Queue, points: Points) -> str:
+    """What comes, and what is finished of it."""
+    came, done = pace(queue, points)
+    if not done and not came:
+        if queue.work:
+            are = plural(queue.work, "job is", "jobs are")
+            return f"{are} at work and none has ended lately; no other one is taken"
+        return "no job was finished lately, and none is at work"
+    factor, unit = (1, "second") if max(came, done) >= 1 else (60, "minute")
+    comes, ends = rate(came * factor), rate(done * factor)
+    if came > done * MORE:
+        return f"workers finish {ends} of the {comes} jobs that come each {unit}"
+    if done > came * MORE:
+        return (
+            f"more came earlier than were finished; now it catches up: {comes} jobs come each "
+            f"{unit}, {ends} are finished"
+        )
+    return f"as many jobs are finished as come, {ends} each {unit}, so {num(queue.ready)} stay late"
+
+
+def pace(queue: Queue, points: Points) -> tuple[float, float]:
+    """Jobs that come and that are finished, per second: of points, or of the row while few are."""
+    if len(points) < MINUTE:
+        return queue.came_rate, queue.done_rate
+    is_few = max(points.counted("added"), points.counted("acked")) < FEW
+    over = BEFORE if is_few else MINUTE
+    return points.rate("added", over) or 0.0, points.rate("acked", over) or 0.0
+
+
+# ---- What to do about a queue that is behind: workers to start, slots to add, or how long to wait.
+#
+# Decides when figures hold still for long enough to say how many slots. Asks nobody.
+
+
+STEADY: Final = 4 * MINUTE  # points over which slots are counted; BEFORE if few jobs come
+NAMED: Final = 3  # quiet workers
+
+
+def needed(points: Points, over: int = MINUTE) -> float | None:
+    """Slots that keep up with what comes: added/s times the mean work time of the last minute.
+
+    If few ended in it, that of all the points: work may take longer since a deploy.
+    """
+    came = points.rate("added", over)
+    lately = MINUTE if points.counted("worked") >= FEW else over
+    work_s = points.mean_s("work-ms", "worked", lately)
+    return came * work_s if came is not None and work_s is not None else None
+
+
+def steady(points: Points) -> int:
+    """[O14] Over how many points the halves are alike, but for chance (O14.10); 0 if they are not.
+
+    Jobs that come by chance differ by more than three times the root of their number in one of
+    400 cases.
+    """
+    over = min(len(points), STEADY)
+    if points.counted("added", over) < over / MINUTE * FEW:
+        over = min(len(points), BEFORE)
+    half = over // 2
+    if half < MINUTE:
+        return 0
+    late, both = points.counted("added", half), points.counted("added", 2 * half)
+    slack = max(3 * both**0.5, both / 4)
+    return 2 * half if abs(both - 2 * late) <= slack else 0
+
+
+def remedies(queue: Queue, points: Points) -> list[str]:
+    """[O14] What to do about a queue that is behind (O14.10)."""
+    came, done = pace(queue, points)
+    over = steady(points)
+    if done > came * MORE:
+        if not over:
+            return ["Wait: more is finished than comes"]
+        return [f"Wait: it is up to date in about {span(queue.ready / (done - came))}"]
+    if came <= done * MORE:
+        return ["Add workers, or find out why jobs take long"]
+    slots, busy = needed(points, over) if over else None, points.rate("at-work")
+    if slots is None or busy is None:
+        return ["Add workers; how many slots is known when jobs come evenly for some minutes"]
+    more = round(slots - busy * points.step_s)
+    if more < 1:
+        return ["Add workers, or find out why jobs take long"]
+    return [f"Add about {plural(more, 'slot')} ({round(slots)} in all) to stop the growth"]
+
+
+def in_place_of(queue: str, workers: list[WorkerRow]) -> str:
+    """[O14] What to do if workers of a queue take no more jobs (O14.10); empty if all do."""
+    quiet = [one for one in workers if one.state == "quiet" and queue in one.queues]
+    if not quiet:
+        return ""
+    names = ", ".join(one.name for one in quiet[:NAMED])
+    if len(quiet) > NAMED:
+        names += f" and {len(quiet) - NAMED} more"
+    slots = plural(sum(one.slots for one in quiet), "slot takes", "slots take")
+    if len(quiet) == 1:
+        return f"Start a worker in the place of {names}: it is quiet, its {slots} no more jobs"
+    return f"Start workers in the place of {names}: they are quiet, their {slots} no more jobs"
+
+
+# ---- verdict
+
 
 Kind: TypeAlias = Literal["bad", "gone", "warn", "pause", "ok", "idle"]
 
@@ -24,7 +162,6 @@ FULL: Final = 75.0  # percent of maxmemory: from there on ADDJOB is refused
 WAS_LATE: Final = "Was behind"
 HOME_AWAY: Final = "no leader"
 SOON_S: Final = 3600.0
-BEFORE: Final = 10 * MINUTE  # points of which the growth of memory is taken
 
 
 class Notice(msgspec.Struct):

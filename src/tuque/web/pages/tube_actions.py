@@ -1,4 +1,4 @@
-"""Deeds on tubes, leases and workers: another leader, buried tasks, a group released, orders."""
+"""Deeds on tubes and leases: another home, tasks kicked, jobs of a group released."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from tuque.clusterview.queues import (
     leases_at,
     tube_of,
 )
-from tuque.clusterview.work import WorkerRow, workers_of
 from tuque.errors import Error, ReplyError
-from tuque.web.deeds.proposal import Field, Outcome, Proposal, Refused
+from tuque.web.actions import (
+    Field,
+    Outcome,
+    Proposal,
+    Refused,
+)
 from tuque.web.show.text import link, plural
 from tuque.web.site import Ask
 
@@ -150,64 +154,3 @@ async def release(ask: Ask) -> Outcome:
     client = ask.site.watch.nodes.known[row.node].client
     await client.lease_release(row.info.group, row.info.epoch)
     return Outcome(f"Released {plural(count, 'job')} of {row.info.group}.", link("leases"), count)
-
-
-async def workers_named(ask: Ask) -> list[WorkerRow]:
-    """The workers that are meant: one, or all that are alive."""
-    name = ask.word("worker")
-    every = await workers_of(ask.site.watch.nodes)
-    found = [one for one in every if one.state != "lost" and name in ("*", one.name)]
-    if not found:
-        raise Refused("No such worker is alive.")
-    return found
-
-
-async def propose_quiet(ask: Ask) -> Proposal:
-    """Take no more jobs?"""
-    found = await workers_named(ask)
-    return order_of(ask, found, "quiet", "Quiet", ["Jobs that it runs now are finished."])
-
-
-async def propose_stop(ask: Ask) -> Proposal:
-    """End the program?"""
-    found = await workers_named(ask)
-    follows = ["As on SIGTERM: it takes no more jobs, finishes those that it runs, and ends."]
-    asked = order_of(ask, found, "stop-worker", "Stop", follows)
-    asked.is_danger = True
-    return asked
-
-
-def order_of(
-    ask: Ask, found: list[WorkerRow], name: str, word: str, follows: list[str]
-) -> Proposal:
-    """The dialog of an order to workers."""
-    whom = found[0].name if len(found) == 1 else plural(len(found), "worker")
-    return Proposal(
-        name,
-        f"{word} {whom}?",
-        word,
-        word,
-        ", ".join(one.name for one in found[:10]),
-        [*follows, f"{plural(sum(one.busy for one in found), 'job')} at work there now."],
-        [("worker", ask.word("worker"))],
-    )
-
-
-async def quiet(ask: Ask) -> Outcome:
-    """Orders them to take no more jobs."""
-    return await ordered(ask, "QUIET", "told to take no more jobs")
-
-
-async def stop_worker(ask: Ask) -> Outcome:
-    """Orders them to end."""
-    return await ordered(ask, "STOP", "told to stop")
-
-
-async def ordered(ask: Ask, order: str, words: str) -> Outcome:
-    """Sends an order through the nodes that hear the workers."""
-    found = await workers_named(ask)
-    nodes = ask.site.watch.nodes.known
-    for one in found:
-        await nodes[one.node].client.execute("WORKER", order, one.name)
-    whom = found[0].name if len(found) == 1 else plural(len(found), "worker")
-    return Outcome(f"{whom}: {words}.", link("workers"), sum(one.busy for one in found))

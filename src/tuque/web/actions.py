@@ -1,15 +1,118 @@
-"""Deeds that take long: they go on in the console when their page is left, and can be stopped."""
+"""What a dialog says before a deed: how many jobs, what becomes of them, what cannot be undone."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tuque.errors import Error
-from tuque.web.deeds.log import Deed, DeedLog
+from tuque.logtext import visible
+
+TYPED_FROM: Final = 1_000  # deleting more jobs wants a name typed
+SLACK: Final = 0.01  # a count that changed by more is asked again
+
+
+class Refused(Exception):
+    """A deed that is not done, and why, for people."""
+
+
+class NotYet(Refused):
+    """What the deed is about is still being read: the dialog asks again by itself."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """Something to fill in."""
+
+    name: str
+    label: str
+    value: str = ""
+    kind: str = "text"  # text, number, area, select
+    choices: tuple[str, ...] = ()
+    hint: str = ""
+
+
+class Proposal(msgspec.Struct):
+    """A deed as the dialog asks for it; `count` None: it is about no number of jobs."""
+
+    name: str
+    title: str
+    button: str
+    what: str
+    about: str
+    follows: list[str]
+    hidden: list[tuple[str, str]] = []
+    fields: list[Field] = []
+    count: int | None = None
+    warning: str = ""
+    is_danger: bool = False
+    typed: str = ""
+    changed: str = ""
+
+    def is_as_said(self, said: str) -> bool:
+        """Whether the count is still that which the dialog said."""
+        if self.count is None:
+            return True
+        return said.isdigit() and abs(int(said) - self.count) <= SLACK * self.count
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a deed, and the address to go on with."""
+
+    note: str
+    goto: str
+    jobs: int | None = None
+    about: str = ""  # what the log says that it was about, where the dialog could not know it
+    is_long: bool = False  # it goes on, and is logged when it has ended
+
+
+# ---- The log of deeds: who changed what, when, and how many jobs it was
+
+
+log: Final = logging.getLogger("tuque.web.deeds")
+KEPT: Final = 1_000
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """One line: at_s is unix seconds."""
+
+    at_s: float
+    who: str
+    what: str
+    about: str
+    jobs: int | None
+    came_of_it: str
+
+
+class DeedLog:
+    """The latest deeds, and a file of all if there is one. One JSON object a line."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.latest: deque[Deed] = deque(maxlen=KEPT)
+        self._path = path
+        if path is not None:
+            path.touch(mode=0o600)
+
+    def add(self, deed: Deed) -> None:
+        """Keeps a deed. OSError if the file does not take it."""
+        self.latest.appendleft(deed)
+        jobs = "" if deed.jobs is None else f", jobs {deed.jobs}"
+        log.info(visible(f"{deed.who}: {deed.what} {deed.about}{jobs}: {deed.came_of_it}"))
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(json.dumps(msgspec.structs.asdict(deed)) + "\n")
+
+
+# ---- Deeds that take long: they go on in the console when their page is left, and can be stopped
+
 
 KEPT_S: Final = 30.0  # how long one that has ended is shown
 

@@ -1,1 +1,0 @@
-"""Who looks at the pages: users and their passwords, signed sessions, tokens of forms."""

@@ -1,1 +1,0 @@
-"""Pages of jobs that belong together, groups and topics, and the deeds on them."""
