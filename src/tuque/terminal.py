@@ -1,7 +1,8 @@
-"""Tables and colours on a terminal.
+"""What all commands write to a terminal: tables, colours, and text that cannot control it.
 
 Decides widths, alignment and colours for all commands. Colours are for terminals only; the
-environment variable NO_COLOR switches them off there.
+environment variable NO_COLOR switches them off there. Commands of the node and of the users' side
+use it: it knows neither.
 """
 
 from __future__ import annotations

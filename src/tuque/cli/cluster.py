@@ -1,7 +1,7 @@
-"""`tuque cluster ...`: show and change a cluster from one of its nodes.
+"""`tuque cluster ...`: show and change a cluster from one of its nodes, or run one here.
 
 Decides what is asked and printed, and when a command has succeeded. Each node is asked for its own
-data; clusterview/health.py gathers the tables. Exit status 1 if something is wrong.
+data; clusterview/health.py gathers it. Exit status 1 if something is wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tuque queues` and `tuque workers`: lists over the whole cluster."""
+"""`tuque queues`, `tuque workers` and `tuque top`: lists over the whole cluster."""
 
 from __future__ import annotations
 

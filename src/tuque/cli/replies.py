@@ -1,6 +1,7 @@
-"""Replies as text: for a terminal, for pipes, raw, CSV and JSON.
+"""Replies as text: for a terminal, for pipes, raw, CSV and JSON, or as a table of facts.
 
-Decides how a reply looks. It must not know where the reply came from.
+Decides how a reply looks, and which commands reply with names and values. It must not know where
+the reply came from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tuque tubes`: the tubes of a cluster, one per line, and their leaders.
+"""`tuque tubes`: the tubes of a cluster, their leaders, keys that wait, and groups of jobs.
 
 Decides what a line shows; the figures come from the tube's leader (TUBE LIST, INFO, HOME).
 """

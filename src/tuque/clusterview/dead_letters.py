@@ -1,6 +1,7 @@
-"""The dead letters of a cluster, each once, in groups of the same task and reason.
+"""The dead letters of a cluster, each once, in groups, as they were read last.
 
-Decides what of a reason differs from job to job, and is left out to group it.
+Decides what of a reason differs from job to job, and is left out to group it, and for how long what
+was read is shown again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, each with a client of its own; which of them answer.
+"""The nodes of a cluster and their figures: a client for each, which answer, and sums.
 
 Decides when a node counts as silent, and that nobody waits for one twice: after a call without an
 answer a node is stuck, and is asked no more until it answers a call that nobody waits for. Members

@@ -1,4 +1,4 @@
-"""Lists of queues as QLIST gives them, page by page (SPEC O10), merged over the nodes.
+"""Queues and tubes of all nodes, a page at a time: lists, their order, who is behind, keys.
 
 Decides how many rows are read, and how often: a node with many queues walks over all their names
 for each list. Lists are read again only when that takes less than SHARE of its time.

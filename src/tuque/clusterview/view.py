@@ -1,6 +1,7 @@
-"""The queues, workers and nodes of a cluster: every node is asked, and their figures are merged.
+"""The cluster as commands show it: every node is asked, and the answers are merged.
 
-Decides what a merged figure is. A node that does not answer is kept as such, without figures.
+Decides what a merged figure is, and how much is read of queues, workers, groups, keys and dead
+letters. A node that does not answer is kept as such, without figures.
 """
 
 from __future__ import annotations

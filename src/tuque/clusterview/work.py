@@ -1,4 +1,4 @@
-"""One job as all nodes know it, and the jobs of a queue by state."""
+"""Jobs, workers, groups of jobs and topics as all nodes know them, each once."""
 
 from __future__ import annotations
 

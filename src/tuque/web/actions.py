@@ -1,4 +1,4 @@
-"""What a dialog says before a deed: how many jobs, what becomes of them, what cannot be undone."""
+"""What a reader of the pages may change: what the dialog says, how long deeds run, their log."""
 
 from __future__ import annotations
 

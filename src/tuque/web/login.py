@@ -1,4 +1,4 @@
-"""Signed sessions, tokens of forms, and how often a password may be wrong.
+"""Who may use the console: users and their roles, passwords, signed sessions, tokens of forms.
 
 A session is a cookie that the console signed: nothing is kept of it but its end. Knows no
 requests.

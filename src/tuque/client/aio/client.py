@@ -1,4 +1,4 @@
-"""The client for asyncio: the method table on one event loop; tasks may share it."""
+"""The client for asyncio: the method table and scans on one event loop; tasks may share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a call of the client for asyncio runs: over which connection, and after a failure."""
+"""How a call of the client for asyncio runs: its connections, and what follows a failure."""
 
 from __future__ import annotations
 

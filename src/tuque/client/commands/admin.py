@@ -1,4 +1,4 @@
-"""The method table, second half: the wire form of calls about a node and its cluster."""
+"""The method table: the wire form of calls about a node and its cluster."""
 
 from __future__ import annotations
 

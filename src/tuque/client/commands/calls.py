@@ -1,4 +1,4 @@
-"""The method table, first half: the wire form of calls about jobs and queues.
+"""The method table: the wire form of calls about jobs and queues, and the options of a new job.
 
 A builder turns arguments into a `Call`: the words to send, how the reply becomes a typed result,
 and what is allowed when no reply comes. Both faces and the pipeline are generated from these

@@ -1,4 +1,4 @@
-"""The method table, tubes: the wire form of calls about tubes.
+"""The method table, tubes: the wire form of calls about tubes, their leaders and rights.
 
 Builders whose first argument is `tube` become methods of a `Tube` object, the others of the client.
 Times are seconds, whole or not. No I/O and no clock here.

@@ -1,4 +1,4 @@
-"""Decides which node a client uses: one at a time, another one when it fails or leaves.
+"""Decides which node a client uses: one at a time, until it fails, leaves or has few jobs.
 
 It stays with a node while it can, so that a client sees its own changes. State is replaced, never
 changed in place, so that threads may read it without a lock.

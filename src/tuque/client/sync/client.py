@@ -1,5 +1,5 @@
 # Made from src/tuque/client/aio/client.py by tools/faces.py: change that, and run make docs.
-"""The client for threads: the method table on blocking sockets; threads may share it."""
+"""The client for threads: the method table and scans on blocking sockets; threads may share it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Made from src/tuque/client/aio/runner.py by tools/faces.py: change that, and run make docs.
-"""How a call of the client for threads runs: over which connection, and after a failure."""
+"""How a call of the client for threads runs: its connections, and what follows a failure."""
 
 from __future__ import annotations
 

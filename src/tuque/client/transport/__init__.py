@@ -1,4 +1,4 @@
-"""One connection without its socket, and the sockets of both faces: blocking, and on an event loop.
+"""One connection without its socket, and sockets: of both faces, and of the command line.
 
 Must not know: what a call means.
 """

@@ -1,4 +1,4 @@
-"""The part of both faces without I/O: deadlines, retries, the log, error texts."""
+"""The part of both faces without I/O: deadlines, retries, TLS, the log, who has a connection."""
 
 from __future__ import annotations
 

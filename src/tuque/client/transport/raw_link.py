@@ -1,8 +1,8 @@
 """One blocking connection that keeps the type of every reply.
 
 `tuque.Client` turns replies into Python values; a person at a terminal wants to see the reply
-itself: a status is not a string, an error inside an array is not an exception. So the console reads
-replies itself. It must not know how they are shown (cli/replies.py).
+itself: a status is not a string, an error inside an array is not an exception. So the command line
+reads replies itself. It must not know how they are shown (cli/replies.py).
 """
 
 from __future__ import annotations

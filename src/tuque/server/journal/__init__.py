@@ -1,4 +1,4 @@
-"""The journal as the pump sees it: the thread that writes, syncs and rewrites. Not compiled.
+"""The journal as the pump sees it, the thread that writes it, and `tuque journal`. Not compiled.
 
 Must not know: clients.
 """

@@ -1,7 +1,8 @@
 """`tuque journal check|repair|show|import`: the journal of a server that is not running.
 
-Decides what is asked and how it is printed; store/repair.py and store/aof.py read and repair.
-`check` and `show` may run beside a server, `repair` and `import` lock the directory.
+Decides what is asked, which fields of each record are shown, and how; store/repair.py, store/aof.py
+and core/records read and repair. `check` and `show` may run beside a server, `repair` and `import`
+lock the directory.
 """
 
 from __future__ import annotations

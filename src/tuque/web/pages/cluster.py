@@ -1,4 +1,4 @@
-"""Cluster, tubes, leases: may a node stop, is there room, who leads what, who has leased what?"""
+"""Cluster, tubes, leases, tenants: may a node stop, is there room, who leads and holds what?"""
 
 from __future__ import annotations
 

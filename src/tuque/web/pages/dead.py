@@ -1,4 +1,4 @@
-"""Dead letters: which jobs died, why, and may they be tried again?"""
+"""Dead letters: what was given up, why, may it be tried again? And their retry and removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of jobs: which are there, how far is each, how did its children end? And their cancel."""
+"""What belongs together: groups of jobs with their children, and topics with their queues."""
 
 from __future__ import annotations
 

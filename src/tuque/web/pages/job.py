@@ -1,4 +1,4 @@
-"""One job: what happened to it, where is it, and when is it next?"""
+"""One job: what happened to it, where is it, when is it next? And the deeds on it."""
 
 from __future__ import annotations
 

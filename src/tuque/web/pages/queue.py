@@ -1,4 +1,4 @@
-"""One queue: why is it late, and which jobs are in it?"""
+"""One queue: why is it late, and which jobs are in it? And the deeds on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deeds on tubes and leases: another home, tasks kicked, jobs of a group released."""
+"""Deeds on tubes and leases: another home, buried tasks, a group given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers: who is alive, what does each run, since when?"""
+"""Workers: who is alive, what does each run, since when? And orders to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What needs somebody, worst first: rules over figures, each with its evidence.
+"""What needs somebody, worst first: rules over figures, each with its evidence and its remedy.
 
 Decides what counts as failing or full. A cause is named only where a rule with its figures knows
 it; what is not known is said.

@@ -1,4 +1,4 @@
-"""Keys that tasks wait for, and groups, as the page of their queue shows them (SPEC T47)."""
+"""What tasks wait for: keys and groups (SPEC T47), and the instants of schedules."""
 
 from __future__ import annotations
 
