@@ -127,6 +127,10 @@ class Socket:
     def setsockopt(self, level: int, name: int, value: int) -> None:
         """Nothing to set."""
 
+    def getsockname(self) -> tuple[str, int]:
+        """The address at which it was reached."""
+        return host_of(self.kernel.shell.machine.name), CLIENT_PORT
+
     def getsockopt(self, level: int, name: int) -> int:
         """SO_ERROR."""
         return self.error

@@ -1,32 +1,49 @@
-"""A real node for the console's tests, and the program."""
+"""A real node for the console's tests, and the program in the process of the test."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from console_node import DEADLINE_S, Run
+from console_node import Run, run_here
 
-import forked
 from lab import RealServer
 
+if TYPE_CHECKING:
+    from world import World
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="session")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a node that lives as long as the module's tests."""
+    """The port of a node that all tests share: each has queues of its own."""
     with RealServer(tmp_path_factory.mktemp("node")) as node:
         yield node.port
 
 
 @pytest.fixture
 def tuque(tmp_path: Path) -> Run:
-    """Run the program: `tuque("cli", "PING", stdin=b"")`."""
+    """Run the program here: `tuque("cli", "PING", stdin=b"")`. Its output is no terminal."""
 
     def run(*args: str | int, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-        variables = {**os.environ, "HOME": str(tmp_path), **env}
-        return forked.run([str(word) for word in args], stdin, variables, DEADLINE_S)
+        return run_here([str(word) for word in args], stdin, {"HOME": str(tmp_path), **env})
 
     return run
+
+
+@pytest.fixture
+def tuque_in(tuque: Run) -> Callable[[World, int], Run]:
+    """The program at a node of a world: `tuque_in(world, 0)("cli", "PING")`."""
+    from in_world import within
+    from world_clients import url_of
+
+    def at(world: World, i: int) -> Run:
+        def run(*args: str | int, **words: object) -> subprocess.CompletedProcess[bytes]:
+            with within(world):
+                return tuque(*args, TUQUE_URL=url_of(i), **words)
+
+        return run
+
+    return at

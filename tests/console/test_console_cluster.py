@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from console_node import DEADLINE_S, Run
 
 from lab import RealCluster, RealServer
 from tuque.cli.cluster import place_of
-from tuque.cli.programs import free_port, free_ports
+from tuque.cli.programs import free_port
 from tuque.client.transport.raw_link import (
     ErrorReply,
     Link,
@@ -27,16 +26,13 @@ from tuque.client.transport.raw_link import (
     Target,
 )
 from tuque.clusterview.health import Row, uneven
+from until import until
+from world import World
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
-
-
-def wait_for(is_so: Callable[[], bool], told: Callable[[], str]) -> None:
-    """Wait for a condition, and fail with what is told when it does not come true."""
-    until = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < until, told()
-        time.sleep(0.05)
+TuqueIn = Callable[[World, int], Run]
+AWAY_MS = 3_600_000
+NOBODY = "10.0.0.9:7711"  # no machine of a world
 
 
 class Dev:
@@ -62,7 +58,7 @@ class Dev:
             assert self.process.poll() is None, self.text()
             return "stop     Ctrl-C" in self.text()
 
-        wait_for(is_ready, self.text)
+        until(is_ready, self.text)
         return self
 
     def ports(self) -> list[int]:
@@ -158,14 +154,14 @@ class TestDev:
         add(dev.link(1), "q", 1)
         os.kill(pids[1], signal.SIGKILL)
         line = "node-2 was killed by signal 9; again: tuque "
-        wait_for(lambda: line in dev.text(), dev.text)
+        until(lambda: line in dev.text(), dev.text)
         words = shlex.split(dev.text().partition(line)[2].splitlines()[0])
         with (dev.place / "again.log").open("wb") as log:
             again = subprocess.Popen(
                 [sys.executable, "-m", "tuque", *words], cwd=dev.place, stdout=log, stderr=log
             )
         try:
-            wait_for(lambda: reaches(dev, 1) == 2, dev.text)
+            until(lambda: reaches(dev, 1) == 2, dev.text)
             assert dev.process.poll() is None
             dev.end()
             assert [pid for pid in pids if is_there(pid)] == []
@@ -243,21 +239,14 @@ class TestStatus:
         assert all(row["jobs"] >= 1 and row["to_repair"] == 0 for row in rows)
         assert all(row["to_drain"] is None for row in rows)
 
-    def test_a_node_that_is_not_there_is_seen(self, own: Callable[..., Dev], tuque: Run) -> None:
-        dev = own("--nodes", "2", "--set", "cluster-node-timeout=300")
-        pid, port = dev.pid(1), dev.ports()[0]
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            wait_for(
-                lambda: (
-                    b"suspected" in tuque("cluster", "status", "-p", port).stdout
-                    or b"failed" in tuque("cluster", "status", "-p", port).stdout
-                ),
-                dev.text,
-            )
-            assert tuque("cluster", "status", "-p", port).returncode == 1
-        finally:
-            os.kill(pid, signal.SIGCONT)
+    def test_a_node_that_is_not_there_is_seen(
+        self, make_world: Callable[..., World], tuque_in: TuqueIn
+    ) -> None:
+        world = make_world(2)
+        tuque = tuque_in(world, 0)
+        world.stall(1, AWAY_MS)
+        world.until(lambda: b"suspected" in tuque("cluster", "status").stdout)
+        assert tuque("cluster", "status").returncode == 1
 
     def test_nobody_answers(self, tuque: Run) -> None:
         done = tuque("cluster", "status", "-p", free_port())
@@ -318,18 +307,20 @@ class TestMeetAndForget:
         assert b"is the node asked itself; -h and -p name another" in done.stderr
         assert b"meeting" not in tuque("cluster", "status", "-p", pair[0]).stdout
 
-    def test_nobody_is_there(self, pair: list[int], tuque: Run) -> None:
-        away = free_ports(1)[0]
-        done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", away)
+    def test_nobody_is_there(self, make_world: Callable[..., World], tuque_in: TuqueIn) -> None:
+        tuque = tuque_in(make_world(1), 0)
+        done = tuque("cluster", "meet", "--wait", "1.5", NOBODY)
         assert done.returncode == 1
-        assert f"127.0.0.1:{away} did not join within 1.5 s: " in done.stderr.decode()
+        assert f"{NOBODY} did not join within 1.5 s: " in done.stderr.decode()
 
-    def test_the_reason_is_that_of_this_meeting(self, pair: list[int], tuque: Run) -> None:
-        away = free_ports(1)[0]
-        tuque("cli", "-p", pair[0], "CLUSTER", "MEET", "nobody.invalid", 7711)
-        done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", away)
+    def test_the_reason_is_that_of_this_meeting(
+        self, make_world: Callable[..., World], tuque_in: TuqueIn
+    ) -> None:
+        tuque = tuque_in(make_world(1), 0)
+        tuque("cli", "CLUSTER", "MEET", "10.0.0.8", 7711)
+        done = tuque("cluster", "meet", "--wait", "1.5", NOBODY)
         assert done.returncode == 1
-        assert b"refused" in done.stderr and b"not known" not in done.stderr
+        assert b"refused" in done.stderr and b"10.0.0.8" not in done.stderr
 
     def test_a_node_with_another_secret(self, pair: list[int], tuque: Run, tmp_path: Path) -> None:
         place = tmp_path / "secret"
@@ -341,23 +332,17 @@ class TestMeetAndForget:
             assert done.returncode == 1
             assert b"secret" in done.stderr
 
-    def test_a_node_is_forgotten(self, own: Callable[..., Dev], tuque: Run) -> None:
-        dev = own()
-        port = dev.ports()[0]
-        rows = json.loads(tuque("cluster", "status", "-p", port, "--json").stdout)
-        gone = next(row["id"] for row in rows if row["port"] == dev.ports()[2])
-        done = tuque("cluster", "forget", "-p", port, gone)
+    def test_a_node_is_forgotten(self, make_world: Callable[..., World], tuque_in: TuqueIn) -> None:
+        world = make_world(3, journal="off")
+        tuque = tuque_in(world, 0)
+        gone = world.machines[2].node_id.decode()
+        done = tuque("cluster", "forget", gone)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode().startswith(gone)
         assert "is forgotten" in done.stdout.decode()
         for number in (0, 1):
-            wait_for(
-                lambda number=number: (
-                    len(tuque("cluster", "status", "-p", dev.ports()[number]).stdout.splitlines())
-                    == 3
-                ),
-                dev.text,
-            )
+            status = tuque_in(world, number)("cluster", "status").stdout
+            assert len(status.splitlines()) == 3
 
     def test_an_id_that_nobody_has(self, dev: Dev, tuque: Run) -> None:
         done = tuque("cluster", "forget", "-p", dev.ports()[0], "zzz")
@@ -370,29 +355,29 @@ class TestMeetAndForget:
 class TestDrainAndRepair:
     """`tuque cluster drain|repair`: nodes may be stopped when these commands say so."""
 
-    def test_a_drained_node_is_safe_to_stop(self, own: Callable[..., Dev], tuque: Run) -> None:
-        dev = own()
-        port = dev.ports()[2]
-        link = dev.link(2)
-        add(link, "drained", 200, "REPLICATE", "1")
-        add(link, "drained", 50, "REPLICATE", "1", "RETRY", "0")
-        done = tuque("cluster", "drain", "-p", port)
+    def test_a_drained_node_is_safe_to_stop(
+        self, make_world: Callable[..., World], tuque_in: TuqueIn
+    ) -> None:
+        world = make_world(3)
+        tuque, others, wire = tuque_in(world, 2), tuque_in(world, 0), world.wire(2)
+        for _ in range(200):
+            wire.add("drained", replicate=1)
+        for _ in range(50):
+            wire.add("drained", replicate=1, retry=0)
+        done = tuque("cluster", "drain")
         assert (done.returncode, done.stderr) == (0, b"")
-        assert (
-            done.stdout.decode() == f"127.0.0.1:{port} has given all its jobs away: safe to stop\n"
-        )
-        rows = json.loads(tuque("cluster", "status", "-p", dev.ports()[0], "--json").stdout)
-        left = next(row for row in rows if row["port"] == port)
+        place = "10.0.0.3:7711"
+        assert done.stdout.decode() == f"{place} has given all its jobs away: safe to stop\n"
+        rows = json.loads(others("cluster", "status", "--json").stdout)
+        left = next(row for row in rows if row["host"] == "10.0.0.3")
         assert (left["state"], left["jobs"], left["to_drain"]) == ("safe to stop", 0, 0)
         assert sum(row["jobs"] for row in rows) >= 250
-        shown = tuque("cluster", "status", "-p", port)
+        shown = tuque("cluster", "status")
         assert shown.returncode == 0
         assert b"TO DRAIN" in shown.stdout
-        stays = tuque("cluster", "drain", "-p", port, "--cancel")
-        assert stays.stdout.decode() == f"127.0.0.1:{port} stays\n"
-        wait_for(
-            lambda: tuque("cluster", "status", "-p", port).stdout.count(b" up ") == 3, dev.text
-        )
+        stays = tuque("cluster", "drain", "--cancel")
+        assert stays.stdout.decode() == f"{place} stays\n"
+        world.until(lambda: tuque("cluster", "status").stdout.count(b" up ") == 3)
 
     def test_a_drain_that_nobody_can_help_with(self, port: int, tuque: Run) -> None:
         link = Link(Target(port=port))
@@ -415,52 +400,44 @@ class TestDrainAndRepair:
         told = json.loads(tuque("cluster", "repair", "-p", port, "--json").stdout)
         assert (told["left"], told["problems"], len(told["nodes"])) == (0, [], 3)
 
-    def test_repair_waits_for_a_node_that_is_away(self, tmp_path: Path, tuque: Run) -> None:
-        with RealCluster(tmp_path, 2) as cluster:
-            away = cluster.nodes[1]
-            ports = [node.port for node in cluster.nodes]
-            link = Link(Target(port=ports[0]))
-            add(link, "two", 100, "REPLICATE", "2")
-            link.close()
-            kept = away.directory / "nodes.conf"
-            wait_for(lambda: f":{ports[0]} " in kept.read_text(), kept.read_text)
-            away.kill()
-            done = tuque("cluster", "repair", "-p", ports[0], "--wait", "--timeout", "1")
-            assert done.returncode == 1
-            assert b"the time is up: " in done.stderr
-            away.start()
-            done = tuque("cluster", "repair", "-p", ports[1], "--wait", "--timeout", "60")
-            assert (done.returncode, done.stderr) == (0, b""), done.stdout
-            link = Link(Target(port=ports[1]))
-            told = link.call([b"INFO", b"jobs"])
-            link.close()
-            assert isinstance(told, bytes)
-            assert b"registered_jobs:100" in told
+    def test_repair_waits_for_a_node_that_is_away(
+        self, make_world: Callable[..., World], tuque_in: TuqueIn
+    ) -> None:
+        world = make_world(2, journal="off")
+        for _ in range(100):
+            world.add("two", replicate=2)
+        world.kill(1)
+        done = tuque_in(world, 0)("cluster", "repair", "--wait", "--timeout", "1")
+        assert done.returncode == 1
+        assert b"the time is up: " in done.stderr
+        world.start(1)
+        done = tuque_in(world, 1)("cluster", "repair", "--wait", "--timeout", "60")
+        assert (done.returncode, done.stderr) == (0, b""), done.stdout
+        assert world.node(1).info("jobs")["registered_jobs"] == "100"
 
-    def test_a_rolling_restart_loses_nothing(self, tmp_path: Path, tuque: Run) -> None:
+    def test_a_rolling_restart_loses_nothing(
+        self, make_world: Callable[..., World], tuque_in: TuqueIn
+    ) -> None:
         """Three nodes without journals, one after the other: the loop of docs/cluster.md."""
-        with RealCluster(tmp_path, 3) as cluster:
-            ports = [node.port for node in cluster.nodes]
-            for port in ports:
-                link = Link(Target(port=port))
-                add(link, "rolling", 100, "REPLICATE", "2", "RETRY", "2")
-                link.close()
-            for node in cluster.nodes:
-                node.start()  # again
-                done = tuque("cluster", "repair", "-p", node.port, "--wait", "--timeout", "60")
-                assert done.returncode == 0, done.stdout + done.stderr
-            link = Link(Target(port=ports[0]), DEADLINE_S)
-            taken = set()
-            while len(taken) < 300:
-                words = b"GETJOB TIMEOUT 10000 COUNT 50 FROM rolling".split()
-                found = link.call(words)
-                assert isinstance(found, list), f"{300 - len(taken)} of 300 did not come"
-                for item in found:
-                    assert isinstance(item, list)
-                    assert isinstance(item[1], bytes)
-                    taken.add(item[1])
-                    link.call([b"ACKJOB", item[1]])
-            link.close()
+        world = make_world(3, journal="off")
+        wanted = set()
+        for i in world.numbers():
+            wire = world.wire(i)
+            wanted |= {wire.add("rolling", replicate=2, retry=2) for _ in range(100)}
+        for i in world.numbers():
+            world.stop(i)
+            world.start(i)
+            done = tuque_in(world, i)("cluster", "repair", "--wait", "--timeout", "60")
+            assert done.returncode == 0, done.stdout + done.stderr
+        wire, taken = world.wire(0), set[bytes]()
+        while taken < wanted:
+            wire.send("GETJOB", "TIMEOUT", 10_000, "COUNT", 50, "FROM", "rolling")
+            found = wire.read()
+            assert isinstance(found, list), f"{len(wanted - taken)} did not come"
+            for _, id, _ in found:
+                taken.add(id)
+                wire("ACKJOB", id)
+        assert taken == wanted
 
 
 def test_other_users_on_a_node_are_told() -> None:

@@ -109,7 +109,7 @@ def test_what_is_quoted_reads_back(data: bytes) -> None:
     assert split_inline(quote(data).encode()) == [data]
 
 
-@given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
+@given(st.recursive(st.text() | st.integers() | st.none(), st.lists, max_leaves=20))
 def test_json_is_json(value: object) -> None:
     def reply(one: object) -> Reply:
         if isinstance(one, list):

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from tuque import Client, terminal
 from tuque.cli import queues, shown
 from tuque.client.commands.operate import QueueRow, WorkerInfo, WorkerRun
 from tuque.clusterview import view
+from world import World
 
 LOST = WorkerInfo(
     "h/7",
@@ -48,21 +50,22 @@ def fill(client: Client) -> None:
     client.pause("web", "out")
 
 
-def test_queues_are_listed(port: int, tuque: Run) -> None:
-    with Client(f"tuque://127.0.0.1:{port}") as client:
+def test_queues_are_listed(world: World, tuque_in: Callable[[World, int], Run]) -> None:
+    tuque = tuque_in(world, 0)
+    with world.client() as client:
         fill(client)
-        lines = tuque("queues", "-p", port, "--sort", "ready").stdout.decode().splitlines()
+        lines = tuque("queues", "--sort", "ready").stdout.decode().splitlines()
         assert lines[0].split()[:3] == ["QUEUE", "TYPE", "OLDEST"]
         assert [line.split()[0] for line in lines[1:]] == ["mail", "mail.dead", "web"]
-        found = tuque("queues", "-p", port, "--match", "ai", "--sort", "name", "--json").stdout
+        found = tuque("queues", "--match", "ai", "--sort", "name", "--json").stdout
         rows = [json.loads(line) for line in found.splitlines()]
         assert [row["name"] for row in rows] == ["mail", "mail.dead"]
         assert [rows[0][key] for key in ("ready", "delayed", "at_work", "dead")] == [2, 1, 1, 1]
-        found = tuque("queues", "-p", port, "--type", "dead", "--json").stdout
+        found = tuque("queues", "--type", "dead", "--json").stdout
         assert json.loads(found)["name"] == "mail.dead"
-        assert len(tuque("queues", "-p", port, "--limit", 1, "--json").stdout.splitlines()) == 1
-        assert b"no queues" in tuque("queues", "-p", port, "--match", "nothing").stdout
-        paused = tuque("queues", "-p", port, "--match", "web", "--json").stdout
+        assert len(tuque("queues", "--limit", 1, "--json").stdout.splitlines()) == 1
+        assert b"no queues" in tuque("queues", "--match", "nothing").stdout
+        paused = tuque("queues", "--match", "web", "--json").stdout
         assert json.loads(paused)["pause"] == "out"
 
 

@@ -27,6 +27,12 @@ from tuque.terminal import table
 
 ROWS = [["mail", "7", "1,200"], ["a longer name", "12", "-"]]
 OnTerminal = Callable[..., str]
+# main() treats the streams of all commands alike: one stands for all.
+COMMANDS = [
+    "cli -p %d PING",
+    pytest.param("cluster status -p %d", marks=pytest.mark.slow),
+    pytest.param("tubes -p %d", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture
@@ -153,7 +159,7 @@ def test_a_record_of_a_journal_fits_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-@pytest.mark.parametrize("words", ["cluster status -p %d", "cli -p %d PING", "tubes -p %d"])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_closed_standard_streams_are_no_error(port: int, words: str, closed: str) -> None:
     command = f"{sys.executable} -m tuque {words % port} {closed}"
     done = subprocess.run(
@@ -162,7 +168,7 @@ def test_closed_standard_streams_are_no_error(port: int, words: str, closed: str
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("words", ["cluster status -p %d", "cli -p %d PING", "tubes -p %d"])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_full_disk_is_told(port: int, words: str) -> None:
     command = f"{sys.executable} -m tuque {words % port} > /dev/full"
     done = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import hiredis
@@ -24,10 +25,14 @@ from tuque.cli.tubes import (
     table,
 )
 from tuque.client.transport.raw_link import Link, Target, encode
+from world import World
 
 
-def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
-    done = tuque("tubes", "-p", port)
+def test_a_node_without_tubes_then_with_some(
+    world: World, tuque_in: Callable[[World, int], Run]
+) -> None:
+    tuque = tuque_in(world, 0)
+    done = tuque("tubes")
     assert done.stdout == b"no tubes; `tuque cli TUBE CREATE name type` makes one\n"
     for words in (
         "CREATE urls utubettl TTR 30",
@@ -36,11 +41,11 @@ def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
         "PUT urls b DELAY 60",
         "TAKE urls",
     ):
-        assert tuque("cli", "-p", port, "TUBE", *words.split()).returncode == 0
-    done = tuque("tubes", "-p", port)
+        assert tuque("cli", "TUBE", *words.split()).returncode == 0
+    done = tuque("tubes")
     lines = [line.split() for line in done.stdout.decode().splitlines()]
     assert lines[0][:7] == ["TUBE", "TYPE", "LEADER", "STATE", "LAG", "READY", "TAKEN"]
-    rows = json.loads(tuque("tubes", "-p", port, "--json").stdout)
+    rows = json.loads(tuque("tubes", "--json").stdout)
     here = [rows[0]["home"][:8], "RUNNING", "-"]
     small = ["small", "limfifottl", "(temporary,", "capacity", "2)"]
     assert lines[1] == [*small, *here, "0", "0", "0", "0", "-", "-", "-"]

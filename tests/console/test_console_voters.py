@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import pytest
 from console_node import Run
 
-from lab import RealCluster
-from raw_resp import Wire, wait_for
 from tuque.clusterview.health import (
     Row,
     homeless,
     new_leaders,
     voting,
 )
+from world import World
+from world_wires import Wire
 
-QUICK_MS = 1_000
-FLAGS = ("--cluster-node-timeout", QUICK_MS, "--appendonly", "yes")
-PATIENT_MS = 15_000  # no node seems lost, or is late to stand up, because others use the processors
-LONG_S = 60
-
-
-def all_voting(cluster: RealCluster) -> list[Wire]:
-    """Connections to the nodes, once all vote; they are patient from then on."""
-    wires = [cluster.wire(i) for i in range(3)]
-    for wire, node in zip(wires, cluster.nodes, strict=True):
-        wait_for(lambda wire=wire: len(voters_at(wire)["voters"]) == 3, node.log, LONG_S)
-    wait_after(wires, PATIENT_MS)
-    return wires
+TIMEOUT_MS = 1_000
+TuqueIn = Callable[[World, int], Run]
+Ask = Callable[..., Any]
 
 
-def wait_after(wires: list[Wire], ms: int) -> None:
-    """From now on a node that is silent for so long seems lost."""
-    for wire in wires:
-        assert wire("CONFIG", "SET", "cluster-node-timeout", ms) == b"OK"
+@pytest.fixture
+def voting_world(make_world: Callable[..., World]) -> World:
+    """Three nodes, all of which vote."""
+    world = make_world(3, cluster_node_timeout=TIMEOUT_MS)
+    for wire in askers(world):
+        world.until(lambda wire=wire: len(voters_at(wire)["voters"]) == 3)
+    return world
 
 
-def voters_at(wire: Wire) -> dict[str, Any]:
+def ask(wire: Wire, *words: str | bytes) -> Any:
+    """Sends a command, and waits for the reply."""
+    wire.send(*words)
+    return wire.read()
+
+
+def askers(world: World) -> list[Ask]:
+    """For each node: sends it a command, and waits for the reply."""
+    return [partial(ask, world.wire(i)) for i in world.numbers()]
+
+
+def voters_at(wire: Ask) -> dict[str, Any]:
     """CLUSTER VOTERS."""
     flat = wire("CLUSTER", "VOTERS")
     return dict(zip([name.decode() for name in flat[::2]], flat[1::2], strict=True))
@@ -91,95 +97,85 @@ def test_why_leaders_changed() -> None:
     ]
 
 
-def test_new_leaders_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
+def test_new_leaders(voting_world: World, tuque_in: TuqueIn) -> None:
     """T11.5 So elections that were won and these two are all changes of leaders (E1.8)"""
-    with RealCluster(tmp_path, 3, *FLAGS) as cluster:
-        wires = all_voting(cluster)
-        log = cluster.nodes[1].log
-        assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
-        assert wires[0]("TUBE", "CREATE", "own", "fifo", "FAILOVER", "no") == b"OK"
-        second = wires[1]("CLUSTER", "MYID")
-        for name in ("t", "own"):
-            assert wires[0]("TUBE", "HOME", name, second) == b"OK"
-            wait_for(lambda name=name: wires[1]("TUBE", "STATE", name) == b"RUNNING", log, LONG_S)
-        for line in (b"tubes_elections_given:1\r", b"tubes_homes_given:1\r"):
-            assert line in wires[1]("INFO", "tubes")
-        assert b"tubes_homes_moved:2\r" in wires[0]("INFO", "tubes")
-        wait_after(wires, QUICK_MS)
-        port = cluster.nodes[0].port
-        said = tuque("cluster", "status", "-p", port).stdout
-        assert b"2 times since the nodes began: 2 the leader gave it away" in said
-        cluster.nodes[1].kill()
-        wait_for(
-            lambda: any(b"tubes_elections_silent:1\r" in w("INFO", "tubes") for w in wires[::2]),
-            log,
-            LONG_S,
-        )
-        third = wires[2]("CLUSTER", "MYID")
-        forced = wires[2]("TUBE", "HOME", "own", third, "FORCE")
-        assert forced is not None
-        wait_for(lambda: b"tubes_homes_by_command:1\r" in wires[2]("INFO", "tubes"), log, LONG_S)
-        said = tuque("cluster", "status", "-p", port).stdout
-        assert b"2 times since the nodes began" in said, "the node that is gone tells nothing"
-        assert b": 1 the leader was silent, 1 by command, without the leader" in said
-        told = json.loads(tuque("cluster", "status", "-p", port, "--json").stdout)
-        led = {row["id"]: row["leader_changes"] for row in told}
-        assert led[third.decode()]["command"] == 1 and led[second.decode()] is None
+    world = voting_world
+    wires = askers(world)
+    assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
+    assert wires[0]("TUBE", "CREATE", "own", "fifo", "FAILOVER", "no") == b"OK"
+    second = wires[1]("CLUSTER", "MYID")
+    for name in ("t", "own"):
+        assert wires[0]("TUBE", "HOME", name, second) == b"OK"
+        world.until(lambda name=name: wires[1]("TUBE", "STATE", name) == b"RUNNING")
+    for line in (b"tubes_elections_given:1\r", b"tubes_homes_given:1\r"):
+        assert line in wires[1]("INFO", "tubes")
+    assert b"tubes_homes_moved:2\r" in wires[0]("INFO", "tubes")
+    tuque = tuque_in(world, 0)
+    said = tuque("cluster", "status").stdout
+    assert b"2 times since the nodes began: 2 the leader gave it away" in said
+    world.kill(1)
+    world.until(
+        lambda: any(b"tubes_elections_silent:1\r" in w("INFO", "tubes") for w in wires[::2])
+    )
+    third = wires[2]("CLUSTER", "MYID")
+    assert wires[2]("TUBE", "HOME", "own", third, "FORCE") is not None
+    world.until(lambda: b"tubes_homes_by_command:1\r" in wires[2]("INFO", "tubes"))
+    said = tuque("cluster", "status").stdout
+    assert b"2 times since the nodes began" in said, "the node that is gone tells nothing"
+    assert b": 1 the leader was silent, 1 by command, without the leader" in said
+    told = json.loads(tuque("cluster", "status", "--json").stdout)
+    led = {row["id"]: row["leader_changes"] for row in told}
+    assert led[third.decode()]["command"] == 1 and led[second.decode()] is None
 
 
-def test_a_lost_majority_at_real_nodes(tmp_path: Path, tuque: Run) -> None:
+def test_a_lost_majority(voting_world: World, tuque_in: TuqueIn) -> None:
     """T27.10 Of a list with one voter that one is the majority"""
-    with RealCluster(tmp_path, 3, *FLAGS) as cluster:
-        wires = all_voting(cluster)
-        log = cluster.nodes[2].log
-        assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
-        assert wires[0]("TUBE", "CREATE", "other", "fifo", "FAILOVER", "no") == b"OK"
-        wires[0]("TUBE", "PUT", "t", "x")
-        port = cluster.nodes[2].port
-        ids = [wire("CLUSTER", "MYID") for wire in wires]
-        status = tuque("cluster", "status", "-p", port)
-        assert (status.returncode, b"3 of 3 voters can vote" in status.stdout) == (0, True)
-        wait_after(wires, QUICK_MS)
-        for node in cluster.nodes[:2]:
-            node.kill()
-        wait_for(lambda: b"tubes_homeless:2" in wires[2]("INFO", "tubes"), log, LONG_S)
-        status = tuque("cluster", "status", "-p", port)
-        assert status.returncode == 1
-        wanted = b"tube t: its leader is unreachable; a majority of the voters chooses another"
-        assert wanted in status.stdout
-        assert b"tuque tubes home other NODE --force" in status.stdout
-        assert b"1 of 3 voters can vote: " in status.stdout
-        assert wires[2]("CLUSTER", "VOTERS", "FORCE", ids[2]) == b"OK"
-        for node_id in ids[:2]:
-            assert wires[2]("CLUSTER", "FORGET", node_id) == b"OK"
-        wait_for(lambda: wires[2]("TUBE", "STATE", "t") == b"RUNNING", log, LONG_S)
-        cluster.nodes[2].kill()
-        cluster.nodes[2].start()
-        wire = cluster.wire(2)
-        wait_for(lambda: wire("TUBE", "STATE", "t") == b"RUNNING", log, LONG_S)
-        assert wire("TUBE", "TAKE", "t", "0") is not None
+    world = voting_world
+    wires = askers(world)
+    assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
+    assert wires[0]("TUBE", "CREATE", "other", "fifo", "FAILOVER", "no") == b"OK"
+    wires[0]("TUBE", "PUT", "t", "x")
+    world.pass_ms(TIMEOUT_MS)
+    ids = [wire("CLUSTER", "MYID") for wire in wires]
+    tuque = tuque_in(world, 2)
+    status = tuque("cluster", "status")
+    assert (status.returncode, b"3 of 3 voters can vote" in status.stdout) == (0, True)
+    world.kill(0)
+    world.kill(1)
+    world.until(lambda: b"tubes_homeless:2" in wires[2]("INFO", "tubes"))
+    status = tuque("cluster", "status")
+    assert status.returncode == 1
+    wanted = b"tube t: its leader is unreachable; a majority of the voters chooses another"
+    assert wanted in status.stdout
+    assert b"tuque tubes home other NODE --force" in status.stdout
+    assert b"1 of 3 voters can vote: " in status.stdout
+    assert wires[2]("CLUSTER", "VOTERS", "FORCE", ids[2]) == b"OK"
+    for node_id in ids[:2]:
+        assert wires[2]("CLUSTER", "FORGET", node_id) == b"OK"
+    world.until(lambda: wires[2]("TUBE", "STATE", "t") == b"RUNNING")
+    world.kill(2)
+    world.start(2)
+    wire = partial(ask, world.wire(2))
+    world.until(lambda: wire("TUBE", "STATE", "t") == b"RUNNING")
+    assert wire("TUBE", "TAKE", "t", "0") is not None
 
 
-def test_a_voter_without_its_right_is_told(tmp_path: Path, tuque: Run) -> None:
+def test_a_voter_without_its_right_is_told(voting_world: World, tuque_in: TuqueIn) -> None:
     """Exit status 1 unless all is well: all nodes are up, but a voter cannot vote."""
-    with RealCluster(tmp_path, 3, *FLAGS) as cluster:
-        wires = all_voting(cluster)
-        log = cluster.nodes[2].log
-        assert wires[0]("CONFIG", "SET", "tube-failover", "no") == b"OK"
-        first = wires[0]("CLUSTER", "MYID")
-        assert wires[2]("CLUSTER", "VOTERS", "REMOVE", first) == b"OK"
-        for wire in wires:
-            wait_for(lambda wire=wire: len(voters_at(wire)["voters"]) == 2, log, LONG_S)
-        status = tuque("cluster", "status", "-p", cluster.nodes[2].port)
-        assert (status.returncode, b"2 of 2 voters can vote\n" in status.stdout) == (0, True)
-        assert wires[1]("DEBUG", "FLUSHALL") == b"OK"
-        wait_for(
-            lambda: (
-                sorted(row[3] for row in voters_at(wires[2])["voters"]) == [b"lost-right", b"votes"]
-            ),
-            log,
-            LONG_S,
-        )
-        status = tuque("cluster", "status", "-p", cluster.nodes[2].port)
-        assert (status.returncode, status.stdout.count(b" up ")) == (1, 3)
-        assert b"1 of 2 voters can vote: " in status.stdout
+    world = voting_world
+    wires = askers(world)
+    assert wires[0]("CONFIG", "SET", "tube-failover", "no") == b"OK"
+    first = wires[0]("CLUSTER", "MYID")
+    assert wires[2]("CLUSTER", "VOTERS", "REMOVE", first) == b"OK"
+    for wire in wires:
+        world.until(lambda wire=wire: len(voters_at(wire)["voters"]) == 2)
+    tuque = tuque_in(world, 2)
+    status = tuque("cluster", "status")
+    assert (status.returncode, b"2 of 2 voters can vote\n" in status.stdout) == (0, True)
+    assert wires[1]("DEBUG", "FLUSHALL") == b"OK"
+    world.until(
+        lambda: sorted(row[3] for row in voters_at(wires[2])["voters"]) == [b"lost-right", b"votes"]
+    )
+    status = tuque("cluster", "status")
+    assert (status.returncode, status.stdout.count(b" up ")) == (1, 3)
+    assert b"1 of 2 voters can vote: " in status.stdout

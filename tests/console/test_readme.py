@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,9 @@ import pytest
 from console_node import DEADLINE_S
 
 from tuque.cli.programs import free_port, free_ports
+from until import until
 
+READY = "ready to accept connections"
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/tour.md")
 TEXT = "".join((ROOT / page).read_text() for page in PAGES)
@@ -83,16 +84,9 @@ class Tour:
         self.running.append(process)
         return process
 
-    def wait_until(self, line: str, wanted: str) -> None:
-        until = time.monotonic() + DEADLINE_S
-        while True:
-            done = subprocess.run(
-                ["bash", "-c", line], cwd=self.place, env=self.env, capture_output=True, check=False
-            )
-            if wanted in done.stdout.decode():
-                return
-            assert time.monotonic() < until, f"{line}: {done}\n{self.log.read_text()}"
-            time.sleep(0.05)
+    def printed(self, wanted: str, times: int = 1) -> None:
+        """Wait until what was started has printed that so often."""
+        until(lambda: self.log.read_text().count(wanted) >= times, self.log.read_text)
 
     def stop(self, process: subprocess.Popen[bytes]) -> int:
         process.send_signal(signal.SIGINT)
@@ -112,7 +106,8 @@ def tour(tmp_path: Path) -> Iterator[Tour]:
 def test_the_tour(tour: Tour) -> None:
     serve = served()
     node = tour.start(serve)
-    tour.wait_until("tuque cli PING", "PONG")
+    tour.printed(READY)
+    assert tour.sh("tuque cli PING") == "PONG\n"
 
     add, get, ack, stat = block("tuque cli ADDJOB").strip().splitlines()
     job = tour.sh(add).strip()
@@ -130,7 +125,7 @@ def test_the_tour(tour: Tour) -> None:
     enqueue, work = block("tuque worker shop:app").strip().splitlines()
     tour.sh(enqueue)
     worker = tour.start(work)
-    tour.wait_until(f"cat {tour.log}", "to you@example.org: hello")
+    tour.printed("to you@example.org: hello")
     assert tour.stop(worker) == 0
 
     kept = tour.sh("tuque cli ADDJOB kept body 1000").strip()
@@ -139,7 +134,7 @@ def test_the_tour(tour: Tour) -> None:
     tour.sh(check)
     assert kept in tour.sh(show)
     node = tour.start(serve)
-    tour.wait_until("tuque cli PING", "PONG")
+    tour.printed(READY, 2)
     assert kept in tour.sh(f"tuque cli SHOW {kept}")
     assert tour.stop(node) == 0
 
@@ -165,7 +160,7 @@ def test_the_cluster(tour: Tour) -> None:
         return text.replace("7801", str(first)).replace("7803", str(first + 2)).strip()
 
     dev = tour.start(at_free_ports(block("tuque cluster dev")))
-    tour.wait_until(f"cat {tour.log}", "stop     Ctrl-C")
+    tour.printed("stop     Ctrl-C")
     status, add, get, drain, again = at_free_ports(block("tuque cluster status")).splitlines()
     assert tour.sh(status).count(" up ") == 3
     job = tour.sh(add).strip()
@@ -178,7 +173,7 @@ def test_the_cluster(tour: Tour) -> None:
 def test_the_report(tour: Tour) -> None:
     pytest.importorskip("duckdb")
     node = tour.start(served())
-    tour.wait_until("tuque cli PING", "PONG")
+    tour.printed(READY)
     tour.sh("tuque cli ADDJOB mail hello 5000")
     assert tour.stop(node) == 0
     tour.sh(block("tuque report").strip(), timeout_s=180)

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from lab import RealServer, free_port
+from until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -95,7 +95,7 @@ def test_promtool_takes_the_rules(tmp_path: Path) -> None:
 
 
 class Scraped:
-    """A node and a Prometheus that reads it each second."""
+    """A node and a Prometheus that reads it often."""
 
     def __init__(self, folder: Path) -> None:
         self.metrics_port, self.port = free_port(), free_port()
@@ -108,7 +108,7 @@ class Scraped:
         config.write_text(
             json.dumps(
                 {
-                    "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                    "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
                     "rule_files": [str(ALERTS)],
                     "scrape_configs": jobs,
                 }
@@ -127,16 +127,15 @@ class Scraped:
 
     def until(self, path: str, is_there: Any, **words: str) -> Any:
         """Ask until the reply has what is looked for."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
+
+        def found() -> Any:
             try:
-                found = get(self.port, path, **words)
+                reply = get(self.port, path, **words)
             except OSError:
-                found = None
-            if found is not None and is_there(found):
-                return found
-            assert time.monotonic() < end, found
-            time.sleep(0.2)
+                return None
+            return reply if is_there(reply) else None
+
+        return until(found, f"answer {path}", most_s=PATIENCE_S)
 
     def close(self) -> None:
         self.prometheus.terminate()

@@ -12,6 +12,7 @@ import pytest
 
 from tuque.metrics import listener as module
 from tuque.metrics.listener import TEXT_TYPE, Listener, Page, fault, open_sockets
+from until import until
 
 LARGE = b"x" * (64 << 20)
 
@@ -122,8 +123,7 @@ def test_connections_have_a_bound(served: Listener, shelf: Shelf) -> None:
     assert held[0].recv(1) == b""
     assert len(served.visits) <= module.CONNECTIONS_MAX
     held[31].sendall(b"ater HTTP/1.1\r\n\r\n")
-    while shelf.count < 1:
-        time.sleep(0.01)
+    until(lambda: shelf.count == 1, "be asked")
     for sock in held:
         sock.close()
 
@@ -133,8 +133,7 @@ def test_those_who_wait_for_their_page_keep_their_places(served: Listener, shelf
     held = [connect(served) for _ in range(module.CONNECTIONS_MAX)]
     for sock in held:
         sock.sendall(b"GET /later HTTP/1.1\r\n\r\n")
-    while shelf.count < module.CONNECTIONS_MAX:
-        time.sleep(0.01)
+    until(lambda: shelf.count == module.CONNECTIONS_MAX, "be asked by all")
     with connect(served) as beyond:
         assert beyond.recv(1) == b""
     shelf.shot = b"the page"
@@ -153,10 +152,7 @@ def test_slow_ones_are_closed_and_hold_up_nobody(
         slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")  # and reads nothing
         assert b"200 OK" in ask(served, b"GET /now HTTP/1.1\r\n\r\n")[0]
         assert silent.recv(1) == b""
-        patience = time.monotonic() + 20
-        while served.visits and time.monotonic() < patience:
-            time.sleep(0.01)
-        assert not served.visits
+        until(lambda: not served.visits, "close both")
 
 
 def test_all_who_wait_get_the_same_page(served: Listener, shelf: Shelf) -> None:
@@ -186,8 +182,7 @@ def test_those_who_leave_before_their_page_harm_nobody(served: Listener, shelf: 
     waiting = [connect(served) for _ in range(8)]
     for sock in waiting:
         sock.sendall(b"GET /later HTTP/1.1\r\n\r\n")
-    while shelf.count < 8:
-        time.sleep(0.01)
+    until(lambda: shelf.count == 8, "be asked by all")
     with connect(served) as held:
         held.sendall(b"GET /held HTTP/1.1\r\n\r\n")
         assert shelf.holds.wait(20)  # the listener stands in there

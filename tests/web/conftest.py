@@ -1,4 +1,4 @@
-"""Real nodes and a console for each file of tests."""
+"""Nodes and a console for each file of tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from web_console import Console
-
-    from tuque.testing import TestCluster
+    from web_nodes import WebCluster
 
 NEEDED = ("starlette", "uvicorn", "jinja2", "httpx", "playwright")
 if not all(find_spec(name) for name in NEEDED):  # installed with the other needs of the tests
@@ -19,21 +18,22 @@ if not all(find_spec(name) for name in NEEDED):  # installed with the other need
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
-    """Three real nodes."""
-    from patient_nodes import patient_cluster
+def cluster() -> Iterator[WebCluster]:
+    """Three nodes in this process."""
+    from web_nodes import WebCluster
 
-    with patient_cluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
-        yield nodes
+    made = WebCluster(3)
+    yield made
+    made.world.check()
+    made.world.close()
 
 
 @pytest.fixture(scope="module")
-def console(
-    cluster: TestCluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Console]:
-    """A console of these nodes; a file whose tests stop nodes says in CALL_S how long it waits."""
-    from web_console import SLOW_S, console_of
+def console(cluster: WebCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A console that has heard these nodes."""
+    from web_console import console_of
 
     deeds = tmp_path_factory.mktemp("console") / "deeds.jsonl"
-    with console_of(cluster.url, deeds, getattr(request.module, "CALL_S", SLOW_S)) as one:
+    with console_of(cluster, deeds) as one:
+        one.until(lambda: len(one.site.watch.facts) == 3, "hear all nodes")
         yield one

@@ -6,24 +6,14 @@ from typing import Any
 
 import pytest
 from web_console import Console, Reader, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.work import Run
-from tuque.testing import TestCluster
 
 
 @pytest.fixture
-def admin(console: Console, cluster: TestCluster) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def admin(console: Console, cluster: WebCluster) -> Reader:
     return console.client()
-
-
-def length(cluster: TestCluster, queue: str) -> int:
-    """QLEN of all nodes."""
-    total = 0
-    for node in cluster.nodes:
-        with node.client() as client:
-            total += client.qlen(queue)
-    return total
 
 
 def new_id(reply: Any) -> str:
@@ -33,7 +23,7 @@ def new_id(reply: Any) -> str:
 
 
 def test_a_job_is_moved_with_all_that_it_has(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """It waits in its back-off, with copies: so it does in the other queue."""
     headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
@@ -62,15 +52,15 @@ def test_a_job_is_moved_with_all_that_it_has(
     assert (deed.what, deed.jobs, deed.came_of_it) == ("Move", 1, "done") and id in deed.about
 
 
-def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: TestCluster) -> None:
+def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         id = client.addjob("stays", "x", retry=600, ttl=9_000)
         client.pause("closed", "in", "bcast")
-        until(lambda: client.pause("closed") == "in", "be paused")
+        cluster.until(lambda: client.pause("closed") == "in", "be paused")
         reply = admin.do("move", id=id, to="closed")
         assert reply.status_code == 409 and "paused" in reply.text.lower()
-        until(lambda: length(cluster, "stays") == 1, "be queued again")
-        assert length(cluster, "closed") == 0
+        until(lambda: cluster.length("stays") == 1, "be queued again")
+        assert cluster.length("closed") == 0
         job = client.getjob("stays", timeout_ms=5_000)
         assert job
         reply = admin.do("move", id=id, to="there")
@@ -78,7 +68,7 @@ def test_a_job_that_cannot_be_moved_stays(admin: Reader, cluster: TestCluster) -
 
 
 def test_a_job_of_at_most_once_and_a_dead_letter_are_moved(
-    admin: Reader, cluster: TestCluster
+    admin: Reader, cluster: WebCluster
 ) -> None:
     with cluster[0].client() as client:
         once = client.addjob("here", "once", retry=0, replicate=1, delay=600)
@@ -97,7 +87,7 @@ def test_a_job_of_at_most_once_and_a_dead_letter_are_moved(
 
 
 def test_ready_jobs_are_deleted_and_no_others(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """Ready ones of all nodes; a job at work and one that is delayed stay."""
     with cluster[0].client() as client:
@@ -109,21 +99,22 @@ def test_ready_jobs_are_deleted_and_no_others(
             for number in range(250):
                 pipe.addjob("full", f"{number}", retry=600, replicate=1)
             pipe.execute()
-    until(lambda: length(cluster, "full") == 750, "be ready")
+    until(lambda: cluster.length("full") == 750, "be ready")
     asked = admin.get("/ask/empty", queue="full").text
     assert "Delete 750 ready jobs of full?" in asked and "cannot be undone" in asked
     assert admin.do("empty", queue="full").status_code == 303
-    until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
+    console.until(lambda: console.site.log.latest[0].what == "Deleting ready jobs", "be logged")
     deed = console.site.log.latest[0]
     assert (deed.about, deed.jobs, deed.came_of_it) == (
-        "full", 750, "done: 750 done, 0 refused of 750")  # fmt: skip
-    assert length(cluster, "full") == 0
+        "full", 750, "done: 750 done, 0 refused of 750",
+    )  # fmt: skip
+    assert cluster.length("full") == 0
     with cluster[0].client() as client:
         assert all(client.show(id) is not None for id in kept)
     assert "No job of full is ready." in admin.get("/ask/empty", queue="full").text
 
 
-def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestCluster) -> None:
+def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         client.execute("TUBE", "CREATE", "parcels", "fifo")
         client.execute("TUBE", "PUT", "parcels", "x")
@@ -133,7 +124,7 @@ def test_tubes_and_dead_letters_are_not_emptied(admin: Reader, cluster: TestClus
 
 
 def test_the_log_of_a_move_names_both_homes(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """O14.22 The line of the log about a tube's new leader names the old leader and the new one."""
     with cluster[0].client() as client:
@@ -146,7 +137,7 @@ def test_the_log_of_a_move_names_both_homes(
     assert (deed.what, deed.about) == ("Move the leader", f"boxes, from {before} to {after}")
 
 
-def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluster) -> None:
+def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         headers = {"tuque-task": "t", "tenant": "shop-7"}
         id = client.addjob("again", "x", retry=600, attempts=4, headers=headers)
@@ -157,7 +148,7 @@ def test_edit_and_add_again_keeps_the_headers(admin: Reader, cluster: TestCluste
         assert found.work.headers == headers and found.work.attempts == 4
 
 
-def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: TestCluster) -> None:
+def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: WebCluster) -> None:
     """O14.12 The page of a job that ended has its outcome if any node keeps it. If none does and
     the job was cancelled, moved or deleted in this console, it says that, by whom and when.
     """
@@ -176,7 +167,7 @@ def test_a_cancelled_job_is_not_unknown(admin: Reader, cluster: TestCluster) -> 
     assert "ordered twice. Only its outcome is kept." in page.text
 
 
-def test_an_outcome_that_another_node_keeps(cluster: TestCluster, console: Console) -> None:
+def test_an_outcome_that_another_node_keeps(cluster: WebCluster, console: Console) -> None:
     """O14.12 if any node keeps it"""
     admin = console.client()
     for node in cluster.nodes:
@@ -186,7 +177,7 @@ def test_an_outcome_that_another_node_keeps(cluster: TestCluster, console: Conso
         until(lambda id=id: "no need" in admin.get("/job", id=id).text, "show what became of it")
 
 
-def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
+def test_a_job_runs_now(admin: Reader, cluster: WebCluster) -> None:
     with cluster[0].client() as client:
         id = client.addjob("soon", "x", delay=3_600)
         assert "waits for its first time" in admin.get("/ask/run", id=id).text
@@ -194,7 +185,7 @@ def test_a_job_runs_now(admin: Reader, cluster: TestCluster) -> None:
         assert client.getjob("soon", timeout_ms=5_000)
 
 
-def test_a_schedule_is_no_plain_job(admin: Reader, cluster: TestCluster) -> None:
+def test_a_schedule_is_no_plain_job(admin: Reader, cluster: WebCluster) -> None:
     """O14.20 The page of a job that is a schedule (T45.8) says so, with its name, its times, and
     where it is changed (O14.24). Of the deeds it has only Delete
     """

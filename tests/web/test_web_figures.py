@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
 from web_console import Console, Reader, figures, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.work import Run
 from tuque.clusterview.history import Points
-from tuque.testing import TestCluster
+from tuque.server.state.workers import LOST_MS
 
 WAITS = (None, "wait")
 
 
 @pytest.fixture(scope="module")
-def still(cluster: TestCluster) -> Iterator[TestCluster]:
+def still(cluster: WebCluster) -> Iterator[WebCluster]:
     """Jobs in many states, and nothing that moves."""
     for at, node in enumerate(cluster.nodes):
         with node.client() as client:
@@ -42,47 +44,26 @@ def still(cluster: TestCluster) -> Iterator[TestCluster]:
 
 
 @pytest.fixture
-def admin(console: Console, still: TestCluster) -> Reader:
+def admin(console: Console, still: WebCluster) -> Reader:
     reader = console.client()
-    before = len(console.site.watch.facts)
-    until(lambda: len(console.site.watch.facts) == 3 or before == 3, "hear all nodes")
     reader.get("/ask/pause", queue="mail", to="in")
-    console.site.watch.hurry()
     return reader
 
 
-def summed(cluster: TestCluster, section: str, name: str) -> int:
-    """A figure of INFO over all nodes."""
-    total = 0
-    for node in cluster.nodes:
-        with node.client() as client:
-            total += int(client.info(section)[name])
-    return total
-
-
-def length(cluster: TestCluster, queue: str) -> int:
-    """QLEN of all nodes."""
-    total = 0
-    for node in cluster.nodes:
-        with node.client() as client:
-            total += client.qlen(queue)
-    return total
-
-
-def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: TestCluster) -> None:
+def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: WebCluster) -> None:
     def shown(path: str) -> dict[tuple[str, str], int]:
         return figures(admin.get(path).text)
 
-    ready = length(still, "mail") + 1  # and the task that waits in the tube
-    dead = length(still, "bad.dead")
+    ready = still.length("mail") + 1  # and the task that waits in the tube
+    dead = still.length("bad.dead")
     until(lambda: shown("/")["ready", ""] == ready, "show what is ready")
     page = shown("/queues")
     assert page["dead", ""] == dead == 3
-    assert page["ready", "queue=mail"] == length(still, "mail")
-    assert page["queued_jobs", ""] == summed(still, "jobs", "queued_jobs")
+    assert page["ready", "queue=mail"] == still.length("mail")
+    assert page["queued_jobs", ""] == still.summed("jobs", "queued_jobs")
     assert page["ready", ""] + page["dead", ""] == page["queued_jobs", ""]
     page = shown("/queue?name=mail")
-    assert page["ready", "queue=mail"] == length(still, "mail")
+    assert page["ready", "queue=mail"] == still.length("mail")
     for node in still.nodes:
         with node.client() as client:
             short = client.cluster_myid()[:8]
@@ -91,22 +72,22 @@ def test_every_figure_equals_that_of_the_nodes(admin: Reader, still: TestCluster
             for name in ("queued_jobs", "registered_jobs"):
                 assert here[name, f"node={short}"] == client.info("jobs")[name]
     for name in ("cluster_tombstones", "cluster_acked_jobs", "bus_refused"):
-        assert here[name, ""] == summed(still, "all", name)
+        assert here[name, ""] == still.summed("all", name)
     page = shown("/dead")
     assert page["dead", ""] == page["qlen_dead", ""] == 3
-    assert page["dead_copies", ""] == summed(still, "jobs", "dead")
+    assert page["dead_copies", ""] == still.summed("jobs", "dead")
     page = shown("/tubes")
     assert page["tube_ready", "tube=letters"] == 1 and page["tube_taken", "tube=letters"] == 1
-    assert shown("/leases")["leased", "group=table"] == summed(still, "leases", "lease_jobs") == 3
+    assert shown("/leases")["leased", "group=table"] == still.summed("leases", "lease_jobs") == 3
 
 
 def test_a_queue_shows_its_points_of_now(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     """O14.13 The figures of the last minute say until when it was"""
     watch = console.site.watch
-    until(lambda: watch.queue_points.get("mail"), "have points")
-    watch._looked_back_s = time.time() + 1e6  # the watch asks for none
+    console.until(lambda: watch.queue_points.get("mail"), "have points")
+    watch._looked_back_s = math.inf  # the watch asks for none
     try:
         kept = watch.queue_points["mail"].at_s[-1]
 
@@ -123,7 +104,7 @@ def test_a_queue_shows_its_points_of_now(
     until(lambda: re.search(r"jobs? to <time", admin.get("/").text), "say so on the first page")
 
 
-def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
+def test_one_job_shows_where_it_is(admin: Reader, still: WebCluster) -> None:
     with still[0].client() as client:
         id = client.addjob("pictures", '{"task": "thumb"}', replicate=2, retry=600)
     page = admin.get("/job", id=id)
@@ -136,7 +117,7 @@ def test_one_job_shows_where_it_is(admin: Reader, still: TestCluster) -> None:
     assert admin.get("/job", id="no id").status_code == 404
 
 
-def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: TestCluster) -> None:
+def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: WebCluster) -> None:
     """A live job: task and headers, its first wait, the attempt that failed, the one of now."""
     with still[0].client() as client:
         headers = {"tuque-task": "thumb.make", "tenant": "shop-7"}
@@ -147,7 +128,7 @@ def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: TestCluster
         (run,) = client.start(id, worker="way-1")
         assert isinstance(run, Run)
         client.fail(id, run.run, reason="OSError: no disk")
-        until(lambda: client.getjob("way", timeout_ms=100), "come back")
+        still.until(lambda: client.getjob("way", timeout_ms=100), "come back")
         client.start(id, worker="way-2")
     text = " ".join(re.sub("<[^>]*>", " ", admin.get("/job", id=id).text).split())
     for words in ("thumb.make", "tenant shop-7", "1 failed of 3, 2 starts"):
@@ -169,35 +150,35 @@ def test_one_job_shows_its_headers_and_its_way(admin: Reader, still: TestCluster
     assert -1 not in places and places == sorted(places), list(zip(steps, places, strict=True))
 
 
-def test_a_job_is_added_changed_and_deleted(admin: Reader, still: TestCluster) -> None:
+def test_a_job_is_added_changed_and_deleted(admin: Reader, still: WebCluster) -> None:
     words = {"queue": "by hand", "body": "one\ntwo %%41 ü", "retry": "60", "ttl": "600"}
     reply = admin.do("add", **words)
     assert reply.status_code == 303, reply.text
     id = reply.headers["location"].partition("id=")[2].replace("%2F", "/").replace("%2B", "+")
     with still[0].client() as client:
-        until(lambda: client.show(id) is not None or length(still, "by hand"), "be there")
-    until(lambda: length(still, "by hand") == 1, "wait")
+        still.until(lambda: client.show(id) is not None or still.length("by hand"), "be there")
+    until(lambda: still.length("by hand") == 1, "wait")
     assert admin.do("edit", id=id, how="change this job", body="three").status_code == 303
     assert "three" in admin.get("/job", id=id).text
     assert admin.do("delete", id=id).status_code == 303
-    assert length(still, "by hand") == 0
+    assert still.length("by hand") == 0
     page = admin.get("/job", id=id)
     assert page.status_code == 404 and "This job was deleted" in page.text
 
 
 def test_a_deed_whose_count_has_changed_asks_again(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     page = admin.asked("retry-dead").text
     token = re.search(r'name="csrf" value="([^"]+)"', page)
     assert token is not None and "Retry 3 jobs?" in page
     reply = admin.http.post("/do/retry-dead", data={"csrf": token[1], "count": "2"})
     assert reply.status_code == 409 and "Meanwhile it is 3 jobs, not 2." in reply.text
-    assert length(still, "bad.dead") == 3
+    assert still.length("bad.dead") == 3
 
 
 def test_deeds_are_logged_with_user_and_count(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     assert admin.do("pause", queue="mail", to="in").status_code == 303
     assert admin.do("pause", queue="mail", to="none").status_code == 303
@@ -211,7 +192,7 @@ def test_deeds_are_logged_with_user_and_count(
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_texts_of_strangers_stay_texts(admin: Reader, still: TestCluster) -> None:
+def test_texts_of_strangers_stay_texts(admin: Reader, still: WebCluster) -> None:
     evil = "<script>alert(1)</script>\x1b[2J"
     with still[0].client() as client:
         client.addjob(evil, evil, retry=60)
@@ -223,7 +204,7 @@ def test_texts_of_strangers_stay_texts(admin: Reader, still: TestCluster) -> Non
 
 
 def test_a_lost_worker_is_named_with_the_return_of_its_job(
-    admin: Reader, still: TestCluster
+    admin: Reader, still: WebCluster
 ) -> None:
     with still[1].client() as client:
         id = client.addjob("exports", "x", retry=300)
@@ -232,35 +213,43 @@ def test_a_lost_worker_is_named_with_the_return_of_its_job(
         client.start(id, worker="batch-2")
     page = admin.get("/workers").text
     assert "batch-2" in page and "is lost" not in page
-    until(lambda: "batch-2 is lost." in admin.get("/workers").text, "be lost")
+    still.world.pass_ms(LOST_MS)
     page = admin.get("/workers").text
+    assert "batch-2 is lost." in page
     assert "is waiting and comes back at <b><time" in page and id[:15] in page
-    until(
-        lambda: re.search("<b>batch-2</b> is lost|batch-2 <em>is lost", admin.get("/").text),
-        "be named on the first page",
-    )
+    assert re.search("<b>batch-2</b> is lost|batch-2 <em>is lost", admin.get("/").text)
 
 
 def test_dead_letters_are_deleted_after_their_dialog(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     assert admin.do("delete-dead", queue="bad.dead").status_code == 303
-    until(lambda: length(still, "bad.dead") == 0, "be gone")
-    until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
+    until(lambda: still.length("bad.dead") == 0, "be gone")
+    console.until(lambda: console.site.log.latest[0].what == "Deleting", "be logged")
     assert console.site.log.latest[0].jobs == 3
     assert "No dead letters" in admin.get("/dead").text
 
 
 def test_a_look_that_fails_is_not_the_last(
-    admin: Reader, console: Console, still: TestCluster
+    admin: Reader, console: Console, still: WebCluster
 ) -> None:
     """Whatever a node says: pages go on, and say so when it is down."""
     watch = console.site.watch
-    until(lambda: len(watch.rings.kept.get(WAITS, {})) == 3, "hear what was")
+    console.until(lambda: len(watch.rings.kept.get(WAITS, {})) == 3, "hear what was")
     torn = Points([1.0, 2.0], {"1": [0.0]})
     for id in watch.rings.kept[WAITS]:
         watch.rings.kept[WAITS][id] = torn
-    until(lambda: torn not in watch.rings.kept[WAITS].values(), "fail")
-    with still[0].client() as client:
-        client.addjob("news", "x")
-    until(lambda: "news" in watch.view().queues, "look again")
+
+    async def watched() -> None:
+        running = asyncio.create_task(watch.run())
+        async with asyncio.timeout(60.0):
+            while torn in watch.rings.kept[WAITS].values():  # the first look at them fails
+                await asyncio.sleep(1.0)
+            with still[0].client() as client:
+                client.addjob("news", "x")
+            while "news" not in watch.view().queues:
+                await asyncio.sleep(1.0)
+        assert not running.done()
+        running.cancel()
+
+    console.run(watched())

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from web_console import Console, Reader, console_of, figures, until
+from web_nodes import WebCluster
 
 from tuque import Client
 from tuque.client.commands.work import Run
 from tuque.clusterview.queues import PAGE
-from tuque.testing import TestCluster
 from tuque.web.pages.job import following, next_id
 from tuque.web.show.text import tail_id
 
@@ -51,8 +51,7 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(console: Console, cluster: TestCluster) -> Made:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def made(console: Console, cluster: WebCluster) -> Made:
     made = Made()
     with cluster[0].client() as client:
         client.tube("reports").create("tasks")
@@ -62,14 +61,18 @@ def made(console: Console, cluster: TestCluster) -> Made:
         end(client, made.ids[MANY - 2], reason="no vat id")
         made.called = client.group_create("reports", 1, body='{"task": "sum"}')
         end(client, *children(client, "reports", made.called, 1))
-        until(lambda: client.group_show("reports", made.called).state == "called", "be called")
-        until(lambda: client.group_show("reports", made.large).done == 3, "note the ends")
-        until(lambda: client.group_show("reports", made.large).failed == 1, "note the failure")
+        cluster.until(
+            lambda: client.group_show("reports", made.called).state == "called", "be called"
+        )
+        cluster.until(lambda: client.group_show("reports", made.large).done == 3)
+        cluster.until(
+            lambda: client.group_show("reports", made.large).failed == 1, "note the failure"
+        )
     with cluster[1].client() as client:
         client.tube("bills").create("tasks")
         made.failed = client.group_create("bills", 1)
         end(client, *children(client, "bills", made.failed, 1), reason="no stamp")
-        until(lambda: client.group_show("bills", made.failed).state == "failed", "fail")
+        cluster.until(lambda: client.group_show("bills", made.failed).state == "failed", "fail")
     return made
 
 
@@ -148,7 +151,7 @@ def test_a_group_that_is_not_there(admin: Reader, made: Made) -> None:
         assert found.status_code == 404 and "has no such group" in found.text
 
 
-def test_jobs_link_their_groups(admin: Reader, cluster: TestCluster, made: Made) -> None:
+def test_jobs_link_their_groups(admin: Reader, cluster: WebCluster, made: Made) -> None:
     """O14.31 The page of a job that is a group (T50.9) links the page of the group, and of the
     deeds has only its cancel; that of the record of a child links the child, and has no deeds.
     """
@@ -180,7 +183,7 @@ def test_a_queue_counts_groups_apart(admin: Reader, made: Made) -> None:
 
 
 def test_a_cancel_asks_and_is_logged(
-    admin: Reader, console: Console, cluster: TestCluster, made: Made
+    admin: Reader, console: Console, cluster: WebCluster, made: Made
 ) -> None:
     """O14.30 An admin may cancel a group that is open. The dialog says how many children are open;
     it is sent to the leader of the tube, and logged with the group and its tube.
@@ -189,7 +192,7 @@ def test_a_cancel_asks_and_is_logged(
         id = client.group_create("bills", 3, body="{}")
         (one, two) = children(client, "bills", id, 2)
         end(client, one)
-        until(lambda: client.group_show("bills", id).done == 1, "note the end")
+        cluster.until(lambda: client.group_show("bills", id).done == 1, "note the end")
         words = {"tube": "bills", "group": id}
         reader = console.client("reader")
         assert reader.get("/ask/cancel-group", **words).status_code == 403
@@ -201,7 +204,7 @@ def test_a_cancel_asks_and_is_logged(
         assert forged.status_code == 403 and client.group_show("bills", id).state == "open"
         assert admin.do("cancel-group", **words).status_code == 303
         assert client.group_show("bills", id).state == "cancelled"
-        until(lambda: client.result(two).state == "cancelled", "cancel the child")
+        cluster.until(lambda: client.result(two).state == "cancelled", "cancel the child")
         again = admin.get("/ask/cancel-group", **words).text
         assert "was cancelled: there is nothing to cancel" in again
     deed = console.site.log.latest[0]
@@ -211,14 +214,13 @@ def test_a_cancel_asks_and_is_logged(
 
 
 @pytest.fixture
-def lesser(cluster: TestCluster, made: Made) -> Iterator[Reader]:
+def lesser(cluster: WebCluster, made: Made) -> Iterator[Reader]:
     """A console whose user at the nodes has no right to `bills`."""
     for node in cluster.nodes:
         with node.client() as client:
             client.execute("ACL", "SETUSER", "looker", "on", ">secret", "+@inspect", "~reports")
-    hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
-    with console_of(f"tuque://looker:secret@{hosts}") as console:
-        until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+    url = cluster.url.replace("tuque://", "tuque://looker:secret@")
+    with console_of(cluster, url=url) as console:
         yield console.client()
 
 
@@ -233,7 +235,7 @@ def test_what_the_user_has_no_right_to_is_not_shown(lesser: Reader, made: Made) 
     assert "No node that answers knows its tube" in asked
 
 
-def test_steps_of_a_chain_are_named(admin: Reader, cluster: TestCluster) -> None:
+def test_steps_of_a_chain_are_named(admin: Reader, cluster: WebCluster) -> None:
     """O14.31 The page of a step of a chain (U11) names the steps that follow, a group by its tasks,
     and links the one before, and the next one when its id is known.
     """
@@ -265,14 +267,14 @@ def test_odd_chains_are_none() -> None:
     assert next_id(b'{"tuque-next": "' + b"x" * 2_000 + b'"}') == ""
 
 
-def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: TestCluster) -> None:
+def test_a_dead_child_that_is_waited_for(admin: Reader, cluster: WebCluster) -> None:
     """O14.29 It says how many are dead and waited for (T50.5)."""
     with cluster[0].client() as client:
         client.tube("waits").create("tasks")
         id = client.group_create("waits", 3, body="{}", on_fail="wait")
         ids = children(client, "waits", id, 3)
         end(client, ids[1], reason="no vat id")
-        until(lambda: client.group_show("waits", id).dead == 1, "see the dead one")
+        cluster.until(lambda: client.group_show("waits", id).dead == 1, "see the dead one")
     text = admin.get("/group", tube="waits", id=id).text
     assert "1 is dead: a retry is awaited" in text and "Dead, waited for 1" in text
     assert "no vat id" in text and ">dead, waits for a retry<" in text

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from web_console import Console, console_of, until
+from web_console import PASSWORDS, Console, Served, console_of, until
+from web_nodes import WebCluster
 
-from tuque import Client
+import until as real
 from tuque.client.commands.work import Run
-from tuque.testing import TestCluster
 from tuque.web.app import STREAMS_OF_ONE
 from tuque.web.login import TRIES, Sessions, house_of
 
@@ -21,33 +21,32 @@ SCRIPT = "<script>alert(1)</script>'\"&</textarea>{{7*7}}"
 
 
 @pytest.fixture
-def fresh(cluster: TestCluster, tmp_path: Path) -> Iterator[Console]:
+def fresh(cluster: WebCluster, tmp_path: Path) -> Iterator[Console]:
     """A console that nobody has tried yet."""
-    with console_of(cluster.url, tmp_path / "deeds.jsonl") as one:
+    with console_of(cluster, tmp_path / "deeds.jsonl") as one:
         yield one
 
 
 def test_tries_at_the_same_time_count_together(fresh: Console) -> None:
     """5 wrong passwords of an address in a minute, also if they come side by side."""
-    seen: Counter[int] = Counter()
+    stranger = fresh.stranger().aio
 
-    def guess() -> None:
-        reply = httpx.post(
-            fresh.base + "/login", data={"name": "admin", "password": "guess"}, timeout=60
-        )
-        seen[reply.status_code] += 1
+    async def guess() -> int:
+        words = {"name": "admin", "password": "guess"}
+        return (await stranger.post("/login", data=words)).status_code
 
-    threads = [threading.Thread(target=guess) for _ in range(24)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == {401: TRIES, 429: 24 - TRIES}
+    async def side_by_side() -> list[int]:
+        return await asyncio.gather(*(guess() for _ in range(24)))
+
+    assert Counter(fresh.run(side_by_side())) == {401: TRIES, 429: 24 - TRIES}
 
 
 def test_the_right_password_is_no_try(fresh: Console) -> None:
     for _ in range(2 * TRIES):
-        fresh.client("admin")
+        reply = fresh.stranger().post(
+            "/login", data={"name": "admin", "password": PASSWORDS["admin"]}
+        )
+        assert reply.status_code == 303
 
 
 def test_addresses_of_one_house_count_together() -> None:
@@ -65,7 +64,7 @@ def test_addresses_of_one_house_count_together() -> None:
 
 def test_a_form_of_strangers_is_short(fresh: Console) -> None:
     """Nobody who has not signed in makes the console parse a million fields."""
-    reply = httpx.post(fresh.base + "/login", content="a&" * 500_000, timeout=60)
+    reply = fresh.stranger().post("/login", content="a&" * 500_000)
     assert reply.status_code == 413
     admin = fresh.client()
     reply = admin.http.post("/do/add", content="a=1&" * 50_000)
@@ -73,6 +72,7 @@ def test_a_form_of_strangers_is_short(fresh: Console) -> None:
     assert admin.get("/queues").status_code == 200
 
 
+NOBODY = "tuque://127.0.0.1:1"
 QUERIES = "queue name id match page sort at task reason cause".split()
 PAGES = "queues queue job dead tubes workers cluster leases log".split()
 
@@ -80,9 +80,7 @@ PAGES = "queues queue job dead tubes workers cluster leases log".split()
 def test_words_that_are_no_text(fresh: Console) -> None:
     http = fresh.client().http
     for word in ("%ff", "%ed%a0%80", "%00", "%%ff", "%F0%9F%92%A9"):
-        reply = httpx.post(
-            fresh.base + "/login", content=f"name={word}&password={word}", timeout=60
-        )
+        reply = fresh.stranger().post("/login", content=f"name={word}&password={word}")
         assert reply.status_code == 401
         assert http.post("/do/add", content=f"csrf={word}&queue=q").status_code == 403
         assert http.post("/logout", content=f"csrf={word}").status_code == 403
@@ -103,27 +101,30 @@ def test_numbers_without_end(fresh: Console) -> None:
     assert http.get("/queues", params={"page": "9" * 5_000}).status_code == 200
 
 
-def test_streams_of_one_session_have_a_bound(fresh: Console) -> None:
+def test_streams_of_one_session_have_a_bound() -> None:
     """One reader does not take the live pages from the others."""
-    reader, admin = fresh.client("reader"), fresh.client("admin")
-    held: list[httpx.Response] = []
-    try:
-        for _ in range(STREAMS_OF_ONE):
-            held.append(reader.http.send(reader.http.build_request("GET", "/live"), stream=True))
-        assert {reply.status_code for reply in held} == {200}
-        assert reader.get("/live").status_code == 503
-        with admin.http.stream("GET", "/live") as live:
-            assert live.status_code == 200
-            assert next(live.iter_text())
-    finally:
-        for reply in held:
-            reply.close()
-    until(lambda: not fresh.site.watch.lookers, "the streams end")
+    with Served(NOBODY) as served:
+        reader, admin = served.client("reader"), served.client("admin")
+        held: list[httpx.Response] = []
+        try:
+            for _ in range(STREAMS_OF_ONE):
+                held.append(
+                    reader.http.send(reader.http.build_request("GET", "/live"), stream=True)
+                )
+            assert {reply.status_code for reply in held} == {200}
+            assert reader.get("/live").status_code == 503
+            with admin.http.stream("GET", "/live") as live:
+                assert live.status_code == 200
+                assert next(live.iter_text())
+        finally:
+            for reply in held:
+                reply.close()
+        real.until(lambda: not served.site.watch.lookers, "end the streams")
 
 
-def test_hostile_names_are_only_text(cluster: TestCluster, fresh: Console) -> None:
+def test_hostile_names_are_only_text(cluster: WebCluster, fresh: Console) -> None:
     """Nobody runs a script by the name of a queue, and a large body is shown in part."""
-    with Client(cluster.url) as client:
+    with cluster[0].client() as client:
         for name in (SCRIPT, "\x1b[31m", "../../etc", "%2e%2e"):
             client.addjob(name, SCRIPT)
         big = client.addjob("big", b"<b>" * 3_500_000)
@@ -138,11 +139,11 @@ def test_hostile_names_are_only_text(cluster: TestCluster, fresh: Console) -> No
     assert len(page) < 500_000 and "<b><b>" not in page
 
 
-def test_long_names_make_no_long_pages(cluster: TestCluster, fresh: Console) -> None:
+def test_long_names_make_no_long_pages(cluster: WebCluster, fresh: Console) -> None:
     """What a page shows of a name has a bound; one of 2,000 characters still has its page."""
     long = "long" + "x" * 1_900
-    with Client(cluster.url) as client:
-        for number in range(30):
+    with cluster[0].client() as client:
+        for number in range(12):
             client.addjob(f"{number:02}" + "n" * 50_000, "x")
             id = client.addjob(f"{number:02}" + "d" * 20_000, "x", attempts=1)
             (run,) = client.start(*client.getjob(f"{number:02}" + "d" * 20_000), worker="w")
@@ -151,7 +152,7 @@ def test_long_names_make_no_long_pages(cluster: TestCluster, fresh: Console) -> 
         client.addjob(long, "x")
         client.worker_here("many", queues=[long, "x" * 3_000])
     admin = fresh.client()
-    until(lambda: "29nnn" in admin.get("/queues", match="nnn", sort="name").text, "know them")
+    until(lambda: "11nnn" in admin.get("/queues", match="nnn", sort="name").text, "know them")
     until(lambda: "dddd" in admin.get("/dead").text, "read the dead letters")
     for path in ("/", "/queues", "/queues?kind=dead", "/dead", "/workers", "/tubes", "/cluster"):
         assert len(admin.get(path).text) < 300_000, path

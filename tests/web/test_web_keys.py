@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from web_console import Console, figures, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.operate import KeyRow
 from tuque.clusterview.history import Points
 from tuque.clusterview.nodes import Queue, QueueHere, View
 from tuque.clusterview.queues import Behind
-from tuque.testing import TestCluster
 from tuque.web.show.verdict import Notice, of_queue
 from tuque.web.show.waits import (
     groups,
@@ -73,12 +73,11 @@ def test_a_queue_whose_jobs_wait_for_a_limit_needs_no_slots() -> None:
     assert "limit" not in said(4).because, "most wait for workers"
 
 
-def test_the_page_of_a_queue_shows_its_keys(cluster: TestCluster, console: Console) -> None:
+def test_the_page_of_a_queue_shows_its_keys(cluster: WebCluster, console: Console) -> None:
     """O14.26 The page of a tube of type tasks shows the limits and rates for which its READY tasks
     wait, with the places in use, how many wait and since when, and its groups with their shares,
     the tasks without a group as one, as LIMITS (T47) says
     """
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     with cluster[1].client() as client:
         client.tube("exports").create("tasks")
         for number in range(9):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-import httpx
 import pytest
 from click.testing import CliRunner
 from web_console import PASSWORDS, Console
+from web_nodes import WebCluster
 
 from tuque.errors import ConfigError
-from tuque.testing import TestCluster
 from tuque.web import login
 from tuque.web.login import TRIES, Sessions
 from tuque.web.main import console as program
@@ -19,11 +18,11 @@ from tuque.web.main import console as program
 
 def test_nobody_sees_a_page_without_signing_in(console: Console) -> None:
     for path in ("/", "/queues", "/dead", "/ask/add", "/find?q=x"):
-        reply = httpx.get(console.base + path, timeout=60)
+        reply = console.stranger().get(path)
         assert reply.status_code == 303, path
         assert reply.headers["location"].startswith("/login?to="), path
-    assert httpx.get(console.base + "/live").status_code == 401
-    assert httpx.post(console.base + "/do/add", data={"queue": "q"}).status_code == 303
+    assert console.stranger().get("/live").status_code == 401
+    assert console.stranger().post("/do/add", data={"queue": "q"}).status_code == 303
 
 
 def test_every_reply_has_a_strict_policy(console: Console) -> None:
@@ -39,18 +38,14 @@ def test_a_form_of_another_host_signs_nobody_in(console: Console) -> None:
     """O14.5 A form is taken only from a page of the console."""
     words = {"name": "admin", "password": PASSWORDS["admin"]}
     for origin in ("https://evil.example", "null"):
-        reply = httpx.post(
-            console.base + "/login", data=words, headers={"origin": origin}, timeout=60
-        )
+        reply = console.stranger().post("/login", data=words, headers={"origin": origin})
         assert (reply.status_code, "set-cookie" in reply.headers) == (403, False), origin
-    reply = httpx.post(
-        console.base + "/login", data=words, headers={"origin": console.base}, timeout=60
-    )
+    reply = console.stranger().post("/login", data=words, headers={"origin": console.base})
     assert reply.status_code == 303
     assert console.client().get("/queue/").status_code == 404, "no way to another scheme"
 
 
-def test_a_reader_changes_nothing(console: Console, cluster: TestCluster) -> None:
+def test_a_reader_changes_nothing(console: Console, cluster: WebCluster) -> None:
     reader = console.client("reader")
     assert reader.get("/ask/add").status_code == 403
     page = reader.get("/queues").text
@@ -61,7 +56,7 @@ def test_a_reader_changes_nothing(console: Console, cluster: TestCluster) -> Non
         assert client.qlen("reader") == 0
 
 
-def test_a_form_needs_the_token_of_its_session(console: Console, cluster: TestCluster) -> None:
+def test_a_form_needs_the_token_of_its_session(console: Console, cluster: WebCluster) -> None:
     admin = console.client()
     words = {"queue": "forged", "body": "x", "retry": "1", "ttl": "10"}
     assert admin.http.post("/do/add", data=words).status_code == 403
@@ -89,7 +84,7 @@ def test_a_session_that_was_ended_is_over(console: Console) -> None:
     token = page[page.index('name="csrf" value="') + 19 :].partition('"')[0]
     cookie = admin.http.cookies["tuque_console"]
     assert admin.http.post("/logout", data={"csrf": token}).status_code == 303
-    again = httpx.get(console.base + "/", cookies={"tuque_console": cookie}, timeout=60)
+    again = console.stranger().get("/", cookies={"tuque_console": cookie})
     assert again.status_code == 303
 
 
@@ -117,7 +112,7 @@ def test_an_address_waits_after_wrong_passwords() -> None:
 def test_a_wrong_password_is_refused(console: Console) -> None:
     for name, password in (("admin", "wrong"), ("nobody", PASSWORDS["admin"]), ("", "")):
         words = {"name": name, "password": password}
-        reply = httpx.post(console.base + "/login", data=words, timeout=60)
+        reply = console.stranger().post("/login", data=words)
         assert reply.status_code == 401
         assert "tuque_console" not in reply.cookies
 
@@ -125,11 +120,9 @@ def test_a_wrong_password_is_refused(console: Console) -> None:
 def test_signing_in_goes_on_only_here(console: Console) -> None:
     words = {"name": "admin", "password": PASSWORDS["admin"]}
     for to in ("//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example"):
-        reply = httpx.post(console.base + "/login", params={"to": to}, data=words, timeout=60)
+        reply = console.stranger().post("/login", params={"to": to}, data=words)
         assert reply.headers["location"] == "/"
-    reply = httpx.post(
-        console.base + "/login", params={"to": "/dead?queue=q"}, data=words, timeout=60
-    )
+    reply = console.stranger().post("/login", params={"to": "/dead?queue=q"}, data=words)
     assert reply.headers["location"] == "/dead?queue=q"
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from web_console import Console, Reader, figures, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.work import Run
 from tuque.client.url import parse
@@ -17,7 +18,6 @@ from tuque.clusterview.queues import (
     Thrift,
     Wish,
 )
-from tuque.testing import TestCluster
 from tuque.web.actions import DeedLog
 from tuque.web.pages.queues import queues
 from tuque.web.site import Ask, Page, Site
@@ -28,7 +28,7 @@ DEEP = "old-1250"
 
 
 @pytest.fixture(scope="module")
-def many(cluster: TestCluster) -> TestCluster:
+def many(cluster: WebCluster) -> WebCluster:
     """Old queues at one node; at the others some of them again, and a young queue that is long."""
     with cluster[0].client() as client, client.pipeline() as pipe:
         for number in range(QUEUES):
@@ -52,7 +52,7 @@ def many(cluster: TestCluster) -> TestCluster:
 
 
 @pytest.fixture
-def admin(many: TestCluster, console: Console) -> Reader:
+def admin(many: WebCluster, console: Console) -> Reader:
     watch = console.site.watch
     watch.hurry()
     until(lambda: watch.view().count > FEW and watch.view().dead == 1, "see the queues")
@@ -63,7 +63,7 @@ def shown(reader: Reader, path: str) -> dict[tuple[str, str], int]:
     return figures(reader.get(path).text)
 
 
-def test_sums_are_those_of_all_queues(admin: Reader, many: TestCluster) -> None:
+def test_sums_are_those_of_all_queues(admin: Reader, many: WebCluster) -> None:
     """A page is of one look: its sums agree, also while a node does not answer for a moment."""
     ready = QUEUES + 2 + 12
     whole = {("ready", ""): ready, ("dead", ""): 1, ("queued_jobs", ""): ready + 1}
@@ -87,7 +87,7 @@ def at_end(reader: Reader) -> str:
     return text
 
 
-def test_a_page_is_of_one_look(many: TestCluster) -> None:
+def test_a_page_is_of_one_look(many: WebCluster) -> None:
     """Its sums agree, though a node falls silent while the page asks for its list."""
     site = Site(parse(many.url), {}, b"s" * 32, DeedLog(None), "test")
     session, _ = site.sessions.begin("admin", "admin", time.time())
@@ -98,20 +98,21 @@ def test_a_page_is_of_one_look(many: TestCluster) -> None:
             await watch.turn()
             while watch.view().old or not watch.view().count:
                 await watch.turn()
+            many.world.pass_ms(1)
             page = asyncio.create_task(queues(Ask(site, "/queues", {}, session)))
             await asyncio.sleep(0)  # it begins, and asks the nodes
-            (node,) = [one for one in watch.nodes.known.values() if one.port == many[0].port]
+            (node,) = [one for one in watch.nodes.known.values() if one.id == many[0].id]
             node.is_stuck = True
             return await page, watch.view().sum("queued_jobs")
         finally:
             await watch.close()
 
-    page, left = asyncio.run(made())
+    page, left = many.run(made())
     view, queued = page.context["view"], page.context["queued"]
     assert queued == view.ready + view.buried > left, "those of all nodes"
 
 
-def test_the_nodes_sort_and_filter(admin: Reader, many: TestCluster) -> None:
+def test_the_nodes_sort_and_filter(admin: Reader, many: WebCluster) -> None:
     for queue, count in ((LONG, 12), (DEEP, 3)):  # of two nodes; far down at another node
         key = ("ready", f"queue={queue}")
         until(
@@ -135,7 +136,7 @@ def olds(page: dict[tuple[str, str], int]) -> list[str]:
     return [labels for metric, labels in page if metric == "oldest"]
 
 
-def test_a_queue_beyond_the_list_has_its_page(admin: Reader, many: TestCluster) -> None:
+def test_a_queue_beyond_the_list_has_its_page(admin: Reader, many: WebCluster) -> None:
     key = ("ready", f"queue={LONG}")
     until(lambda: shown(admin, f"/queue?name={LONG}").get(key) == 12, "sum up its jobs")
     assert admin.get("/find", q=LONG).headers["location"] == f"/queue?name={LONG}"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from web_console import Console, Reader, figures, until
+from web_nodes import WebCluster
 
 from tuque.clusterview.queues import PAGE
-from tuque.testing import TestCluster
 from tuque.web.pages.cluster import verdict
 
 TUBES = 3 * PAGE + 10
@@ -17,7 +17,7 @@ COST = 4 * PAGE + 60  # commands at all nodes: of one page, and what the console
 
 
 @pytest.fixture(scope="module")
-def full(cluster: TestCluster) -> TestCluster:
+def full(cluster: WebCluster) -> WebCluster:
     """Tubes whose homes are two nodes, with a task here and there; and groups of leases."""
     for at in range(2):
         with cluster[at].client() as client:
@@ -34,8 +34,7 @@ def full(cluster: TestCluster) -> TestCluster:
 
 
 @pytest.fixture
-def admin(full: TestCluster, console: Console) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def admin(full: WebCluster, console: Console) -> Reader:
     return console.client()
 
 
@@ -44,7 +43,7 @@ def names_of(html: str, start: str) -> list[str]:
     return re.findall(rf">({start}-\d+)<", html)
 
 
-def commands(cluster: TestCluster) -> int:
+def commands(cluster: WebCluster) -> int:
     """The commands that the nodes have run."""
     total = 0
     for node in cluster.nodes:
@@ -53,7 +52,7 @@ def commands(cluster: TestCluster) -> int:
     return total
 
 
-def cost(cluster: TestCluster, reader: Reader, path: str) -> int:
+def cost(cluster: WebCluster, reader: Reader, path: str) -> int:
     """The commands for a page; the least of some tries, since a console looks meanwhile."""
     costs = []
     for _ in range(3):
@@ -85,7 +84,7 @@ def test_tubes_are_found_by_name(admin: Reader) -> None:
     assert "No tube fits" in admin.get("/tubes", match="nothing").text
 
 
-def test_a_page_of_tubes_costs_a_page(admin: Reader, full: TestCluster) -> None:
+def test_a_page_of_tubes_costs_a_page(admin: Reader, full: WebCluster) -> None:
     assert cost(full, admin, "/tubes") <= COST
     assert cost(full, admin, "/cluster") <= COST - 4 * PAGE
     text = admin.get("/cluster").text
@@ -105,7 +104,7 @@ def test_tubes_that_do_not_fail_over_are_counted(admin: Reader, console: Console
     assert "all tubes fail over" in verdict(console.site.watch.view(), [])["why"]
 
 
-def test_groups_come_page_by_page(admin: Reader, full: TestCluster) -> None:
+def test_groups_come_page_by_page(admin: Reader, full: WebCluster) -> None:
     assert cost(full, admin, "/leases") <= COST
     first = admin.get("/leases").text
     assert names_of(first, "group") == [f"group-{number:03}" for number in range(PAGE)]

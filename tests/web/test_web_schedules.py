@@ -6,10 +6,10 @@ import re
 
 import pytest
 from web_console import Console, Reader, figures, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.schedules import Schedule
 from tuque.errors import NoSchedule
-from tuque.testing import TestCluster
 from tuque.web.show.waits import (
     ahead,
     firings,
@@ -21,9 +21,8 @@ SPRING = {"cron": "30 2 * * *", "tz": "Europe/Berlin"}
 
 
 @pytest.fixture
-def admin(console: Console, cluster: TestCluster) -> Reader:
+def admin(console: Console, cluster: WebCluster) -> Reader:
     """The first node leads a tube with a schedule, the second one another."""
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     with cluster[0].client() as client:
         client.tube("reports").create("tasks", if_not_exists=True)
         client.schedule_add("reports", "daily", "{}", cron="0 9 * * MON-FRI", tz="Europe/Berlin")
@@ -77,7 +76,7 @@ def test_a_schedule_has_a_state() -> None:
     assert state_of(plan(), next_s + 11)[1] == "held back"
 
 
-def test_all_schedules_are_listed(admin: Reader, console: Console, cluster: TestCluster) -> None:
+def test_all_schedules_are_listed(admin: Reader, console: Console, cluster: WebCluster) -> None:
     """O14.23 The page of schedules has each with its queue"""
     text = admin.get("/schedules").text
     assert "at 09:00 on Monday through Friday" in text and "Europe/Berlin" in text
@@ -95,9 +94,7 @@ def test_all_schedules_are_listed(admin: Reader, console: Console, cluster: Test
     assert "No schedule fits" in admin.get("/schedules", kind="paused").text
 
 
-def test_each_deed_asks_and_is_logged(
-    admin: Reader, console: Console, cluster: TestCluster
-) -> None:
+def test_each_deed_asks_and_is_logged(admin: Reader, console: Console, cluster: WebCluster) -> None:
     """O14.24 An admin may pause, resume, run or delete a schedule. Each asks, is sent to the leader
     of its tube, and is logged with the schedule and its queue.
     """
@@ -136,7 +133,7 @@ def test_each_deed_asks_and_is_logged(
     assert 'disabled title="Needs the role admin"' in reader.get("/schedules").text
 
 
-def test_a_queue_shows_its_schedules_apart(admin: Reader, cluster: TestCluster) -> None:
+def test_a_queue_shows_its_schedules_apart(admin: Reader, cluster: WebCluster) -> None:
     """O14.25 The page of a queue counts and lists schedules apart"""
     with cluster[0].client() as client:
         later = client.addjob("reports", "later", delay=3_000)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 import pytest
-from web_console import DEADLINE_S, Console, Reader, console_of, figures, until
+from web_console import BEAT_MS, Console, Reader, console_of, figures, until
+from web_nodes import WebCluster
 
-from raw_resp import Wire
 from tuque.client.commands.tubes import TubeInfo
 from tuque.client.url import parse
-from tuque.clusterview.history import STEP_S, Points
-from tuque.clusterview.nodes import CALL_S, Queue
+from tuque.clusterview.history import Points
+from tuque.clusterview.nodes import Queue
 from tuque.clusterview.queues import row_of
 from tuque.clusterview.watch import Watch, words_of
-from tuque.testing import TestCluster
 from tuque.web.pages.queues import is_kind
 from tuque.web.pages.tube_actions import silent_home
 from tuque.web.show.verdict import State, in_part
@@ -30,7 +26,7 @@ JOBS = 30
 
 
 @pytest.fixture(scope="module")
-def held(cluster: TestCluster) -> TestCluster:
+def held(cluster: WebCluster) -> WebCluster:
     """Jobs at the last node, with a copy at each other one."""
     with cluster[2].client() as client:
         for number in range(JOBS):
@@ -49,8 +45,8 @@ def held(cluster: TestCluster) -> TestCluster:
 
 
 @pytest.fixture
-def admin(held: TestCluster, console: Console) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def admin(held: WebCluster, console: Console) -> Reader:
+    console.until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     return console.client()
 
 
@@ -60,38 +56,35 @@ def node_short(console: Console) -> str:
     return old[:8]
 
 
-def took_s(reader: Reader, path: str) -> float:
-    begun_s = time.monotonic()
-    assert reader.get(path).status_code == 200
-    return time.monotonic() - begun_s
+def took_s(cluster: WebCluster, reader: Reader, path: str) -> float:
+    """How long somebody waits for a page."""
+    begun_ms = cluster.world.now_ms
+    assert reader.seen(path).status_code == 200
+    return (cluster.world.now_ms - begun_ms) / 1000
 
 
 @pytest.fixture
-def hung(held: TestCluster, admin: Reader) -> Iterator[None]:
-    """The last node stands still."""
-    with held[2].client() as client:
-        pid = int(client.info("server")["process_id"])
-    os.kill(pid, signal.SIGSTOP)
-    try:
+def hung(held: WebCluster, console: Console, admin: Reader) -> Iterator[None]:
+    """The last node stands still, and the console has noticed."""
+    with held[2].standing_still():
+        console.look()
         yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-        held.wait_formed()
-    until(lambda: "does not answer" not in admin.get("/").text, "hear it again")
+    console.until(lambda: not console.site.watch.view().old, "hear it again")
 
 
-def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: None) -> None:
+def test_a_hung_node_is_waited_for_once(
+    admin: Reader, console: Console, held: WebCluster, hung: None
+) -> None:
     """O14.1 A sum is over the nodes that answer. Nothing that only a silent node has is in them.
 
     O14.2 tubes without a leader hand out nothing
     """
     watch = console.site.watch
-    until(lambda: "does not answer" in admin.get("/queues").text, "name it")
-    named_s = time.time()
-    until(lambda: watch._looked_back_s > named_s + STEP_S, "look back without it")
+    assert "does not answer" in admin.get("/queues").text
+    console.look_back()
     assert len(watch.points) == 3, "its past is still that of the cluster"
     for path in ("/", "/queue?name=mail", "/workers", "/dead", "/leases", "/cluster"):
-        until(lambda path=path: took_s(admin, path) < CALL_S / 2, f"make {path} quickly")
+        assert took_s(held, admin, path) == 0, path
     tubes, leases, dead = (admin.get(path).text for path in ("/tubes", "/leases", "/dead"))
     assert "no leader" in tubes and "hand out nothing until it is back" in tubes
     assert "hand out nothing until" not in admin.get("/tubes", match="parcels").text
@@ -106,18 +99,19 @@ def test_a_hung_node_is_waited_for_once(admin: Reader, console: Console, hung: N
         assert "2 of 3 nodes" in admin.get(path).text, path
     for path in ("/", "/cluster"):
         said = "2 tubes have no leader: they hand out nothing until it is back"
-        until(lambda path=path, said=said: said in admin.get(path).text, "count tubes")
         text = admin.get(path).text
+        assert said in text
         assert '"st warn" id="live-state">2 of 3<' in text and "verdict fine" not in text
     assert f"{node_short(console)} uses most" not in admin.get("/cluster").text
     queues = admin.get("/queues").text
     assert ">Keeps up<" not in queues and ">Idle<" not in queues
-    watch.took_s = CALL_S
-    until(lambda: watch.took_s < CALL_S / 2, "look at the others quickly")
+    begun_ms = held.world.now_ms
+    console.look()
+    assert held.world.now_ms - begun_ms == BEAT_MS, "the others are looked at without a wait"
 
 
 @pytest.fixture
-def alone(held: TestCluster) -> str:
+def alone(held: WebCluster) -> str:
     """A job that only the last node has."""
     with held[2].client() as client:
         return client.addjob("alone", "x", retry=600, replicate=1)
@@ -128,8 +122,8 @@ def test_a_job_of_a_hung_node_is_not_unknown(admin: Reader, alone: str, hung: No
     calls it neither unknown nor over.
     """
     words = "may be at a node that did not answer: "
-    until(lambda: words in admin.get("/job", id=alone).text, "say it")
     page = admin.get("/job", id=alone)
+    assert words in page.text
     assert page.status_code == 200 and "No node knows this job" not in page.text
 
 
@@ -147,65 +141,59 @@ def test_a_queue_does_not_just_keep_up_while_a_node_is_silent() -> None:
     assert is_kind(row, "behind")
 
 
-def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: TestCluster) -> None:
+def test_a_node_that_is_back_is_silent_until_it_has_spoken(held: WebCluster) -> None:
     """O14.11 A node that comes back is silent until it has said its figures anew."""
-    with held[2].client() as client:
-        pid = int(client.info("server")["process_id"])
 
     async def looks() -> None:
         watch = Watch(parse(held.url))
-        deadline_s = time.monotonic() + DEADLINE_S
-
-        async def turn_until(is_so: Callable[[], object]) -> None:
-            while not is_so():
-                assert time.monotonic() < deadline_s
-                await watch.turn()
-
         try:
-            await turn_until(lambda: len(watch.facts) == 3 and not watch.view().old)
-            (node,) = [one for one in watch.nodes.known.values() if one.port == held[2].port]
-            os.kill(pid, signal.SIGSTOP)
-            await turn_until(lambda: node.is_stuck)
-            os.kill(pid, signal.SIGCONT)
+            await watch.turn()
+            await watch.turn()
+            assert len(watch.facts) == 3 and not watch.view().old
+            (node,) = [one for one in watch.nodes.known.values() if one.id == held[2].id]
+            with held[2].standing_still():
+                await watch.turn()
+                assert node.is_stuck
             watch._wake.clear()
             while node.is_stuck:  # no look: another page may ask
-                assert time.monotonic() < deadline_s
                 await watch.nodes.ask(words_of, [node], is_beat=True)
                 if node.trial is not None:
                     await node.trial
             assert node in watch.nodes.up() and node.id in watch.view().old
             assert watch._wake.is_set(), "the next look is now"
-            await turn_until(lambda: not watch.view().old)
+            await watch.turn()
+            assert not watch.view().old
         finally:
-            os.kill(pid, signal.SIGCONT)
             await watch.close()
 
-    asyncio.run(looks())
-    held.wait_formed()
+    held.run(looks())
 
 
-def test_a_tube_of_a_silent_home_is_not_moved(admin: Reader, console: Console, hung: None) -> None:
-    """O14.9 The dialog that moves a tube whose leader is silent says that its tasks are not known,
+def test_a_tube_of_a_silent_home_is_not_moved(
+    admin: Reader, console: Console, held: WebCluster
+) -> None:
+    """O14.9 The dialog that moves a tube whose home is silent says that its tasks are not known,
     and what works: to wait, or `tuque tubes home NAME NODE --force`.
     """
     said = "does not answer: how many tasks it has is not known"
     others = [node.short for node in console.site.watch.nodes.known.values()]
-    reply = admin.do("home", tube="letters", node=others[0])
-    if reply.status_code == 403:  # it is known to hang already: the dialog has no form to send
-        assert said in admin.get("/ask/home", tube="letters").text
-    else:
-        assert reply.status_code == 409 and said in reply.text, reply.text
-    until(lambda: said in admin.get("/ask/home", tube="letters").text, "say it at once")
-    text = admin.get("/ask/home", tube="letters").text
-    assert "tuque tubes home letters NODE --force" in text and "0 tasks" not in text
+    asked = admin.asked("home", tube="letters", node=others[0])
+    with held[2].standing_still():
+        reply = admin.yes("home", asked, tube="letters", node=others[0])
+        assert reply.status_code == 409 and said in reply.text, "the console heard of it just now"
+        console.look()  # it is known to hang: the dialog has no form to send
+        reply = admin.do("home", tube="letters", node=others[0])
+        assert reply.status_code == 403 and said in admin.get("/ask/home", tube="letters").text
+        text = admin.get("/ask/home", tube="letters").text
+        assert "tuque tubes home letters NODE --force" in text and "0 tasks" not in text
 
 
 def test_a_tube_of_a_silent_home_says_so(admin: Reader, hung: None) -> None:
     """O14.16 A tube whose leader does not answer has the state `no leader` in the list of queues
     and on its page, and dashes instead of figures.
     """
-    until(lambda: "no leader" in admin.get("/queues").text, "say it in the list")
-    until(lambda: "no leader" in admin.get("/queue?name=letters").text, "say it on its page")
+    assert "no leader" in admin.get("/queues").text
+    assert "no leader" in admin.get("/queue?name=letters").text
     row = admin.get("/queues?match=letters").text.partition("<tbody>")[2]
     assert '">–</b>' in row and '">–</td>' in row and '">0</td>' not in row.partition("</tr>")[0]
     text = admin.get("/queue?name=letters").text
@@ -225,7 +213,7 @@ def test_what_works_for_a_tube_whose_home_is_silent() -> None:
 
 
 def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
-    admin: Reader, held: TestCluster
+    admin: Reader, held: WebCluster
 ) -> None:
     until(
         lambda: figures(admin.get("/queues").text).get(("ready", "queue=mail")) == JOBS, "be there"
@@ -234,8 +222,8 @@ def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
     held[2].kill()
     try:
         until(lambda: "does not answer" in admin.get("/queues").text, "name it")
-        until(lambda: here(held, "mail") >= JOBS, "take its jobs over")
-        until(lambda: here(held, "bad.dead") >= JOBS, "take its letters over")
+        held.until(lambda: here(held, "mail") >= JOBS, "take its jobs over")
+        held.until(lambda: here(held, "bad.dead") >= JOBS, "take its letters over")
         for path, metric, labels, queues in (
             ("/queues", "ready", "queue=mail", ["mail"]),
             ("/queues", "ready", "", ["mail"]),
@@ -255,10 +243,10 @@ def test_jobs_of_a_dead_node_are_counted_where_they_are_now(
         assert text.count("balance 0") == 2, "of those that say so now"
     finally:
         held[2].start()
-        held.wait_formed()
+        held.world.until(held.world.is_whole)
 
 
-def here(cluster: TestCluster, queue: str) -> int:
+def here(cluster: WebCluster, queue: str) -> int:
     """QLEN of the nodes that are left."""
     total = 0
     for node in cluster.nodes[:2]:
@@ -268,12 +256,11 @@ def here(cluster: TestCluster, queue: str) -> int:
 
 
 def test_when_nobody_answers_no_page_says_what_is_not_known(
-    held: TestCluster, tmp_path: Path
+    held: WebCluster, tmp_path: Path
 ) -> None:
     """Nothing is gone, empty or unknown only because nobody could be asked."""
-    with console_of(held.url, tmp_path / "deeds", CALL_S) as console:
+    with console_of(held, tmp_path / "deeds") as console:
         admin = console.client()
-        until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
         until(lambda: figures(admin.get("/dead").text)["dead", ""] == JOBS, "read the letters")
         with held[0].client() as client:
             id = client.addjob("mail", "one more", replicate=1)
@@ -301,29 +288,46 @@ def test_when_nobody_answers_no_page_says_what_is_not_known(
         finally:
             for node in held.nodes:
                 node.start()
-            held.wait_formed()
+            held.world.until(held.world.is_whole)
 
 
-def fail_log_ins(cluster: TestCluster) -> None:
+def fail_log_ins(cluster: WebCluster) -> None:
     """So often at each node that the next log-in waits for its turn longer than to connect."""
-    wires = [Wire(node.port) for node in cluster.nodes]
+    wires = [cluster.world.wire(node.i) for node in cluster.nodes]
     for _ in range(8):  # the last one has waited 1.6 s, the next one waits 3.2 s
         for wire in wires:
             wire.send("AUTH", "nobody", "wrong")
         assert all(str(wire.read()).startswith("WRONGPASS") for wire in wires)
     for wire in wires:
-        wire.sock.close()
+        wire.close()
 
 
-def test_a_console_that_nodes_refuse_says_why(held: TestCluster, tmp_path: Path) -> None:
+def test_a_console_that_nodes_refuse_says_why(held: WebCluster, tmp_path: Path) -> None:
     """O14.35 While no node lets the console in, the pages say why, as the nodes do. The console
     waits 15 s for a log-in, since one waits for its turn after failed ones (N6.1)
     """
     fail_log_ins(held)
     url = held.url.replace("tuque://", "tuque://nobody:wrong@")
-    with console_of(url, tmp_path / "deeds") as console:
+    with console_of(held, tmp_path / "deeds", url) as console:
         admin = console.client()
         until(lambda: "The last error: WRONGPASS" in admin.get("/").text, "say it")
         text = admin.get("/").text
         assert "No node lets the console in" in text and "The nodes refuse the console" in text
         assert "Start one" not in text and '"st bad" id="live-state">Cut off<' in text
+
+
+def test_the_first_page_waits_for_the_first_look(held: WebCluster) -> None:
+    """A console that has just begun does not say that no node answers."""
+    console = Console(held)
+
+    async def first() -> str:
+        page = asyncio.create_task(console.client().http.aio.get("/queues"))
+        await asyncio.sleep(1.0)
+        assert not page.done()
+        await console.site.watch.turn()
+        return (await page).text
+
+    try:
+        assert "parcels" in console.run(first())
+    finally:
+        console.stop()

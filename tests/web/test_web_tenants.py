@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from web_console import Console, figures, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.operate import QueueOrder
 from tuque.clusterview.nodes import NodeFacts
-from tuque.testing import TestCluster
 from tuque.web.pages.cluster import tenants_of
 from tuque.web.pages.queues import wish_of
 
@@ -33,7 +33,7 @@ def test_a_filter_by_tenant() -> None:
     assert wish_of("all", "tenant:shop", order, True).match == "shop/*"
 
 
-def test_the_pages(console: Console, cluster: TestCluster) -> None:
+def test_the_pages(console: Console, cluster: WebCluster) -> None:
     admin = console.client()
     for node in cluster.nodes:
         with node.client() as client:

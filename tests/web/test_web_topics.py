@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from web_console import Console, Reader, figures, until
+from web_nodes import WebCluster
 
 from tuque.client.commands.topics import Subscription
-from tuque.testing import TestCluster
 
 
 @pytest.fixture(scope="module")
-def topics(cluster: TestCluster) -> None:
+def topics(cluster: WebCluster) -> None:
     """A topic with two queues; jobs are added to it at two nodes, and once to nobody."""
     with cluster[0].client() as client, cluster[1].client() as other:
         client.topic_subscribe("orders", "mail")
@@ -24,11 +24,10 @@ def topics(cluster: TestCluster) -> None:
 
 @pytest.fixture
 def admin(console: Console, topics: None) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
     return console.client()
 
 
-def subscriptions(cluster: TestCluster) -> dict[str, Subscription]:
+def subscriptions(cluster: WebCluster) -> dict[str, Subscription]:
     with cluster[2].client() as client:
         return {one.queue: one for one in client.topics("orders")}
 
@@ -52,7 +51,7 @@ def test_subscriptions_have_filters_and_jobs(admin: Reader, console: Console) ->
 
 
 def test_a_queue_is_subscribed_and_unsubscribed(
-    admin: Reader, console: Console, cluster: TestCluster
+    admin: Reader, console: Console, cluster: WebCluster
 ) -> None:
     """O14.33 An admin may subscribe a queue to a topic, change its filters, and unsubscribe it.
     Each asks, is sent to a node that answers, and is logged with the queue, the topic and the

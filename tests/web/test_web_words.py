@@ -6,9 +6,9 @@ import re
 
 import pytest
 from web_console import Console, Reader, until
+from web_nodes import WebCluster
 
 from own_log import lines_of
-from tuque.testing import TestCluster
 from tuque.web import app
 from tuque.web.pages import dead
 
@@ -16,8 +16,7 @@ ID = "D-00000000-" + "A" * 24 + "-05a1"
 
 
 @pytest.fixture
-def admin(console: Console, cluster: TestCluster) -> Reader:
-    until(lambda: len(console.site.watch.facts) == 3, "hear all nodes")
+def admin(console: Console, cluster: WebCluster) -> Reader:
     return console.client()
 
 
@@ -57,7 +56,7 @@ def test_a_refused_deed_is_logged_with_its_subject(admin: Reader, console: Conso
 
 
 def test_dialogs_about_nothing_and_about_one(
-    admin: Reader, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+    admin: Reader, cluster: WebCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead, "TYPED_FROM", 0)
     assert "No such dead letter is there any more." in admin.get("/ask/retry-dead").text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from time import sleep, time_ns
+import time
 from typing import Final
 
 from tuque.core.dispatch.restore import flush_all
@@ -44,7 +44,7 @@ RESTART_MAX_MS: Final = 3_600_000
 
 def cmd_time(s: Server, c: Client, args: list[bytes]) -> None:
     """TIME: unix seconds, microseconds."""
-    seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
+    seconds, rest_ns = divmod(time.time_ns(), 1_000_000_000)
     c.reply([b"%d" % seconds, b"%d" % (rest_ns // 1000)])
 
 
@@ -153,7 +153,7 @@ def cmd_debug(s: Server, c: Client, args: list[bytes]) -> None:
         load_journal_again(s)
         c.ok()
     elif word == b"SLEEP" and count == 3:
-        sleep(seconds(args[2]))
+        time.sleep(seconds(args[2]))
         c.ok()
     elif word == b"ERROR" and count == 3:
         c.error(args[2])
