@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lab import RealCluster, RealServer, cluster_info, info
-from raw_resp import NULL, wait_for
+from raw_resp import NULL
+from until import until
 
 FLAGS = ("--appendonly", "yes", "--appendfsync", "always", "--cluster-node-timeout", "3000")
 COPIES = ("REPLICATE", 2, "RETRY", 600)
@@ -63,11 +64,11 @@ class Replaced:
         gone = self.gone.wire()
         id = gone("CLUSTER", "MYID")
         assert gone("CLUSTER", "LEAVING", "yes") == b"OK"
-        wait_for(lambda: cluster_info(gone)["cluster_safe_to_stop"] == "yes")
+        until(lambda: cluster_info(gone)["cluster_safe_to_stop"] == "yes")
         self.gone.end()
         assert self.old.wire()("CLUSTER", "FORGET", id) == b"OK"
-        wait_for(lambda: id not in self.new.wire()("CLUSTER", "NODES"))
-        wait_for(lambda: all(state(self.new, self.ids[name]) for name in NAMES))
+        until(lambda: id not in self.new.wire()("CLUSTER", "NODES"))
+        until(lambda: all(state(self.new, self.ids[name]) for name in NAMES))
 
     def work(self) -> None:
         """What happens to the jobs after the backup."""
@@ -80,8 +81,8 @@ class Replaced:
         assert new("DONE", self.ids["kept"], run, "RESULT", "42") == 1
         self.ids["added"] = new("ADDJOB", "added", "x", 5_000, *COPIES)
         for name in ("acked", "kept"):
-            wait_for(lambda name=name: not state(self.old, self.ids[name]))
-        wait_for(lambda: info(new, "cluster")["cluster_tombstones"] == "0")
+            until(lambda name=name: not state(self.old, self.ids[name]))
+        until(lambda: info(new, "cluster")["cluster_tombstones"] == "0")
 
     def put_back(self) -> None:
         """The directory of node 0 is that of the backup."""
@@ -105,14 +106,14 @@ def test_what_comes_back_with_an_old_journal(tmp_path: Path) -> None:
         replaced.old.start()
         replaced.cluster.wait_formed()
         want = {"acked": 1, "kept": 0, "taken": 0, "waiting": 1, "once": 1, "added": 1}
-        wait_for(lambda: replaced.queued() == want, lambda: str(replaced.queued()))
-        wait_for(lambda: state(replaced.old, replaced.ids["added"]))
+        until(lambda: replaced.queued() == want, lambda: str(replaced.queued()))
+        until(lambda: state(replaced.old, replaced.ids["added"]))
         new = replaced.new.wire()
         assert not state(replaced.old, replaced.ids["kept"])
         result = new("RESULT", replaced.ids["kept"])
         assert result[result.index(b"state") + 1] == b"done"
         assert new("ACKJOB", replaced.ids["taken"]) == 1
-        wait_for(lambda: not state(replaced.old, replaced.ids["taken"]))
+        until(lambda: not state(replaced.old, replaced.ids["taken"]))
     finally:
         replaced.cluster.end()
 
@@ -133,7 +134,7 @@ def test_jobs_can_be_chosen_before_the_node_joins(tmp_path: Path) -> None:
         old.start()
         replaced.cluster.wait_formed()
         want = {"acked": 0, "kept": 0, "taken": 0, "waiting": 1, "once": 0, "added": 1}
-        wait_for(lambda: replaced.queued() == want, lambda: str(replaced.queued()))
+        until(lambda: replaced.queued() == want, lambda: str(replaced.queued()))
         assert take(old, "once") is NULL
     finally:
         replaced.cluster.end()

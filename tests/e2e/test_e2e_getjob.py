@@ -7,7 +7,8 @@ import time
 import pytest
 
 from lab import RealServer
-from raw_resp import NULL, Wire, encode, wait_for
+from raw_resp import NULL, Wire, encode
+from until import until
 
 
 def blocked_on(wire: Wire, queue: str) -> int:
@@ -18,7 +19,7 @@ def blocked_on(wire: Wire, queue: str) -> int:
 
 def wait_until_blocked(wire: Wire, queue: str, count: int = 1) -> None:
     """Wait until that many clients wait on the queue."""
-    wait_for(lambda: blocked_on(wire, queue) == count, f"nobody waits on {queue}")
+    until(lambda: blocked_on(wire, queue) == count, f"make a client wait on {queue}")
 
 
 def test_a_waiting_client_is_woken(wire: Wire, other: Wire) -> None:
@@ -56,10 +57,10 @@ def test_a_waiting_client_gets_as_many_as_it_asked_for(wire: Wire, other: Wire) 
     assert other("QLEN", "counted") == 1
 
 
-def test_the_one_that_waited_longest_is_served_first(shared: RealServer, other: Wire) -> None:
+def test_the_one_that_waited_longest_is_served_first(node: RealServer, other: Wire) -> None:
     waiting = []
     for i in range(3):
-        waiting.append(shared.wire())
+        waiting.append(node.wire())
         waiting[i].send("GETJOB", "FROM", "fifo")
         wait_until_blocked(other, "fifo", i + 1)
     for wire in waiting:
@@ -117,8 +118,8 @@ def test_much_that_is_sent_while_blocked_keeps_its_order(wire: Wire, other: Wire
     assert [last, wire.read()] == [b"%d" % (count - 1), b"last"]
 
 
-def test_a_client_that_leaves_takes_nothing(shared: RealServer, other: Wire) -> None:
-    gone = shared.wire()
+def test_a_client_that_leaves_takes_nothing(node: RealServer, other: Wire) -> None:
+    gone = node.wire()
     gone.send("GETJOB", "FROM", "left")
     wait_until_blocked(other, "left")
     gone.close()
@@ -128,8 +129,8 @@ def test_a_client_that_leaves_takes_nothing(shared: RealServer, other: Wire) -> 
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_a_half_closed_socket_gets_all_it_is_owed(shared: RealServer, half: bool) -> None:
-    wire = shared.wire()
+def test_a_half_closed_socket_gets_all_it_is_owed(node: RealServer, half: bool) -> None:
+    wire = node.wire()
     wire.raw(encode("PING", "a" * 300_000) + encode("ADDJOB", "half", "b", 0) + b"PING\r\nQUIT\r\n")
     if half:
         wire.sock.shutdown(1)
@@ -185,5 +186,5 @@ def test_nack_with_a_delay(wire: Wire) -> None:
 
 def test_ttl_ends_a_job(wire: Wire) -> None:
     job_id = wire.add("short", "b", "TTL", 1)
-    wait_for(lambda: wire.show(job_id) == {})
+    until(lambda: wire.show(job_id) == {})
     assert wire("QLEN", "short") == 0

@@ -9,10 +9,11 @@ import pytest
 from tube_load import Load
 
 from lab import RealCluster, RealServer
-from raw_resp import Wire, wait_for
+from raw_resp import Wire
 from tuque import Client
 from tuque.client.commands.homes import HomeInfo
 from tuque.errors import Error
+from until import until
 
 TIMEOUT_MS = 1500
 JOURNAL = ("--appendonly", "yes", "--tube-failover", "no")  # leaders change by command
@@ -84,7 +85,7 @@ def copied(node: RealServer, tube: str) -> bool:
 def known(cluster: RealCluster, tube: str) -> None:
     """Wait until every node knows the tube."""
     for node in cluster.nodes:
-        wait_for(lambda node=node: state(node, tube) in ("INIT", "WAITING", "RUNNING"), node.log)
+        until(lambda node=node: state(node, tube) in ("INIT", "WAITING", "RUNNING"), node.log)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "utubettl"])
@@ -96,11 +97,11 @@ def test_switchovers_under_load(make_cluster: MakeCluster, kind: str) -> None:
     with Client(url_of(cluster.nodes[0])) as client:
         client.tube("t").create(kind)
         known(cluster, "t")
-        wait_for(lambda: copied(cluster.nodes[0], "t"))
+        until(lambda: copied(cluster.nodes[0], "t"))
         with Load(url_of(*cluster.nodes), "t") as load:
             for turn in range(10):
                 before = sum(load.counts())
-                wait_for(lambda before=before: sum(load.counts()) > before + 50, "no work is done")
+                until(lambda before=before: sum(load.counts()) > before + 50, "do work")
                 new = (turn + 1) % 3
                 client.tube("t").move(
                     ids[new] if turn % 2 else f"127.0.0.1:{cluster.nodes[new].port}"
@@ -108,7 +109,7 @@ def test_switchovers_under_load(make_cluster: MakeCluster, kind: str) -> None:
                 where = at(cluster.nodes[new], "t")
                 assert (where.home, where.epoch, where.state) == (ids[new], turn + 2, "RUNNING")
             load.end_puts()
-            wait_for(lambda: empty(cluster.nodes[new], "t"), deadline_s=120)
+            until(lambda: empty(cluster.nodes[new], "t"), most_s=120)
             load.stop()
     load.judge_done()
     assert not load.errors, f"planned moves are seen by nobody: {load.errors}"
@@ -126,19 +127,19 @@ def test_a_home_is_lost_and_another_node_goes_on(make_cluster: MakeCluster) -> N
     with Client(url_of(first)) as client:
         client.tube("t").create("fifo", sync=2)
     known(cluster, "t")
-    wait_for(lambda: copied(first, "t"))
+    until(lambda: copied(first, "t"))
     with Load(url_of(*cluster.nodes), "t") as load:
-        wait_for(lambda: min(load.counts()) > 100, "no work is done")
+        until(lambda: min(load.counts()) > 100, "do work")
         first.kill()
         answered = load.counts()[0]
         second = forced(cluster.nodes[1:], "t")
-        wait_for(lambda: load.counts()[0] > answered + 50, "no work is done at the new home")
+        until(lambda: load.counts()[0] > answered + 50, "do work at the new home")
         first.start()
-        wait_for(lambda: at(first, "t").epoch == 2, first.log)
+        until(lambda: at(first, "t").epoch == 2, first.log)
         assert state(first, "t") in ("INIT", "WAITING")
-        wait_for(lambda: copied(second, "t"), second.log, deadline_s=40)
+        until(lambda: copied(second, "t"), second.log, most_s=40)
         load.end_puts()
-        wait_for(lambda: empty(second, "t"), deadline_s=120)
+        until(lambda: empty(second, "t"), most_s=120)
         load.stop()
     load.judge_done()
     where = at(second, "t")
@@ -164,7 +165,7 @@ def forced(nodes: list[RealServer], tube: str) -> RealServer:
             return node
         return None
 
-    found = wait_for(attempt, lambda: str(refusals), deadline_s=40)
+    found = until(attempt, lambda: str(refusals), most_s=40)
     assert isinstance(found, RealServer)
     return found
 
@@ -178,20 +179,20 @@ def test_rolling_over_every_node(make_cluster: MakeCluster) -> None:
     with Client(url_of(home)) as client:
         client.tube("t").create("fifottl", sync=2, ttr=60)
     known(cluster, "t")
-    wait_for(lambda: copied(home, "t"))
+    until(lambda: copied(home, "t"))
     with Load(url_of(*cluster.nodes), "t") as load:
         for epoch in range(2, 5):
             before = load.counts()
-            wait_for(lambda before=before: load.counts()[0] > before[0] + 50, "no work is done")
+            until(lambda before=before: load.counts()[0] > before[0] + 50, "do work")
             home.kill()
             others = [node for node in cluster.nodes if node is not home]
             new = forced(others, "t")
             home.start()
-            wait_for(lambda: copied(new, "t"), new.log, deadline_s=40)  # noqa: B023 - used at once
+            until(lambda: copied(new, "t"), new.log, most_s=40)  # noqa: B023 - used at once
             assert at(new, "t").epoch == epoch
             home = new
         load.end_puts()
-        wait_for(lambda: empty(home, "t"), deadline_s=120)
+        until(lambda: empty(home, "t"), most_s=120)
         load.stop()
     load.judge_done()
     check(cluster)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from lab import RealServer
-from raw_resp import NULL, Wire, encode, wait_for
+from raw_resp import NULL, Wire, encode
+from until import until
 
 MakeServer = Callable[..., RealServer]
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -52,7 +53,7 @@ class Producer:
 def produce_and_kill(server: RealServer, least: int) -> list[Producer]:
     """Run two producers until each has that many answers, then kill -9."""
     producers = [Producer(server, f"p{i}") for i in range(2)]
-    wait_for(lambda: all(len(producer.added) >= least for producer in producers))
+    until(lambda: all(len(producer.added) >= least for producer in producers))
     server.kill()
     for producer in producers:
         producer.thread.join(20)
@@ -101,7 +102,7 @@ def test_everysec_keeps_what_is_older_than_a_second(make_server: MakeServer) -> 
     server = make_server("--appendonly", "yes", "--appendfsync", "everysec")
     wire = server.wire()
     ids = {wire.add("q", str(i)) for i in range(100)}
-    wait_for(lambda: wire.info("persistence").get("aof_pending_bio_fsync", "0") == "0")
+    until(lambda: wire.info("persistence").get("aof_pending_bio_fsync", "0") == "0")
     server.kill()  # the process dies and not the machine: what was written is there
     server.start()
     assert all_ids(server.wire()) == ids
@@ -260,7 +261,7 @@ def test_damage_in_an_idle_journal_stops_the_start(make_server: MakeServer) -> N
         wire.add("q", str(i))
     (segment,) = (server.directory / "journal").glob("*.log")
     size = segment.stat().st_size
-    wait_for(lambda: segment.stat().st_size > size)  # J3.2: the mark of an idle second
+    until(lambda: segment.stat().st_size > size)  # J3.2: the mark of an idle second
     server.kill()
     data = bytearray(segment.read_bytes())
     data[size // 2] ^= 1

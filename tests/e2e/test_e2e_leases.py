@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from lab import RealServer
-from raw_resp import Wire, encode, wait_for
+from raw_resp import Wire, encode
+from until import until
 
 MakeServer = Callable[..., RealServer]
 JOBS = 600
@@ -85,7 +86,7 @@ def test_expiry_while_the_server_was_down(make_server: MakeServer) -> None:
     server.start()
     wire = server.wire()
     assert wire("QLEN", "q") == 0
-    wait_for(lambda: wire("QLEN", "q") == 3)
+    until(lambda: wire("QLEN", "q") == 3)
     assert wire("GETJOB", "FROM", "q")[0][1] == ids[0]
     rows = wire("LEASE", "FETCH", "g", epoch, 1, 0)[2]
     assert [len(row) for row in rows] == [2, 8, 8]
@@ -93,9 +94,9 @@ def test_expiry_while_the_server_was_down(make_server: MakeServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_batch(shared: RealServer) -> None:
+def test_a_large_batch(node: RealServer) -> None:
     """A batch of 100,000 jobs is taken, read as columns and committed."""
-    wire: Wire = shared.wire()
+    wire: Wire = node.wire()
     count = 100_000
     for _ in range(count // 5000):
         wire.raw(encode("ADDJOB", "large", "x" * 20, 0) * 5000)

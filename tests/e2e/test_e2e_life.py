@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -67,37 +65,6 @@ def test_every_reply_about_work_survives_a_kill(make_server: MakeServer) -> None
     assert (found["state"], found["result"], found["worker"]) == (b"done", b"42", b"w1")
     assert wire("GETJOB", "NOHANG", "FROM", "q", "q.dead") is NULL
     assert wire("DEBUG", "CHECK") == b"OK"
-    wire.close()
-
-
-def test_runs_outlast_a_standstill_of_their_node(make_server: MakeServer) -> None:
-    """W6.1 Only silence that the node could have heard counts: each run gets a whole RETRY after a
-    start of the node (W13.3), after its process stood still for over a second, and after a link to
-    another holder came up.
-    """
-    server = make_server("--appendonly", "yes")
-    wire = server.wire()
-    for _ in range(50):
-        wire("ADDJOB", "q", "body", 0, "ATTEMPTS", 3, "RETRY", 4)
-    ids = [job[1] for job in wire("GETJOB", "COUNT", 50, "FROM", "q")]
-    runs = {id: row[0] for id, row in zip(ids, wire("START", "WORKER", "w", *ids), strict=True)}
-
-    def go_on() -> None:
-        """Every run is still the one at work."""
-        for id, run in runs.items():
-            assert wire("WORKING", id, run) == 4  # RETRY
-        assert info(wire, "jobs")["crashes"] == "0"
-
-    server.signal(signal.SIGSTOP)
-    time.sleep(5)  # the time is what is tested: more than RETRY
-    server.signal(signal.SIGCONT)
-    go_on()
-    server.kill()
-    wire.close()
-    time.sleep(5)
-    server.start()
-    wire = server.wire()
-    go_on()
     wire.close()
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from lab import RealServer
-from raw_resp import Wire, encode, wait_for
+from raw_resp import Wire, encode
 from tuque import Client, aio
 from tuque.errors import ReplyError
+from until import until
 
 MakeServer = Callable[..., RealServer]
 MB = 1 << 20
@@ -43,7 +44,7 @@ def test_too_many_clients(make_server: MakeServer) -> None:
     assert server.wire().read_to_end() == b"-ERR max number of clients reached\r\n"
     assert wires[0].info("stats")["rejected_connections"] == "1"
     wires[4].close()
-    wait_for(lambda: wires[0].info("clients")["connected_clients"] == "4")
+    until(lambda: wires[0].info("clients")["connected_clients"] == "4")
     assert server.wire()("PING") == b"PONG"
 
 
@@ -76,7 +77,7 @@ def test_a_client_that_is_sending_a_body_over_the_limit_reads_why(make_server: M
 
     asyncio.run(over_aio())
     wire = server.wire()
-    wait_for(lambda: wire.info("clients")["connected_clients"] == "1")
+    until(lambda: wire.info("clients")["connected_clients"] == "1")
 
 
 def test_who_stays_after_such_an_error_is_closed_in_time(make_server: MakeServer) -> None:
@@ -89,7 +90,7 @@ def test_who_stays_after_such_an_error_is_closed_in_time(make_server: MakeServer
     assert wire.read_to_end().startswith(b"-ERR Protocol error: invalid bulk length: 2000000")
     wire.raw(b"*1\r\n$4\r\nPING\r\n")  # thrown away
     other = server.wire()
-    wait_for(lambda: other.info("clients")["connected_clients"] == "1")
+    until(lambda: other.info("clients")["connected_clients"] == "1")
 
 
 def test_a_command_over_the_limit(make_server: MakeServer) -> None:
@@ -130,10 +131,10 @@ def test_a_client_that_never_reads(make_server: MakeServer) -> None:
         hard.raw(encode("QPEEK", "big", 1) * 100)
     except OSError:
         pass
-    wait_for(lambda: "unread replies pass the hard limit" in server.log())
+    until(lambda: "unread replies pass the hard limit" in server.log())
     soft = server.wire()
     soft.raw(encode("QPEEK", "big", 1) * 12)
-    wait_for(lambda: "bytes unread for 1 s" in server.log())
+    until(lambda: "bytes unread for 1 s" in server.log())
     assert healthy.info("clients")["connected_clients"] == "1"
     assert worst_ms(server, healthy) < 100
     assert server.rss_bytes() < before + 60 * MB
@@ -199,7 +200,7 @@ def test_ten_thousand_idle_connections(make_server: MakeServer) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(count)]
     try:
         wanted = str(count + 1)
-        wait_for(lambda: healthy.info("clients")["connected_clients"] == wanted)
+        until(lambda: healthy.info("clients")["connected_clients"] == wanted)
         assert worst_ms(server, healthy) < 100
         assert (server.rss_bytes() - before) / count < 8000
         idle[-1].sendall(b"PING\r\n")
@@ -207,7 +208,7 @@ def test_ten_thousand_idle_connections(make_server: MakeServer) -> None:
     finally:
         for sock in idle:
             sock.close()
-    wait_for(lambda: healthy.info("clients")["connected_clients"] == "1")
+    until(lambda: healthy.info("clients")["connected_clients"] == "1")
     assert worst_ms(server, healthy) < 100
 
 
@@ -227,7 +228,7 @@ def test_out_of_descriptors(make_server: MakeServer) -> None:
     # more than the limit leaves room for, whatever the server says its maximum is
     healthy("CONFIG", "SET", "maxclients", 1000)
     many = [server.wire() for _ in range(80)]
-    wait_for(lambda: "accept" in server.log() or "max number" in server.log() or most < 60)
+    until(lambda: "accept" in server.log() or "max number" in server.log() or most < 60)
     assert worst_ms(server, healthy) < 100
     for wire in many[:60]:
         wire.close()
@@ -248,7 +249,7 @@ def test_connect_and_leave_in_a_storm(make_server: MakeServer) -> None:
         if i % 3:
             wire.raw(encode("GETJOB", "FROM", f"q{i % 50}") if i % 2 else b"*3\r\n$6\r\nADD")
         wire.close()
-    wait_for(lambda: healthy.info("clients")["connected_clients"] == "1")
+    until(lambda: healthy.info("clients")["connected_clients"] == "1")
     assert healthy("DEBUG", "CHECK") == b"OK"
     assert server.rss_bytes() < before + 20 * MB
     assert worst_ms(server, healthy) < 100

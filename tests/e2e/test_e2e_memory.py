@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab import RealServer
-from raw_resp import Err, Wire, wait_for
+from raw_resp import Err, Wire
+from until import until
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 BODY = "x" * 20_000
@@ -82,9 +83,9 @@ def test_memory_of_client_buffers_counts(make_server: Callable[..., RealServer])
     wire.add("big", "x" * (8 * MB))
     for _ in range(8):
         slow.send("QPEEK", "big", 1)
-    wait_for(lambda: used_bytes(wire) > before + 40 * MB)
+    until(lambda: used_bytes(wire) > before + 40 * MB)
     slow.close()
-    wait_for(lambda: used_bytes(wire) < before + 20 * MB)
+    until(lambda: used_bytes(wire) < before + 20 * MB)
 
 
 def test_a_restart_counts_nothing_twice(make_server: Callable[..., RealServer]) -> None:

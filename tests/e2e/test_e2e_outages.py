@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos_outages import QUEUE, Outages
 
-from raw_resp import wait_for
+from until import until
 
 JOBS = 200
 RETRY_S = 1
@@ -26,7 +26,7 @@ def test_a_killed_cluster_hands_out_each_job_once(tmp_path: Path) -> None:
         outages.fill(JOBS)
         assert queued(outages) == JOBS
         outages.outage(DOWN_S)
-        wait_for(lambda: queued(outages) >= JOBS, lambda: f"{queued(outages)} queued", 30)
+        until(lambda: queued(outages) >= JOBS, lambda: f"{queued(outages)} queued", most_s=30)
         outages.cluster.wait_formed()
         assert queued(outages) == JOBS
         outages.drain(JOBS)
@@ -34,10 +34,10 @@ def test_a_killed_cluster_hands_out_each_job_once(tmp_path: Path) -> None:
         # one alone, whose copies are due when it is back
         outages.fill(JOBS)
         outages.cluster.nodes[1].kill()
-        wait_for(lambda: outages.is_due(DOWN_S), "time stands still", 30)
+        until(lambda: outages.is_due(DOWN_S), "get late", most_s=30)
         outages.cluster.nodes[1].start()
         outages.cluster.wait_formed()
-        wait_for(lambda: queued(outages) == JOBS, lambda: f"{queued(outages)} queued", 30)
+        until(lambda: queued(outages) == JOBS, lambda: f"{queued(outages)} queued", most_s=30)
         outages.drain(2 * JOBS)
         assert queued(outages) == 0 and outages.twice() == []
     finally:

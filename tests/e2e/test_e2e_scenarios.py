@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from lab import RealCluster, info
-from raw_resp import NULL, Err, Wire, wait_for
+from raw_resp import NULL, Err, Wire
+from until import until
 
 MakeCluster = Callable[..., RealCluster]
 
@@ -47,9 +48,9 @@ def getjob(wire: Wire, *, timeout_ms: int = 1) -> list[bytes]:
 
 def watch(wires: list[Wire], span_s: float) -> list[bytes]:
     """All that can be had from these nodes in the time."""
-    until = time.monotonic() + span_s
+    end_s = time.monotonic() + span_s
     got = []
-    while time.monotonic() < until:
+    while time.monotonic() < end_s:
         for wire in wires:
             got += getjob(wire, timeout_ms=20)
     return got
@@ -81,7 +82,7 @@ def test_1_an_ack_at_the_importer_is_final(make_cluster: MakeCluster) -> None:
     assert getjob(b, timeout_ms=3000) == [job_id]
     assert b("ACKJOB", job_id) == 1
     assert watch([a, b], 3.5) == []
-    wait_for(lambda: registered(a) == registered(b) == 0)
+    until(lambda: registered(a) == registered(b) == 0)
 
 
 def test_2_numbers_do_not_wrap(make_cluster: MakeCluster) -> None:
@@ -110,11 +111,11 @@ def test_4_a_rolling_restart_loses_no_copy(make_cluster: MakeCluster) -> None:
     ids = [cluster.wire(0)("ADDJOB", "q", "x", 20_000, "REPLICATE", 3) for _ in range(20)]
     assert all(isinstance(job_id, bytes) for job_id in ids)
     for number in range(3):
-        wait_for(lambda: repaired(cluster))
+        until(lambda: repaired(cluster))
         cluster.nodes[number].kill()
         cluster.nodes[number].start()
         cluster.wait_formed()
-        wait_for(lambda: repaired(cluster))
+        until(lambda: repaired(cluster))
     for job_id in ids:
         copies = [i for i in range(3) if show(cluster.wire(i), job_id)]
         assert copies == [0, 1, 2], job_id
@@ -189,7 +190,7 @@ def test_9_an_ack_survives_restarts(make_cluster: MakeCluster) -> None:
     cluster.wait_formed()
     wires = [cluster.wire(i) for i in range(3)]
     assert watch(wires, 4) == []
-    wait_for(lambda: all(registered(wire) == 0 for wire in wires))
+    until(lambda: all(registered(wire) == 0 for wire in wires))
 
 
 def test_10_a_forgotten_node_holds_nothing_up(make_cluster: MakeCluster) -> None:
@@ -202,7 +203,7 @@ def test_10_a_forgotten_node_holds_nothing_up(make_cluster: MakeCluster) -> None
         reply = cluster.wire(number)("CLUSTER", "FORGET", dead_id)
         assert reply == b"OK" or "Unknown" in reply  # the first told the second
     assert cluster.wire(0)("ACKJOB", job_id) == 1
-    wait_for(lambda: registered(cluster.wire(0)) == registered(cluster.wire(1)) == 0)
+    until(lambda: registered(cluster.wire(0)) == registered(cluster.wire(1)) == 0)
 
 
 def test_11_an_ack_waits_for_a_holder_that_is_away(make_cluster: MakeCluster) -> None:
@@ -215,13 +216,13 @@ def test_11_an_ack_waits_for_a_holder_that_is_away(make_cluster: MakeCluster) ->
             break
         assert a("FASTACK", job_id) == 1
     cluster.nodes[2].signal(signal.SIGSTOP)
-    wait_for(lambda: getjob(b, timeout_ms=500) == [job_id])
+    until(lambda: getjob(b, timeout_ms=500) == [job_id])
     assert b("ACKJOB", job_id) == 1
     time.sleep(1)
     assert show(a, job_id) or show(b, job_id)  # somebody remembers the ack
     cluster.nodes[2].signal(signal.SIGCONT)
     assert watch([cluster.wire(i) for i in range(3)], 4) == []
-    wait_for(lambda: all(registered(cluster.wire(i)) == 0 for i in range(3)))
+    until(lambda: all(registered(cluster.wire(i)) == 0 for i in range(3)))
 
 
 def test_12_retry_counts_from_the_delivery(make_cluster: MakeCluster) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import RealServer, run_server
-from raw_resp import wait_for
+from until import until
 
 MakeServer = Callable[..., RealServer]
 
@@ -215,7 +215,7 @@ def test_disk_full(small_disk: Path) -> None:
         assert wire("QLEN", "q") >= len(ids)
         assert wire.info("persistence")["aof_last_write_status"] == "err"
         ballast.unlink()
-        wait_for(lambda: wire("PING") == b"PONG")
+        until(lambda: wire("PING") == b"PONG")
         last = wire.add("after")
         server.kill()
         wire = server.start().wire()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
 import hiredis
+
+from until import until
 
 DEADLINE_S = 60.0
 
@@ -48,16 +49,8 @@ def plain(value: Any) -> Any:
 def wait_for(
     what: Callable[[], Any], told: str | Callable[[], str] = "", deadline_s: float = DEADLINE_S
 ) -> Any:
-    """Poll until the result is true; returns it. Fails with `told` at the deadline."""
-    until = time.monotonic() + deadline_s
-    while True:
-        answer = what()
-        if answer:
-            return answer
-        if time.monotonic() >= until:
-            text = told if isinstance(told, str) else told()
-            raise AssertionError(text or f"still {answer!r} after {deadline_s} s")
-        time.sleep(0.005)
+    """`until`, under the name that some tests have for it."""
+    return until(what, told, most_s=deadline_s)
 
 
 class Wire:
