@@ -159,11 +159,16 @@ def test_counters_due_times_and_pauses_come_back(make_server: MakeServer) -> Non
 
 @pytest.mark.parametrize("journal", ["yes", "no"])
 def test_planned_restart(make_server: MakeServer, journal: str) -> None:
-    """J9.1 SHUTDOWN REWRITE-AOF: the next start brings the queues back, once."""
+    """J9.1 SHUTDOWN REWRITE-AOF: the next start brings the queues back, once.
+
+    Flaw 8: the queued at-most-once job is queued, the one that was out stays out.
+    """
     server = make_server("--appendonly", journal)
     wire = server.wire()
     ids = [wire.add("q", str(i)) for i in range(20)]
     amo = wire.add("amo", "b", "RETRY", 0, "REPLICATE", 1)
+    out = wire.add("out", "b", "RETRY", 0, "REPLICATE", 1)
+    assert wire.get("out") == [out]
     assert wire.get("q", count=5) == ids[:5]
     assert wire("ACKJOB", *ids[:2]) == 2
     wire.send("SHUTDOWN", "REWRITE-AOF")
@@ -172,6 +177,7 @@ def test_planned_restart(make_server: MakeServer, journal: str) -> None:
     wire = server.start().wire()
     assert wire.get("q", count=99) == ids[5:]
     assert wire.get("amo") == [amo]
+    assert wire.get("out") == [] and wire.show(out)["state"] == b"active"
     assert {wire.show(job_id)["state"] for job_id in ids[2:5]} == {b"active"}
     assert wire.show(ids[0]) == {}
     if journal == "no":
