@@ -14,7 +14,7 @@ from raw_resp import Err, Wire
 from until import until
 
 MakeServer = Callable[..., RealServer]
-ROUNDS = 5
+ROUNDS = 3
 
 
 class History:

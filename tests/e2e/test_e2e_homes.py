@@ -57,16 +57,10 @@ def state(node: RealServer, tube: str) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
-def check(cluster: RealCluster) -> None:
+def share_sessions(cluster: RealCluster, word: str = "yes") -> None:
     for node in cluster.nodes:
         with Wire(node.port) as wire:
-            assert wire("DEBUG", "CHECK") == b"OK"
-
-
-def share_sessions(cluster: RealCluster) -> None:
-    for node in cluster.nodes:
-        with Wire(node.port) as wire:
-            assert isinstance(wire("TUBE", "CFG", "TTR", 30, "INREPLICASET", "yes"), list)
+            assert isinstance(wire("TUBE", "CFG", "TTR", 30, "INREPLICASET", word), list)
 
 
 def empty(node: RealServer, tube: str) -> bool:
@@ -89,34 +83,34 @@ def known(cluster: RealCluster, tube: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "utubettl"])
-def test_switchovers_under_load(make_cluster: MakeCluster, kind: str) -> None:
+def test_switchovers_under_load(cluster: RealCluster, kind: str) -> None:
     """T20.2-T20.5: ten moves among three nodes, nothing lost and nothing done twice."""
-    cluster = make_cluster()
+    tube = f"moved {kind}"
     share_sessions(cluster)
     ids = [id_of(node) for node in cluster.nodes]
     with Client(url_of(cluster.nodes[0])) as client:
-        client.tube("t").create(kind)
-        known(cluster, "t")
-        until(lambda: copied(cluster.nodes[0], "t"))
-        with Load(url_of(*cluster.nodes), "t") as load:
+        client.tube(tube).create(kind)
+        known(cluster, tube)
+        until(lambda: copied(cluster.nodes[0], tube))
+        with Load(url_of(*cluster.nodes), tube) as load:
             for turn in range(10):
                 before = sum(load.counts())
                 until(lambda before=before: sum(load.counts()) > before + 50, "do work")
                 new = (turn + 1) % 3
-                client.tube("t").move(
+                client.tube(tube).move(
                     ids[new] if turn % 2 else f"127.0.0.1:{cluster.nodes[new].port}"
                 )
-                where = at(cluster.nodes[new], "t")
+                where = at(cluster.nodes[new], tube)
                 assert (where.home, where.epoch, where.state) == (ids[new], turn + 2, "RUNNING")
             load.end_puts()
-            until(lambda: empty(cluster.nodes[new], "t"), most_s=120)
+            until(lambda: empty(cluster.nodes[new], tube), most_s=120)
             load.stop()
     load.judge_done()
     assert not load.errors, f"planned moves are seen by nobody: {load.errors}"
     assert load.not_taken == 0
-    states = sorted(state(node, "t") for node in cluster.nodes)
+    states = sorted(state(node, tube) for node in cluster.nodes)
     assert states == ["RUNNING", "WAITING", "WAITING"]
-    check(cluster)
+    share_sessions(cluster, "no")
 
 
 def test_a_home_is_lost_and_another_node_goes_on(make_cluster: MakeCluster) -> None:
@@ -145,7 +139,7 @@ def test_a_home_is_lost_and_another_node_goes_on(make_cluster: MakeCluster) -> N
     where = at(second, "t")
     assert where.epoch == 2
     assert at(first, "t").home == where.home
-    check(cluster)
+    cluster.check()
 
 
 def forced(nodes: list[RealServer], tube: str) -> RealServer:
@@ -195,4 +189,4 @@ def test_rolling_over_every_node(make_cluster: MakeCluster) -> None:
         until(lambda: empty(home, "t"), most_s=120)
         load.stop()
     load.judge_done()
-    check(cluster)
+    cluster.check()

@@ -9,7 +9,6 @@ import pytest
 
 from lab import RealServer
 from raw_resp import Wire, encode
-from until import until
 
 MakeServer = Callable[..., RealServer]
 JOBS = 600
@@ -73,24 +72,6 @@ def test_killed_in_every_step(make_server: MakeServer, policy: str) -> None:
         assert wire("QLEN", "q") == 0
         assert wire("DEBUG", "CHECK") == b"OK"
         assert b"registered_jobs:0\r\n" in wire("INFO", "jobs")
-
-
-def test_expiry_while_the_server_was_down(make_server: MakeServer) -> None:
-    """Who comes back late gets what nobody else had; the lease began anew with the server."""
-    server = make_server("--appendonly", "yes")
-    wire = server.wire()
-    ids = [wire("ADDJOB", "q", "body", 0) for _ in range(3)]
-    epoch = wire("LEASE", "OPEN", "g", "me", "q")
-    assert wire("LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 4000) == 3
-    server.kill()
-    server.start()
-    wire = server.wire()
-    assert wire("QLEN", "q") == 0
-    until(lambda: wire("QLEN", "q") == 3)
-    assert wire("GETJOB", "FROM", "q")[0][1] == ids[0]
-    rows = wire("LEASE", "FETCH", "g", epoch, 1, 0)[2]
-    assert [len(row) for row in rows] == [2, 8, 8]
-    assert wire("LEASE", "COMMIT", "g", epoch, 1) == 2
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import os
 import resource
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,11 +116,6 @@ def unmount(where: Path) -> None:
     subprocess.run(["umount", "-l", str(where)], check=True)
 
 
-def python() -> list[str]:
-    """How this Python runs the program."""
-    return [sys.executable, "-m", "tuque"]
-
-
 @pytest.mark.parametrize("journal", ["yes", "no"])
 def test_second_server_on_one_directory(make_server: MakeServer, journal: str) -> None:
     server = make_server("--appendonly", journal)
@@ -162,12 +156,10 @@ def test_bad_config_value(tmp_path: Path, key: str, value: str, allowed: str) ->
         assert allowed in text.replace("..", " .. ").replace("  ", " ") or allowed in text
     config = tmp_path / "tuque.toml"
     config.write_text(f'{key.replace("-", "_")} = "{value}"\n')
-    done = subprocess.run(
-        [*python(), "server", str(config)], capture_output=True, timeout=60, check=False
-    )
-    assert done.returncode != 0
-    assert key in done.stderr.decode().replace("_", "-")
-    assert "Traceback" not in done.stderr.decode()
+    status, text = run_server(tmp_path, str(config))
+    assert status != 0
+    assert key in text.replace("_", "-")
+    assert "Traceback" not in text
 
 
 @pytest.fixture
