@@ -44,8 +44,8 @@ FIRST = tuple(
     "spark worker web console e2e sim tubes typing testing demo events iproto client".split()
 )
 
-# Of the nodes that tests share: nobody waits for a dead one there, so a slow machine has time.
-SHARED = ("--appendonly", "yes", "--cluster-node-timeout", "5000")
+# Of the cluster that tests share: a planned change of a leader waits for part of the timeout.
+SHARED = ("--appendonly", "yes", "--cluster-node-timeout", "1500")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
