@@ -41,7 +41,6 @@ class Outages:
         self.added: set[bytes] = set()
         self.acked: set[bytes] = set()
         self.given: dict[bytes, list[float]] = {}  # when each job was handed out
-        self.filled = 0.0
         self.outages = 0
         self.restart_s: list[float] = []  # from the kill until all nodes serve
 
@@ -57,7 +56,6 @@ class Outages:
         for number in range(jobs):
             wire = wires[number % self.count]
             self.added.add(wire("ADDJOB", QUEUE, b"job %d" % number, 10_000, *self.options()))
-        self.filled = time.monotonic()
         for wire in wires:
             wire.close()
 
@@ -75,10 +73,6 @@ class Outages:
                 assert wire("ACKJOB", *[id for _, id, _ in jobs]) == len(jobs)
             wire.close()
         return len(self.given)
-
-    def is_due(self, span_s: float) -> bool:
-        """Whether so much time went by since the last ADDJOB."""
-        return time.monotonic() - self.filled > span_s
 
     def connect(self, number: int) -> Wire | None:
         """A connection to a node; None when there is none."""

@@ -20,7 +20,8 @@ def nodes(make_voters: Callable[..., RealCluster]) -> RealCluster:
     return make_voters(TIMEOUT_MS)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 6])
 def test_each_instant_makes_one_job_though_leaders_are_killed(
     nodes: RealCluster, kills: int
 ) -> None:

@@ -7,7 +7,6 @@ import socket
 import stat
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -93,13 +92,3 @@ def test_all_at_once(node: RealServer) -> None:
     assert other("ACKJOB", *[job[1] for job in jobs]) == count
     deep.close()
     other.close()
-
-
-def test_files_are_for_the_owner_only(make_server: MakeServer) -> None:
-    server = make_server("--appendonly", "yes", "--events", "yes")
-    server.wire().add("q")
-    server.end()
-    written = [path for path in server.directory.rglob("*") if path != server.log_path]
-    assert any(path.is_file() for path in written)
-    for path in written:
-        assert stat.S_IMODE(Path(path).stat().st_mode) & 0o077 == 0, path
