@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from tuque.client.commands.operate import KeyRow
 from tuque.client.commands.writes import Schedule
 from tuque.client.routing.homes import tubes_in
 from tuque.errors import NoSchedule, NoTube
+from until import until
 
 ROW = [
     b"name", b"n", b"queue", b"t", b"cron", b"0 9 * * *", b"tz", b"UTC", b"every-ms", 0,
@@ -109,14 +108,6 @@ def test_both_faces(connect: Connect, node: ScriptedNode) -> None:
     assert connect(node.url).schedule_add("t", "n", "b", every_s=5) == "unchanged"
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    """Until it is so, for a minute at most."""
-    end = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-
-
 def test_a_schedule_on_a_node(real_node: RealServer) -> None:
     """T46.5 `PAUSE` and `RESUME` reply 1 if that changed something, `DROP` if there was one"""
     with Client(real_node.url) as client:
@@ -139,7 +130,7 @@ def test_a_schedule_on_a_node(real_node: RealServer) -> None:
         assert client.schedule_show("timed", "tick").paused
         assert client.schedule_run("timed", "tick") is not None
         assert client.schedule_resume("timed", "tick")
-        wait_for(lambda: client.schedule_show("timed", "tick").fired > shown.fired)
+        until(lambda: client.schedule_show("timed", "tick").fired > shown.fired)
         for i in range(3):
             client.schedule_add("timed", f"more{i}", "b", every_s=3_600)
         names = [one.name for one in client.schedules("timed", count=2)]

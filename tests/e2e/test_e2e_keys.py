@@ -387,13 +387,22 @@ def test_places_come_back_over_faults(
     for how in HOW:
         assert workers.ends[how] > 0, workers.ends
     nodes.check()
-    rows = events_of(nodes)
-    mine = set(jobs)
+    judge_places(events_of(nodes), set(jobs), workers.took_ms, faults_ms, kills)
+
+
+def judge_places(
+    rows: list[Row],
+    mine: set[str],
+    took_ms: dict[str, int],
+    faults_ms: list[int],
+    kills: list[Span],
+) -> None:
+    """The three places were taken by three jobs at a time, and by no more."""
     takes = takes_of([row for row in rows if row["job_id"] in mine], faults_ms)
-    assert mine <= set(workers.took_ms), "each of them was taken"
+    assert mine <= set(took_ms), "each of them was taken"
     for job in mine - set(takes):  # its rows are gone with the node that it was taken from (E3.2)
-        took_ms = workers.took_ms[job]
-        assert any(first <= took_ms <= last for first, last in kills), (job, took_ms, kills)
+        at_ms = took_ms[job]
+        assert any(first <= at_ms <= last for first, last in kills), (job, at_ms, kills)
     most = most_at_once([span for spans in takes.values() for span in spans])
     assert most == 3, most
 
