@@ -118,12 +118,10 @@ def test_a_schedule_on_a_node(real_node: RealServer) -> None:
             client.schedule_show("timed", "tick")
         assert client.schedule_add("timed", "tick", "b", every_s=1, pri=3) == "added"
         assert client.schedule_add("timed", "tick", "b", every_s=1, pri=3) == "unchanged"
-        bodies = []
-        while len(bodies) < 3:  # the third comes some 3 s later
-            bodies += [job.body for job in client.getjob("timed", timeout_ms=60_000)]
-        assert bodies == [b"b"] * 3
+        (job,) = client.getjob("timed", timeout_ms=60_000)  # in a second
+        assert job.body == b"b"
         (shown,) = client.schedules("timed")
-        assert shown.fired >= 3 and shown.last_ms > 0 and shown.body is None
+        assert shown.fired >= 1 and shown.last_ms > 0 and shown.body is None
         assert client.schedule_show("timed", "tick").body == b"b"
         assert client.schedule_pause("timed", "tick")
         assert not client.schedule_pause("timed", "tick")
@@ -138,4 +136,4 @@ def test_a_schedule_on_a_node(real_node: RealServer) -> None:
         assert client.schedule_drop("timed", "tick")
         assert not client.schedule_drop("timed", "tick")
         assert int(client.info("tubes")["tubes_schedules"]) == 3
-        assert int(client.info("tubes")["tubes_schedules_fired"]) >= 4
+        assert int(client.info("tubes")["tubes_schedules_fired"]) >= 2
