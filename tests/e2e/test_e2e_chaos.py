@@ -77,7 +77,7 @@ class History:
             assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("policy", ["always", "everysec"])
+@pytest.mark.parametrize("policy", ["always", pytest.param("everysec", marks=pytest.mark.slow)])
 def test_promises_under_kills(make_server: MakeServer, policy: str) -> None:
     """No added job is lost, none comes after its ack, no at-most-once job comes twice.
 

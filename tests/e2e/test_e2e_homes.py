@@ -83,10 +83,16 @@ def known(cluster: RealCluster, tube: str) -> None:
         until(lambda node=node: state(node, tube) in ("INIT", "WAITING", "RUNNING"), node.log)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "utubettl"])
-def test_switchovers_under_load(cluster: RealCluster, kind: str) -> None:
-    """T20.2-T20.5: ten moves among three nodes, nothing lost and nothing done twice."""
-    tube = f"moved {kind}"
+@pytest.mark.parametrize(
+    ("kind", "moves"),
+    [
+        ("fifo", 3),
+        *(pytest.param(kind, 10, marks=pytest.mark.slow) for kind in ("fifo", "utubettl")),
+    ],
+)
+def test_switchovers_under_load(cluster: RealCluster, kind: str, moves: int) -> None:
+    """T20.2-T20.5: moves among three nodes, nothing lost and nothing done twice."""
+    tube = f"moved {kind} {moves}"
     share_sessions(cluster, 30)
     ids = [id_of(node) for node in cluster.nodes]
     with Client(url_of(cluster.nodes[0])) as client:
@@ -94,7 +100,7 @@ def test_switchovers_under_load(cluster: RealCluster, kind: str) -> None:
         known(cluster, tube)
         until(lambda: copied(cluster.nodes[0], tube))
         with Load(url_of(*cluster.nodes), tube) as load:
-            for turn in range(10):
+            for turn in range(moves):
                 before = sum(load.counts())
                 until(lambda before=before: sum(load.counts()) > before + 50, "do work")
                 new = (turn + 1) % 3
@@ -114,6 +120,7 @@ def test_switchovers_under_load(cluster: RealCluster, kind: str) -> None:
     share_sessions(cluster, 60, "no")  # as it was
 
 
+@pytest.mark.slow
 def test_a_home_is_lost_and_another_node_goes_on(make_cluster: MakeCluster) -> None:
     """T21, T18.5: with SYNC 2 nothing that was answered is lost, though a node is killed."""
     cluster = make_cluster(*JOURNAL)

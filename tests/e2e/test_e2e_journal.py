@@ -60,13 +60,14 @@ def produce_and_kill(server: RealServer, least: int) -> list[Producer]:
     return producers
 
 
-def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer, rounds: int) -> None:
     """J4.2 Under always a reply waits for the sync: kill -9, again and again, loses nothing."""
     server = make_server(*ALWAYS)
     added: set[str] = set()
     acked: set[str] = set()
     unsure: set[str] = set()
-    for round in range(4):
+    for round in range(rounds):
         for producer in produce_and_kill(server, 100 + 50 * round):
             added.update(producer.added)
             acked.update(producer.acked)
@@ -78,13 +79,14 @@ def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer) -> None:
     wire = server.wire()
     assert wire("QLEN", "p0") + wire("QLEN", "p1") == len(there)
     assert wire("DEBUG", "CHECK") == b"OK"
-    assert len(added) >= 1000
+    assert len(added) >= rounds * 200
 
 
-def test_kill_during_rewrites(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_kill_during_rewrites(make_server: MakeServer, rounds: int) -> None:
     """J6.4 After a crash at any step either the old or the new journal is complete."""
     server = make_server(*ALWAYS)
-    for _ in range(3):
+    for _ in range(rounds):
         wire = server.wire()
         before = all_ids(wire)
         assert wire("BGREWRITEAOF") == b"Background append only file rewriting started"

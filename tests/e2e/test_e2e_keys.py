@@ -21,7 +21,7 @@ from tuque import Client
 from tuque.errors import Error
 from until import until
 
-TIMEOUT_MS = 1_500
+TIMEOUT_MS = 1_000
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ def hurt(nodes: RealCluster, kind: str) -> int:
 
 @pytest.mark.parametrize(
     ("faults", "each"),
-    [(("kill", "restart all"), 12), pytest.param(FAULTS * 2, 60, marks=pytest.mark.slow)],
+    [(("kill", "restart all"), 8), pytest.param(FAULTS * 2, 60, marks=pytest.mark.slow)],
 )
 def test_places_come_back_over_faults(
     nodes: RealCluster, faults: tuple[str, ...], each: int

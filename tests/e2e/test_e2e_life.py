@@ -102,25 +102,20 @@ def test_cancel_and_update_at_every_node(cluster: RealCluster) -> None:
         wire.close()
 
 
-def test_a_change_that_has_begun_is_not_refused(tmp_path: Path) -> None:
+def test_a_change_that_has_begun_is_not_refused(cluster: RealCluster) -> None:
     """W8.6 CANCEL and UPDATEJOB that wait for holders have begun; they are not refused any more
     when memory runs out meanwhile.
     """
-    cluster = RealCluster(tmp_path, 2)
-    try:
-        cluster.start()
-        wire = cluster.nodes[0].wire()
-        changed = wire("ADDJOB", "q", "old", 20_000, "REPLICATE", 2, "DELAY", 60)
-        body = b"new" * 100_000
-        used = int(info(wire, "memory")["used_memory"])
-        for room in range(0, 2 * len(body), 16_384):  # in one of these rooms it ends on the way
-            assert wire("CONFIG", "SET", "maxmemory", used + room) == b"OK"
-            refused = str(wire("UPDATEJOB", changed, "BODY", body)).startswith("OOM")
-            assert wire("CONFIG", "SET", "maxmemory", 0) == b"OK"
-            assert wire.show(changed.decode())["body"] == (b"old" if refused else body)
-            assert wire("UPDATEJOB", changed, "BODY", "old") == b"OK"
-    finally:
-        cluster.end()
+    wire = cluster.nodes[0].wire()
+    changed = wire("ADDJOB", "grown", "old", 20_000, "REPLICATE", 2, "DELAY", 60)
+    body = b"new" * 100_000
+    used = int(info(wire, "memory")["used_memory"])
+    for room in range(0, 2 * len(body), 16_384):  # in one of these rooms it ends on the way
+        assert wire("CONFIG", "SET", "maxmemory", used + room) == b"OK"
+        refused = str(wire("UPDATEJOB", changed, "BODY", body)).startswith("OOM")
+        assert wire("CONFIG", "SET", "maxmemory", 0) == b"OK"
+        assert wire.show(changed.decode())["body"] == (b"old" if refused else body)
+        assert wire("UPDATEJOB", changed, "BODY", "old") == b"OK"
 
 
 def test_a_result_outlives_the_node_of_its_job(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def raise_file_limit(wanted: int) -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-@pytest.mark.parametrize("wanted", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("wanted", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_thousands_of_idle_connections(make_server: MakeServer, wanted: int) -> None:
     count = min(wanted, raise_file_limit(wanted + 500) - 200)
     if count < 1000:

@@ -17,6 +17,7 @@ def chaos(tmp_path: Path) -> Iterator[VoteChaos]:
     made.end()
 
 
+@pytest.mark.slow
 def test_a_leader_is_cut_off_under_load(chaos: VoteChaos) -> None:
     """T27.7 with a majority no failover loses what was answered."""
     chaos.run(chaos.move)
