@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from lab import RealCluster, RealServer
+    from program import Program
     from world import World
 
 ROOT = Path(__file__).parent
@@ -41,6 +43,9 @@ os.environ.setdefault(
 FIRST = tuple(
     "spark worker web console e2e sim tubes typing testing demo events iproto client".split()
 )
+
+# Of the cluster that tests share: a planned change of a leader waits for part of the timeout.
+SHARED = ("--appendonly", "yes", "--cluster-node-timeout", "1500")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -111,3 +116,41 @@ def make_world() -> Iterator[Callable[..., World]]:
 def world(make_world: Callable[..., World]) -> World:
     """One node with all options at their defaults."""
     return make_world()
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """One real node for a whole run, with a journal: tests have queues and tubes of their own."""
+    from lab import RealServer
+
+    with RealServer(tmp_path_factory.mktemp("node"), "--appendonly", "yes") as made:
+        yield made
+        with made.wire() as wire:
+            assert wire("DEBUG", "CHECK") == b"OK"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Three real nodes that vote, for a whole run: no test stops one of them."""
+    from lab import RealCluster
+
+    with RealCluster(tmp_path_factory.mktemp("cluster"), 3, *SHARED, voters=3) as made:
+        yield made
+        made.check()
+
+
+@pytest.fixture
+def worker_process(node: RealServer, tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Starts `tuque worker APP ...` at the node, in a process that ends with the test."""
+    from program import Program
+
+    started: list[Program] = []
+
+    def start(app: str, *arguments: str, **env: str) -> Program:
+        log = tmp_path / f"worker-{len(started) + 1}.log"
+        started.append(Program(log, "worker", app, "--url", node.url, *arguments, **env))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()

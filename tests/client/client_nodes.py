@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -207,11 +206,3 @@ class Loop:
 
 Face = Threads | Loop
 Connect = Callable[..., Any]
-
-
-def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Waits for a condition; fails when it does not come true in time."""
-    ends = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < ends, "the condition did not come true in time"
-        time.sleep(0.005)

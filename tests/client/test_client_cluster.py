@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from client_nodes import Connect, until
+from client_nodes import Connect
 
 from lab import RealCluster
 from tuque import Client
+from until import until
 
 
 @pytest.fixture(scope="module")

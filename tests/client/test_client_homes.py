@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from client_nodes import ADDED, FAST, ID, Connect, ScriptedNode, Words, hello_of, in_turn, until
+from client_nodes import ADDED, FAST, ID, Connect, ScriptedNode, Words, hello_of, in_turn
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +20,7 @@ from tuque.client.commands.tubes import HomeInfo, TubeCopy, TubeLoss
 from tuque.client.routing.leaders import Homes, address_of, tubes_in
 from tuque.client.url import Address
 from tuque.errors import TUBE_HOME, NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
+from until import until
 
 THERE = "has its leader there"
 TASK = b"*6\r\n:7\r\n+READY\r\n$1\r\nx\r\n:0\r\n$3\r\nD-1\r\n+bytes\r\n"

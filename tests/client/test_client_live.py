@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_nodes import Connect, Face, until
+from client_nodes import Connect, Face
 
 from lab import RealServer
 from tuque import Client, Job, JobInfo
@@ -28,6 +28,7 @@ from tuque.errors import (
     Paused,
     ReplyError,
 )
+from until import until
 
 NO_JOB = "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"
 

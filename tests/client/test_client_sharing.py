@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from client_nodes import Connect, ScriptedNode, until
+from client_nodes import Connect, ScriptedNode
 
 from quick import is_quick
 from tuque import Client, aio
@@ -21,6 +21,7 @@ from tuque.client.aio.runner import Pool as AsyncPool
 from tuque.client.sync.runner import Pool
 from tuque.client.transport.sockets import Waiter
 from tuque.errors import NoNode, Timeout
+from until import until
 
 
 class Gate:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_nodes import Connect, ScriptedNode, until
+from client_nodes import Connect, ScriptedNode
 
 from lab import RealCluster, RealServer
 from tuque import Client
@@ -16,6 +16,7 @@ from tuque.client.commands import topics
 from tuque.client.commands.calls import Call
 from tuque.client.commands.topics import Subscription
 from tuque.errors import ReplyError
+from until import until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/topics.md"
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import hiredis
 import pytest
-from client_nodes import until
 
 import tuque
 from lab import RealServer
@@ -31,6 +30,7 @@ from tuque.errors import (
     Timeout,
     WrongTube,
 )
+from until import until
 
 TASK = TubeTask("t", 7, "TAKEN", b"x", 42, "D-1", "bytes")
 GRANT = [b"t", b"role", b"r", [b"truncate"], b"q"]

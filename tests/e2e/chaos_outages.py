@@ -15,7 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 from lab import RealCluster
-from raw_resp import Wire, wait_for
+from raw_resp import Wire
+from until import until
 
 QUEUE = "backlog"
 AT_A_TIME = 3  # jobs that a worker takes
@@ -40,7 +41,6 @@ class Outages:
         self.added: set[bytes] = set()
         self.acked: set[bytes] = set()
         self.given: dict[bytes, list[float]] = {}  # when each job was handed out
-        self.filled = 0.0
         self.outages = 0
         self.restart_s: list[float] = []  # from the kill until all nodes serve
 
@@ -56,13 +56,12 @@ class Outages:
         for number in range(jobs):
             wire = wires[number % self.count]
             self.added.add(wire("ADDJOB", QUEUE, b"job %d" % number, 10_000, *self.options()))
-        self.filled = time.monotonic()
         for wire in wires:
             wire.close()
 
     def drain(self, jobs: int) -> None:
         """Take and ack what lies in the queues until so many jobs were handed out in all."""
-        wait_for(lambda: self.take_all() >= jobs, lambda: f"{len(self.given)} handed out", 30)
+        until(lambda: self.take_all() >= jobs, lambda: f"{len(self.given)} handed out", most_s=30)
 
     def take_all(self) -> int:
         """Take and ack what lies in the queues now; the jobs that were handed out so far."""
@@ -74,10 +73,6 @@ class Outages:
                 assert wire("ACKJOB", *[id for _, id, _ in jobs]) == len(jobs)
             wire.close()
         return len(self.given)
-
-    def is_due(self, span_s: float) -> bool:
-        """Whether so much time went by since the last ADDJOB."""
-        return time.monotonic() - self.filled > span_s
 
     def connect(self, number: int) -> Wire | None:
         """A connection to a node; None when there is none."""
@@ -153,7 +148,7 @@ class Outages:
         for node in self.cluster.nodes:
             node.launch()
         for node in self.cluster.nodes:
-            wait_for(node.is_ready, node.log, 60)
+            until(node.is_ready, node.log, most_s=60)
         self.outages += 1
         self.restart_s.append(time.monotonic() - began - down_s)
 
@@ -167,12 +162,12 @@ class Outages:
         for thread in threads:
             thread.start()
         self.is_working = True
-        until = time.monotonic() + span_s
-        while time.monotonic() < until:
+        end_s = time.monotonic() + span_s
+        while time.monotonic() < end_s:
             time.sleep(every_s)
             self.outage()
         self.work_s = 0.0
-        wait_for(lambda: not self.open(), lambda: f"{len(self.open())} jobs stay open", 120)
+        until(lambda: not self.open(), lambda: f"{len(self.open())} jobs stay open", most_s=120)
         self.is_over = True
         for thread in threads:
             thread.join(10)

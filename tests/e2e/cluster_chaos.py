@@ -28,13 +28,15 @@ if __name__ == "__main__":
 
 from chaos_outages import run_outages
 
-from proxied import ProxiedNodes
-from raw_resp import NULL, Err, Wire, wait_for
+from lab import RealCluster
+from raw_resp import NULL, Err, Wire
 from recorder import Recorder, now_us
 from sim.engine.history import OK, Add, History
+from until import until
 
 RETRY_S = 1
 COPIES = 3
+TIMING = ("--cluster-node-timeout", 1_000)
 QUIET_S = 6.0  # after the end of all trouble: an acked job must not come again
 GONE_MAX = 200  # jobs that are looked for one by one in the end
 FAULTS = ("kill", "stop", "cut", "freeze", "isolate", "restart")
@@ -43,30 +45,14 @@ FAULTS = ("kill", "stop", "cut", "freeze", "isolate", "restart")
 HAS_EVENTS = all(importlib.util.find_spec(name) for name in ("pyarrow", "duckdb"))
 
 
-class RealWorld:
-    """True time for the history, and its notes."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.notes: list[str] = []
-
-    @property
-    def now_us(self) -> int:
-        """Microseconds since the start."""
-        return int((time.monotonic() - self.began) * 1e6)
-
-    def note(self, text: str) -> None:
-        """Keep a line for the report of a failure."""
-        self.notes.append(f"{self.now_us / 1e6:9.3f} {text}")
-
-
-class Chaos(ProxiedNodes):
-    """One run: nodes behind proxies, clients, faults, verdicts."""
+class Chaos(RealCluster):
+    """One run: nodes behind proxies, clients, faults, verdicts, and the time of its history."""
 
     def __init__(self, directory: Path, count: int, seed: int, *flags: str) -> None:
         self.chance = random.Random(seed)
-        self.world = RealWorld()
-        self.history = History(self.world)  # type: ignore[arg-type]  # a World in what it needs
+        self.began = time.monotonic()
+        self.notes: list[str] = []  # lines for the report of a failure
+        self.history = History(self)  # type: ignore[arg-type]  # a World in what it needs
         self.lock = threading.Lock()
         self.down: set[int] = set()
         self.is_over = False
@@ -82,7 +68,7 @@ class Chaos(ProxiedNodes):
         if HAS_EVENTS:
             told = ("--events-dir", str(directory / "events"), "--events-roll-seconds", "5")
             flags = (*flags, "--events", "yes", *told)
-        super().__init__(directory, count, *flags)
+        super().__init__(directory, count, *TIMING, *flags, proxied=True)
         self.threads = [
             threading.Thread(target=self.live, args=(work, number), daemon=True)
             for number, work in enumerate([self.produce] * 3 + [self.consume] * 4)
@@ -90,17 +76,29 @@ class Chaos(ProxiedNodes):
 
     # ---- life of the nodes
 
-    def start(self) -> None:
+    @property
+    def now_us(self) -> int:
+        """Microseconds since the start."""
+        return int((time.monotonic() - self.began) * 1e6)
+
+    def note(self, text: str) -> None:
+        """Keep a line for the report of a failure."""
+        self.notes.append(f"{self.now_us / 1e6:9.3f} {text}")
+
+    def start(self) -> Chaos:
         """Start all nodes and let them meet through the proxies."""
-        self.meet()
-        self.wait_whole()
+        super().start()
         for thread in self.threads:
             thread.start()
+        return self
 
     def wait_whole(self) -> None:
         """Wait until every node reaches every other one."""
-        wait_for(lambda: all(self.reach(i) == len(self.nodes) - 1 for i in self.up()),
-                 lambda: "not whole: " + repr([self.reach(i) for i in self.up()]), 30)  # fmt: skip
+        until(
+            lambda: all(self.reach(i) == len(self.nodes) - 1 for i in self.up()),
+            lambda: "get whole: " + repr([self.reach(i) for i in self.up()]),
+            most_s=30,
+        )
 
     def up(self) -> list[int]:
         """The nodes that run."""
@@ -144,8 +142,8 @@ class Chaos(ProxiedNodes):
                 time.sleep(0.02)
                 continue
             with contextlib.suppress(OSError, EOFError):
-                until = time.monotonic() + chance.uniform(0.5, 4)
-                while not self.is_over and time.monotonic() < until:
+                end_s = time.monotonic() + chance.uniform(0.5, 4)
+                while not self.is_over and time.monotonic() < end_s:
                     work(wire, f"node{target}", chance)
             wire.sock.close()
 
@@ -171,7 +169,7 @@ class Chaos(ProxiedNodes):
 
     def consume(self, wire: Wire, node: str, chance: random.Random) -> None:
         """Take some jobs, ack them here or at another node, sometimes never."""
-        asked_us, asked_at_us = self.world.now_us, now_us()
+        asked_us, asked_at_us = self.now_us, now_us()
         jobs = wire("GETJOB", "TIMEOUT", 200, "COUNT", 4, "FROM", "alo", "amo")
         if not isinstance(jobs, list):
             time.sleep(0.02)
@@ -210,7 +208,7 @@ class Chaos(ProxiedNodes):
         with self.lock:
             self.history.count("acks")
             self.log.acked(add.id.decode())
-            self.acked_us.setdefault(add.token, self.world.now_us)
+            self.acked_us.setdefault(add.token, self.now_us)
 
     def judge_ack(self, job_id: bytes, asked_us: int) -> None:
         """An acked job that is handed out when all has been well for long (S4)."""
@@ -225,11 +223,11 @@ class Chaos(ProxiedNodes):
 
     def trouble(self, span_s: float) -> None:
         """Faults one after the other for that long; at most one node's memory at a time."""
-        until = time.monotonic() + span_s
-        while time.monotonic() < until:
+        end_s = time.monotonic() + span_s
+        while time.monotonic() < end_s:
             kind = self.chance.choice(FAULTS)
             victim = self.chance.randrange(len(self.nodes))
-            self.world.note(f"{kind} node{victim}")
+            self.note(f"{kind} node{victim}")
             has_work = int(self.info(victim).get("registered_jobs", 0)) > 0
             self.faults[kind] += 1
             if has_work:
@@ -239,22 +237,22 @@ class Chaos(ProxiedNodes):
 
     def on_kill(self, victim: int) -> None:
         """kill -9, and back with or without what is on its disk; then repair has its time."""
-        wait_for(self.is_repaired, "repair does not end", 60)
+        until(self.is_repaired, "end its repair", most_s=60)
         self.nodes[victim].kill()
         self.down.add(victim)
         time.sleep(self.chance.uniform(0.05, 1.5))
         self.nodes[victim].start()
         self.down.discard(victim)
-        wait_for(lambda: self.reach(victim) >= 1, f"node{victim} stays alone", 30)
+        until(lambda: self.reach(victim) >= 1, f"find node{victim} another node", most_s=30)
 
     def on_restart(self, victim: int) -> None:
         """An orderly stop and start, once repair is done."""
-        wait_for(self.is_repaired, "repair does not end", 60)
+        until(self.is_repaired, "end its repair", most_s=60)
         self.nodes[victim].end()
         self.down.add(victim)
         self.nodes[victim].start()
         self.down.discard(victim)
-        wait_for(lambda: self.reach(victim) >= 1, f"node{victim} stays alone", 30)
+        until(lambda: self.reach(victim) >= 1, f"find node{victim} another node", most_s=30)
 
     def on_stop(self, victim: int) -> None:
         """SIGSTOP for longer than the others wait, or for less."""
@@ -292,9 +290,9 @@ class Chaos(ProxiedNodes):
         self.proxy.heal()
         self.wait_whole()
         self.is_adding = False
-        self.quiet_us = self.world.now_us
+        self.quiet_us = self.now_us
         self.log.quiet(now_us() + int(QUIET_S * 1e6))
-        wait_for(lambda: not self.open_adds(), self.what_is_open, 60)
+        until(lambda: not self.open_adds(), self.what_is_open, most_s=60)
         time.sleep(QUIET_S + 2.5 * RETRY_S)  # the time in which an acked job would come again
         self.is_over = True
         for thread in self.threads:
@@ -337,7 +335,7 @@ class Chaos(ProxiedNodes):
     def end(self) -> None:
         """End every process and thread."""
         self.is_over = True
-        self.end_nodes()
+        super().end()
 
     def verify(self) -> None:
         """The clients' log by the events of all nodes, which have ended (SPEC H5)."""

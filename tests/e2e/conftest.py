@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import RealServer
+from lab import RealCluster, RealServer
 from raw_resp import Wire
 
 MakeServer = Callable[..., RealServer]
+MakeVoters = Callable[..., RealCluster]
 
 
 @pytest.fixture
@@ -30,25 +31,32 @@ def make_server(tmp_path: Path) -> Iterator[MakeServer]:
         server.end()
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """One server with default options for a whole file; tests use queues of their own."""
-    server = RealServer(tmp_path_factory.mktemp("shared")).start()
-    yield server
-    with Wire(server.port) as wire:
-        assert wire("DEBUG", "CHECK") == b"OK"
-    server.end()
+@pytest.fixture
+def make_voters(tmp_path: Path) -> Iterator[MakeVoters]:
+    """Start three nodes that vote, with a tube `t` of type tasks, for a test that hurts them."""
+    made: list[RealCluster] = []
+
+    def make(timeout_ms: int, *flags: str | int) -> RealCluster:
+        journal = ("--appendonly", "yes", "--cluster-node-timeout", timeout_ms)
+        nodes = RealCluster(tmp_path / f"voters{len(made)}", 3, *journal, *flags, voters=3)
+        made.append(nodes)
+        nodes.start().create("t")
+        return nodes
+
+    yield make
+    for one in made:
+        one.end()
 
 
 @pytest.fixture
-def wire(shared: RealServer) -> Iterator[Wire]:
-    """A connection to the shared server."""
-    with Wire(shared.port) as made:
+def wire(node: RealServer) -> Iterator[Wire]:
+    """A connection to the node that all share."""
+    with Wire(node.port) as made:
         yield made
 
 
 @pytest.fixture
-def other(shared: RealServer) -> Iterator[Wire]:
+def other(node: RealServer) -> Iterator[Wire]:
     """A second one."""
-    with Wire(shared.port) as made:
+    with Wire(node.port) as made:
         yield made

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 from sink_lab import bodies, journaled, once_each
 
 from lab import RealServer
-from raw_resp import wait_for
+from until import until
 
 SCRIPT = Path(__file__).parents[1] / "spark" / "sink_driver.py"
 FILES = 6
@@ -150,10 +150,10 @@ def test_the_driver_is_killed_anywhere(broker: RealServer, place: Path, mode: st
     kills = 0
     for batch in (1, 2, 4):
         driver.start()
-        wait_for(
+        until(
             lambda b=batch: driver.batches() > b or (place / "done").exists(),
             "no batch began",
-            DEADLINE_S,
+            most_s=DEADLINE_S,
         )
         time.sleep(rng.random())
         if (place / "done").exists():
@@ -178,10 +178,10 @@ def test_the_broker_is_killed_again_and_again(broker: RealServer, place: Path, m
         begun = driver.batches()
         assert driver.process is not None
         assert driver.process.poll() in (None, 0), (place / "driver.log").read_text()[-3000:]
-        wait_for(
+        until(
             lambda b=begun: driver.batches() > b or driver.process.poll() is not None,
             "no batch began",
-            DEADLINE_S,
+            most_s=DEADLINE_S,
         )
         broker.kill()
         broker.start()

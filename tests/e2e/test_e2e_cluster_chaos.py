@@ -22,6 +22,6 @@ def test_promises_of_a_cluster(tmp_path: Path, flags: tuple[str, ...]) -> None:
     finally:
         chaos.end()
     print(chaos.score())
-    assert chaos.history.findings == [], chaos.score() + "\n" + "\n".join(chaos.world.notes)
+    assert chaos.history.findings == [], chaos.score() + "\n" + "\n".join(chaos.notes)
     assert chaos.history.counts["adds ok"] > 100
     assert sum(chaos.effective.values()) >= 3, chaos.score()

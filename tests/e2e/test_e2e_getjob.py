@@ -7,7 +7,8 @@ import time
 import pytest
 
 from lab import RealServer
-from raw_resp import NULL, Wire, encode, wait_for
+from raw_resp import NULL, Wire, encode
+from until import until
 
 
 def blocked_on(wire: Wire, queue: str) -> int:
@@ -18,7 +19,7 @@ def blocked_on(wire: Wire, queue: str) -> int:
 
 def wait_until_blocked(wire: Wire, queue: str, count: int = 1) -> None:
     """Wait until that many clients wait on the queue."""
-    wait_for(lambda: blocked_on(wire, queue) == count, f"nobody waits on {queue}")
+    until(lambda: blocked_on(wire, queue) == count, f"make a client wait on {queue}")
 
 
 def test_a_waiting_client_is_woken(wire: Wire, other: Wire) -> None:
@@ -56,10 +57,10 @@ def test_a_waiting_client_gets_as_many_as_it_asked_for(wire: Wire, other: Wire) 
     assert other("QLEN", "counted") == 1
 
 
-def test_the_one_that_waited_longest_is_served_first(shared: RealServer, other: Wire) -> None:
+def test_the_one_that_waited_longest_is_served_first(node: RealServer, other: Wire) -> None:
     waiting = []
     for i in range(3):
-        waiting.append(shared.wire())
+        waiting.append(node.wire())
         waiting[i].send("GETJOB", "FROM", "fifo")
         wait_until_blocked(other, "fifo", i + 1)
     for wire in waiting:
@@ -117,8 +118,8 @@ def test_much_that_is_sent_while_blocked_keeps_its_order(wire: Wire, other: Wire
     assert [last, wire.read()] == [b"%d" % (count - 1), b"last"]
 
 
-def test_a_client_that_leaves_takes_nothing(shared: RealServer, other: Wire) -> None:
-    gone = shared.wire()
+def test_a_client_that_leaves_takes_nothing(node: RealServer, other: Wire) -> None:
+    gone = node.wire()
     gone.send("GETJOB", "FROM", "left")
     wait_until_blocked(other, "left")
     gone.close()
@@ -128,8 +129,8 @@ def test_a_client_that_leaves_takes_nothing(shared: RealServer, other: Wire) -> 
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_a_half_closed_socket_gets_all_it_is_owed(shared: RealServer, half: bool) -> None:
-    wire = shared.wire()
+def test_a_half_closed_socket_gets_all_it_is_owed(node: RealServer, half: bool) -> None:
+    wire = node.wire()
     wire.raw(encode("PING", "a" * 300_000) + encode("ADDJOB", "half", "b", 0) + b"PING\r\nQUIT\r\n")
     if half:
         wire.sock.shutdown(1)
@@ -138,52 +139,41 @@ def test_a_half_closed_socket_gets_all_it_is_owed(shared: RealServer, half: bool
     assert heard.endswith(b"+PONG\r\n+OK\r\n")
 
 
-def test_retry_counts_from_the_delivery(wire: Wire) -> None:
-    """D1: a job that lay in its queue for a while has its whole RETRY once it is taken."""
-    job_id = wire.add("again", "b", "RETRY", 1)
-    time.sleep(0.8)  # the time that Disque would have counted
-    begin = time.monotonic()
-    assert wire.get("again") == [job_id]
+def test_timers_of_jobs(wire: Wire) -> None:
+    """RETRY, from the delivery (D1), DELAY, NACK DELAY and TTL are times of a clock that runs."""
+    began = time.monotonic()
+    again = wire.add("again", "b", "RETRY", 1)
+    late = wire.add("late", "b", "DELAY", 1)
+    short = wire.add("short", "b", "TTL", 1)
+    undone = wire.add("undone")
+    assert wire.get("undone") == [undone]
+    assert wire("NACK", "DELAY", "0.3", undone) == 1
+    assert wire("QLEN", "late") == 0
+    assert wire.show(late)["state"] == b"active"
+    assert wire("WORKING", late).startswith("N")  # D11: nothing to work on yet
+    job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "undone")[0]
+    assert 0.29 <= time.monotonic() - began < 10
+    assert job[4] == 1
+    assert wire("ACKJOB", undone) == 1
+    taken = time.monotonic()
+    assert wire.get("again") == [again]
+    assert wire("GETJOB", "TIMEOUT", 5000, "FROM", "late")[0][1] == late.encode()
+    assert 0.95 <= time.monotonic() - began < 10
     job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "again")[0]
-    assert time.monotonic() - begin >= 0.999  # the clock of the node counts whole ms
-    assert job[1:2] + job[3:] == [job_id.encode(), b"nacks", 0, b"additional-deliveries", 1]
-    assert wire("ACKJOB", job_id) == 1
+    assert time.monotonic() - taken >= 0.999  # the clock of the node counts whole ms
+    assert job[1:2] + job[3:] == [again.encode(), b"nacks", 0, b"additional-deliveries", 1]
+    assert wire("ACKJOB", again, late) == 2
+    until(lambda: wire.show(short) == {})
+    assert wire("QLEN", "short") == 0
 
 
 def test_working_puts_the_retry_off(wire: Wire) -> None:
     job_id = wire.add("busy", "b", "RETRY", 60)
     assert wire.get("busy") == [job_id]
-    time.sleep(0.5)
+    until(lambda: wire.show(job_id)["next-requeue-within"] < 59_950)
     begin = time.monotonic()
     assert wire("WORKING", job_id) == 60
     left_ms = wire.show(job_id)["next-requeue-within"]
     assert left_ms >= 60_000 - (time.monotonic() - begin) * 1000 - 1
     assert wire("ACKJOB", job_id) == 1
     assert wire("WORKING", job_id).startswith(("NOJOB", "ACKED"))
-
-
-def test_a_delayed_job_comes_when_it_is_due(wire: Wire) -> None:
-    begin = time.monotonic()
-    job_id = wire.add("late", "b", "DELAY", 1)
-    assert wire("QLEN", "late") == 0
-    assert wire.show(job_id)["state"] == b"active"
-    assert wire("WORKING", job_id).startswith("N")  # D11: nothing to work on yet
-    assert wire("GETJOB", "TIMEOUT", 5000, "FROM", "late")[0][1] == job_id.encode()
-    assert 0.95 <= time.monotonic() - begin < 10
-
-
-def test_nack_with_a_delay(wire: Wire) -> None:
-    job_id = wire.add("undone")
-    assert wire.get("undone") == [job_id]
-    begin = time.monotonic()
-    assert wire("NACK", "DELAY", "0.3", job_id) == 1
-    job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "undone")[0]
-    assert 0.29 <= time.monotonic() - begin < 10
-    assert job[4] == 1
-    assert wire("ACKJOB", job_id) == 1
-
-
-def test_ttl_ends_a_job(wire: Wire) -> None:
-    job_id = wire.add("short", "b", "TTL", 1)
-    wait_for(lambda: wire.show(job_id) == {})
-    assert wire("QLEN", "short") == 0

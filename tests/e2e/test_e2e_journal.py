@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
 
 from lab import RealServer
-from raw_resp import NULL, Wire, encode, wait_for
+from raw_resp import NULL, Wire, encode
+from until import until
 
 MakeServer = Callable[..., RealServer]
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -52,7 +52,7 @@ class Producer:
 def produce_and_kill(server: RealServer, least: int) -> list[Producer]:
     """Run two producers until each has that many answers, then kill -9."""
     producers = [Producer(server, f"p{i}") for i in range(2)]
-    wait_for(lambda: all(len(producer.added) >= least for producer in producers))
+    until(lambda: all(len(producer.added) >= least for producer in producers))
     server.kill()
     for producer in producers:
         producer.thread.join(20)
@@ -60,13 +60,14 @@ def produce_and_kill(server: RealServer, least: int) -> list[Producer]:
     return producers
 
 
-def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer, rounds: int) -> None:
     """J4.2 Under always a reply waits for the sync: kill -9, again and again, loses nothing."""
     server = make_server(*ALWAYS)
     added: set[str] = set()
     acked: set[str] = set()
     unsure: set[str] = set()
-    for round in range(4):
+    for round in range(rounds):
         for producer in produce_and_kill(server, 100 + 50 * round):
             added.update(producer.added)
             acked.update(producer.acked)
@@ -78,13 +79,14 @@ def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer) -> None:
     wire = server.wire()
     assert wire("QLEN", "p0") + wire("QLEN", "p1") == len(there)
     assert wire("DEBUG", "CHECK") == b"OK"
-    assert len(added) >= 1000
+    assert len(added) >= rounds * 200
 
 
-def test_kill_during_rewrites(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_kill_during_rewrites(make_server: MakeServer, rounds: int) -> None:
     """J6.4 After a crash at any step either the old or the new journal is complete."""
     server = make_server(*ALWAYS)
-    for _ in range(3):
+    for _ in range(rounds):
         wire = server.wire()
         before = all_ids(wire)
         assert wire("BGREWRITEAOF") == b"Background append only file rewriting started"
@@ -97,16 +99,6 @@ def test_kill_during_rewrites(make_server: MakeServer) -> None:
         assert before <= there
 
 
-def test_everysec_keeps_what_is_older_than_a_second(make_server: MakeServer) -> None:
-    server = make_server("--appendonly", "yes", "--appendfsync", "everysec")
-    wire = server.wire()
-    ids = {wire.add("q", str(i)) for i in range(100)}
-    wait_for(lambda: wire.info("persistence").get("aof_pending_bio_fsync", "0") == "0")
-    server.kill()  # the process dies and not the machine: what was written is there
-    server.start()
-    assert all_ids(server.wire()) == ids
-
-
 def test_custody_of_at_most_once_jobs(make_server: MakeServer) -> None:
     """J5.4 (D6-D10) Not handed out: queued or delayed as before. Handed out: never again."""
     server = make_server(*ALWAYS)
@@ -115,8 +107,7 @@ def test_custody_of_at_most_once_jobs(make_server: MakeServer) -> None:
     handed_out = wire.add("amo", "1", *amo)
     assert wire.get("amo") == [handed_out]
     queued = [wire.add("amo", "2", *amo), wire.add("amo", "3", *amo)]
-    added_at = time.monotonic()
-    delayed = wire.add("amo", "4", *amo, "DELAY", 3)
+    delayed = wire.add("amo", "4", *amo, "DELAY", 600)
     dequeued = wire.add("amo", "5", *amo)
     assert wire("DEQUEUE", dequeued) == 1
     server.kill()
@@ -129,8 +120,8 @@ def test_custody_of_at_most_once_jobs(make_server: MakeServer) -> None:
     if dequeued not in got:
         assert wire("ENQUEUE", dequeued) == 1
         assert wire.get("amo") == [dequeued]
-    assert wire("GETJOB", "TIMEOUT", 10_000, "FROM", "amo")[0][1] == delayed.encode()
-    assert time.monotonic() - added_at >= 2.9
+    assert wire.show(delayed)["state"] == b"active"
+    assert 500_000 < wire.show(delayed)["next-awake-within"] <= 600_000
     server.kill()
     wire = server.start().wire()
     assert wire.get("amo", count=9) == []
@@ -158,11 +149,16 @@ def test_counters_due_times_and_pauses_come_back(make_server: MakeServer) -> Non
 
 @pytest.mark.parametrize("journal", ["yes", "no"])
 def test_planned_restart(make_server: MakeServer, journal: str) -> None:
-    """J9.1 SHUTDOWN REWRITE-AOF: the next start brings the queues back, once."""
+    """J9.1 SHUTDOWN REWRITE-AOF: the next start brings the queues back, once.
+
+    Flaw 8: the queued at-most-once job is queued, the one that was out stays out.
+    """
     server = make_server("--appendonly", journal)
     wire = server.wire()
     ids = [wire.add("q", str(i)) for i in range(20)]
     amo = wire.add("amo", "b", "RETRY", 0, "REPLICATE", 1)
+    out = wire.add("out", "b", "RETRY", 0, "REPLICATE", 1)
+    assert wire.get("out") == [out]
     assert wire.get("q", count=5) == ids[:5]
     assert wire("ACKJOB", *ids[:2]) == 2
     wire.send("SHUTDOWN", "REWRITE-AOF")
@@ -171,6 +167,7 @@ def test_planned_restart(make_server: MakeServer, journal: str) -> None:
     wire = server.start().wire()
     assert wire.get("q", count=99) == ids[5:]
     assert wire.get("amo") == [amo]
+    assert wire.get("out") == [] and wire.show(out)["state"] == b"active"
     assert {wire.show(job_id)["state"] for job_id in ids[2:5]} == {b"active"}
     assert wire.show(ids[0]) == {}
     if journal == "no":
@@ -250,20 +247,18 @@ def test_the_journal_is_switched_on_in_the_background(make_server: MakeServer) -
     assert server.start("--appendonly", "yes").wire()("QLEN", "q") == 20_000
 
 
-def test_damage_in_an_idle_journal_stops_the_start(make_server: MakeServer) -> None:
+def test_damage_in_a_journal_stops_the_start(make_server: MakeServer) -> None:
     """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
     command that repairs it.
     """
-    server = make_server("--appendonly", "yes", "--appendfsync", "everysec")
+    server = make_server(*ALWAYS)
     wire = server.wire()
     for i in range(20):
         wire.add("q", str(i))
     (segment,) = (server.directory / "journal").glob("*.log")
-    size = segment.stat().st_size
-    wait_for(lambda: segment.stat().st_size > size)  # J3.2: the mark of an idle second
     server.kill()
     data = bytearray(segment.read_bytes())
-    data[size // 2] ^= 1
+    data[len(data) // 2] ^= 1
     segment.write_bytes(data)
     with pytest.raises(AssertionError):
         server.start()

@@ -9,28 +9,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 import pytest
+from takes import Row, Span, events_of, is_within, most_at_once, takes_of
 
-from lab import RealServer, is_running
-from raw_resp import NULL, wait_for
+from lab import RealCluster, RealServer
+from raw_resp import NULL
 from tuque import Client
 from tuque.errors import Error
-from voting import Row, Span, Voting, is_within, most_at_once, takes_of
+from until import until
 
-TIMEOUT_MS = 1_500
+TIMEOUT_MS = 1_000
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Voting]:
+def nodes(make_voters: Callable[..., RealCluster]) -> RealCluster:
     """Three voters that write what happens to jobs."""
-    made = Voting(tmp_path, TIMEOUT_MS, "--events", "yes")
-    try:
-        yield made.start()
-    finally:
-        made.end()
+    return make_voters(TIMEOUT_MS, "--events", "yes")
+
+
+def now_ms() -> int:
+    """Unix ms."""
+    return round(time.time() * 1000)
 
 
 @contextmanager
@@ -62,8 +64,9 @@ def at_once(work: Callable[[Any], None], *args: Any) -> Iterator[None]:
 # ---- UNIQUE
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_many_adds_of_one_unique_key_make_one_job(nodes: Voting, count: int) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1_000])
+def test_many_adds_of_one_unique_key_make_one_job(nodes: RealCluster, count: int) -> None:
     """T44.1 One task of a tube has a unique key at a time."""
     ids: list[str] = []
     news: list[bool] = []
@@ -86,14 +89,14 @@ def test_many_adds_of_one_unique_key_make_one_job(nodes: Voting, count: int) -> 
                 news.append(is_new)
 
     with at_once(produce, 0, 1, 2):
-        wait_for(lambda: len(ids) > count // 6, deadline_s=20)
-        dead = nodes.kill_leader()
+        until(lambda: len(ids) > count // 6, most_s=20)
+        dead = nodes.kill_leader("t")
         killed.set()
     assert len(set(ids)) == 1
     assert sum(news) <= 1 and sum(news) + len(unsure) >= 1
     assert len(ids) + len(unsure) == count // 3 * 3 and len(unsure) <= 6
     dead.start()
-    told = nodes.told(nodes.nodes.index(nodes.leader()))
+    told = nodes.tube("t", nodes.nodes.index(nodes.leader("t")))
     assert (told[b"ready"], told[b"taken"], told[b"delayed"]) == (1, 0, 0)
     nodes.check()
 
@@ -108,7 +111,7 @@ SLOW = ("noisy-0", "noisy-1")  # whose jobs take long
 class Shop:
     """Tenants that add jobs with keys of their own, and workers for all of them."""
 
-    def __init__(self, nodes: Voting, tenants: int, each: int) -> None:
+    def __init__(self, nodes: RealCluster, tenants: int, each: int) -> None:
         self.nodes = nodes
         self.tenants = tenants
         self.each = each  # jobs of a quiet tenant
@@ -219,25 +222,24 @@ def rounds_waited(rows: list[Row], tenant_of: dict[str, str], died_ms: int) -> l
     return found
 
 
-@pytest.mark.parametrize(
-    ("tenants", "each"), [(12, 8), pytest.param(50, 25, marks=pytest.mark.slow)]
-)
-def test_tenants_beside_a_noisy_one(nodes: Voting, tenants: int, each: int) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("tenants", "each"), [(50, 25)])
+def test_tenants_beside_a_noisy_one(nodes: RealCluster, tenants: int, each: int) -> None:
     """T43.2 So a task that may go waits for one round at most."""
     shop = Shop(nodes, tenants, each)
     with at_once(shop.make_noise, 0), at_once(shop.work, *range(8)):
         with at_once(shop.produce, 0, 1, 2):
-            wait_for(lambda: len(shop.acked) > 3 * tenants)
-            died_ms = round(time.time() * 1000)
-            dead = nodes.kill_leader()
-        wait_for(lambda: shop.is_limited and shop.is_paced)
-        wait_for(lambda: shop.quiet_left() <= 0, lambda: f"{shop.quiet_left()} are left")
+            until(lambda: len(shop.acked) > 3 * tenants)
+            dead = nodes.kill_leader("t")
+            died_ms = now_ms()  # what it handed out, it handed out before
+        until(lambda: shop.is_limited and shop.is_paced)
+        until(lambda: shop.quiet_left() <= 0, lambda: f"{shop.quiet_left()} are left")
         shop.is_over.set()
     dead.start()
-    nodes.leader()
+    nodes.leader("t")
     nodes.check()
     assert set(shop.attempts) == {1}, "an attempt was burnt"
-    rows = nodes.events()
+    rows = events_of(nodes)
     assert not [row for row in rows if row["event"] in ("run-failed", "run-crashed", "dead")]
     assert [row["event"] for row in rows].count("home-changed") >= 1
     takes = takes_of(rows, [died_ms])
@@ -262,12 +264,14 @@ def test_tenants_beside_a_noisy_one(nodes: Voting, tenants: int, each: int) -> N
 class Workers:
     """Workers that end each take in another way."""
 
-    def __init__(self, nodes: Voting) -> None:
+    def __init__(self, nodes: RealCluster) -> None:
         self.nodes = nodes
         self.ends: Counter[str] = Counter()
         self.done: set[str] = set()
         self.took_ms: dict[str, int] = {}  # when a job was taken last
         self.is_over = threading.Event()
+        self.lock = threading.Lock()
+        self.next = cycle(HOW)
 
     def work(self, seed: int) -> None:
         chance = random.Random(seed)
@@ -276,14 +280,15 @@ class Workers:
                 try:
                     jobs = client.getjob("t", timeout_ms=200, start=True, worker=f"w{seed}")
                     for job in jobs:
-                        self.took_ms[job.id] = round(time.time() * 1000)
+                        self.took_ms[job.id] = now_ms()
                         time.sleep(chance.uniform(0, 0.03))
-                        self.end(client, job, chance)
+                        self.end(client, job)
                 except Error as error:
                     self.ends[type(error).__name__] += 1
 
-    def end(self, client: Client, job: Any, chance: random.Random) -> None:
-        how = chance.choice(("ack", "done", "fail", "release", "crash"))
+    def end(self, client: Client, job: Any) -> None:
+        with self.lock:
+            how = next(self.next)
         if how == "ack":
             client.ackjob(job)
         elif how == "done":
@@ -297,52 +302,57 @@ class Workers:
             self.done.add(job.id)
 
 
+# in turn, so that each of them comes; a crash keeps a place for a second, so it comes seldom
+HOW = ("ack", "fail", "done", "release", "ack", "crash", "done", "fail", "ack", "release", "done")
 LATE_MS = 1_000  # of rows that are written 20 ms after they happened, on a slow machine
 FAULTS = ("kill", "stop", "restart", "restart all")
 
 
-def hurt(nodes: Voting, kind: str) -> None:
-    """One fault at the leader, and its end."""
-    leader = nodes.leader()
+def hurt(nodes: RealCluster, kind: str) -> int:
+    """One fault at the leader, and its end; when it no longer handed out tasks, in ms."""
+    leader = nodes.leader("t")
     if kind == "kill":
         leader.kill()
+        at_ms = now_ms()
         leader.start()
     elif kind == "stop":
-        with stopped(leader):
-            others = [i for i, node in enumerate(nodes.nodes) if node is not leader]
-            wait_for(lambda: any(nodes.told(i).get(b"state") == b"RUNNING" for i in others))
+        leader.stand_still()
+        at_ms = now_ms()
+        others = [i for i, node in enumerate(nodes.nodes) if node is not leader]
+        try:
+            until(lambda: any(nodes.tube("t", i).get(b"state") == b"RUNNING" for i in others))
+        finally:
+            leader.go_on()
     else:
-        for node in nodes.nodes if kind == "restart all" else [leader]:
+        ending = nodes.nodes if kind == "restart all" else [leader]
+        for node in ending:
             node.signal(signal.SIGTERM)
-        for node in nodes.nodes if kind == "restart all" else [leader]:
+        for node in ending:
             node.wait()
-        for node in nodes.nodes:
-            if not is_running(node):
-                node.launch()
-        for node in nodes.nodes:
-            wait_for(node.is_ready)
-    nodes.leader()
-
-
-@contextmanager
-def stopped(node: RealServer) -> Iterator[None]:
-    """Its process stands still meanwhile."""
-    node.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        node.signal(signal.SIGCONT)
+        at_ms = now_ms()
+        for node in ending:
+            node.launch()
+        for node in ending:
+            until(node.is_ready, node.log)
+    nodes.leader("t")
+    return at_ms
 
 
 @pytest.mark.parametrize(
-    "faults", [("kill", "restart all"), pytest.param(FAULTS * 2, marks=pytest.mark.slow)]
+    ("faults", "each"),
+    [(("kill", "restart all"), 8), pytest.param(FAULTS * 2, 60, marks=pytest.mark.slow)],
 )
-def test_places_come_back_over_faults(nodes: Voting, faults: tuple[str, ...]) -> None:
+def test_places_come_back_over_faults(
+    nodes: RealCluster, faults: tuple[str, ...], each: int
+) -> None:
     """T41.2 The place goes with the task when it is taken, and comes back when it is TAKEN no
-    longer, whatever the reason."""
+    longer, whatever the reason.
+
+    T44.1 One task of a tube has a unique key at a time: also over leaders.
+    """
     workers = Workers(nodes)
     jobs: list[str] = []
-    died_ms: list[int] = []
+    faults_ms: list[int] = []
     kills: list[Span] = []
 
     def add(client: Client, count: int) -> None:
@@ -354,33 +364,45 @@ def test_places_come_back_over_faults(nodes: Voting, faults: tuple[str, ...]) ->
 
     with at_once(workers.work, *range(6)):
         with Client(nodes.url, timeout=20.0) as client:
+            only, is_new = client.addjob_new("t", "only", unique="one", delay=600, ttl=0)
+            assert is_new
             for kind in faults:
                 before = len(workers.done)
-                add(client, 60)
-                wait_for(lambda n=before: len(workers.done) > n + 15, nodes.logs)
-                died_ms.append(round(time.time() * 1000))
-                hurt(nodes, kind)
-                died_ms.append(round(time.time() * 1000))
+                add(client, each)
+                until(lambda n=before: len(workers.done) > n + each // 4, nodes.logs)
+                faults_ms.append(hurt(nodes, kind))
+                again = client.addjob_new("t", "again", unique="one", delay=600, ttl=0)
+                assert again == (only, False)
                 if kind == "kill":
-                    kills.append((died_ms[-2] - LATE_MS, died_ms[-1]))
+                    kills.append((faults_ms[-1] - LATE_MS, faults_ms[-1]))
             left = [0]
 
             def is_done() -> bool:
-                left[0] = client.tube("t").info().ready + client.tube("t").info().taken
-                return left[0] + client.tube("t").info().delayed == 0
+                told = client.tube("t").info()
+                left[0] = told.ready + told.taken + told.delayed
+                return left[0] == 1 == told.delayed  # the one with a unique key
 
-            wait_for(is_done, lambda: f"{left[0]} are left\n{nodes.logs()}", 120)
+            until(is_done, lambda: f"be done: {left[0]} are left\n{nodes.logs()}", most_s=120)
         workers.is_over.set()
-    for how in ("ack", "done", "fail", "release", "crash"):
+    for how in HOW:
         assert workers.ends[how] > 0, workers.ends
     nodes.check()
-    rows = nodes.events()
-    mine = set(jobs)
-    takes = takes_of([row for row in rows if row["job_id"] in mine], died_ms)
-    assert mine <= set(workers.took_ms), "each of them was taken"
+    judge_places(events_of(nodes), set(jobs), workers.took_ms, faults_ms, kills)
+
+
+def judge_places(
+    rows: list[Row],
+    mine: set[str],
+    took_ms: dict[str, int],
+    faults_ms: list[int],
+    kills: list[Span],
+) -> None:
+    """The three places were taken by three jobs at a time, and by no more."""
+    takes = takes_of([row for row in rows if row["job_id"] in mine], faults_ms)
+    assert mine <= set(took_ms), "each of them was taken"
     for job in mine - set(takes):  # its rows are gone with the node that it was taken from (E3.2)
-        took_ms = workers.took_ms[job]
-        assert any(first <= took_ms <= last for first, last in kills), (job, took_ms, kills)
+        at_ms = took_ms[job]
+        assert any(first <= at_ms <= last for first, last in kills), (job, at_ms, kills)
     most = most_at_once([span for spans in takes.values() for span in spans])
     assert most == 3, most
 
@@ -388,9 +410,11 @@ def test_places_come_back_over_faults(nodes: Voting, faults: tuple[str, ...]) ->
 # ---- what waits costs nothing
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("count", "span_s"), [(3_000, 0.6), pytest.param(100_000, 2, marks=pytest.mark.slow)]
+)
 def test_a_node_with_many_tasks_that_wait_is_idle(
-    make_server: Callable[..., RealServer], count: int
+    make_server: Callable[..., RealServer], count: int, span_s: float
 ) -> None:
     """T41.3 A task that may not go is in no table that a take looks at: the cost of a take does not
     grow with what waits."""
@@ -398,9 +422,9 @@ def test_a_node_with_many_tasks_that_wait_is_idle(
     wire, waiting = node.wire(), node.wire()
 
     def spent_ms() -> float:
-        """CPU time of the node in two seconds in which nobody asks for anything."""
+        """CPU time of the node in a while in which nobody asks for anything."""
         before = node.cpu_ms()
-        time.sleep(2)
+        time.sleep(span_s)  # the time is what is measured
         return node.cpu_ms() - before
 
     assert wire("TUBE", "CREATE", "t", "tasks") == b"OK"
@@ -416,7 +440,8 @@ def test_a_node_with_many_tasks_that_wait_is_idle(
     told = wire("TUBE", "INFO", "t")
     row = dict(zip(told[::2], told[1::2], strict=True))
     assert row[b"ready"] == count // 2, "one task of each key waits"
-    assert spent_ms() <= empty_ms + 60  # a tick is 10 ms, a node that looks at them takes them all
+    # a tick is 10 ms, a node that looks at them takes them all
+    assert spent_ms() <= empty_ms + max(30, 30 * span_s)
 
 
 def key_of(number: int, count: int) -> tuple[str | int, ...]:

@@ -16,7 +16,7 @@ import pytest
 import tuque
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port
-from raw_resp import wait_for
+from until import until
 
 pytestmark = [needs_openssl, pytest.mark.slow]
 PASSWORD = "a-long-password-of-default"
@@ -138,7 +138,7 @@ def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[Node]
         for other in made[1:]:
             port, bus_port = other.server.port, other.server.bus_port
             assert made[0].wire("CLUSTER", "MEET", "127.0.0.1", port, bus_port) == b"OK"
-        wait_for(lambda: all(has_links(one) for one in made))
+        until(lambda: all(has_links(one) for one in made))
         yield made
     finally:
         for one in made:
@@ -183,21 +183,21 @@ def test_secret_and_certificates_change_under_load(nodes: list[Node]) -> None:
             for node in nodes:
                 before = load.done
                 node.read_again(*lines)
-                wait_for(lambda before=before: load.done > before + 10 or bool(load.failed))
+                until(lambda before=before: load.done > before + 10 or bool(load.failed))
                 time.sleep(BETWEEN_S)
         for node in nodes:
             loads = int(node.info()["tls_certificate_loads"])
             node.certify("second")
-            wait_for(lambda node=node, loads=loads: new_certificate(node, loads))
+            until(lambda node=node, loads=loads: new_certificate(node, loads))
             time.sleep(BETWEEN_S)
-        wait_for(lambda: all(has_links(one) for one in nodes))
+        until(lambda: all(has_links(one) for one in nodes))
         before = load.done
-        wait_for(lambda: load.done > before + 20 or bool(load.failed))
+        until(lambda: load.done > before + 20 or bool(load.failed))
     assert load.failed == []
     assert not any("wrong secret" in node.server.log() for node in nodes)
     assert all(node.info()["tls_certificate_fault"] == "" for node in nodes)
     nodes[2].read_again(old)  # what was taken away opens nothing
-    wait_for(lambda: nodes[0].info()["bus_links"] == "1")
+    until(lambda: nodes[0].info()["bus_links"] == "1")
 
 
 @pytest.mark.parametrize("nodes", ["tls"], indirect=True)
@@ -216,12 +216,12 @@ def test_the_authority_of_nodes_changes_under_load(nodes: list[Node], tmp_path: 
                     node.certify("second")
                 else:
                     node.trust(*((old, new) if step == "both" else (new,)))
-                wait_for(lambda node=node, loads=loads: new_certificate(node, loads))
-                wait_for(lambda: all(has_links(one) for one in nodes))
-                wait_for(lambda before=before: load.done > before + 10 or bool(load.failed))
+                until(lambda node=node, loads=loads: new_certificate(node, loads))
+                until(lambda: all(has_links(one) for one in nodes))
+                until(lambda before=before: load.done > before + 10 or bool(load.failed))
     assert load.failed == []
     # the last link may be replaced once more: two nodes dialled each other at once
-    wait_for(lambda: all(one.info()["bus_links_tls"] == "2" for one in nodes))
+    until(lambda: all(one.info()["bus_links_tls"] == "2" for one in nodes))
 
 
 def secrets_of(node: Node) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from lab import RealServer
-from raw_resp import NULL, Err, Wire, encode, wait_for
+from raw_resp import NULL, Err, Wire, encode
+from until import until
 
 NOAUTH = "NOAUTH Authentication required."
 
@@ -24,8 +25,8 @@ def test_pause_stops_all_clients_and_no_timer(wire: Wire, other: Wire) -> None:
     assert other.read() is NULL  # it expired meanwhile
 
 
-def test_a_half_closed_client_is_answered_after_a_pause(shared: RealServer, wire: Wire) -> None:
-    ended = shared.wire()
+def test_a_half_closed_client_is_answered_after_a_pause(node: RealServer, wire: Wire) -> None:
+    ended = node.wire()
     assert ended("PING") == b"PONG"
     wire("CLIENT", "PAUSE", 200)
     ended.raw(encode("PING", "late"))
@@ -33,11 +34,11 @@ def test_a_half_closed_client_is_answered_after_a_pause(shared: RealServer, wire
     assert ended.read_to_end() == b"$4\r\nlate\r\n"
 
 
-def test_kill(shared: RealServer, wire: Wire) -> None:
-    victim = shared.wire()
+def test_kill(node: RealServer, wire: Wire) -> None:
+    victim = node.wire()
     number = victim("CLIENT", "ID")
     victim.send("GETJOB", "FROM", "killed")
-    wait_for(lambda: b" flags=b " in wire("CLIENT", "LIST"))
+    until(lambda: b" flags=b " in wire("CLIENT", "LIST"))
     assert wire("CLIENT", "KILL", "ID", number) == 1
     assert victim.read_to_end() == b""
     assert wire("CLIENT", "KILL", "ID", number) == 0
@@ -45,8 +46,8 @@ def test_kill(shared: RealServer, wire: Wire) -> None:
     assert wire("QLEN", "killed") == 1
 
 
-def test_kill_by_address_and_of_oneself(shared: RealServer, wire: Wire) -> None:
-    victim = shared.wire()
+def test_kill_by_address_and_of_oneself(node: RealServer, wire: Wire) -> None:
+    victim = node.wire()
     address = "{}:{}".format(*victim.sock.getsockname())
     assert victim("PING") == b"PONG"
     assert wire("CLIENT", "KILL", address) == b"OK"
@@ -55,7 +56,7 @@ def test_kill_by_address_and_of_oneself(shared: RealServer, wire: Wire) -> None:
     own = "{}:{}".format(*wire.sock.getsockname())
     wire.raw(encode("CLIENT", "KILL", own) + encode("ADDJOB", "suicide", "b", 0))
     assert wire.read_to_end() == b"+OK\r\n"
-    assert shared.wire()("QLEN", "suicide") == 0
+    assert node.wire()("QLEN", "suicide") == 0
 
 
 def test_reply_off_and_skip(wire: Wire, other: Wire) -> None:
@@ -75,8 +76,8 @@ def test_reply_off_and_skip(wire: Wire, other: Wire) -> None:
     assert other.show(job_id)["state"] == b"queued"
 
 
-def test_monitor_sees_every_command(shared: RealServer, wire: Wire) -> None:
-    watcher = shared.wire()
+def test_monitor_sees_every_command(node: RealServer, wire: Wire) -> None:
+    watcher = node.wire()
     assert watcher("MONITOR") == b"OK"
     wire.raw(encode("PING", b'a\r\n"\x00\xff'))
     assert wire.read() == b'a\r\n"\x00\xff'

@@ -7,12 +7,12 @@ import socket
 import stat
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from lab import RealServer, run_server
-from raw_resp import Wire, encode, wait_for
+from raw_resp import Wire, encode
+from until import until
 
 MakeServer = Callable[..., RealServer]
 MB = 1 << 20
@@ -50,9 +50,9 @@ def test_protected_without_a_password(make_server: MakeServer) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 5 * MB])
-def test_bodies_of_all_sizes(shared: RealServer, size: int) -> None:
+def test_bodies_of_all_sizes(node: RealServer, size: int) -> None:
     body = os.urandom(size)
-    with Wire(shared.port) as wire:
+    with Wire(node.port) as wire:
         job_id = wire.add(f"size{size}", body)
         assert wire("GETJOB", "FROM", f"size{size}") == [
             [b"size%d" % size, job_id.encode(), body],
@@ -61,10 +61,10 @@ def test_bodies_of_all_sizes(shared: RealServer, size: int) -> None:
         assert wire("ACKJOB", job_id) == 1
 
 
-def test_byte_by_byte(shared: RealServer) -> None:
+def test_byte_by_byte(node: RealServer) -> None:
     """C2.3 The commands do not depend on how the stream is split into reads."""
     data = encode("ADDJOB", "bytes", "a\r\nb", 0) + b"QLEN bytes\r\n" + encode("PING", "")
-    with Wire(shared.port) as wire:
+    with Wire(node.port) as wire:
         for i in range(len(data)):
             wire.raw(data[i : i + 1])
         assert len(wire.read()) == 40
@@ -72,14 +72,14 @@ def test_byte_by_byte(shared: RealServer) -> None:
         assert wire.read() == b""
 
 
-def test_all_at_once(shared: RealServer) -> None:
+def test_all_at_once(node: RealServer) -> None:
     """One client's deep pipeline while it does not read yet; others are served."""
-    deep, other = Wire(shared.port), Wire(shared.port)
+    deep, other = Wire(node.port), Wire(node.port)
     count = 20_000
     data = b"".join(encode("ADDJOB", "deep", str(i), 0) for i in range(count))
     sender = threading.Thread(target=deep.raw, args=(data,))
     sender.start()
-    wait_for(lambda: other("QLEN", "deep") > 10)
+    until(lambda: other("QLEN", "deep") > 10)
     assert other("PING") == b"PONG"
     ids = [deep.read() for _ in range(count)]
     sender.join()
@@ -92,13 +92,3 @@ def test_all_at_once(shared: RealServer) -> None:
     assert other("ACKJOB", *[job[1] for job in jobs]) == count
     deep.close()
     other.close()
-
-
-def test_files_are_for_the_owner_only(make_server: MakeServer) -> None:
-    server = make_server("--appendonly", "yes", "--events", "yes")
-    server.wire().add("q")
-    server.end()
-    written = [path for path in server.directory.rglob("*") if path != server.log_path]
-    assert any(path.is_file() for path in written)
-    for path in written:
-        assert stat.S_IMODE(Path(path).stat().st_mode) & 0o077 == 0, path

@@ -70,7 +70,7 @@ class Mill:
         self.wire = self.server.wire()
 
 
-@pytest.mark.parametrize("policy", ["always", "everysec"])
+@pytest.mark.parametrize("policy", [pytest.param("always", marks=pytest.mark.slow), "everysec"])
 def test_killed_in_every_step(make_server: MakeServer, policy: str) -> None:
     server = make_server("--appendonly", "yes", "--appendfsync", policy)
     with server.wire() as wire:

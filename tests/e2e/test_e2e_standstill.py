@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab import RealCluster, RealServer, info
-from raw_resp import NULL, Err, Wire, encode, wait_for
+from raw_resp import NULL, Err, Wire, encode
+from until import until
 
 TIMEOUT_MS = 700
 # the second one, if what the other node said of the tube lay in the link
@@ -34,7 +35,7 @@ def stop(node: RealServer) -> int:
     assert node.process is not None
     pid = node.process.pid
     os.kill(pid, signal.SIGSTOP)
-    wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
     return pid
 
 
@@ -62,30 +63,30 @@ def test_a_stopped_home_answers_nothing_of_before(pair: RealCluster) -> None:
         assert wire("TUBE", "CREATE", "t", "fifottl") == b"OK"
         for body in ("first", "second"):
             wire("TUBE", "PUT", "t", body)
-    wait_for(lambda: tasks(other) == 2, "the other node has no copies")
+    until(lambda: tasks(other) == 2, "give the other node copies")
     putter, waiter = socket.create_connection(("127.0.0.1", home.port)), Wire(home.port)
     worker = Wire(home.port)
     taken = worker("TUBE", "TAKE", "t", "TIMEOUT", 0)
     number = str(taken[0])
     waiter("TUBE", "CREATE", "empty", "fifo")
-    wait_for(lambda: state(other, "empty") == b"INIT", "the other node does not know the tube")
+    until(lambda: state(other, "empty") == b"INIT", "tell the other node of the tube")
     taker = socket.create_connection(("127.0.0.1", home.port))
     taker.sendall(encode("TUBE", "TAKE", "empty", "TIMEOUT", "60"))
-    wait_for(lambda: blocked(home) == 1, "the take does not wait")
+    until(lambda: blocked(home) == 1, "let the take wait")
 
     pid = stop(home)
     putter.sendall(encode("TUBE", "PUT", "t", "third"))
     worker.sock.sendall(encode("TUBE", "ACK", "t", number))
     with Wire(other.port) as wire:
-        wait_for(lambda: forced(wire, "t"), "FORCE is refused")
-        wait_for(lambda: state(other, "t") == b"RUNNING", "the other node does not run it")
+        until(lambda: forced(wire, "t"), "let FORCE through")
+        until(lambda: state(other, "t") == b"RUNNING", "run at the other node")
         again = [wire("TUBE", "TAKE", "t", "TIMEOUT", 0)[0] for _ in range(2)]
         assert int(number) in again, "the task was not handed out elsewhere"
         os.kill(pid, signal.SIGCONT)
         assert answer(putter).startswith(REFUSED)
         assert answer(worker.sock).startswith(REFUSED)
-        wait_for(lambda: state(home, "t") == b"WAITING")
-        wait_for(lambda: state(home, "empty") == b"RUNNING", "it never hears from the other node")
+        until(lambda: state(home, "t") == b"WAITING")
+        until(lambda: state(home, "empty") == b"RUNNING", "hear from the other node")
         with Wire(home.port) as late:
             late("TUBE", "PUT", "empty", "for who waited")
             assert info(late, "cluster")["standstills"] == "1"
@@ -104,11 +105,11 @@ def test_a_reply_that_was_made_before_a_standstill_is_not_sent(pair: RealCluster
     home, other = pair.nodes
     with Wire(home.port) as wire:
         assert wire("TUBE", "CREATE", "t", "fifo") == b"OK"
-    wait_for(lambda: state(other, "t") == b"INIT", "the other node does not know the tube")
+    until(lambda: state(other, "t") == b"INIT", "tell the other node of the tube")
     with Wire(home.port) as wire:
         wire.sock.sendall(encode("TUBE", "PUT", "t", "x") + encode("DEBUG", "SLEEP", "1.2"))
         assert answer(wire.sock) == b""
-    wait_for(lambda: state(home, "t") == b"RUNNING")
+    until(lambda: state(home, "t") == b"RUNNING")
     with Wire(home.port) as wire:
         assert wire("TUBE", "TAKE", "t", "TIMEOUT", 0)[2] == b"x"
         assert wire("DEBUG", "CHECK") == b"OK"

@@ -11,7 +11,8 @@ import hiredis
 import pytest
 
 from lab import RealServer
-from raw_resp import NULL, Wire, wait_for
+from raw_resp import NULL, Wire
+from until import until
 
 MakeServer = Callable[..., RealServer]
 
@@ -62,7 +63,7 @@ def make(wire: Wire, name: str, type: str, *options: str | int) -> str:
 
 def blocked(wire: Wire, tube: str, count: int) -> None:
     """Until so many takes wait for the tube."""
-    wait_for(lambda: figures(wire, tube)["waiting-takes"] == count)
+    until(lambda: figures(wire, tube)["waiting-takes"] == count)
 
 
 def figures(wire: Wire, tube: str) -> dict[str, object]:
@@ -70,10 +71,10 @@ def figures(wire: Wire, tube: str) -> dict[str, object]:
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def test_takes_are_served_in_the_order_they_came(shared: RealServer, wire: Wire) -> None:
+def test_takes_are_served_in_the_order_they_came(node: RealServer, wire: Wire) -> None:
     """T9.1 whatever their timeouts."""
     make(wire, "order", "fifottl")
-    takers = [shared.wire() for _ in range(3)]
+    takers = [node.wire() for _ in range(3)]
     for count, (taker, timeout) in enumerate(zip(takers, (20, 5, 10), strict=True), 1):
         taker.send("TUBE", "TAKE", "order", "TIMEOUT", timeout)
         blocked(wire, "order", count)
@@ -118,21 +119,21 @@ def test_a_put_waits_for_room(wire: Wire, other: Wire) -> None:
     assert wire("ADDJOB", "room", "no", 0).startswith("MAXLEN ")
     other.send("TUBE", "PUT", "room", "second", "TIMEOUT", 20)
     other.send("PING")
-    wait_for(lambda: figures(wire, "room")["waiting-puts"] == 1)
+    until(lambda: figures(wire, "room")["waiting-puts"] == 1)
     assert wire("TUBE", "DELETE", "room", 0)[1] == b"DONE"
     assert other.read()[:3] == [1, b"READY", b"second"]
     assert other.read() == b"PONG"
 
 
-def test_a_put_whose_client_goes_is_not_done(shared: RealServer, wire: Wire) -> None:
+def test_a_put_whose_client_goes_is_not_done(node: RealServer, wire: Wire) -> None:
     """T7.3 If the client disconnects, nothing is put."""
     make(wire, "gone", "limfifottl", "CAPACITY", 1)
     wire("TUBE", "PUT", "gone", "first")
-    going = shared.wire()
+    going = node.wire()
     going.send("TUBE", "PUT", "gone", "never", "TIMEOUT", 20)
-    wait_for(lambda: figures(wire, "gone")["waiting-puts"] == 1)
+    until(lambda: figures(wire, "gone")["waiting-puts"] == 1)
     going.sock.close()
-    wait_for(lambda: figures(wire, "gone")["waiting-puts"] == 0)
+    until(lambda: figures(wire, "gone")["waiting-puts"] == 0)
     wire("TUBE", "DELETE", "gone", 0)
     assert figures(wire, "gone")["ready"] == 0
 
@@ -144,18 +145,18 @@ def test_a_muted_put_waits_too(wire: Wire, other: Wire) -> None:
     other.send("CLIENT", "REPLY", "SKIP")
     other.send("TUBE", "PUT", "muted", "second", "TIMEOUT", 20)
     other.send("PING")
-    wait_for(lambda: figures(wire, "muted")["waiting-puts"] == 1)
+    until(lambda: figures(wire, "muted")["waiting-puts"] == 1)
     wire("TUBE", "DELETE", "muted", 0)
     assert other.read() == b"PONG"
     assert wire("TUBE", "PEEK", "muted", 1)[2] == b"second"
 
 
-def test_the_end_of_a_session_releases_its_tasks(shared: RealServer, wire: Wire) -> None:
+def test_the_end_of_a_session_releases_its_tasks(node: RealServer, wire: Wire) -> None:
     """T8.2 in the order of (tube, number); T8.3: a session is joined by its uuid."""
     make(wire, "ends", "fifo")
     for body in "ab":
         wire("TUBE", "PUT", "ends", body)
-    first, second = shared.wire(), shared.wire()
+    first, second = node.wire(), node.wire()
     uuid = first("TUBE", "IDENTIFY")
     assert second("TUBE", "IDENTIFY", uuid) == uuid
     assert first("TUBE", "TAKE", "ends")[0] == 0
@@ -163,7 +164,7 @@ def test_the_end_of_a_session_releases_its_tasks(shared: RealServer, wire: Wire)
     first.sock.close()
     assert second("TUBE", "ACK", "ends", 0)[1] == b"DONE"
     second.sock.close()
-    wait_for(lambda: figures(wire, "ends")["ready"] == 1)
+    until(lambda: figures(wire, "ends")["ready"] == 1)
     assert wire("TUBE", "IDENTIFY", uuid).endswith(" is unknown.")
 
 
@@ -189,7 +190,7 @@ def test_getjob_and_take_share_a_tube(wire: Wire, other: Wire) -> None:
 def test_a_waiting_getjob_gets_what_is_put(wire: Wire, other: Wire) -> None:
     """T1.3, T2.3: who waits in GETJOB for the name waits for the tube."""
     other.send("GETJOB", "FROM", "later")
-    wait_for(lambda: wire("QSTAT", "later") is not NULL)
+    until(lambda: wire("QSTAT", "later") is not NULL)
     make(wire, "later", "utube")
     task = wire("TUBE", "PUT", "later", "x", "UTUBE", "k")
     assert other.read() == [[b"later", task[4], b"x"]]
@@ -233,14 +234,14 @@ def test_changes_are_pushed(wire: Wire, other: Wire) -> None:
         [b"tube-change", b"pushed", 2, b"ack", 0, b"DONE"],
     ]
     other.sock.close()
-    wait_for(lambda: figures(wire, "pushed")["subscribers"] == 0)
+    until(lambda: figures(wire, "pushed")["subscribers"] == 0)
 
 
-def test_a_subscriber_hears_of_a_session_that_ends(shared: RealServer, wire: Wire) -> None:
+def test_a_subscriber_hears_of_a_session_that_ends(node: RealServer, wire: Wire) -> None:
     """T16.2: also of changes that no command made."""
     make(wire, "quiet", "fifo")
     wire("TUBE", "PUT", "quiet", "x")
-    taker, listener = shared.wire(), shared.wire()
+    taker, listener = node.wire(), node.wire()
     taker("TUBE", "TAKE", "quiet")
     listener("HELLO", 3)
     listener("TUBE", "SUBSCRIBE", "quiet")
@@ -300,7 +301,7 @@ def test_a_new_password_ends_what_waits(make_server: MakeServer) -> None:
     listener("HELLO", 3)
     listener("TUBE", "SUBSCRIBE", "full")
     blocked(wire, "empty", 1)
-    wait_for(lambda: figures(wire, "full")["waiting-puts"] == 1)
+    until(lambda: figures(wire, "full")["waiting-puts"] == 1)
     assert wire("CONFIG", "SET", "requirepass", "pw") == b"OK"
     assert taker.read().startswith("NOAUTH")
     assert putter.read().startswith("NOAUTH")
@@ -344,7 +345,7 @@ def test_a_type_and_a_callback_of_ones_own(plugged: RealServer, tmp_path: Path) 
         wire("TUBE", "PUT", "stack", body)
     assert [wire("TUBE", "TAKE", "stack")[2] for _ in range(3)] == [b"c", b"b", b"a"]
     notes = tmp_path / "packages" / "tube_plugin.py.notes"
-    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 6)
+    until(lambda: notes.exists() and len(notes.read_text().splitlines()) == 6)
     lines = notes.read_text().splitlines()
     assert lines[0] == "stack put 0 READY a"
     assert lines[3] == "stack take 2 TAKEN c"

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -22,30 +23,29 @@ if __name__ == "__main__":
 
 from tube_load import Load
 
-from proxied import ProxiedNodes
-from raw_resp import Wire, wait_for
+from lab import RealCluster
+from raw_resp import Wire
+from until import until
 
 FAULTS = ("kill", "stop", "isolate", "cut")
 
 
-class VoteChaos(ProxiedNodes):
+class VoteChaos(RealCluster):
     """One run: nodes behind proxies, one tube, the load on it."""
 
     def __init__(self, directory: Path, count: int, seed: int, fsync: str = "everysec") -> None:
-        super().__init__(directory, count, "--appendonly", "yes", "--appendfsync", fsync)
+        journal = ("--appendonly", "yes", "--appendfsync", fsync, "--cluster-node-timeout", 1_000)
+        super().__init__(directory, count, *journal, voters=count, proxied=True)
         self.chance = random.Random(seed)
         self.faults: Counter[str] = Counter()
         self.gaps_s: dict[str, list[float]] = {}  # the longest time without a put, by fault
         self.load: Load | None = None
 
-    def start(self) -> None:
+    def start(self) -> VoteChaos:
         """Start the nodes, wait for the list of voters, make the tube."""
-        self.meet()
-        first = self.nodes[0].wire()
-        count = len(self.nodes)
-        wait_for(lambda: self.figure(0, "tubes_voters") == count, self.nodes[0].log, 60)
-        assert first("TUBE", "CREATE", "t", "fifo") == b"OK"
-        wait_for(lambda: len(self.homes()) == count and len(set(self.homes())) == 1)
+        super().start()
+        self.create("t", "fifo")
+        return self
 
     def figure(self, number: int, name: str) -> int:
         """A figure of INFO; -1 if the node does not answer."""
@@ -57,24 +57,6 @@ class VoteChaos(ProxiedNodes):
                 if line.startswith(f"{name}:"):
                     return int(line.partition(":")[2])
         return -1
-
-    def homes(self) -> list[str]:
-        """The leader as each node that answers names it."""
-        found = []
-        for node in self.nodes:
-            with contextlib.suppress(OSError, EOFError):
-                wire = Wire(node.port, timeout_s=1)
-                told = wire("TUBE", "INFO", "t")
-                wire.sock.close()
-                if isinstance(told, list):
-                    row = dict(zip(told[::2], told[1::2], strict=True))
-                    found.append(row[b"home"].decode())
-        return found
-
-    def leader(self) -> int:
-        """The leader that most nodes name."""
-        named = Counter(self.homes()).most_common(1)
-        return self.ids.index(named[0][0]) if named else 0
 
     def hurt(self, kind: str, number: int, span_s: float) -> None:
         """One fault at a node, and its end."""
@@ -89,63 +71,67 @@ class VoteChaos(ProxiedNodes):
             time.sleep(span_s)
             node.signal(signal.SIGCONT)
         else:
-            own = self.ids[number]
-            others = [one for one in self.ids if one != own]
-            for other in others if kind == "isolate" else others[: len(others) // 2]:
-                if kind == "isolate":
-                    self.proxy.freeze(own, other)
-                    self.proxy.freeze(other, own)
-                else:
-                    self.proxy.cut(own, other)
+            self.part(number, kind)
             time.sleep(span_s)
             self.proxy.heal()
 
+    def part(self, number: int, kind: str) -> None:
+        """`isolate`: nothing comes from or to the node; `cut`: half of its links break."""
+        own = self.ids[number]
+        others = [one for one in self.ids if one != own]
+        for other in others if kind == "isolate" else others[: len(others) // 2]:
+            if kind == "isolate":
+                self.proxy.freeze(own, other)
+                self.proxy.freeze(other, own)
+            else:
+                self.proxy.cut(own, other)
+
+    def move(self) -> None:
+        """The leader hears nobody until another one leads, as seen by clients."""
+        first = self.nodes.index(self.leader("t"))
+        self.faults["isolate"] += 1
+        began = time.monotonic()
+        self.part(first, "isolate")
+        until(lambda: [i for i in self.leading("t") if i != first], self.logs)
+        load = self.load
+        assert load is not None
+        before = load.counts()[0]
+        until(lambda: load.counts()[0] > before + 20, self.logs)
+        self.proxy.heal()
+        until(lambda: self.leading("t") and first not in self.leading("t"), self.logs)
+        self.gaps_s["isolate"] = [load.longest_gap_s(began)]
+
     def trouble(self, seconds: float, every_s: float = 5.0) -> None:
         """Faults at the leader, one every few seconds."""
-        until = time.monotonic() + seconds
+        end_s = time.monotonic() + seconds
         assert self.load is not None
-        while time.monotonic() < until:
+        while time.monotonic() < end_s:
             began = time.monotonic()
             before = self.load.counts()[0]
-            number = self.leader()
+            number = self.nodes.index(self.leader("t"))
             span_s = self.chance.choice((1.5, 2.5, 3.5))
             kind = self.chance.choice(FAULTS)
             self.hurt(kind, number, span_s)
-            wait_for(lambda n=before: self.load.counts()[0] > n + 20, self.what_is, 60)
+            until(lambda n=before: self.load.counts()[0] > n + 20, self.logs, most_s=60)
             self.gaps_s.setdefault(kind, []).append(self.load.longest_gap_s(began))
             time.sleep(max(0.0, every_s - (time.monotonic() - began)))
 
-    def what_is(self) -> str:
-        """What the nodes say, for a failure."""
-        logs = [node.log()[-1500:] for node in self.nodes]
-        return "\n".join(f"{id[:8]} {log}" for id, log in zip(self.ids, logs, strict=True))
-
-    def run(self, seconds: float, every_s: float = 5.0) -> None:
+    def run(self, trouble: Callable[[], None]) -> None:
         """All of it, and the verdict."""
         self.start()
-        url = "tuque://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
-        with Load(url, "t") as load:
+        with Load(self.url, "t") as load:
             self.load = load
-            wait_for(lambda: min(load.counts()) > 50, self.what_is, 60)
-            self.trouble(seconds, every_s)
+            until(lambda: min(load.counts()) > 50, self.logs, most_s=60)
+            trouble()
             load.end_puts()
-            wait_for(self.is_empty, self.what_is, 120)
+            until(self.is_empty, self.logs, most_s=120)
             load.stop()
         load.judge_done()
 
     def is_empty(self) -> bool:
         """Whether no task is left at the leader."""
-        with contextlib.suppress(OSError, EOFError):
-            wire = Wire(self.nodes[self.leader()].port, timeout_s=3)
-            told = wire("TUBE", "INFO", "t")
-            wire.sock.close()
-            row = dict(zip(told[::2], told[1::2], strict=True))
-            return bool(row[b"ready"] == row[b"taken"] == 0 and row[b"state"] == b"RUNNING")
-        return False
-
-    def end(self) -> None:
-        """End every process and thread."""
-        self.end_nodes()
+        told = [self.tube("t", i) for i in self.leading("t")]
+        return any(row and row[b"ready"] == row[b"taken"] == 0 for row in told)
 
     def score(self) -> str:
         """What was done."""
@@ -172,7 +158,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         chaos = VoteChaos(Path(directory), asked.nodes, asked.seed, asked.appendfsync)
         try:
-            chaos.run(asked.minutes * 60)
+            chaos.run(lambda: chaos.trouble(asked.minutes * 60))
         finally:
             print(f"seed {asked.seed}, {asked.nodes} nodes: {chaos.score()}")
             chaos.end()

@@ -12,7 +12,7 @@ import pytest
 
 import forked
 from lab import READY, RealServer
-from raw_resp import wait_for
+from until import until
 
 pytestmark = pytest.mark.skipif(not forked.CAN_FORK, reason="this system has no pidfd_open")
 
@@ -46,7 +46,7 @@ def test_directory(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     with (tmp_path / "said").open("wb") as out:
         program = forked.start(["server", "--port", "0", "--dir", "here"], out, tmp_path)
-    wait_for(lambda: READY.search((tmp_path / "said").read_text()) is not None)
+    until(lambda: READY.search((tmp_path / "said").read_text()) is not None)
     program.terminate()
     assert program.wait(60) == 0
     assert list((tmp_path / "here").iterdir())
@@ -70,7 +70,7 @@ def test_what_the_interpreter_reads_at_its_start(tmp_path: Path) -> None:
         words = ["server", "--port", "0", "--dir", str(tmp_path)]
         program = forked.start(words, out, PYTHONHASHSEED="7")
     place = Path(f"/proc/{program.pid}/environ")  # empty while a process begins
-    variables = wait_for(place.read_bytes, "it has no variables")
+    variables = until(place.read_bytes, "it has no variables")
     program.kill()
     assert program.wait(60) == -signal.SIGKILL
     assert b"PYTHONHASHSEED=7" in variables.split(b"\0")
@@ -116,7 +116,7 @@ def test_the_process_that_forks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert orphan is not None
     with pytest.raises(AssertionError, match="the process that forks ended with -9"):
         orphan.poll()
-    wait_for(lambda: not is_alive(orphan.pid))
+    until(lambda: not is_alive(orphan.pid))
     assert orphan.poll() == -signal.SIGKILL
     with server.start():
         assert server.wire()("PING") == b"PONG"

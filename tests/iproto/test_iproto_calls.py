@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from iproto_raw import encode, refused, request, tube
-from raw_resp import wait_for
 from tuque.tubes.policy import tubes_of
+from until import until
 from world import World
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
@@ -419,7 +419,7 @@ def test_on_task_change(world: World) -> None:
     world.server.notices.callbacks[b"listen"] = listen
     conn = tube(world, on_task_change="listen")
     conn.call("queue.tube.t:put", "a")
-    wait_for(lambda: len(heard) == 1)
+    until(lambda: len(heard) == 1)
     assert heard[0] == ("t", "put", 0, "READY", b"a")
     name = "queue.tube.t:on_task_change"
     assert conn.call(name, None) == ["listen"]
@@ -428,7 +428,7 @@ def test_on_task_change(world: World) -> None:
     text = "this server has no callback named 'other'"
     assert refused(conn.call(name, "other")) == (32, text)
     conn.call("queue.tube.t:put", "c")
-    wait_for(lambda: len(heard) == 2)
+    until(lambda: len(heard) == 2)
     assert heard[1][2] == 2
     options = {"on_task_change": "other"}
     assert refused(conn.call("queue.create_tube", "u", "fifo", options)) == (32, text)

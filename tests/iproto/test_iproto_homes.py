@@ -11,7 +11,8 @@ import pytest
 
 from iproto_raw import Conn, Said
 from lab import RealCluster, RealServer, free_port
-from raw_resp import Wire, wait_for
+from raw_resp import Wire
+from until import until
 
 TIMEOUT_MS = 5_000  # on a slow machine, too, nobody is taken for dead who lives
 READ_ONLY = "Can't modify data because this instance is in read-only mode"
@@ -62,7 +63,7 @@ def make(nodes: list[Node], name: str, type: str, *options: str | int) -> None:
     """A tube with its home at the first node, of which every copy is complete."""
     first = nodes[0]
     assert first.wire("TUBE", "CREATE", name, type, *options) == b"OK"
-    wait_for(lambda: first.is_copied(name))
+    until(lambda: first.is_copied(name))
 
 
 def test_error_7_names_the_home(nodes: list[Node]) -> None:
@@ -88,7 +89,7 @@ def test_a_home_that_may_not_run(nodes: list[Node]) -> None:
     try:
         for one in others:
             one.server.signal(signal.SIGSTOP)
-        wait_for(lambda: first.state("few") == "WAITING")
+        until(lambda: first.state("few") == "WAITING")
         text = f"{READ_ONLY}: Tube 'few': this node reaches 1 of 3 nodes"
         assert first.conn.call("queue.tube.few:put", 1)[1:] == (7, text)
         assert first.conn.call("queue.tube.few:take", 0)[1:] == (7, text)
@@ -96,9 +97,9 @@ def test_a_home_that_may_not_run(nodes: list[Node]) -> None:
         for one in others:
             one.server.signal(signal.SIGCONT)
         assert first.wire("CONFIG", "SET", "cluster-node-timeout", TIMEOUT_MS) == b"OK"
-    wait_for(lambda: first.state("few") == "RUNNING")
-    wait_for(lambda: all(one.state() == "RUNNING" for one in nodes))
-    wait_for(lambda: first.is_copied("few"))
+    until(lambda: first.state("few") == "RUNNING")
+    until(lambda: all(one.state() == "RUNNING" for one in nodes))
+    until(lambda: first.is_copied("few"))
     assert first.conn.call("queue.tube.few:put", 1) == [[0, "r", 1]]
 
 
@@ -107,14 +108,14 @@ def test_who_waits_over_iproto_is_told_that_the_home_moves(nodes: list[Node]) ->
     make(nodes, "waits", "limfifottl", "CAPACITY", 1)
     first, second = nodes[:2]
     sync = first.conn.ask_call("queue.tube.waits:take")
-    wait_for(lambda: first.wire("TUBE", "INFO", "waits")[31] == 1)
+    until(lambda: first.wire("TUBE", "INFO", "waits")[31] == 1)
     assert first.wire("TUBE", "HOME", "waits", second.id[:9]) == b"OK"
     said = first.conn.hear(sync)
     text = f"{READ_ONLY}: the leader of tube 'waits' is 127.0.0.1:{second.iproto_port}"
     assert said[1:] == (7, text)
     assert second.conn.call("queue.tube.waits:put", "x") == [[0, "r", "x"]]
     full = second.conn.ask_call("queue.tube.waits:put", "y", {"timeout": 30})
-    wait_for(lambda: second.wire("TUBE", "INFO", "waits")[33] == 1)
+    until(lambda: second.wire("TUBE", "INFO", "waits")[33] == 1)
     assert second.wire("TUBE", "HOME", "waits", first.id) == b"OK"
     assert second.conn.hear(full).code == 7
     assert first.conn.call("queue.tube.waits:take", 0) == [[0, "t", "x"]]
@@ -126,7 +127,7 @@ def test_a_tube_is_made_when_all_have_answered(nodes: list[Node]) -> None:
     assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 4}).code == 32
     assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 2}) == []
     assert first.home("both")["sync"] == 2
-    wait_for(lambda: third.state("both") == "INIT")
+    until(lambda: third.state("both") == "INIT")
     assert second.conn.call("queue.create_tube", "both", "fifo")[1] == 32
     assert second.wire("TUBE", "CREATE", "both", "fifo").startswith(
         "ERR a tube or a queue 'both' already exists: "
@@ -169,7 +170,7 @@ def test_a_copy_that_does_not_come(nodes: list[Node]) -> None:
         assert first.wire("TUBE", "PUT", "slow", "a") == f"FEWCOPIES {late}"
         assert first.conn.hear(sync) == Said(sync, 7, late)
         refused = "NOREPL Not enough reachable nodes for the requested replication level"
-        wait_for(lambda: first.wire("CLUSTER", "INFO").find(b"reachable_nodes:1") > 0)
+        until(lambda: first.wire("CLUSTER", "INFO").find(b"reachable_nodes:1") > 0)
         assert first.wire("TUBE", "PUT", "slow", "c") == refused
         assert first.conn.call("queue.tube.slow:put", "c")[1:] == (
             7,
@@ -179,8 +180,8 @@ def test_a_copy_that_does_not_come(nodes: list[Node]) -> None:
         assert first.wire("TUBE", "ACK", "slow", 0) == refused
     finally:
         third.server.signal(signal.SIGCONT)
-    wait_for(lambda: first.is_copied("slow"), third.server.log)
-    wait_for(lambda: first.wire("CLUSTER", "INFO").find(b"reachable_nodes:2") > 0)
+    until(lambda: first.is_copied("slow"), third.server.log)
+    until(lambda: first.wire("CLUSTER", "INFO").find(b"reachable_nodes:2") > 0)
     assert first.wire("TUBE", "ACK", "slow", 0)[1] == b"DONE"
     assert first.wire("TUBE", "INFO", "slow")[21] == 1  # the put that was too late
 
@@ -194,12 +195,12 @@ def test_who_goes_while_copies_are_made(nodes: list[Node]) -> None:
         with Wire(first.server.port) as wire:
             for body in "abc":
                 wire.send("TUBE", "PUT", "gone", body)
-            wait_for(lambda: first.wire("TUBE", "INFO", "gone")[21] == 3)
+            until(lambda: first.wire("TUBE", "INFO", "gone")[21] == 3)
             assert wire.is_quiet(0.001), "they run side by side, not one after the other"
         assert first.wire("DEBUG", "CHECK") == b"OK"
     finally:
         third.server.signal(signal.SIGCONT)
-    wait_for(lambda: first.is_copied("gone"), third.server.log)
+    until(lambda: first.is_copied("gone"), third.server.log)
 
 
 def test_master_and_replica(nodes: list[Node]) -> None:
@@ -218,7 +219,7 @@ def test_master_and_replica(nodes: list[Node]) -> None:
     assert replica.state() == "WAITING"  # it was no replica from its start on
     assert replica.wire("CONFIG", "SET", "read-only", "no") == b"OK"
     assert master.wire("CONFIG", "SET", "read-only", "yes") == b"OK"
-    wait_for(lambda: replica.state("sw") == "RUNNING", replica.server.log)
+    until(lambda: replica.state("sw") == "RUNNING", replica.server.log)
     assert (master.state(), master.state("sw")) == ("WAITING", "WAITING")
     assert replica.state() == "RUNNING"
     at = f"127.0.0.1:{replica.server.port}"
@@ -230,7 +231,7 @@ def test_master_and_replica(nodes: list[Node]) -> None:
     assert master.wire("TUBE", "CREATE", "new", "fifo").startswith("READONLY ")
     for node in nodes:
         assert node.wire("CONFIG", "SET", "read-only", "no") == b"OK"
-        wait_for(lambda node=node: node.state() == "RUNNING")
+        until(lambda node=node: node.state() == "RUNNING")
 
 
 def test_a_node_that_leaves_gives_its_tubes_away(nodes: list[Node]) -> None:
@@ -240,10 +241,10 @@ def test_a_node_that_leaves_gives_its_tubes_away(nodes: list[Node]) -> None:
     assert first.wire("TUBE", "PUT", "leave", "x")[0] == 0
     assert first.wire("CLUSTER", "LEAVING", "yes") == b"OK"
     try:
-        wait_for(lambda: first.wire("CLUSTER", "INFO").find(b"safe_to_stop:yes") > 0)
+        until(lambda: first.wire("CLUSTER", "INFO").find(b"safe_to_stop:yes") > 0)
         assert first.state("leave") == "WAITING"
         # T20.4: it runs there when the disk has the epoch
-        wait_for(lambda: [node.state("leave") for node in nodes].count("RUNNING") == 1)
+        until(lambda: [node.state("leave") for node in nodes].count("RUNNING") == 1)
         (home,) = [node for node in nodes if node.state("leave") == "RUNNING"]
         assert home.wire("TUBE", "PEEK", "leave", 0)[2] == b"x"
     finally:

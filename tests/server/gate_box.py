@@ -8,10 +8,11 @@ import threading
 from pathlib import Path
 
 from pump_box import NODE_ID, START_MS, PumpBox
-from raw_resp import Wire, wait_for
+from raw_resp import Wire
 from tuque.core.records.jobs import Records
 from tuque.server.journal.committer import Committer
 from tuque.store.disk import Disk
+from until import until
 
 
 class StuckDisk(Disk):
@@ -74,7 +75,7 @@ class Kept:
             heard += self.box.hear(wire)
             return heard
 
-        return wait_for(hear)
+        return until(hear)
 
     def close(self) -> None:
         self.disk.may_sync.set()

@@ -16,7 +16,7 @@ import pytest
 
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port
-from raw_resp import Wire, wait_for
+from raw_resp import Wire
 from tuque.server.bus.handshaking import (
     BEGIN_MAX,
     BEGIN_S,
@@ -30,6 +30,7 @@ from tuque.server.net.tls_keys import OTHER_CA, Keys
 from tuque.wire.bus.bus import head_of
 from tuque.wire.bus.card import Card, Hello
 from tuque.wire.bus.handshake import IS_TLS, MAGIC
+from until import until
 
 pytestmark = needs_openssl
 PASSWORD = "a-long-password-of-default"
@@ -101,7 +102,7 @@ def test_three_nodes_without_a_secret(start: type[Node], authority: Authority) -
     nodes = [start(f"node{i}", authority) for i in range(3)]
     nodes[0].meet(nodes[1])
     nodes[0].meet(nodes[2])
-    wait_for(lambda: all(node.has_links(2) for node in nodes))
+    until(lambda: all(node.has_links(2) for node in nodes))
     body = b"x" * 3_000_000  # more than a socket takes at once
     id = nodes[1].wire("ADDJOB", "q", body, 30_000, "REPLICATE", 3, "RETRY", 30)
     assert b"active" in nodes[2].wire("SHOW", id)
@@ -140,10 +141,10 @@ def strangers(node: Node, authority: Authority) -> None:
             while data := sock.recv(4096):
                 assert data[:1] == b"\x15"  # an alert
     for text in ("it has no certificate", "is not accepted: ", "it speaks no TLS on its bus"):
-        wait_for(lambda text=text: text in node.server.log(), node.server.log)
+        until(lambda text=text: text in node.server.log(), node.server.log)
     with socket.create_connection(("127.0.0.1", node.server.bus_port), timeout=30) as sock:
         assert sock.recv(1) == b""  # within 2 s
-    wait_for(lambda: "no TLS handshake within 2 s" in node.server.log())
+    until(lambda: "no TLS handshake within 2 s" in node.server.log())
 
 
 def test_why_there_is_no_link(start: type[Node], authority: Authority, tmp_path: Path) -> None:
@@ -164,11 +165,11 @@ def test_why_there_is_no_link(start: type[Node], authority: Authority, tmp_path:
     ]
     for dialer, dialled, here, there in told:
         dialer.meet(dialled)
-        wait_for(
+        until(
             lambda one=dialer, text=here: text in one.told()["cluster_meet_error"],
             lambda one=dialer: one.told()["cluster_meet_error"],
         )
-        wait_for(lambda one=dialled, text=there: text in one.server.log(), dialled.server.log)
+        until(lambda one=dialled, text=there: text in one.server.log(), dialled.server.log)
     assert all(one.has_links(0) for one in (node, clear, other, expired))
 
 
@@ -202,7 +203,7 @@ def test_strangers_begin_last(authority: Authority) -> None:
     for guest in guests[4:8]:
         shaking.end(guest)
     shaking.start()
-    wait_for(lambda: len(note()) == 5)
+    until(lambda: len(note()) == 5)
     shaking.close()
     assert begun == [8, 0, 3, 2, 1]
     for mine, theirs in pairs:
@@ -249,7 +250,7 @@ def test_strangers_wait_for_their_turn(authority: Authority, is_near: bool) -> N
     guests = [shaking.begin(mine, False, is_near, "10.0.0.2") for mine, _ in pairs]
     began = time.monotonic()
     shaking.start()
-    wait_for(lambda: all(guest.stream is not None for guest in guests))
+    until(lambda: all(guest.stream is not None for guest in guests))
     took = time.monotonic() - began
     shaking.close()
     assert is_near or took >= (30 // BEGIN_MAX - 1) * BEGIN_S
@@ -262,22 +263,22 @@ def test_new_certificates_of_another_authority(start: type[Node], authority: Aut
     """B1.8 When its files have changed, its links end and are dialled again with the new ones"""
     first, second = start("first", authority), start("second", authority)
     first.meet(second)
-    wait_for(lambda: first.has_links(1) and second.has_links(1))
+    until(lambda: first.has_links(1) and second.has_links(1))
     new = Authority(first.server.directory, "new")
     for node in (first, second):
         joined = int(node.told()["bus_joined"])
         node.take(authority, "between", 30, new)
-        wait_for(lambda n=node, was=joined: int(n.told()["bus_joined"]) > was)
+        until(lambda n=node, was=joined: int(n.told()["bus_joined"]) > was)
     for node in (first, second):
         node.take(new, "newer", 30, authority)
-        wait_for(lambda n=node: "the certificates have changed" in n.server.log())
-    wait_for(lambda: first.has_links(1) and second.has_links(1))
+        until(lambda n=node: "the certificates have changed" in n.server.log())
+    until(lambda: first.has_links(1) and second.has_links(1))
     first.take(new, "newest")  # the old authority is gone: here only the new one counts
-    wait_for(lambda: first.has_links(1) and second.has_links(1))
+    until(lambda: first.has_links(1) and second.has_links(1))
     second.take(authority, "old")
-    wait_for(lambda: first.has_links(0) and second.has_links(0))
+    until(lambda: first.has_links(0) and second.has_links(0))
     second.key.write_text("no key")
-    wait_for(lambda: second.told()["tls_certificate_fault"] != "")
+    until(lambda: second.told()["tls_certificate_fault"] != "")
 
 
 def test_a_certificate_that_cannot_work_is_not_taken(
@@ -286,7 +287,7 @@ def test_a_certificate_that_cannot_work_is_not_taken(
     """X2.2 If the new files cannot be used, the old certificate stays in use"""
     first, second = start("first", authority), start("second", authority)
     first.meet(second)
-    wait_for(lambda: first.has_links(1) and second.has_links(1))
+    until(lambda: first.has_links(1) and second.has_links(1))
     good = authority.sign("first")
     faults = {
         "it has ended": authority.sign("ended", -1),
@@ -296,18 +297,18 @@ def test_a_certificate_that_cannot_work_is_not_taken(
     for why, files in faults.items():
         for new, place in zip(files, (first.cert, first.key), strict=True):
             shutil.copy(new, place)
-        wait_for(lambda why=why: why in first.told()["tls_certificate_fault"])
+        until(lambda why=why: why in first.told()["tls_certificate_fault"])
         told = first.told()
         assert (told["tls_certificate_loads"], told["bus_links"]) == ("1", "1"), why
-        wait_for(lambda why=why: why in first.server.log())
+        until(lambda why=why: why in first.server.log())
         wire = second.wire("CLUSTER", "MEET", "127.0.0.1", first.server.port, first.server.bus_port)
         assert wire == b"OK"
     assert "the certificates have changed" not in first.server.log()
     for new, place in zip(good, (first.cert, first.key), strict=True):
         shutil.copy(new, place)
-    wait_for(lambda: first.told()["tls_certificate_loads"] == "2")
+    until(lambda: first.told()["tls_certificate_loads"] == "2")
     assert first.told()["tls_certificate_fault"] == ""
-    wait_for(lambda: first.has_links(1))
+    until(lambda: first.has_links(1))
 
 
 def test_an_authority_of_clients_is_none_of_nodes(authority: Authority, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab import RealCluster, cluster_info, info, reachable
-from raw_resp import NULL, Err, Wire, encode, wait_for
+from raw_resp import NULL, Err, Wire, encode
+from until import until
 
 LONG_MS = 60_000
 SECRETS = (
@@ -117,7 +118,7 @@ def test_a_node_that_was_killed_is_not_waited_for(tmp_path: Path, own: list[Real
     cluster.start()
     wire = cluster.wire(0)
     cluster.nodes[2].kill()
-    wait_for(lambda: reachable(wire) == 1)
+    until(lambda: reachable(wire) == 1)
     assert wire.show(wire.add())["repl"] == 2
     for _ in range(2):  # the first waits until the node is suspected
         refused = wire("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
@@ -137,7 +138,7 @@ def test_producers_wait_while_nodes_restart(tmp_path: Path, own: list[RealCluste
     for number in (1, 2):
         wire = cluster.wire(0)
         cluster.nodes[number].kill()
-        wait_for(lambda wire=wire: reachable(wire) == 1)
+        until(lambda wire=wire: reachable(wire) == 1)
         wire.send("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
         late = cluster.wire(0)("ADDJOB", "q", "b", 100, "REPLICATE", 3)
         assert isinstance(late, Err) and late.startswith("NOREPL Timeout reached")
@@ -159,7 +160,7 @@ def test_a_stopped_node_holds_producers_back(tmp_path: Path, own: list[RealClust
     command = encode("ADDJOB", "q", "x" * 50_000, 0, "REPLICATE", 2)
     sender = threading.Thread(target=wire.raw, args=(command * count,))
     sender.start()
-    bus = wait_for(lambda: stalled(info(other, "bus")))
+    bus = until(lambda: stalled(info(other, "bus")))
     assert int(bus["bus_waiting_bytes"]) < 8 << 20
     assert other("PING") == b"PONG"
     late = other("ADDJOB", "q", "late", 100, "REPLICATE", 2)
@@ -186,12 +187,12 @@ def test_a_producer_that_leaves_takes_its_job_along(tmp_path: Path, own: list[Re
     wire, other = cluster.wire(0), cluster.wire(0)
     cluster.nodes[1].signal(signal.SIGSTOP)
     wire.send("ADDJOB", "q", "body", 0, "REPLICATE", 2)
-    wait_for(lambda: info(other, "jobs")["registered_jobs"] == "1")
+    until(lambda: info(other, "jobs")["registered_jobs"] == "1")
     wire.close()
-    wait_for(lambda: info(other, "jobs")["registered_jobs"] == "0")
+    until(lambda: info(other, "jobs")["registered_jobs"] == "0")
     cluster.nodes[1].signal(signal.SIGCONT)
     there = cluster.wire(1)
-    wait_for(lambda: int(info(there, "bus").get("bus_in_deljob", "0")) > 0)
+    until(lambda: int(info(there, "bus").get("bus_in_deljob", "0")) > 0)
     assert info(there, "jobs")["registered_jobs"] == "0"
     assert there("GETJOB", "NOHANG", "FROM", "q") is NULL
 
@@ -206,7 +207,7 @@ def test_a_wrong_secret_lets_nobody_in(tmp_path: Path, own: list[RealCluster]) -
     wire = one.wire(0)
     there = two.nodes[0]
     assert wire("CLUSTER", "MEET", "127.0.0.1", there.port, there.bus_port) == b"OK"
-    refused = wait_for(lambda: [line for line in nodes(wire) if "wrong secret" in line])
+    refused = until(lambda: [line for line in nodes(wire) if "wrong secret" in line])
     assert "handshake" in refused[0]
     assert cluster_info(wire)["cluster_known_nodes"] == "1"
     assert cluster_info(two.wire(0))["cluster_known_nodes"] == "1"
@@ -246,6 +247,6 @@ def test_ids_of_a_tenant_at_nodes_without_the_job(three: RealCluster) -> None:
     assert anns[2]("RESULT", ids[0])[:2] == [b"state", b"waiting"]
     assert anns[1]("CANCEL", ids[0]) == [b"ended"]
     assert anns[2]("ACKJOB", ids[1]) == 0  # not known here: the others are told (A3.4)
-    wait_for(lambda: anns[0]("QLEN", "q") == 0)
+    until(lambda: anns[0]("QLEN", "q") == 0)
     later = anns[0].add("q", "of ann", "REPLICATE", 1, "RETRY", 60)
-    wait_for(lambda: anns[1].get("q") == [later])  # from the other node (F1)
+    until(lambda: anns[1].get("q") == [later])  # from the other node (F1)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab import RealCluster, cluster_info, info, reachable
-from raw_resp import Err, Wire, wait_for
+from raw_resp import Err, Wire
+from until import until
 
 SECRET = ("--cluster-secret", "kY3vR8wQz1LmN5tXb7cD2fGh4jPs6aEu0oHi9ZyVxWq")
 
@@ -42,7 +43,7 @@ def wait_kept(cluster: RealCluster) -> None:
     """Wait until each node has written down who the others are."""
     for node in cluster.nodes:
         kept = node.directory / "nodes.conf"
-        wait_for(lambda kept=kept: kept.read_text().count("bus:") == len(cluster.nodes) - 1)
+        until(lambda kept=kept: kept.read_text().count("bus:") == len(cluster.nodes) - 1)
 
 
 def test_nodes_find_each_other_again(make: Callable[..., RealCluster]) -> None:
@@ -71,15 +72,15 @@ def test_leaving(make: Callable[..., RealCluster]) -> None:
     wire.add("once", "b", "RETRY", 0, "REPLICATE", 1)
     waiting = cluster.wire(0)
     waiting.send("GETJOB", "FROM", "none")
-    wait_for(lambda: info(wire, "clients")["blocked_clients"] == "1")
+    until(lambda: info(wire, "clients")["blocked_clients"] == "1")
     assert wire("CLUSTER", "LEAVING") == b"no"
     assert info(wire, "cluster")["cluster_safe_to_stop"] == "no"
     assert wire("CLUSTER", "LEAVING", "yes") == b"OK"
     left = waiting.read()
     assert isinstance(left, Err) and left.startswith("LEAVING ")
-    wait_for(lambda: info(wire, "cluster")["cluster_safe_to_stop"] == "yes")
+    until(lambda: info(wire, "cluster")["cluster_safe_to_stop"] == "yes")
     assert info(wire, "cluster")["cluster_drain_left"] == "0"
-    wait_for(lambda: [row for row in other("HELLO")[2:] if row[3] == b"100"])
+    until(lambda: [row for row in other("HELLO")[2:] if row[3] == b"100"])
     assert reachable(other) == 1
     cluster.nodes[0].signal(signal.SIGTERM)
     assert cluster.nodes[0].wait() == 0
@@ -98,11 +99,11 @@ def test_forget(make: Callable[..., RealCluster]) -> None:
     cluster.nodes[2].kill()
     assert wires[0]("CLUSTER", "FORGET", ids[2]) == b"OK"
     for wire in wires[:2]:
-        wait_for(lambda wire=wire: cluster_info(wire)["cluster_known_nodes"] == "2")
+        until(lambda wire=wire: cluster_info(wire)["cluster_known_nodes"] == "2")
         assert not [line for line in lines(wire) if line.startswith(ids[2])]
     cluster.nodes[2].start()
     back = cluster.wire(2)
-    wait_for(lambda: "forgotten" in cluster.nodes[2].log())
+    until(lambda: "forgotten" in cluster.nodes[2].log())
     assert reachable(back) == 0
     there = cluster.nodes[2]
     assert wires[0]("CLUSTER", "MEET", "127.0.0.1", there.port, there.bus_port) == b"OK"
@@ -121,10 +122,10 @@ def test_repair(make: Callable[..., RealCluster]) -> None:
         cluster.wait_formed()
         for i in range(3):
             there = cluster.wire(i)
-            wait_for(lambda there=there: there("CLUSTER", "REPAIR") == b"done")
+            until(lambda there=there: there("CLUSTER", "REPAIR") == b"done")
     for number in (1, 2):
         there = cluster.wire(number)
-        wait_for(lambda there=there: all(there.show(job) for job in jobs))
+        until(lambda there=there: all(there.show(job) for job in jobs))
 
 
 def test_reset(make: Callable[..., RealCluster]) -> None:
@@ -137,12 +138,12 @@ def test_reset(make: Callable[..., RealCluster]) -> None:
     assert node_id(wire) == before
     assert info(wire, "jobs")["registered_jobs"] == "0"
     assert cluster_info(wire)["cluster_known_nodes"] == "1"
-    wait_for(lambda: reachable(other) == 0)
+    until(lambda: reachable(other) == 0)
     assert wire("CLUSTER", "RESET", "HARD") == b"OK"
     assert node_id(wire) != before and lines(wire)[0].startswith(node_id(wire))
     there = cluster.nodes[1]
     assert wire("CLUSTER", "MEET", "localhost", there.port, there.bus_port) == b"OK"
-    wait_for(lambda: reachable(wire) == 1)
+    until(lambda: reachable(wire) == 1)
     job = wire.add("q", "b", "REPLICATE", 2)
     assert job.startswith(f"D-{node_id(wire)[:8]}") and other.show(job)["body"] == b"b"
 
@@ -155,13 +156,13 @@ def test_a_pause_for_all_reaches_who_joins_later(make: Callable[..., RealCluster
     first, second, third = (cluster.wire(i) for i in range(3))
     near = cluster.nodes[1]
     assert first("CLUSTER", "MEET", "127.0.0.1", near.port, near.bus_port) == b"OK"
-    wait_for(lambda: reachable(first) == 1 == reachable(second))
+    until(lambda: reachable(first) == 1 == reachable(second))
     assert first("PAUSE", "q", "out", "bcast") == b"out"
-    wait_for(lambda: second("PAUSE", "q", "state") == b"out")
+    until(lambda: second("PAUSE", "q", "state") == b"out")
     assert third("PAUSE", "q", "state") == b"none"
     late = cluster.nodes[2]
     assert second("CLUSTER", "MEET", "127.0.0.1", late.port, late.bus_port) == b"OK"
-    wait_for(lambda: third("PAUSE", "q", "state") == b"out")
+    until(lambda: third("PAUSE", "q", "state") == b"out")
 
 
 def test_a_node_that_stays_alone(make: Callable[..., RealCluster]) -> None:

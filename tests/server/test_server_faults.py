@@ -9,7 +9,7 @@ import pytest
 from gate_box import Kept
 
 from pump_box import NODE_ID, START_MS, PumpBox
-from raw_resp import encode, wait_for
+from raw_resp import encode
 from tuque.core.dispatch.timers import tick
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import FAR, check, memory_level
@@ -22,6 +22,7 @@ from tuque.server.replies.errors import drop_turn
 from tuque.server.start.journal import close_journal, load_journal, open_journal
 from tuque.server.state.client import LOOK, Client
 from tuque.server.state.server import Server
+from until import until
 from world import World
 
 GREATEST = str(2**63 - 1)
@@ -85,10 +86,10 @@ def test_the_turn_that_broke_off_never_was(tmp_path: Path) -> None:
     box = kept.box
     producer = box.connect()
     heard = box.say(producer, encode("ADDJOB", "q", "kept", 0))
-    wait_for(lambda: kept.committer.durable_seq == 1)
+    until(lambda: kept.committer.durable_seq == 1)
     kept.stall()
     heard += box.say(producer, encode("ADDJOB", "q", "kept too", 0))  # its reply is held
-    wait_for(kept.asked)
+    until(kept.asked)
     with pytest.raises(AssertionError):
         box.say(producer, encode("ADDJOB", "q", "never was", 0) + encode("PING", "x", "y"))
     kept.disk.may_sync.set()

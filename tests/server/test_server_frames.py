@@ -10,9 +10,10 @@ import pytest
 from gate_box import Kept
 
 from pump_box import START_MS
-from raw_resp import Wire, encode, wait_for
+from raw_resp import Wire, encode
 from tuque.core.node.peers import journal_fails
 from tuque.server.start.bus import open_bus, prepare_bus
+from until import until
 
 ADD = encode("ADDJOB", "q", "b", 0, "REPLICATE", 2)
 OTHER = b"beef" * 10
@@ -47,7 +48,7 @@ class Two:
             self.turn()
             return what()
 
-        wait_for(turned)
+        until(turned)
 
     def turn(self) -> None:
         """One turn of each."""

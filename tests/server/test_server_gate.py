@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from gate_box import Kept
 
-from raw_resp import encode, wait_for
+from raw_resp import encode
 from tuque.server.net.system import IN
+from until import until
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_reply_held_beside_a_custody_under_everysec_goes_with_it(
     assert box.say(worker, once).startswith(b"+D-")
     kept.stall()
     assert box.say(worker, encode("GETJOB", "FROM", "once")) == b""  # J4.4
-    wait_for(kept.asked)
+    until(kept.asked)
     assert box.say(producer, ADD) == b""  # the turn comes while the sync runs
     kept.disk.may_sync.set()
     assert kept.turns_until_answered(worker).startswith(b"*1")
@@ -54,7 +55,7 @@ def test_replies_held_under_always_are_let_go_when_the_policy_is_weakened(
     producer, admin = box.connect(), box.connect()
     kept.stall()
     assert box.say(producer, ADD) == b""
-    wait_for(kept.asked)
+    until(kept.asked)
     heard = box.say(admin, encode("CONFIG", "SET", "appendfsync", "no"))
     assert heard == b"+OK\r\n"
     assert box.hear(producer).startswith(b"+D-"), "it is written, and need not be synced any more"
@@ -85,13 +86,13 @@ def test_replies_need_not_wait_for_a_sync_that_runs(make_kept: Callable[[str], K
     producer = box.connect()
     assert box.say(producer, ADD).startswith(b"+D-")
     kept.stall()
-    wait_for(kept.asked)
+    until(kept.asked)
     synced = kept.committer.durable_seq
     assert box.say(producer, ADD).startswith(b"+D-")
     journal = kept.committer.journal
     assert journal.seq == kept.committer.seq > synced == kept.committer.durable_seq
     kept.disk.may_sync.set()
-    wait_for(lambda: kept.committer.durable_seq == journal.seq)
+    until(lambda: kept.committer.durable_seq == journal.seq)
 
 
 def test_an_epoch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]) -> None:
@@ -103,7 +104,7 @@ def test_an_epoch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept
     reader = box.connect()
     kept.stall()
     assert box.say(reader, encode("LEASE", "OPEN", "g", "me", "q")) == b""
-    wait_for(kept.asked)
+    until(kept.asked)
     kept.disk.may_sync.set()
     assert kept.turns_until_answered(reader).startswith(b":")
     assert box.say(reader, encode("LEASE", "OPEN", "g", "me", "q")).startswith(b":")
@@ -122,7 +123,7 @@ def test_a_batch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]
     kept.stall()
     taken = encode("LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 1000)
     assert box.say(reader, taken) == b""
-    wait_for(kept.asked)
+    until(kept.asked)
     kept.disk.may_sync.set()
     assert kept.turns_until_answered(reader) == b":1\r\n"
 
@@ -142,7 +143,7 @@ def test_who_waits_when_the_journal_fails_is_closed_and_the_log_says_why(
         box.pump.turn(10)
         return not box.is_open(producer)
 
-    wait_for(is_closed)
+    until(is_closed)
     (told,) = [one for one in caplog.records if one.getMessage().startswith("closing ")]
     assert told.levelname == "WARNING"
     assert re.search(
@@ -152,7 +153,7 @@ def test_who_waits_when_the_journal_fails_is_closed_and_the_log_says_why(
     )
     assert box.say(other, ADD).startswith(b"-MISCONF ")
     kept.disk.is_full = False
-    wait_for(lambda: b"+PONG" in box.say(other, encode("PING")))
+    until(lambda: b"+PONG" in box.say(other, encode("PING")))
     assert box.say(other, encode("QLEN", "q")).endswith(b":1\r\n")  # it was executed
 
 
@@ -170,12 +171,12 @@ def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kep
         box.pump.turn(10)
         return bool(box.server.journal_error)
 
-    wait_for(is_failing)
+    until(is_failing)
     reader = box.connect()
     assert box.say(reader, encode("QLEN", "q")).startswith(b":")  # who reads is answered
     assert box.pump.gate.for_peers(-1) == box.pump.gate.binding_seq > 0
     kept.disk.is_full = False
-    wait_for(lambda: not is_failing())
+    until(lambda: not is_failing())
     assert box.pump.gate.for_peers(-1) == -1
 
 
@@ -190,7 +191,7 @@ def test_what_a_turn_produces_does_not_leave_with_what_the_journal_lets_go(
     kept.stall()
     assert box.say(producer, ADD) == b""
     kept.disk.may_sync.set()
-    wait_for(lambda: kept.committer.durable_seq == kept.committer.seq)
+    until(lambda: kept.committer.durable_seq == kept.committer.seq)
     (c,) = box.server.clients.values()
     producer.sock.send(ADD)
     box.pump.hear([(int(c.fd), IN), (kept.committer.wake_fd, IN)])  # a command, then the wake
@@ -221,11 +222,11 @@ def test_silence_counts_anew_once_the_journal_works_again(
         box.say(box.connect(), ADD)
         return b"-MISCONF" in box.say(box.connect(), encode("WORKING", id, run))
 
-    wait_for(is_failing)
+    until(is_failing)
     records = box.n.records
     assert records is not None and records.is_failing
     kept.disk.is_full = False
     reader = box.connect()
-    wait_for(lambda: b"+PONG" in box.say(reader, encode("PING")))
+    until(lambda: b"+PONG" in box.say(reader, encode("PING")))
     assert not records.is_failing
     assert 0 < box.n.life.deaf_ms <= box.n.now_ms

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from test_server_bus import ANOTHER, OTHER, SECRET, Node
 
-from raw_resp import wait_for
 from tuque.server.config.config import load
 from tuque.server.net.listen import (
     BUS_OFFSET,
@@ -22,6 +21,7 @@ from tuque.server.net.listen import (
 from tuque.wire.bus.bus import BusError, head_of
 from tuque.wire.bus.card import Card, Greeting, Hello
 from tuque.wire.bus.handshake import MAGIC, Conn
+from until import until
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def error_of(node: Node) -> str:
         node.turns(2)
         return info(node)["cluster_meet_error"]
 
-    told: str = wait_for(look)
+    told: str = until(look)
     return told
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from raw_resp import wait_for
 from tuque.server.net.resolver import (
     LOOKUPS_MAX,
     Answer,
     Resolver,
     is_literal,
 )
+from until import until
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def answers(resolver: Resolver, count: int) -> list[Answer]:
         found.extend(resolver.take())
         return len(found) >= count
 
-    wait_for(enough)
+    until(enough)
     return found
 
 

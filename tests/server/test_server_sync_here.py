@@ -13,7 +13,7 @@ import pytest
 from gate_box import Kept, StuckDisk
 
 from pump_box import START_MS
-from raw_resp import Wire, encode, wait_for
+from raw_resp import Wire, encode
 from tuque.server.loop.gate import Gather
 from tuque.store.writer import (
     LEAST_S,
@@ -23,6 +23,7 @@ from tuque.store.writer import (
     SLOW_S,
     Pace,
 )
+from until import until
 
 ADD = encode("ADDJOB", "q", "b", 0)
 GET = encode("GETJOB", "NOHANG", "FROM", "q")
@@ -98,7 +99,7 @@ class Quick:
 @pytest.fixture
 def quick(tmp_path: Path) -> Iterator[Quick]:
     made = Quick(tmp_path)
-    wait_for(made.is_at_rest)
+    until(made.is_at_rest)
     yield made
     made.disk.is_bad = False
     made.kept.close()
@@ -109,7 +110,7 @@ def test_a_quick_disk_is_synced_by_the_pump(quick: Quick) -> None:
     thread is idle, the journal works and is not being rewritten, and the disk is fast."""
     producer = quick.box.connect()
     committer = quick.kept.committer
-    wait_for(lambda: quick.is_at_rest() and quick.turn(producer, ADD) and quick.mine() > 0)
+    until(lambda: quick.is_at_rest() and quick.turn(producer, ADD) and quick.mine() > 0)
     assert committer.durable_seq == committer.seq == quick.box.pump.gate.binding_seq
     assert committer.info()["journal_fsyncs_in_turn"] == quick.mine()
 
@@ -120,7 +121,7 @@ def test_without_a_look_at_the_disk_the_thread_syncs(tmp_path: Path) -> None:
     kept.stall()
     wire, other = kept.box.connect(), kept.box.connect()
     assert kept.box.say(wire, ADD) == b""
-    wait_for(kept.asked)
+    until(kept.asked)
     before = kept.box.server.figures.commands
     kept.box.say(other, PING)
     assert kept.box.server.figures.commands == before + 1
@@ -138,13 +139,13 @@ def test_a_slow_sync_sends_the_next_ones_to_the_thread(quick: Quick) -> None:
         assert quick.turn(producer, ADD) is not None
         return quick.mine() > before
 
-    wait_for(lambda: quick.is_at_rest() and slow_one())
-    wait_for(quick.is_at_rest)
+    until(lambda: quick.is_at_rest() and slow_one())
+    until(quick.is_at_rest)
     mine = quick.mine()
     quick.be_quick_now()  # on average; one was slow all the same
     quick.kept.stall()
     assert quick.turn(producer, ADD) == b""
-    wait_for(quick.kept.asked)
+    until(quick.kept.asked)
     before = quick.box.server.figures.commands
     quick.turn(other, PING)  # the pump does not wait for the disk
     assert quick.box.server.figures.commands == before + 1
@@ -159,7 +160,7 @@ def test_what_follows_a_frame_of_the_thread_does_not_overtake_it(quick: Quick) -
     quick.thread.pace = Pace()
     quick.kept.stall()
     assert quick.turn(first, ADD) == b""
-    wait_for(quick.kept.asked)
+    until(quick.kept.asked)
     quick.be_quick()
     mine = quick.mine()
     assert quick.turn(second, ADD) == b""
@@ -191,8 +192,8 @@ def test_a_failed_sync_of_the_pump_acknowledges_nothing(
         box.pump.turn(10)
         return not box.server.journal_error
 
-    wait_for(is_well)
-    wait_for(lambda: b"+PONG" in box.say(other, PING))
+    until(is_well)
+    until(lambda: b"+PONG" in box.say(other, PING))
     assert box.say(other, encode("QLEN", "q")).endswith(b":1\r\n")  # rewritten from memory (J6.2)
     told = {one.getMessage(): one.levelname for one in caplog.records}
     failed = {level for text, level in told.items() if text.startswith("journal: Input/output")}
@@ -212,7 +213,7 @@ def test_a_failed_write_of_the_pump_is_tried_again_by_the_thread(quick: Quick) -
         box.pump.turn(10)
         return not box.server.journal_error and quick.is_synced()
 
-    wait_for(is_well)
+    until(is_well)
     assert box.say(box.connect(), encode("QLEN", "q")) == b":1\r\n"
 
 
@@ -222,7 +223,7 @@ def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(quick: Q
     committer = quick.kept.committer
     wire = quick.box.connect()
     assert quick.box.say(wire, ADD * 2) or quick.kept.turns_until_answered(wire)
-    wait_for(quick.is_at_rest)
+    until(quick.is_at_rest)
     quick.be_quick()
     mine = quick.mine()
     assert quick.turn(wire, GET).startswith(b"*1")
@@ -235,9 +236,9 @@ def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(quick: Q
         quick.box.pump.turn(20)
         return committer.durable_seq == committer.seq
 
-    wait_for(is_synced)
+    until(is_synced)
     assert quick.mine() == mine
-    wait_for(quick.is_at_rest)
+    until(quick.is_at_rest)
     quick.box.pump.turn(0)
     assert quick.box.pump.gate.late_ms == 0
 
@@ -253,7 +254,7 @@ def test_the_journal_is_the_same_whoever_wrote_it(quick: Quick, tmp_path: Path) 
         if b"+D-" not in heard:
             quick.kept.turns_until_answered(producer)
     assert 0 < quick.mine() < len(quick.disk.synced_by)
-    wait_for(quick.is_at_rest)
+    until(quick.is_at_rest)
     jobs = {id: int(job.state) for id, job in quick.box.n.jobs.items()}
     assert len(jobs) == 60
     assert quick.kept.committer.close(START_MS) == ""
@@ -279,9 +280,9 @@ def test_more_that_has_come_shares_the_sync(quick: Quick) -> None:
         quick.be_quick()
         gather.on_synced(100, 1)
         found.extend(gather.more(records.binding_count - 1))
-        return len(found) > 0 or not wait_for(quick.is_at_rest)
+        return len(found) > 0 or not until(quick.is_at_rest)
 
-    wait_for(is_found)
+    until(is_found)
     fds = {int(c.fd) for c in quick.box.server.clients.values()}
     assert len(found) == 1 and found[0][0] in fds
     quick.thread.pace = Pace()

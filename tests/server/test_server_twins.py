@@ -13,10 +13,11 @@ from test_server_bus import SECRET, Node, Stranger
 
 from lab import RealCluster, RealServer, cluster_info
 from own_log import own_lines
-from raw_resp import Err, Wire, encode, wait_for
+from raw_resp import Err, Wire, encode
 from tuque.cluster.member import TWINS
 from tuque.core.msgs import Gossip, Heartbeat
 from tuque.server.replies.errors import CONFLICT_TEXT
+from until import until
 
 TIMEOUT_MS = 15_000
 REFUSED = b"-CONFLICT " + CONFLICT_TEXT + b"\r\n"
@@ -141,7 +142,7 @@ def test_a_refused_node_is_told_when_both_are_alive(node: Node, life: int, text:
 def copied(node: RealServer, place: Path) -> RealServer:
     """A copy of the node's directory, for another node, once it names the second one."""
     conf = node.directory / "nodes.conf"
-    wait_for(lambda: len(re.findall(r"^[0-9a-f]{40} ", conf.read_text(), re.M)) == 2, node.log)
+    until(lambda: len(re.findall(r"^[0-9a-f]{40} ", conf.read_text(), re.M)) == 2, node.log)
     shutil.copytree(node.directory, place)
     return RealServer(place, *node.flags)
 
@@ -179,7 +180,7 @@ def test_a_copy_of_a_running_node(two: RealCluster, tmp_path: Path) -> None:
         blocked.send("GETJOB", "FROM", "never")
         copy = copied(old, tmp_path / "copy")
         with copy.start():
-            wait_for(lambda: state(old) == "conflict", old.log)
+            until(lambda: state(old) == "conflict", old.log)
             refused = Err("CONFLICT " + CONFLICT_TEXT.decode())
             assert blocked.read() == refused
             got: list[bytes] = []
@@ -191,7 +192,7 @@ def test_a_copy_of_a_running_node(two: RealCluster, tmp_path: Path) -> None:
             assert b" myself,conflict " in wire("CLUSTER", "NODES")
             assert state(copy) == "ok"
             assert AT % f"127.0.0.1:{copy.port}" in old.log()
-        wait_for(lambda: state(old) == "ok", old.log)
+        until(lambda: state(old) == "ok", old.log)
         assert OVER in old.log()
 
 
@@ -204,13 +205,13 @@ def test_a_copy_of_a_stopped_node(two: RealCluster, tmp_path: Path) -> None:
     first.start()
     with copy.start():
         for node, other in ((first, copy), (copy, first)):
-            wait_for(lambda node=node: state(node) == "conflict", node.log)
+            until(lambda node=node: state(node) == "conflict", node.log)
             with Wire(node.port) as wire:
                 assert wire("PING") == Err("CONFLICT " + CONFLICT_TEXT.decode())
             assert AT % f"127.0.0.1:{other.port}" in node.log()
         with two.wire(1) as third:
-            wait_for(lambda: b" conflict " in third("CLUSTER", "NODES"), two.nodes[1].log)
-    wait_for(lambda: state(first) == "ok", first.log)
+            until(lambda: b" conflict " in third("CLUSTER", "NODES"), two.nodes[1].log)
+    until(lambda: state(first) == "ok", first.log)
     two.wait_formed()
     with Wire(first.port) as wire:
         assert wire("PING") == b"PONG"

@@ -11,7 +11,7 @@ from live import Live, ask
 from live import make_live as make_live
 
 from lab import free_port
-from raw_resp import wait_for
+from until import until
 
 
 def test_a_flood_of_log_ins_stops_nobody(make_live: Callable[..., Live]) -> None:
@@ -59,10 +59,10 @@ def test_the_file_at_the_start_and_later(make_live: Callable[..., Live], tmp_pat
     assert ask(wire, "QLEN q").startswith(b"-NOPERM")
     good = path.read_text()
     path.write_text(good + "user bob nonsense\n")
-    wait_for(lambda: "the users stay as they were" in live.log())
+    until(lambda: "the users stay as they were" in live.log())
     assert ask(wire, "QLEN q").startswith(b"-NOPERM")
     path.write_text(good.replace("+@produce", "+@produce +qlen"))
-    wait_for(lambda: ask(wire, "QLEN q") == b":1\r\n")
+    until(lambda: ask(wire, "QLEN q") == b":1\r\n")
     assert "sesam" not in live.log()
     assert "log-ins of user bob from 127.0.0.1 fail" in live.log()
     live.end()
@@ -111,6 +111,6 @@ def test_few_iproto_strangers_of_an_address(make_live: Callable[..., Live]) -> N
         socks.append(sock)
         return sock.recv(9) == b"Tarantool"
 
-    wait_for(is_let_in)
+    until(is_let_in)
     for sock in [*socks, refused]:
         sock.close()

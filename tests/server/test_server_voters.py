@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from lab import RealCluster, info
-from raw_resp import Err, Wire, wait_for
+from raw_resp import Err, Wire
 from tuque.tubes.model.voter_state import IN_FORCE, Voters
 from tuque.tubes.policy import tubes_of
+from until import until
 from world import World
 from world_machines import name_of
 
@@ -35,7 +36,7 @@ def voters_at(wire: Wire) -> dict[str, Any]:
 def test_voters_go_and_come(cluster: RealCluster) -> None:
     """T28.1 The reply is `+OK` when the list is in force at the node asked."""
     wires = [cluster.wire(i) for i in range(4)]
-    wait_for(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, 20)
+    until(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, most_s=20)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
     info = wires[0]("TUBE", "INFO", "t")
     told = dict(zip(info[::2], info[1::2], strict=True))
@@ -55,14 +56,14 @@ def test_a_node_joins_by_command_of_nobody(cluster: RealCluster) -> None:
     """T28.4 A node with `tube-failover yes` that goes by the list, and has all of every such tube,
     is added by itself as long as there are fewer than 7 voters; not if it leaves."""
     wires = [cluster.wire(i) for i in range(4)]
-    wait_for(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, 20)
+    until(lambda: len(voters_at(wires[0])["voters"]) == 4, cluster.nodes[0].log, most_s=20)
     assert wires[0]("TUBE", "CREATE", "t", "fifo") == b"OK"
     wires[0]("TUBE", "PUT", "t", "x")
     assert wires[3]("CLUSTER", "LEAVING", "yes") == b"OK"
-    wait_for(lambda: len(voters_at(wires[3])["voters"]) == 3, cluster.nodes[3].log, 20)
-    wait_for(lambda: b"cluster_safe_to_stop:yes" in wires[3]("CLUSTER", "INFO"))
+    until(lambda: len(voters_at(wires[3])["voters"]) == 3, cluster.nodes[3].log, most_s=20)
+    until(lambda: b"cluster_safe_to_stop:yes" in wires[3]("CLUSTER", "INFO"))
     assert wires[3]("CLUSTER", "LEAVING", "no") == b"OK"
-    wait_for(lambda: len(voters_at(wires[3])["voters"]) == 4, cluster.nodes[3].log, 20)
+    until(lambda: len(voters_at(wires[3])["voters"]) == 4, cluster.nodes[3].log, most_s=20)
     assert voters_at(wires[3])["right"] == voters_at(wires[3])["list"]
 
 
@@ -166,11 +167,11 @@ def test_a_node_without_a_journal(tmp_path: Path) -> None:
         wires = [cluster.wire(i) for i in range(4)]
         last = wires[3]("CLUSTER", "MYID")
         logs = cluster.nodes[0].log
-        wait_for(lambda: len(voters_at(wires[0])["voters"]) == 3, logs, 20)
-        wait_for(lambda: voters_at(wires[3])["list"] > 0, logs, 20)
+        until(lambda: len(voters_at(wires[0])["voters"]) == 3, logs, most_s=20)
+        until(lambda: voters_at(wires[3])["list"] > 0, logs, most_s=20)
         wanted = f"ERR node {last.decode()} has no journal, so its votes would not last"
         said = wires[0]("CLUSTER", "VOTERS", "ADD", last)
-        assert wait_for(lambda: "no journal" in str(wires[0]("CLUSTER", "VOTERS", "ADD", last)))
+        assert until(lambda: "no journal" in str(wires[0]("CLUSTER", "VOTERS", "ADD", last)))
         assert str(wires[0]("CLUSTER", "VOTERS", "ADD", last)).startswith(wanted), said
         assert len(voters_at(wires[0])["voters"]) == 3
         told = info(wires[2], "tubes")
@@ -185,6 +186,6 @@ def test_a_node_without_a_journal(tmp_path: Path) -> None:
             rows = voters_at(wires[0])["voters"]
             return next(bytes(row[3]) for row in rows if row[0] == there)
 
-        wait_for(lambda: state() == b"journal-off", logs, 20)
+        until(lambda: state() == b"journal-off", logs, most_s=20)
         assert wires[3]("CONFIG", "SET", "appendonly", "yes") == b"OK"
-        wait_for(lambda: len(voters_at(wires[0])["voters"]) == 4, logs, 20)
+        until(lambda: len(voters_at(wires[0])["voters"]) == 4, logs, most_s=20)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from raw_resp import encode, wait_for
+from raw_resp import encode
 from tuque.server.log.audit import LINES_MAX, ROLL_LEAST, Audit, files_of, last_seq
 from tuque.wire.commands.commands import table
 from tuque.wire.commands.rights import UNITS
+from until import until
 from world import World
 
 NODE = "ab" * 20
@@ -172,7 +173,7 @@ def test_lines_that_nobody_writes(tmp_path: Path) -> None:
     full = Audit(str(tmp_path / "b"), NODE, KEEP)
     os.rmdir(tmp_path / "b")
     full.note(1, {})
-    wait_for(lambda: full.lost == 1)
+    until(lambda: full.lost == 1)
     assert "No such file" in full.error
     os.mkdir(tmp_path / "b")
     full.note(2, {})
@@ -228,7 +229,7 @@ def test_the_log_says_why(world: World, caplog: pytest.LogCaptureFixture) -> Non
         assert f"audit_{field}\r\n" in told
     world.pump.house_ms = 0
     world.settle()
-    wait_for(lambda: world.settle() or "audit: the disk is full" in caplog.text)
+    until(lambda: world.settle() or "audit: the disk is full" in caplog.text)
 
 
 def test_files_are_bounded(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ import tarantool
 import tuque
 from certificates import Authority, needs_openssl
 from lab import RealServer, free_port, info, run_server
-from raw_resp import wait_for
 from tuque import aio
+from until import until
 
 pytestmark = needs_openssl
 
@@ -258,9 +258,7 @@ def test_broken_handshakes_end_their_connection_only(place: Place) -> None:
                 sock.shutdown(socket.SHUT_WR)
                 while sock.recv(1000):
                     pass
-        wait_for(
-            lambda: int(place.told()["tls_handshakes_failed"]) >= before + 4, lambda: "counted"
-        )
+        until(lambda: int(place.told()["tls_handshakes_failed"]) >= before + 4, lambda: "counted")
         kept.sendall(b"PING\r\n")
         assert kept.recv(100) == b"+PONG\r\n"
 
@@ -273,11 +271,11 @@ def test_half_open_handshakes_make_nobody_wait(place: Place) -> None:
         for _ in range(300):
             one = stack.enter_context(socket.create_connection(("127.0.0.1", place.port), 30))
             one.sendall(b"\x16\x03\x01")
-        wait_for(lambda: int(place.told()["tls_handshakes_crowded"]) >= 44)
+        until(lambda: int(place.told()["tls_handshakes_crowded"]) >= 44)
         assert int(place.told()["tls_handshakes_open"]) == 256
         with contextlib.closing(place.node.wire()) as wire:
             assert wire("PING") == b"PONG"
-    wait_for(lambda: int(place.told()["tls_handshakes_open"]) == 0)
+    until(lambda: int(place.told()["tls_handshakes_open"]) == 0)
 
 
 @pytest.mark.long
@@ -294,16 +292,16 @@ def test_a_new_certificate_is_taken_without_a_restart(tmp_path: Path) -> None:
         first = early.getpeercert(binary_form=True)
         key = place.key.read_bytes()
         place.key.write_text("nothing")
-        wait_for(lambda: place.seen()["tls_certificate_fault"] != "", place.node.log)
+        until(lambda: place.seen()["tls_certificate_fault"] != "", place.node.log)
         assert "tls-key-file" in place.told()["tls_certificate_fault"]
         with place.connect() as link:
             assert link.getpeercert(binary_form=True) == first
         assert place.node.log().count("the certificate in use stays") == 1
         place.key.write_bytes(key)
-        wait_for(lambda: place.seen()["tls_certificate_fault"] == "", place.node.log)
+        until(lambda: place.seen()["tls_certificate_fault"] == "", place.node.log)
         loads = int(place.told()["tls_certificate_loads"])
         place.authority.sign("node")
-        wait_for(lambda: int(place.seen()["tls_certificate_loads"]) > loads, place.node.log)
+        until(lambda: int(place.seen()["tls_certificate_loads"]) > loads, place.node.log)
         with place.connect() as link:
             assert link.getpeercert(binary_form=True) != first
         early.sendall(b"PING\r\n")
@@ -387,7 +385,7 @@ def test_a_node_without_a_clear_port(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.node.flags += ["--port", "0"]
     place.node.launch()
-    wait_for(lambda: "ready to accept" in place.node.log(), place.node.log)
+    until(lambda: "ready to accept" in place.node.log(), place.node.log)
     assert f"ready to accept connections on port {place.port}" in place.node.log()
     with place.node, tuque.Client(place.url()) as client:
         [known] = client.hello().nodes

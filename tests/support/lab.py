@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -9,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import forked
 from both_ways import NO_BYTECODE
 from ports import free_port
-from raw_resp import DEADLINE_S, Wire, wait_for
+from raw_resp import DEADLINE_S, Wire
+from tcp_proxy import BusProxy
+from until import until
 
 READY = re.compile(r"ready to accept connections on port (\d+)")
 BUS = re.compile(r"bus listens on port (\d+)")
@@ -46,7 +49,7 @@ class RealServer:
     def start(self, *flags: str | int, before: Callable[[], None] | None = None) -> RealServer:
         """Start and wait until it serves; a later start takes the same port."""
         self.launch(*flags, before=before)
-        wait_for(self.is_ready, lambda: "the server did not get ready:\n" + self.log())
+        until(self.is_ready, lambda: "get ready:\n" + self.log())
         self.port = int(READY.findall(self.log())[-1])
         self.bus_port = int((BUS.findall(self.log()) or ["0"])[-1])
         return self
@@ -118,6 +121,16 @@ class RealServer:
         self.signal(signal.SIGKILL)
         self.wait()
 
+    def stand_still(self) -> None:
+        """Stop the process where it is, until `go_on`; it stands still when this returns."""
+        self.signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{self.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "stand still")
+
+    def go_on(self) -> None:
+        """Let it run again."""
+        self.signal(signal.SIGCONT)
+
     def wait(self, deadline_s: float = DEADLINE_S) -> int:
         """Wait for its end; the exit status."""
         assert self.process is not None
@@ -140,24 +153,74 @@ class RealServer:
 
 
 class RealCluster:
-    """`count` nodes, each in a directory of its own; `start` makes them one cluster."""
+    """Real nodes, each in a directory of its own; `start` makes them one cluster.
 
-    def __init__(self, directory: Path, count: int, *flags: str | int) -> None:
+    With `voters`, `start` waits until each node has that many voters. They have ports for IPROTO,
+    too, with the user `admin`, password `sesame`. If it is `proxied`, each bus is behind a proxy
+    that can cut and freeze its links.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        *flags: str | int,
+        voters: int = 0,
+        proxied: bool = False,
+    ) -> None:
         self.nodes: list[RealServer] = []
-        for number in range(count):
+        self.ids: list[str] = []
+        self.voters = voters
+        self.iproto_ports: list[int] = []
+        self._proxy = BusProxy() if proxied else None
+        self._openers: list[tuple[int, Callable[[str, int], None]]] = []
+        for number in range(nodes):
             place = directory / f"node{number}"
             place.mkdir(parents=True)
-            self.nodes.append(RealServer(place, *flags))
+            node = RealServer(place, *flags)
+            self.nodes.append(node)
+            if self._proxy is not None:
+                self._openers.append(self._proxy.listen())
+                node.flags += ["--cluster-announce-bus-port", str(self._openers[-1][0])]
+            if voters:
+                self._open_iproto(node)
 
-    def start(self) -> RealCluster:
+    def _open_iproto(self, node: RealServer) -> None:
+        users = node.directory / "users"
+        users.write_text("admin sesame all\n")
+        users.chmod(0o600)
+        self.iproto_ports.append(free_port())
+        node.flags += ["--iproto-port", str(self.iproto_ports[-1]), "--iproto-users-file", "users"]
+
+    @property
+    def proxy(self) -> BusProxy:
+        """The proxies of the buses."""
+        assert self._proxy is not None, "the cluster is not proxied"
+        return self._proxy
+
+    @property
+    def url(self) -> str:
+        """All nodes, for a client."""
+        return "tuque://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def start(self) -> Self:
         """Start all nodes and make them meet; at the end every node reaches all others."""
         for node in self.nodes:
             node.start()
+            self.ids.append(node.wire()("CLUSTER", "MYID").decode())
+        for id, node, (_, opener) in zip(self.ids, self.nodes, self._openers, strict=False):
+            opener(id, node.bus_port)
         self.meet()
         self.wait_formed()
+        if self.voters:
+            until(self._has_voters, self.logs)
         return self
 
-    def __enter__(self) -> RealCluster:
+    def _has_voters(self) -> bool:
+        wires = [node.wires[0] for node in self.nodes]
+        return all(info(wire, "tubes")["tubes_voters"] == str(self.voters) for wire in wires)
+
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -165,8 +228,9 @@ class RealCluster:
 
     def meet(self) -> None:
         """Tell the first node about the others."""
-        for node in self.nodes[1:]:
-            reply = self.wire(0)("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
+        for number, node in list(enumerate(self.nodes))[1:]:
+            port = self._openers[number][0] if self._openers else node.bus_port
+            reply = self.wire(0)("CLUSTER", "MEET", "127.0.0.1", node.port, port)
             assert reply == b"OK", reply
 
     def wait_formed(self) -> None:
@@ -174,7 +238,7 @@ class RealCluster:
         alive = [node for node in self.nodes if is_running(node)]
         for node in alive:
             wire = node.wire()
-            wait_for(
+            until(
                 lambda wire=wire: reachable(wire) == len(alive) - 1,
                 lambda node=node, wire=wire: told(node, wire),
             )
@@ -185,9 +249,57 @@ class RealCluster:
         return self.nodes[number].wire()
 
     def end(self) -> None:
-        """Stop every node that runs."""
+        """Stop every node that runs, also one that stands still, and the proxies."""
+        for node in self.nodes:
+            if is_running(node):
+                node.signal(signal.SIGCONT)
         for node in self.nodes:
             node.end()
+        if self._proxy is not None:
+            self._proxy.end()
+
+    def logs(self) -> str:
+        """What the nodes say, for a failure."""
+        return "\n".join(node.log()[-2000:] for node in self.nodes)
+
+    def check(self) -> None:
+        """Every node's tables are sound."""
+        for node in self.nodes:
+            with Wire(node.port) as wire:
+                assert wire("DEBUG", "CHECK") == b"OK"
+
+    # ---- tubes and who leads them
+
+    def create(self, tube: str, type: str = "tasks", *options: str | int) -> None:
+        """Make a tube, and wait until all nodes know it and one leads it."""
+        said = self.wire(0)("TUBE", "CREATE", tube, type, *options)
+        assert said == b"OK" or "done here, but not yet" in said, said  # a slow machine
+        for number in range(len(self.nodes)):
+            until(lambda number=number: self.tube(tube, number), self.logs)
+        self.leader(tube)
+
+    def tube(self, name: str, number: int) -> dict[bytes, Any]:
+        """TUBE INFO of a node; empty if it does not answer."""
+        with contextlib.suppress(OSError, EOFError), Wire(self.nodes[number].port, "", 5) as wire:
+            flat = wire("TUBE", "INFO", name)
+            if isinstance(flat, list):
+                return dict(zip(flat[::2], flat[1::2], strict=True))
+        return {}
+
+    def leading(self, tube: str) -> list[int]:
+        """The nodes that say that they lead the tube."""
+        alive = [i for i, node in enumerate(self.nodes) if is_running(node)]
+        return [i for i in alive if self.tube(tube, i).get(b"state") == b"RUNNING"]
+
+    def leader(self, tube: str) -> RealServer:
+        """The node that leads the tube, after as long as it takes."""
+        return self.nodes[until(lambda: self.leading(tube), self.logs)[0]]
+
+    def kill_leader(self, tube: str) -> RealServer:
+        """Kill it, as a crash does; the node that was killed."""
+        leader = self.leader(tube)
+        leader.kill()
+        return leader
 
 
 def is_running(node: RealServer) -> bool:
@@ -214,7 +326,7 @@ def info(wire: Wire, section: str) -> dict[str, str]:
 def told(node: RealServer, wire: Wire) -> str:
     """The node's view of the cluster, for the message of a failed test."""
     nodes: Any = wire("CLUSTER", "NODES")
-    return f"the cluster did not form:\n{nodes.decode()}\n{node.log()}"
+    return f"form a cluster:\n{nodes.decode()}\n{node.log()}"
 
 
 def run_server(directory: Path, *flags: str | int, deadline_s: float = 60.0) -> tuple[int, str]:

@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 def wait_for(
     what: Callable[[], Any], told: str | Callable[[], str] = "", deadline_s: float = DEADLINE_S
 ) -> Any:
-    """Poll until the result is true; returns it. Fails with `told` at the deadline."""
+    """`until`, under the name that some tests have for it."""
     return until(what, told, most_s=deadline_s)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import group_tasks
 import pytest
-from worker_lab import HERE, Did, Program, StartWorker
+from worker_lab import HERE, Did, StartWorker
 
 from lab import RealServer
+from program import Program, StartProgram
 from tuque import Client
 
 
@@ -36,28 +37,13 @@ def client(node: RealServer) -> Iterator[Client]:
 
 
 @pytest.fixture
-def start_worker(tmp_path: Path, node: RealServer) -> Iterator[StartWorker]:
+def start_worker(worker_process: StartProgram, tmp_path: Path) -> StartWorker:
     """Starts `tuque worker APP ...`; what its tasks did stands in OUT/did."""
-    started: list[Program] = []
 
     def start(*arguments: str, app: str = "e2e_tasks:app") -> Program:
-        program = Program(
-            tmp_path / f"worker-{len(started) + 1}.log",
-            "worker",
-            app,
-            "--app-dir",
-            str(HERE),
-            "--url",
-            node.url,
-            *arguments,
-            OUT=str(tmp_path),
-        )
-        started.append(program)
-        return program
+        return worker_process(app, "--app-dir", str(HERE), *arguments, OUT=str(tmp_path))
 
-    yield start
-    for program in started:
-        program.kill()
+    return start
 
 
 @pytest.fixture
