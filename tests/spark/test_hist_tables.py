@@ -16,11 +16,11 @@ pytest.importorskip("duckdb")
 from hist_cluster import write_cluster_history
 from spark_history import START_MS, deliver, job_id, make_job
 
-from tuque.server.events.events import EventLog
 from tuque.spark import gold
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history import pipeline
 from tuque.spark.history.duck import DuckEngine
+from written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,7 @@ def silver_rows(engine: Engine, events: Path, out: Path) -> dict[str, dict[str, 
     return {row["job_id"][-1]: row for row in found}
 
 
+@AS_A_RULE_DUCKDB
 def test_one_row_per_finished_job(engine: Engine, history: Path, tmp_path: Path) -> None:
     """H1.1 to H1.5."""
     found = silver_rows(engine, history, tmp_path)
@@ -127,7 +128,7 @@ def test_the_order_of_files_does_not_matter(engine: Engine, cluster: Path, tmp_p
 
 def test_one_row_per_queue_and_minute(engine: Engine, tmp_path: Path) -> None:
     """H3.1 to H3.4."""
-    log = EventLog(tmp_path / "events", "n1")
+    log = Written(tmp_path / "events", "n1")
     events = log.start(START_MS)
     jobs = [make_job(f"{i}", b"q", i * 1000) for i in range(100)]
     for i, job in enumerate(jobs):  # a second apart, waits of i ms, work of 2 i ms
