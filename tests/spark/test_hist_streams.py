@@ -174,7 +174,7 @@ def test_compaction_waits_for_a_stream(
     assert (done.removed, done.waiting) == (3, {})
     run_stream(spark, options, said.append)
     assert not [line for line in said if "compacted" in line], "it goes on"
-    late = Options("gold", tmp_path / "events", tmp_path / "out", once=True)
+    late = Options("silver", tmp_path / "events", tmp_path / "later", once=True)
     run_stream(spark, late, said.append)
     assert "1 files were compacted" in said[-1]
 
