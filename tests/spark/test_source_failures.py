@@ -195,7 +195,7 @@ def test_an_outage_over_two_nodes_buries_nothing(
         below.is_away = True
         assert not below.attempt()
         for node in (client, second):
-            halve(node, BATCHES_MOST - 1)
+            halve(node, BATCHES_MOST)
         for _ in range(12):
             assert not below.attempt()
         assert dead(client) == dead(second) == []
