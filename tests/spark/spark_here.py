@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tuque.spark import session
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ def local_session(place: Path) -> Iterator[SparkSession]:
     path = os.pathsep.join(filter(None, sys.path))
     python.write_text(PYTHON.format(path=shlex.quote(path), python=shlex.quote(sys.executable)))
     python.chmod(0o700)
-    os.environ |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    running = session("tests", master="local[2]", conf=SETTINGS, log=place / "spark.log")
+    with pytest.MonkeyPatch.context() as changed:  # for the JVM that starts now, no other
+        changed.setenv("PYSPARK_PYTHON", str(python))
+        changed.setenv("PYSPARK_DRIVER_PYTHON", str(python))
+        running = session("tests", master="local[2]", conf=SETTINGS, log=place / "spark.log")
     yield running
     running.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -152,12 +154,20 @@ def test_an_offset_of_another_mode(broker: RealServer) -> None:
         Taken(options(broker)).latest({"a" * 40: []}, 10)
 
 
-def test_only_words_that_disque_has(broker: RealServer, client: Client) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RealServer]:
+    """A node that hears no heartbeats of the tests before."""
+    with RealServer(tmp_path) as running:
+        yield running
+
+
+def test_only_words_that_disque_has(own: RealServer) -> None:
     """A node that has no leases is asked for nothing that it has not."""
-    fill(client, 3)
-    monitor = broker.wire()
+    for number in range(3):
+        own.wire().add("q", str(number))
+    monitor = own.wire()
     assert monitor("MONITOR") == b"OK"
-    taken = Taken(options(broker, heartbeat="100ms"))
+    taken = Taken(options(own, heartbeat="100ms"))
     taken.limit_to_now()
     one = taken.latest(ZERO, 10)
     words: set[str] = set()
@@ -170,6 +180,6 @@ def test_only_words_that_disque_has(broker: RealServer, client: Client) -> None:
     read(taken, one)
     taken.backlog()
     taken.latest(one, 10)
-    client.execute("PING")
+    own.wire()("PING")
     hear("PING")
     assert words - {"PING"} == OF_DISQUE
