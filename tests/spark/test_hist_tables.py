@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("duckdb")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hist_cluster import write_cluster_history
 from spark_history import START_MS, deliver, job_id, make_job
 
@@ -63,6 +65,20 @@ def silver_rows(engine: Engine, events: Path, out: Path) -> dict[str, dict[str, 
     found = engine.rows("SELECT * FROM silver")
     assert len({row["job_id"] for row in found}) == len(found), "a job has two rows"
     return {row["job_id"][-1]: row for row in found}
+
+
+def test_files_of_two_kinds_are_one_table(engine: Engine, tmp_path: Path) -> None:
+    """Parquet and lines of JSON are read together; a table that is there is replaced."""
+    one, other = tmp_path / "one.parquet", tmp_path / "other.jsonl"
+    pq.write_table(pa.table({"name": ["a"], "n": [1]}), one)
+    other.write_text('{"name": "b", "n": 2}\n')
+    engine.read_log("mixed", [str(one), str(other)], "name STRING, n BIGINT")
+    for _ in range(2):
+        query = "SELECT name, n, TIMESTAMP '2026-01-01 00:00:00' AS seen FROM mixed"
+        dated = f"SELECT *, to_date(seen) AS date FROM ({query}) found"
+        engine.table("kept", dated, tmp_path / "kept")
+    found = engine.rows("SELECT name, n FROM kept ORDER BY n")
+    assert [tuple(row.values()) for row in found] == [("a", 1), ("b", 2)]
 
 
 @AS_A_RULE_DUCKDB
