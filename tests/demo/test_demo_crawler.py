@@ -13,8 +13,8 @@ import pytest
 
 import tuque
 from demo.crawler import TUBE, crawl
-from demo.sites import MODULES, Sites, served
-from lab import RealServer
+from demo.sites import DOMAIN, MODULES, Sites, served
+from lab import RealServer, free_port
 from tuque import Client
 
 WORKERS = 8
@@ -46,6 +46,7 @@ def test_one_request_at_a_time_to_each_site(client: Client, sites: Sites) -> Non
     assert (info.ready, info.taken, info.delayed, info.buried) == (0, 0, 0, 0)
 
 
+@pytest.mark.slow  # the test above is the one that counts
 def test_without_sub_queues_a_site_is_overrun(client: Client, sites: Sites) -> None:
     """What the test above would see if sub-queues did nothing."""
     done = crawl(client, sites.start, WORKERS, is_polite=False)
@@ -54,8 +55,7 @@ def test_without_sub_queues_a_site_is_overrun(client: Client, sites: Sites) -> N
 
 
 def test_a_site_that_is_not_there_ends_as_buried_tasks(client: Client) -> None:
-    with served(hosts=1, ports=1) as gone:
-        start = gone.start
+    start = f"http://a{DOMAIN}:{free_port()}/"
     done = crawl(client, start, 2)
     assert done.pages == {}
     assert len(done.lost) == 1

@@ -50,7 +50,7 @@ def test_one_process_runs_a_file(tmp_path: Path) -> None:
 
 def test_one_process_has_the_spark_session() -> None:
     spark = Path(__file__).parents[1] / "spark"
-    for name in ("test_hist_streams.py", "test_sink_once.py"):
+    for name in ("test_hist_streams.py", "test_sink_append.py"):
         assert shares.share_of(spark / name) == "spark"
     alone = spark / "test_sink_rows.py"
     assert shares.share_of(alone) == str(alone)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this directory, and a small history to look at."""
+"""One Spark session and one node for all tests of this directory, and a small history."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sink_lab import journaled
+from sink_lab import empty, journaled
 from spark_history import write_history
 
-from lab import RealServer
+from lab import RealServer, is_running
 from tuque import Client
 
 if TYPE_CHECKING:
@@ -26,12 +26,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     yield from local_session(tmp_path_factory.mktemp("spark"))
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    """A broker of the test's own, with a journal that is synced before an answer."""
-    running = journaled(tmp_path / "node")
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A node for all tests of this directory, with a journal that is synced before an answer."""
+    running = journaled(tmp_path_factory.mktemp("node"))
     yield running
     running.end()
+
+
+@pytest.fixture
+def broker(node: RealServer) -> Iterator[RealServer]:
+    """That node, empty. A test may kill it and leave it dead."""
+    if not is_running(node):
+        node.start()
+    empty(node)
+    yield node
+    node.hang_up()
 
 
 @pytest.fixture

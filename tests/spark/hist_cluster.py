@@ -23,7 +23,7 @@ from spark_history import START_MS, deliver, make_job, nack
 from tuque.core.model import stats
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
-from tuque.server.events.events import EventLog
+from written import Written
 
 MIDNIGHT_MS = 86_400_000  # after START_MS
 
@@ -84,8 +84,8 @@ def tell(one: Events, two: Events, three: Events) -> None:
 
 def write_cluster_history(directory: Path) -> None:
     """The history as sealed segments of three nodes under that directory."""
-    logs = [EventLog(directory, name) for name in ("n1", "n2", "n3")]
+    logs = [Written(directory, name) for name in ("n1", "n2", "n3")]
     events = [log.start(START_MS) for log in logs]
     tell(*events)
     for log, said in zip(logs, events, strict=True):
-        log.close(said, START_MS + MIDNIGHT_MS + 40_000, timeout_s=120)
+        log.close(said, START_MS + MIDNIGHT_MS + 40_000)

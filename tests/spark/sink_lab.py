@@ -18,6 +18,13 @@ def journaled(directory: Path) -> RealServer:
     return RealServer(directory, "--appendonly", "yes", "--appendfsync", "always").start()
 
 
+def empty(server: RealServer) -> None:
+    """Nothing is left of what tests before did there."""
+    wire = server.wire()
+    assert wire("DEBUG", "FLUSHALL") == b"OK"
+    wire.close()
+
+
 def rows(spark: SparkSession, count: int, parts: int = 2) -> DataFrame:
     """The bodies 0 to count - 1."""
     return spark.range(0, count, 1, parts).selectExpr("CAST(id AS STRING) AS body")

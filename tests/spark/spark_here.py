@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tuque.spark import session
 
@@ -23,8 +28,21 @@ SETTINGS = {
 }
 
 
+# Each process of Spark would import PySpark from a zip, and compile it anew: half a second of CPU.
+PYTHON = """#!/bin/sh
+PYTHONPATH={path} exec {python} "$@"
+"""
+
+
 def local_session(place: Path) -> Iterator[SparkSession]:
     """A session of two tasks at once, stopped at the end; its log is in `place`."""
-    running = session("tests", master="local[2]", conf=SETTINGS, log=place / "spark.log")
+    python = place / "python"
+    path = os.pathsep.join(filter(None, sys.path))
+    python.write_text(PYTHON.format(path=shlex.quote(path), python=shlex.quote(sys.executable)))
+    python.chmod(0o700)
+    with pytest.MonkeyPatch.context() as changed:  # for the JVM that starts now, no other
+        changed.setenv("PYSPARK_PYTHON", str(python))
+        changed.setenv("PYSPARK_DRIVER_PYTHON", str(python))
+        running = session("tests", master="local[2]", conf=SETTINGS, log=place / "spark.log")
     yield running
     running.stop()

@@ -24,7 +24,7 @@ from tuque.core.model import stats
 from tuque.core.model.job import Job
 from tuque.core.records import events as ev
 from tuque.core.records.events import Events
-from tuque.server.events.events import EventLog
+from written import Written
 
 START_MS = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 NODE = "n1"
@@ -91,7 +91,7 @@ def tell(e: Events) -> None:
 
 def write_history(directory: Path) -> None:
     """The history as sealed segments under that directory."""
-    log = EventLog(directory, NODE)
+    log = Written(directory, NODE)
     events = log.start(START_MS)
     tell(events)
     log.close(events, START_MS + 5500)

@@ -18,8 +18,8 @@ pytest.importorskip("duckdb")
 
 from spark_history import START_MS, deliver, make_job
 
-from tuque.server.events.events import EventLog
 from tuque.spark.history.duck import DuckEngine
+from written import Written
 
 SEGMENTS = 14
 JOBS = 200  # of a segment
@@ -31,7 +31,7 @@ def write_segments(directory: Path) -> None:
     """A segment every 10 s of history, with jobs that begin and end in it."""
     for number in range(SEGMENTS):
         base = number * 10_000
-        log = EventLog(directory, "n1")
+        log = Written(directory, "n1")
         events = log.start(START_MS + base)
         for i in range(JOBS):
             job = make_job(f"{number}-{i}", b"q", base + i)

@@ -16,7 +16,6 @@ from hist_cluster import write_cluster_history
 from hist_rows import same_rows
 from spark_history import START_MS, deliver, make_job
 
-from tuque.server.events.events import EventLog
 from tuque.spark import gold, silver
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.errors import NoEventsError, StreamError
@@ -24,6 +23,7 @@ from tuque.spark.history import pipeline
 from tuque.spark.history.compact import compact
 from tuque.spark.history.duck import DuckEngine
 from tuque.spark.history.streams import Options, is_streamed, run_stream
+from written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def write_minutes(directory: Path, minutes: int) -> list[Path]:
     made = []
     waiting = []
     for minute in range(minutes):
-        log = EventLog(directory, "n1")
+        log = Written(directory, "n1")
         base = minute * MINUTE_MS
         events = log.start(START_MS + base)
         for job in waiting:
@@ -146,18 +146,6 @@ def test_a_batch_that_was_cut_off_is_done_again(
     same_rows(rows(spark, tmp_path / "out" / "silver"), want)
 
 
-def test_rows_of_killed_attempts_do_not_count(
-    spark: SparkSession, segments: list[Path], tmp_path: Path
-) -> None:
-    """H4.2: a file that no finished batch wrote is no part of the table."""
-    options = Options("silver", tmp_path / "events", tmp_path / "out", once=True)
-    offer(segments[:1], options.events)
-    run_stream(spark, options, lambda _: None)
-    (written,) = (tmp_path / "out" / "silver").glob("date=*/*.parquet")
-    shutil.copy(written, written.with_name("part-of-a-killed-attempt.parquet"))
-    assert len(rows(spark, tmp_path / "out" / "silver")) == 24
-
-
 def test_compaction_waits_for_a_stream(
     spark: SparkSession, segments: list[Path], tmp_path: Path
 ) -> None:
@@ -186,7 +174,7 @@ def test_compaction_waits_for_a_stream(
     assert (done.removed, done.waiting) == (3, {})
     run_stream(spark, options, said.append)
     assert not [line for line in said if "compacted" in line], "it goes on"
-    late = Options("gold", tmp_path / "events", tmp_path / "out", once=True)
+    late = Options("silver", tmp_path / "events", tmp_path / "later", once=True)
     run_stream(spark, late, said.append)
     assert "1 files were compacted" in said[-1]
 
@@ -247,7 +235,7 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
 def test_tables_and_checkpoints_are_not_mixed(
     spark: SparkSession, segments: list[Path], tmp_path: Path
 ) -> None:
-    """H4.5."""
+    """H4.5, and H4.2: a file that no finished batch wrote is no part of the table."""
     events = tmp_path / "events"
     options = Options("silver", events, tmp_path / "out", once=True)
     with pytest.raises(NoEventsError, match="no such directory"):
@@ -259,6 +247,9 @@ def test_tables_and_checkpoints_are_not_mixed(
     shutil.rmtree(tmp_path / "out")
     run_stream(spark, options, lambda _: None)
     assert is_streamed(tmp_path / "out" / "silver")
+    (written,) = (tmp_path / "out" / "silver").glob("date=*/*.parquet")
+    shutil.copy(written, written.with_name("part-of-a-killed-attempt.parquet"))
+    assert len(rows(spark, tmp_path / "out" / "silver")) == 24
     shutil.rmtree(options.checkpoint)
     with pytest.raises(StreamError, match="double"):
         options.check()

@@ -13,14 +13,16 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("duckdb")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hist_cluster import write_cluster_history
 from spark_history import START_MS, deliver, job_id, make_job
 
-from tuque.server.events.events import EventLog
 from tuque.spark import gold
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history import pipeline
 from tuque.spark.history.duck import DuckEngine
+from written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +67,21 @@ def silver_rows(engine: Engine, events: Path, out: Path) -> dict[str, dict[str, 
     return {row["job_id"][-1]: row for row in found}
 
 
+def test_files_of_two_kinds_are_one_table(engine: Engine, tmp_path: Path) -> None:
+    """Parquet and lines of JSON are read together; a table that is there is replaced."""
+    one, other = tmp_path / "one.parquet", tmp_path / "other.jsonl"
+    pq.write_table(pa.table({"name": ["a"], "n": [1]}), one)
+    other.write_text('{"name": "b", "n": 2}\n')
+    engine.read_log("mixed", [str(one), str(other)], "name STRING, n BIGINT")
+    for _ in range(2):
+        query = "SELECT name, n, TIMESTAMP '2026-01-01 00:00:00' AS seen FROM mixed"
+        dated = f"SELECT *, to_date(seen) AS date FROM ({query}) found"
+        engine.table("kept", dated, tmp_path / "kept")
+    found = engine.rows("SELECT name, n FROM kept ORDER BY n")
+    assert [tuple(row.values()) for row in found] == [("a", 1), ("b", 2)]
+
+
+@AS_A_RULE_DUCKDB
 def test_one_row_per_finished_job(engine: Engine, history: Path, tmp_path: Path) -> None:
     """H1.1 to H1.5."""
     found = silver_rows(engine, history, tmp_path)
@@ -127,7 +144,7 @@ def test_the_order_of_files_does_not_matter(engine: Engine, cluster: Path, tmp_p
 
 def test_one_row_per_queue_and_minute(engine: Engine, tmp_path: Path) -> None:
     """H3.1 to H3.4."""
-    log = EventLog(tmp_path / "events", "n1")
+    log = Written(tmp_path / "events", "n1")
     events = log.start(START_MS)
     jobs = [make_job(f"{i}", b"q", i * 1000) for i in range(100)]
     for i, job in enumerate(jobs):  # a second apart, waits of i ms, work of 2 i ms

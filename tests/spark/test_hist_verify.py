@@ -18,11 +18,11 @@ from spark_history import START_MS, deliver, make_job, nack
 
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
-from tuque.server.events.events import EventLog
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history.duck import DuckEngine
 from verify import CHECKS, COLUMNS, Recorder, Verdict, verify
 from verify_command import verify as verify_command
+from written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,14 +43,8 @@ def engine_of(request: pytest.FixtureRequest, kept: Path) -> Iterator[Engine]:
             yield duck
 
 
-@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "duckdb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    yield from engine_of(request, tmp_path / "kept")
-
-
 @pytest.fixture(params=[SLOWLY, "duckdb"])
-def each_engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """For what Spark also finds together with the rest, or is told apart before it."""
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     yield from engine_of(request, tmp_path / "kept")
 
 
@@ -60,7 +54,7 @@ class World:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.lines: list[dict[str, object]] = []
-        self.log = EventLog(place / "events", "n1")
+        self.log = Written(place / "events", "n1")
         self.events: Events = self.log.start(START_MS)
         self.jobs: list[Job] = []
 
@@ -122,9 +116,9 @@ def worries(verdict: Verdict) -> dict[str, int]:
     return {name: worry.count for name, worry in verdict.worries.items() if worry.count}
 
 
-def test_a_sound_history(world: World, each_engine: Engine) -> None:
+def test_a_sound_history(world: World, engine: Engine) -> None:
     """H5.1: nothing is broken, and coming twice is allowed."""
-    verdict = world.judge(each_engine)
+    verdict = world.judge(engine)
     assert worries(verdict) == {}
     assert not verdict.is_broken
     assert (verdict.jobs, verdict.known, verdict.done, verdict.redelivered) == (JOBS, JOBS, JOBS, 1)
@@ -171,9 +165,7 @@ def give_one_id_to_two(world: World) -> None:
 
 
 def drop_events(world: World) -> None:
-    world.events.cut()
-    while world.events.pending_rows():  # written, so that the gap is in the middle
-        world.log.flush(world.events)
+    world.log.flush(world.events)  # written, so that the gap is in the middle
     world.events.seq += 3
 
 
@@ -192,11 +184,11 @@ BREAKS = [
 
 @pytest.mark.parametrize(("break_it", "found"), BREAKS, ids=[b[0].__name__ for b in BREAKS])
 def test_each_fault_is_found_alone(
-    world: World, each_engine: Engine, break_it: Callable[[World], None], found: dict[str, int]
+    world: World, engine: Engine, break_it: Callable[[World], None], found: dict[str, int]
 ) -> None:
     """H5.2."""
     break_it(world)
-    verdict = world.judge(each_engine)
+    verdict = world.judge(engine)
     assert worries(verdict) == found
     assert verdict.is_broken
     assert all(w.examples for w in verdict.worries.values() if w.count)
@@ -214,7 +206,7 @@ def test_all_faults_are_found_together(world: World, engine: Engine) -> None:
     assert all(w.examples for w in verdict.worries.values() if w.count)
 
 
-def test_what_stands_twice(world: World, each_engine: Engine, tmp_path: Path) -> None:
+def test_what_stands_twice(world: World, engine: Engine, tmp_path: Path) -> None:
     """H5.2: a segment that was copied."""
     world.log.close(world.events, START_MS + 60_000)
     (segment,) = tmp_path.rglob("events-*.parquet")
@@ -222,12 +214,12 @@ def test_what_stands_twice(world: World, each_engine: Engine, tmp_path: Path) ->
     copy.write_bytes(segment.read_bytes())
     log = tmp_path / "empty.jsonl"
     log.write_text("")
-    found = worries(verify(each_engine, [str(log)], [str(segment), str(copy)]))
+    found = worries(verify(engine, [str(log)], [str(segment), str(copy)]))
     assert found["seq doubled"] == 2 + JOBS * 3 + 2
     assert "seq gaps" not in found
 
 
-def test_what_is_no_fault(world: World, each_engine: Engine) -> None:
+def test_what_is_no_fault(world: World, engine: Engine) -> None:
     """H5.3: the answer of ADDJOB lost; an ack without an answer; a job left; one that died."""
     unanswered = world.add("unanswered", 1000, is_answered=False)
     world.get(unanswered, 1010, "unanswered")
@@ -237,10 +229,10 @@ def test_what_is_no_fault(world: World, each_engine: Engine) -> None:
     world.said(1300, "left", job_id=world.add("left", 1200).id.decode())
     world.events.dead(START_MS + 1400, world.add("dead", 1300), b"no")
     world.add("once", 1500, retry_s=0)  # may be lost: that is what RETRY 0 asks for
-    assert worries(world.judge(each_engine)) == {}
+    assert worries(world.judge(engine)) == {}
 
 
-def test_an_unanswered_add_is_known_by_its_mark(tmp_path: Path, each_engine: Engine) -> None:
+def test_an_unanswered_add_is_known_by_its_mark(tmp_path: Path, engine: Engine) -> None:
     """H5.3: also where the broker's event is gone."""
     with Recorder(tmp_path / "c.jsonl", "c") as log:
         log.adding("m")
@@ -248,33 +240,33 @@ def test_an_unanswered_add_is_known_by_its_mark(tmp_path: Path, each_engine: Eng
         log.acking("D-1")
         log.acked("D-1")
         log.got("D-2", mark="other")
-    verdict = verify(each_engine, [str(tmp_path / "c.jsonl")], [])
+    verdict = verify(engine, [str(tmp_path / "c.jsonl")], [])
     assert worries(verdict) == {"unexpected": 1}
     assert verdict.worries["unexpected"].examples == ["D-2"]
 
 
-def test_open_jobs_may_be_fine(world: World, each_engine: Engine) -> None:
+def test_open_jobs_may_be_fine(world: World, engine: Engine) -> None:
     lose(world)
-    assert worries(world.judge(each_engine, open_is_fine=True)) == {}
+    assert worries(world.judge(engine, open_is_fine=True)) == {}
 
 
 @pytest.mark.parametrize(("at_ms", "is_fine"), [(1500, True), (2500, False)])
 def test_after_ack_counts_from_quiet(
-    world: World, each_engine: Engine, at_ms: int, is_fine: bool
+    world: World, engine: Engine, at_ms: int, is_fine: bool
 ) -> None:
     """H5.4."""
     world.said(2000, "quiet")
     world.get(world.jobs[0], at_ms)
-    assert worries(world.judge(each_engine)) == ({} if is_fine else {"after ack": 1})
+    assert worries(world.judge(engine)) == ({} if is_fine else {"after ack": 1})
 
 
-def test_grace_for_clocks(world: World, each_engine: Engine) -> None:
+def test_grace_for_clocks(world: World, engine: Engine) -> None:
     """H5.4."""
     world.get(world.jobs[0], 45)
-    assert worries(world.judge(each_engine, grace_us=10_000)) == {}
+    assert worries(world.judge(engine, grace_us=10_000)) == {}
 
 
-def test_parquet_and_lines_together(world: World, each_engine: Engine, tmp_path: Path) -> None:
+def test_parquet_and_lines_together(world: World, engine: Engine, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -286,7 +278,7 @@ def test_parquet_and_lines_together(world: World, each_engine: Engine, tmp_path:
     rest.write_text("".join(json.dumps(line) + "\n" for line in world.lines[len(half) :]))
     world.log.close(world.events, START_MS + 60_000)
     segments = [str(p) for p in tmp_path.rglob("events-*.parquet")]
-    verdict = verify(each_engine, [str(tmp_path / "half.parquet"), str(rest)], segments)
+    verdict = verify(engine, [str(tmp_path / "half.parquet"), str(rest)], segments)
     assert (verdict.done, worries(verdict)) == (JOBS, {})
 
 

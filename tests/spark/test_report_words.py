@@ -14,9 +14,9 @@ pytest.importorskip("pyarrow")
 
 from tuque.core.model.job import Job
 from tuque.core.records.events import Events
-from tuque.server.events.events import EventLog
 from tuque.spark.history import charts, pipeline, report
 from tuque.spark.history.duck import DuckEngine
+from written import Written
 
 TILES = ("jobs", "open", "redelivered")
 
@@ -71,7 +71,7 @@ def tell(one: Events, two: Events) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Figures:
     place = tmp_path_factory.mktemp("words")
-    logs = [EventLog(place / "events", node, address=f"{node}:7711") for node in ("n1", "n2")]
+    logs = [Written(place / "events", node, address=f"{node}:7711") for node in ("n1", "n2")]
     events = [log.start(START_MS) for log in logs]
     tell(*events)
     for log, said in zip(logs, events, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,9 @@ from lab import RealServer
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tuque.spark.backfill import kind_of, told
 from tuque.spark.cli.group import spark as commands
 
@@ -25,36 +27,36 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def server(tmp_path: Path, spark: SparkSession) -> Iterator[RealServer]:
-    running = RealServer(tmp_path).start()
-    yield running
-    running.end()
+@pytest.fixture(autouse=True)
+def running(spark: SparkSession) -> None:
+    """The session that the command takes."""
 
 
-def run(server: RealServer, *words: str) -> tuple[int, str]:
-    url = f"tuque://127.0.0.1:{server.port}"
+def run(broker: RealServer, *words: str) -> tuple[int, str]:
+    url = f"tuque://127.0.0.1:{broker.port}"
     done = CliRunner().invoke(commands, ["backfill", *words, "--url", url])
     return done.exit_code, done.output
 
 
-def test_rows_of_a_csv_file(server: RealServer, tmp_path: Path) -> None:
+def test_rows_of_a_csv_file(broker: RealServer, tmp_path: Path) -> None:
     file = tmp_path / "in.csv"
     file.write_text("id,name\n1,one\n2,two\n3,three\n")
-    code, output = run(server, str(file), "--queue", "q", "--where", "id < 3")
+    code, output = run(broker, str(file), "--queue", "q", "--where", "id < 3")
     assert code == 0, output
     assert "2 rows in" in output
-    found = [json.loads(body) for body in bodies(server)]
+    found = [json.loads(body) for body in bodies(broker)]
     assert sorted(row["name"] for row in found) == ["one", "two"]
 
 
 def test_columns_are_made_with_sql_and_keys_keep_rows_single(
-    server: RealServer, spark: SparkSession, tmp_path: Path
+    broker: RealServer, tmp_path: Path
 ) -> None:
-    spark.range(100).write.parquet(str(tmp_path / "rows"))
+    rows = pa.table({"id": list(range(20))})
+    (tmp_path / "rows").mkdir()
+    pq.write_table(rows, tmp_path / "rows" / "part.parquet")
     for _ in range(2):
         code, output = run(
-            server,
+            broker,
             str(tmp_path / "rows"),
             "--column",
             "body=concat('job ', id)",
@@ -66,17 +68,17 @@ def test_columns_are_made_with_sql_and_keys_keep_rows_single(
             "dedupe",
         )
         assert code == 0, output
-    assert bodies(server, "even")[b"job 42"] == 1
-    assert sum(bodies(server, "odd").values()) == 50
+    assert bodies(broker, "even")[b"job 4"] == 1
+    assert sum(bodies(broker, "odd").values()) == 10
 
 
-def test_a_dry_run_writes_nothing(server: RealServer, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(broker: RealServer, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text('{"body": "x"}\n{"body": "y"}\n')
-    code, output = run(server, str(file), "--queue", "q", "--dry-run")
+    code, output = run(broker, str(file), "--queue", "q", "--dry-run")
     assert code == 0, output
     assert "2 rows would be written: struct<body:string>" in output
-    assert not bodies(server)
+    assert not bodies(broker)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +94,12 @@ def test_a_dry_run_writes_nothing(server: RealServer, tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line(
-    server: RealServer, tmp_path: Path, words: list[str], text: str
+    broker: RealServer, tmp_path: Path, words: list[str], text: str
 ) -> None:
     (tmp_path / "in.csv").write_text("id\n1\n")
-    code, output = run(server, str(tmp_path / words[0]), *words[1:], "--option", "retryTimeout=1s")
+    code, output = run(
+        broker, str(tmp_path / words[0]), *words[1:], "--option", "retryTimeout=200ms"
+    )
     assert code != 0
     assert text in output
     assert "Traceback" not in output

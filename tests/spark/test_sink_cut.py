@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from sink_lab import bodies, journaled, once_each
+from sink_lab import bodies, once_each
 
 from lab import RealServer
 
@@ -92,16 +91,9 @@ class Cutter:
         self.listener.close()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RealServer]:
-    running = journaled(tmp_path / "node")
-    yield running
-    running.end()
-
-
 @pytest.mark.parametrize("mode", ["append", "dedupe", "staged"])
-def test_a_chunk_is_sent_again(server: RealServer, mode: str) -> None:
-    cutter = Cutter(server.port, 30_000)
+def test_a_chunk_is_sent_again(broker: RealServer, mode: str) -> None:
+    cutter = Cutter(broker.port, 30_000)
     columns = {"body": [str(i) for i in range(ROWS)]}
     if mode == "dedupe":
         columns["dedupe_key"] = columns["body"]
@@ -111,7 +103,7 @@ def test_a_chunk_is_sent_again(server: RealServer, mode: str) -> None:
     batch_writer.commit([batch_writer.write(iter([pa.RecordBatch.from_pydict(columns)]))])
     cutter.end()
     assert cutter.cuts == 1
-    found = bodies(server)
+    found = bodies(broker)
     if mode == "append":  # at least once
         assert set(found) == set(once_each(ROWS))
         assert ROWS < sum(found.values()) < 2 * ROWS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sink_lab import bodies
+from sink_lab import bodies, empty
 
 from lab import RealCluster, RealServer
 from raw_resp import Wire, wait_for
@@ -20,11 +20,19 @@ from tuque.spark.cli.deadletters import replay, triage
 from tuque.worker.app.codec import Envelope, encode
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RealServer]:
-    running = RealServer(tmp_path, "--events", "yes").start()
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A node that writes its events."""
+    running = RealServer(tmp_path_factory.mktemp("telling"), "--events", "yes").start()
     yield running
     running.end()
+
+
+@pytest.fixture
+def server(telling: RealServer) -> RealServer:
+    """That node, empty."""
+    empty(telling)
+    return telling
 
 
 def die(server: RealServer, queue: str, task: str, reason: str) -> None:
@@ -48,9 +56,9 @@ def fill(server: RealServer) -> None:
     die(server, "pay", "", "rejected: the body is not a task call")
 
 
-def test_what_letters_say_commands_no_terminal(server: RealServer, tmp_path: Path) -> None:
+def test_what_letters_say_commands_no_terminal(server: RealServer) -> None:
     die(server, "mail\x1b[2J", "send\x07", "boom \x1b]0;owned\x07")
-    events = str(tmp_path / "events")
+    events = str(server.directory / "events")
 
     def table() -> str:
         code, output = run(server, "triage", "--events", events)
@@ -64,16 +72,16 @@ def test_what_letters_say_commands_no_terminal(server: RealServer, tmp_path: Pat
     assert (code, output.splitlines()[0]) == (0, r"1 from mail\x1b[2J.dead to mail\x1b[2J")
 
 
-def test_letters_by_queue_task_and_reason(server: RealServer, tmp_path: Path) -> None:
+def test_letters_by_queue_task_and_reason(server: RealServer) -> None:
     fill(server)
     code, output = run(server, "triage", "--json")
     assert code == 0, output
     found = [(row["letters"], row["queue"], row["task"]) for row in json.loads(output)]
     assert found == [(4, "mail.dead", "send"), (1, "pay.dead", "(no task call)")]
-    wait_for(lambda: list((tmp_path / "events").rglob("*")), "no segment of events")
+    events = str(server.directory / "events")
 
     def reasons() -> list[tuple[int, str, str]]:
-        code, output = run(server, "triage", "--events", str(tmp_path / "events"), "--json")
+        code, output = run(server, "triage", "--events", events, "--json")
         rows = json.loads(output) if code == 0 else []
         return [(row["letters"], row["queue"], row["reason"]) for row in rows]
 
@@ -83,52 +91,51 @@ def test_letters_by_queue_task_and_reason(server: RealServer, tmp_path: Path) ->
         (1, "pay.dead", "rejected: the body is not a task call"),
     ]
     wait_for(lambda: reasons() == wanted, lambda: f"{reasons()}")
-    events = str(tmp_path / "events")
     code, output = run(server, "triage", "--events", events, "--where", "reason LIKE 'Value%'")
     assert output.splitlines()[1].split()[:3] == ["1", "mail.dead", "send"]
     assert output.endswith("ValueError: no\n")
 
 
-def test_a_replay_is_done_once(server: RealServer) -> None:
-    fill(server)
-    code, output = run(server, "replay", "--dry-run")
+def test_a_replay_is_done_once(broker: RealServer) -> None:
+    fill(broker)
+    code, output = run(broker, "replay", "--dry-run")
     assert "4 from mail.dead to mail\n1 from pay.dead to pay\n5 letters would be" in output
-    assert sum(bodies(server, "mail.dead").values()) == 4
+    assert sum(bodies(broker, "mail.dead").values()) == 4
     for _ in range(2):
-        code, output = run(server, "replay", "--queue", "mail.*", "--keep")
+        code, output = run(broker, "replay", "--queue", "mail.*", "--keep")
         assert (code, output.splitlines()[-1]) == (0, "4 of 4 letters replayed")
-        assert sum(bodies(server, "mail").values()) == 4
-    code, output = run(server, "replay", "--queue", "mail.*")
+        assert sum(bodies(broker, "mail").values()) == 4
+    code, output = run(broker, "replay", "--queue", "mail.*")
     assert code == 0
-    assert sum(bodies(server, "mail").values()) == 4
-    assert not bodies(server, "mail.dead")
-    assert sum(bodies(server, "pay.dead").values()) == 1
-    code, output = run(server, "replay", "--queue", "mail.*")
+    assert sum(bodies(broker, "mail").values()) == 4
+    assert not bodies(broker, "mail.dead")
+    assert sum(bodies(broker, "pay.dead").values()) == 1
+    code, output = run(broker, "replay", "--queue", "mail.*")
     assert output == "0 of 0 letters replayed\n"
 
 
-def test_some_letters_to_another_queue(server: RealServer) -> None:
-    fill(server)
-    code, output = run(server, "replay", "--where", "args LIKE '%Timeout%'", "--to", "slow")
+def test_some_letters_to_another_queue(broker: RealServer) -> None:
+    fill(broker)
+    code, output = run(broker, "replay", "--where", "args LIKE '%Timeout%'", "--to", "slow")
     assert code == 0, output
-    assert sum(bodies(server, "slow").values()) == 3
-    assert sum(bodies(server, "mail.dead").values()) == 1
+    assert sum(bodies(broker, "slow").values()) == 3
+    assert sum(bodies(broker, "mail.dead").values()) == 1
 
 
-def test_mistakes(server: RealServer, tmp_path: Path) -> None:
-    assert run(server, "triage") == (0, "no dead letters\n")
-    fill(server)
-    code, output = run(server, "triage", "--where", "nonsense = 1")
+def test_mistakes(broker: RealServer, tmp_path: Path) -> None:
+    assert run(broker, "triage") == (0, "no dead letters\n")
+    fill(broker)
+    code, output = run(broker, "triage", "--where", "nonsense = 1")
     assert code == 1
     assert "--where 'nonsense = 1': Binder Error" in output
-    code, output = run(server, "triage", "--events", str(tmp_path / "none"))
+    code, output = run(broker, "triage", "--events", str(tmp_path / "none"))
     assert code == 2
-    server.wire()("PAUSE", "mail", "in")
-    code, output = run(server, "replay")
+    broker.wire()("PAUSE", "mail", "in")
+    code, output = run(broker, "replay")
     assert code == 1
     assert "4 letters were refused and stay" in output
-    assert sum(bodies(server, "mail.dead").values()) == 4
-    assert sum(bodies(server, "pay").values()) == 1
+    assert sum(bodies(broker, "mail.dead").values()) == 4
+    assert sum(bodies(broker, "pay").values()) == 1
 
 
 def die_in_tube(wire: Wire, tube: str, reason: str, *options: str) -> str:
@@ -141,26 +148,26 @@ def die_in_tube(wire: Wire, tube: str, reason: str, *options: str) -> str:
     return id
 
 
-def test_letters_in_tubes(server: RealServer) -> None:
-    wire = server.wire()
+def test_letters_in_tubes(broker: RealServer) -> None:
+    wire = broker.wire()
     assert wire("TUBE", "CREATE", "exports", "tasks") == b"OK"
-    fill(server)
+    fill(broker)
     ids = [die_in_tube(wire, "exports", reason) for reason in ("no card", "no money")]
     wire.add("exports", "waits", "ATTEMPTS", "1")
-    code, output = run(server, "triage", "--json", "--queue", "exports")
+    code, output = run(broker, "triage", "--json", "--queue", "exports")
     assert code == 0, output
     found = [
         (row["letters"], row["queue"], row["task"], row["reason"]) for row in json.loads(output)
     ]
     assert found == [(1, "exports", "send", "no card"), (1, "exports", "send", "no money")]
-    code, output = run(server, "replay", "--dry-run")
+    code, output = run(broker, "replay", "--dry-run")
     assert (
         "2 from exports to exports\n4 from mail.dead to mail\n" in output and "7 letters" in output
     )
-    code, output = run(server, "replay", "--keep")
+    code, output = run(broker, "replay", "--keep")
     assert code == 1 and "a letter of the tube exports is the job itself" in output
     assert len(wire("DEAD", "LIST", "exports")[1]) == 2
-    code, output = run(server, "replay", "--where", "args LIKE '%card%'")
+    code, output = run(broker, "replay", "--where", "args LIKE '%card%'")
     assert (code, output.splitlines()) == (
         0,
         ["1 from exports to exports", "1 of 1 letters replayed"],
@@ -169,18 +176,18 @@ def test_letters_in_tubes(server: RealServer) -> None:
     assert ids[0].encode() in [
         job[1] for job in wire("GETJOB", "NOHANG", "COUNT", 9, "FROM", "exports")
     ]
-    code, output = run(server, "replay", "--queue", "exports", "--to", "slow")
+    code, output = run(broker, "replay", "--queue", "exports", "--to", "slow")
     assert code == 0, output
-    assert sum(bodies(server, "slow").values()) == 1
+    assert sum(bodies(broker, "slow").values()) == 1
     assert wire("DEAD", "LIST", "exports")[1] == []
 
 
-def test_a_letter_whose_key_is_taken_stays(server: RealServer) -> None:
-    wire = server.wire()
+def test_a_letter_whose_key_is_taken_stays(broker: RealServer) -> None:
+    wire = broker.wire()
     assert wire("TUBE", "CREATE", "pay", "tasks") == b"OK"
     ids = [die_in_tube(wire, "pay", why, "UNIQUE", why) for why in ("a", "b")]
     wire.add("pay", "other", "UNIQUE", "a")
-    code, output = run(server, "replay", "--queue", "pay")
+    code, output = run(broker, "replay", "--queue", "pay")
     assert code == 1 and "1 of 2 letters replayed" in output
     assert f"refused: {ids[0]}: it stays dead: another job has its UNIQUE key" in output
     assert [row[0].decode() for row in wire("DEAD", "LIST", "pay")[1]] == ids[:1]

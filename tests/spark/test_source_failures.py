@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from query_by_hand import Query
-from sink_lab import journaled
+from sink_lab import empty, journaled
 
 from lab import RealServer
 from raw_resp import wait_for
@@ -18,6 +17,7 @@ from tuque.spark.leases.leases import Leases
 from tuque.spark.options import source
 
 STARTS_MOST = 200
+BATCHES_MOST = 48  # of a group, by splits (Y2.4)
 
 
 class Downstream:
@@ -97,12 +97,18 @@ def test_only_the_poison_is_put_aside(
     assert client.qlen("q") == 0
 
 
-@pytest.fixture
-def other(tmp_path: Path) -> Iterator[RealServer]:
-    """A second node; the two need not know each other."""
-    running = journaled(tmp_path / "other")
+@pytest.fixture(scope="module")
+def second_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    running = journaled(tmp_path_factory.mktemp("other"))
     yield running
     running.end()
+
+
+@pytest.fixture
+def other(second_node: RealServer) -> RealServer:
+    """A second node, empty; the two need not know each other."""
+    empty(second_node)
+    return second_node
 
 
 @pytest.mark.parametrize(
@@ -181,20 +187,33 @@ def test_a_job_that_was_alone_on_its_node_is_not_blamed(
 def test_an_outage_over_two_nodes_buries_nothing(
     broker: RealServer, client: Client, other: RealServer
 ) -> None:
-    """However often it fails, and however many halves there are."""
+    """However often it fails, and however many halves there are: at last there can be no more."""
     with Client(f"tuque://127.0.0.1:{other.port}") as second:
-        fill(client, 100)
-        fill(second, 100, first=100)
-        below = Downstream(broker, 60, 1, 7, 150, other=other.port)
+        fill(client, 60)
+        fill(second, 60, first=60)
+        below = Downstream(broker, 120, 1, 7, 90, other=other.port)
         below.is_away = True
-        for _ in range(150):
+        assert not below.attempt()
+        for node in (client, second):
+            halve(node, BATCHES_MOST)
+        for _ in range(12):
             assert not below.attempt()
         assert dead(client) == dead(second) == []
+        counts = [len(node.lease_info("g").batches) for node in (client, second)]
+        assert max(counts) == BATCHES_MOST
         below.is_away = False
         below.until_done()
-        assert sorted(dead(client) + dead(second)) == [7, 150]
-        assert len(below.query.seen) == 198
+        assert sorted(dead(client) + dead(second)) == [7, 90]
+        assert len(below.query.seen) == 118
         assert set(below.query.seen.values()) == {1}
+
+
+def halve(client: Client, count: int) -> None:
+    """Split batches of the group, the largest first, until there are so many."""
+    for _ in range(len(client.lease_info("g").batches), count):
+        found = client.lease_info("g")
+        batch = max(found.batches, key=lambda batch: batch.jobs)
+        client.lease_split("g", found.epoch, batch.seq, batch.jobs // 2, begun=1)
 
 
 def test_an_outage_buries_nothing(broker: RealServer, client: Client) -> None:
@@ -279,8 +298,9 @@ def test_a_replay_of_jobs_that_were_given_back(broker: RealServer, client: Clien
 def test_a_replay_of_jobs_that_expired(broker: RealServer, client: Client) -> None:
     """While the query was away its lease ended, and so did the TTL of some jobs."""
     for number in range(4):
-        client.addjob("q", str(number), ttl=60 if number else 2)
+        client.addjob("q", str(number), ttl=1 if number == 3 else 60)
     end = query(broker, leaseTimeout="1s", heartbeat="900ms").plan()
+    assert [batch.jobs for batch in client.lease_info("g").batches] == [4]
     client.lease_touch("g", client.lease_info("g").epoch, ttl_ms=1000)
     wait_for(lambda: client.info()["registered_jobs"] == 3)
     again = query(broker)

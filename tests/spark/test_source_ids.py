@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -71,15 +72,40 @@ def test_a_restart_goes_on_from_the_checkpoint(broker: RealServer, client: Clien
 
 
 def test_jobs_that_never_came_into_the_log_come_again(broker: RealServer, client: Client) -> None:
-    """After their retry time."""
-    fill(client, 2, retry=1)
-    assert len(client.getjob("q", count=10)) == 2, "and the driver dies"
+    """When they are queued again, as they are after their retry time."""
+    fill(client, 2)
+    got = client.getjob("q", count=10)
+    assert len(got) == 2, "and the driver dies"
     again = Taken(options(broker))
     assert again.latest(ZERO, 10) is ZERO
-    wait_for(lambda: client.qlen("q") == 2)
+    client.nack(*(job.id for job in got))
     assert read(again, again.latest(ZERO, 10)) == [0, 1]
 
 
+def test_jobs_of_a_batch_are_kept(broker: RealServer, client: Client) -> None:
+    """WORKING of each, again and again: the time until it would be queued begins anew."""
+    fill(client, 20)
+    taken = Taken(options(broker, heartbeat="200ms"))
+    one = taken.latest(ZERO, 100)
+
+    def left_ms() -> list[int]:
+        found = (client.show(id) for id in ids.check(one))
+        return [job.next_requeue_within_ms or 0 for job in found if job]
+
+    least = left_ms()
+    more: set[int] = set()
+
+    def are_kept() -> bool:
+        for at, now_ms in enumerate(left_ms()):
+            more.update([at] if now_ms > least[at] else [])
+            least[at] = min(least[at], now_ms)
+        return len(more) == 20
+
+    wait_for(are_kept, lambda: f"{sorted(more)} are kept")
+    assert len(read(taken, one)) == 20
+
+
+@pytest.mark.slow  # the one above sees that the time begins anew
 def test_a_batch_longer_than_the_retry_time(broker: RealServer, client: Client) -> None:
     """WORKING keeps its jobs: a rival gets none of them."""
     fill(client, 20, retry=2)
@@ -128,21 +154,32 @@ def test_an_offset_of_another_mode(broker: RealServer) -> None:
         Taken(options(broker)).latest({"a" * 40: []}, 10)
 
 
-def test_only_words_that_disque_has(broker: RealServer, client: Client) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RealServer]:
+    """A node that hears no heartbeats of the tests before."""
+    with RealServer(tmp_path) as running:
+        yield running
+
+
+def test_only_words_that_disque_has(own: RealServer) -> None:
     """A node that has no leases is asked for nothing that it has not."""
-    fill(client, 3)
-    monitor = broker.wire()
+    for number in range(3):
+        own.wire().add("q", str(number))
+    monitor = own.wire()
     assert monitor("MONITOR") == b"OK"
-    taken = Taken(options(broker, heartbeat="100ms"))
+    taken = Taken(options(own, heartbeat="100ms"))
     taken.limit_to_now()
     one = taken.latest(ZERO, 10)
+    words: set[str] = set()
+
+    def hear(until: str) -> None:
+        while until not in words:
+            words.add(monitor.read().decode().split('"')[1].upper())
+
+    hear("WORKING")
     read(taken, one)
-    time.sleep(0.5)
     taken.backlog()
     taken.latest(one, 10)
-    client.execute("PING")
-    words: set[str] = set()
-    while "PING" not in words:
-        line = monitor.read()
-        words.add(line.decode().split('"')[1].upper())
+    own.wire()("PING")
+    hear("PING")
     assert words - {"PING"} == OF_DISQUE

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -196,7 +196,7 @@ def test_a_batch_waits_for_its_node(ground: Ground) -> None:
     nodes = ground.nodes
     for number, node in enumerate(nodes):
         ground.fill(node, number * 10, 10)
-    query = ground.query(*nodes, retryTimeout="1s")
+    query = ground.query(*nodes, retryTimeout="300ms")
     end = query.plan()
     nodes[0].kill()
     with pytest.raises(SourceError, match="does not answer"):
@@ -226,7 +226,7 @@ def test_a_node_that_is_away_when_the_query_starts(ground: Ground) -> None:
     end = first.plan()
     away = query_key(first, nodes[1])
     nodes[1].kill()
-    again = ground.query(*nodes, retryTimeout="1s")
+    again = ground.query(*nodes, retryTimeout="300ms")
     with pytest.raises(SourceError, match="does not answer|no node answers"):
         again.run(end)
     nodes[1].start()
@@ -388,7 +388,7 @@ def test_a_look_at_all_nodes(ground: Ground) -> None:
         client.nack(job.id)
     assert look(minDeliveries="1") == [job.body]
     nodes[2].kill()
-    given["url"] += "/?timeout=2"
+    given["url"] += "/?retries=0"
     with pytest.raises(SourceError, match="failOnDataLoss=false looks at the others"):
         look()
     assert look(failOnDataLoss="false") == [b"%d" % n for n in range(20)]
@@ -416,15 +416,23 @@ def test_a_lease_that_ends_before_its_batch_is_read(ground: Ground) -> None:
 
 
 def test_a_lease_is_kept(ground: Ground) -> None:
-    """Through a batch that takes longer than it, on each node."""
+    """On each node its time begins again and again, while nobody reads its batch."""
     for number, node in enumerate(ground.nodes):
         ground.fill(node, number * 10, 10)
-    query = ground.query(*ground.nodes, leaseTimeout="4s")
+    query = ground.query(*ground.nodes, heartbeat="100ms")
     end = query.plan()
-    with Client(url(ground.nodes[2])) as rival:
-        assert rival.getjob(ground.queue, count=10, timeout_ms=5000) == []
+    for node in ground.nodes:
+        with Client(url(node), discover=False) as client:
+            assert client.lease_info(ground.queue).ttl_ms == 300_000, "the default"
+            await_more(lambda client=client: client.lease_info(ground.queue).left_ms)
     query.run(end)
     query.assert_once(30)
+
+
+def await_more(left_ms: Callable[[], int]) -> None:
+    """Wait until more time is left than was before."""
+    told = [left_ms()]
+    wait_for(lambda: told.append(left_ms()) or told[-1] > min(told), lambda: f"{told[-10:]}")
 
 
 def test_a_lease_that_ends_is_said(ground: Ground) -> None:

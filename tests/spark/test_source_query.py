@@ -177,14 +177,25 @@ def test_ids_of_a_node_without_leases(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:
     fill(url(broker), 0, 120)
-    for number in range(2):
-        rows = stream(spark, url(broker), mode="ids", group="")
-        into_table(rows, tmp_path, now=True).awaitTermination()
-        assert left(broker) == 0
-        fill(url(broker), 120, 50 * (1 - number))
-    assert_once(bodies(spark, tmp_path), 170)
+    rows = stream(spark, url(broker), mode="ids", group="")
+    into_table(rows, tmp_path, now=True).awaitTermination()
+    assert left(broker) == 0
+    assert_once(bodies(spark, tmp_path), 120)
 
 
+def test_a_look(spark: SparkSession, broker: RealServer) -> None:
+    """Rows of a batch read: what stands in them, and nothing is taken."""
+    fill(url(broker), 0, 10)
+    look = spark.read.format("tuque").option("url", url(broker)).option("queue", "q")
+    rows = look.load()
+    assert rows.count() == 10
+    found = rows.where("body = CAST('7' AS BINARY)").select("queue", "deliveries", "lease")
+    assert [tuple(row) for row in found.collect()] == [("q", 0, None)]
+    assert look.option("limit", "2").load().count() == 2
+    assert left(broker) == 10
+
+
+@pytest.mark.slow  # test_source_nodes.py sees a part for each node
 def test_a_look_at_several_nodes(spark: SparkSession, cluster: RealCluster) -> None:
     for number, node in enumerate(cluster.nodes):
         fill(url(node), number * 10, 10)

@@ -141,11 +141,15 @@ class RealServer:
             self.process.wait()
             raise AssertionError(f"the server did not end:\n{self.log()}") from None
 
-    def end(self) -> None:
-        """Stop it if it runs, and close the connections."""
+    def hang_up(self) -> None:
+        """Close the connections that `wire` made."""
         for wire in self.wires:
             wire.close()
         self.wires = []
+
+    def end(self) -> None:
+        """Stop it if it runs, and close the connections."""
+        self.hang_up()
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             self.wait()
