@@ -169,6 +169,7 @@ def test_a_client_turns_to_another_node_when_its_own_is_killed(make_world: Make)
     client.addjob("q", b"one")
     world.kill(0)
     client.addjob("q", b"two")
+    world.client(0, others=True).addjob("q", b"who began without it")
     with pytest.raises(ConnectionError):
         world.client(0).addjob("q", b"three")
 
