@@ -169,6 +169,7 @@ def test_a_client_turns_to_another_node_when_its_own_is_killed(make_world: Make)
     client.addjob("q", b"one")
     world.kill(0)
     client.addjob("q", b"two")
+    world.client(0, others=True).addjob("q", b"who began without it")
     with pytest.raises(ConnectionError):
         world.client(0).addjob("q", b"three")
 
@@ -211,6 +212,7 @@ def test_a_killed_worker_leaves_its_job_to_the_next(world: World) -> None:
     worker.lose_reply("DONE")
     assert worker.run_until_idle() == 1
     assert (ran, world.outcome(id)) == ([1, 1], "done")
+    assert world.server.table[b"DONE"].calls == 2  # once more for the reply that was lost
 
 
 # ---- processes and disks
@@ -218,9 +220,10 @@ def test_a_killed_worker_leaves_its_job_to_the_next(world: World) -> None:
 
 def test_a_killed_node_comes_back_with_what_it_had_written(make_world: Make) -> None:
     world = make_world()
-    id = world.add()
+    id, wire = world.add(), world.wire()
     world.kill(0)
     assert not world.node(0).is_up
+    assert wire.is_closed
     assert world.holders(id) == []
     with pytest.raises(OSError, match="n0"):
         world.wire(0)
@@ -440,6 +443,7 @@ def test_a_trace_has_the_form_of_the_golden_ones(make_world: Make) -> None:
         "  +0ms C > A GOTJOB J1",
         "  J1: A queued, B active, C active",
     ]
+    assert world.trace() == []
     world.get()
     assert world.trace() == ["  J1: A active, B active, C active"]
     world.pass_ms(100)
@@ -486,6 +490,10 @@ def test_the_check_fails_when_tables_disagree_or_a_bug_was_logged(make_world: Ma
         world.check()
     world.n.jobs[id] = job
     world.check()
+    world.n.job_bytes += 1
+    with pytest.raises(AssertionError, match="bytes of jobs"):
+        world.check()
+    world.n.job_bytes -= 1
     EARS.speaker = world.node().machine
     try:
         raise LookupError

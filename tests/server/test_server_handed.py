@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuque.core.model.task import Task
 from tuque.server.state.caches import KEPT_MAX
-from tuque.server.state.client import HANDED_BYTES, HANDED_MAX, Client
+from tuque.server.state.client import HANDED_BYTES, HANDED_MAX
 from world import World
 from world_wires import Wire
 
@@ -20,11 +20,6 @@ def get(wire: Wire, count: int) -> list[bytes]:
     jobs = wire("GETJOB", "NOHANG", "COUNT", count, "FROM", "q")
     assert isinstance(jobs, list)
     return [job[1] for job in jobs]
-
-
-def only_client(world: World) -> Client:
-    (client,) = world.server.clients.values()
-    return client
 
 
 def test_jobs_are_acked_in_any_order(world: World) -> None:
@@ -70,7 +65,7 @@ def test_few_and_short_ones_are_remembered_until_they_have_ended(world: World) -
     wire = world.wire()
     ids = [add(wire, "x") for _ in range(HANDED_MAX + 1)]
     get(wire, HANDED_MAX)
-    client = only_client(world)
+    client = wire.c
     assert len(client.handed) == HANDED_MAX
     wire("START", *ids[:HANDED_MAX])
     assert len(client.handed) == HANDED_MAX

@@ -1,7 +1,8 @@
 """A broker without sockets and without a clock: commands in, replies out, time by hand.
 
 It is the real core, command table and dispatcher. `pass_ms` moves the time and runs the timers
-that became due, as the pump does.
+that became due, as the pump does. For tests that read the outbox of a core, count the work of
+single turns, or weigh a node that keeps no house: for others there is `world.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import hiredis
 import pytest
 
+from raw_resp import NULL, Err
 from told_events import Told
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.model.job import Job
@@ -31,10 +33,6 @@ from tuque.server.state.server import Server, apply_settings
 
 NODE_ID = b"c0ffee00" * 5
 START_MS = 1_800_000_000_000
-
-
-class Err(str):
-    """The text of an error reply."""
 
 
 class Status(str):
@@ -74,16 +72,6 @@ class Session:
         """Free both ends."""
         self.c.sock.close()
         self.far_end.close()
-
-
-class Null:
-    """A null of either kind."""
-
-    def __repr__(self) -> str:
-        return "NULL"
-
-
-NULL = Null()
 
 
 def parse(data: bytes) -> Any:

@@ -1,13 +1,15 @@
-"""The real pump in the test's own process, driven by hand through unix sockets."""
+"""The real pump in the test's own process, turned by hand, with sockets of the system.
+
+For tests of what `world.py` has not: threads of the server, its files, real time, and peers that
+the test plays on a socket.
+"""
 
 from __future__ import annotations
 
 import socket
 from pathlib import Path
 
-import hiredis
-
-from raw_resp import Wire, encode, plain
+from raw_resp import Wire
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.server.admin.registry import register
@@ -90,17 +92,3 @@ class PumpBox:
     def close(self) -> None:
         """Free the sockets."""
         self.pump.close_all()
-
-
-def ask(box: PumpBox, wire: Wire, *words: str | bytes | int) -> object:
-    """One command and its reply."""
-    reader = hiredis.Reader()
-    reader.feed(box.say(wire, encode(*words)))
-    return plain(reader.gets())
-
-
-def as_user(box: PumpBox, name: str) -> Wire:
-    """A new client that is logged in as a user of any password."""
-    wire = box.connect()
-    assert ask(box, wire, "AUTH", name, "x") == b"OK"
-    return wire
