@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent
 sys.path[:0] = [str(ROOT / "support"), str(ROOT / "tools")]
 
+pytest_plugins = ["budget", "failed"]
+
 # A loaded machine is no fault of the code: no deadlines. The same examples in every run.
 settings.register_profile(
     "tuque", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -68,7 +70,6 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """What was collected stays to the end: the collector need not go through it again and again."""
-    gc.collect()
     gc.freeze()
 
 
