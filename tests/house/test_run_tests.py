@@ -91,6 +91,12 @@ def test_parts_run_only_where_they_are_needed() -> None:
     assert only.on_sources
 
 
+def test_a_file_of_the_sources_alone_needs_no_second_part(place: Path) -> None:
+    (place / "test_it.py").write_text("pytestmark = pytest.mark.sources\n" + FLAKY)
+    (only,) = run_tests.quick_parts(["test_it.py::test_once"], 2, "")
+    assert only.on_sources and only.words[-1] == "test_it.py::test_once"
+
+
 def test_the_result_is_written_into_its_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +113,7 @@ def test_the_result_is_written_into_its_block(
     assert "- failed: t::a" in text
     run_tests.write_result([part], [], "9")
     assert "passed. The reference loop took 1.50 times" in page.read_text()
+    assert page.read_text().count(run_tests.BEGIN) == 1
 
 
 def test_the_page_has_its_block() -> None:
