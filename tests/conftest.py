@@ -39,17 +39,19 @@ os.environ.setdefault(
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
-# These take longest: they begin, so that none of them is waited for alone at the end.
-FIRST = tuple(
-    "spark worker web console e2e sim tubes typing testing demo events iproto client".split()
-)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first; what needs the sources is not run on compiled modules."""
-    order = {f"tests/{name}": place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: order.get(item.nodeid.rsplit("/", 1)[0], len(FIRST)))
+    """What takes long comes first; what needs the sources is not run on compiled modules.
+
+    First of all what has the Spark session: it is the longest share of one process.
+    """
     from both_ways import IS_COMPILED
+    from budget import folder_of, read
+
+    limits = read()
+    names = {folder_of(item.nodeid) for item in items}
+    places = {name: (name != "spark", -limits.of(name), name) for name in names}
+    items.sort(key=lambda item: places[folder_of(item.nodeid)])
 
     if IS_COMPILED:
         skipped = pytest.mark.skip(reason="compiled functions cannot be replaced")

@@ -373,7 +373,9 @@ def replaced(page: str, made: str) -> str:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0], allow_abbrev=False
+    )
     parser.add_argument("depth", choices=["quick", "deep"])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cores")
     parser.add_argument("--on-sources", action="store_true", help="quick: not on compiled modules")

@@ -257,16 +257,8 @@ def main() -> None:
     parser.add_argument(
         "--packages-only", action="store_true", help="install what it needs, but not Tuque"
     )
-    parser.add_argument(
-        "--why-sources",
-        action="store_true",
-        help="only say why tests run on the sources; nothing: the compiled modules are of these",
-    )
     args = parser.parse_args()
     venv = (ROOT / args.venv).absolute()
-    if args.why_sources:
-        print(why_sources(venv / "bin" / "python", venv))
-        return
     began = time.monotonic()
     python = make_venv(venv)
     log = venv / "setup.log"
