@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent
 sys.path[:0] = [str(ROOT / "support"), str(ROOT / "tools")]
 
+pytest_plugins = ["budget", "failed"]
+
 # A loaded machine is no fault of the code: no deadlines. The same examples in every run.
 settings.register_profile(
     "tuque", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -39,20 +41,22 @@ os.environ.setdefault(
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
-# These take longest: they begin, so that none of them is waited for alone at the end.
-FIRST = tuple(
-    "spark worker web console e2e sim tubes typing testing demo events iproto client".split()
-)
-
 # Of the cluster that tests share: a planned change of a leader waits for part of the timeout.
 SHARED = ("--appendonly", "yes", "--cluster-node-timeout", "1500")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first; what needs the sources is not run on compiled modules."""
-    order = {f"tests/{name}": place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: order.get(item.nodeid.rsplit("/", 1)[0], len(FIRST)))
+    """What takes long comes first; what needs the sources is not run on compiled modules.
+
+    First of all what has the Spark session: it is the longest share of one process.
+    """
     from both_ways import IS_COMPILED
+    from budget import folder_of, read
+
+    limits = read()
+    names = {folder_of(item.nodeid) for item in items}
+    places = {name: (name != "spark", -limits.of(name), name) for name in names}
+    items.sort(key=lambda item: places[folder_of(item.nodeid)])
 
     if IS_COMPILED:
         skipped = pytest.mark.skip(reason="compiled functions cannot be replaced")
@@ -73,7 +77,6 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """What was collected stays to the end: the collector need not go through it again and again."""
-    gc.collect()
     gc.freeze()
 
 

@@ -1,11 +1,14 @@
-"""Changes one thing in the core or the tubes, and checks that a test fails.
+"""Changes one thing in the sources, and checks that a test fails.
 
-    PYTHONPATH=src python tools/mutants.py --sample 200
+    python tools/mutants.py --count 150 --seed 7 --json out.json src/tuque/server src/tuque/worker
+    python tools/mutants.py --count 150 --seed 7 --json old.json --root ../before src/tuque/server
 
 A mutant is a copy of the project with one statement removed, or one operator, constant or condition
-changed. It is killed if a test of the module's rules fails. A survivor needs a test, or the line
-can go, unless the change makes no difference. With `--sim 20` so many seeds of the simulator judge
-each mutant instead of the tests.
+changed. The tests of its rules or of its layer run first, then the others of `--tests`. It is
+killed if one fails, timed out if they take longer than `--limit`, and survived otherwise: it needs
+a test, or the line can go, unless the change makes no difference. The same seed takes the same
+mutants in another checkout, as far as its sources have them. With `--sim 20` that many seeds of the
+simulator judge each mutant instead.
 """
 
 from __future__ import annotations
@@ -13,19 +16,22 @@ from __future__ import annotations
 import argparse
 import ast
 import compileall
+import hashlib
+import json
 import os
 import py_compile
-import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import hiredis  # noqa: F401  loaded once, not for each mutant
 import hypothesis  # noqa: F401  as above
@@ -33,14 +39,16 @@ import msgspec  # noqa: F401  as above
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-ROOMS: Final = ("src/tuque/core", "src/tuque/tubes")
+FOLDERS: Final = ("src/tuque/core", "src/tuque/tubes")
 # parts of core that the tests of tubes cover
 TASKS: Final = ("task", "tubes", "tube_records", "placement_records")
 RULE: Final = re.compile(r"\b([A-Z])\d+\b")  # [R5], SPEC R2-R8, (R5.1), # R5.1
-LIMIT_S: Final = 120  # of CPU time, for the tests of one mutant
-WAIT_S: Final = 600  # limit for a mutant that hangs without using CPU
+FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", re.MULTILINE)
+LIMIT_S: Final = 120.0
 HUNG: Final = -1000
+UNTRUSTED_MAX: Final = 20  # tests that fail without a mutant and are left out
 
+FUNCTION: Final = ast.FunctionDef | ast.AsyncFunctionDef
 SWAPS: Final[dict[type[ast.AST], str]] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
@@ -59,11 +67,10 @@ class Mutant(NamedTuple):
     end: int
     text: str
 
-    def told(self, source: bytes) -> str:
-        """The change on one line."""
+    def change(self, source: bytes) -> str:
+        """What becomes what."""
         old = " ".join(source[self.start : self.end].decode().split())
-        where = f"{self.path.removeprefix('src/tuque/')}:{self.line} {self.function}"
-        return f"{where}: {old[:90]} -> {self.text}"
+        return f"{old[:90]} -> {self.text}"
 
 
 # ---- possible changes
@@ -109,14 +116,14 @@ class Finder:
     def module(self, tree: ast.Module) -> None:
         """All functions of the file."""
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, FUNCTION):
                 self.function = node.name
                 for statement in node.body:
                     self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
         """Mutate a statement and its parts; skips assertions and texts."""
-        if isinstance(node, ast.Assert | ast.Pass | ast.FunctionDef | ast.Raise):
+        if isinstance(node, ast.Assert | ast.Pass | FUNCTION | ast.Raise):
             return
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
@@ -162,27 +169,54 @@ class Finder:
             self.expression(child)
 
 
-def mutants_of(path: Path) -> list[Mutant]:
+def mutants_of(root: Path, path: Path) -> list[Mutant]:
     """All possible changes in a file."""
     source = path.read_bytes()
-    finder = Finder(str(path.relative_to(ROOT)), source)
+    finder = Finder(str(path.relative_to(root)), source)
     finder.module(ast.parse(source))
     return finder.found
 
 
-# ---- one mutant
+def sampled(root: Path, folders: Sequence[str], count: int, seed: int) -> list[Mutant]:
+    """A random sample of all mutants of files and folders.
+
+    Each mutant draws its own number from what it changes: an edit elsewhere moves none.
+    """
+    drawn: list[tuple[bytes, Mutant]] = []
+    for folder in folders:
+        place = root / folder
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            source = path.read_bytes()
+            seen: Counter[str] = Counter()
+            for one in mutants_of(root, path):
+                words = f"{seed} {one.path} {one.function} {one.change(source)}"
+                seen[words] += 1
+                drawn.append((hashlib.sha256(f"{words} {seen[words]}".encode()).digest(), one))
+    print(f"{len(drawn)} mutants in all", flush=True)
+    return [one for _, one in sorted(drawn)[:count]]
 
 
-def tests_for(place: Path, path: str) -> list[str]:
-    """The test files for a module: of the rules it names; those that import it first."""
+# ---- the tests of a mutant
+
+
+def files_of(place: Path, words: Sequence[str]) -> list[str]:
+    """The files of tests that the words name."""
+    found = []
+    for word in words:
+        path = place / word
+        found += [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+    return [str(one.relative_to(place)) for one in found if one.name.startswith("test_")]
+
+
+def of_rules(place: Path, path: str) -> list[Path]:
+    """The files of tests for a module of the core or the tubes: of the rules it names."""
     stem = Path(path).stem
-    text = (place / path).read_text()
     if "/tubes/" in path or stem in TASKS:
         files = [
             one for one in (place / "tests/tubes").glob("test_*.py") if "models" not in one.name
         ]
     else:
-        letters = set(RULE.findall(text))
+        letters = set(RULE.findall((place / path).read_text()))
         files = [
             one
             for letter in sorted(letters)
@@ -190,119 +224,238 @@ def tests_for(place: Path, path: str) -> list[str]:
         ]
         if "T" in letters:
             files.append(place / "tests/tubes/test_tube_rules.py")
-    files += (place / "tests/core").glob(f"test_core_{stem}*.py")
-    named = f"{'.'.join(Path(path).with_suffix('').parts[1:])} import"
-    files.sort(key=lambda one: (named not in one.read_text(), one.name))
-    return [str(one) for one in files]
+    return [*files, *(place / "tests/core").glob(f"test_core_{stem}*.py")]
 
 
-def run_tests(place: Path, tests: list[str]) -> int:
+def own_tests(place: Path, path: str) -> list[str]:
+    """The files of tests for a module, those that import it first."""
+    layer = Path(path).parts[2]
+    if layer in ("core", "tubes"):
+        files = of_rules(place, path)
+    else:
+        files = list((place / "tests" / layer).rglob("test_*.py"))
+    named = ".".join(Path(path).with_suffix("").parts[1:])
+    files = [one for one in files if one.is_file()]
+    files.sort(key=lambda one: (f"{named} import" not in one.read_text(), one.name))
+    return [str(one.relative_to(place)) for one in files]
+
+
+def stages(place: Path, path: str, selection: Sequence[str]) -> Iterator[list[str]]:
+    """Which files run first, and which then; with a selection none that is not in it."""
+    own = own_tests(place, path)
+    if not selection:
+        yield own
+        return
+    chosen = files_of(place, selection)
+    first = [one for one in own if one in chosen]
+    if first:
+        yield first
+    yield [one for one in chosen if one not in first]
+
+
+# ---- one mutant
+
+
+def enter(place: Path) -> None:
+    """In a forked process: work in the copy, on its sources."""
+    os.setpgid(0, 0)
+    os.chdir(place)
+    paths = [str(one) for one in (place / "src", place, place / "examples")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for what the tests start
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.path[:0] = paths
+    out = os.open(place / "out.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+
+
+def run_tests(place: Path, words: Sequence[str], limit_s: float) -> int:
     """Run tests in a forked process that has the imports already; returns the exit status."""
     child = os.fork()
     if child == 0:
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
-        os.chdir(place)
-        sys.path.insert(0, str(place / "src"))
-        out = os.open(place / "out.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
         status = 70
         try:
-            status = int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests]))
+            enter(place)
+            status = int(pytest.main(["-q", "-p", "no:cacheprovider", "-m", "not slow", *words]))
         finally:
             os._exit(status)
-    until = time.monotonic() + WAIT_S
-    while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            code = os.waitstatus_to_exitcode(status)
-            return HUNG if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return HUNG
+    until = time.monotonic() + limit_s
+    try:
+        while time.monotonic() < until:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                code = os.waitstatus_to_exitcode(status)
+                return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code
+            time.sleep(0.02)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return HUNG
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests have left behind
 
 
-def run_seeds(place: Path, seeds: int, start: int) -> int:
+def run_seeds(place: Path, seeds: int, start: int, limit_s: float) -> int:
     """Run the simulator on the copy; returns the exit status."""
     command = [sys.executable, "-m", "sim", "--seeds", str(seeds), "--start", str(start)]
-    env = {**os.environ, "PYTHONPATH": str(place / "src")}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(place / "src"), str(place)))}
     with (place / "out.txt").open("w") as out:
         try:
             return subprocess.run(
                 command, cwd=place, env=env, stdout=out, stderr=out, check=False,
-                timeout=LIMIT_S + 30 * seeds,
+                timeout=limit_s,
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
             return HUNG
 
 
-def killer(place: Path, mutant: Mutant, seeds: int, start: int) -> str:
-    """What detected the change; empty if nothing did."""
-    tests = tests_for(place, mutant.path)
+def run_stages(place: Path, mutant: Mutant, args: argparse.Namespace) -> int:
+    """Run the tests of a mutant, stage after stage, until one fails or the time is over."""
+    until = time.monotonic() + args.limit
+    for files in stages(place, mutant.path, args.tests):
+        left_s = until - time.monotonic()
+        left_out = [f"--deselect={name}" for name in args.left_out]
+        status = run_tests(place, ["-x", *left_out, *files], left_s) if files else 0
+        if status:
+            return status
+    return 0
+
+
+def judged(place: Path, mutant: Mutant, args: argparse.Namespace) -> dict[str, Any]:
+    """What became of one mutant."""
     path = place / mutant.path
     sound = path.read_bytes()
+    began = time.monotonic()
     path.write_bytes(sound[: mutant.start] + mutant.text.encode() + sound[mutant.end :])
     try:
-        status = run_seeds(place, seeds, start) if seeds else run_tests(place, tests)
+        if args.sim:
+            status = run_seeds(place, args.sim, args.start, args.limit)
+        else:
+            status = run_stages(place, mutant, args)
     finally:
         path.write_bytes(sound)
-    if status == 0:
-        return ""
+    result, by = "survived", ""
     if status == HUNG:
-        return "it hangs"
-    lines = (place / "out.txt").read_text(errors="replace").splitlines()
-    told = [line for line in lines if line.startswith(("FAILED", "ERROR", "    "))]
-    return told[-1].strip()[:100] if told else f"exit {status}"
+        result = "timed out"
+    elif status:
+        lines = (place / "out.txt").read_text(errors="replace").splitlines()
+        told = [line for line in lines if line.startswith(("FAILED", "ERROR", "    "))]
+        result, by = "killed", told[-1].strip()[:200] if told else f"exit {status}"
+    return {
+        "path": mutant.path,
+        "line": mutant.line,
+        "function": mutant.function,
+        "change": mutant.change(sound),
+        "result": result,
+        "by": by,
+        "seconds": round(time.monotonic() - began, 1),
+    }
 
 
-def sampled(only: str, count: int, seed: int) -> list[Mutant]:
-    """A random sample of all mutants."""
-    found: list[Mutant] = []
-    for room in ROOMS:
-        for path in sorted((ROOT / room).rglob("*.py")):
-            if only in str(path):
-                found += mutants_of(path)
-    print(f"{len(found)} mutants in all", flush=True)
-    random.Random(seed).shuffle(found)
-    return found[:count]
-
-
-def copied(directory: str) -> Path:
-    """A copy of the project to change; its bytecode is checked by content."""
+def copied(root: Path, directory: str) -> Path:
+    """A copy of a checkout to change; its bytecode is checked by content."""
     place = Path(directory) / "tuque"
     ignore = shutil.ignore_patterns(".*", "__pycache__", "*.so", "build")
-    shutil.copytree(ROOT, place, ignore=ignore)
+    shutil.copytree(root, place, ignore=ignore)
     mode = py_compile.PycInvalidationMode.CHECKED_HASH
     compileall.compile_dir(place / "src", quiet=1, invalidation_mode=mode)
     return place
 
 
-def main() -> None:
-    """Judge a sample, print the survivors and the score."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--sample", type=int, default=200, help="how many mutants")
-    parser.add_argument("--skip", type=int, default=0, help="leave out so many of them")
+def failing(place: Path, found: Sequence[Mutant], selection: Sequence[str]) -> list[str]:
+    """The tests that fail without a mutant; run once."""
+    files = {
+        name for one in found for stage in stages(place, one.path, selection) for name in stage
+    }
+    status = run_tests(place, sorted(files), float("inf")) if files else 0
+    text = (place / "out.txt").read_text(errors="replace") if files else ""
+    names = FAILED.findall(text)
+    if status and not 0 < len(names) <= UNTRUSTED_MAX:
+        sys.exit(f"without a mutant the tests do not pass:\n{text[-1500:]}")
+    for name in names:
+        print(f"left out, fails without a mutant: {name}", flush=True)
+    return names
+
+
+def in_parallel(found: Sequence[Mutant], args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Judge the mutants in `args.jobs` processes, each with a copy of its own."""
+    reading, writing = os.pipe()
+    children = []
+    for job in range(args.jobs):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.close(reading)
+                with tempfile.TemporaryDirectory() as directory:
+                    place = copied(args.root, directory)
+                    for one in found[job :: args.jobs]:
+                        line = json.dumps(judged(place, one, args)) + "\n"
+                        os.write(writing, line.encode())
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        yield from (json.loads(line) for line in lines)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    if any(codes):
+        sys.exit("a process of this tool has ended early")
+
+
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="*", default=FOLDERS, help="files and folders to change")
+    parser.add_argument("--count", type=int, default=200, help="how many mutants")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--only", default="", help="a part of the path")
+    parser.add_argument("--tests", action="append", default=[], help="folder or file of tests")
+    parser.add_argument("--root", type=Path, default=ROOT, help="a checkout")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for each mutant")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--json", type=Path, help="write all results to this file")
+    parser.add_argument("--trusted", action="store_true", help="the tests pass: do not try first")
     parser.add_argument("--sim", type=int, default=0, help="seeds of the simulator, not tests")
     parser.add_argument("--start", type=int, default=1, help="the first of these seeds")
-    args = parser.parse_args()
-    killed = total = 0
-    sys.dont_write_bytecode = True
+    args = parser.parse_args(words)
+    args.root = args.root.resolve()
+    args.left_out = []
+    return args
+
+
+def checked(found: Sequence[Mutant], args: argparse.Namespace) -> list[str]:
+    """Try the tests, or the seeds, without a mutant: the tests that are left out."""
     with tempfile.TemporaryDirectory() as directory:
-        place = copied(directory)
-        if args.sim and run_seeds(place, args.sim, args.start) != 0:
+        place = copied(args.root, directory)
+        if not args.sim:
+            return failing(place, found, args.tests)
+        if run_seeds(place, args.sim, args.start, args.limit) != 0:
             text = (place / "out.txt").read_text(errors="replace")
             sys.exit(f"these seeds fail without a mutant: take another --start\n{text[:500]}")
-        for mutant in sampled(args.only, args.sample, args.seed)[args.skip :]:
-            by = killer(place, mutant, args.sim, args.start)
-            total += 1
-            killed += by != ""
-            source = (place / mutant.path).read_bytes()
-            print(f"{'killed  ' if by else 'SURVIVED'} {mutant.told(source)}  {by}", flush=True)
-    print(f"killed {killed} of {total}")
+    return []
+
+
+def main() -> None:
+    """Judge a sample, print what became of each and the score."""
+    args = parsed()
+    sys.dont_write_bytecode = True
+    found = sampled(args.root, args.folders, args.count, args.seed)
+    if not args.trusted:
+        args.left_out = checked(found, args)
+    results = []
+    for one in in_parallel(found, args):
+        results.append(one)
+        where = f"{one['path'].removeprefix('src/tuque/')}:{one['line']} {one['function']}"
+        sign = {"survived": "SURVIVED", "timed out": "TIMED OUT"}.get(one["result"], "killed")
+        print(f"{sign:9} {where}: {one['change']}  {one['by'][:100]}", flush=True)
+    counts = Counter(one["result"] for one in results)
+    if args.json:
+        results.sort(key=lambda one: (one["path"], one["line"], one["change"]))
+        made = {"seed": args.seed, "tests": args.tests, "counts": counts, "mutants": results}
+        args.json.write_text(json.dumps(made, indent=1) + "\n")
+    timed_out = f", {counts['timed out']} timed out" if counts["timed out"] else ""
+    print(f"killed {counts['killed']} of {len(results)}{timed_out}")
 
 
 if __name__ == "__main__":

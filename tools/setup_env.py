@@ -255,20 +255,16 @@ def main() -> None:
         "--keep-build", action="store_true", help="build no sources that were changed since"
     )
     parser.add_argument(
-        "--why-sources",
-        action="store_true",
-        help="only say why tests run on the sources; nothing: the compiled modules are of these",
+        "--packages-only", action="store_true", help="install what it needs, but not Tuque"
     )
     args = parser.parse_args()
     venv = (ROOT / args.venv).absolute()
-    if args.why_sources:
-        print(why_sources(venv / "bin" / "python", venv))
-        return
     began = time.monotonic()
     python = make_venv(venv)
     log = venv / "setup.log"
     install_packages(python, venv, log, args.level)
-    install_tuque(python, venv, log, may_build=not args.keep_build)
+    if not args.packages_only:
+        install_tuque(python, venv, log, may_build=not args.keep_build)
     took = time.monotonic() - began
     if took > 5:
         say(f"ready after {took:.0f} s")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +27,37 @@ def f(a: int, b: int = 1) -> bool:
         return True
     return x is None
 '''
+SHOP = """
+def price(count: int) -> int:
+    if count > 10:
+        return count * 2
+    return count * 3
+
+
+def wait(count: int) -> int:
+    while count > 0:
+        count = count - 1
+    return count
+
+
+async def note(text: list[int]) -> None:
+    text.append(1)
+"""
+SHOP_TESTS = """
+import asyncio
+from tuque.shop.price import note, price, wait
+
+def test_price():
+    assert price(20) == 40
+    assert price(1) == 3
+
+def test_wait():
+    assert wait(3) == 0
+"""
+BROKEN = """
+def test_that_always_fails():
+    assert False
+"""
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +106,68 @@ def test_what_is_changed(tool: ModuleType, line: str) -> None:
 
 def test_what_is_left_alone(tool: ModuleType) -> None:
     assert all("    assert a < 3\n" in text and "[R1] Text." in text for text in changed(tool))
+
+
+def test_functions_of_asyncio_are_changed_too(tool: ModuleType) -> None:
+    finder = tool.Finder("f.py", SHOP.encode())
+    finder.module(ast.parse(SHOP))
+    assert {one.function for one in finder.found} == {"price", "wait", "note"}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A checkout with one module and its tests, one of which fails."""
+    for name in ("src/tuque/shop", "tests/shop", "tests/other"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "src/tuque/__init__.py").touch()
+    (tmp_path / "src/tuque/shop/__init__.py").touch()
+    (tmp_path / "src/tuque/shop/price.py").write_text(SHOP)
+    (tmp_path / "tests/shop/test_price.py").write_text(SHOP_TESTS)
+    (tmp_path / "tests/other/test_broken.py").write_text(BROKEN)
+    return tmp_path
+
+
+def test_an_edit_elsewhere_moves_no_mutant(tool: ModuleType, shop: Path) -> None:
+    path = shop / "src/tuque/shop/price.py"
+
+    def drawn(seed: int) -> set[tuple[str, str]]:
+        source = path.read_bytes()
+        found = tool.sampled(shop, ["src/tuque/shop"], 6, seed)
+        return {(one.function, one.change(source)) for one in found}
+
+    before = drawn(7)
+    assert len(before) == 6
+    assert before == drawn(7) != drawn(8)
+    path.write_text("# a comment more\n\n" + SHOP)
+    assert drawn(7) == before
+
+
+def test_its_own_tests_run_first_and_no_others_than_selected(tool: ModuleType, shop: Path) -> None:
+    module, own, other = "src/tuque/shop/price.py", "tests/shop/test_price.py", "tests/other"
+    assert list(tool.stages(shop, module, [])) == [[own]]
+    both = list(tool.stages(shop, module, ["tests"]))
+    assert both == [[own], ["tests/other/test_broken.py"]]
+    assert list(tool.stages(shop, module, [other])) == [["tests/other/test_broken.py"]]
+
+
+def test_each_mutant_is_judged(shop: Path) -> None:
+    result = shop / "result.json"
+    words = ["--root", str(shop), "--count", "99", "--limit", "5", "--tests", "tests"]
+    done = subprocess.run(
+        [sys.executable, str(TOOL), *words, "--json", str(result), "--jobs", "2", "src/tuque/shop"],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = "tests/other/test_broken.py::test_that_always_fails"
+    assert f"left out, fails without a mutant: {name}" in done.stdout
+    found = {
+        (one["function"], one["change"]): one["result"]
+        for one in json.loads(result.read_text())["mutants"]
+    }
+    assert found["price", "* -> +"] == "killed"
+    assert found["price", "10 -> 11"] == "survived"
+    assert found["wait", "- -> +"] == "timed out"
+    assert found["note", "text.append(1) -> pass"] == "survived"
