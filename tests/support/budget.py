@@ -143,6 +143,11 @@ class Times:
         elif report.when == "call" or report.skipped:
             self.counts["skipped" if report.skipped else "passed"] += 1
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be read is a failure, too."""
+        if report.failed:
+            self.failed.setdefault(report.nodeid, {"how": report.longreprtext})
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Prints what is over, or hands all over."""
         if self.report is None:
