@@ -34,25 +34,16 @@ def price(count: int) -> int:
     return count * 3
 
 
-def wait(count: int) -> int:
-    while count > 0:
-        count = count - 1
-    return count
-
-
 async def note(text: list[int]) -> None:
     text.append(1)
 """
 SHOP_TESTS = """
 import asyncio
-from tuque.shop.price import note, price, wait
+from tuque.shop.price import note, price
 
 def test_price():
     assert price(20) == 40
     assert price(1) == 3
-
-def test_wait():
-    assert wait(3) == 0
 """
 BROKEN = """
 def test_that_always_fails():
@@ -111,7 +102,7 @@ def test_what_is_left_alone(tool: ModuleType) -> None:
 def test_functions_of_asyncio_are_changed_too(tool: ModuleType) -> None:
     finder = tool.Finder("f.py", SHOP.encode())
     finder.module(ast.parse(SHOP))
-    assert {one.function for one in finder.found} == {"price", "wait", "note"}
+    assert {one.function for one in finder.found} == {"price", "note"}
 
 
 @pytest.fixture
@@ -130,10 +121,10 @@ def shop(tmp_path: Path) -> Path:
 def test_an_edit_elsewhere_moves_no_mutant(tool: ModuleType, shop: Path) -> None:
     path = shop / "src/tuque/shop/price.py"
 
-    def drawn(seed: int) -> set[tuple[str, str]]:
+    def drawn(seed: int) -> list[tuple[str, str]]:
         source = path.read_bytes()
         found = tool.sampled(shop, ["src/tuque/shop"], 6, seed)
-        return {(one.function, one.change(source)) for one in found}
+        return [(one.function, one.change(source)) for one in found]
 
     before = drawn(7)
     assert len(before) == 6
@@ -150,24 +141,34 @@ def test_its_own_tests_run_first_and_no_others_than_selected(tool: ModuleType, s
     assert list(tool.stages(shop, module, [other])) == [["tests/other/test_broken.py"]]
 
 
-def test_each_mutant_is_judged(shop: Path) -> None:
-    result = shop / "result.json"
-    words = ["--root", str(shop), "--count", "99", "--limit", "5", "--tests", "tests"]
+def results(shop: Path, *words: str) -> tuple[dict[tuple[str, str], str], str]:
+    """What the tool writes and prints of that checkout."""
+    path = shop / "result.json"
     done = subprocess.run(
-        [sys.executable, str(TOOL), *words, "--json", str(result), "--jobs", "2", "src/tuque/shop"],
+        [sys.executable, str(TOOL), "--root", str(shop), "--json", str(path), *words],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(path.read_text())["mutants"]
+    return {(one["function"], one["change"]): one["result"] for one in found}, done.stdout
+
+
+def test_each_mutant_is_judged(shop: Path) -> None:
+    words = ["--count", "99", "--tests", "tests", "--jobs", "2", "src/tuque/shop"]
+    found, said = results(shop, *words)
     name = "tests/other/test_broken.py::test_that_always_fails"
-    assert f"left out, fails without a mutant: {name}" in done.stdout
-    found = {
-        (one["function"], one["change"]): one["result"]
-        for one in json.loads(result.read_text())["mutants"]
-    }
+    assert f"left out, fails without a mutant: {name}" in said
     assert found["price", "* -> +"] == "killed"
     assert found["price", "10 -> 11"] == "survived"
-    assert found["wait", "- -> +"] == "timed out"
     assert found["note", "text.append(1) -> pass"] == "survived"
+
+
+def test_a_mutant_has_its_time(shop: Path) -> None:
+    (shop / "tests/shop/test_price.py").write_text(
+        "def test_it():\n    while True:\n        pass\n"
+    )
+    found, _ = results(shop, "--count", "1", "--trusted", "--limit", "0.5", "src/tuque/shop")
+    assert list(found.values()) == ["timed out"]

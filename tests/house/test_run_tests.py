@@ -49,14 +49,20 @@ def part_of(place: Path) -> Part:
     return Part("sources", ["-m", "pytest", "-q", "test_it.py"], on_sources=True)
 
 
-def test_a_failed_test_is_run_once_more(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_failed_is_run_once_more(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     part = part_of(place)
+    part.words += ["--continue-on-collection-errors", "test_gone.py"]
+    (place / "test_gone.py").write_text("import no_such_module\n")
     run_tests.run([part], "5")
-    assert set(part.failed) == {"test_it.py::test_once", "test_it.py::test_never"}
+    assert set(part.failed) == {
+        "test_it.py::test_once",
+        "test_it.py::test_never",
+        "test_gone.py",  # a file that cannot be read
+    }
     assert not part.is_broken
     passed, broken = run_tests.run_again([part], "5")
     assert passed == ["test_it.py::test_once"]
-    assert broken == ["test_it.py::test_never"]
+    assert set(broken) == {"test_it.py::test_never", "test_gone.py"}
     line = (place / "out" / "flaky.txt").read_text()
     assert line.startswith("test_it.py::test_once (20")
     assert "PYTHONHASHSEED=5; process of its own; " in line
@@ -73,7 +79,9 @@ def test_many_failures_are_not_run_again(place: Path) -> None:
 def test_a_program_that_breaks_is_told_from_a_test_that_fails() -> None:
     assert Part("x", [], code=2).is_broken
     assert not Part("x", [], code=run_tests.NOTHING).is_broken
+    assert Part("x", [], code=1).is_broken
     assert not Part("x", [], code=1, report={"failed": {"t": {}}}).is_broken
+    assert Part("x", [], code=3, report={"failed": {"t": {}}}).is_broken
 
 
 def test_parts_run_only_where_they_are_needed() -> None:
