@@ -323,6 +323,9 @@ def deep(only: list[str], jobs: int, hash_seed: str) -> int:
     """`make test-deep`."""
     parts: list[Part] = []
     wrong: list[str] = []
+    unknown = set(only) - {"test", *(part.name for part in deep_parts(jobs))}
+    if unknown:
+        sys.exit(f"error: no such part: {', '.join(sorted(unknown))}")
     if not only or "test" in only:
         parts = quick_parts([], jobs, why_not_compiled())
         run(parts, hash_seed)
@@ -337,7 +340,8 @@ def deep(only: list[str], jobs: int, hash_seed: str) -> int:
         wrong += [f"failed: {name}" for name in broken]
         if part.is_broken:
             wrong.append(f"failed: {part.name}")
-    write_result(parts, wrong, hash_seed)
+    if not only:
+        write_result(parts, wrong, hash_seed)
     for line in wrong:
         say(line)
     say("failed" if wrong else "all passed")
