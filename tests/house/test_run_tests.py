@@ -129,6 +129,29 @@ def test_the_page_has_its_block() -> None:
     assert text.count(run_tests.BEGIN) == text.count(run_tests.END) == 1
 
 
+def test_a_part_of_the_deep_run_is_named_and_writes_no_result(
+    monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    with pytest.raises(SystemExit, match="no such part: fuz"):
+        run_tests.deep(["fuz"], 2, "5")
+    good = Part("good", ["-c", "pass"], is_pytest=False)
+    bad = Part("bad", ["-c", "raise SystemExit(3)"], is_pytest=False)
+    monkeypatch.setattr(run_tests, "deep_parts", lambda jobs: [good, bad])
+    monkeypatch.setattr(run_tests, "FIGURES", place / "figures.md")
+    assert run_tests.deep(["good"], 2, "5") == 0
+    assert run_tests.deep(["good", "bad"], 2, "5") == 1
+    assert not (place / "figures.md").exists()
+
+
+def test_budgets_judge_runs_on_the_compiled_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    report = {"times": {"tests/core/test_a.py::test_it": 50.0}, "factor": 1.0}
+    assert run_tests.over_budget([Part("sources", [], on_sources=True, report=report)]) == []
+    assert capsys.readouterr().out == ""
+    (line,) = run_tests.over_budget([Part("compiled", [], report=report)])
+    assert line == "core: 50 slot-seconds of 5"
+    assert "tests/core/test_a.py::test_it" in capsys.readouterr().out
+
+
 def test_reports_of_parts_are_added_up() -> None:
     one = Part("x", [], report={"times": {"a": 1.0}, "exempt": ["a"], "factor": 2.0})
     two = Part("y", [], report={"times": {"b": 2.0}, "exempt": [], "factor": 1.5})
