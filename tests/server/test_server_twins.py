@@ -150,7 +150,7 @@ def copied(node: RealServer, place: Path) -> RealServer:
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[RealCluster]:
     """Two nodes with journals, and a short time until silence is suspected."""
-    flags = ("--appendonly", "yes", "--cluster-node-timeout", 3000)
+    flags = ("--appendonly", "yes", "--cluster-node-timeout", 1000)
     cluster = RealCluster(tmp_path / "cluster", 2, *flags)
     yield cluster
     cluster.end()
