@@ -130,15 +130,15 @@ def kill_after_adds(place: Path, policy: str) -> int:
 
 @pytest.mark.parametrize("policy", ["everysec", "no"])
 def test_three_adds_outlive_a_kill(tmp_path: Path, policy: str) -> None:
-    """Promise 1: with a journal it holds across restarts, also when the process is killed."""
+    """With a journal a job survives a kill of the process, under every policy (promise 1)."""
     assert kill_after_adds(tmp_path, policy) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["everysec", "no"])
 def test_what_was_answered_in_a_rewrite_outlives_a_kill(tmp_path: Path, policy: str) -> None:
-    """J4.2 Under every policy a reply that reveals a change leaves when its record is in the
-    file: what a killed process answered is kept.
+    """J4.2 Under every policy a reply that reveals a change leaves when its record is in the file:
+    what a killed process answered is kept.
     """
     for number in range(5):
         place = tmp_path / str(number)

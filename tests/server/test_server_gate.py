@@ -64,8 +64,8 @@ def test_replies_held_under_always_are_let_go_when_the_policy_is_weakened(
 def test_a_reply_waits_until_its_record_is_written_under_every_policy(
     make_kept: Callable[[str], Kept],
 ) -> None:
-    """J4.2 Under every policy a reply that reveals a change leaves when its record is in the
-    file.
+    """J4.2 Under every policy a reply that reveals a change leaves when its record is in the file:
+    what a killed process answered is kept.
     """
     kept = make_kept("everysec")
     box = kept.box
@@ -80,7 +80,9 @@ def test_a_reply_waits_until_its_record_is_written_under_every_policy(
 
 
 def test_replies_need_not_wait_for_a_sync_that_runs(make_kept: Callable[[str], Kept]) -> None:
-    """J4.2 While the thread syncs, records are written and answered."""
+    """J4.2 Under `everysec` and `no` the pump writes them, also while the thread syncs or writes a
+    snapshot (J6.3).
+    """
     kept = make_kept("everysec")
     box = kept.box
     producer = box.connect()
