@@ -7,7 +7,7 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import HERE, Program, wait_until
+from worker_lab import HERE, Program
 
 from lab import RealCluster
 from quick import is_quick
@@ -15,6 +15,7 @@ from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
 from tuque.errors import JobCancelled
 from tuque.worker import Handle
+from until import until
 
 
 def written(place: Path) -> str:
@@ -45,7 +46,7 @@ def test_cancel_and_result_from_any_of_three_nodes(tmp_path: Path) -> None:
                         before = written(tmp_path).count(line)
                         job = getattr(tasks, name).options(keep_s=60, replicate=3)
                         handle: Handle[None] = job.enqueue(text)
-                        wait_until(lambda: written(tmp_path).count(line) > before, text)
+                        until(lambda: written(tmp_path).count(line) > before)
                         return handle
 
                     def end(handle: Handle[None], url: str = url) -> None:
@@ -76,20 +77,20 @@ def test_a_worker_that_moved_leaves_all_nodes(tmp_path: Path) -> None:
         flags = ("--app-dir", str(HERE), "--url", cluster.nodes[0].url, "-c", "1")
         worker = Program(tmp_path / "log", "worker", "e2e_tasks:app", *flags, OUT=str(tmp_path))
         try:
-            wait_until(lambda: len(heard()) == 1, "it announced itself")
+            until(lambda: len(heard()) == 1)
             (name,) = {one.name for one in first.workers()}
             first.cluster_leaving(True)
-            wait_until(lambda: len(heard(name)) == 2, "it announced itself to another node")
+            until(lambda: len(heard(name)) == 2)
             first.cluster_leaving(False)
             tasks.app.use(cluster.nodes[1].url)
             assert tasks.adds.options(keep_s=60).enqueue(1, 2).result(60) == 3
-            wait_until(lambda: [one.done for one in heard(name)] == [1, 1], "both hear of it")
+            until(lambda: [one.done for one in heard(name)] == [1, 1])
             assert {one.state for one in heard(name)} == {"alive"}
             for client in clients:
                 client.worker_here(name)  # the third one of a process before this
             worker.signal(signal.SIGTERM)
             worker.ends(0)
-            wait_until(lambda: heard(name) == [], "all heard that it ended")
+            until(lambda: heard(name) == [])
         finally:
             worker.kill()
             for client in clients:

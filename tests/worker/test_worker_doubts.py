@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
@@ -12,6 +12,7 @@ from tuque.client.commands.life import Run
 from tuque.errors import JobFailed, Stale
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, RetryLater, current_job
+from until import until
 
 
 def test_a_late_done_of_an_old_run_ends_the_new_one(
@@ -28,16 +29,16 @@ def test_a_late_done_of_an_old_run_ends_the_new_one(
     client.getjob("q")
     (old,) = client.start(handle.id, worker="old")
     assert isinstance(old, Run)
-    wait_until(lambda: client.result(handle).cause == "crashed", "the old run was silent")
+    until(lambda: client.result(handle).cause == "crashed")
     worker = start_worker("--pool", "async", "-c", "1")
-    wait_until(lambda: did() == ["begin x 2"], "the new run has begun")
+    until(lambda: did() == ["begin x 2"])
     with pytest.raises(Stale):
         client.fail(handle.id, old.run)
     assert handle.status().state == "running"
     assert client.done(handle.id, old.run) == 1
     worker.says("is cancelled here")
     tasks.record.enqueue("after")
-    wait_until(lambda: "after" in did(), "the place is free")
+    until(lambda: "after" in did())
     status = handle.status()
     assert (status.state, status.attempt, did().count("begin x 2")) == ("done", 1, 1)
 

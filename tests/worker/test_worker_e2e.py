@@ -12,11 +12,12 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.worker import App
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_asyncio_programs_enqueue_too_also_from_within_a_task(
 
     assert asyncio.run(produce()).startswith("D-")
     start_worker("--pool", "async")
-    wait_until(lambda: len(did()) == 2, "both jobs are done")
+    until(lambda: len(did()) == 2)
     assert did() == ["pass on x", "x passed on"]
 
 
@@ -113,7 +114,7 @@ def test_a_failed_job_comes_back_until_it_succeeds(
 ) -> None:
     tasks.third_time_lucky.enqueue("x")
     worker = start_worker("-c", "1")
-    wait_until(lambda: is_empty(client), "the job is acked")
+    until(lambda: is_empty(client))
     assert did() == ["x 1", "x 2", "x 3"]
     assert "ValueError: not on attempt 2; next try in" in worker.text
 
@@ -161,7 +162,7 @@ def test_what_cannot_be_run_is_a_dead_letter_and_no_crash(
     (dead,) = client.getjob("q.dead", timeout_ms=60_000)
     assert dead.body.startswith(body[:-1])
     worker.says(reason)
-    wait_until(did, "the worker goes on")
+    until(did)
 
 
 def test_a_job_delivered_too_often_is_not_run_at_all(
@@ -182,7 +183,7 @@ def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(
 ) -> None:
     ids = [tasks.longer_than_retry.enqueue(name, 3.6) for name in "ab"]
     start_worker("-c", "1", "--prefetch", "1")
-    wait_until(lambda: client.qlen("q") == 0, "both are held by the first worker")
+    until(lambda: client.qlen("q") == 0)
     start_worker("-c", "1", "--prefetch", "1")
     counts = []
     while infos := [info for info in map(client.show, ids) if info is not None]:
@@ -198,7 +199,7 @@ def test_queues_are_served_by_priority(client: Client, start_worker: StartWorker
     for number in range(5):
         tasks.record.options(queue="high").enqueue(f"high {number}")
     start_worker("-Q", "high,low", "-c", "1", "--prefetch", "2")
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+    until(lambda: is_empty(client))
     assert did() == [f"{queue} {number}" for queue in ("high", "low") for number in range(5)]
 
 
@@ -207,13 +208,13 @@ def test_what_is_urgent_overtakes_what_was_fetched_before(
 ) -> None:
     tasks.until_file.options(queue="low").enqueue("low 0", "go")
     start_worker("-Q", "high,low", "-c", "1", "--prefetch", "4")
-    wait_until(did, "the first job runs")
+    until(did)
     tasks.record.options(queue="low").enqueue("low 1")
-    wait_until(lambda: client.qlen("low") == 0, "the second job is fetched")
+    until(lambda: client.qlen("low") == 0)
     tasks.record.options(queue="high").enqueue("high 0")
-    wait_until(lambda: client.qlen("high") == 0, "the urgent job is fetched")
+    until(lambda: client.qlen("high") == 0)
     (tmp_path / "go").touch()
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+    until(lambda: is_empty(client))
     assert did() == ["begin low 0", "end low 0", "high 0", "low 1"]
 
 
@@ -223,10 +224,10 @@ def test_no_more_is_fetched_than_may_be_held(
     for number in range(10):
         tasks.until_file.enqueue(str(number), "go")
     start_worker("-c", "2", "--prefetch", "3")
-    wait_until(lambda: len(did()) == 2, "two jobs run")
-    wait_until(lambda: client.qlen("q") == 5, "five jobs are held")
+    until(lambda: len(did()) == 2)
+    until(lambda: client.qlen("q") == 5)
     (tmp_path / "go").touch()
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+    until(lambda: is_empty(client))
 
 
 def test_a_delayed_job_comes_when_it_is_due(
@@ -236,9 +237,9 @@ def test_a_delayed_job_comes_when_it_is_due(
     tasks.record.enqueue("now")
     began = time.monotonic()
     tasks.record.enqueue_in(1.5, "later")
-    wait_until(lambda: "later" in did(), "it came")
+    until(lambda: "later" in did())
     assert time.monotonic() - began >= 1.499  # the clock of the node counts whole ms
-    wait_until(lambda: is_empty(client), "both jobs are acked")
+    until(lambda: is_empty(client))
     assert did() == ["now", "later"]
 
 
@@ -247,10 +248,10 @@ def test_a_killed_child_is_replaced_and_its_job_runs_again(
 ) -> None:
     tasks.tells_its_pid.enqueue("x")
     worker = start_worker("--pool", "process", "-c", "1")
-    wait_until(did, "the job runs")
+    until(did)
     pid = int(did()[0].split()[1])
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: is_empty(client), "the job is acked")
+    until(lambda: is_empty(client))
     number, other = did()[1].split()
     assert number == "2"
     assert int(other) != pid
@@ -275,7 +276,7 @@ def test_the_next_attempt_comes_before_the_run_has_ended_here(
     """
     tasks.late_at_first.enqueue("x")
     worker = start_worker("-c", "2")
-    wait_until(lambda: len(did()) == 2, "the second attempt")
+    until(lambda: len(did()) == 2)
     worker.says("was delivered again while it is running here")
 
 

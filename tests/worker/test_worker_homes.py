@@ -9,10 +9,11 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import HERE, Did, Program, wait_until
+from worker_lab import HERE, Did, Program
 
 from lab import RealCluster, reachable
 from tuque import Client
+from until import until
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
         first.tube("here").create("fifo")
         second.tube("there").create("fifo")
         homes = [first.tube("here").home().home, second.tube("there").home().home]
-        wait_until(lambda: sorted(first.tube_list()) == ["here", "there"], "it is known")
+        until(lambda: sorted(first.tube_list()) == ["here", "there"])
         for number in range(30):
             for queue in ("q", "here", "there"):
                 tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
@@ -51,21 +52,21 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
             OUT=str(tmp_path),
         )
         try:
-            wait_until(lambda: len(did()) >= 90, f"all is done: {worker.text}")
+            until(lambda: len(did()) >= 90, lambda: worker.text)
             for turn in range(4):
                 first.tube("here").move(homes[(turn + 1) % 2])
                 for number in range(20):
                     for queue in ("here", "there"):
                         tasks.record.options(queue=queue).enqueue(f"{queue} {turn} {number}")
                 due = 90 + 40 * (turn + 1)
-                wait_until(lambda due=due: len(did()) >= due, f"all is done: {worker.text}")
+                until(lambda due=due: len(did()) >= due, lambda: worker.text)
             acked_together(tmp_path, did)
             began = time.monotonic()
             tasks.record.options(queue="there").enqueue("while it waits at other nodes")
-            wait_until(lambda: "while it waits at other nodes" in did(), worker.text)
+            until(lambda: "while it waits at other nodes" in did(), lambda: worker.text)
             assert time.monotonic() - began < 15, worker.text  # a slice of a wait takes 30 s
             for name in ("here", "there"):
-                wait_until(lambda name=name: left(first, name) == 0, f"all is acked: {worker.text}")
+                until(lambda name=name: left(first, name) == 0, lambda: worker.text)
         finally:
             worker.kill()
     assert set(Counter(did()).values()) == {1}
@@ -83,10 +84,10 @@ def test_a_burst_waits_for_a_home_that_is_down(tmp_path: Path, did: Did) -> None
     try:
         with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
             second.tube("there").create("fifo")
-            wait_until(lambda: first.tube_list() == ["there"], "it is known")
+            until(lambda: first.tube_list() == ["there"])
             tasks.record.options(queue="there").enqueue("there")
             cluster.nodes[1].kill()
-            wait_until(lambda: reachable(cluster.nodes[0].wire()) == 0, "it counts on one copy")
+            until(lambda: reachable(cluster.nodes[0].wire()) == 0)
             tasks.record.options(queue="q").enqueue("q")
             worker = Program(
                 tmp_path / "worker.log",
@@ -102,7 +103,7 @@ def test_a_burst_waits_for_a_home_that_is_down(tmp_path: Path, did: Did) -> None
                 OUT=str(tmp_path),
             )
             worker.says("queue there cannot be reached")
-            wait_until(lambda: did() == ["q"], worker.text)
+            until(lambda: did() == ["q"], lambda: worker.text)
             cluster.nodes[1].start()
             worker.ends(0)
     finally:
@@ -115,9 +116,9 @@ def acked_together(place: Path, did: Did) -> None:
     for number in range(6):
         for queue in ("here", "there"):
             tasks.until_file.options(queue=queue).enqueue(f"{queue} together {number}", "go")
-    wait_until(lambda: sum(line.startswith("begin") for line in did()) == 12, "all run")
+    until(lambda: sum(line.startswith("begin") for line in did()) == 12)
     (place / "go").touch()
-    wait_until(lambda: sum(line.startswith("end") for line in did()) == 12, "all end")
+    until(lambda: sum(line.startswith("end") for line in did()) == 12)
 
 
 def left(client: Client, name: str) -> int:
@@ -151,22 +152,22 @@ def test_a_home_that_is_down_keeps_nothing_else_waiting(tmp_path: Path, did: Did
         with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
             second.tube("here").create("fifo")
             first.tube("there").create("fifo")
-            wait_until(lambda: sorted(first.tube_list()) == ["here", "there"], "it is known")
+            until(lambda: sorted(first.tube_list()) == ["here", "there"])
             for number in range(5):
                 tasks.until_file.options(queue="here").enqueue(f"here {number}", "go")
-            wait_until(lambda: len(did()) == 5, f"all run: {worker.text}")
+            until(lambda: len(did()) == 5, lambda: worker.text)
             cluster.nodes[1].kill()
             (tmp_path / "go").touch()  # these cannot be acked now
             for number in range(20):
                 for queue in ("q", "there"):
                     tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
-            wait_until(lambda: len(did()) == 50, f"the others are done: {worker.text}")
-            wait_until(lambda: left(first, "there") == 0, f"they are acked: {worker.text}")
-            wait_until(lambda: "queue here cannot be reached" in worker.text, "it is told")
+            until(lambda: len(did()) == 50, lambda: worker.text)
+            until(lambda: left(first, "there") == 0, lambda: worker.text)
+            until(lambda: "queue here cannot be reached" in worker.text)
             cluster.nodes[1].start()
             tasks.record.options(queue="here").enqueue("back")
-            wait_until(lambda: "back" in did(), f"it is back: {worker.text}")
-            wait_until(lambda: left(first, "here") == 0, f"all is acked: {worker.text}")
+            until(lambda: "back" in did(), lambda: worker.text)
+            until(lambda: left(first, "here") == 0, lambda: worker.text)
     finally:
         worker.kill()
         cluster.end()
@@ -199,17 +200,17 @@ def test_runs_in_a_tube_whose_home_is_down_are_no_loss_of_the_broker(
     try:
         with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
             second.tube("here").create("tasks", ttr=3, sync=1)
-            wait_until(lambda: first.tube_list() == ["here"], "it is known")
+            until(lambda: first.tube_list() == ["here"])
             for number in range(4):
                 tasks.until_file.options(queue="here", retry_s=3).enqueue(f"here {number}", "go")
-            wait_until(lambda: len(did()) == 4, f"all run: {worker.text}")
+            until(lambda: len(did()) == 4, lambda: worker.text)
             cluster.nodes[1].kill()
-            wait_until(lambda: "cannot use node" in worker.text, f"a heartbeat: {worker.text}")
+            until(lambda: "cannot use node" in worker.text, lambda: worker.text)
             (tmp_path / "go").touch()
-            wait_until(lambda: len(did()) == 8, f"all end: {worker.text}")
-            wait_until(lambda: "not accept reports of runs" in worker.text, f"ends: {worker.text}")
+            until(lambda: len(did()) == 8, lambda: worker.text)
+            until(lambda: "not accept reports of runs" in worker.text, lambda: worker.text)
             cluster.nodes[1].start()
-            wait_until(lambda: left(first, "here") == 0, f"all is told: {worker.text}")
+            until(lambda: left(first, "here") == 0, lambda: worker.text)
     finally:
         worker.kill()
         cluster.end()

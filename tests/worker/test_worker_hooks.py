@@ -6,12 +6,13 @@ import signal
 
 import hook_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.errors import JobFailed
 from tuque.worker import App
+from until import until
 
 POOLS = ["thread", "async", "process"]
 
@@ -83,8 +84,8 @@ def test_a_failure_is_told_once_and_then_what_follows(
     start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
     with pytest.raises(JobFailed, match="oh"):
         handle.result(30)
-    wait_until(lambda: "dead breaks failed q.dead" in did(), "on_dead")
-    wait_until(lambda: again.status().state == "done", "done")
+    until(lambda: "dead breaks failed q.dead" in did())
+    until(lambda: again.status().state == "done")
     once = ["start", "enter t-1", "leave", "failure failed ValueError"]
     assert [line.removesuffix(" 1").removesuffix(" 2") for line in of(did, "breaks")] == [
         *once,
@@ -93,7 +94,7 @@ def test_a_failure_is_told_once_and_then_what_follows(
         "dead failed q.dead",
     ]
     assert did().count("saw oh") == 2
-    wait_until(lambda: "retry once_more retry 1" in did(), "on_retry")
+    until(lambda: "retry once_more retry 1" in did())
     assert "failure once_more" not in "".join(did())
 
 
@@ -104,7 +105,7 @@ def test_a_hook_that_blocks_does_not_outlast_the_grace(
     """The job is not done before its hook has returned, so it is given back."""
     handle = tasks.hook_blocks.enqueue("x")
     worker = start_worker("--pool", pool, "-c", "1", "--grace", "1", app="hook_tasks:app")
-    wait_until(lambda: "success hook_blocks None" in did(), "its hook runs")
+    until(lambda: "success hook_blocks None" in did())
     worker.signal(signal.SIGTERM)
     worker.ends(0, limit_s=30)
     worker.says("is cut off")
@@ -146,8 +147,8 @@ def test_the_worker_tells_what_a_process_cannot(
     start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
     with pytest.raises(JobFailed):
         handle.result(30)
-    wait_until(lambda: f"failure {task} {kind} NoneType" in did(), "on_failure")
-    wait_until(lambda: f"dead {task} {kind} q.dead" in did(), "on_dead")
+    until(lambda: f"failure {task} {kind} NoneType" in did())
+    until(lambda: f"dead {task} {kind} q.dead" in did())
 
 
 def test_a_job_that_is_no_call_dies_with_its_hook(
@@ -156,7 +157,7 @@ def test_a_job_that_is_no_call_dies_with_its_hook(
     client.addjob("q", b"nonsense", attempts=3, ttl=0, retry=30)
     client.addjob("once", b"nonsense", retry=0)
     start_worker(app="hook_tasks:app")
-    wait_until(lambda: len(did()) == 2, "both")
+    until(lambda: len(did()) == 2)
     assert sorted(did()) == ["dead  rejected once.dead", "dead  rejected q.dead"]
 
 
@@ -171,7 +172,7 @@ def test_a_job_at_most_once_has_a_result_headers_and_hooks(
     assert done.result(30) == "x t-1"
     with pytest.raises(JobFailed, match="the only try"):
         failed.result(30)
-    wait_until(lambda: "dead at_most_once failed once.dead" in did(), "on_dead")
+    until(lambda: "dead at_most_once failed once.dead" in did())
 
 
 def test_headers_of_hooks_travel_through_a_tube(
@@ -180,4 +181,4 @@ def test_headers_of_hooks_travel_through_a_tube(
     client.tube("tube").create("fifo")
     tasks.in_a_tube.enqueue("x")
     start_worker(app="hook_tasks:app")
-    wait_until(lambda: "run in_a_tube t-1" in did(), "the header is there")
+    until(lambda: "run in_a_tube t-1" in did())

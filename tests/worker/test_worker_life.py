@@ -12,13 +12,14 @@ from functools import partial
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from quick import is_quick
 from tuque import Client
 from tuque.errors import JobCancelled, JobFailed, Misconf, NoJob, NoNode, NoResult, ResultTimeout
 from tuque.worker import App, Handle
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -84,22 +85,23 @@ def test_a_cancel_ends_the_work_within_two_seconds(
     def at_work() -> Handle[None]:
         before = len(did())
         handle: Handle[None] = getattr(tasks, task).options(keep_s=60).enqueue("x")
-        wait_until(lambda: did()[before:] == ["begin x 1"], "the job runs")
+        until(lambda: did()[before:] == ["begin x 1"])
         return handle
 
     assert is_quick(end, 2, at_work)
     tasks.record.enqueue("after")
-    wait_until(lambda: "after" in did(), "the place is free")
+    until(lambda: "after" in did())
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_progress_is_seen_while_a_task_runs(pool: str, start_worker: StartWorker) -> None:
     handle = tasks.tells.enqueue()
     start_worker("--pool", pool, "-c", "2")
-    wait_until(lambda: handle.progress() == {"done": 1}, "the progress")
+    until(lambda: handle.progress() == {"done": 1})
     assert handle.result(30) == "told"
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_wait_for_a_result_outlasts_an_outage(
     is_async: bool, node: RealServer, start_worker: StartWorker
@@ -140,6 +142,7 @@ def test_what_is_not_known_is_named(node: RealServer) -> None:
             asks()
 
 
+@pytest.mark.usefixtures("own_node")
 def test_one_line_says_that_progress_is_not_told(
     node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
@@ -147,15 +150,15 @@ def test_one_line_says_that_progress_is_not_told(
     worker = start_worker("--url", f"{node.url}/?timeout=2")
     untold, back = "progress was not sent", "broker is back"
     for outages in (1, 2):
-        wait_until(lambda: handle.progress() is not None, "progress")
+        until(lambda: handle.progress() is not None)
         node.kill()
-        wait_until(partial(worker_says, worker, untold, outages), "it says so")
+        until(partial(worker_says, worker, untold, outages))
         many = len(did()) + 30
-        wait_until(partial(has_done, did, many), "much is told")
+        until(partial(has_done, did, many))
         assert worker.text.count(untold) == outages
         node.start()
-        wait_until(partial(worker_says, worker, back, outages), "it is back")
-        wait_until(partial(has_moved, handle, handle.progress()), "progress again")
+        until(partial(worker_says, worker, back, outages))
+        until(partial(has_moved, handle, handle.progress()))
 
 
 def worker_says(worker: Program, words: str, times: int) -> bool:
@@ -172,11 +175,11 @@ def test_a_job_that_the_node_does_not_know_is_dropped(
         tasks.for_ever.options(retry_s=3, keep_s=60).enqueue(name) for name in ("a", "b")
     ]
     worker = start_worker("--pool", "async", "-c", "1", "--prefetch", "1")
-    wait_until(lambda: did() == ["begin a 1"], "the first job runs")
-    wait_until(lambda: client.show(waiting).state == "active", "the second one is fetched")
+    until(lambda: did() == ["begin a 1"])
+    until(lambda: client.show(waiting).state == "active")
     assert client.deljob(waiting) == 1
     words = "here, and the node in use does not know it: it is over, or at an unreachable node"
-    wait_until(partial(worker_says, worker, f"is waiting {words}", 1), "it is logged", 20)
+    until(partial(worker_says, worker, f"is waiting {words}", 1), most_s=20)
     assert running.cancel() == "flagged"
     with pytest.raises(JobCancelled):
         running.result(20)
@@ -194,7 +197,7 @@ def has_moved(handle: Handle[None], since: object) -> bool:
 def test_asking_for_later_costs_no_attempt(start_worker: StartWorker, did: Did) -> None:
     handle = tasks.later.options(keep_s=60).enqueue(3)
     start_worker()
-    wait_until(lambda: handle.status().state == "done", "done")
+    until(lambda: handle.status().state == "done")
     assert did() == ["1 1", "1 2", "1 3", "1 4"]
 
 
@@ -212,8 +215,8 @@ def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(
     id = client.addjob("q", b'{"task":"new"}', attempts=1, ttl=0, retry=30)
     old = client.addjob("q", b'{"task":"new","unknown_keep_s":0}', attempts=9, ttl=0, retry=30)
     worker = start_worker()
-    wait_until(lambda: client.result(id).state == "back-off", "given back")
-    wait_until(lambda: client.result(old).state == "dead", "given up")
+    until(lambda: client.result(id).state == "back-off")
+    until(lambda: client.result(old).state == "dead")
     assert client.result(id).cause == ""
     assert client.result(old).reason == "rejected: unknown task 'new'"
     time.sleep(1.5)
@@ -228,7 +231,7 @@ def test_ttl_shorter_than_the_work_and_two_workers_one_run(
     for worker in workers:
         worker.says("connected to node")
     handle = tasks.longer_than_retry.options(ttl_s=3, keep_s=60, retry_s=4).enqueue("x", 5.0)
-    wait_until(lambda: handle.status().state == "done", "done")
+    until(lambda: handle.status().state == "done")
     assert did() == ["begin x", "end x"]
     assert handle.status().attempt == 1
 
@@ -245,7 +248,7 @@ def test_stops_and_kills_count_only_attempts_that_began(
         worker.signal(how)
         worker.process.wait(30)
     start_worker("-c", "4", "--prefetch", "20")
-    wait_until(lambda: client.waitjob(*handles, wait_ms=100).keys() == {*handles}, "all ended")
+    until(lambda: client.waitjob(*handles, wait_ms=100).keys() == {*handles})
     attempts = [handle.status().attempt for handle in handles]
     assert {handle.status().state for handle in handles} == {"done"}
     assert sum(attempts) - len(attempts) <= 2  # what ran when its worker was killed
@@ -253,6 +256,7 @@ def test_stops_and_kills_count_only_attempts_that_began(
     assert len(set(did())) == len(handles)
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize("size", [100_000, 30_000_000])
 def test_a_result_that_is_too_big_costs_only_itself(
     size: int, start_worker: StartWorker, client: Client
@@ -271,6 +275,7 @@ def test_a_result_that_is_too_big_costs_only_itself(
     assert worker.text.count("is lost") == 1
 
 
+@pytest.mark.usefixtures("own_node")
 def test_a_run_goes_on_while_the_disk_is_full(
     start_worker: StartWorker, node: RealServer, client: Client, did: Did
 ) -> None:
@@ -279,7 +284,7 @@ def test_a_run_goes_on_while_the_disk_is_full(
     """
     handle = tasks.checks.options(retry_s=1, attempts=1, keep_s=60).enqueue("x")
     worker = start_worker("-c", "1")
-    wait_until(did, "the job runs")
+    until(did)
     _, most = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (1, most))
 
@@ -292,17 +297,17 @@ def test_a_run_goes_on_while_the_disk_is_full(
             pass
         return False
 
-    wait_until(is_full, "the journal fails")
+    until(is_full)
     # lost: the node closed the connection when the journal failed (J6.7)
-    wait_until(lambda: re.search("broker (refuses|lost)", worker.text), "the worker notices")
-    until = time.monotonic() + 3.5
-    wait_until(lambda: time.monotonic() > until, "three retry times are over")
+    until(lambda: re.search("broker (refuses|lost)", worker.text))
+    over_s = time.monotonic() + 3.5
+    until(lambda: time.monotonic() > over_s)
     assert is_full()
     assert handle.status().state == "running"
     assert worker.text.count("broker is back") <= 2  # a GETJOB that waited; a new connection
     assert "WARNING WORKING" not in worker.text
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (most, most))
-    wait_until(lambda: not is_full(), "the journal works")
+    until(lambda: not is_full())
     assert handle.status().state == "running"
     assert handle.cancel("enough") == "flagged"
     with pytest.raises(JobCancelled, match="enough"):

@@ -9,13 +9,14 @@ import time
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import StartWorker, wait_until
+from worker_lab import StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused, Withdrawn
 from tuque.worker import App
 from tuque.worker.app.enqueue import failure
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +150,7 @@ def test_the_dead_letters_of_an_app(client: Client, start_worker: StartWorker) -
     handles = [tasks.gives_up.enqueue(text) for text in "ab"]
     began = dt.datetime.now()
     worker = start_worker()
-    wait_until(lambda: len(list(dead.list("q.dead"))) == 2, "both are dead")
+    until(lambda: len(list(dead.list("q.dead"))) == 2)
     worker.kill()
     assert [row.id for row in dead.list("q.dead", reason="*KeyError: 'b'*")] == [handles[1]]
     assert list(dead.list("q.dead", cause="crashed")) == []

@@ -15,7 +15,7 @@ from typing import Any
 import e2e_tasks as tasks
 import pytest
 from click.testing import CliRunner
-from worker_lab import Did, Program, StartWorker, wait_until
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from own_log import own_lines
@@ -23,6 +23,7 @@ from tuque import Client
 from tuque.worker.main import worker
 from tuque.worker.pools.process_pool import has_room
 from tuque.worker.run import health
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,7 @@ def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     once = [tasks.only_once_result.enqueue(at) for at in range(20)]
     worker = start_worker("--max-memory", "250", "--pool", pool, "-c", "2", "--prefetch", "4")
     assert [handle.result(60) for handle in once] == list(range(20))
-    wait_until(lambda: len([line for line in did() if line.startswith("grown")]) == 8, "all ran")
+    until(lambda: len([line for line in did() if line.startswith("grown")]) == 8)
     pids = {line.split()[2] for line in did() if line.startswith("grown")}
     assert len(pids) > 1
     worker.says("has more than 250 MB")
@@ -162,7 +163,7 @@ def test_a_changed_file_starts_the_worker_anew(
         program.says("changed: changing.py")
         program.says("SyntaxError")
         source.write_text(code % "new")
-        wait_until(lambda: answer(client) == "new", "the new code runs")
+        until(lambda: answer(client) == "new")
         program.signal(signal.SIGTERM)
         program.ends(0)
     finally:
@@ -182,6 +183,7 @@ def test_reload_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--reload needs the package watchfiles; run: pip install 'tuque[reload]'" in ran.output
 
 
+@pytest.mark.usefixtures("own_node")
 def test_the_health_of_a_worker_is_seen(
     tmp_path: Path, node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
@@ -197,15 +199,15 @@ def test_the_health_of_a_worker_is_seen(
     assert checked(path) == (1, f"{path} is not there: no worker runs with --health-file {path}\n")
     program = start_worker("--health-file", str(path))
     tasks.until_file.enqueue("x", "go")
-    wait_until(lambda: "1 jobs run" in checked(path)[1], "the job is shown")
+    until(lambda: "1 jobs run" in checked(path)[1])
     assert checked(path)[0] == 0
     node.end()
-    wait_until(lambda: "without its broker for" in checked(path)[1], "the outage is shown")
+    until(lambda: "without its broker for" in checked(path)[1])
     assert checked(path)[0] == 0
     (tmp_path / "go").touch()
-    wait_until(lambda: "end x" in did(), "the job ends")
+    until(lambda: "end x" in did())
     program.signal(signal.SIGTERM)
-    wait_until(lambda: "stopping: " in program.text, "the signal is heard")
+    until(lambda: "stopping: " in program.text)
     program.signal(signal.SIGTERM)
     began_s = time.monotonic()
     program.ends(0)

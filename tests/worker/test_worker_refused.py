@@ -9,7 +9,6 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from worker_lab import wait_until
 
 from lab import RealCluster, RealServer, info, reachable
 from tuque.errors import Error, WrongTube
@@ -20,6 +19,7 @@ from tuque.worker.pools.execute import Job
 from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
 from tuque.worker.workflow.create import Entry, GroupEntry, Unfit, header_of
 from tuque.worker.workflow.results import GROUP_HEADER, filled, filled_async
+from until import until
 
 REFUSALS = [
     ("LEAVING", tasks.taken, ("CLUSTER", "LEAVING", "yes")),
@@ -49,7 +49,7 @@ def both(this: Job, error: type[Exception], words: str, result: object = 1) -> N
         on_a_loop(lambda: goes_on_async(tasks.app, this, result))
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("own_node", "place")
 @pytest.mark.parametrize(("word", "task", "command"), REFUSALS)
 def test_the_broker_takes_no_next_step(
     node: RealServer, word: str, task: Task[..., object], command: tuple[str, ...]
@@ -79,7 +79,7 @@ def test_a_next_step_that_is_wrong_is_a_failure() -> None:
         both(this, WrongTube, "type fifo")
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("own_node", "place")
 @pytest.mark.parametrize(
     "following", ["group_tasks.anything", GroupEntry(["group_tasks.anything"])]
 )
@@ -114,16 +114,16 @@ def test_a_tube_does_not_take_the_end_of_a_run(tmp_path: Path, sync: int | None,
     """
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         first, away = cluster.nodes[0], cluster.nodes[3 - lost :]
-        wait_until(lambda: info(first.wire(), "tubes")["tubes_voters"] == "3", "all vote")
+        until(lambda: info(first.wire(), "tubes")["tubes_voters"] == "3")
         tasks.app.use(first.url)
         tasks.app.client.tube("guarded").create("tasks", ttr=60, sync=sync)
         program = worker(tmp_path, first.url)
         try:
             handle = tasks.guarded.enqueue(7)
-            wait_until(lambda: did(tmp_path, "guarded"), "it runs")
+            until(lambda: did(tmp_path, "guarded"))
             for node in away:
                 node.kill()
-            wait_until(lambda: reachable(first.wire()) == 2 - lost, "it counts on those left")
+            until(lambda: reachable(first.wire()) == 2 - lost)
             (tmp_path / "go").touch()
             program.says("the broker does not accept reports of runs in queue guarded")
             assert tasks.once.options(keep_s=60).enqueue(1).result(60) == 1

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def busy_for_ever(pool: str, grace_s: str, start_worker: StartWorker, did: Did) 
     else:
         tasks.until_file.enqueue("x", "never")
     worker = start_worker("--pool", pool, "--grace", grace_s, "-c", "1")
-    wait_until(did, "the job runs")
+    until(did)
     return worker
 
 
@@ -52,9 +53,9 @@ def test_stop_finishes_what_runs_and_gives_back_what_waits(
     for at in range(4):
         tasks.until_file.enqueue(str(at), "go")
     worker = start_worker("--pool", pool, "-c", "1", "--prefetch", "2")
-    wait_until(lambda: did() == ["begin 0"] and client.qlen("q") == 1, "3 jobs are held")
+    until(lambda: did() == ["begin 0"] and client.qlen("q") == 1)
     worker.signal(number)
-    wait_until(lambda: client.qlen("q") == 3, "the waiting ones are back while one runs")
+    until(lambda: client.qlen("q") == 3)
     assert worker.process.poll() is None
     (tmp_path / "go").touch()
     worker.ends(0)
@@ -95,11 +96,11 @@ def test_quiet_fetches_no_more_but_stays(
 ) -> None:
     worker = start_worker()
     worker.says("worker ready")
-    wait_until(lambda: blocked(client), "its GETJOB waits")
+    until(lambda: blocked(client))
     worker.signal(signal.SIGTSTP)
     worker.says("quiet")
     # the GETJOB of before may take one more; what comes after it is left alone
-    wait_until(lambda: not blocked(client), "no GETJOB waits")
+    until(lambda: not blocked(client))
     tasks.record.enqueue("x")
     worker.signal(signal.SIGUSR1)
     worker.says("0 run, 0 wait")
@@ -109,6 +110,7 @@ def test_quiet_fetches_no_more_but_stays(
     assert did() == []
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize("pool", ["async", pytest.param("thread", marks=pytest.mark.slow)])
 def test_a_killed_broker_costs_no_job(
     pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
@@ -116,17 +118,18 @@ def test_a_killed_broker_costs_no_job(
     added = [tasks.takes_a_moment.enqueue(number) for number in range(150)]
     assert len(set(added)) == 150
     worker = start_worker("--pool", pool, "-c", "2", "--prefetch", "20")
-    wait_until(lambda: len(did()) >= 30, "work is under way")
+    until(lambda: len(did()) >= 30)
     node.kill()
     worker.says("broker lost")
     node.start()
     worker.says("broker is back")
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+    until(lambda: is_empty(client))
     assert set(did()) == {str(number) for number in range(150)}
     worker.signal(signal.SIGTERM)
     worker.ends(0)
 
 
+@pytest.mark.usefixtures("own_node")
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
     node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
@@ -135,12 +138,13 @@ def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
     worker = start_worker()
     worker.says("broker lost")
     node.start()
-    wait_until(did, "the job is done")
+    until(did)
     assert did() == ["x"]
     worker.signal(signal.SIGTERM)
     worker.ends(0)
 
 
+@pytest.mark.usefixtures("own_node")
 def test_a_worker_without_a_broker_stops_when_told(
     node: RealServer, start_worker: StartWorker
 ) -> None:
@@ -155,13 +159,14 @@ def test_a_killed_worker_costs_no_job(client: Client, start_worker: StartWorker,
     for number in range(40):
         tasks.takes_a_moment.enqueue(number)
     first = start_worker("-c", "2", "--prefetch", "10")
-    wait_until(did, "work is under way")
+    until(did)
     first.kill()
     start_worker("-c", "2", "--prefetch", "10")
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+    until(lambda: is_empty(client))
     assert set(did()) == {str(number) for number in range(40)}
 
 
+@pytest.mark.usefixtures("own_node")
 def test_a_refused_start_gives_the_job_back(
     node: RealServer, client: Client, start_worker: StartWorker
 ) -> None:
@@ -173,9 +178,9 @@ def test_a_refused_start_gives_the_job_back(
     handles = [tasks.record.enqueue(str(at)) for at in range(3)]
     worker = start_worker("-c", "1", "--url", node.url.replace("://", "://mail:longpassword@"))
     given_back = "does not begin and is given back: NOPERM"
-    wait_until(lambda: worker.text.count(given_back) >= 3, "all")
+    until(lambda: worker.text.count(given_back) >= 3)
     assert "broker" not in worker.text.partition("connected to node")[2]
-    wait_until(lambda: all(one.status().state == "back-off" for one in handles), "all are back")
+    until(lambda: all(one.status().state == "back-off" for one in handles))
     told_at = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.ends(0)

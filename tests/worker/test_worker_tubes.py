@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.errors import JobFailed
 from tuque.worker import Limit
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +62,12 @@ def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(
     client.tube("q").create("fifottl")
     tasks.third_time_lucky.enqueue("x")
     start_worker("-c", "1")
-    wait_until(lambda: client.tube("q").statistics()["calls"]["ack"] == 1, "it is acked")
+    until(lambda: client.tube("q").statistics()["calls"]["ack"] == 1)
     assert did() == ["x 1", "x 2", "x 3"]
     assert client.tube("q").statistics()["calls"]["release"] == 2
     tasks.never.enqueue("y")
-    wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
-    wait_until(lambda: client.tube("q").info().taken == 0, "its task is acked")
+    until(lambda: client.qlen("graves") == 1)
+    until(lambda: client.tube("q").info().taken == 0)
 
 
 def test_the_broker_counts_the_attempts_of_a_task_with_a_policy(
@@ -79,12 +80,12 @@ def test_the_broker_counts_the_attempts_of_a_task_with_a_policy(
     shown = client.result(handle.id)
     assert (shown.of, shown.state) == (5, "waiting")
     start_worker("-c", "2")
-    wait_until(lambda: did() == ["x 1", "x 2", "x 3"], "it runs three times")
-    wait_until(lambda: client.qlen("q") == 0, "it is done")
+    until(lambda: did() == ["x 1", "x 2", "x 3"])
+    until(lambda: client.qlen("q") == 0)
     never = tasks.never.options(limit=Limit(1), keep_s=60).enqueue("y")
     with pytest.raises(JobFailed, match="failed after 3 attempts: ValueError: no, never"):
         never.result(60)
-    wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
+    until(lambda: client.qlen("graves") == 1)
     (letter,) = client.dead_letters("graves")
     assert (letter.origin, letter.attempts, letter.cause) == ("q", 3, "failed")
     assert letter.task == tasks.never.name and letter.reason == "ValueError: no, never"
@@ -98,5 +99,5 @@ def test_a_task_with_a_policy_has_a_result_and_puts_itself_off(
     start_worker("-c", "2")
     assert added.result(timeout=30) == 3
     put_off = tasks.later.options(limit=Limit(1), keep_s=60).enqueue(3)
-    wait_until(lambda: client.result(put_off.id).state == "done", "it was put off, and is done")
+    until(lambda: client.result(put_off.id).state == "done")
     assert client.result(put_off.id).attempt == 1
