@@ -7,11 +7,12 @@ until the test lets it: `until` and `pass_ms`. Decides nothing of what workers d
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sim.machines.kernel import CLIENTS, place_of
 from tuque import aio
@@ -30,19 +31,10 @@ from world_wires import RawWire
 if TYPE_CHECKING:
     from world import World
 
+T = TypeVar("T")
+
 MS: Final = 1_000
 END_MS: Final = 60_000  # a worker that is to end has done so by then
-
-
-@contextmanager
-def clocks(steady_s: Callable[[], float], wall_s: Callable[[], float]) -> Iterator[None]:
-    """What programs read as the time, meanwhile."""
-    kept = time.monotonic, time.time
-    time.monotonic, time.time = steady_s, wall_s
-    try:
-        yield
-    finally:
-        time.monotonic, time.time = kept
 
 
 class WorldSelector(selectors.DefaultSelector):
@@ -52,18 +44,21 @@ class WorldSelector(selectors.DefaultSelector):
         super().__init__()
         self.world = world
         self.end_us = 0
+        self.has_news = False  # for a connection of the loop, at this instant
         self.is_over: Callable[[], object] = lambda: True
         self.stop: Callable[[], object] = lambda: None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         clock = self.world.time
+        self.has_news = False
         self.world.settle()
         if self.is_over():
             self.stop()
-        elif timeout is None or timeout > 0:
+        elif not self.has_news and (timeout is None or timeout > 0):
             due_us = self.end_us
             if timeout is not None:
-                due_us = min(due_us, clock.now_us + max(MS, round(timeout * 1e6)))
+                ms = max(1, math.ceil(timeout * 1e3))  # the world stands at whole milliseconds
+                due_us = min(due_us, clock.now_us + ms * MS)
             clock.run(max(clock.now_us, min(due_us, clock.next_us())))
             if clock.now_us >= self.end_us:
                 self.stop()
@@ -87,15 +82,31 @@ class WorldLoop(asyncio.SelectorEventLoop):
         """Run until it is over, or the time is; clocks show the time of the world meanwhile."""
         self.waits.end_us = end_us
         self.waits.is_over = lambda: is_over() or self.failed()
-        with clocks(self.time, lambda: self.world.now_ms / 1000):
+        with self.clocks():
             self.run_forever()
         if (error := self.failed()) is not None:
             raise error
+
+    @contextmanager
+    def clocks(self) -> Iterator[None]:
+        """What programs read as the time is that of the world, meanwhile."""
+        kept = time.monotonic, time.time
+        time.monotonic, time.time = self.time, lambda: self.world.now_ms / 1000
+        try:
+            yield
+        finally:
+            time.monotonic, time.time = kept
 
     def failed(self) -> BaseException | None:
         """What ended a worker that nobody had told to end."""
         ended = [one for one in self.shifts if one.done() and not one.cancelled()]
         return next((error for one in ended if (error := one.exception())), None)
+
+    def run(self, coroutine: Coroutine[Any, Any, T], most_ms: int = END_MS) -> T:
+        """Let time pass until the coroutine has ended; what it returns."""
+        task = self.create_task(coroutine)
+        self.world.until(task.done, most_ms)
+        return task.result()
 
     def end(self) -> None:
         """End all that runs, and the loop."""
@@ -124,10 +135,14 @@ class LoopWire(RawWire):
         protocol.connection_made(self.transport)
 
     def came(self, data: bytes) -> None:
-        self.loop.call_soon(self.protocol.data_received, data)
+        self._call(self.protocol.data_received, data)
 
     def lost(self) -> None:
-        self.loop.call_soon(self.protocol.connection_lost, None)
+        self._call(self.protocol.connection_lost, None)
+
+    def _call(self, call: Callable[[Any], object], word: bytes | None) -> None:
+        self.loop.waits.has_news = True
+        self.loop.call_soon(call, word)
 
 
 class WorldTransport(asyncio.Transport):
@@ -186,8 +201,19 @@ class LoopWorker(Worker):
 class AppAt(WorkerAt):
     """What an app talks to, whose jobs workers on the loop run."""
 
+    def __init__(self, world: World, app: App, at: tuple[int, ...]) -> None:
+        super().__init__(world, app, at[0])
+        self._url = url_of(*at)
+        self._on_loop: aio.Client | None = None
+
     def waits(self, command: tuple[Arg, ...]) -> Error | None:
         """Workers work while it waits."""
+
+    def aio_client_of(self, app: App) -> aio.Client:
+        """On the loop the one that ships, which knows the other nodes."""
+        if self._on_loop is None:
+            self._on_loop = aio.Client(self._url)
+        return self._on_loop
 
 
 class Shift:
@@ -232,11 +258,15 @@ class Shift:
         """Tell it to stop, as a signal does."""
         self.worker.stop()
 
+    def kill(self) -> None:
+        """End it with no word to anybody, as a crash does."""
+        self.ended.cancel()
+
 
 def shift_of(world: World, app: App, at: tuple[int, ...], settings: dict[str, Any]) -> Shift:
     """A worker of the app at these nodes; what is not said is as for `-c 1`."""
     if not world.workers:
-        talks = AppAt(world, app, at[0])
+        talks = AppAt(world, app, at)
         talks.__enter__()
         world.workers.append(talks)
     queues = settings.pop("queues", app.queues)

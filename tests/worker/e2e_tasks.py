@@ -129,10 +129,10 @@ def over_its_limit(text: str) -> None:
 
 
 @app.task(queue="q", retry_s=300, backoff=SOON, time_limit_s=0.3)
-def late_at_first(text: str) -> None:
+def late_at_first(text: str, name: str) -> None:
     note(f"begin {text}")
     if current_job().number == 1:
-        time.sleep(3)  # a thread cannot be ended, and the next attempt is here before that
+        wait_for_file(name)  # a thread cannot be ended, and the next attempt is here before that
         raise ValueError("too late")
 
 
@@ -230,10 +230,9 @@ def checks(text: str) -> None:
 
 
 @app.task(queue="q")
-def tells() -> str:
-    for _ in range(40):
-        current_job().progress({"done": 1})
-        time.sleep(0.05)
+def tells(name: str) -> str:
+    current_job().progress({"done": 1})
+    wait_for_file(name)
     return "told"
 
 

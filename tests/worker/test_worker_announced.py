@@ -7,6 +7,7 @@ import signal
 
 import e2e_tasks as tasks
 import pytest
+from noting import Noting
 from worker_lab import Did, StartWorker
 
 from lab import RealServer
@@ -15,6 +16,7 @@ from tuque.client.commands.operate import WorkerInfo
 from tuque.worker import App
 from tuque.worker.run.registration import fitting
 from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,8 @@ def test_a_worker_is_listed_with_what_it_runs(
     (run,) = found.runs
     assert (run.id, run.queue, run.state, run.attempt) == (handle.id, "q", "running", 1)
     assert run.task.endswith("until_file")
-    until(lambda: only(client).busy == 1)
+    worker.signal(signal.SIGTSTP)  # news, which it tells at once
+    until(lambda: (only(client).state, only(client).busy) == ("quiet", 1))
     worker.signal(signal.SIGTERM)
     worker.ends(0)
     until(lambda: list(client.workers()) == [])
@@ -74,6 +77,25 @@ def test_a_worker_whose_clock_is_wrong_says_how_long_it_runs(
     assert 0 < only(client).since_ms - deploy.at_ms < 60_000
 
 
+def test_a_worker_that_falls_silent_is_lost_within_10_s(world: World) -> None:
+    """O11.2 one that was killed shows as lost within 10 s."""
+    noting, client = Noting(), world.client()
+    shift = world.at_work(noting.app)
+    handle = noting.until_go.enqueue("x")
+    world.until(lambda: list(client.workers()) and only(client).runs)
+    world.pass_ms(60_000)
+    assert (only(client).state, only(client).busy) == ("alive", 1)
+    shift.kill()
+    began_ms = world.now_ms
+    world.until(lambda: only(client).state == "lost", 10_000)
+    assert world.now_ms - began_ms > 5_000, "two of its words may be late"
+    (run,) = only(client).runs
+    assert (run.id, run.state) == (handle.id, "waiting")
+    assert run.due_ms is not None
+    assert 30_000 < run.due_ms < 60_000
+
+
+@pytest.mark.slow
 def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: StartWorker) -> None:
     """O11.2 one that was killed shows as lost within 10 s."""
     handle = tasks.until_file.enqueue("x", "never")

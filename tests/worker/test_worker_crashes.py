@@ -155,7 +155,7 @@ def test_jobs_that_end_their_process_starve_no_queue(
         tasks.ends_every_process.enqueue(number)
     for number in range(20):
         tasks.in_the_last_queue.enqueue(f"short {number}", 0.01)
-    tasks.in_the_last_queue.enqueue("long", 3.0)
+    tasks.in_the_last_queue.enqueue("long", 1.0)
     words = ("-Q", "poison,z", "--pool", pool, "-c", str(concurrency), "--prefetch", "2")
     worker = start_worker(*words, "--grace", "1")
     until(lambda: "end long" in did())
@@ -312,7 +312,7 @@ class TestOnce:
     ) -> None:
         for name in "ab":
             tasks.only_once_until_file.enqueue(name, "never")
-        worker = start_worker("-c", "1", "--prefetch", "1", "--grace", "1")
+        worker = start_worker("-c", "1", "--prefetch", "1", "--grace", "0.4")
         until(lambda: did() and client.qlen("q") == 0)
         worker.signal(signal.SIGTERM)
         worker.ends(0)

@@ -104,7 +104,7 @@ def test_a_hook_that_blocks_does_not_outlast_the_grace(
 ) -> None:
     """The job is not done before its hook has returned, so it is given back."""
     handle = tasks.hook_blocks.enqueue("x")
-    worker = start_worker("--pool", pool, "-c", "1", "--grace", "1", app="hook_tasks:app")
+    worker = start_worker("--pool", pool, "-c", "1", "--grace", "0.4", app="hook_tasks:app")
     until(lambda: "success hook_blocks None" in did())
     worker.signal(signal.SIGTERM)
     worker.ends(0, limit_s=30)

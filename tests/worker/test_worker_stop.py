@@ -67,7 +67,7 @@ def test_stop_finishes_what_runs_and_gives_back_what_waits(
 def test_after_the_grace_the_rest_goes_back(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    worker = busy_for_ever(pool, "1", start_worker, did)
+    worker = busy_for_ever(pool, "0.4", start_worker, did)
     began = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.ends(0)
@@ -149,7 +149,7 @@ def test_a_worker_without_a_broker_stops_when_told(
     node: RealServer, start_worker: StartWorker
 ) -> None:
     node.kill()
-    worker = start_worker("--grace", "1")
+    worker = start_worker("--grace", "0.4")
     worker.says("broker lost")
     worker.signal(signal.SIGTERM)
     worker.ends(0)
