@@ -38,12 +38,42 @@ class Noting:
             await asyncio.sleep(seconds)
             note(f"end {text}")
 
+        @self.app.task(queue="q", name="adds")
+        def adds(one: int, other: int) -> int:
+            return one + other
+
+        @self.app.task(queue="q", retry_s=60, backoff=SOON, name="long_text")
+        def long_text(size: int) -> str:
+            return "x" * size
+
+        self.record, self.until_go, self.lasts = record, until_go, lasts
+        self.adds, self.long_text = adds, long_text
+        self._fail_at_first()
+        self._fail()
+
+    def _fail_at_first(self) -> None:
+        """Tasks of which a later run is done."""
+        note = self.did.append
+
         @self.app.task(queue="q", retry_s=60, backoff=SOON, name="third_time_lucky")
         def third_time_lucky(text: str) -> None:
             number = current_job().number
             note(f"{text} {number}")
             if number < 3:
                 raise ValueError(f"not on attempt {number}")
+
+        @self.app.task(queue="q", name="later")
+        def later(times: int) -> None:
+            job = current_job()
+            note(f"{job.attempt} {job.starts}")
+            if job.starts <= times:
+                raise RetryLater("not now", delay_s=0.05)
+
+        self.third_time_lucky, self.later = third_time_lucky, later
+
+    def _fail(self) -> None:
+        """Tasks that are never done."""
+        note = self.did.append
 
         @self.app.task(queue="q", retry_s=60, backoff=SOON, attempts=3, dead="graves", name="never")
         def never(text: str) -> None:
@@ -55,35 +85,12 @@ class Noting:
             note(text)
             raise Reject("no such thing")
 
-        @self.app.task(queue="q", name="adds")
-        def adds(one: int, other: int) -> int:
-            return one + other
-
-        @self.app.task(queue="q", retry_s=60, backoff=Backoff(0, 0), name="third_time_at_once")
-        def third_time_at_once(text: str) -> None:
-            third_time_lucky(text)
-
-        @self.app.task(queue="q", name="later")
-        def later(times: int) -> None:
-            job = current_job()
-            note(f"{job.attempt} {job.starts}")
-            if job.starts <= times:
-                raise RetryLater("not now", delay_s=0.05)
-
         @self.app.task(queue="q", give_up_on=(KeyError,), name="gives_up")
         def gives_up(text: str) -> int:
             note(text)
             raise KeyError(text)
 
-        @self.app.task(queue="q", retry_s=60, backoff=SOON, name="long_text")
-        def long_text(size: int) -> str:
-            return "x" * size
-
-        self.third_time_at_once, self.later = third_time_at_once, later
-        self.gives_up, self.long_text = gives_up, long_text
-        self.record, self.until_go, self.lasts = record, until_go, lasts
-        self.third_time_lucky, self.never, self.rejected = third_time_lucky, never, rejected
-        self.adds = adds
+        self.never, self.rejected, self.gives_up = never, rejected, gives_up
 
 
 def said(caplog: pytest.LogCaptureFixture) -> str:
