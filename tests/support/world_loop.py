@@ -19,7 +19,7 @@ from tuque import aio
 from tuque.client.api import Arg
 from tuque.client.retry import Retry
 from tuque.errors import Error
-from tuque.testing.worker import HandAside
+from tuque.testing.worker import HandAside, without_loop
 from tuque.worker.app.app import App
 from tuque.worker.app.decisions import Outcome
 from tuque.worker.pools.execute import Call, await_call, run_call
@@ -178,7 +178,7 @@ class LoopPool:
         """Run one job to its end."""
         task = self.tasks[call.envelope.task]
         if not task.is_async:
-            return run_call(task, call)
+            return without_loop(lambda: run_call(task, call))
         running = asyncio.ensure_future(await_call(task, call))
         self.running.add(running)
         running.add_done_callback(self.running.discard)
