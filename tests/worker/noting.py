@@ -38,6 +38,12 @@ class Noting:
             await asyncio.sleep(seconds)
             note(f"end {text}")
 
+        @self.app.task(queue="tube", retry_s=60, name="in_a_tube")
+        async def in_a_tube(text: str, key: str) -> None:
+            note(f"begin {key} {text}")
+            await asyncio.sleep(0.02)
+            note(f"end {key} {text}")
+
         @self.app.task(queue="q", name="adds")
         def adds(one: int, other: int) -> int:
             return one + other
@@ -47,7 +53,7 @@ class Noting:
             return "x" * size
 
         self.record, self.until_go, self.lasts = record, until_go, lasts
-        self.adds, self.long_text = adds, long_text
+        self.adds, self.long_text, self.in_a_tube = adds, long_text, in_a_tube
         self._fail_at_first()
         self._fail()
 

@@ -117,7 +117,7 @@ def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: Start
     worker.ends(-signal.SIGKILL)
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize("pool", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_worker_obeys_orders(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:

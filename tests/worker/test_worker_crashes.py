@@ -44,7 +44,7 @@ def until_held(client: Client, worker: Program, text: str) -> None:
     until(says_so)
 
 
-@pytest.mark.parametrize("pool", ["thread", "async"])
+@pytest.mark.parametrize("pool", ["thread", pytest.param("async", marks=pytest.mark.slow)])
 def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     pool: str, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:

@@ -159,7 +159,9 @@ def own_node(tmp_path: Path) -> Iterator[RealServer]:
 
 
 @pytest.mark.usefixtures("own_node")
-@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+@pytest.mark.parametrize(
+    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+)
 def test_the_broker_reads_nothing(
     keyed: Path, pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -198,7 +200,7 @@ def test_the_broker_reads_nothing(
     assert (SECRET.encode() in found) == (not hides)
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) -> None:
     """U11.3 begins only once the step before is done and its outcome names this job."""
     start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")

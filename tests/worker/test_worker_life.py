@@ -246,6 +246,7 @@ def test_ttl_shorter_than_the_work_and_two_workers_one_run(world: World) -> None
     assert handle.status().attempt == 1
 
 
+@pytest.mark.slow
 def test_stops_and_kills_count_only_attempts_that_began(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:

@@ -89,10 +89,10 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
     wait, no queue is out of reach, and it holds no job.
     """
     tasks.ends_its_process_or_lasts.enqueue(0)
-    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(60)]
+    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(30)]
     tasks.ends_its_process_or_lasts.enqueue_many(calls)
     start_worker("--burst", "-c", "2").ends(3)
-    assert did() == ["lasted"] * 60
+    assert did() == ["lasted"] * 30
     assert client.qlen("q") == 0
 
 

@@ -46,8 +46,14 @@ def test_groups_as_later_steps(node: RealServer, place: Path, pool: str) -> None
         program.kill()
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "pool"),
+    [
+        *((point, "thread") for point in POINTS),
+        *(pytest.param(point, "process", marks=pytest.mark.slow) for point in list(POINTS)[:-1]),
+        (list(POINTS)[-1], "process"),
+    ],
+)
 def test_the_process_that_makes_a_group_ends_when(
     node: RealServer, place: Path, point: str, pool: str
 ) -> None:
