@@ -11,12 +11,14 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
+from click.testing import CliRunner, Result
 from noting import Noting, said
-from worker_lab import Did, Program, StartWorker
+from worker_lab import HERE, Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.worker import App
+from tuque.worker.main import worker as worker_command
 from until import until
 from world import World
 
@@ -284,6 +286,15 @@ def test_the_next_attempt_comes_before_the_run_has_ended_here(
     until(lambda: len(did()) == 2)
 
 
+def without_start(*arguments: str, app_dir: Path) -> Result:
+    """What a worker says that does not begin; its pool needs no process around it."""
+    found = CliRunner().invoke(
+        worker_command, [*arguments, "--pool", "process", "--app-dir", str(app_dir)]
+    )
+    assert isinstance(found.exception, SystemExit), found.exception
+    return found
+
+
 class TestCommandLine:
     @pytest.mark.parametrize(
         ("arguments", "words"),
@@ -295,14 +306,11 @@ class TestCommandLine:
             (["e2e_tasks:app", "-c", "0"], "Invalid value for '-c'"),
         ],
     )
-    def test_a_wrong_option_is_one_clear_line(
-        self, arguments: list[str], words: str, tmp_path: Path
-    ) -> None:
-        log = tmp_path / "worker.log"
-        program = Program(log, "worker", *arguments, "--app-dir", os.path.dirname(__file__))
-        assert program.process.wait(30) in (1, 2)
-        assert words in program.text
-        assert "Traceback" not in program.text
+    def test_a_wrong_option_is_one_clear_line(self, arguments: list[str], words: str) -> None:
+        found = without_start(*arguments, app_dir=HERE)
+        assert found.exit_code in (1, 2)
+        assert words in found.output
+        assert "Traceback" not in found.output
 
     @pytest.mark.parametrize(
         ("code", "words"),
@@ -313,13 +321,20 @@ class TestCommandLine:
         ],
     )
     def test_an_error_in_the_module_is_shown_as_its_own(
-        self, code: str, words: str, tmp_path: Path
+        self, code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "wrong_tasks.py").write_text(code)
+        monkeypatch.syspath_prepend(str(tmp_path))  # what it adds goes with the test
+        found = without_start("wrong_tasks:app", app_dir=tmp_path)
+        assert found.exit_code == 1
+        assert found.output.startswith("Error: wrong_tasks:app cannot be loaded:\n")
+        assert words in found.output
+        assert "importlib" not in found.output and "click" not in found.output
+        assert "installation" not in found.output  # that of Tuque is complete
+
+    def test_an_error_of_the_process_of_tasks_is_shown_once(self, tmp_path: Path) -> None:
         log = tmp_path / "worker.log"
-        program = Program(log, "worker", "wrong_tasks:app", "--app-dir", str(tmp_path))
-        assert program.process.wait(30) == 1
-        assert program.text.startswith("Error: wrong_tasks:app cannot be loaded:\n")
-        assert words in program.text
-        assert "importlib" not in program.text and "click" not in program.text
-        assert "installation" not in program.text  # that of Tuque is complete
+        program = Program(log, "worker", "nowhere:app", "--app-dir", str(HERE))
+        program.ends(1)
+        assert program.text.count("there is no module 'nowhere'") == 1
+        assert "Traceback" not in program.text

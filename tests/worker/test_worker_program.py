@@ -108,14 +108,14 @@ def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     back or counted for that.
     """
     for number in range(5):
-        tasks.grows.enqueue(number, 220)
+        tasks.grows.enqueue(number, 150)
     once = [tasks.only_once_result.enqueue(at) for at in range(20)]
-    worker = start_worker("--max-memory", "250", "--pool", pool, "-c", "2", "--prefetch", "4")
+    worker = start_worker("--max-memory", "180", "--pool", pool, "-c", "2", "--prefetch", "1")
     assert [handle.result(60) for handle in once] == list(range(20))
     until(lambda: len([line for line in did() if line.startswith("grown")]) == 5)
     pids = {line.split()[2] for line in did() if line.startswith("grown")}
     assert len(pids) > 1
-    worker.says("has more than 250 MB")
+    worker.says("has more than 180 MB")
     worker.signal(signal.SIGTERM)
     worker.ends(0)
     for word in ("failed", "crashed", "given back,"):
