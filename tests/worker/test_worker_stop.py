@@ -8,11 +8,13 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
+from noting import Noting
 from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -136,30 +138,33 @@ def test_a_killed_broker_costs_no_job(
     worker.ends(0)
 
 
-@pytest.mark.usefixtures("own_node")
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
-    node: RealServer, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tasks.record.enqueue("x")
-    node.kill()
-    worker = start_worker()
-    worker.says("broker lost")
-    node.start()
-    until(did)
-    assert did() == ["x"]
-    worker.signal(signal.SIGTERM)
-    worker.ends(0)
+    noting = Noting()
+    shift = world.at_work(noting.app)
+    noting.record.enqueue("x")
+    world.kill(0)
+    world.until(lambda: "broker lost" in caplog.text)
+    world.pass_ms(60_000)
+    assert noting.did == []
+    world.start(0)
+    world.until(lambda: noting.did == ["x"])
+    assert "broker is back" in caplog.text
+    shift.stop()
+    assert shift.ends()
 
 
-@pytest.mark.usefixtures("own_node")
 def test_a_worker_without_a_broker_stops_when_told(
-    node: RealServer, start_worker: StartWorker
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.kill()
-    worker = start_worker("--grace", "0.4")
-    worker.says("broker lost")
-    worker.signal(signal.SIGTERM)
-    worker.ends(0)
+    shift = world.at_work(Noting().app, grace_s=1.0)
+    world.kill(0)
+    world.until(lambda: "broker lost" in caplog.text)
+    began_ms = world.now_ms
+    shift.stop()
+    assert shift.ends()
+    assert world.now_ms - began_ms <= 3_500  # the grace, and what it would say at the end
 
 
 def test_a_killed_worker_costs_no_job(client: Client, start_worker: StartWorker, did: Did) -> None:
