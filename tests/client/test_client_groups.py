@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from tuque.client.commands.calls import Call
 from tuque.client.commands.writes import ChildEnd, GroupChild, JobGroup
 from tuque.client.routing.homes import tubes_in
 from tuque.errors import NoJobGroup, NoTube
+from until import until
 
 ROW = [
     b"id", b"D-1", b"queue", b"t", b"state", b"open", b"children", 3, b"added", 2, b"done", 1,
@@ -92,13 +91,6 @@ def test_both_faces(connect: Connect, node: ScriptedNode) -> None:
     assert connect(node.url).group_create("t", 5) == "D-1"
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_group_on_a_node(real_node: RealServer) -> None:
     with Client(real_node.url) as client:
         with pytest.raises(NoTube):
@@ -112,7 +104,7 @@ def test_a_group_on_a_node(real_node: RealServer) -> None:
         assert [one.id for one in client.groups("sums")] == [group]
         for i, id in enumerate(ids):
             client.done(id, "-", result=b"r%d" % i)
-        wait_for(lambda: client.group_show("sums", group).state == "called")
+        until(lambda: client.group_show("sums", group).state == "called")
         ends = list(client.group_results("sums", group, count=7))
         assert [one.index for one in ends] == list(range(40))
         assert [one.id for one in ends] == ids and ends[2].result == b"r2"

@@ -28,10 +28,6 @@ def await_lines(out: Path, wanted: list[str]) -> None:
     assert lines(out) == wanted
 
 
-def await_grave(client: Client) -> None:
-    until(lambda: client.qlen("graves") == 1)
-
-
 @pytest.mark.usefixtures("own_node")
 def test_one_app_of_two_tenants(node: RealServer, client: Client, tmp_path: Path) -> None:
     """N10.1 What one tenant has is not there for the users of another"""
