@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from time import perf_counter
@@ -213,6 +214,37 @@ def test_a_killed_worker_leaves_its_job_to_the_next(world: World) -> None:
     assert worker.run_until_idle() == 1
     assert (ran, world.outcome(id)) == ([1, 1], "done")
     assert world.server.table[b"DONE"].calls == 2  # once more for the reply that was lost
+
+
+def test_a_worker_at_work_runs_jobs_and_beats_while_time_passes(make_world: Make) -> None:
+    world = make_world(2)
+    app = App("tuque://127.0.0.1:1", queue="q")
+    did: list[str] = []
+
+    @app.task(retry_s=3, keep_s=100)
+    async def lasts(text: str) -> str:
+        did.append(f"begin {text}")
+        await asyncio.sleep(10)
+        did.append(f"end {text}")
+        return text
+
+    one, other = world.at_work(app), world.at_work(app, 1)
+    began, handles = world.now_ms, [lasts.enqueue(text) for text in "abc"]
+    world.until(lambda: len(did) == 2)
+    assert [handle.result(60) for handle in handles] == ["a", "b", "c"]
+    assert sorted(did) == sorted(f"{what} {text}" for what in ("begin", "end") for text in "abc")
+    assert 20_000 <= world.now_ms - began <= 25_000
+    one.stop()
+    assert one.ends()
+    assert not other.ended.done()
+
+
+def test_what_ends_a_worker_at_work_is_raised(world: World) -> None:
+    shift = world.at_work(App("tuque://127.0.0.1:1", queue="q"), metrics_port=-1)
+    with pytest.raises(OverflowError):
+        world.pass_ms(10)
+    assert shift.ended.done()
+    world.loop.shifts.clear()
 
 
 # ---- processes and disks

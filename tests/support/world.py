@@ -53,6 +53,7 @@ from world_wires import IprotoWire, Wire
 if TYPE_CHECKING:
     from tuque.worker.app.app import App
     from world_clients import ClientAt, WorkerAt
+    from world_loop import Shift, WorldLoop
 
 FORMING_MS: Final = 20_000
 LETTERS_MAX: Final = 1_000
@@ -241,6 +242,7 @@ class World:
         self.lab = Lab(seed)
         self.time = self.lab.world
         self.workers: list[WorkerAt] = []
+        self._loop: WorldLoop | None = None  # of workers at work
         self._ports = 40_000
         self._first: Wire | None = None
         self._bugs = 0
@@ -279,7 +281,11 @@ class World:
     def pass_ms(self, ms: int) -> None:
         """Let time pass; what becomes due runs at its own instant."""
         self.look()
-        self.time.run(self.time.now_us + ms * 1000)
+        end_us = self.time.now_us + ms * 1000
+        if self._loop is not None and not self._loop.is_running():
+            self._loop.run_to(end_us, lambda: False)
+        else:
+            self.time.run(end_us)
 
     def jump_ms(self, ms: int) -> None:
         """Time has passed while no process ran; what is late runs when they go on."""
@@ -315,6 +321,11 @@ class World:
         """Let time pass until the fact is true; what it is then. Fails after `most_ms`."""
         self.settle()
         end_us = self.time.now_us + most_ms * 1000
+        if self._loop is not None:
+            self._loop.run_to(end_us, fact)
+            found = fact()
+            assert found, f"still {found!r} after {most_ms} ms\n{self.tail()}"
+            return found
         while not (found := fact()):
             at_us = self.time.next_us()
             assert at_us <= end_us, f"still {found!r} after {most_ms} ms\n{self.tail()}"
@@ -383,6 +394,25 @@ class World:
         made.__enter__()
         self.workers.append(made)
         return made
+
+    @property
+    def loop(self) -> WorldLoop:
+        """Where workers are at work."""
+        if self._loop is None:
+            from world_loop import WorldLoop  # as above
+
+            self._loop = WorldLoop(self)
+        return self._loop
+
+    def at_work(self, app: App, *at: int, **settings: Any) -> Shift:
+        """A worker that goes on by itself while time passes, at one of these nodes (0).
+
+        `settings` are those of WorkerSettings, by default as for `-c 1`. The app of a world's first
+        one talks to its first node.
+        """
+        from world_loop import shift_of  # as above
+
+        return shift_of(self, app, at or (0,), settings)
 
     def next_port(self) -> int:
         """The port of the next client."""
@@ -567,7 +597,10 @@ class World:
             assert not bugs, "\n".join(logging.Formatter().format(record) for record in bugs)
 
     def close(self) -> None:
-        """Apps talk to their own servers again."""
+        """Workers end, and apps talk to their own servers again."""
+        if self._loop is not None:
+            self._loop.end()
+            self._loop = None
         while self.workers:
             self.workers.pop().__exit__()
 

@@ -230,6 +230,10 @@ class HandThread(SimThread):
     def wait(self, took_us: int, step: Callable[[], None]) -> None:
         super().wait(took_us if self.sync_us else 0, step)
 
+    def after_sync_us(self, wait_s: float) -> int:
+        # what is not due yet, were it for a rounded float, is not due at this instant
+        return max(super().after_sync_us(wait_s), self.world.now_us + 1000)
+
     def put(self, item: Item, is_binding: bool = False) -> None:
         if item.kind == FRAME:
             cast(HandShell, self.shell).recorded += b"".join(item.pieces)
@@ -269,6 +273,10 @@ class Half(Socket):
     def shutdown(self, _how: int) -> None:
         if self.end is not None and self.end.is_open and self.end.out is not None:
             self.end.out.put(b"")
+
+    def getsockname(self) -> tuple[str, int]:
+        """Where the client connected to."""
+        return host_of(self.kernel.shell.machine.name), CLIENT_PORT
 
 
 class Link(Half):

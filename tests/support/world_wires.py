@@ -45,6 +45,7 @@ class Ear:
     def on_lost(self, end: End) -> None:
         """The node closed the connection."""
         self.wire.is_closed = True
+        self.wire.lost()
 
 
 class RawWire:
@@ -68,6 +69,9 @@ class RawWire:
     def came(self, data: bytes) -> None:
         """Bytes arrived."""
         self.unread += data
+
+    def lost(self) -> None:
+        """The node closed the connection."""
 
     def put(self, data: bytes) -> None:
         """Send bytes; what follows is not carried out yet."""

@@ -60,7 +60,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("alone")
 def test_tests_of_a_project(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(PROJECT)
-    done = pytester.runpytest_subprocess("-p", PLUGIN, "-W", "error")
+    done = pytester.runpytest_inprocess("-p", PLUGIN, "-W", "error")
     done.assert_outcomes(passed=3, failed=1)
     done.stdout.fnmatch_lines(
         [
@@ -105,7 +105,7 @@ def test_the_seed_is_chosen_by_a_fixture(pytester: pytest.Pytester) -> None:
             assert tuque_app.seed == 7
         """
     )
-    pytester.runpytest_subprocess("-p", PLUGIN).assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("-p", PLUGIN).assert_outcomes(passed=1)
 
 
 def test_its_import_costs_nothing() -> None:

@@ -1,4 +1,4 @@
-"""A node, a client and workers for a test; all of them end with it."""
+"""A node, a client and workers for a test: all that these did ends with it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,45 @@ from worker_lab import HERE, Did, StartWorker
 
 from lab import RealServer
 from program import Program, StartProgram
+from raw_resp import Wire
 from tuque import Client
+from until import until
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[RealServer]:
+def own_node(tmp_path: Path) -> Iterator[RealServer]:
+    """The node of a test that ends it, or sets its options or users."""
     directory = tmp_path / "node"
     directory.mkdir()
-    with RealServer(directory, "--appendonly", "yes", "--appendfsync", "always") as node:
-        yield node
+    with RealServer(directory, "--appendonly", "yes", "--appendfsync", "always") as made:
+        yield made
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest, node: RealServer) -> Iterator[RealServer]:
+    """The node of the run, empty again after the test; or `own_node`, if the test uses it."""
+    if "own_node" in request.fixturenames:
+        yield request.getfixturevalue("own_node")
+        return
+    yield node
+    with node.wire() as wire:
+        until(lambda: has_no_worker(wire), lambda: f"lose its workers: {wire('CLIENT', 'LIST')!r}")
+        empty(wire)
+
+
+def has_no_worker(wire: Wire) -> bool:
+    """Whether no client waits for jobs; the child of a killed worker ends a moment later."""
+    rows = wire("CLIENT", "LIST").decode().splitlines()
+    flags = [word for row in rows for word in row.split() if word.startswith("flags=")]
+    return not any("b" in word.removeprefix("flags=") for word in flags)
+
+
+def empty(wire: Wire) -> None:
+    """No job, tube and topic is left, and no worker is listed."""
+    assert wire("DEBUG", "CHECK") == b"OK"
+    assert wire("DEBUG", "FLUSHALL") == b"OK"
+    for row in wire("WORKER", "LIST")[1]:
+        wire("WORKER", "BYE", row[1])
 
 
 @pytest.fixture

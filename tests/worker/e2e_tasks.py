@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tuque.worker import App, Backoff, Reject, RetryLater, current_job
+from tuque.worker import App, Backoff, RetryLater, current_job
 
 app = App()
 SOON = Backoff(first_s=0.05, max_s=0.2)
@@ -56,12 +56,6 @@ async def passes_on(text: str) -> None:
     await record.enqueue_async(f"{text} passed on")
 
 
-@app.task(queue="q", retry_s=60, backoff=Backoff(first_s=0, max_s=0))
-def third_time_at_once(text: str) -> None:
-    """Of interest where nobody waits for a back-off."""
-    third_time_lucky(text)
-
-
 @app.task(queue="q", retry_s=60, backoff=SOON)
 def third_time_lucky(text: str) -> None:
     number = current_job().number
@@ -80,12 +74,6 @@ def never(text: str) -> None:
 def bad_address(text: str) -> None:
     logging.getLogger("tests").warning("to %s", text)
     raise ValueError(f"bad address {text}")
-
-
-@app.task(queue="q", retry_s=60, max_deliveries=5)
-def rejected(text: str) -> None:
-    note(text)
-    raise Reject("no such thing")
 
 
 @app.task(queue="q", retry_s=3)
@@ -129,10 +117,10 @@ def over_its_limit(text: str) -> None:
 
 
 @app.task(queue="q", retry_s=300, backoff=SOON, time_limit_s=0.3)
-def late_at_first(text: str) -> None:
+def late_at_first(text: str, name: str) -> None:
     note(f"begin {text}")
     if current_job().number == 1:
-        time.sleep(3)  # a thread cannot be ended, and the next attempt is here before that
+        wait_for_file(name)  # a thread cannot be ended, and the next attempt is here before that
         raise ValueError("too late")
 
 
@@ -230,10 +218,9 @@ def checks(text: str) -> None:
 
 
 @app.task(queue="q")
-def tells() -> str:
-    for _ in range(40):
-        current_job().progress({"done": 1})
-        time.sleep(0.05)
+def tells(name: str) -> str:
+    current_job().progress({"done": 1})
+    wait_for_file(name)
     return "told"
 
 
@@ -279,11 +266,6 @@ def grows(number: int, megabytes: int) -> None:
 @app.task(queue="q", retry_s=0, keep_s=60)
 def only_once_result(number: int) -> int:
     return number
-
-
-@app.task(queue="q", retry_s=60, backoff=SOON)
-def long_text(size: int) -> str:
-    return "x" * size
 
 
 @app.task(queue="q", retry_s=60, keep_s=60, backoff=Backoff(first_s=60, jitter=0))

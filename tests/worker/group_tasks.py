@@ -33,7 +33,7 @@ async def half(number: int) -> float:
     return number / 2
 
 
-@app.task(queue="numbers", retry_s=1)
+@app.task(queue="numbers", retry_s=1, backoff=Backoff(0.05, 0.1))
 def plus_one(number: int) -> int:
     """Adds one. The first run of 100 dies when its next step has been added."""
     note(f"plus {number}")
@@ -65,7 +65,7 @@ def ends_at(point: str) -> None:
         app.on_enqueue(lambda _: os._exit(9) if next(children) else None)
 
 
-@app.task(queue="numbers", retry_s=1, attempts=9)
+@app.task(queue="numbers", retry_s=1, attempts=9, backoff=Backoff(0.05, 0.1))
 def makes(number: int, point: str) -> int:
     """A step before a group; its first run ends the process."""
     note(f"makes {number}")

@@ -7,13 +7,16 @@ import signal
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from noting import Noting
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
 from tuque.worker import App
 from tuque.worker.run.registration import fitting
+from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +41,7 @@ def test_a_worker_is_listed_with_what_it_runs(
     """U6.1 The worker says WORKER HERE when it is ready"""
     handle = tasks.until_file.enqueue("x", "never")
     worker = start_worker("-c", "3", "--grace", "0.5", "-Q", "q,other")
-    wait_until(lambda: list(client.workers()) and only(client).runs, "it runs the job")
+    until(lambda: list(client.workers()) and only(client).runs)
     found = only(client)
     assert (found.state, found.slots, found.queues) == ("alive", 3, ("q", "other"))
     assert found.name == f"{found.host}/{found.pid}"
@@ -46,16 +49,17 @@ def test_a_worker_is_listed_with_what_it_runs(
     (run,) = found.runs
     assert (run.id, run.queue, run.state, run.attempt) == (handle.id, "q", "running", 1)
     assert run.task.endswith("until_file")
-    wait_until(lambda: only(client).busy == 1, "it says how many places are taken")
+    worker.signal(signal.SIGTSTP)  # news, which it tells at once
+    until(lambda: (only(client).state, only(client).busy) == ("quiet", 1))
     worker.signal(signal.SIGTERM)
     worker.ends(0)
-    wait_until(lambda: list(client.workers()) == [], "it said that it ended")
+    until(lambda: list(client.workers()) == [])
 
 
 def test_a_worker_says_the_version_of_its_app(client: Client, start_worker: StartWorker) -> None:
     """U6.3 APP is the version of the App (`App(version=...)`), or `--app-version`"""
     start_worker("-c", "1", "--app-version", "shop 42")
-    wait_until(lambda: list(client.workers()), "it has announced itself")
+    until(lambda: list(client.workers()))
     assert only(client).app == "shop 42"
     (deploy,) = client.worker_deploys()
     assert (deploy.app, deploy.queues) == ("shop 42", only(client).queues)
@@ -68,16 +72,35 @@ def test_a_worker_whose_clock_is_wrong_says_how_long_it_runs(
 ) -> None:
     """U6.3 AGE is for how long the process of the worker runs, by a clock that nobody sets."""
     start_worker("-c", "1", "--app-version", "shop 42", app="clock_tasks:app")
-    wait_until(lambda: list(client.workers()), "it has announced itself")
+    until(lambda: list(client.workers()))
     (deploy,) = client.worker_deploys()
     assert 0 < only(client).since_ms - deploy.at_ms < 60_000
 
 
+def test_a_worker_that_falls_silent_is_lost_within_10_s(world: World) -> None:
+    """O11.2 one that was killed shows as lost within 10 s."""
+    noting, client = Noting(), world.client()
+    shift = world.at_work(noting.app)
+    handle = noting.until_go.enqueue("x")
+    world.until(lambda: list(client.workers()) and only(client).runs)
+    world.pass_ms(60_000)
+    assert (only(client).state, only(client).busy) == ("alive", 1)
+    shift.kill()
+    began_ms = world.now_ms
+    world.until(lambda: only(client).state == "lost", 10_000)
+    assert world.now_ms - began_ms > 5_000, "two of its words may be late"
+    (run,) = only(client).runs
+    assert (run.id, run.state) == (handle.id, "waiting")
+    assert run.due_ms is not None
+    assert 30_000 < run.due_ms < 60_000
+
+
+@pytest.mark.slow
 def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: StartWorker) -> None:
     """O11.2 one that was killed shows as lost within 10 s."""
     handle = tasks.until_file.enqueue("x", "never")
     worker = start_worker("--pool", "process", "-c", "1")
-    wait_until(lambda: list(client.workers()) and only(client).runs, "it runs the job")
+    until(lambda: list(client.workers()) and only(client).runs)
     pid = only(client).pid
     os.kill(pid, signal.SIGKILL)
 
@@ -86,7 +109,7 @@ def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: Start
         assert found.state == "lost" or found.heard_ms < 10_000
         return found.state == "lost"
 
-    wait_until(is_lost, "it is lost")
+    until(is_lost)
     (run,) = only(client).runs
     assert (run.id, run.state) == (handle.id, "waiting")
     assert run.due_ms is not None
@@ -94,25 +117,25 @@ def test_a_killed_worker_is_lost_within_10_s(client: Client, start_worker: Start
     worker.ends(-signal.SIGKILL)
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize("pool", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_worker_obeys_orders(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
     """U6.2 The order `quiet` works as the signal TSTP, `stop` as TERM; each once."""
     worker = start_worker("--pool", pool, "-c", "1")
-    wait_until(lambda: list(client.workers()), "it has announced itself")
-    wait_until(lambda: fetches(client), "its first GETJOB waits, and is not on its way")
+    until(lambda: list(client.workers()))
+    until(lambda: fetches(client))
     name = only(client).name
     client.worker_quiet(name)
     worker.says("an operator asks this worker: quiet")
-    wait_until(lambda: only(client).state == "quiet", "it says so")
-    wait_until(lambda: not fetches(client), "its last GETJOB is over")
+    until(lambda: only(client).state == "quiet")
+    until(lambda: not fetches(client))
     tasks.record.enqueue("x")
     assert (did(), client.qlen("q")) == ([], 1)
     client.worker_stop(name)
     worker.ends(0)
     assert worker.text.count("an operator asks this worker: quiet") == 1
-    wait_until(lambda: list(client.workers()) == [], "it said that it ended")
+    until(lambda: list(client.workers()) == [])
 
 
 def test_a_worker_of_many_long_queues_names_those_that_fit(client: Client) -> None:

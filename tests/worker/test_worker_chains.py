@@ -8,7 +8,6 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from worker_lab import wait_until
 
 from lab import RealCluster, RealServer
 from tuque.errors import JobCancelled, JobFailed
@@ -16,6 +15,7 @@ from tuque.testing import job
 from tuque.worker import RetryLater, chain, group
 from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
 from tuque.worker.workflow.create import header_of
+from until import until
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
@@ -65,7 +65,7 @@ def test_too_few_nodes_take_the_next_step(tmp_path: Path) -> None:
     program = worker(tmp_path, two.nodes[0].url)
     try:
         handle = chain(tasks.once.call(1), tasks.copied).enqueue()
-        wait_until(lambda: did(tmp_path, "once"), "the first step has run")
+        until(lambda: did(tmp_path, "once"))
         two.nodes[1].start()
         two.meet()
         assert handle.result(60) == "<1>"  # one attempt was enough
@@ -128,23 +128,21 @@ def test_chains_while_workers_and_leaders_are_killed(tmp_path: Path) -> None:
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         urls = [node.url for node in cluster.nodes]
         tasks.app.use(urls[0])
-        wait_until(
-            lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3, "votes of three nodes"
-        )
+        until(lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3)
         programs = [worker(tmp_path, url) for url in urls]
         try:
             handles = [
                 chain(tasks.taken.call(n * 1000), tasks.taken, tasks.taken, tasks.taken).enqueue()
                 for n in range(1, 61)
             ]
-            wait_until(lambda: len(did(tmp_path, "taken")) > 40, "some steps")
+            until(lambda: len(did(tmp_path, "taken")) > 40)
             programs[0].kill()
             home = tasks.app.client.tube("taken").info().home
             ids = [bytes(node.wire()("CLUSTER", "MYID")).decode() for node in cluster.nodes]
             at = ids.index(home)
             cluster.nodes[at].kill()
             tasks.app.use(urls[at - 1])
-            wait_until(lambda: len(did(tmp_path, "taken")) > 120, "more steps", 120)
+            until(lambda: len(did(tmp_path, "taken")) > 120, most_s=120)
             programs[1].kill()
             programs.append(worker(tmp_path, urls[at - 1]))
             results = [handle.result(180) for handle in handles]

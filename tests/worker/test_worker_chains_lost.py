@@ -7,10 +7,11 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from worker_lab import Program, wait_until
+from worker_lab import Program
 
 from lab import RealCluster
 from tuque.worker import group
+from until import until
 
 pytestmark = pytest.mark.slow
 POINTS = ("no child has begun", "half have ended", "called", "at work", "done")
@@ -27,9 +28,7 @@ def test_the_leader_is_lost_when(tmp_path: Path, point: str) -> None:
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         urls = [node.url for node in cluster.nodes]
         tasks.app.use(urls[0])
-        wait_until(
-            lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3, "votes of three nodes"
-        )
+        until(lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3)
         calls = [tasks.flaky.options(replicate=2).call(n) for n in range(20)]
         handle = group(calls).then(tasks.slowly).then(tasks.as_text).enqueue()
         home = tasks.app.client.tube("slow").info().home
@@ -41,16 +40,16 @@ def test_the_leader_is_lost_when(tmp_path: Path, point: str) -> None:
         try:
             if point == "half have ended":
                 programs = [worker(tmp_path, others[0], "-Q", "numbers")]
-                wait_until(lambda: len(did(tmp_path, "flaky")) > 10, point)
+                until(lambda: len(did(tmp_path, "flaky")) > 10)
             elif point == "called":
                 programs = [worker(tmp_path, others[0], "-Q", "numbers")]
-                wait_until(lambda: handle.progress().task != "group", point)
+                until(lambda: handle.progress().task != "group")
             elif point in ("at work", "done"):
                 programs = [worker(tmp_path, others[0], "-Q", "numbers,slow")]
-                wait_until(lambda: did(tmp_path, "slowly"), point)
+                until(lambda: did(tmp_path, "slowly"))
             if point == "done":
                 (tmp_path / "go").touch()
-                wait_until(lambda: handle.progress().step == 3, point)
+                until(lambda: handle.progress().step == 3)
             cluster.nodes[at].kill()
             (tmp_path / "go").touch()
             programs += [worker(tmp_path, url) for url in others]

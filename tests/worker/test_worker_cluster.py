@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import HERE, Program, wait_until
+from noting import Noting
+from worker_lab import HERE, Program
 
 from lab import RealCluster
 from quick import is_quick
@@ -15,6 +16,8 @@ from tuque import Client
 from tuque.client.commands.operate import WorkerInfo
 from tuque.errors import JobCancelled
 from tuque.worker import Handle
+from until import until
+from world import World
 
 
 def written(place: Path) -> str:
@@ -45,7 +48,7 @@ def test_cancel_and_result_from_any_of_three_nodes(tmp_path: Path) -> None:
                         before = written(tmp_path).count(line)
                         job = getattr(tasks, name).options(keep_s=60, replicate=3)
                         handle: Handle[None] = job.enqueue(text)
-                        wait_until(lambda: written(tmp_path).count(line) > before, text)
+                        until(lambda: written(tmp_path).count(line) > before)
                         return handle
 
                     def end(handle: Handle[None], url: str = url) -> None:
@@ -64,33 +67,25 @@ def test_cancel_and_result_from_any_of_three_nodes(tmp_path: Path) -> None:
                 assert [client.result(handle.id).result for handle in results] == [b"1", b"2"]
 
 
-def test_a_worker_that_moved_leaves_all_nodes(tmp_path: Path) -> None:
+def test_a_worker_that_moved_leaves_all_nodes(make_world: Callable[..., World]) -> None:
     """U6.1 It also tells both to nodes that it used before"""
-    with RealCluster(tmp_path, 3) as cluster:
-        clients = [Client(node.url, discover=False) for node in cluster.nodes]
-        first = clients[0]
+    world, noting = make_world(3), Noting()
+    clients = [world.client(i) for i in world.numbers()]
 
-        def heard(name: str = "*") -> list[WorkerInfo]:
-            return [one for client in clients for one in client.workers(match=name)]
+    def heard(name: str = "*") -> list[WorkerInfo]:
+        return [one for client in clients for one in client.workers(match=name)]
 
-        flags = ("--app-dir", str(HERE), "--url", cluster.nodes[0].url, "-c", "1")
-        worker = Program(tmp_path / "log", "worker", "e2e_tasks:app", *flags, OUT=str(tmp_path))
-        try:
-            wait_until(lambda: len(heard()) == 1, "it announced itself")
-            (name,) = {one.name for one in first.workers()}
-            first.cluster_leaving(True)
-            wait_until(lambda: len(heard(name)) == 2, "it announced itself to another node")
-            first.cluster_leaving(False)
-            tasks.app.use(cluster.nodes[1].url)
-            assert tasks.adds.options(keep_s=60).enqueue(1, 2).result(60) == 3
-            wait_until(lambda: [one.done for one in heard(name)] == [1, 1], "both hear of it")
-            assert {one.state for one in heard(name)} == {"alive"}
-            for client in clients:
-                client.worker_here(name)  # the third one of a process before this
-            worker.signal(signal.SIGTERM)
-            worker.ends(0)
-            wait_until(lambda: heard(name) == [], "all heard that it ended")
-        finally:
-            worker.kill()
-            for client in clients:
-                client.close()
+    shift = world.at_work(noting.app)
+    world.until(lambda: len(heard()) == 1)
+    (name,) = {one.name for one in clients[0].workers()}
+    clients[0].cluster_leaving(True)
+    world.until(lambda: len(heard(name)) == 2)
+    clients[0].cluster_leaving(False)
+    noting.adds.enqueue(1, 2)
+    world.until(lambda: [one.done for one in heard(name)] == [1, 1])
+    assert {one.state for one in heard(name)} == {"alive"}
+    for client in clients:
+        client.worker_here(name)  # the third one of a process before this
+    shift.stop()
+    assert shift.ends()
+    assert heard(name) == []

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.errors import JobFailed, NoResult
 from tuque.worker.app.codec import decode
+from until import until
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def is_empty(client: Client, queue: str = "q") -> bool:
 
 def until_held(client: Client, worker: Program, text: str) -> None:
     """Until the worker has all jobs of q; `text`: how many run and wait, as it says itself."""
-    wait_until(lambda: client.qlen("q") == 0, "all jobs are held")
+    until(lambda: client.qlen("q") == 0)
 
     asked = 0.0
 
@@ -40,10 +41,10 @@ def until_held(client: Client, worker: Program, text: str) -> None:
             worker.signal(signal.SIGUSR1)
         return text in worker.text
 
-    wait_until(says_so, f"the worker has them: {text}")
+    until(says_so)
 
 
-@pytest.mark.parametrize("pool", ["thread", "async"])
+@pytest.mark.parametrize("pool", ["thread", pytest.param("async", marks=pytest.mark.slow)])
 def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     pool: str, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
@@ -53,7 +54,7 @@ def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
         tasks.may_run_once_more.enqueue(name, "go")
     tasks.ends_its_process.enqueue("bad", "crash")
     worker = start_worker("--pool", pool, "-c", "4", "--prefetch", "4")
-    wait_until(lambda: len(did()) == 4, "four jobs run")
+    until(lambda: len(did()) == 4)
     for name in waiting:
         tasks.may_run_once_more.enqueue(name, "go")
     until_held(client, worker, "4 run, 3 wait")
@@ -62,7 +63,7 @@ def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     worker.says("4 jobs ran when a process left with exit code 7: they run again one at a time")
     (tmp_path / "go").touch()
     (dead,) = client.getjob("q.dead", timeout_ms=60_000)
-    wait_until(lambda: is_empty(client), "all others are acked")
+    until(lambda: is_empty(client))
     shown = client.dead_show(dead)
     assert (shown.attempts, shown.cause) == (2, "crashed"), "U2.13"
     assert shown.reason == "its process left with exit code 7"
@@ -82,7 +83,7 @@ def test_the_last_suspect_runs_alone_as_well(
     tasks.ends_its_process.enqueue("bad", "crash")
     tasks.may_run_once_more.enqueue("neighbour", "go")
     worker = start_worker("-c", "2", "--prefetch", "8")
-    wait_until(lambda: len(did()) == 2, "two jobs run")
+    until(lambda: len(did()) == 2)
     for number in range(4):
         tasks.may_run_once_more.enqueue(f"waiting {number}", "wait")
     until_held(client, worker, "2 run, 4 wait")
@@ -115,12 +116,12 @@ def test_the_process_may_be_killed_from_outside(
     for name in "ab":
         tasks.may_run_once_more.enqueue(name, "go")
     worker = start_worker("-c", "2")
-    wait_until(lambda: len(did()) == 2, "both run")
+    until(lambda: len(did()) == 2)
     (child,) = children_of(worker.process.pid)
     os.kill(child, signal.SIGKILL)
     worker.says("the worker process was ended by SIGKILL; it held 2 jobs")
     (tmp_path / "go").touch()
-    wait_until(lambda: is_empty(client), "both are acked")
+    until(lambda: is_empty(client))
     assert client.qlen("q.dead") == 0
     assert Counter(did()) == {"begin a 1": 2, "begin b 1": 2, "end a": 1, "end b": 1}
 
@@ -133,8 +134,8 @@ def test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour(
         tasks.beside_poison.enqueue(number)
     worker = start_worker("-Q", "poison", "-c", "2")
     names = {f"beside {number}" for number in range(50)}
-    wait_until(lambda: names <= set(did()), "its neighbours are done")
-    wait_until(lambda: did().count("poison 0") > 5, "it is tried all the time")
+    until(lambda: names <= set(did()))
+    until(lambda: did().count("poison 0") > 5)
     assert worker.text.count("the worker process left with exit code 7") == 1
 
 
@@ -154,11 +155,11 @@ def test_jobs_that_end_their_process_starve_no_queue(
         tasks.ends_every_process.enqueue(number)
     for number in range(20):
         tasks.in_the_last_queue.enqueue(f"short {number}", 0.01)
-    tasks.in_the_last_queue.enqueue("long", 3.0)
+    tasks.in_the_last_queue.enqueue("long", 1.0)
     words = ("-Q", "poison,z", "--pool", pool, "-c", str(concurrency), "--prefetch", "2")
     worker = start_worker(*words, "--grace", "1")
-    wait_until(lambda: "end long" in did(), "the last queue is served")
-    wait_until(lambda: is_empty(client, "z"), "all its jobs are acked")
+    until(lambda: "end long" in did())
+    until(lambda: is_empty(client, "z"))
     assert client.qlen("z.dead") == 0
     assert did().count("begin long") <= 2
     crash = "the worker process left with exit code 7"
@@ -170,10 +171,8 @@ def test_jobs_that_end_their_process_starve_no_queue(
     worker.says("the worker process was ended by SIGKILL")
     tries = sum(line.startswith("poison") for line in did())
     tasks.in_the_last_queue.enqueue("after", 0.01)
-    wait_until(lambda: is_empty(client, "z") and "end after" in did(), "the last queue is served")
-    wait_until(
-        lambda: sum(line.startswith("poison") for line in did()) > tries + 2, "poison runs again"
-    )
+    until(lambda: is_empty(client, "z") and "end after" in did())
+    until(lambda: sum(line.startswith("poison") for line in did()) > tries + 2)
     assert worker.text.count(crash) == before
     worker.signal(signal.SIGTERM)
     worker.ends(0)
@@ -184,7 +183,7 @@ def test_a_worker_process_dies_with_its_parent(start_worker: StartWorker) -> Non
     worker.says("worker ready")
     (child,) = children_of(worker.process.pid)
     worker.kill()
-    wait_until(lambda: not is_alive(child), "the child is gone")
+    until(lambda: not is_alive(child))
 
 
 def children_of(pid: int) -> list[int]:
@@ -218,6 +217,7 @@ def test_a_body_that_is_no_call_is_a_dead_letter_under_its_id(
     assert letter.reason and client.result(id).state == "dead"
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_next_process_says_how_runs_ended(
     node: RealServer,
@@ -237,10 +237,10 @@ def test_the_next_process_says_how_runs_ended(
     )
     once, result = (tasks.ends_so_once.enqueue(how, "go") for how in ("fails", "small"))
     worker = start_worker("-c", "6")
-    wait_until(lambda: len(did()) == 6, "all run")
+    until(lambda: len(did()) == 6)
     node.kill()
     (tmp_path / "go").touch()
-    wait_until(lambda: has_none_running(worker), "all have ended, and nobody was told")
+    until(lambda: has_none_running(worker))
     (child,) = children_of(worker.process.pid)
     if number == signal.SIGTERM:  # the one after it only says what is left
         os.kill(worker.process.pid, signal.SIGSTOP)
@@ -252,12 +252,12 @@ def test_the_next_process_says_how_runs_ended(
     with pytest.raises(NoResult, match="is done and has no result"):
         lost.result(60)
     worker.says(f"the result of job {lost} (e2e_tasks.ends_so) is lost: its process was ended by")
-    wait_until(lambda: once.status().state == "dead", "it is a dead letter")
+    until(lambda: once.status().state == "dead")
     letter = client.dead_show(once)
     told = (letter.queue, letter.cause, letter.reason)
     assert told == ("graves", "failed", "the only try (retry_s=0): ValueError: not this time")
     assert letter.detail == b"(lost with its process; the log of the worker may have it)"
-    wait_until(lambda: fails.status().state == later.status().state == "back-off", "both wait")
+    until(lambda: fails.status().state == later.status().state == "back-off")
     failed, put_off = client.result(fails), client.result(later)
     assert (failed.cause, failed.reason) == ("failed", "ValueError: not this time")
     assert (failed.attempt, put_off.reason) == (1, "")
@@ -312,8 +312,8 @@ class TestOnce:
     ) -> None:
         for name in "ab":
             tasks.only_once_until_file.enqueue(name, "never")
-        worker = start_worker("-c", "1", "--prefetch", "1", "--grace", "1")
-        wait_until(lambda: did() and client.qlen("q") == 0, "one runs, the other is held")
+        worker = start_worker("-c", "1", "--prefetch", "1", "--grace", "0.4")
+        until(lambda: did() and client.qlen("q") == 0)
         worker.signal(signal.SIGTERM)
         worker.ends(0)
         assert reasons(client) == {
@@ -328,7 +328,7 @@ class TestOnce:
             tasks.only_once_until_file.enqueue(name, "never")
         tasks.until_file.enqueue("c", "never")
         worker = start_worker("-c", "1", "--prefetch", "2")
-        wait_until(lambda: did() and client.qlen("q") == 0, "one runs, two are held")
+        until(lambda: did() and client.qlen("q") == 0)
         (child,) = children_of(worker.process.pid)
         os.kill(worker.process.pid, signal.SIGSTOP)
         os.kill(child, signal.SIGKILL)
@@ -353,14 +353,14 @@ class TestOnce:
             tasks.only_once_until_file.enqueue(name, "never")
         tasks.until_file.enqueue("c", "never")
         worker = start_worker("-c", "1", "--prefetch", "2", app="slow_start:app")
-        wait_until(lambda: did() and client.qlen("q") == 0, "one runs, two are held")
+        until(lambda: did() and client.qlen("q") == 0)
         (tmp_path / "hold").touch()
         (child,) = children_of(worker.process.pid)
         os.kill(child, signal.SIGKILL)
-        wait_until((tmp_path / "loading").exists, "the next process loads the app")
+        until((tmp_path / "loading").exists)
         (child,) = children_of(worker.process.pid)
         worker.signal(signal.SIGTERM)
-        wait_until(lambda: child not in children_of(worker.process.pid), "it hears of no signal")
+        until(lambda: child not in children_of(worker.process.pid))
         (tmp_path / "hold").unlink()
         worker.ends(0)
         assert client.qlen("q") == 1
@@ -375,7 +375,7 @@ class TestOnce:
     ) -> None:
         tasks.only_once_until_file.enqueue("x", "never")
         worker = start_worker("-c", "1", "--pool", pool)
-        wait_until(did, "it runs")
+        until(did)
         (child,) = children_of(worker.process.pid)
         os.kill(child, signal.SIGKILL)
         (dead,) = client.getjob("q.dead", timeout_ms=60_000)

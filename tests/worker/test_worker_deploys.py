@@ -8,15 +8,17 @@ from collections import Counter
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
+from until import until
 
 JOBS = 1_000
 STOPS = [signal.SIGTERM] * 20 + [signal.SIGKILL] * 3
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.slow
 def test_a_thousand_jobs_outlast_twenty_stops_and_three_kills(
     node: RealServer, client: Client, start_worker: StartWorker, did: Did
@@ -34,7 +36,7 @@ def test_a_thousand_jobs_outlast_twenty_stops_and_three_kills(
     workers = [start_worker(*flags), start_worker(*flags)]
     for at, how in enumerate(stops):
         begun = len(did())
-        wait_until(lambda begun=begun: len(did()) > begun + 20, "a worker works")
+        until(lambda begun=begun: len(did()) > begun + 20)
         worker = workers.pop(0)
         worker.signal(how)
         worker.process.wait(30)

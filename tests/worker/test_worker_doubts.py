@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-import e2e_tasks as tasks
-import pytest
-from worker_lab import Did, StartWorker, wait_until
+import asyncio
 
-from lab import RealServer
-from tuque import Client
+import pytest
+from noting import Noting
+
 from tuque.client.commands.work import Run
 from tuque.errors import JobFailed, Stale
 from tuque.testing import TestApp
 from tuque.worker import App, Backoff, RetryLater, current_job
+from world import World
 
 
 def test_a_late_done_of_an_old_run_ends_the_new_one(
-    node: RealServer, client: Client, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
     W5.1 a late FAIL never touches a newer run.
 
     W7.1 The job ends as ACKJOB would end it, whichever run says so
     """
-    tasks.app.use(node.url)
-    now = Backoff(0, 0, 0)
-    handle = tasks.for_ever.options(keep_s=60, retry_s=1, backoff=now).enqueue("x")
-    client.getjob("q")
+    noting, client = Noting(), world.client()
+    did = noting.did
+
+    @noting.app.task(queue="q", keep_s=60, retry_s=1, backoff=Backoff(0, 0, 0), name="for_ever")
+    async def for_ever(text: str) -> None:
+        did.append(f"begin {text} {current_job().number}")
+        await asyncio.sleep(3600)
+
+    world.at_work(noting.app)
+    handle = for_ever.enqueue("x")
+    client.getjob("q")  # before the worker begins
     (old,) = client.start(handle.id, worker="old")
     assert isinstance(old, Run)
-    wait_until(lambda: client.result(handle).cause == "crashed", "the old run was silent")
-    worker = start_worker("--pool", "async", "-c", "1")
-    wait_until(lambda: did() == ["begin x 2"], "the new run has begun")
+    world.until(lambda: client.result(handle).cause == "crashed")  # the old run was silent
+    world.until(lambda: did == ["begin x 2"])
     with pytest.raises(Stale):
         client.fail(handle.id, old.run)
     assert handle.status().state == "running"
     assert client.done(handle.id, old.run) == 1
-    worker.says("is cancelled here")
-    tasks.record.enqueue("after")
-    wait_until(lambda: "after" in did(), "the place is free")
+    world.until(lambda: "is cancelled here" in caplog.text)
+    noting.record.enqueue("after")
+    world.until(lambda: "after" in did)  # the place is free
     status = handle.status()
-    assert (status.state, status.attempt, did().count("begin x 2")) == ("done", 1, 1)
+    assert (status.state, status.attempt, did.count("begin x 2")) == ("done", 1, 1)
 
 
 def test_later_neither_counts_nor_makes_the_back_off_longer(tuque_app: TestApp) -> None:

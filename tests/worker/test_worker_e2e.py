@@ -6,17 +6,21 @@ import asyncio
 import os
 import re
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from click.testing import CliRunner, Result
+from noting import Noting, said
+from worker_lab import HERE, Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.worker import App
+from tuque.worker.main import worker as worker_command
+from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +60,7 @@ def test_asyncio_programs_enqueue_too_also_from_within_a_task(
 
     assert asyncio.run(produce()).startswith("D-")
     start_worker("--pool", "async")
-    wait_until(lambda: len(did()) == 2, "both jobs are done")
+    until(lambda: len(did()) == 2)
     assert did() == ["pass on x", "x passed on"]
 
 
@@ -109,38 +113,39 @@ def test_an_app_may_be_given_a_client(client: Client, start_worker: StartWorker,
 
 
 def test_a_failed_job_comes_back_until_it_succeeds(
-    client: Client, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tasks.third_time_lucky.enqueue("x")
-    worker = start_worker("-c", "1")
-    wait_until(lambda: is_empty(client), "the job is acked")
-    assert did() == ["x 1", "x 2", "x 3"]
-    assert "ValueError: not on attempt 2; next try in" in worker.text
+    noting = Noting()
+    world.at_work(noting.app)
+    noting.third_time_lucky.enqueue("x")
+    world.until(lambda: is_empty(world.client()))
+    assert noting.did == ["x 1", "x 2", "x 3"]
+    assert "ValueError: not on attempt 2; next try in" in caplog.text
 
 
 def test_at_the_delivery_limit_a_job_goes_where_its_task_says(
-    client: Client, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tasks.never.enqueue("x")
-    worker = start_worker()
+    noting, client = Noting(), world.client()
+    world.at_work(noting.app)
+    noting.never.enqueue("x")
     (dead,) = client.getjob("graves", timeout_ms=60_000)
-    assert did() == ["x 1", "x 2", "x 3"]
+    assert noting.did == ["x 1", "x 2", "x 3"]
     assert b'"args":["x"]' in dead.body
-    worker.says("ValueError: no, never; no more tries, it goes to graves")
+    world.until(lambda: "no, never; no more tries, it goes to graves" in said(caplog))
     shown = client.dead_show(dead)
     assert (shown.reason, shown.origin, shown.attempts) == ("ValueError: no, never", "q", 3)
     assert b"no, never" in shown.detail
-    assert worker.text.count("Traceback") == 1
+    assert said(caplog).count("Traceback") == 1
 
 
-def test_a_rejected_job_is_not_tried_again(
-    client: Client, start_worker: StartWorker, did: Did
-) -> None:
-    tasks.rejected.enqueue("x")
-    worker = start_worker()
-    assert client.getjob("q.dead", timeout_ms=60_000)
-    assert did() == ["x"]
-    worker.says("rejected: no such thing")
+def test_a_rejected_job_is_not_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    noting = Noting()
+    world.at_work(noting.app)
+    noting.rejected.enqueue("x")
+    assert world.client().getjob("q.dead", timeout_ms=60_000)
+    assert noting.did == ["x"]
+    world.until(lambda: "rejected: no such thing" in caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -148,98 +153,98 @@ def test_a_rejected_job_is_not_tried_again(
     [
         (b"\x80\x04no pickle", "the body is not a task call"),
         (b'{"task":"nobody.knows"}', "unknown task 'nobody.knows'"),
-        (b'{"task":"e2e_tasks.record","args":[1]}', "bad arguments: argument text: Expected `str`"),
-        (b'{"task":"e2e_tasks.record"}', "bad arguments: missing a required argument"),
+        (b'{"task":"record","args":[1]}', "bad arguments: argument text: Expected `str`"),
+        (b'{"task":"record"}', "bad arguments: missing a required argument"),
     ],
 )
 def test_what_cannot_be_run_is_a_dead_letter_and_no_crash(
-    body: bytes, reason: str, client: Client, start_worker: StartWorker, did: Did
+    body: bytes, reason: str, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
+    noting, client = Noting(), world.client()
+    world.at_work(noting.app)
     client.addjob("q", body)
-    tasks.record.enqueue("after it")
-    worker = start_worker()
+    noting.record.enqueue("after it")
     (dead,) = client.getjob("q.dead", timeout_ms=60_000)
     assert dead.body.startswith(body[:-1])
-    worker.says(reason)
-    wait_until(did, "the worker goes on")
+    world.until(lambda: reason in caplog.text)
+    world.until(lambda: noting.did == ["after it"])
 
 
 def test_a_job_delivered_too_often_is_not_run_at_all(
-    client: Client, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a job without ATTEMPTS the worker counts deliveries."""
-    options = tasks.record.options(max_deliveries=1)._options
-    client.addjob("q", tasks.record.body(options, ("x",), {}))
+    noting, client = Noting(), world.client()
+    options = noting.record.options(max_deliveries=1)._options
+    client.addjob("q", noting.record.body(options, ("x",), {}))
     client.nack(client.getjob("q")[0])
-    worker = start_worker()
+    world.at_work(noting.app)
     assert client.getjob("q.dead", timeout_ms=60_000)
-    worker.says("delivered 1 times without success, the limit is 1")
-    assert did() == []
+    world.until(lambda: "delivered 1 times without success, the limit is 1" in caplog.text)
+    assert noting.did == []
 
 
-def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(
-    client: Client, start_worker: StartWorker, did: Did
-) -> None:
-    ids = [tasks.longer_than_retry.enqueue(name, 3.6) for name in "ab"]
-    start_worker("-c", "1", "--prefetch", "1")
-    wait_until(lambda: client.qlen("q") == 0, "both are held by the first worker")
-    start_worker("-c", "1", "--prefetch", "1")
-    counts = []
+def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(world: World) -> None:
+    noting, client = Noting(), world.client()
+    world.at_work(noting.app)
+    ids = [noting.lasts.enqueue(name, 3.6) for name in "ab"]
+    world.until(lambda: world.qlen() == 0)  # both are held by the first worker
+    world.at_work(noting.app)
+    counts: set[int] = set()
     while infos := [info for info in map(client.show, ids) if info is not None]:
-        counts += [info.additional_deliveries for info in infos]
-        time.sleep(0.02)
-    assert did() == ["begin a", "end a", "begin b", "end b"]
-    assert set(counts) == {0}
+        counts |= {info.additional_deliveries for info in infos}
+        world.pass_ms(20)
+    assert noting.did == ["begin a", "end a", "begin b", "end b"]
+    assert counts == {0}
 
 
-def test_queues_are_served_by_priority(client: Client, start_worker: StartWorker, did: Did) -> None:
-    for number in range(5):
-        tasks.record.options(queue="low").enqueue(f"low {number}")
-    for number in range(5):
-        tasks.record.options(queue="high").enqueue(f"high {number}")
-    start_worker("-Q", "high,low", "-c", "1", "--prefetch", "2")
-    wait_until(lambda: is_empty(client), "all jobs are acked")
-    assert did() == [f"{queue} {number}" for queue in ("high", "low") for number in range(5)]
+def test_queues_are_served_by_priority(world: World) -> None:
+    noting = Noting()
+    app = world.worker(noting.app)
+    for queue in ("low", "high"):
+        for number in range(5):
+            noting.record.options(queue=queue).enqueue(f"{queue} {number}")
+    world.at_work(noting.app, queues=("high", "low"), prefetch=2)
+    world.until(lambda: is_empty(app.client))
+    assert noting.did == [f"{queue} {number}" for queue in ("high", "low") for number in range(5)]
 
 
-def test_what_is_urgent_overtakes_what_was_fetched_before(
-    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
-) -> None:
-    tasks.until_file.options(queue="low").enqueue("low 0", "go")
-    start_worker("-Q", "high,low", "-c", "1", "--prefetch", "4")
-    wait_until(did, "the first job runs")
-    tasks.record.options(queue="low").enqueue("low 1")
-    wait_until(lambda: client.qlen("low") == 0, "the second job is fetched")
-    tasks.record.options(queue="high").enqueue("high 0")
-    wait_until(lambda: client.qlen("high") == 0, "the urgent job is fetched")
-    (tmp_path / "go").touch()
-    wait_until(lambda: is_empty(client), "all jobs are acked")
-    assert did() == ["begin low 0", "end low 0", "high 0", "low 1"]
+def test_what_is_urgent_overtakes_what_was_fetched_before(world: World) -> None:
+    noting = Noting()
+    world.at_work(noting.app, queues=("high", "low"), prefetch=4)
+    noting.until_go.options(queue="low").enqueue("low 0")
+    world.until(lambda: noting.did)
+    noting.record.options(queue="low").enqueue("low 1")
+    world.until(lambda: world.qlen("low") == 0)  # it is fetched
+    noting.record.options(queue="high").enqueue("high 0")
+    world.until(lambda: world.qlen("high") == 0)
+    noting.go.set()
+    world.until(lambda: is_empty(world.client()))
+    assert noting.did == ["begin low 0", "end low 0", "high 0", "low 1"]
 
 
-def test_no_more_is_fetched_than_may_be_held(
-    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
-) -> None:
+def test_no_more_is_fetched_than_may_be_held(world: World) -> None:
+    noting = Noting()
+    world.at_work(noting.app, concurrency=2, prefetch=3)
     for number in range(10):
-        tasks.until_file.enqueue(str(number), "go")
-    start_worker("-c", "2", "--prefetch", "3")
-    wait_until(lambda: len(did()) == 2, "two jobs run")
-    wait_until(lambda: client.qlen("q") == 5, "five jobs are held")
-    (tmp_path / "go").touch()
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+        noting.until_go.enqueue(str(number))
+    world.until(lambda: len(noting.did) == 2)
+    world.pass_ms(30_000)
+    assert (len(noting.did), world.qlen()) == (2, 5)  # two run, three are held
+    noting.go.set()
+    world.until(lambda: is_empty(world.client()))
 
 
-def test_a_delayed_job_comes_when_it_is_due(
-    client: Client, start_worker: StartWorker, did: Did
-) -> None:
-    start_worker().says("connected to node")
-    tasks.record.enqueue("now")
-    began = time.monotonic()
-    tasks.record.enqueue_in(1.5, "later")
-    wait_until(lambda: "later" in did(), "it came")
-    assert time.monotonic() - began >= 1.499  # the clock of the node counts whole ms
-    wait_until(lambda: is_empty(client), "both jobs are acked")
-    assert did() == ["now", "later"]
+def test_a_delayed_job_comes_when_it_is_due(world: World) -> None:
+    noting = Noting()
+    world.at_work(noting.app)
+    noting.record.enqueue("now")
+    began_ms = world.now_ms
+    noting.record.enqueue_in(1.5, "later")
+    world.until(lambda: "later" in noting.did)
+    assert 1_500 <= world.now_ms - began_ms < 1_600
+    world.until(lambda: is_empty(world.client()))
+    assert noting.did == ["now", "later"]
 
 
 def test_a_killed_child_is_replaced_and_its_job_runs_again(
@@ -247,10 +252,10 @@ def test_a_killed_child_is_replaced_and_its_job_runs_again(
 ) -> None:
     tasks.tells_its_pid.enqueue("x")
     worker = start_worker("--pool", "process", "-c", "1")
-    wait_until(did, "the job runs")
+    until(did)
     pid = int(did()[0].split()[1])
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: is_empty(client), "the job is acked")
+    until(lambda: is_empty(client))
     number, other = did()[1].split()
     assert number == "2"
     assert int(other) != pid
@@ -268,15 +273,26 @@ def test_a_process_over_its_time_limit_is_ended(
 
 
 def test_the_next_attempt_comes_before_the_run_has_ended_here(
-    client: Client, start_worker: StartWorker, did: Did
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
     """U2.3 The next attempt may be delivered before the run has ended here. It begins after that,
     when a place is free.
     """
-    tasks.late_at_first.enqueue("x")
+    tasks.late_at_first.enqueue("x", "go")
     worker = start_worker("-c", "2")
-    wait_until(lambda: len(did()) == 2, "the second attempt")
     worker.says("was delivered again while it is running here")
+    assert did() == ["begin x"]
+    (tmp_path / "go").touch()
+    until(lambda: len(did()) == 2)
+
+
+def without_start(*arguments: str, app_dir: Path) -> Result:
+    """What a worker says that does not begin; its pool needs no process around it."""
+    found = CliRunner().invoke(
+        worker_command, [*arguments, "--pool", "process", "--app-dir", str(app_dir)]
+    )
+    assert isinstance(found.exception, SystemExit), found.exception
+    return found
 
 
 class TestCommandLine:
@@ -290,14 +306,11 @@ class TestCommandLine:
             (["e2e_tasks:app", "-c", "0"], "Invalid value for '-c'"),
         ],
     )
-    def test_a_wrong_option_is_one_clear_line(
-        self, arguments: list[str], words: str, node: RealServer
-    ) -> None:
-        log = node.directory / "worker.log"
-        program = Program(log, "worker", *arguments, "--app-dir", os.path.dirname(__file__))
-        assert program.process.wait(30) in (1, 2)
-        assert words in program.text
-        assert "Traceback" not in program.text
+    def test_a_wrong_option_is_one_clear_line(self, arguments: list[str], words: str) -> None:
+        found = without_start(*arguments, app_dir=HERE)
+        assert found.exit_code in (1, 2)
+        assert words in found.output
+        assert "Traceback" not in found.output
 
     @pytest.mark.parametrize(
         ("code", "words"),
@@ -308,13 +321,20 @@ class TestCommandLine:
         ],
     )
     def test_an_error_in_the_module_is_shown_as_its_own(
-        self, code: str, words: str, node: RealServer
+        self, code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (node.directory / "wrong_tasks.py").write_text(code)
-        log = node.directory / "worker.log"
-        program = Program(log, "worker", "wrong_tasks:app", "--app-dir", str(node.directory))
-        assert program.process.wait(30) == 1
-        assert program.text.startswith("Error: wrong_tasks:app cannot be loaded:\n")
-        assert words in program.text
-        assert "importlib" not in program.text and "click" not in program.text
-        assert "installation" not in program.text  # that of Tuque is complete
+        (tmp_path / "wrong_tasks.py").write_text(code)
+        monkeypatch.syspath_prepend(str(tmp_path))  # what it adds goes with the test
+        found = without_start("wrong_tasks:app", app_dir=tmp_path)
+        assert found.exit_code == 1
+        assert found.output.startswith("Error: wrong_tasks:app cannot be loaded:\n")
+        assert words in found.output
+        assert "importlib" not in found.output and "click" not in found.output
+        assert "installation" not in found.output  # that of Tuque is complete
+
+    def test_an_error_of_the_process_of_tasks_is_shown_once(self, tmp_path: Path) -> None:
+        log = tmp_path / "worker.log"
+        program = Program(log, "worker", "nowhere:app", "--app-dir", str(HERE))
+        program.ends(1)
+        assert program.text.count("there is no module 'nowhere'") == 1
+        assert "Traceback" not in program.text

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import HERE, Did, Program, wait_until
+from worker_lab import HERE, Did, Program
 
 from lab import RealCluster
 from tuque.errors import Error
+from until import until
 
 
 @pytest.fixture
@@ -60,14 +61,14 @@ def test_a_worker_goes_on_at_the_next_leader(
     )
     producer.start()
     try:
-        wait_until(lambda: len(did()) > 50, worker.text)
+        until(lambda: len(did()) > 50, lambda: worker.text)
         began = time.monotonic()
         nodes.kill_leader("t")
         before = len(added)
-        wait_until(lambda: len(added) > before + 50, worker.text)
+        until(lambda: len(added) > before + 50, lambda: worker.text)
         is_over.set()
         producer.join()
-        wait_until(lambda: {line.split()[0] for line in did()} >= set(added), worker.text)
+        until(lambda: {line.split()[0] for line in did()} >= set(added), lambda: worker.text)
     finally:
         is_over.set()
         worker.kill()

@@ -10,12 +10,12 @@ from typing import Any
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from worker_lab import wait_until
 
 from lab import RealCluster, RealServer
 from tuque.errors import JobCancelled, JobFailed, NoResult, ResultTimeout
 from tuque.worker import App, Failed, Unique, group
 from tuque.worker.workflow.group_handle import AnyGroupHandle, GroupHandle
+from until import until
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
@@ -25,10 +25,10 @@ def test_the_callback_gets_the_results_in_order(node: RealServer, place: Path, p
     program = worker(place, node.url, "--pool", pool)
     try:
         handle = group(tasks.square.call(n) for n in range(30)).then(tasks.add_up).enqueue()
-        wait_until(lambda: did(place, "sum"), "the callback")
+        until(lambda: did(place, "sum"))
         assert did(place, "sum") == [f"sum {sum(n * n for n in range(30))} {handle.id}"]
         other = group([tasks.half.call(3), tasks.half.call(4)]).then(tasks.add_halves).enqueue()
-        wait_until(lambda: did(place, "halves"), "the other callback")
+        until(lambda: did(place, "halves"))
         assert did(place, "halves") == [f"halves 3.5 {other.id}"]
         plain = group([tasks.square.call(3), tasks.half.call(5)]).enqueue()
         assert plain.results(60) == [9, 2.5]
@@ -65,7 +65,7 @@ def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
     try:
         calls = [tasks.square.call(n, n in (2, 5)) for n in range(8)]
         handle = group(calls, on_fail="continue").then(tasks.count).enqueue()
-        wait_until(lambda: did(place, "count"), "the callback")
+        until(lambda: did(place, "count"))
         total = sum(n * n for n in range(8)) - 4 - 25
         assert did(place, "count") == [f"count 8 {total} 2 ['dead'] {handle.id}"]
         found = group(calls, on_fail="continue").enqueue().results(60)
@@ -77,7 +77,7 @@ def test_what_becomes_of_failures(node: RealServer, place: Path) -> None:
         calls = [late.call(0), tasks.square.call(2, True), late.call(4)]
         for handle in (group(calls).enqueue(), group(calls).then(tasks.add_up).enqueue()):
             names_child_1(handle)
-            wait_until(partial(all_failed, handle), "the others are cancelled")
+            until(partial(all_failed, handle))
             names_child_1(handle)
         assert did(place, "sum") == []
     finally:
@@ -182,7 +182,7 @@ def test_many_children_fail_and_are_tried_again(node: RealServer, place: Path) -
     try:
         calls = [tasks.flaky.call(n) for n in range(100)]
         handle = group(calls).then(tasks.listed).enqueue()
-        wait_until(lambda: len(did(place, "flaky")) > 20, "some children")
+        until(lambda: len(did(place, "flaky")) > 20)
         programs[0].kill()
         assert handle.result(120) == list(range(100))
         assert did(place, "listed") == [f"listed {handle.id}"]
@@ -198,22 +198,20 @@ def test_a_hundred_children_with_failures_and_a_killed_worker(tmp_path: Path) ->
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         urls = [node.url for node in cluster.nodes]
         tasks.app.use(urls[0])
-        wait_until(
-            lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3, "votes of three nodes"
-        )
+        until(lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3)
         programs = [worker(tmp_path, url) for url in urls]
         try:
             calls = [tasks.square.options(replicate=2).call(n, n % 10 < 3) for n in range(100)]
             handle = group(calls, on_fail="continue").then(tasks.count).enqueue()
             tried = [tasks.flaky.options(replicate=2).call(n) for n in range(100)]
             other = group(tried).then(tasks.listed).enqueue()
-            wait_until(lambda: len(did(tmp_path, "square")) > 20, "some children")
+            until(lambda: len(did(tmp_path, "square")) > 20)
             programs[0].kill()
             home = tasks.app.client.tube("sums").info().home
             ids = [bytes(node.wire()("CLUSTER", "MYID")).decode() for node in cluster.nodes]
             leader = cluster.nodes[ids.index(home)]
             leader.kill()
-            wait_until(lambda: did(tmp_path, "count"), "the callback", 180)
+            until(lambda: did(tmp_path, "count"), most_s=180)
             (line,) = did(tmp_path, "count")
             total = sum(n * n for n in range(100) if n % 10 >= 3)
             assert line == f"count 100 {total} 30 ['dead'] {handle.id}"

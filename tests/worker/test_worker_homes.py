@@ -2,215 +2,137 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import e2e_tasks as tasks
 import pytest
-from worker_lab import HERE, Did, Program, wait_until
+from noting import Noting
 
-from lab import RealCluster, reachable
-from tuque import Client
+from tuque.worker import Task
+from world import World
 
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RealCluster]:
-    made = RealCluster(tmp_path / "cluster", 2)
-    try:
-        yield made.start()
-    finally:
-        made.end()
+Make = Callable[..., World]
 
 
-def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path, did: Did) -> None:
+def add(world: World, task: Task[[str], object], queue: str, text: str, **options: int) -> None:
+    """The job goes to the home of its tube."""
+    world.loop.run(task.options(queue=queue, **options).enqueue_async(text))
+
+
+def made(world: World, **homes: int) -> None:
+    """Make tubes at these nodes, until the first one knows them."""
+    for name, i in homes.items():
+        world.client(i).tube(name).create("fifo")
+    world.until(lambda: sorted(world.client(0).tube_list()) == sorted(homes))
+
+
+def left(world: World, i: int, name: str) -> int:
+    """How many jobs its home knows."""
+    told = world.client(i).tube(name).info()
+    return told.ready + told.taken
+
+
+def test_one_worker_for_tubes_at_two_nodes(
+    make_world: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     """Each job once, of a plain queue too, while one of the tubes moves to and fro."""
-    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
-    tasks.app.use(urls[0])
-    with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
-        first.tube("here").create("fifo")
-        second.tube("there").create("fifo")
-        homes = [first.tube("here").home().home, second.tube("there").home().home]
-        wait_until(lambda: sorted(first.tube_list()) == ["here", "there"], "it is known")
-        for number in range(30):
-            for queue in ("q", "here", "there"):
-                tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
-        worker = Program(
-            tmp_path / "worker.log",
-            "worker",
-            "e2e_tasks:app",
-            "--app-dir",
-            str(HERE),
-            "--url",
-            urls[0],
-            "--queues",
-            "q,here,there",
-            "-c",
-            "12",
-            OUT=str(tmp_path),
-        )
-        try:
-            wait_until(lambda: len(did()) >= 90, f"all is done: {worker.text}")
-            for turn in range(4):
-                first.tube("here").move(homes[(turn + 1) % 2])
-                for number in range(20):
-                    for queue in ("here", "there"):
-                        tasks.record.options(queue=queue).enqueue(f"{queue} {turn} {number}")
-                due = 90 + 40 * (turn + 1)
-                wait_until(lambda due=due: len(did()) >= due, f"all is done: {worker.text}")
-            acked_together(tmp_path, did)
-            began = time.monotonic()
-            tasks.record.options(queue="there").enqueue("while it waits at other nodes")
-            wait_until(lambda: "while it waits at other nodes" in did(), worker.text)
-            assert time.monotonic() - began < 15, worker.text  # a slice of a wait takes 30 s
-            for name in ("here", "there"):
-                wait_until(lambda name=name: left(first, name) == 0, f"all is acked: {worker.text}")
-        finally:
-            worker.kill()
-    assert set(Counter(did()).values()) == {1}
-    assert "trying again" not in worker.text
+    world, tasks = make_world(2), Noting()
+    did, nodes = tasks.did, [world.client(0), world.client(1)]
+    made(world, here=0, there=1)
+    homes = [nodes[0].tube("here").home().home, nodes[1].tube("there").home().home]
+    world.at_work(tasks.app, queues=("q", "here", "there"), concurrency=12)
+    for number in range(30):
+        for queue in ("q", "here", "there"):
+            add(world, tasks.record, queue, f"{queue} {number}")
+    world.until(lambda: len(did) >= 90)
+    for turn in range(4):
+        nodes[turn % 2].tube("here").move(homes[(turn + 1) % 2])
+        for number in range(20):
+            for queue in ("here", "there"):
+                add(world, tasks.record, queue, f"{queue} {turn} {number}")
+        world.until(lambda turn=turn: len(did) >= 90 + 40 * (turn + 1))
+    for number in range(6):  # these end at one moment, so that acks for two nodes gather
+        for queue in ("here", "there"):
+            add(world, tasks.until_go, queue, f"{queue} together {number}")
+    world.until(lambda: sum(line.startswith("begin") for line in did) == 12)
+    tasks.go.set()
+    world.until(lambda: sum(line.startswith("end") for line in did) == 12)
+    began_ms = world.now_ms
+    add(world, tasks.record, "there", "while it waits at other nodes")
+    world.until(lambda: "while it waits at other nodes" in did)
+    assert world.now_ms - began_ms < 15_000  # a slice of a wait takes 30 s
+    world.until(lambda: left(world, 0, "here") == left(world, 1, "there") == 0)
+    assert set(Counter(did).values()) == {1}
+    assert "trying again" not in caplog.text
 
 
-def test_a_burst_waits_for_a_home_that_is_down(tmp_path: Path, did: Did) -> None:
+def test_a_burst_waits_for_a_home_that_is_down(
+    make_world: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     """
     U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
     wait, no queue is out of reach, and it holds no job.
     """
-    cluster = RealCluster(tmp_path / "cluster", 2, "--appendonly", "yes").start()
-    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
-    tasks.app.use(urls[0])
-    try:
-        with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
-            second.tube("there").create("fifo")
-            wait_until(lambda: first.tube_list() == ["there"], "it is known")
-            tasks.record.options(queue="there").enqueue("there")
-            cluster.nodes[1].kill()
-            wait_until(lambda: reachable(cluster.nodes[0].wire()) == 0, "it counts on one copy")
-            tasks.record.options(queue="q").enqueue("q")
-            worker = Program(
-                tmp_path / "worker.log",
-                "worker",
-                "e2e_tasks:app",
-                "--app-dir",
-                str(HERE),
-                "--url",
-                urls[0],
-                "--queues",
-                "there,q",
-                "--burst",
-                OUT=str(tmp_path),
-            )
-            worker.says("queue there cannot be reached")
-            wait_until(lambda: did() == ["q"], worker.text)
-            cluster.nodes[1].start()
-            worker.ends(0)
-    finally:
-        cluster.end()
-    assert did() == ["q", "there"]
+    world, tasks = make_world(2), Noting()
+    made(world, there=1)
+    add(world, tasks.record, "there", "there")
+    world.kill(1)
+    world.until(lambda: world.node(0).core.reachable_count == 0)
+    shift = world.at_work(tasks.app, queues=("there", "q"), is_burst=True)
+    add(world, tasks.record, "q", "q")
+    world.until(lambda: "queue there cannot be reached" in caplog.text)
+    world.until(lambda: tasks.did == ["q"])
+    world.pass_ms(60_000)
+    assert not shift.ended.done()
+    world.start(1)
+    assert shift.ends()
+    assert tasks.did == ["q", "there"]
 
 
-def acked_together(place: Path, did: Did) -> None:
-    """Jobs of both tubes end at one moment, so that acks for two nodes gather."""
-    for number in range(6):
-        for queue in ("here", "there"):
-            tasks.until_file.options(queue=queue).enqueue(f"{queue} together {number}", "go")
-    wait_until(lambda: sum(line.startswith("begin") for line in did()) == 12, "all run")
-    (place / "go").touch()
-    wait_until(lambda: sum(line.startswith("end") for line in did()) == 12, "all end")
-
-
-def left(client: Client, name: str) -> int:
-    """Tasks of a tube, as its home tells them."""
-    client.qlen(name)  # from now on the client knows where it is
-    told = client.tube(name).info()
-    return told.ready + told.taken
-
-
-def test_a_home_that_is_down_keeps_nothing_else_waiting(tmp_path: Path, did: Did) -> None:
+def test_a_home_that_is_down_keeps_nothing_else_waiting(
+    make_world: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     """Jobs of other queues are taken, and acked, while those of its tube wait for it."""
-    flags = ("--appendonly", "yes", "--tube-failover", "no")  # the leader stays away
-    cluster = RealCluster(tmp_path / "cluster", 3, *flags).start()
-    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
-    tasks.app.use(urls[0])
-    worker = Program(
-        tmp_path / "worker.log",
-        "worker",
-        "e2e_tasks:app",
-        "--app-dir",
-        str(HERE),
-        "--url",
-        urls[0],
-        "--queues",
-        "here,q,there",
-        "-c",
-        "12",
-        OUT=str(tmp_path),
-    )
-    try:
-        with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
-            second.tube("here").create("fifo")
-            first.tube("there").create("fifo")
-            wait_until(lambda: sorted(first.tube_list()) == ["here", "there"], "it is known")
-            for number in range(5):
-                tasks.until_file.options(queue="here").enqueue(f"here {number}", "go")
-            wait_until(lambda: len(did()) == 5, f"all run: {worker.text}")
-            cluster.nodes[1].kill()
-            (tmp_path / "go").touch()  # these cannot be acked now
-            for number in range(20):
-                for queue in ("q", "there"):
-                    tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
-            wait_until(lambda: len(did()) == 50, f"the others are done: {worker.text}")
-            wait_until(lambda: left(first, "there") == 0, f"they are acked: {worker.text}")
-            wait_until(lambda: "queue here cannot be reached" in worker.text, "it is told")
-            cluster.nodes[1].start()
-            tasks.record.options(queue="here").enqueue("back")
-            wait_until(lambda: "back" in did(), f"it is back: {worker.text}")
-            wait_until(lambda: left(first, "here") == 0, f"all is acked: {worker.text}")
-    finally:
-        worker.kill()
-        cluster.end()
-    assert "queue here is back" in worker.text
-    assert set(Counter(did()).values()) == {1}
+    world, tasks = make_world(3, tube_failover=False), Noting()  # the leader stays away
+    did = tasks.did
+    made(world, here=1, there=0)
+    world.at_work(tasks.app, queues=("here", "q", "there"), concurrency=12)
+    for number in range(5):
+        add(world, tasks.until_go, "here", f"here {number}")
+    world.until(lambda: len(did) == 5)
+    world.kill(1)
+    tasks.go.set()  # these cannot be acked now
+    for number in range(20):
+        for queue in ("q", "there"):
+            add(world, tasks.record, queue, f"{queue} {number}")
+    world.until(lambda: len(did) == 50)
+    world.until(lambda: left(world, 0, "there") == 0)
+    world.until(lambda: "queue here cannot be reached" in caplog.text)
+    world.start(1)
+    add(world, tasks.record, "here", "back")
+    world.until(lambda: "back" in did)
+    world.until(lambda: left(world, 1, "here") == 0)
+    assert "queue here is back" in caplog.text
+    assert set(Counter(did).values()) == {1}
 
 
 def test_runs_in_a_tube_whose_home_is_down_are_no_loss_of_the_broker(
-    tmp_path: Path, did: Did
+    make_world: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing but their heartbeats and their ends is said meanwhile, and all of it to that home."""
-    flags = ("--appendonly", "yes", "--tube-failover", "no")  # the leader stays away
-    cluster = RealCluster(tmp_path / "cluster", 2, *flags).start()
-    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
-    tasks.app.use(urls[0])
-    worker = Program(
-        tmp_path / "worker.log",
-        "worker",
-        "e2e_tasks:app",
-        "--app-dir",
-        str(HERE),
-        "--url",
-        urls[0],
-        "--queues",
-        "here,q",
-        "-c",
-        "4",
-        OUT=str(tmp_path),
-    )
-    try:
-        with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
-            second.tube("here").create("tasks", ttr=3, sync=1)
-            wait_until(lambda: first.tube_list() == ["here"], "it is known")
-            for number in range(4):
-                tasks.until_file.options(queue="here", retry_s=3).enqueue(f"here {number}", "go")
-            wait_until(lambda: len(did()) == 4, f"all run: {worker.text}")
-            cluster.nodes[1].kill()
-            wait_until(lambda: "cannot use node" in worker.text, f"a heartbeat: {worker.text}")
-            (tmp_path / "go").touch()
-            wait_until(lambda: len(did()) == 8, f"all end: {worker.text}")
-            wait_until(lambda: "not accept reports of runs" in worker.text, f"ends: {worker.text}")
-            cluster.nodes[1].start()
-            wait_until(lambda: left(first, "here") == 0, f"all is told: {worker.text}")
-    finally:
-        worker.kill()
-        cluster.end()
-    assert "broker lost" not in worker.text and "broker is back" not in worker.text
+    world, tasks = make_world(2, tube_failover=False), Noting()  # the leader stays away
+    did = tasks.did
+    world.client(1).tube("here").create("tasks", ttr=3, sync=1)
+    world.until(lambda: world.client(0).tube_list() == ["here"])
+    world.at_work(tasks.app, queues=("here", "q"), concurrency=4)
+    for number in range(4):
+        add(world, tasks.until_go, "here", f"here {number}", retry_s=3)
+    world.until(lambda: len(did) == 4)
+    world.kill(1)
+    world.until(lambda: "cannot use node" in caplog.text)
+    tasks.go.set()
+    world.until(lambda: len(did) == 8)
+    world.until(lambda: "not accept reports of runs" in caplog.text)
+    world.start(1)
+    world.until(lambda: left(world, 1, "here") == 0)
+    assert "broker lost" not in caplog.text and "broker is back" not in caplog.text

@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import hook_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.errors import JobFailed
 from tuque.worker import App
+from until import until
+from world import World
 
 POOLS = ["thread", "async", "process"]
+UntilFact = Callable[[Callable[[], object]], object]
+Begin = Callable[[str], tuple[UntilFact, Callable[[], str]]]
 
 
 @pytest.fixture(autouse=True)
-def _app(node: RealServer, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def _app(node: RealServer) -> None:
     tasks.app.use(node.url)
+
+
+@pytest.fixture
+def begin(
+    request: pytest.FixtureRequest,
+    start_worker: StartWorker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> Begin:
+    """Starts a worker of the app: a process with that pool, or one in a world.
+
+    Returns how a test waits for it, and what it logged. In a world, coroutines run as in the pool
+    `async` and functions as in `thread`.
+    """
+
+    def start(pool: str) -> tuple[UntilFact, Callable[[], str]]:
+        if pool != "world":
+            worker = start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
+            return until, lambda: worker.text
+        monkeypatch.setenv("OUT", str(tmp_path))
+        world: World = request.getfixturevalue("world")
+        world.at_work(tasks.app)
+        return world.until, lambda: caplog.text
+
+    return start
 
 
 def of(did: Did, task: str) -> list[str]:
@@ -43,10 +75,8 @@ def test_a_function_of_on_enqueue_sets_headers_or_refuses(client: Client) -> Non
         App().on_enqueue(tasks.starts)  # type: ignore[arg-type]  # is refused
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_all_of_them_run_around_a_job_that_is_done(
-    pool: str, start_worker: StartWorker, did: Did
-) -> None:
+@pytest.mark.parametrize("pool", ["thread", "process", "world"])
+def test_all_of_them_run_around_a_job_that_is_done(pool: str, begin: Begin, did: Did) -> None:
     """
     U3.2 `on_start` runs before the task, `on_success` and `on_failure` after it, each with
     `current_job()`.
@@ -56,8 +86,8 @@ def test_all_of_them_run_around_a_job_that_is_done(
     U3.5 Middleware is entered after `on_start`, the first one outermost, and left before what
     follows. Plain and asynchronous ones work with all tasks.
     """
+    until_fact, said = begin(pool)
     handle, other = tasks.adds.enqueue(1, 2), tasks.adds_async.enqueue(3, 4)
-    worker = start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
     assert (handle.result(30), other.result(30)) == (3, 7)
     for task, result in (("adds", 3), ("adds_async", 7)):
         assert [line for line in of(did, task) if "_async" not in line] == [
@@ -67,24 +97,22 @@ def test_all_of_them_run_around_a_job_that_is_done(
             "leave",
             f"success {result}",
         ]
-    worker.says("on_success: succeeds raised")
+    until_fact(lambda: "on_success: succeeds raised" in said())
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_a_failure_is_told_once_and_then_what_follows(
-    pool: str, client: Client, start_worker: StartWorker, did: Did
-) -> None:
+@pytest.mark.parametrize("pool", ["process", "world"])
+def test_a_failure_is_told_once_and_then_what_follows(pool: str, begin: Begin, did: Did) -> None:
     """
     U3.3 `on_retry` runs when the broker has said that the job comes again, `on_dead` when it has
     said that the job is a dead letter.
     """
+    until_fact, _ = begin(pool)
     handle = tasks.breaks.enqueue("oh")
     again = tasks.once_more.enqueue("x")
-    start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
     with pytest.raises(JobFailed, match="oh"):
         handle.result(30)
-    wait_until(lambda: "dead breaks failed q.dead" in did(), "on_dead")
-    wait_until(lambda: again.status().state == "done", "done")
+    until_fact(lambda: "dead breaks failed q.dead" in did())
+    until_fact(lambda: again.status().state == "done")
     once = ["start", "enter t-1", "leave", "failure failed ValueError"]
     assert [line.removesuffix(" 1").removesuffix(" 2") for line in of(did, "breaks")] == [
         *once,
@@ -93,7 +121,7 @@ def test_a_failure_is_told_once_and_then_what_follows(
         "dead failed q.dead",
     ]
     assert did().count("saw oh") == 2
-    wait_until(lambda: "retry once_more retry 1" in did(), "on_retry")
+    until_fact(lambda: "retry once_more retry 1" in did())
     assert "failure once_more" not in "".join(did())
 
 
@@ -103,22 +131,22 @@ def test_a_hook_that_blocks_does_not_outlast_the_grace(
 ) -> None:
     """The job is not done before its hook has returned, so it is given back."""
     handle = tasks.hook_blocks.enqueue("x")
-    worker = start_worker("--pool", pool, "-c", "1", "--grace", "1", app="hook_tasks:app")
-    wait_until(lambda: "success hook_blocks None" in did(), "its hook runs")
+    worker = start_worker("--pool", pool, "-c", "1", "--grace", "0.4", app="hook_tasks:app")
+    until(lambda: "success hook_blocks None" in did())
     worker.signal(signal.SIGTERM)
     worker.ends(0, limit_s=30)
     worker.says("is cut off")
     assert (handle.status().state, handle.status().attempt) == ("waiting", 1)
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_what_middleware_raises_is_the_jobs(pool: str, start_worker: StartWorker, did: Did) -> None:
+@pytest.mark.parametrize("pool", ["process", "world"])
+def test_what_middleware_raises_is_the_jobs(pool: str, begin: Begin, did: Did) -> None:
     """
     U3.6 An exception of middleware is the job's, as if its task had raised it. If middleware takes
     the exception of the task away, the job is done, with the result None.
     """
+    begin(pool)
     handle = tasks.three.enqueue(1, 2, 3)
-    start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
     with pytest.raises(JobFailed, match="RuntimeError: middleware says no"):
         handle.result(30)
     assert "failure three failed RuntimeError" in did()
@@ -146,38 +174,35 @@ def test_the_worker_tells_what_a_process_cannot(
     start_worker("--pool", pool, "-c", "1", app="hook_tasks:app")
     with pytest.raises(JobFailed):
         handle.result(30)
-    wait_until(lambda: f"failure {task} {kind} NoneType" in did(), "on_failure")
-    wait_until(lambda: f"dead {task} {kind} q.dead" in did(), "on_dead")
+    until(lambda: f"failure {task} {kind} NoneType" in did())
+    until(lambda: f"dead {task} {kind} q.dead" in did())
 
 
-def test_a_job_that_is_no_call_dies_with_its_hook(
-    client: Client, start_worker: StartWorker, did: Did
-) -> None:
+def test_a_job_that_is_no_call_dies_with_its_hook(world: World, begin: Begin, did: Did) -> None:
+    until_fact, _ = begin("world")
+    client = world.client()
     client.addjob("q", b"nonsense", attempts=3, ttl=0, retry=30)
     client.addjob("once", b"nonsense", retry=0)
-    start_worker(app="hook_tasks:app")
-    wait_until(lambda: len(did()) == 2, "both")
+    until_fact(lambda: len(did()) == 2)
     assert sorted(did()) == ["dead  rejected once.dead", "dead  rejected q.dead"]
 
 
 def test_a_job_at_most_once_has_a_result_headers_and_hooks(
-    client: Client, start_worker: StartWorker, did: Did
+    world: World, begin: Begin, did: Did
 ) -> None:
     """
     U2.5 A job with RETRY 0 has no run while its task runs, and DONE says its result without one.
     """
+    until_fact, _ = begin("world")
     done, failed = tasks.at_most_once.enqueue("x"), tasks.at_most_once.enqueue("fail")
-    start_worker(app="hook_tasks:app")
     assert done.result(30) == "x t-1"
     with pytest.raises(JobFailed, match="the only try"):
         failed.result(30)
-    wait_until(lambda: "dead at_most_once failed once.dead" in did(), "on_dead")
+    until_fact(lambda: "dead at_most_once failed once.dead" in did())
 
 
-def test_headers_of_hooks_travel_through_a_tube(
-    client: Client, start_worker: StartWorker, did: Did
-) -> None:
-    client.tube("tube").create("fifo")
+def test_headers_of_hooks_travel_through_a_tube(world: World, begin: Begin, did: Did) -> None:
+    until_fact, _ = begin("world")
+    world.client().tube("tube").create("fifo")
     tasks.in_a_tube.enqueue("x")
-    start_worker(app="hook_tasks:app")
-    wait_until(lambda: "run in_a_tube t-1" in did(), "the header is there")
+    until_fact(lambda: "run in_a_tube t-1" in did())

@@ -10,7 +10,7 @@ from typing import Any
 
 import keys_tasks as tasks
 import pytest
-from worker_lab import Did, StartWorker, wait_until
+from worker_lab import Did, StartWorker
 
 from lab import RealServer
 from tuque import Client
@@ -27,6 +27,7 @@ from tuque.worker.app.encryption import (
     Kind,
 )
 from tuque.worker.pools.execute import Control
+from until import until
 
 SECRET = "the-king-has-donkey-ears"
 needs_aes = pytest.mark.skipif(
@@ -149,14 +150,18 @@ def keyed(request: pytest.FixtureRequest, tmp_path: Path, node: RealServer) -> I
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[RealServer]:
+def own_node(tmp_path: Path) -> Iterator[RealServer]:
+    """One that keeps all that it is told."""
     directory = tmp_path / "node"
     directory.mkdir()
-    with RealServer(directory, "--appendonly", "yes", "--events", "yes") as node:
-        yield node
+    with RealServer(directory, "--appendonly", "yes", "--events", "yes") as made:
+        yield made
 
 
-@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+@pytest.mark.usefixtures("own_node")
+@pytest.mark.parametrize(
+    "pool", ["thread", "process", pytest.param("async", marks=pytest.mark.slow)]
+)
 def test_the_broker_reads_nothing(
     keyed: Path, pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -170,8 +175,8 @@ def test_the_broker_reads_nothing(
     worker = start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")
     assert handle.result(60) == SECRET
     assert handle.progress(str) == SECRET
-    wait_until(lambda: len(did()) == 4, "all ran")
-    wait_until(lambda: len(list(tasks.app.dead.list("k.dead"))) == 3, "all are dead")
+    until(lambda: len(did()) == 4)
+    until(lambda: len(list(tasks.app.dead.list("k.dead"))) == 3)
     shown: list[Any] = [client.show(handle.id), client.result(handle.id)]
     for letter in tasks.app.dead.list("k.dead"):
         shown += [letter, client.dead_show(letter.id)]
@@ -181,7 +186,7 @@ def test_the_broker_reads_nothing(
         many[0].result(60)
     with pytest.raises(JobFailed, match="log of the worker" if hides else SECRET):
         refused.result(60)
-    wait_until(lambda: SECRET in worker.text, "the log has the texts")
+    until(lambda: SECRET in worker.text)
     other = App(node.url)
     with pytest.raises(NoResult, match="this App has no keys"):
         other.handle(handle.id).result(60)
@@ -195,7 +200,7 @@ def test_the_broker_reads_nothing(
     assert (SECRET.encode() in found) == (not hides)
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
 def test_groups_and_chains(keyed: Path, pool: str, start_worker: StartWorker) -> None:
     """U11.3 begins only once the step before is done and its outcome names this job."""
     start_worker("--pool", pool, "--keys", str(keyed), app="keys_tasks:app")
@@ -222,7 +227,7 @@ def test_what_is_not_under_the_keys_never_runs(
     client.addjob("k", body[:-1] + bytes([body[-1] ^ 1]), attempts=5, retry=60)
     client.addjob("k", body[:-1] + bytes([body[-1] ^ 1]))  # without attempts: the worker counts
     start_worker("--keys", str(keyed), app="keys_tasks:app")
-    wait_until(lambda: client.qlen("k.dead") == 5, "all are dead")
+    until(lambda: client.qlen("k.dead") == 5)
     reasons = sorted(letter.reason for letter in tasks.app.dead.list("k.dead"))
     assert all("the body is refused: " in reason for reason in reasons), reasons
     assert any("neither signed nor encrypted" in reason for reason in reasons)

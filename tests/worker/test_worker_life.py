@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-import resource
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from noting import Noting
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from quick import is_quick
 from tuque import Client
 from tuque.errors import JobCancelled, JobFailed, Misconf, NoJob, NoNode, NoResult, ResultTimeout
 from tuque.worker import App, Handle
+from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -84,22 +89,27 @@ def test_a_cancel_ends_the_work_within_two_seconds(
     def at_work() -> Handle[None]:
         before = len(did())
         handle: Handle[None] = getattr(tasks, task).options(keep_s=60).enqueue("x")
-        wait_until(lambda: did()[before:] == ["begin x 1"], "the job runs")
+        until(lambda: did()[before:] == ["begin x 1"])
         return handle
 
     assert is_quick(end, 2, at_work)
     tasks.record.enqueue("after")
-    wait_until(lambda: "after" in did(), "the place is free")
+    until(lambda: "after" in did())
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_progress_is_seen_while_a_task_runs(pool: str, start_worker: StartWorker) -> None:
-    handle = tasks.tells.enqueue()
+def test_progress_is_seen_while_a_task_runs(
+    pool: str, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    handle = tasks.tells.enqueue("go")
     start_worker("--pool", pool, "-c", "2")
-    wait_until(lambda: handle.progress() == {"done": 1}, "the progress")
+    until(lambda: handle.progress() == {"done": 1})
+    assert handle.status().state == "running"
+    (tmp_path / "go").touch()
     assert handle.result(30) == "told"
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_wait_for_a_result_outlasts_an_outage(
     is_async: bool, node: RealServer, start_worker: StartWorker
@@ -109,7 +119,7 @@ def test_a_wait_for_a_result_outlasts_an_outage(
     start_worker()
     assert done.result(30) == 3
     node.kill()
-    app = App(f"{node.url}/?timeout=0.2")
+    app = App(f"{node.url}/?timeout=0.1")
     handle: Handle[int] = app.handle(done.id, int)
 
     async def waited(limit_s: float | None) -> int:
@@ -121,13 +131,13 @@ def test_a_wait_for_a_result_outlasts_an_outage(
     def wait(limit_s: float | None) -> int:
         return asyncio.run(waited(limit_s)) if is_async else handle.result(limit_s)
 
-    for limit_s in (1.0, None):
+    for limit_s in (0.5, None):
         with pytest.raises(NoNode):
             wait(limit_s)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(wait, 60.0)
         with pytest.raises(TimeoutError):
-            waiting.result(1.5)  # it does not give up
+            waiting.result(0.8)  # it does not give up
         node.start()
         assert waiting.result(60) == 3
     app.close()
@@ -140,6 +150,7 @@ def test_what_is_not_known_is_named(node: RealServer) -> None:
             asks()
 
 
+@pytest.mark.usefixtures("own_node")
 def test_one_line_says_that_progress_is_not_told(
     node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
@@ -147,15 +158,15 @@ def test_one_line_says_that_progress_is_not_told(
     worker = start_worker("--url", f"{node.url}/?timeout=2")
     untold, back = "progress was not sent", "broker is back"
     for outages in (1, 2):
-        wait_until(lambda: handle.progress() is not None, "progress")
+        until(lambda: handle.progress() is not None)
         node.kill()
-        wait_until(partial(worker_says, worker, untold, outages), "it says so")
+        until(partial(worker_says, worker, untold, outages))
         many = len(did()) + 30
-        wait_until(partial(has_done, did, many), "much is told")
+        until(partial(has_done, did, many))
         assert worker.text.count(untold) == outages
         node.start()
-        wait_until(partial(worker_says, worker, back, outages), "it is back")
-        wait_until(partial(has_moved, handle, handle.progress()), "progress again")
+        until(partial(worker_says, worker, back, outages))
+        until(partial(has_moved, handle, handle.progress()))
 
 
 def worker_says(worker: Program, words: str, times: int) -> bool:
@@ -163,24 +174,26 @@ def worker_says(worker: Program, words: str, times: int) -> bool:
 
 
 def test_a_job_that_the_node_does_not_know_is_dropped(
-    start_worker: StartWorker, did: Did, client: Client
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """U2.15 `-NOJOB` to WORKING: the job is over, or at a node that is not in reach; the log says
     both. If it waits here for a place it is dropped
     """
+    noting, client = Noting(), world.client()
+    world.at_work(noting.app)
     running, waiting = [
-        tasks.for_ever.options(retry_s=3, keep_s=60).enqueue(name) for name in ("a", "b")
+        noting.until_go.options(retry_s=3, keep_s=60).enqueue(name) for name in ("a", "b")
     ]
-    worker = start_worker("--pool", "async", "-c", "1", "--prefetch", "1")
-    wait_until(lambda: did() == ["begin a 1"], "the first job runs")
-    wait_until(lambda: client.show(waiting).state == "active", "the second one is fetched")
+    world.until(lambda: noting.did == ["begin a"])
+    world.until(lambda: client.show(waiting).state == "active")  # it is fetched
     assert client.deljob(waiting) == 1
     words = "here, and the node in use does not know it: it is over, or at an unreachable node"
-    wait_until(partial(worker_says, worker, f"is waiting {words}", 1), "it is logged", 20)
+    world.until(lambda: f"is waiting {words}" in caplog.text, 20_000)
     assert running.cancel() == "flagged"
     with pytest.raises(JobCancelled):
         running.result(20)
-    assert did() == ["begin a 1"]
+    world.pass_ms(10_000)
+    assert noting.did == ["begin a"]
 
 
 def has_done(did: Did, lines: int) -> bool:
@@ -191,48 +204,49 @@ def has_moved(handle: Handle[None], since: object) -> bool:
     return bool(handle.progress() != since)
 
 
-def test_asking_for_later_costs_no_attempt(start_worker: StartWorker, did: Did) -> None:
-    handle = tasks.later.options(keep_s=60).enqueue(3)
-    start_worker()
-    wait_until(lambda: handle.status().state == "done", "done")
-    assert did() == ["1 1", "1 2", "1 3", "1 4"]
+def test_asking_for_later_costs_no_attempt(world: World) -> None:
+    noting = Noting()
+    world.at_work(noting.app)
+    handle = noting.later.options(keep_s=60).enqueue(3)
+    world.until(lambda: handle.status().state == "done")
+    assert noting.did == ["1 1", "1 2", "1 3", "1 4"]
 
 
-def test_what_it_gives_up_on_is_not_tried_again(start_worker: StartWorker, did: Did) -> None:
-    handle = tasks.gives_up.enqueue("x")
-    start_worker()
+def test_what_it_gives_up_on_is_not_tried_again(world: World) -> None:
+    noting = Noting()
+    world.at_work(noting.app)
     with pytest.raises(JobFailed, match="rejected: KeyError"):
-        handle.result(30)
-    assert did() == ["x"]
+        noting.gives_up.enqueue("x").result(30)
+    assert noting.did == ["x"]
 
 
 def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(
-    client: Client, start_worker: StartWorker
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
+    client = world.client()
     id = client.addjob("q", b'{"task":"new"}', attempts=1, ttl=0, retry=30)
     old = client.addjob("q", b'{"task":"new","unknown_keep_s":0}', attempts=9, ttl=0, retry=30)
-    worker = start_worker()
-    wait_until(lambda: client.result(id).state == "back-off", "given back")
-    wait_until(lambda: client.result(old).state == "dead", "given up")
+    world.at_work(Noting().app)
+    world.until(lambda: client.result(id).state == "back-off")  # it is given back
+    world.until(lambda: client.result(old).state == "dead")
     assert client.result(id).cause == ""
     assert client.result(old).reason == "rejected: unknown task 'new'"
-    time.sleep(1.5)
+    world.pass_ms(60_000)
     assert client.result(id).state != "dead"
-    assert worker.text.count("unknown task 'new': its jobs") == 1
+    assert caplog.text.count("unknown task 'new': its jobs") == 1
 
 
-def test_ttl_shorter_than_the_work_and_two_workers_one_run(
-    start_worker: StartWorker, did: Did
-) -> None:
-    workers = [start_worker("-c", "1") for _ in range(2)]
-    for worker in workers:
-        worker.says("connected to node")
-    handle = tasks.longer_than_retry.options(ttl_s=3, keep_s=60, retry_s=4).enqueue("x", 5.0)
-    wait_until(lambda: handle.status().state == "done", "done")
-    assert did() == ["begin x", "end x"]
+def test_ttl_shorter_than_the_work_and_two_workers_one_run(world: World) -> None:
+    noting = Noting()
+    for _ in range(2):
+        world.at_work(noting.app)
+    handle = noting.lasts.options(ttl_s=3, keep_s=60, retry_s=4).enqueue("x", 5.0)
+    world.until(lambda: handle.status().state == "done")
+    assert noting.did == ["begin x", "end x"]
     assert handle.status().attempt == 1
 
 
+@pytest.mark.slow
 def test_stops_and_kills_count_only_attempts_that_began(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
@@ -245,7 +259,7 @@ def test_stops_and_kills_count_only_attempts_that_began(
         worker.signal(how)
         worker.process.wait(30)
     start_worker("-c", "4", "--prefetch", "20")
-    wait_until(lambda: client.waitjob(*handles, wait_ms=100).keys() == {*handles}, "all ended")
+    until(lambda: client.waitjob(*handles, wait_ms=100).keys() == {*handles})
     attempts = [handle.status().attempt for handle in handles]
     assert {handle.status().state for handle in handles} == {"done"}
     assert sum(attempts) - len(attempts) <= 2  # what ran when its worker was killed
@@ -255,33 +269,34 @@ def test_stops_and_kills_count_only_attempts_that_began(
 
 @pytest.mark.parametrize("size", [100_000, 30_000_000])
 def test_a_result_that_is_too_big_costs_only_itself(
-    size: int, start_worker: StartWorker, client: Client
+    size: int, make_world: Callable[..., World], caplog: pytest.LogCaptureFixture
 ) -> None:
     """U2.7 A result that is too big for the broker is lost, with a line in the log; the job is
     done.
     """
-    client.execute("CONFIG", "SET", "max-body-bytes", "64kb")
-    big, small = tasks.long_text.enqueue(size), tasks.adds.enqueue(1, 2)
-    worker = start_worker("--burst")
-    worker.ends(limit_s=200)
+    world, noting = make_world(max_body_bytes="64kb"), Noting()
+    shift = world.at_work(noting.app, is_burst=True)
+    big, small = noting.long_text.enqueue(size), noting.adds.enqueue(1, 2)
+    assert shift.ends(200_000)
     assert small.result(1) == 3
     assert big.status().state == "done"
-    assert client.result(big).result is None
-    assert f"the result of job {big.id} is lost" in worker.text
-    assert worker.text.count("is lost") == 1
+    assert world.client().result(big).result is None
+    assert f"the result of job {big.id} is lost" in caplog.text
+    assert caplog.text.count("is lost") == 1
 
 
 def test_a_run_goes_on_while_the_disk_is_full(
-    start_worker: StartWorker, node: RealServer, client: Client, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """W6.1 Only silence that the node could have heard counts: none does while its journal fails
     (J6.1).
     """
-    handle = tasks.checks.options(retry_s=1, attempts=1, keep_s=60).enqueue("x")
-    worker = start_worker("-c", "1")
-    wait_until(did, "the job runs")
-    _, most = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (1, most))
+    noting, client = Noting(), world.client()
+    caplog.set_level(logging.INFO, "tuque.worker")
+    world.at_work(noting.app)
+    handle = noting.until_go.options(retry_s=1, attempts=1, keep_s=60).enqueue("x")
+    world.until(lambda: noting.did)
+    world.disk().full()
 
     def is_full() -> bool:
         try:
@@ -292,17 +307,16 @@ def test_a_run_goes_on_while_the_disk_is_full(
             pass
         return False
 
-    wait_until(is_full, "the journal fails")
+    world.until(is_full)
     # lost: the node closed the connection when the journal failed (J6.7)
-    wait_until(lambda: re.search("broker (refuses|lost)", worker.text), "the worker notices")
-    until = time.monotonic() + 3.5
-    wait_until(lambda: time.monotonic() > until, "three retry times are over")
+    world.until(lambda: re.search("broker (refuses|lost)", caplog.text))
+    world.pass_ms(3_500)  # three retry times
     assert is_full()
     assert handle.status().state == "running"
-    assert worker.text.count("broker is back") <= 2  # a GETJOB that waited; a new connection
-    assert "WARNING WORKING" not in worker.text
-    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (most, most))
-    wait_until(lambda: not is_full(), "the journal works")
+    assert caplog.text.count("broker is back") <= 2  # a GETJOB that waited; a new connection
+    assert not [one for one in caplog.records if one.getMessage().startswith("WORKING ")]
+    world.disk().well()
+    world.until(lambda: not is_full())
     assert handle.status().state == "running"
     assert handle.cancel("enough") == "flagged"
     with pytest.raises(JobCancelled, match="enough"):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import signal
 import time
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import StartWorker, wait_until
+from worker_lab import StartWorker
 
 from lab import RealServer
 from tuque import Client
 from tuque.errors import EnqueueFailed, Error, MaxLen, NoJob, Paused, Withdrawn
 from tuque.worker import App
+from tuque.worker.app.codec import decode
 from tuque.worker.app.enqueue import failure
+from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -23,19 +25,22 @@ def _app(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 
-def test_many_calls_are_added_in_order(client: Client, start_worker: StartWorker) -> None:
+def test_many_calls_are_added_in_order(world: World) -> None:
     """
     U1.2 `enqueue_many` adds a job for each call, in one pipeline, and returns handles in the same
     order.
     """
-    calls = [tasks.adds.call(at, 1) for at in range(2500)]
-    calls.append(tasks.adds.options(queue="other").call(2500, 1))
-    handles = tasks.adds.enqueue_many(calls)
+    app = App()
+    adds = app.task(queue="q", name="adds")(tasks.adds.function)
+    client = world.worker(app).client
+    calls = [adds.call(at, 1) for at in range(2500)]
+    calls.append(adds.options(queue="other").call(2500, 1))
+    handles = adds.enqueue_many(calls)
     assert len(set(handles)) == 2501
-    assert (client.qlen("q"), client.qlen("other")) == (2500, 1)
-    start_worker("-Q", "q,other")
-    assert [handle.result(60) for handle in handles[::500]] == [1, 501, 1001, 1501, 2001, 2501]
-    assert tasks.adds.enqueue_many([]) == []
+    assert (world.qlen("q"), world.qlen("other")) == (2500, 1)
+    bodies = [client.show(handle).body or b"" for handle in handles]
+    assert [decode(body).args for body in bodies] == [[at, 1] for at in range(2501)]
+    assert adds.enqueue_many([]) == []
 
 
 def test_nothing_is_sent_if_one_call_is_refused_here(client: Client) -> None:
@@ -88,23 +93,20 @@ def test_one_error_says_which_were_added(is_async: bool, client: Client) -> None
     assert client.qlen("q") == 1
 
 
-def test_jobs_whose_replies_are_lost_may_have_been_added(node: RealServer) -> None:
+def test_jobs_whose_replies_are_lost_may_have_been_added(world: World) -> None:
     """
     U1.3 The error of a job whose reply was lost says that it may have been added.
     """
-    app = App(f"{node.url}?timeout=2")
+    app = App()
     task = app.task(queue="q", name="o")(tasks.adds.function)
-    task.enqueue(1, 1)
+    worker = world.worker(app)
+    worker.lose_reply("ADDJOB")
     words = r"2 of 2 jobs may or may not have been added \(calls 0, 1\): .* it may have been done"
-    node.signal(signal.SIGSTOP)
-    try:
-        with pytest.raises(EnqueueFailed, match=words) as found:
-            task.enqueue_many([task.call(1, 2), task.call(3, 4)])
-    finally:
-        node.signal(signal.SIGCONT)
+    with pytest.raises(EnqueueFailed, match=words) as found:
+        task.enqueue_many([task.call(1, 2), task.call(3, 4)])
     assert found.value.may_be_done
     assert found.value.added == {}
-    app.close()
+    assert world.qlen() == 2
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_the_dead_letters_of_an_app(client: Client, start_worker: StartWorker) -
     handles = [tasks.gives_up.enqueue(text) for text in "ab"]
     began = dt.datetime.now()
     worker = start_worker()
-    wait_until(lambda: len(list(dead.list("q.dead"))) == 2, "both are dead")
+    until(lambda: len(list(dead.list("q.dead"))) == 2)
     worker.kill()
     assert [row.id for row in dead.list("q.dead", reason="*KeyError: 'b'*")] == [handles[1]]
     assert list(dead.list("q.dead", cause="crashed")) == []

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from lab import RealCluster
 from raw_resp import NULL
 from tuque import aio
 from tuque.errors import Closed, FewCopies, Leaving, NoQuorum, NoReplica
 from tuque.worker.run.fetch import Away, is_about_home
 from tuque.worker.run.heartbeat import Heart
 from tuque.worker.run.link import Link, pause
+from world import World
+from world_clients import url_of
 
 
 def of_a_tube() -> Callable[[], float]:
@@ -40,19 +39,19 @@ def of_the_broker() -> Callable[[], float]:
 
 @pytest.mark.parametrize(("kind", "first_s"), [(of_a_tube, 0.02), (of_the_broker, 0.1)])
 def test_no_pause_is_longer_than_a_quarter_of_the_outage(
-    kind: Callable[[], Callable[[], float]], first_s: float
+    kind: Callable[[], Callable[[], float]], first_s: float, world: World
 ) -> None:
     async def outage() -> int:
-        next_s, count, until = kind(), 0, asyncio.Event()
+        next_s, count, end = kind(), 0, asyncio.Event()
         began = time.monotonic()
         while time.monotonic() - began < 1.5:
             pause_s = next_s()
-            assert pause_s <= max(first_s, (time.monotonic() - began) / 4)
-            await pause(pause_s, until)
+            assert pause_s <= max(first_s, (time.monotonic() - began) / 4) + 1e-9  # floats
+            await pause(pause_s, end)
             count += 1
         return count
 
-    assert asyncio.run(outage()) < 100, "no busy loop"
+    assert world.loop.run(outage()) < 100, "no busy loop"
 
 
 def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
@@ -65,41 +64,35 @@ def test_a_tube_that_takes_nothing_keeps_no_other_queue_waiting() -> None:
     assert not is_about_home(Closed("x", node="a:1"), "a:1"), "of the node in use"
 
 
-def test_a_leader_that_hangs_keeps_no_working_of_another_queue(tmp_path: Path) -> None:
+def test_a_leader_that_hangs_keeps_no_working_of_another_queue(
+    make_world: Callable[..., World],
+) -> None:
     """U2.18 WORKING is sent for each queue by itself. A leader that does not answer delays no
     WORKING of another queue.
     """
-    nodes = RealCluster(tmp_path / "cluster", 2)
-    nodes.start()
-    hung, used = nodes.nodes
-    try:
-        queues: dict[str, str] = {}
-        for node, queue in ((hung, "hung"), (used, "fine")):
-            with node.wire() as wire:
-                assert wire("TUBE", "CREATE", queue, "fifottl") == b"OK"
-                id = wire("ADDJOB", queue, "body", 5_000, "RETRY", 5)
-                wire("GETJOB", "FROM", queue)
-                queues[id.decode()] = queue
+    world = make_world(2)
+    queues: dict[str, str] = {}
+    for i, queue in enumerate(("hung", "fine")):
+        wire = world.wire(i)
+        assert wire("TUBE", "CREATE", queue, "fifottl") == b"OK"
+        id = wire.ask("ADDJOB", queue, "body", 5_000, "RETRY", 5)
+        wire("GETJOB", "FROM", queue)
+        queues[id.decode()] = queue
+    world.until(lambda: len(world.client(1).tube_list()) == 2)
 
-        async def beats() -> object:
-            async with aio.Client(f"{used.url}/?timeout=60") as client:
-                await client.ping()
-                link = Link(random.Random(1))
-                heart = Heart(client, link, queues.pop, queue_of=queues.__getitem__)
-                for id in queues:
-                    heart.hold(id, 0.1)
-                loop = asyncio.create_task(heart.loop())
-                try:
-                    return await asyncio.to_thread(wait_in_vain)
-                finally:
-                    loop.cancel()
+    async def beats() -> bool:
+        async with aio.Client(f"{url_of(1)}/?timeout=60") as client:
+            await client.ping()
+            link = Link(random.Random(1))
+            heart = Heart(client, link, queues.pop, queue_of=queues.__getitem__)
+            for id in queues:
+                heart.hold(id, 0.1)
+            await heart.loop()
+            return True
 
-        def wait_in_vain() -> object:
-            with used.wire() as wire:
-                return wire("GETJOB", "TIMEOUT", 7_000, "FROM", "fine")
-
-        hung.signal(signal.SIGSTOP)
-        assert asyncio.run(beats()) is NULL
-    finally:
-        hung.signal(signal.SIGCONT)
-        nodes.end()
+    world.loop.shifts.append(world.loop.create_task(beats()))
+    world.stall(0, 60_000)
+    waiting = world.wire(1)
+    waiting.send("GETJOB", "TIMEOUT", 7_000, "FROM", "fine")
+    world.pass_ms(7_100)
+    assert waiting.take() is NULL

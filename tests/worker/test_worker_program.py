@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -15,14 +17,17 @@ from typing import Any
 import e2e_tasks as tasks
 import pytest
 from click.testing import CliRunner
-from worker_lab import Did, Program, StartWorker, wait_until
+from noting import Noting
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from own_log import own_lines
 from tuque import Client
+from tuque.worker import Backoff
 from tuque.worker.main import worker
 from tuque.worker.pools.process_pool import has_room
-from tuque.worker.run import health
+from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -30,12 +35,7 @@ def _app(node: RealServer) -> None:
     tasks.app.use(node.url)
 
 
-@pytest.mark.parametrize(
-    "pool", ["thread", *(pytest.param(one, marks=pytest.mark.slow) for one in ("process", "async"))]
-)
-def test_a_burst_ends_with_the_queues(
-    pool: str, client: Client, start_worker: StartWorker, did: Did
-) -> None:
+def test_a_burst_ends_with_the_queues(world: World) -> None:
     """
     U4.1 `--burst`: the worker ends when each node of its queues has had nothing for it in one
     wait, no queue is out of reach, and it holds no job. The exit code is 3 if a job failed and was
@@ -43,21 +43,42 @@ def test_a_burst_ends_with_the_queues(
 
     U2.6 A job of an unknown task is given up there at its first delivery.
     """
-    handles = tasks.adds.enqueue_many(tasks.adds.call(at, 1) for at in range(50))
-    tasks.third_time_at_once.enqueue("x")
-    later = tasks.adds.options(delay_s=60).enqueue(1, 2)
-    worker = start_worker("--burst", "--pool", pool, "-c", "4")
-    worker.ends(0)
+    noting, client = Noting(), world.client()
+
+    def burst(concurrency: int = 1) -> bool:
+        """Whether a job failed and was not done since."""
+        shift = world.at_work(noting.app, concurrency=concurrency, is_burst=True)
+        assert shift.ends()
+        return bool(shift.worker.story.unwell)
+
+    world.worker(noting.app)
+    handles = noting.adds.enqueue_many(noting.adds.call(at, 1) for at in range(50))
+    at_once = noting.third_time_lucky.options(backoff=Backoff(0, 0))
+    at_once.enqueue("x")
+    later = noting.adds.options(delay_s=3600).enqueue(1, 2)
+    assert not burst(4)
     assert [handle.status().state for handle in handles] == ["done"] * 50
-    assert did() == ["x 1", "x 2", "x 3"]
+    assert noting.did == ["x 1", "x 2", "x 3"]
     assert later.status().state == "scheduled"
-    tasks.gives_up.enqueue("x")
-    start_worker("--burst", "--pool", pool, "-c", "1").ends(3)
-    start_worker("--burst", "--pool", pool, "-c", "1").ends(0)
+    noting.gives_up.enqueue("x")
+    assert burst()
+    assert not burst()
     for body in ("no call, and without ATTEMPTS", '{"task":"no.such","args":[]}'):
         id = client.addjob("q", body)
-        start_worker("--burst", "--pool", pool, "-c", "1").ends(3)
+        assert burst()
         assert client.result(id).state == "dead"
+
+
+@pytest.mark.parametrize(
+    "pool", ["thread", *(pytest.param(one, marks=pytest.mark.slow) for one in ("process", "async"))]
+)
+def test_the_exit_code_of_a_burst(pool: str, start_worker: StartWorker) -> None:
+    """U4.1 The exit code is 3 if a job failed and was not done since, else 0."""
+    handles = tasks.adds.enqueue_many(tasks.adds.call(at, 1) for at in range(50))
+    start_worker("--burst", "--pool", pool, "-c", "4").ends(0)
+    assert [handle.status().state for handle in handles] == ["done"] * 50
+    tasks.gives_up.enqueue("x")
+    start_worker("--burst", "--pool", pool, "-c", "1").ends(3)
 
 
 def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
@@ -68,10 +89,10 @@ def test_a_burst_goes_on_while_jobs_of_a_queue_run_apart(
     wait, no queue is out of reach, and it holds no job.
     """
     tasks.ends_its_process_or_lasts.enqueue(0)
-    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(60)]
+    calls = [tasks.ends_its_process_or_lasts.call(0.03) for _ in range(30)]
     tasks.ends_its_process_or_lasts.enqueue_many(calls)
     start_worker("--burst", "-c", "2").ends(3)
-    assert did() == ["lasted"] * 60
+    assert did() == ["lasted"] * 30
     assert client.qlen("q") == 0
 
 
@@ -86,15 +107,15 @@ def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     more takes no further jobs, ends those that it has, and another one starts. Nothing is given
     back or counted for that.
     """
-    for number in range(8):
+    for number in range(5):
         tasks.grows.enqueue(number, 150)
     once = [tasks.only_once_result.enqueue(at) for at in range(20)]
-    worker = start_worker("--max-memory", "250", "--pool", pool, "-c", "2", "--prefetch", "4")
+    worker = start_worker("--max-memory", "180", "--pool", pool, "-c", "2", "--prefetch", "1")
     assert [handle.result(60) for handle in once] == list(range(20))
-    wait_until(lambda: len([line for line in did() if line.startswith("grown")]) == 8, "all ran")
+    until(lambda: len([line for line in did() if line.startswith("grown")]) == 5)
     pids = {line.split()[2] for line in did() if line.startswith("grown")}
     assert len(pids) > 1
-    worker.says("has more than 250 MB")
+    worker.says("has more than 180 MB")
     worker.signal(signal.SIGTERM)
     worker.ends(0)
     for word in ("failed", "crashed", "given back,"):
@@ -162,7 +183,7 @@ def test_a_changed_file_starts_the_worker_anew(
         program.says("changed: changing.py")
         program.says("SyntaxError")
         source.write_text(code % "new")
-        wait_until(lambda: answer(client) == "new", "the new code runs")
+        until(lambda: answer(client) == "new")
         program.signal(signal.SIGTERM)
         program.ends(0)
     finally:
@@ -183,7 +204,7 @@ def test_reload_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_health_of_a_worker_is_seen(
-    tmp_path: Path, node: RealServer, start_worker: StartWorker, did: Did
+    tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
     U4.4 `--check` of it is 0 if it is no older than 30 s, else 1; an outage of the broker is shown
@@ -193,31 +214,62 @@ def test_the_health_of_a_worker_is_seen(
     last one: it logs how many jobs the retry time brings back. A second signal shortens this to
     2 s.
     """
+    path, noting = tmp_path / "health", Noting()
+    caplog.set_level(logging.INFO, "tuque.worker")
+
+    def checked() -> tuple[int, str]:
+        with world.loop.clocks():
+            ran = CliRunner().invoke(worker, ["--check", str(path)])
+        return ran.exit_code, ran.output
+
+    assert checked() == (1, f"{path} is not there: no worker runs with --health-file {path}\n")
+    shift = world.at_work(noting.app, health_file=str(path))
+    noting.until_go.enqueue("x")
+    world.until(lambda: "1 jobs run" in checked()[1])
+    assert checked()[0] == 0
+    world.kill(0)
+    world.until(lambda: "without its broker for" in checked()[1])
+    assert checked()[0] == 0
+    noting.go.set()
+    world.until(lambda: "end x" in noting.did)
+    shift.stop()
+    world.until(lambda: "stopping: " in caplog.text)
+    began_ms = world.now_ms
+    shift.stop()
+    assert shift.ends()
+    assert world.now_ms - began_ms <= 2_500, "it waited for its grace time of 25 s"
+    assert "the broker has no report of 1 jobs; their retry time brings them back" in caplog.text
+    world.pass_ms(31_000)
+    assert checked()[0] == 1
+    assert re.fullmatch(rf"worker {os.getpid()} has said nothing for \d+ s\n", checked()[1])
+    path.write_text("nonsense")
+    assert checked()[0] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_node")
+def test_a_worker_without_its_broker_ends_after_two_signals(
+    tmp_path: Path, node: RealServer, start_worker: StartWorker, did: Did
+) -> None:
+    """U2.14 A process that heard the signal and cannot reach the broker within its grace time is
+    the last one; U4.4 its health file goes with it.
+    """
     path = tmp_path / "health"
-    assert checked(path) == (1, f"{path} is not there: no worker runs with --health-file {path}\n")
     program = start_worker("--health-file", str(path))
     tasks.until_file.enqueue("x", "go")
-    wait_until(lambda: "1 jobs run" in checked(path)[1], "the job is shown")
-    assert checked(path)[0] == 0
+    until(lambda: "1 jobs run" in checked(path)[1])
     node.end()
-    wait_until(lambda: "without its broker for" in checked(path)[1], "the outage is shown")
-    assert checked(path)[0] == 0
+    until(lambda: "without its broker for" in checked(path)[1])
     (tmp_path / "go").touch()
-    wait_until(lambda: "end x" in did(), "the job ends")
+    until(lambda: "end x" in did())
     program.signal(signal.SIGTERM)
-    wait_until(lambda: "stopping: " in program.text, "the signal is heard")
+    program.says("stopping: ")
     program.signal(signal.SIGTERM)
     began_s = time.monotonic()
     program.ends(0)
     assert time.monotonic() - began_s < 15, "it waited for its grace time of 25 s"
     assert program.text.count("worker ready") == 1
     assert "the broker has no report of 1 jobs; their retry time brings them back" in program.text
-    assert checked(path)[0] == 1
-    health.write(str(path), 0, None)
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "at": time.time() - 31}))
-    assert checked(path) == (1, f"worker {os.getpid()} has said nothing for 31 s\n")
-    path.write_text("nonsense")
     assert checked(path)[0] == 1
 
 

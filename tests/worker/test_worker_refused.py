@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import group_tasks as tasks
 import pytest
-from group_lab import did, worker
-from worker_lab import wait_until
+from noting import Noting
 
-from lab import RealCluster, RealServer, info, reachable
+from lab import RealServer
 from tuque.errors import Error, WrongTube
 from tuque.testing import job
-from tuque.worker import RetryLater, Task
+from tuque.worker import Limit, RetryLater, Task
 from tuque.worker.app.codec import Envelope
 from tuque.worker.pools.execute import Job
 from tuque.worker.workflow.chain_steps import goes_on, goes_on_async
 from tuque.worker.workflow.create import Entry, GroupEntry, Unfit, header_of
 from tuque.worker.workflow.results import GROUP_HEADER, filled, filled_async
+from world import World
 
 REFUSALS = [
     ("LEAVING", tasks.taken, ("CLUSTER", "LEAVING", "yes")),
@@ -49,7 +48,7 @@ def both(this: Job, error: type[Exception], words: str, result: object = 1) -> N
         on_a_loop(lambda: goes_on_async(tasks.app, this, result))
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("own_node", "place")
 @pytest.mark.parametrize(("word", "task", "command"), REFUSALS)
 def test_the_broker_takes_no_next_step(
     node: RealServer, word: str, task: Task[..., object], command: tuple[str, ...]
@@ -79,7 +78,7 @@ def test_a_next_step_that_is_wrong_is_a_failure() -> None:
         both(this, WrongTube, "type fifo")
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("own_node", "place")
 @pytest.mark.parametrize(
     "following", ["group_tasks.anything", GroupEntry(["group_tasks.anything"])]
 )
@@ -107,32 +106,33 @@ def test_the_results_of_a_group_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(("sync", "lost"), [(3, 1), (None, 2)])
-def test_a_tube_does_not_take_the_end_of_a_run(tmp_path: Path, sync: int | None, lost: int) -> None:
+def test_a_tube_does_not_take_the_end_of_a_run(
+    make_world: Callable[..., World], caplog: pytest.LogCaptureFixture, sync: int | None, lost: int
+) -> None:
     """U2.16 If a tube takes no START or no end of a run now, because it has no leader (T19.2) or
     too few nodes take copies (T18.5), the worker says it again until the tube takes it, after a
     second at the latest. Other queues do not wait.
     """
-    with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
-        first, away = cluster.nodes[0], cluster.nodes[3 - lost :]
-        wait_until(lambda: info(first.wire(), "tubes")["tubes_voters"] == "3", "all vote")
-        tasks.app.use(first.url)
-        tasks.app.client.tube("guarded").create("tasks", ttr=60, sync=sync)
-        program = worker(tmp_path, first.url)
-        try:
-            handle = tasks.guarded.enqueue(7)
-            wait_until(lambda: did(tmp_path, "guarded"), "it runs")
-            for node in away:
-                node.kill()
-            wait_until(lambda: reachable(first.wire()) == 2 - lost, "it counts on those left")
-            (tmp_path / "go").touch()
-            program.says("the broker does not accept reports of runs in queue guarded")
-            assert tasks.once.options(keep_s=60).enqueue(1).result(60) == 1
-            assert handle.status().state == "running"
-            for node in away:
-                node.start()
-            assert handle.result(60) == 7
-            assert (handle.status().attempt, did(tmp_path, "guarded")) == (1, ["guarded 7"])
-            assert program.text.count("does not accept reports of runs") == 1
-        finally:
-            program.kill()
-            tasks.app.close()
+    world, noting = make_world(3), Noting()
+    world.until(lambda: world.node(0).tubes.ballots.voters is not None)
+    world.client(0).tube("guarded").create("tasks", ttr=60, sync=sync)
+    world.at_work(noting.app, queues=("guarded", "q"), concurrency=4)
+    guarded = noting.until_go.options(queue="guarded", limit=Limit(8), attempts=1, keep_s=600)
+    handle = world.loop.run(guarded.enqueue_async("7"))
+    world.until(lambda: noting.did)
+    for i in range(3 - lost, 3):
+        world.kill(i)
+    world.until(lambda: world.node(0).core.reachable_count == 2 - lost)
+    noting.go.set()
+    words = "the broker does not accept reports of runs in queue guarded"
+    world.until(lambda: words in caplog.text)
+    assert noting.adds.options(keep_s=60).enqueue(1, 1).result(60) == 2
+    assert handle.status().state == "running"
+    for i in range(3 - lost, 3):
+        world.start(i)
+    taken = len(caplog.records)
+    began_ms = world.now_ms
+    assert world.loop.run(handle.result_async(60)) == "7"
+    assert world.now_ms - began_ms < 15_000, caplog.records[taken:]
+    assert (handle.status().attempt, noting.did) == (1, ["begin 7", "end 7"])
+    assert caplog.text.count("does not accept reports of runs") == 1

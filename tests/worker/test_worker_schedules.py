@@ -221,6 +221,7 @@ def test_what_the_broker_refuses_is_logged(
     app.close()
 
 
+@pytest.mark.usefixtures("own_node")
 def test_who_may_not_make_tubes_may_declare(node: RealServer, client: Client) -> None:
     """Rights (U9.1): a worker whose user may produce and consume needs somebody else to make
     the tube once; without it the error says which right is missing."""

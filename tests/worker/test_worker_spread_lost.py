@@ -8,10 +8,10 @@ from pathlib import Path
 import group_tasks as tasks
 import pytest
 from group_lab import did, worker
-from worker_lab import wait_until
 
 from lab import RealCluster, RealServer
 from tuque.worker import chain, group
+from until import until
 
 POINTS = {
     "it is made": ("open", 0),
@@ -46,8 +46,14 @@ def test_groups_as_later_steps(node: RealServer, place: Path, pool: str) -> None
         program.kill()
 
 
-@pytest.mark.parametrize("pool", ["thread", "process"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "pool"),
+    [
+        *((point, "thread") for point in POINTS),
+        *(pytest.param(point, "process", marks=pytest.mark.slow) for point in list(POINTS)[:-1]),
+        (list(POINTS)[-1], "process"),
+    ],
+)
 def test_the_process_that_makes_a_group_ends_when(
     node: RealServer, place: Path, point: str, pool: str
 ) -> None:
@@ -65,9 +71,7 @@ def test_the_process_that_makes_a_group_ends_when(
         assert did(place, "listed") == [f"listed {shown}"]
         state, children = POINTS[point]
         (left,) = [one for one in tasks.app.client.groups("sums") if one.id != shown]
-        wait_until(
-            lambda: tasks.app.client.group_show("sums", left.id).state == state, f"it is {state}"
-        )
+        until(lambda: tasks.app.client.group_show("sums", left.id).state == state)
         assert len(did(place, "square")) == len(did(place, "once")) == 1
         assert children >= left.added
     finally:
@@ -85,9 +89,7 @@ def test_chains_with_groups_while_workers_and_leaders_are_killed(tmp_path: Path)
     with RealCluster(tmp_path, 3, "--appendonly", "yes") as cluster:
         urls = [node.url for node in cluster.nodes]
         tasks.app.use(urls[0])
-        wait_until(
-            lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3, "votes of three nodes"
-        )
+        until(lambda: tasks.app.client.info("tubes")["tubes_voters"] == 3)
         programs = [worker(tmp_path, url) for url in urls]
         try:
             two = group(tasks.taken, tasks.taken)
@@ -95,14 +97,14 @@ def test_chains_with_groups_while_workers_and_leaders_are_killed(tmp_path: Path)
                 chain(tasks.taken.call(n * 1000), two, tasks.pick, two, tasks.pick).enqueue()
                 for n in range(1, 41)
             ]
-            wait_until(lambda: len(did(tmp_path, "taken")) > 40, "some steps")
+            until(lambda: len(did(tmp_path, "taken")) > 40)
             programs[0].kill()
             home = tasks.app.client.tube("picked").info().home
             ids = [bytes(node.wire()("CLUSTER", "MYID")).decode() for node in cluster.nodes]
             at = ids.index(home)
             cluster.nodes[at].kill()
             tasks.app.use(urls[at - 1])
-            wait_until(lambda: len(did(tmp_path, "taken")) > 100, "more steps", 120)
+            until(lambda: len(did(tmp_path, "taken")) > 100, most_s=120)
             programs[1].kill()
             programs.append(worker(tmp_path, urls[at - 1]))
             results = [handle.result(240) for handle in handles]

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Program, StartWorker, wait_until
+from noting import Noting
+from worker_lab import Did, Program, StartWorker
 
 from lab import RealServer
 from tuque import Client
+from until import until
+from world import World
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,7 @@ def busy_for_ever(pool: str, grace_s: str, start_worker: StartWorker, did: Did) 
     else:
         tasks.until_file.enqueue("x", "never")
     worker = start_worker("--pool", pool, "--grace", grace_s, "-c", "1")
-    wait_until(did, "the job runs")
+    until(did)
     return worker
 
 
@@ -39,8 +42,15 @@ def blocked(client: Client) -> object:
     return (client.qstat("q") or {"blocked": 0})["blocked"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("pool", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("pool", "number"),
+    [
+        ("thread", signal.SIGTERM),
+        ("process", signal.SIGINT),
+        pytest.param("thread", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("process", signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
 def test_stop_finishes_what_runs_and_gives_back_what_waits(
     number: signal.Signals,
     pool: str,
@@ -52,9 +62,9 @@ def test_stop_finishes_what_runs_and_gives_back_what_waits(
     for at in range(4):
         tasks.until_file.enqueue(str(at), "go")
     worker = start_worker("--pool", pool, "-c", "1", "--prefetch", "2")
-    wait_until(lambda: did() == ["begin 0"] and client.qlen("q") == 1, "3 jobs are held")
+    until(lambda: did() == ["begin 0"] and client.qlen("q") == 1)
     worker.signal(number)
-    wait_until(lambda: client.qlen("q") == 3, "the waiting ones are back while one runs")
+    until(lambda: client.qlen("q") == 3)
     assert worker.process.poll() is None
     (tmp_path / "go").touch()
     worker.ends(0)
@@ -66,7 +76,7 @@ def test_stop_finishes_what_runs_and_gives_back_what_waits(
 def test_after_the_grace_the_rest_goes_back(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    worker = busy_for_ever(pool, "1", start_worker, did)
+    worker = busy_for_ever(pool, "0.4", start_worker, did)
     began = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.ends(0)
@@ -95,11 +105,11 @@ def test_quiet_fetches_no_more_but_stays(
 ) -> None:
     worker = start_worker()
     worker.says("worker ready")
-    wait_until(lambda: blocked(client), "its GETJOB waits")
+    until(lambda: blocked(client))
     worker.signal(signal.SIGTSTP)
     worker.says("quiet")
     # the GETJOB of before may take one more; what comes after it is left alone
-    wait_until(lambda: not blocked(client), "no GETJOB waits")
+    until(lambda: not blocked(client))
     tasks.record.enqueue("x")
     worker.signal(signal.SIGUSR1)
     worker.says("0 run, 0 wait")
@@ -109,59 +119,66 @@ def test_quiet_fetches_no_more_but_stays(
     assert did() == []
 
 
+@pytest.mark.usefixtures("own_node")
 @pytest.mark.parametrize("pool", ["async", pytest.param("thread", marks=pytest.mark.slow)])
 def test_a_killed_broker_costs_no_job(
     pool: str, node: RealServer, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    added = [tasks.takes_a_moment.enqueue(number) for number in range(150)]
-    assert len(set(added)) == 150
+    added = [tasks.takes_a_moment.enqueue(number) for number in range(60)]
+    assert len(set(added)) == 60
     worker = start_worker("--pool", pool, "-c", "2", "--prefetch", "20")
-    wait_until(lambda: len(did()) >= 30, "work is under way")
+    until(lambda: len(did()) >= 12)
     node.kill()
     worker.says("broker lost")
     node.start()
     worker.says("broker is back")
-    wait_until(lambda: is_empty(client), "all jobs are acked")
-    assert set(did()) == {str(number) for number in range(150)}
+    until(lambda: is_empty(client))
+    assert set(did()) == {str(number) for number in range(60)}
     worker.signal(signal.SIGTERM)
     worker.ends(0)
 
 
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
-    node: RealServer, start_worker: StartWorker, did: Did
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tasks.record.enqueue("x")
-    node.kill()
-    worker = start_worker()
-    worker.says("broker lost")
-    node.start()
-    wait_until(did, "the job is done")
-    assert did() == ["x"]
-    worker.signal(signal.SIGTERM)
-    worker.ends(0)
+    noting = Noting()
+    shift = world.at_work(noting.app)
+    noting.record.enqueue("x")
+    world.kill(0)
+    world.until(lambda: "broker lost" in caplog.text)
+    world.pass_ms(60_000)
+    assert noting.did == []
+    world.start(0)
+    world.until(lambda: noting.did == ["x"])
+    assert "broker is back" in caplog.text
+    shift.stop()
+    assert shift.ends()
 
 
 def test_a_worker_without_a_broker_stops_when_told(
-    node: RealServer, start_worker: StartWorker
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.kill()
-    worker = start_worker("--grace", "1")
-    worker.says("broker lost")
-    worker.signal(signal.SIGTERM)
-    worker.ends(0)
+    shift = world.at_work(Noting().app, grace_s=1.0)
+    world.kill(0)
+    world.until(lambda: "broker lost" in caplog.text)
+    began_ms = world.now_ms
+    shift.stop()
+    assert shift.ends()
+    assert world.now_ms - began_ms <= 3_500  # the grace, and what it would say at the end
 
 
 def test_a_killed_worker_costs_no_job(client: Client, start_worker: StartWorker, did: Did) -> None:
     for number in range(40):
-        tasks.takes_a_moment.enqueue(number)
+        tasks.takes_a_moment.options(retry_s=1).enqueue(number)
     first = start_worker("-c", "2", "--prefetch", "10")
-    wait_until(did, "work is under way")
+    until(did)
     first.kill()
     start_worker("-c", "2", "--prefetch", "10")
-    wait_until(lambda: is_empty(client), "all jobs are acked")
+    until(lambda: is_empty(client))
     assert set(did()) == {str(number) for number in range(40)}
 
 
+@pytest.mark.usefixtures("own_node")
 def test_a_refused_start_gives_the_job_back(
     node: RealServer, client: Client, start_worker: StartWorker
 ) -> None:
@@ -173,9 +190,9 @@ def test_a_refused_start_gives_the_job_back(
     handles = [tasks.record.enqueue(str(at)) for at in range(3)]
     worker = start_worker("-c", "1", "--url", node.url.replace("://", "://mail:longpassword@"))
     given_back = "does not begin and is given back: NOPERM"
-    wait_until(lambda: worker.text.count(given_back) >= 3, "all")
+    until(lambda: worker.text.count(given_back) >= 3)
     assert "broker" not in worker.text.partition("connected to node")[2]
-    wait_until(lambda: all(one.status().state == "back-off" for one in handles), "all are back")
+    until(lambda: all(one.status().state == "back-off" for one in handles))
     told_at = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.ends(0)

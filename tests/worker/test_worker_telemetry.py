@@ -15,7 +15,7 @@ from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.trace import SpanKind, StatusCode
-from worker_lab import SOURCE, StartWorker, wait_until
+from worker_lab import SOURCE, StartWorker
 
 from lab import RealServer
 from tuque import Client
@@ -23,6 +23,7 @@ from tuque.errors import ConfigError, Error, JobFailed
 from tuque.testing import TestApp
 from tuque.worker import App, Outgoing, telemetry
 from tuque.worker.telemetry import Telemetry
+from until import until
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -237,7 +238,7 @@ def test_workers_end_their_spans_in_every_pool(
     def runs() -> list[dict[str, Any]]:
         return [line for line in lines(tmp_path) if line["name"].startswith("run ")]
 
-    wait_until(lambda: len(runs()) == (5 if pool == "process" else 3), "spans of all runs")
+    until(lambda: len(runs()) == (5 if pool == "process" else 3))
     sent = {span.name: f"0x{of(span)[0]:032x}" for span in spans("enqueue")}
     for run in runs():
         (link,) = run["links"]
