@@ -158,9 +158,8 @@ def test_off_writes_nothing() -> None:
     ],
 )
 def test_policies(policy: str, how: str, survives: bool) -> None:
-    """J4.2 `always`: a reply that reveals a change waits for the sync of its record (C8.3).
-    `everysec`: records are written each turn and synced once a second in a thread. `no`: they are
-    written, never synced.
+    """J4.2 `always`: the reply also waits for the sync of its record. `everysec`: records are synced
+    once a second in a thread. `no`: they are never synced.
     """
     kept = Kept(policy)
     job_id = kept.box.add()
@@ -199,7 +198,7 @@ def test_first_delivery_binds_nobody() -> None:
     ],
 )
 def test_a_reply_that_reveals_a_change_waits_for_its_record(words: list[str | int]) -> None:
-    """J4.2 `always`: a reply that reveals a change waits for the sync of its record (C8.3)."""
+    """J4.2 `always`: the reply also waits for the sync of its record."""
     box = Box()
     job_id = box.add(RETRY=10)
     assert box.get() == [job_id]

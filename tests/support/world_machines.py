@@ -274,10 +274,6 @@ class Half(Socket):
         if self.end is not None and self.end.is_open and self.end.out is not None:
             self.end.out.put(b"")
 
-    def getsockname(self) -> tuple[str, int]:
-        """Where the client connected to."""
-        return host_of(self.kernel.shell.machine.name), CLIENT_PORT
-
 
 class Link(Half):
     """A connection to another node; the process knows which one it reads."""

@@ -252,7 +252,7 @@ def test_a_worker_without_its_broker_ends_after_two_signals(
     tmp_path: Path, node: RealServer, start_worker: StartWorker, did: Did
 ) -> None:
     """U2.14 A process that heard the signal and cannot reach the broker within its grace time is
-    the last one; U4.4 its health file goes with it.
+    the last one
     """
     path = tmp_path / "health"
     program = start_worker("--health-file", str(path))
