@@ -158,8 +158,8 @@ def test_off_writes_nothing() -> None:
     ],
 )
 def test_policies(policy: str, how: str, survives: bool) -> None:
-    """J4.2 `always`: the reply also waits for the sync of its record. `everysec`: records are synced
-    once a second in a thread. `no`: they are never synced.
+    """J4.2 `always`: the reply also waits for the sync of its record. `everysec`: records are
+    synced once a second in a thread. `no`: they are never synced.
     """
     kept = Kept(policy)
     job_id = kept.box.add()
