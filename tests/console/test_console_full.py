@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,10 @@ def full(tmp_path: Path) -> Iterator[RealServer]:
     node = RealServer(tmp_path, "--appendonly", "yes")
     try:
         wire = node.start(before=limit).wire()
-        for _ in range(1_000):
-            if str(wire("ADDJOB", "q", "x" * 10_000, 0)).startswith("MISCONF"):
-                break
+        with suppress(EOFError):  # of an ADDJOB that is not in the journal (J6.1)
+            for _ in range(1_000):
+                if str(wire("ADDJOB", "q", "x" * 10_000, 0)).startswith("MISCONF"):
+                    break
         yield node
     finally:
         node.end()

@@ -125,7 +125,7 @@ def test_words_of_a_journal_that_fails(make_world: Callable[..., World]) -> None
     b.voters = Voters(3, b"o" * 16, {name_of(0): 2, b"f" * 40: 3}, IN_FORCE)
     b.right = 2
     world.disk().full()
-    world.add()
+    world.wire().put(b"ADDJOB q b 0\r\n")  # its answer waits for the disk (J4.2)
     world.pass_ms(2_000)
     assert world.value("CLUSTER VOTERS")[7][0][3] == b"journal-fails"
     error = b"-ERR the journal of this node cannot be written, so that other nodes may not get "

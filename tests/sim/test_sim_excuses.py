@@ -147,7 +147,7 @@ def test_a_job_that_its_node_gave_to_others_is_not_looked_for_on_its_disk() -> N
     ):
         assert m.shell is not None
         add.node = m.name  # the other one's copy comes to where it was added, and is lost there
-        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk")
+        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk", True)
         assert rules(cluster) == found
 
 
@@ -163,7 +163,7 @@ def test_a_copy_that_came_again_is_younger_than_its_job() -> None:
     first.lost_by.add(m.name)  # it went with an earlier life, soon after its answer
     for add, found in ((first, []), (second, ["window"])):
         assert add.outcome == OK
-        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk")
+        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk", False)
         assert rules(cluster) == found
     assert second.lost_by == {m.name}
 
@@ -178,7 +178,7 @@ def test_nothing_is_synced_while_a_process_stands_still() -> None:
     m.shell.is_paused = True
     for paused_us, found in ((add.done_us, []), (cluster.world.now_us, ["window"])):
         m.shell.paused_us = paused_us
-        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk")
+        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk", False)
         assert rules(cluster) == found
         add.lost_by.clear()
 

@@ -69,9 +69,13 @@ def test_the_order_of_hashes_changes_nothing() -> None:
 @pytest.mark.skipif(not IS_COMPILED, reason="nothing is compiled here to compare")
 def test_compiled_modules_play_a_seed_as_the_sources_do() -> None:
     printed = []
-    for env in ({**os.environ, "PYTHONPATH": str(SOURCES)}, os.environ):
+    root = str(SOURCES.parent)  # the simulator is beside the sources
+    for path in (f"{SOURCES}{os.pathsep}{root}", root):
         done = subprocess.run(
-            [sys.executable, "-P", "-c", PRINT_DIGESTS], env=env, capture_output=True, text=True
+            [sys.executable, "-P", "-c", PRINT_DIGESTS],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout.splitlines())

@@ -359,7 +359,7 @@ def test_wrong_options_are_told_by_what_spark_passes_on() -> None:
         ({"limit": "0"}, "limit"),
         ({"minAge": "old"}, "minAge"),
         ({"states": "open"}, "states has 'open'"),
-        ({"queue": "*,q"}, "stands alone"),
+        ({"queue": "*,q"}, "is used alone"),
     ],
 )
 def test_wrong_options_of_a_look_are_named(given: dict[str, Any], named: str) -> None:
