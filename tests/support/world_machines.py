@@ -10,10 +10,12 @@ import errno
 import logging
 import select
 import socket
+import threading
 from collections.abc import Callable
 from copy import copy
 from functools import cache, partial
-from heapq import heappop
+from heapq import heappop, heappush
+from itertools import count as numbers
 from random import Random
 from typing import Any, Final, cast
 
@@ -62,6 +64,9 @@ NEVER: Final = 1 << 62
 # ---- time
 
 
+TURN_S: Final = 5.0  # a thread waits that long for the one that runs the world
+
+
 class Mean(Random):
     """No chance: each draw between 0 and 1 is the middle one."""
 
@@ -79,6 +84,8 @@ class HandTime(Time):
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
         self.lots = float  # events of one instant run in the order in which they were made
+        self._numbers = numbers(1)  # also of threads that come at once
+        self._turn = threading.RLock()
 
     def stream(self, name: str) -> Random:
         """The stream for one purpose, without chance."""
@@ -95,10 +102,18 @@ class HandTime(Time):
 
     def at(self, at_us: int, event: Any) -> None:
         """Schedule a call at an instant; not before now."""
-        super().at(self.instant(at_us), event)
+        heappush(self.heap, (self.instant(at_us), self.lots(), next(self._numbers), event))
 
     def run(self, until_us: int) -> None:
-        """Run what is due up to an instant."""
+        """Run what is due up to an instant. Threads of a program come one after another."""
+        has_turn = self._turn.acquire(timeout=TURN_S)  # one that waits for the other goes on
+        try:
+            self._run(until_us)
+        finally:
+            if has_turn:
+                self._turn.release()
+
+    def _run(self, until_us: int) -> None:
         heap, count = self.heap, 0
         while heap and heap[0][0] <= until_us:
             at_us, _, _, event = heappop(heap)
