@@ -44,7 +44,8 @@ NOTHING: Final = 5  # pytest's code for: no test is selected
 PAST: Final = ("tests/sim/past_failures.txt", "tests/sim/past_failures_slow.txt")
 
 # The tests start some thousand programs: each would compile all it imports, were no bytecode kept.
-DROPPED: Final = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+# They are no share of a run that started this one.
+DROPPED: Final = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTEST_XDIST_WORKER")
 
 
 @dataclass
