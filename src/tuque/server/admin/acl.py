@@ -20,7 +20,7 @@ from tuque.server.access.tenant import put_prefix
 from tuque.server.bus.reasons import UNSEALED
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.long_commands import begin
-from tuque.server.start.bus import ends_links, look_at_doors
+from tuque.server.start.bus import apply_doors, ends_links
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server
 from tuque.server.users.passwords import Work
@@ -114,7 +114,7 @@ class SetUser(Slow):
             raise ArgError(b"ERR ACL SETUSER default: " + UNSEALED.encode())
         is_less = acl.put(account)
         self.s.settle_guest()
-        look_at_doors(self.s)
+        apply_doors(self.s)
         if is_less:
             less = [acl.by_name[self.user]]
             if known is not None:

@@ -47,7 +47,7 @@ def take_secrets(s: Server, secrets: list[bytes]) -> None:
         s.bus.take_secrets(secrets, why_shut(s, secrets))
 
 
-def look_at_doors(s: Server) -> None:
+def apply_doors(s: Server) -> None:
     """[B1] Closed doors without a secret shut the bus, an open one opens it (B1.7)."""
     if s.bus is not None:
         s.bus.take_secrets(s.bus.secrets, why_shut(s, s.bus.secrets))
