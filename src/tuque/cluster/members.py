@@ -39,6 +39,7 @@ from tuque.core.node.peers import (
     slot_for,
 )
 from tuque.core.repair.claims import on_away
+from tuque.core.repair.drain import set_leaving
 from tuque.core.repair.node_loss import on_forget, on_incarnation
 from tuque.tubes.policy import tubes_of
 
@@ -422,6 +423,8 @@ class Members:
             if told.removal > self.number:
                 self.number = told.removal
                 self.is_changed = True
+                if self.number % 2 == 0:
+                    set_leaving(self.n, False)  # K7.8: it was forgotten, and met again
             if told.flags & TWINS:
                 self.on_twin(shown(told.host, told.port), self.timeout_ms // 2)
             return

@@ -225,3 +225,11 @@ class Policy:
     def drain_left(self, n: Node) -> i64:
         """What must go, besides tasks, before the node is safe to stop (K7.3)."""
         raise AssertionError("no policy")
+
+    def set_stopping(self, n: Node, is_stopping: bool) -> None:
+        """The node stops by plan, or does not (K9)."""
+        raise AssertionError("no policy")
+
+    def tubes_to_move(self, n: Node) -> i64:
+        """Tubes led here that others are to lead before a stop by plan (K9.2)."""
+        raise AssertionError("no policy")

@@ -1,4 +1,4 @@
-"""CLUSTER: figures of the cluster, and changes of its membership (SPEC S6, K3, K5, K6, K7)."""
+"""CLUSTER: figures of the cluster, and changes of its membership (SPEC S6, K3, K5 to K7, K9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuque.core.model.job_id import IdMaker
 from tuque.core.node.node import DATA_RESET, NODE_LEAVING
 from tuque.core.node.peers import journal_fails
 from tuque.core.queues.deliver import wake_all
-from tuque.core.repair.drain import drain_left, set_leaving
+from tuque.core.repair.drain import drain_left, set_leaving, set_stopping, tubes_to_move
 from tuque.core.repair.node_loss import repair_left
 from tuque.logtext import facts
 from tuque.server.bus.reasons import NO_SECRET
@@ -28,6 +28,7 @@ from tuque.wire.proto.resp import Status, strict_int
 Fields = dict[str, object]
 
 BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
+BAD_STOPPING: Final = b"ERR Wrong argument for CLUSTER STOPPING. Use 'yes' or 'no'"
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are open, see CLUSTER NODES"
 ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
@@ -44,6 +45,19 @@ MEETINGS_MAX: Final = 64
 def is_safe_to_stop(s: Server) -> bool:
     """[K7.3] Whether the node is leaving and has handed over everything."""
     return s.n.is_leaving and drain_left(s.n) == 0
+
+
+def absent_nodes(s: Server) -> int:
+    """[K9] Nodes of the cluster that take no copies now and do not leave (K9.2)."""
+    there = s.n.reachable | s.n.leavers
+    return sum(1 for one in s.members.alive() if there >> one.slot & 1 == 0 and not one.is_leaving)
+
+
+def stop_left(s: Server) -> int:
+    """[K9] What a stop by plan waits for (K9.2)."""
+    if not s.n.is_stopping:
+        return 0
+    return int(repair_left(s.n)) + int(tubes_to_move(s.n)) + absent_nodes(s)
 
 
 def links_over_tls(s: Server) -> int:
@@ -80,6 +94,10 @@ def cluster_fields(s: Server) -> Fields:
         "cluster_leaving": "yes" if n.is_leaving else "no",
         "cluster_drain_left": int(drain_left(n)) if n.is_leaving else 0,
         "cluster_safe_to_stop": "yes" if is_safe_to_stop(s) else "no",
+        "cluster_stopping": "yes" if n.is_stopping else "no",
+        "cluster_stop_left": stop_left(s),
+        "cluster_stop_tubes": int(tubes_to_move(n)) if n.is_stopping else 0,
+        "cluster_stop_absent": absent_nodes(s) if n.is_stopping else 0,
     }
 
 
@@ -162,6 +180,11 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         c.reply(Status("yes" if s.n.is_leaving else "no"))
     elif word == b"LEAVING" and count == 3:
         leave(s, args[2].lower())
+        c.ok()
+    elif word == b"STOPPING" and count == 2:
+        c.reply(Status("yes" if s.n.is_stopping else "no"))
+    elif word == b"STOPPING" and count == 3:
+        prepare_stop(s, args[2].lower())
         c.ok()
     elif word == b"REPAIR" and count == 2:
         left = int(repair_left(s.n))
@@ -278,6 +301,20 @@ def leave(s: Server, word: bytes) -> None:
     if is_leaving:
         wake_all(s.n, NODE_LEAVING)
     save(s)
+
+
+def prepare_stop(s: Server, word: bytes) -> None:
+    """[K9] CLUSTER STOPPING yes|no: this node is about to stop, and to come back (K9.1)."""
+    if word not in (b"yes", b"no"):
+        raise ArgError(BAD_STOPPING)
+    is_stopping = word == b"yes"
+    set_stopping(s.n, is_stopping)
+    if is_stopping:
+        wake_all(s.n, NODE_LEAVING)
+    log.info(
+        "CLUSTER STOPPING %(answer)s",
+        facts("cluster_stopping", answer=word.decode()),
+    )
 
 
 def save(s: Server) -> None:

@@ -382,8 +382,8 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
         on_poll(n, spec.queues)
-    elif n.is_leaving:
-        c.error(LEAVING)  # V1.5
+    elif n.is_leaving or n.is_stopping:
+        c.error(LEAVING)  # V1.5, K9.1
     else:
         check_queues(s, c.user, spec.queues)
         check_room(n, spec.queues)  # V1.7

@@ -98,7 +98,7 @@ class Desk:
 def why_not_ready(s: Server) -> list[str]:
     """[O2] Why the node does not take jobs now; empty: it does (O2.2)."""
     faults: list[str] = []
-    if s.stop_requested:
+    if s.stop_requested or s.n.is_stopping:
         faults.append("it stops")
     if s.is_loading or s.n.is_loading:
         faults.append("it reads its journal")

@@ -245,6 +245,8 @@ def look_at_bus(s: Server, bus: Bus) -> None:
         on_conflict(s)
     if s.members.is_changed and s.keep_ms <= n.now_ms:
         s.keep_ms = n.now_ms + KEEP_MS
+        if bus.card is not None:
+            s.identity.is_leaving = bool(n.is_leaving)  # K7.8
         if s.identity.save_soon(s.members):
             s.members.is_changed = False
 

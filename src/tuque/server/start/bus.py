@@ -116,6 +116,12 @@ def open_bus(pump: Pump) -> None:
     s = pump.s
     if s.identity.is_leaving:
         set_leaving(s.n, True)
+        log.warning(
+            "this node is leaving its cluster since before it started: it takes no jobs and no "
+            "votes. CLUSTER LEAVING no keeps it; else wait until cluster_safe_to_stop is yes, "
+            "stop it and CLUSTER FORGET it",
+            facts("still_leaving"),
+        )
     bus = s.bus
     if bus is None:
         return
