@@ -209,8 +209,8 @@ def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
 def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     say_it: Callable[..., None],
 ) -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task. An ack or end (A4, A10) and a
-    question (K5.2) are answered as for an unknown job"""
+    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12. An ack or end
+    (A4, A10) and a question (K5.2) are answered as for an unknown job"""
     lab = HomesLab(2)
     lab.make(0, temporary=True)
     task = lab.put(0)
@@ -225,7 +225,7 @@ def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
 
 
 def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task."""
+    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.live(1000)

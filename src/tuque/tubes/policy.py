@@ -189,6 +189,14 @@ class TubePolicy(Tubes):
         operations.finish(n, self, tube, task)
         return True
 
+    def ack_claimed(self, n: Node, task: Task) -> bool:
+        """[T1] ACKJOB or DONE that came to a node without the task (T1.12)."""
+        try:
+            self.ack(n, task, -1)
+        except TubeError:
+            return False
+        return True
+
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
         """[T1] NACK releases the task (T1.4)."""
         tube = self.tube_of(task)

@@ -118,6 +118,10 @@ class Policy:
         """CANCEL of a task that may have runs; False: somebody has it, and hears of it."""
         raise AssertionError("no policy")
 
+    def ack_claimed(self, n: Node, task: Task) -> bool:
+        """ACKJOB or DONE that came to a node without the task (T1.12); False: not now."""
+        raise AssertionError("no policy")
+
     def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
         """The same outside of a command: 1 ended, 2 somebody has it, 0 not now."""
         raise AssertionError("no policy")
