@@ -1,4 +1,4 @@
-"""Restarts by plan, and nodes that left: what the shipped manifest and the docs say to do."""
+"""Restarts by plan, and nodes that left, as the manifest and the docs say (SPEC K7, K9)."""
 
 from __future__ import annotations
 
