@@ -333,6 +333,10 @@ class Members:
         twin = shown("", self.port) if life <= self.life else ""
         raise Refused("another node has the id of this one", twin)
 
+    def is_member(self, node_id: bytes) -> bool:
+        """Whether the node belongs to the cluster, or did when it was forgotten (K6.3)."""
+        return node_id in self.by_id or node_id == self.n.node_id
+
     def is_reached(self, address: str, bus_port: i64) -> bool:
         """Whether the node at that address is linked (K3.1)."""
         for one in self.alive():

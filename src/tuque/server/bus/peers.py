@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from tuque.cluster.members import Members
 from tuque.cluster.twins import Refused
 from tuque.core.dispatch.messages import on_message
-from tuque.core.msgs import AnyMessage, Heartbeat, Refusal
+from tuque.core.msgs import AnyMessage, Belongings, Heartbeat, Refusal
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 from tuque.logtext import facts
@@ -28,6 +28,8 @@ from tuque.server.bus.sending import Sending
 from tuque.server.log.log import Bugs, log
 from tuque.server.net.resolver import is_literal
 from tuque.server.net.system import OUT, Poller, System
+from tuque.tubes.election.voters import belongings, clash
+from tuque.tubes.policy import tubes_of
 from tuque.wire.bus.bus import BusError, SealError
 from tuque.wire.bus.card import Card
 from tuque.wire.bus.handshake import NONCE_BYTES, Conn
@@ -429,12 +431,43 @@ class Bus(Sending):
                 self.put(link, out)
             card = link.conn.peer
             if card is not None and not link.is_closed:
-                if link.dialed[1] == 0:
-                    self.join(link, card)
+                if len(messages) > 0 and isinstance(messages[0], Belongings):
+                    self.on_belongings(link, card, messages[0])
+                    messages = messages[1:]
+                elif link.dialed[1] == 0:
+                    self.greet_or_join(link, card)
                 elif len(messages) > 0:
                     self.on_first(link, card, messages[0])
         if len(messages) > 0 and not link.is_closed:
+            if link.slot < 0:
+                self.drop(link, "it spoke before it was a member")
+                return
             self.hear(link, messages)
+
+    def greet_or_join(self, link: Link, card: Card) -> None:
+        """[K3] A node dialled: a stranger that meets this one hears what must not clash (K3.4)."""
+        if card.is_meeting and not self.members.is_member(card.node_id):
+            if not link.has_met:
+                link.has_met = True
+                self.put(link, link.conn.encode([belongings(self.n, tubes_of(self.n))]))
+            return
+        self.join(link, card)
+
+    def on_belongings(self, link: Link, card: Card, theirs: Belongings) -> None:
+        """[K3] Of two nodes that meet each looks whether something clashes (K3.4)."""
+        reason = clash(self.n, tubes_of(self.n), theirs)
+        is_accepted = link.dialed[1] == 0
+        if reason:
+            self.figures.refused += 1
+            self.put(link, link.conn.encode([Refusal(reason)]))
+            self.drop(link, reason)
+        elif is_accepted and link.has_met:
+            self.join(link, card)
+        elif not is_accepted and not link.has_met:
+            link.has_met = True
+            self.put(link, link.conn.encode([belongings(self.n, tubes_of(self.n))]))
+        else:
+            self.drop(link, "it said twice what it has")
 
     def on_first(self, link: Link, card: Card, message: AnyMessage) -> None:
         """Handle the dialled node's first message: it accepts or refuses the link."""
