@@ -349,8 +349,9 @@ def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
 
 @cluster.command()
 @node_options
+@click.option("--force", is_flag=True, help="Even if it runs: it then does no work any more.")
 @click.argument("node_id")
-def forget(node: NodeOptions, node_id: str) -> None:
+def forget(node: NodeOptions, force: bool, node_id: str) -> None:
     """Remove a node that will not come back.
 
     NODE_ID is its id or the start of it, as `status` shows it. Its jobs are copied again.
@@ -365,7 +366,7 @@ def forget(node: NodeOptions, node_id: str) -> None:
             raise click.ClickException(
                 f"{what} of this cluster has an id that begins with {node_id}"
             )
-        ask(link, "CLUSTER", "FORGET", found[0].id)
+        ask(link, "CLUSTER", "FORGET", found[0].id, *(["FORCE"] if force else []))
     click.echo(f"{found[0].id} is forgotten; what it had is copied again where copies are missing")
 
 

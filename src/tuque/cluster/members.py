@@ -115,6 +115,11 @@ class Members:
         self.set_number(one, one.number + 1)
         return True
 
+    def runs(self, node_id: bytes) -> bool:
+        """[K6] Whether the other node is there: it would go on when it is forgotten (K6.5)."""
+        one = self.by_id.get(node_id)
+        return one is not None and one.is_linked and not one.is_suspected
+
     def forget_all(self) -> None:
         """CLUSTER RESET: this node is alone again; the others do not change."""
         for one in list(self.by_id.values()):
@@ -122,6 +127,7 @@ class Members:
                 self.stale.append(one.slot)
             self.left_behind[one.node_id] = None
         self.n.expected = 0
+        self.number = 0  # K6.4
         self.by_id = {}
         self.by_slot = {}
         self.meetings = Meetings()
@@ -304,7 +310,8 @@ class Members:
             if not was_met or not is_empty or (one.life == life and one.mark == mark):
                 raise Refused(
                     "it was forgotten and may have jobs of before: "
-                    "start it without them, or CLUSTER RESET it, and CLUSTER MEET it again"
+                    "start it without them, or CLUSTER RESET it, and CLUSTER MEET it again",
+                    removal=int(one.number),
                 )
             self.set_number(one, one.number + 1)  # K6.3
         check_life(one, life, mark, (host, port, bus_port), now_ms, self.timeout_ms)
@@ -324,14 +331,28 @@ class Members:
         self.is_changed = True
         return one.slot
 
+    def on_own_number(self, number: i64) -> None:
+        """[K6] This node was forgotten, or is a member again, as others say (K6.4)."""
+        if number <= self.number:
+            return
+        self.number = number
+        self.is_changed = True
+        if not self.is_forgotten():
+            set_leaving(self.n, False)  # K7.8
+        self.set_double(bool(self.twin.where))
+
+    def is_forgotten(self) -> bool:
+        """[K6] Whether this node is no member any more, and does no work (K6.4)."""
+        return self.number % 2 == 1
+
     def on_own_id(self, life: i64, mark: bytes, address: str) -> None:
         """[K1] Refuse a node that uses this node's id (K1.3)."""
         if life == self.life and mark == self.mark:
             raise Refused("that is this node itself")
         if life >= self.life:
             self.on_twin(address, self.timeout_ms)
-        twin = shown("", self.port) if life <= self.life else ""
-        raise Refused("another node has the id of this one", twin)
+        where = shown("", self.port) if life <= self.life else ""
+        raise Refused("another node has the id of this one", where)
 
     def is_member(self, node_id: bytes) -> bool:
         """Whether the node belongs to the cluster, or did when it was forgotten (K6.3)."""
@@ -424,11 +445,7 @@ class Members:
         if len(told.node_id) != 40 or told.removal < 0 or len(told.host) > HOST_MAX:
             return
         if told.node_id == self.n.node_id:
-            if told.removal > self.number:
-                self.number = told.removal
-                self.is_changed = True
-                if self.number % 2 == 0:
-                    set_leaving(self.n, False)  # K7.8: it was forgotten, and met again
+            self.on_own_number(told.removal)
             if told.flags & TWINS:
                 self.on_twin(shown(told.host, told.port), self.timeout_ms // 2)
             return
@@ -498,7 +515,7 @@ class Members:
 
     def set_double(self, is_double: bool) -> None:
         """Tell the core and the tubes whether this node may serve."""
-        self.n.is_double = is_double
+        self.n.is_double = is_double or self.is_forgotten()
         look_again(self.n)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
         tubes_of(self.n).on_reach(self.n)

@@ -336,6 +336,7 @@ class Refusal(Message, tag=25):
 
     text: str
     twin: str = ""  # address of another live node with the id of the receiver (K1.3)
+    removal: int = 0  # > 0: the receiver was forgotten, with that number (K6.4)
 
 
 class TubeAt(Message, tag=26):

@@ -33,6 +33,10 @@ NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are open, see CLUSTER NODES"
 ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
 IT_VOTES: Final = b"ERR node %s votes: CLUSTER VOTERS REMOVE %s first"
+IT_RUNS: Final = (
+    b"ERR node %s runs and is linked: drain and stop it first, or CLUSTER FORGET %s FORCE: it then "
+    b"does no work any more"
+)
 PORT_MAX: Final = 65_535
 BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
 HOST_MAX: Final = 255
@@ -45,6 +49,13 @@ MEETINGS_MAX: Final = 64
 def is_safe_to_stop(s: Server) -> bool:
     """[K7.3] Whether the node is leaving and has handed over everything."""
     return s.n.is_leaving and drain_left(s.n) == 0
+
+
+def state_of(s: Server) -> str:
+    """[S6] Whether this node may work in its cluster (S6.5)."""
+    if s.members.is_forgotten():
+        return "forgotten"
+    return "conflict" if s.conflict else "ok"
 
 
 def absent_nodes(s: Server) -> int:
@@ -77,7 +88,7 @@ def cluster_fields(s: Server) -> Fields:
         received = sum(bus.figures.in_messages.values())
         sent_bytes, received_bytes = int(bus.figures.out_bytes), int(bus.figures.in_bytes)
     return {
-        "cluster_state": "conflict" if s.conflict else "ok",
+        "cluster_state": state_of(s),
         "cluster_known_nodes": size,
         "cluster_reachable_nodes": int(n.reachable_count),
         "cluster_size": size,
@@ -170,8 +181,8 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"SAVECONFIG" and count == 2:
         save(s)
         c.ok()
-    elif word == b"FORGET" and count == 3:
-        forget(s, args[2])
+    elif word == b"FORGET" and (count == 3 or (count == 4 and args[3].upper() == b"FORCE")):
+        forget(s, args[2], count == 4)
         c.ok()
     elif word == b"RESET" and count in (2, 3):
         reset(s, args[2].upper() if count == 3 else b"SOFT")
@@ -235,7 +246,7 @@ def is_host(host: bytes) -> bool:
     return 0 < len(host) <= HOST_MAX and all(33 <= byte <= 126 for byte in host)
 
 
-def forget(s: Server, id: bytes) -> None:
+def forget(s: Server, id: bytes, is_forced: bool) -> None:
     """[K6] CLUSTER FORGET: remove the node from the cluster; the other nodes follow (K6.1)."""
     if len(id) != 40:
         raise ArgError(b"ERR Invalid node identifier")
@@ -244,6 +255,8 @@ def forget(s: Server, id: bytes) -> None:
     voters = tubes_of(s.n).ballots.in_force()
     if voters is not None and id in voters.rights:
         raise ArgError(IT_VOTES % (id, id))  # T28.6
+    if s.members.runs(id) and not is_forced:
+        raise ArgError(IT_RUNS % (id, id))  # K6.5
     if not s.members.forget(id):
         raise ArgError(b"ERR Unknown node " + id)
     if s.bus is not None:

@@ -478,6 +478,8 @@ class Bus(Sending):
                 twin = f"[{link.host}]{twin}" if ":" in link.host else link.host + twin
             if twin:
                 self.members.on_twin(twin, self.members.timeout_ms)  # K1.3
+            if message.removal > 0:
+                self.members.on_own_number(message.removal)
             self.drop(link, printable(message.text))
         else:
             self.join(link, card)
@@ -518,7 +520,7 @@ class Bus(Sending):
         except Refused as error:
             self.figures.refused += 1
             if link.dialed[1] == 0:
-                self.put(link, link.conn.encode([Refusal(str(error), error.twin)]))
+                self.put(link, link.conn.encode([Refusal(str(error), error.twin, error.removal)]))
             self.drop(link, str(error))
             return
         old = self.by_slot.get(slot)

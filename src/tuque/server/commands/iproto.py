@@ -602,7 +602,9 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
     if n.is_double:
-        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+        removed = b"this node was removed from its cluster"
+        other = b"another node has the id of this one"
+        raise IprotoError(E_READ_ONLY, removed if s.is_forgotten else other)
 
 
 def eval_text(s: Server, w: Wired, request: Request) -> None:

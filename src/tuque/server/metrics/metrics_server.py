@@ -106,6 +106,8 @@ def why_not_ready(s: Server) -> list[str]:
         faults.append(f"the journal does not work: {s.journal_error}")
     if s.conflict:
         faults.append(f"another node, at {s.conflict}, has its id")
+    if s.members.is_forgotten():
+        faults.append("it was removed from its cluster")
     if s.n.is_leaving:
         faults.append("it leaves its cluster")
     if memory_level(s.n) == 3:

@@ -21,6 +21,11 @@ from tuque.wire.proto.iproto import (
 
 LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT
+FORGOTTEN: Final = (
+    b"LEAVING this node was removed from its cluster by CLUSTER FORGET, and does no work: use "
+    b"another one. To take it back, CLUSTER RESET it or start it without its journal, and CLUSTER "
+    b"MEET it"
+)
 CONFLICT_TEXT: Final = (
     b"another node has the id of this one: stop one of the two, move its nodes.conf and its "
     b"journal away, and start it again"

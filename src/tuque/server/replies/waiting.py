@@ -17,7 +17,7 @@ from mypy_extensions import i64
 from tuque.core.copies.add import fill_in, must_be_external
 from tuque.core.model.errors import NOREPL_TIMEOUT, Refusal
 from tuque.core.model.job import AddSpec
-from tuque.core.node.node import NODE_DOUBLE, Node
+from tuque.core.node.node import NODE_DOUBLE, NODE_LEAVING, Node
 from tuque.core.node.peers import slots_of
 from tuque.core.queues.deliver import wake_all
 from tuque.core.queues.procedures import FAR
@@ -243,12 +243,28 @@ def look_at_bus(s: Server, bus: Bus) -> None:
     s.is_crowded = bus.crowded > 0
     if s.conflict != s.members.twin.where:
         on_conflict(s)
+    if s.is_forgotten != s.members.is_forgotten():
+        on_forgotten(s)
     if s.members.is_changed and s.keep_ms <= n.now_ms:
         s.keep_ms = n.now_ms + KEEP_MS
         if bus.card is not None:
             s.identity.is_leaving = bool(n.is_leaving)  # K7.8
         if s.identity.save_soon(s.members):
             s.members.is_changed = False
+
+
+def on_forgotten(s: Server) -> None:
+    """[K6] This node was forgotten, or is a member again: say so, and refuse who waits (K6.4)."""
+    s.is_forgotten = s.members.is_forgotten()
+    if s.is_forgotten:
+        wake_all(s.n, NODE_LEAVING)
+        log.warning(
+            "this node was removed from its cluster by CLUSTER FORGET: it does no work. To take it "
+            "back, CLUSTER RESET it or start it without its journal, and CLUSTER MEET it",
+            facts("forgotten"),
+        )
+    else:
+        log.info("this node is a member of a cluster again", facts("forgotten_over"))
 
 
 def on_conflict(s: Server) -> None:
