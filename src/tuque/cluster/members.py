@@ -48,6 +48,8 @@ BEAT_MAX_MS: Final = 1_000
 SECOND_DIALER_MS: Final = 1_500  # how long the node with the higher id lets the other one dial
 GOSSIP_ALL: Final = 16  # nodes in the gossip of one heartbeat; larger clusters are sent in parts
 HOST_MAX: Final = 255
+FORGOTTEN: Final = "forgotten"
+UNMET: Final = "unmet"
 
 
 def life_number(life: i64, mark: bytes) -> i64:
@@ -68,6 +70,7 @@ class Members:
         n.limits.node_timeout_ms = timeout_ms
         self.port: i64 = 0  # of this node, for clients
         self.number: i64 = 0  # this node's removal number; odd: it was forgotten
+        self.is_unmet = False  # a cluster expects another node at its address (K1.4)
         self.by_id: dict[bytes, Member] = {}
         self.by_slot: dict[int, Member] = {}
         self.left_behind: dict[bytes, None] = {}  # no longer members since CLUSTER RESET
@@ -128,6 +131,7 @@ class Members:
             self.left_behind[one.node_id] = None
         self.n.expected = 0
         self.number = 0  # K6.4
+        self.is_unmet = False
         self.by_id = {}
         self.by_slot = {}
         self.meetings = Meetings()
@@ -150,7 +154,7 @@ class Members:
         self.mark = mark
         self.n.lives[0] = life_number(life, mark)
         self.twin = Conflict(self.timeout_ms)  # what was heard is of the former one (K1.3)
-        self.set_double(False)
+        self.work_or_not()
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
         """Add a node of nodes.conf: it is dialled as if its link had just been lost."""
@@ -217,7 +221,7 @@ class Members:
             elif now_ms - one.heard_ms > self.timeout_ms:
                 self.suspect(one, now_ms)
         if self.twin.is_over(now_ms):
-            self.set_double(False)
+            self.work_or_not()
         return self.to_dial(now_ms)
 
     def own_flags(self) -> i64:
@@ -337,13 +341,26 @@ class Members:
             return
         self.number = number
         self.is_changed = True
-        if not self.is_forgotten():
+        if number % 2 == 0:
             set_leaving(self.n, False)  # K7.8
-        self.set_double(bool(self.twin.where))
+        self.work_or_not()
 
-    def is_forgotten(self) -> bool:
-        """[K6] Whether this node is no member any more, and does no work (K6.4)."""
-        return self.number % 2 == 1
+    def known_at(self, host: str, bus_port: i64) -> list[bytes]:
+        """[K1] The members with that address (K1.4)."""
+        found: list[bytes] = []
+        for one in self.alive():
+            if one.host == host and one.bus_port == bus_port:
+                found.append(one.node_id)
+        return found
+
+    def check_wanted(self, wanted: list[bytes]) -> None:
+        """[K1] Raise Refused if the dialling node wants others at this address (K1.4)."""
+        if len(wanted) == 0 or self.n.node_id in wanted:
+            return
+        if len(self.alive()) == 0 and not self.is_unmet:
+            self.is_unmet = True
+            self.work_or_not()
+        raise Refused(f"{self.n.node_id.decode()} is there now: CLUSTER MEET makes it a member")
 
     def on_own_id(self, life: i64, mark: bytes, address: str) -> None:
         """[K1] Refuse a node that uses this node's id (K1.3)."""
@@ -376,6 +393,9 @@ class Members:
             one.dial_ms += SECOND_DIALER_MS
         self.by_id[node_id] = one
         self.by_slot[slot] = one
+        if self.is_unmet:
+            self.is_unmet = False
+            self.work_or_not()
         self.count_others()
         self.reach(one)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
@@ -509,13 +529,21 @@ class Members:
     def on_twin(self, where: str, span_ms: i64) -> None:
         """[K1] Another node, at that address, uses this node's id: stop serving (K1.3)."""
         if self.twin.begin(where, self.n.now_ms + span_ms):
-            self.set_double(True)
+            self.work_or_not()
             for one in self.alive():
                 one.backoff_ms = DIAL_MIN_MS
 
-    def set_double(self, is_double: bool) -> None:
+    def work_or_not(self) -> None:
         """Tell the core and the tubes whether this node may serve."""
-        self.n.is_double = is_double or self.is_forgotten()
+        self.n.is_double = len(self.why_idle()) > 0
         look_again(self.n)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
         tubes_of(self.n).on_reach(self.n)
+
+    def why_idle(self) -> str:
+        """Why this node does no work, in a word of CLUSTER INFO (S6.5); empty: it does."""
+        if self.number % 2 == 1:
+            return FORGOTTEN
+        if self.twin.where:
+            return "conflict"
+        return UNMET if self.is_unmet else ""

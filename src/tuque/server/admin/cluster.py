@@ -51,13 +51,6 @@ def is_safe_to_stop(s: Server) -> bool:
     return s.n.is_leaving and drain_left(s.n) == 0
 
 
-def state_of(s: Server) -> str:
-    """[S6] Whether this node may work in its cluster (S6.5)."""
-    if s.members.is_forgotten():
-        return "forgotten"
-    return "conflict" if s.conflict else "ok"
-
-
 def absent_nodes(s: Server) -> int:
     """[K9] Nodes of the cluster that take no copies now and do not leave (K9.2)."""
     there = s.n.reachable | s.n.leavers
@@ -88,7 +81,7 @@ def cluster_fields(s: Server) -> Fields:
         received = sum(bus.figures.in_messages.values())
         sent_bytes, received_bytes = int(bus.figures.out_bytes), int(bus.figures.in_bytes)
     return {
-        "cluster_state": state_of(s),
+        "cluster_state": s.members.why_idle() or "ok",
         "cluster_known_nodes": size,
         "cluster_reachable_nodes": int(n.reachable_count),
         "cluster_size": size,

@@ -31,7 +31,7 @@ from tuque.server.net.system import OUT, Poller, System
 from tuque.tubes.election.voters import belongings, clash
 from tuque.tubes.policy import tubes_of
 from tuque.wire.bus.bus import BusError, SealError
-from tuque.wire.bus.card import Card
+from tuque.wire.bus.card import WANTED_MAX, Card
 from tuque.wire.bus.handshake import NONCE_BYTES, Conn
 
 YOUNG_MAX: Final = 128  # at a time
@@ -332,6 +332,9 @@ class Bus(Sending):
         is_dialer = dialed[1] != 0
         if is_dialer and self.members.meetings.has(dialed[0], dialed[1]):
             card = msgspec.structs.replace(card, is_meeting=True)
+        elif is_dialer:
+            known = self.members.known_at(dialed[0], dialed[1])
+            card = msgspec.structs.replace(card, wanted=known[:WANTED_MAX])
         nonce = self.system.random(NONCE_BYTES)
         conn = Conn(is_dialer, card, self.secrets, nonce, FRAME_MAX, self.filler)
         link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
@@ -504,6 +507,7 @@ class Bus(Sending):
         """
         host = card.host if card.host else link.host
         try:
+            self.members.check_wanted(card.wanted)
             self.check_order(link, card.node_id)
             slot = self.members.on_joined(
                 card.node_id,

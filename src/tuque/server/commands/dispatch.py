@@ -63,7 +63,7 @@ from tuque.server.commands.results import tell_ended
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
-from tuque.server.replies.errors import CONFLICT, FORGOTTEN, LEAVING, WORDS, core_words, on_fault
+from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, WORDS, core_words, on_fault
 from tuque.server.replies.help import load_share, worded
 from tuque.server.replies.redirects import check_queue, check_tasks, moved_text, refusal_text
 from tuque.server.replies.tubes import reply_take_iproto, tell_take
@@ -277,7 +277,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):
-        return FORGOTTEN if s.is_forgotten else CONFLICT  # C3.11
+        return IDLE.get(s.idle, CONFLICT)  # C3.11, K6.4, K1.4
     return None
 
 

@@ -23,7 +23,7 @@ from tuque.core.queues.deliver import wake_all
 from tuque.core.queues.procedures import FAR
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
-from tuque.server.replies.errors import core_words, iproto_words, resp_words
+from tuque.server.replies.errors import IDLE, core_words, iproto_words, resp_words
 from tuque.server.state.client import (
     HELD_MANY,
     HELD_ORDER,
@@ -243,8 +243,8 @@ def look_at_bus(s: Server, bus: Bus) -> None:
     s.is_crowded = bus.crowded > 0
     if s.conflict != s.members.twin.where:
         on_conflict(s)
-    if s.is_forgotten != s.members.is_forgotten():
-        on_forgotten(s)
+    if s.idle != s.members.why_idle():
+        on_idle(s)
     if s.members.is_changed and s.keep_ms <= n.now_ms:
         s.keep_ms = n.now_ms + KEEP_MS
         if bus.card is not None:
@@ -253,18 +253,26 @@ def look_at_bus(s: Server, bus: Bus) -> None:
             s.members.is_changed = False
 
 
-def on_forgotten(s: Server) -> None:
-    """[K6] This node was forgotten, or is a member again: say so, and refuse who waits (K6.4)."""
-    s.is_forgotten = s.members.is_forgotten()
-    if s.is_forgotten:
+def on_idle(s: Server) -> None:
+    """[K6] This node does no work from now on, or again: say so, refuse who waits (K6.4, K1.4)."""
+    was, s.idle = s.idle, s.members.why_idle()
+    if s.idle in IDLE:
         wake_all(s.n, NODE_LEAVING)
+    if s.idle == "forgotten":
         log.warning(
-            "this node was removed from its cluster by CLUSTER FORGET: it does no work. To take it "
-            "back, CLUSTER RESET it or start it without its journal, and CLUSTER MEET it",
+            "this node was removed from its cluster by CLUSTER FORGET, and does no work. To take "
+            "it back, CLUSTER RESET it or start it without its journal, and CLUSTER MEET it",
             facts("forgotten"),
         )
-    else:
-        log.info("this node is a member of a cluster again", facts("forgotten_over"))
+    elif s.idle == "unmet":
+        log.warning(
+            "this node does no work: it is not in its cluster, which knows another one at this "
+            "address. CLUSTER MEET it; or CLUSTER FORGET the other one there, and CLUSTER RESET "
+            "this one",
+            facts("unmet"),
+        )
+    elif was in IDLE:
+        log.info("this node does its work again", facts("works_again"))
 
 
 def on_conflict(s: Server) -> None:

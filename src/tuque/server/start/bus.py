@@ -29,7 +29,7 @@ def take_identity(s: Server, identity: Identity) -> None:
     s.identity = identity
     members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
     members.number = identity.kept.number
-    s.n.is_double = members.is_forgotten()  # K6.4
+    s.n.is_double = len(members.why_idle()) > 0  # K6.4
     for one in identity.kept.nodes:
         members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
     s.members = members
