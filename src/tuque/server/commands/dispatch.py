@@ -63,9 +63,9 @@ from tuque.server.commands.results import tell_ended
 from tuque.server.commands.work import tell_cancelled, worker_of
 from tuque.server.log.log import warn_once
 from tuque.server.log.slowlog import feed_monitors, note_latency, note_slow
-from tuque.server.replies.errors import CONFLICT, LEAVING, WORDS, core_words, on_fault
+from tuque.server.replies.errors import CONFLICT, IDLE, LEAVING, WORDS, core_words, on_fault
 from tuque.server.replies.help import load_share, worded
-from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
+from tuque.server.replies.redirects import check_queue, check_tasks, moved_text, refusal_text
 from tuque.server.replies.tubes import reply_take_iproto, tell_take
 from tuque.server.replies.waiting import (
     await_copies,
@@ -85,7 +85,7 @@ from tuque.server.state.client import (
 from tuque.server.state.server import Server
 from tuque.tubes.groups import FIRST_MINDER
 from tuque.tubes.groups import wake as wake_group
-from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.add_options import addjob_options
 from tuque.wire.commands.arguments import (
@@ -101,6 +101,7 @@ from tuque.wire.commands.bounds import (
     long_word,
 )
 from tuque.wire.commands.commands import Command
+from tuque.wire.commands.rights import unit_of
 from tuque.wire.proto.resp import array_head, bulk_head
 
 CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
@@ -271,12 +272,30 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
-        return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
+        way = way_to_leader(s, command, args)
+        return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):
-        return CONFLICT  # C3.11
+        return IDLE.get(s.idle, CONFLICT)  # C3.11, K6.4, K1.4
     return None
+
+
+def way_to_leader(s: Server, command: Command, args: list[bytes]) -> bytes:
+    """[C3] The redirect if the command is about a tube that another node leads (C3.6); or b""."""
+    unit = command.unit
+    if unit is None:
+        unit = unit_of(command.name, args)
+    try:
+        for queue in unit.queues(args):
+            check_queue(s, queue)
+        if unit.jobs_from > 0:
+            check_tasks(s, args, unit.jobs_from, 1)
+    except HomeError as error:
+        return refusal_text(s, error)
+    except TubeError:
+        pass
+    return b""
 
 
 def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
@@ -382,8 +401,8 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
         on_poll(n, spec.queues)
-    elif n.is_leaving:
-        c.error(LEAVING)  # V1.5
+    elif n.is_leaving or n.is_stopping:
+        c.error(LEAVING)  # V1.5, K9.1
     else:
         check_queues(s, c.user, spec.queues)
         check_room(n, spec.queues)  # V1.7

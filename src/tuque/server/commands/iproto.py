@@ -22,7 +22,7 @@ from tuque.server.log.slowlog import (
     note_latency,
     note_slow,
 )
-from tuque.server.replies.errors import look_into
+from tuque.server.replies.errors import IDLE, look_into
 from tuque.server.replies.long_commands import begin_call
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tubes import (
@@ -602,7 +602,9 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
     if n.is_double:
-        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+        other = b"another node has the id of this one"
+        alone = b"this node is no member of its cluster"
+        raise IprotoError(E_READ_ONLY, alone if s.idle in IDLE else other)
 
 
 def eval_text(s: Server, w: Wired, request: Request) -> None:

@@ -79,7 +79,7 @@ def take(call: TubeCall) -> None:
         call.task(task)
     elif call.timeout_ms == 0:
         call.no_task()
-    elif call.n.is_leaving:
+    elif call.n.is_leaving or call.n.is_stopping:
         raise TubeError(LEAVING_CODE)  # T15.6, I7.6
     else:
         call.may_wait()

@@ -20,6 +20,7 @@ from tuque.server.loop.pump import Pump
 from tuque.server.metrics.metrics import Snapshot, families, take_snapshot
 from tuque.server.net.listen import ListenError
 from tuque.server.net.tls_keys import Keys
+from tuque.server.replies.errors import IDLE
 from tuque.server.state.server import Server, log
 
 ALIVE_S: Final = 15.0  # the loop turns each 5 s at least, for the points of HISTORY
@@ -98,7 +99,7 @@ class Desk:
 def why_not_ready(s: Server) -> list[str]:
     """[O2] Why the node does not take jobs now; empty: it does (O2.2)."""
     faults: list[str] = []
-    if s.stop_requested:
+    if s.stop_requested or s.n.is_stopping:
         faults.append("it stops")
     if s.is_loading or s.n.is_loading:
         faults.append("it reads its journal")
@@ -106,6 +107,8 @@ def why_not_ready(s: Server) -> list[str]:
         faults.append(f"the journal does not work: {s.journal_error}")
     if s.conflict:
         faults.append(f"another node, at {s.conflict}, has its id")
+    if s.idle in IDLE:
+        faults.append("it is no member of its cluster")
     if s.n.is_leaving:
         faults.append("it leaves its cluster")
     if memory_level(s.n) == 3:

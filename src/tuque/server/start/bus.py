@@ -33,6 +33,7 @@ def take_identity(s: Server, identity: Identity) -> None:
     s.identity = identity
     members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
     members.number = identity.kept.number
+    s.n.is_double = len(members.why_idle()) > 0  # K6.4
     for one in identity.kept.nodes:
         members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
     s.members = members
@@ -140,6 +141,12 @@ def open_bus(pump: Pump) -> None:
     s = pump.s
     if s.identity.is_leaving:
         set_leaving(s.n, True)
+        log.warning(
+            "this node is leaving its cluster since before it started: it takes no jobs and no "
+            "votes. CLUSTER LEAVING no keeps it; else wait until cluster_safe_to_stop is yes, "
+            "stop it and CLUSTER FORGET it",
+            facts("still_leaving"),
+        )
     bus = s.bus
     if bus is None:
         return

@@ -166,6 +166,7 @@ class Server:
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
+        self.idle = ""  # why it does no work, as said in the log (K6.4)
         self.conflicts_told: i64 = 0  # of those in n.life, logged
         self.conflicts_ms: i64 = 0  # no further line about them before
         self.level_told: i64 = 0  # the memory level that the log said last
