@@ -279,7 +279,7 @@ class Config(AccessOptions, kw_only=True):
     ] = "local0"
     appendonly: Annotated[
         bool, Opt(Bool(), "keep a journal on disk, so that jobs survive a restart", runtime=True)
-    ] = False
+    ] = True
     dir: Annotated[str, Opt(Text(), "directory of all files with relative names")] = "."
     client_output_buffer_limit: Annotated[
         tuple[int, int, int],
