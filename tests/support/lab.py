@@ -21,7 +21,12 @@ from until import until
 
 READY = re.compile(r"ready to accept connections on port (\d+)")
 BUS = re.compile(r"bus listens on port (\d+)")
-PLAIN = ("--set", "appendonly=no")  # a flag of the test has the last word
+PLAIN = (
+    "--set",
+    "appendonly=no",
+    "--set",
+    "disk-reserve=0",
+)  # a flag of the test has the last word
 
 
 class RealServer:

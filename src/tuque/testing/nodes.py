@@ -23,7 +23,7 @@ BUS: Final = re.compile(r"bus listens on port (\d+)")
 LIMIT_S: Final = 60.0  # of a start, a stop, a meeting
 LOOK_S: Final = 0.01
 LOG_LINES: Final = 20
-PLAIN: Final = ("--set", "appendonly=no")  # unless a test says otherwise
+PLAIN: Final = ("--set", "appendonly=no", "--set", "disk-reserve=0")  # unless a test says otherwise
 
 
 class NodeError(Exception):

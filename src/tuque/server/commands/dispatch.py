@@ -53,6 +53,7 @@ from tuque.server.access.login import is_one_too_many
 from tuque.server.access.rights import denial, note_act
 from tuque.server.access.tenant import check_growth, check_queues
 from tuque.server.commands.jobs import (
+    DISKFULL,
     check_ids,
     check_room,
     cmd_ack,
@@ -272,6 +273,8 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
             return oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
+    if command.is_denyoom and s.is_disk_short() and command.name != "ENQUEUE":
+        return DISKFULL  # J6.9
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):

@@ -241,6 +241,8 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
     n = s.n
     if len(s.journal_error) > 0:
         return f"the journal does not work: {s.journal_error}"
+    if s.is_disk_short():
+        return "the disk is nearly full"
     if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
         if not (evicts and make_room(n, EVICTED)):
             return "memory is short"

@@ -335,6 +335,23 @@ class Config(AccessOptions, kw_only=True):
     journal_segment_bytes: Annotated[
         int, Opt(Memory(64 << 10, GB), "a journal segment is closed at this size", unit="bytes")
     ] = 64 * MB
+    disk_free_min: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "free bytes of the journal's disk below which it takes no more jobs; 0 = any",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 256 * MB
+    disk_reserve: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "a file of that size gives its room to the journal when the disk is full; 0 = none",
+            unit="bytes",
+        ),
+    ] = 64 * MB
     queue_idle_time: Annotated[
         int,
         Opt(

@@ -280,6 +280,10 @@ class Server:
         if self.n.policy is not None:
             on_client_gone(self.n, tubes_of(self.n), number)
 
+    def is_disk_short(self) -> bool:
+        """[J6.9] Whether the disk of the journal takes no more jobs."""
+        return self.committer is not None and self.committer.is_short
+
     def settle_plain(self) -> None:
         """The settled options of a plain ADDJOB: REPLICATE depends on who is reachable (R1.1)."""
         self.reachable_then = self.n.reachable_count
