@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.commands.calls import Call
-from tuque.client.retry import Tries
+from tuque.client.retry import NOT_NOW, Tries
 from tuque.client.routing.leaders import Homes, homeless_hint
 from tuque.client.routing.nodes import LEAVING_REST_S, Follow, Route
 from tuque.client.url import Address, Settings
@@ -80,6 +80,7 @@ SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
 JOIN_S = 5.0  # for the reply to joining a session of tubes
 TASK_WORDS = 6  # in a reply that is a task
+AWAY = (Leaving, Conflict, Loading)  # refusals of a node that serves nobody now
 SHORTEST_WAIT_S = 0.005  # a shorter remaining wait is over
 
 
@@ -203,7 +204,7 @@ class Face:
                 self._on_leaving(address, now_s, reply)
                 break
         if len(asked) > 1:
-            return False
+            return self._takes_back(replies)
         last = replies[-1]
         if isinstance(last, TubeHome):
             return self._homes.told(last) is not None and not self._homes.are_apart(asked)
@@ -212,7 +213,16 @@ class Face:
         if isinstance(last, NoQuorum | ReadOnly):
             self._homes.forget(address)  # others may know another leader
             return True
-        return isinstance(last, Leaving | Conflict | Loading)
+        return isinstance(last, AWAY)
+
+    def _takes_back(self, replies: list[Reply]) -> bool:
+        """Drop the refusals at the end of a pipeline but one, if another node, or time, will help.
+
+        What was refused is sent again in its order, and nothing that came after it was done.
+        """
+        while len(replies) > 1 and isinstance(replies[-1], AWAY) and isinstance(replies[-2], AWAY):
+            replies.pop()
+        return isinstance(replies[-1], AWAY)
 
     def _home_of(self, asked: list[Call[Any]]) -> Address | None:
         """The node to ask if a tube's leader is not the node in use."""
@@ -356,6 +366,8 @@ def no_node(causes: list[Error]) -> Error:
 
 def no_answer(error: Error, call: Call[Any]) -> Error:
     """The error of a call of a pipeline whose connection failed before its reply."""
+    if isinstance(error, NOT_NOW) and not error.may_be_done:
+        return type(error)(error.message, node=error.node, job_id=call.job_id)
     kind = type(error) if isinstance(error, ConnectionError) else Closed
     retryable = call.repeat and not call.pinned
     found = kind(error.message, node=error.node, job_id=call.job_id, retryable=retryable)

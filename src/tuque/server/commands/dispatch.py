@@ -254,6 +254,10 @@ def is_small(args: list[bytes]) -> bool:
     return True
 
 
+# a stopping node sends these to other nodes; what ends jobs it does itself (C11.2)
+SENT_AWAY: Final = frozenset(("ADDJOB", "GETJOB", "TOPIC", "PING"))
+
+
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
     """The reason to refuse the command, in the order of C3.3-C3.7, C3.11; None to run it."""
     if not command.takes(len(args)):
@@ -275,6 +279,8 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if command.is_denyoom and s.is_disk_short() and command.name != "ENQUEUE":
         return DISKFULL  # J6.9
+    if len(s.end_asked) > 0 and command.name in SENT_AWAY:
+        return LEAVING  # C11.2
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):

@@ -199,7 +199,7 @@ def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
         return ""
     if tube.pause & PAUSE_IN:
         return "the input of the queue is paused"
-    if s.n.is_leaving:
+    if s.is_parting():
         return "the node is leaving"
     if s.n.reachable_count + 1 < copies_needed(s.n, t, tube):
         return "too few nodes are here for its next job"

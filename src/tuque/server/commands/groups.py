@@ -399,5 +399,5 @@ def check_growth(s: Server) -> None:
             raise ArgError(oom_text(n))
     if s.is_disk_short():
         raise ArgError(DISKFULL)
-    if n.is_leaving:
+    if s.is_parting():
         raise ArgError(LEAVING)

@@ -79,7 +79,7 @@ def take(call: TubeCall) -> None:
         call.task(task)
     elif call.timeout_ms == 0:
         call.no_task()
-    elif call.n.is_leaving:
+    elif call.s.is_parting():
         raise TubeError(LEAVING_CODE)  # T15.6, I7.6
     else:
         call.may_wait()
@@ -236,7 +236,7 @@ def check_growth(s: Server) -> None:
             raise ArgError(oom_text(n))
     if s.is_disk_short():
         raise ArgError(DISKFULL)
-    if n.is_leaving:
+    if s.is_parting():
         raise ArgError(LEAVING)
 
 
