@@ -81,6 +81,8 @@ SHORTEST_CONNECT_S = 0.05
 JOIN_S = 5.0  # for the reply to joining a session of tubes
 TASK_WORDS = 6  # in a reply that is a task
 AWAY = (Leaving, Conflict, Loading)  # refusals of a node that serves nobody now
+IDLE_S = 5.0  # a connection unused for that long proves itself before a call
+PROOF_S = 1.0  # for the reply to that PING: who has forgotten it costs no more, and no doubt
 SHORTEST_WAIT_S = 0.005  # a shorter remaining wait is over
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Final, get_type_hints
 import msgspec
 
 from tuque.server.config.kinds import (
+    KEEP_ALIVE_S,
     Addresses,
     Bool,
     Choice,
@@ -233,8 +234,13 @@ class Config(AccessOptions, kw_only=True):
     ] = 15000
     tcp_keepalive: Annotated[
         int,
-        Opt(KeepAlive(), "probe silent connections after this; 0 = never", unit="s", runtime=True),
-    ] = 300
+        Opt(
+            KeepAlive(),
+            "probe silent connections of clients after this, 3 times in 45 s; 0 = never",
+            unit="s",
+            runtime=True,
+        ),
+    ] = KEEP_ALIVE_S
     no_appendfsync_on_rewrite: Annotated[
         bool, Opt(Bool(), "do not fsync while a rewrite runs (a crash may lose that time)")
     ] = False
