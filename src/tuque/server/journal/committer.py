@@ -188,9 +188,12 @@ class Committer:
         """[J4.2] The last record whose replies may leave: a kill of the process keeps it.
 
         Under `always`, and while a delivery of an at-most-once job waits (J4.4), a power cut does.
+        After a failed sync only what the next snapshot has is kept, once that is complete (J6.2).
         """
         thread = self.thread
         if thread.policy == ALWAYS or self._custody_seq > thread.durable_seq:
+            return thread.durable_seq
+        if self.journal.is_broken and thread.error:
             return thread.durable_seq
         return int(self.journal.seq)
 
