@@ -105,6 +105,8 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
         tubes_of(s.n).ballots.asks_all = s.cfg.failover_disks == "ask"
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
+    elif name == "disk-free-min" and s.committer is not None:
+        s.committer.thread.room.free_min = s.cfg.disk_free_min
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
         be_willing(s)

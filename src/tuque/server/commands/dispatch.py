@@ -53,6 +53,7 @@ from tuque.server.access.login import is_one_too_many
 from tuque.server.access.rights import denial, note_act
 from tuque.server.access.tenant import check_growth, check_queues
 from tuque.server.commands.jobs import (
+    DISKFULL,
     check_ids,
     check_room,
     cmd_ack,
@@ -254,6 +255,10 @@ def is_small(args: list[bytes]) -> bool:
     return True
 
 
+# a stopping node sends these to other nodes; what ends jobs it does itself (C11.2)
+SENT_AWAY: Final = frozenset(("ADDJOB", "GETJOB", "TOPIC", "PING"))
+
+
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
     """The reason to refuse the command, in the order of C3.3-C3.7, C3.11; None to run it."""
     if not command.takes(len(args)):
@@ -274,6 +279,10 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         way = way_to_leader(s, command, args)
         return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
+    if command.is_denyoom and s.is_disk_short() and command.name != "ENQUEUE":
+        return DISKFULL  # J6.9
+    if len(s.end_asked) > 0 and command.name in SENT_AWAY:
+        return LEAVING  # C11.2
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):
@@ -401,7 +410,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
         on_poll(n, spec.queues)
-    elif n.is_leaving or n.is_stopping:
+    elif s.is_parting():
         c.error(LEAVING)  # V1.5, K9.1
     else:
         check_queues(s, c.user, spec.queues)

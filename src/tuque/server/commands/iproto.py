@@ -601,6 +601,8 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
+    if s.is_disk_short() and is_growing:
+        raise IprotoError(E_JOURNAL, b"Failed to write to disk: it is nearly full")
     if n.is_double:
         other = b"another node has the id of this one"
         alone = b"this node is no member of its cluster"

@@ -28,7 +28,7 @@ from tuque.core.topics import (
     unsubscribe,
 )
 from tuque.server.access.tenant import of_topic
-from tuque.server.commands.jobs import oom_text
+from tuque.server.commands.jobs import DISKFULL, oom_text
 from tuque.server.config.patterns import Glob
 from tuque.server.replies.errors import core_words
 from tuque.server.replies.help import reply_help
@@ -119,6 +119,8 @@ TAKES: Final = b"TOPIC takes SUBSCRIBE, UNSUBSCRIBE, LIST, ADD or HELP"
 def add(s: Server, c: Client, args: list[bytes]) -> None:
     """[T62] ADD topic body ms-timeout [options of ADDJOB] (T62.1)."""
     n = s.n
+    if s.is_disk_short():
+        raise ArgError(DISKFULL)
     wanted = addjob_options(args, 5, ADD)
     wait_ms = timeout_ms(args[4])
     if len(wanted.keys) > 0:

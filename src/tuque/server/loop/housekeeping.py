@@ -273,6 +273,20 @@ def log_notes(notes: list[Note]) -> None:
             log.info("%(text)s", facts("journal_note", text=note.text))
 
 
+def log_room(is_short: bool, free_bytes: int) -> None:
+    """[J6.9] Log that the disk takes no more jobs, or does again."""
+    if is_short:
+        log.error(
+            "the disk has %(bytes)d bytes free: jobs are refused with -DISKFULL",
+            facts("disk_short", bytes=free_bytes),
+        )
+        return
+    log.info(
+        "the disk has %(bytes)d bytes free: jobs are taken again",
+        facts("disk_has_room", bytes=free_bytes),
+    )
+
+
 def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
     """[J6.7] Log why a connection is closed whose replies wait for the journal."""
     log.warning(

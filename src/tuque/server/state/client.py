@@ -110,6 +110,12 @@ class Connection:
         """Whether one of its commands runs in slices."""
         return False
 
+    def is_at_rest(self) -> bool:
+        """Whether nothing of it is in flight: no command, no reply."""
+        if self.is_waiting() or self.is_busy() or self.unread_bytes() > 0:
+            return False
+        return len(self.out) == 0 and len(self.gated) == 0 and len(self.wire) == 0
+
     def chore_bytes(self) -> i64:
         """Memory of a reply in the making."""
         return 0
