@@ -19,6 +19,7 @@ from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.tables import has_stood, set_time
 from tuque.core.queues.deliver import serve_ready, wake_all
 from tuque.core.queues.procedures import FAR
+from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.commands.firing import look_at_groups, run_schedules
