@@ -82,7 +82,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "JSCAN": _LISTS,
     "QLEN": _ONE,
     "QSTAT": Bound(0, TURN_WORK, SMALL, ONE, True),
-    "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, CUT, True),
+    "QPEEK": Bound(0, 2 * TURN_WORK, REPLY_BYTES, SLICED, True),
     "QSCAN": _LISTS,
     "HISTORY": Bound(FEW_WORDS, 3_000, 524_288, ONE),
     "QLIST": Bound(1_024, 2 * TURN_WORK, REPLY_BYTES, SLICED, True),

@@ -1,0 +1,133 @@
+"""What one command, or a pipeline of one connection, may cost a turn, in counts (SPEC L2).
+
+Each test counts what ran in one turn: the units that the node counts itself, and the lines of
+Python, so that work which nobody counts is found, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import hiredis
+import pytest
+
+from pump_box import PumpBox
+from raw_resp import encode
+from tuque.core.model.timers import TURN_WORK
+from tuque.tubes.model.options import PutSpec
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import operations
+
+TASKS = 6_000
+PRIS = 1_000
+LINES_OF_A_TURN = 20_000  # beside the work that a command counts
+
+
+class Costly:
+    """A node, one connection, and what each turn of it cost."""
+
+    def __init__(self, box: PumpBox) -> None:
+        self.box = box
+        self.wire = box.connect()
+
+    def run(self, *words: Any) -> tuple[Any, list[tuple[int, int]]]:
+        """The reply, and the units and lines of each turn."""
+        replies, spent = self.run_all(encode(*words), 1)
+        return replies[0], spent
+
+    def run_all(self, data: bytes, count: int) -> tuple[list[Any], list[tuple[int, int]]]:
+        """The replies of a pipeline, and the units and lines of each turn."""
+        sock = self.wire.sock
+        sock.setblocking(False)
+        reader, replies, spent = hiredis.Reader(), [], []
+        for _ in range(100_000):
+            if data:
+                try:
+                    data = data[sock.send(data) :]
+                except BlockingIOError:
+                    pass
+            spent.append(self.turn())
+            try:
+                reader.feed(sock.recv(1 << 22))
+            except BlockingIOError:
+                continue
+            reply = reader.gets()
+            while reply is not False:
+                replies.append(reply)
+                reply = reader.gets()
+            if len(replies) == count:
+                return replies, spent
+        raise AssertionError("no reply")
+
+    def turn(self) -> tuple[int, int]:
+        """One turn: the units of work that it did, and the lines of Python."""
+        lines = 0
+
+        def on_line(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return on_line
+
+        before = sys.gettrace()
+        sys.settrace(on_line)
+        try:
+            self.box.pump.turn(0)
+        finally:
+            sys.settrace(before)
+        return int(self.box.n.work), lines
+
+
+@pytest.fixture
+def costly(tmp_path: Path) -> Iterator[Costly]:
+    box = PumpBox(tmp_path)
+    yield Costly(box)
+    box.check()
+    box.close()
+
+
+def put_all(costly: Costly, name: bytes, type: str, keys: int = 0) -> None:
+    """Tasks of many priorities in a tube, of so many sub-queues."""
+    costly.run("TUBE", "CREATE", name, type)
+    n = costly.box.n
+    t = tubes_of(n)
+    spec = PutSpec()
+    for i in range(TASKS):
+        if keys:
+            spec.utube = b"%d" % (i * 7_919 % keys)
+        spec.pri = i * 7_919 % PRIS
+        operations.put(n, t, t.by_name[name], b"%d" % i, 0, spec, 0, 0)
+
+
+# ---- QPEEK of a tube
+
+
+def test_the_head_of_a_tube_costs_what_it_shows(costly: Costly) -> None:
+    """S3.3 Of a tube the first tasks are found without a look at those behind them."""
+    put_all(costly, b"t", "fifottl")
+    n = costly.box.n
+    wanted = sorted(n.queues[b"t"].tasks.values(), key=lambda one: (one.pri, one.number))
+    for count in (1, 10, 200):
+        rows, spent = costly.run("QPEEK", "t", count)
+        assert [row[1] for row in rows] == [one.id for one in wanted[:count]]
+        assert max(lines for _, lines in spent) <= 2_000 + 60 * count
+        assert sum(work for work, _ in spent) <= 2 * count + 10
+
+
+def test_the_end_of_a_tube_is_found_in_slices(costly: Costly) -> None:
+    """S3.3 The last ones, and the first ones of a tube with more than 100 lanes or sub-queues, take
+    a walk over all tasks in slices (L2.2).
+    """
+    put_all(costly, b"t", "fifottl")
+    put_all(costly, b"u", "utubettl", keys=3_000)
+    costly.box.n.work = 0
+    for name, count in ((b"t", -3), (b"u", 3), (b"u", -3)):
+        tasks = costly.box.n.queues[name].tasks.values()
+        wanted = sorted(tasks, key=lambda one: (one.pri, one.number), reverse=count < 0)
+        rows, spent = costly.run("QPEEK", name, count)
+        assert [row[1] for row in rows] == [one.id for one in wanted[: abs(count)]]
+        assert sum(work for work, _ in spent) >= TASKS // 4, "the walk is counted"
+        assert max(work for work, _ in spent) <= TURN_WORK
