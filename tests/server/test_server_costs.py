@@ -20,6 +20,7 @@ from raw_resp import encode
 from tuque.core.model.timers import TURN_WORK
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
+from tuque.tubes.schedules import driver_of
 from tuque.tubes.tasks import operations
 
 TASKS = 6_000
@@ -131,3 +132,38 @@ def test_the_end_of_a_tube_is_found_in_slices(costly: Costly) -> None:
         assert [row[1] for row in rows] == [one.id for one in wanted[: abs(count)]]
         assert sum(work for work, _ in spent) >= TASKS // 4, "the walk is counted"
         assert max(work for work, _ in spent) <= TURN_WORK
+
+
+# ---- Schedules that fire rarely or never
+
+RARE = ("0 0 */28 2 1#5", "0 0 29 2 1#5", "59 23 L 12 1")
+NEVER = ("0 0 */31 * 1#5", "0 0 */30 2 1#5", "59 59 23 */31 * 1#4")
+
+
+def test_an_expression_is_searched_by_its_fields(costly: Costly) -> None:
+    """T46.1 The next instant is found by the fields, month by month, and costs as much if it is
+    years ahead. An expression that never fires is refused: `-ERR CRON '<text>' has no instant to
+    come`.
+    """
+    costly.run("TUBE", "CREATE", "t", "tasks")
+    costly.run("SCHEDULE", "ADD", "t", "n", "CRON", "* * * * *", "body")  # loads cronsim
+    for i, text in enumerate((*RARE, *NEVER)):
+        reply, spent = costly.run("SCHEDULE", "ADD", "t", f"n{i}", "CRON", text, "body")
+        told = f"ERR CRON '{text}' has no instant to come"
+        assert reply == b"ADDED" if text in RARE else str(reply) == told
+        assert max(lines for _, lines in spent) <= 5_000
+    _, spent = costly.run("SCHEDULE", "LIST", "t")
+    assert max(lines for _, lines in spent) <= 5_000
+
+
+def test_schedules_after_a_restart_take_turns(costly: Costly) -> None:
+    """T45.3 It looks at 25 schedules in a turn."""
+    costly.run("TUBE", "CREATE", "t", "tasks")
+    n = costly.box.n
+    for i in range(200):
+        costly.run("SCHEDULE", "ADD", "t", f"n{i}", "CRON", "0 0 */28 2 1#5", "body")
+    t = tubes_of(n)
+    for number in driver_of(t.by_name[b"t"]).plans.by_name.values():
+        t.due[t.by_name[b"t"].tasks[number].id] = None
+    spent = [costly.turn() for _ in range(20)]
+    assert not t.due and max(lines for _, lines in spent) <= LINES_OF_A_TURN

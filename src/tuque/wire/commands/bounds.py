@@ -128,7 +128,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     **TUBE_BOUNDS,
     "TUBE HELP": Bound(2, 64, SMALL, ONE),
     "SCHEDULE ADD": Bound(160, 200, SMALL, REFUSED),
-    "SCHEDULE LIST": Bound(6, 2_000, 262_144, CUT),
+    "SCHEDULE LIST": Bound(6, TURN_WORK + 1_000, 262_144, CUT),
     "SCHEDULE SHOW": Bound(4, 10, SMALL, ONE, True),
     "SCHEDULE": Bound(FEW_WORDS, 10, SMALL, ONE),
     "LIMITS": Bound(6, 20_100, 524_288, CUT),
