@@ -167,3 +167,23 @@ def test_schedules_after_a_restart_take_turns(costly: Costly) -> None:
         t.due[t.by_name[b"t"].tasks[number].id] = None
     spent = [costly.turn() for _ in range(20)]
     assert not t.due and max(lines for _, lines in spent) <= LINES_OF_A_TURN
+
+
+# ---- Subscriptions with costly globs
+
+
+def test_costly_filters_are_compared_in_slices(costly: Costly) -> None:
+    """T62.3 The filters are compared before, in slices (L2.2). What unsubscribes meanwhile gets no
+    job.
+    """
+    glob = "*" + "[!b]" * 31 + "z*"
+    for i in range(256):
+        costly.run("TOPIC", "SUBSCRIBE", "t", f"q{i:03}", "FILTER", "a", glob if i % 2 else "a*")
+    costly.run("TOPIC", "SUBSCRIBE", "t", "q001", "FILTER", "a", "*a")
+    other = costly.box.connect()
+    other.sock.send(encode("TOPIC", "UNSUBSCRIBE", "t", "q254"))
+    ids, spent = costly.run("TOPIC", "ADD", "t", "b", 0, "HEADERS", 1, "a", "a" * 1_000)
+    assert len(ids) == 129 - 1
+    assert len(spent) > 3, "the filters take several turns"
+    assert max(work for work, _ in spent) <= 2 * TURN_WORK
+    assert max(lines for _, lines in spent) <= 40 * TURN_WORK

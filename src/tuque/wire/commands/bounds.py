@@ -143,7 +143,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "GROUP": _OPTIONS,
     "TOPIC SUBSCRIBE": Bound(21, 128, SMALL, REFUSED),
     "TOPIC LIST": Bound(8, 5_500, 3_145_728, CUT),
-    "TOPIC ADD": Bound(160, TURN_WORK, 16_384, REFUSED),
+    "TOPIC ADD": Bound(160, 3 * TURN_WORK, 16_384, SLICED),
     "TOPIC HELP": Bound(2, 64, SMALL, ONE),
     "TOPIC": _OPTIONS,
     "WORKER HERE": Bound(160, TURN_WORK, SMALL, REFUSED),
