@@ -18,6 +18,9 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import encode
 from tuque.core.model.timers import TURN_WORK
+from tuque.core.tables.work import Letters
+from tuque.tubes import groups
+from tuque.tubes.entries.group import GroupPlan
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.schedules import driver_of
@@ -25,6 +28,7 @@ from tuque.tubes.tasks import operations
 
 TASKS = 6_000
 PRIS = 1_000
+LINES_PER_UNIT = 40
 LINES_OF_A_TURN = 20_000  # beside the work that a command counts
 
 
@@ -169,6 +173,41 @@ def test_schedules_after_a_restart_take_turns(costly: Costly) -> None:
     assert not t.due and max(lines for _, lines in spent) <= LINES_OF_A_TURN
 
 
+# ---- Lists of what is in a state, and counts
+
+
+def test_reasons_are_counted_in_slices(costly: Costly) -> None:
+    """W12.3 STAT replies rows of cause, reason and count, the greatest first, at most 1000. It
+    counts in slices (L2.2).
+    """
+    n = costly.box.n
+    letters = n.life.letters[b"q"] = Letters()
+    wanted = []
+    for i in range(30_000):
+        letters.reasons[b"failed", b"%d" % i] = 1 + i * 7_919 % 3_000
+        wanted.append((-(1 + i * 7_919 % 3_000), b"failed", b"%d" % i))
+    rows, spent = costly.run("DEAD", "STAT", "q")
+    assert rows == [[cause, reason, -count] for count, cause, reason in sorted(wanted)[:1_000]]
+    assert len(spent) > 1 and max(work for work, _ in spent) <= TURN_WORK + 2_000
+    assert max(lines for _, lines in spent) <= LINES_PER_UNIT * TURN_WORK
+    del n.life.letters[b"q"]
+
+
+def test_groups_of_a_state_are_found_in_slices(costly: Costly) -> None:
+    """T51.4 It looks at the groups in slices (L2.2)."""
+    costly.run("TUBE", "CREATE", "t", "tasks")
+    n, t = costly.box.n, tubes_of(costly.box.n)
+    tube = t.by_name[b"t"]
+    for _ in range(9_000):
+        plan = GroupPlan()
+        plan.size = 9
+        groups.create(n, t, tube, plan, b"", 0, 1_000)
+    reply, spent = costly.run("GROUP", "LIST", "t", "STATE", "failed")
+    assert reply == [b"0", []]
+    assert len(spent) > 1 and max(work for work, _ in spent) <= TURN_WORK + 1_000
+    assert max(lines for _, lines in spent) <= LINES_PER_UNIT * TURN_WORK
+
+
 # ---- Subscriptions with costly globs
 
 
@@ -186,4 +225,4 @@ def test_costly_filters_are_compared_in_slices(costly: Costly) -> None:
     assert len(ids) == 129 - 1
     assert len(spent) > 3, "the filters take several turns"
     assert max(work for work, _ in spent) <= 2 * TURN_WORK
-    assert max(lines for _, lines in spent) <= 40 * TURN_WORK
+    assert max(lines for _, lines in spent) <= LINES_PER_UNIT * TURN_WORK
