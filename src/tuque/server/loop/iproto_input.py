@@ -8,6 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.server.access.login import STRANGE_MAX
 from tuque.server.commands.iproto import answer
 from tuque.server.loop.housekeeping import (
@@ -19,6 +20,7 @@ from tuque.server.loop.housekeeping import (
 from tuque.server.loop.output import Outlet
 from tuque.server.state.client import Wired
 from tuque.server.state.server import Server
+from tuque.wire.commands.bounds import LIGHT_WORK
 from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
@@ -71,8 +73,13 @@ class IprotoDoor:
         s = self.s
         w.is_stalled = False
         before = w.requests
+        work = s.n.work
+        most = work + (PIECE if work < TURN_WORK else LIGHT_WORK)
         while not w.is_closing and not w.is_closed:
-            is_busy = w.has_much() or w.chores >= CHORES_MAX
+            if s.n.work + w.requests - before >= most:
+                w.spent_turn = s.figures.turns  # L2.10
+            is_spent = w.spent_turn == s.figures.turns
+            is_busy = is_spent or w.has_much() or w.chores >= CHORES_MAX
             if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
                 w.is_stalled = True  # C3.9, L2.7
                 self.stalled.append(w)
