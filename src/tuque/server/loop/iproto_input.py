@@ -25,6 +25,8 @@ from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
 
+VALUES_OF_UNIT: Final = 32  # of a long frame, looked at for a unit of work
+LEAST_READ: Final = 10  # units of it that go on in any turn
 CHORES_MAX: Final = 4  # long calls of one connection that run side by side (L2.7)
 
 
@@ -85,13 +87,20 @@ class IprotoDoor:
                 self.stalled.append(w)
                 return
             try:
-                request = w.reader.next()
+                before_looks = w.reader.looks
+                room = max(most - s.n.work, LEAST_READ)
+                request = w.reader.next(room * VALUES_OF_UNIT)
             except BrokenStream as error:
                 w.out.append(error_reply(0, E_MSGPACK, error.text))  # I2.4
                 w.is_closing = True
                 w.lingers = True
                 s.figures.broken += 1
                 break
+            s.n.work += (w.reader.looks - before_looks) // VALUES_OF_UNIT
+            if request is None and w.reader.long is not None:  # L2.7
+                w.half_since_ms = 0
+                w.spent_turn = s.figures.turns
+                continue
             if request is None:
                 break
             w.requests += 1
