@@ -63,12 +63,16 @@ def cmd_config(s: Server, c: Client, args: list[bytes]) -> None:
         reply_help(s, c, b"CONFIG")
 
 
+PATTERN_WORK: Final = 100  # units to compare a pattern with the names of all options
+
+
 def get(s: Server, c: Client, patterns: list[bytes]) -> None:
     """Names and values that match any pattern, without duplicates; a map in RESP3."""
     found: dict[str, object] = {}
     for pattern in patterns:
         if len(pattern) > MOST:
             raise ArgError(LONG_PATTERN % MOST)
+        s.n.work += PATTERN_WORK
         if pattern == b"save":  # redis-benchmark asks for it; there are no snapshots
             found["save"] = b""
         for name, value in config_get(s.cfg, pattern.decode("utf-8", "replace")):

@@ -66,6 +66,7 @@ from tuque.wire.proto.iproto import (
     EXPRESSION,
     FUNCTION,
     ID,
+    LONG_FRAME,
     PING,
     SELECT,
     SPACE,
@@ -315,6 +316,8 @@ def word_of(value: Value) -> bytes:
         return b"null"
     if value.kind not in (ARRAY, MAP):
         return shown(value)
+    if value.end - value.at > LONG_FRAME:
+        return value.raw()  # to decode it would hold up all
     try:
         return msgspec.json.encode(msgspec.msgpack.decode(value.raw()))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):

@@ -14,7 +14,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
-from tuque.core.model.timers import TURN_WORK
+from tuque.core.model.timers import PIECE, TURN_WORK
 from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.tables import has_stood, set_time
 from tuque.core.queues.deliver import serve_ready, wake_all
@@ -39,6 +39,7 @@ from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
+from tuque.wire.commands.bounds import LIGHT_WORK
 
 TURN_READ: Final = 512 << 10  # bytes
 LEAST_READ: Final = 256  # bytes that each connection may have read per turn
@@ -684,7 +685,7 @@ class Pump:
         else:
             c.came_ms = c.last_ms
             self.run_commands(c, commands)
-            self.come_back(c)
+            self.reschedule(c)
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
         most = unread_limit(s, c)
@@ -701,6 +702,11 @@ class Pump:
         s = self.s
         i: i64 = 0
         count: i64 = len(commands)
+        if c.spent_turn == s.figures.turns:
+            c.put_off(commands, True)
+            return
+        work = s.n.work
+        most = work + (PIECE if work < TURN_WORK else LIGHT_WORK)
         while i < count:
             if c.is_blocked or c.is_closing or s.paused_until_ms > s.n.now_ms or s.stop_requested:
                 if not c.is_closing:
@@ -714,11 +720,15 @@ class Pump:
                 return
             execute(s, c, commands[i])
             i += 1
+            if s.n.work + i >= most:  # L2.10: each command is a unit for its connection
+                c.spent_turn = s.figures.turns
+                c.put_off(commands[i:], True)
+                return
             if i < count and c.has_much():
                 c.put_off(commands[i:], True)  # replies go out first, and others get their turn
                 return
 
-    def come_back(self, c: Client) -> None:
+    def reschedule(self, c: Client) -> None:
         """Continue next turn with commands that only this turn's end has stopped."""
         if c.may_run() and self.s.paused_until_ms <= self.s.n.now_ms:
             self.s.resumed.append(c)
@@ -732,6 +742,9 @@ class Pump:
 
     def run_todo(self, c: Client) -> None:
         """Run some commands read while the client was blocked or paused; the rest next turn."""
+        if c.spent_turn == self.s.figures.turns:
+            self.reschedule(c)
+            return
         self.run_commands(c, c.take_up())
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
@@ -740,7 +753,7 @@ class Pump:
             self.outlet.close(c)
             return
         if len(c.todo) > 0:
-            self.come_back(c)
+            self.reschedule(c)
             return
         if c.is_stuck() or c.is_closing:
             return
@@ -751,8 +764,14 @@ class Pump:
             self.s.touch(c)
 
     def fill_up(self, c: Client) -> None:
-        """Stop reading from a waiting producer with much pending input (B2.4)."""
-        if c.held != NOT_HELD and c.todo_bytes > UNREAD_BYTES and not c.is_full:
+        """Stop reading from a client whose commands wait for others, or for its share of a turn.
+
+        Those of a blocked or paused one are read on, up to its limit (B2.4, L2.10).
+        """
+        is_apart = c.is_blocked or self.s.paused_until_ms > self.s.n.now_ms
+        if c.held == NOT_HELD and is_apart:
+            return
+        if c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True
             self.outlet.watch(c)
 

@@ -97,6 +97,7 @@ class Connection:
         self.ask: i64 = SHORT_READ  # bytes to read at once
         self.short_reads: i64 = 0  # in a row
         self.has_ended = False  # has stopped sending, but is still owed replies
+        self.spent_turn: i64 = -1  # in which it used up its share of the work (L2.10)
 
     def is_tenant(self) -> bool:
         """[N10] Whether the user is of a tenant."""
