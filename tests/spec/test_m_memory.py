@@ -14,7 +14,7 @@ OOM = "OOM command not allowed when used memory > 'maxmemory'."
 
 def fill(box: Box, percent: int) -> None:
     """Set the limit so that what is used now is that part of it."""
-    box.n.limits.memory_bytes = box.n.used_bytes() * 100 // percent
+    box.n.limits.memory_bytes = box.n.counted_bytes() * 100 // percent
 
 
 def test_counted_as_it_changes(box: Box) -> None:

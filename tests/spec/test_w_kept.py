@@ -15,7 +15,7 @@ from tuque.server.loop.housekeeping import keep_house
 
 def fill(box: Box, percent: int) -> None:
     """Set the limit so that what is used now is that part of it."""
-    box.n.limits.memory_bytes = box.n.used_bytes() * 100 // percent
+    box.n.limits.memory_bytes = box.n.counted_bytes() * 100 // percent
 
 
 def one_done(box: Box, result: str, keep_s: int = 60) -> bytes:

@@ -183,6 +183,7 @@ class Limits:
 
     def __init__(self) -> None:
         self.memory_bytes: i64 = 0  # 0: no limit
+        self.clients_bytes: i64 = 0  # reserved for what clients hold (M5); 0: nothing is
         self.may_evict = True
         self.queue_idle_ms: i64 = 300_000
         self.default_ttl_s: i64 = 86_400
@@ -215,7 +216,8 @@ class Node:
     has_passed = False  # some were skipped in the turn before
     wait_bytes: i64 = 0  # of waiting clients
     base_bytes: i64 = 0  # the process without jobs; the shell sets it
-    other_bytes: i64 = 0  # clients, journal and events; the shell sets it
+    client_bytes: i64 = 0  # input and output of clients; the shell counts it
+    other_bytes: i64 = 0  # connections, journal and events; the shell sets it
     has_lives = False  # `life` is in use
     is_leaving = False
     is_double = False  # another live node has its id (K1.3)
@@ -306,12 +308,45 @@ class Node:
     def used_bytes(self) -> i64:
         """Bytes the process uses: base, jobs and the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
-        used += self.queue_bytes + self.wait_bytes
+        used += self.queue_bytes + self.wait_bytes + self.client_bytes
         if self.policy is not None:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
         used += self.topics.bytes
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
+
+    def held_by_clients(self) -> i64:
+        """[M5] Bytes of them that clients hold: buffers, and what they wait for (M5.1)."""
+        held = self.client_bytes + self.wait_bytes + self.life.watch_bytes
+        if self.policy is not None:
+            held += self.policy.put_bytes
+        return held
+
+    def counted_bytes(self) -> i64:
+        """[M5] Bytes that the levels of memory look at: without what is reserved (M5.2)."""
+        if self.limits.clients_bytes == 0:
+            return self.used_bytes()
+        return self.used_bytes() - self.held_by_clients()
+
+    def memory_classes(self) -> dict[str, int]:
+        """[M1] What memory is used for, in bytes: all classes add up to it (S8.1, O1.5)."""
+        waits = self.life.watch_bytes
+        puts = 0 if self.policy is None else self.policy.put_bytes
+        return {
+            "base": int(self.base_bytes),
+            "jobs": int(self.job_bytes),
+            "queues": int(self.queue_bytes),
+            "leases": int(self.leases.bytes),
+            "buffers": int(self.client_bytes),
+            "waiting": int(self.wait_bytes + waits + puts),
+            "tubes": 0 if self.policy is None else int(self.policy.bytes_used - puts),
+            "topics": int(self.topics.bytes),
+            "work": int(self.life.bytes_used() - waits),
+            "staged": int(self.staging.bytes),
+            "keys": int(self.keys.bytes_used()),
+            "tombstones": int(self.tombs.bytes_used()),
+            "other": int(self.other_bytes),
+        }
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than all earlier ones on this node (G6.4)."""

@@ -400,7 +400,7 @@ def memory_level(n: Node) -> i64:
     limit = n.limits.memory_bytes
     if limit == 0:
         return 0
-    used = n.used_bytes()
+    used = n.counted_bytes()
     if used * 4 <= limit * 3:
         return 0
     if used * 20 <= limit * 19:
@@ -433,7 +433,7 @@ def thin(n: Node) -> bool:
 
 def is_room_without(n: Node, some_bytes: i64) -> bool:
     """[M2] Whether the node would be at level 0 if it did not use these bytes."""
-    return (n.used_bytes() - some_bytes) * 4 <= n.limits.memory_bytes * 3
+    return (n.counted_bytes() - some_bytes) * 4 <= n.limits.memory_bytes * 3
 
 
 def letters_in_way(n: Node) -> i64:

@@ -59,7 +59,7 @@ def check_room(n: Node, queues: list[bytes]) -> None:
 
     `queues`: those that the command would create if missing; none: it creates something else.
     """
-    if n.limits.memory_bytes == 0 or n.used_bytes() <= n.limits.memory_bytes:
+    if n.limits.memory_bytes == 0 or n.counted_bytes() <= n.limits.memory_bytes:
         return
     if len(queues) == 0:
         raise ArgError(oom_text(n))
