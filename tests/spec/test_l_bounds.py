@@ -315,7 +315,7 @@ def test_names_that_clients_wait_for_are_memory() -> None:
         lines.append(wired.line())
         names = [b"%d-%d" % (i, k) for k in range(1_000)]
         reply = lines[-1].ask(encode("GETJOB", "FROM", *names))
-    assert reply == b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    assert reply.startswith(b"-OOM command not allowed when used memory > 'maxmemory': ")
     assert n.used_bytes() < 2 * 2**20 + 2**21
     for line in (b"PAUSE new in\r\n", b"LEASE OPEN g o q\r\n"):
         assert wired.line().ask(line) == reply

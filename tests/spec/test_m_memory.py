@@ -9,7 +9,7 @@ from test_w_away import MAKER, linked, made_there
 from tuque.core.dispatch.messages import on_link_down
 from tuque.core.queues.procedures import memory_level
 
-OOM = "OOM command not allowed when used memory > 'maxmemory'."
+OOM = "OOM command not allowed when used memory > 'maxmemory': let jobs end, or raise maxmemory"
 
 
 def fill(box: Box, percent: int) -> None:
