@@ -174,7 +174,7 @@ def test_results_go_before_jobs_are_refused(box: Box) -> None:
     kept = one_done(box, "r" * 1_000)
     fill(box, 90)
     keep_house(box.server)
-    assert box.run("ADDJOB", "q", "b", 0).startswith("NOREPL")
+    assert box.run("ADDJOB", "q", "b", 0).startswith("OOM")
     assert fields(box.run("RESULT", kept))["result"] == b"r" * 1_000, "it would not help"
     fill(box, 98)
     box.run("PING")
