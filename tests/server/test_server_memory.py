@@ -24,6 +24,14 @@ def world(make_world: Callable[..., World]) -> World:
     return made
 
 
+def make_queues(world: World) -> None:
+    """Those that `wait_for_names` names."""
+    bob = world.user("bob")
+    for k in range(20):
+        bob.add(f"{k:060000d}")
+        bob.get(f"{k:060000d}")
+
+
 def wait_for_names(world: World, i: int) -> Wire:
     """A GETJOB that waits for long names of queues that are there."""
     wire = world.user("bob")
@@ -86,10 +94,7 @@ def test_none_holds_what_others_need(
     M5.2 The levels (M2) do not count it: whatever clients hold, jobs are taken.
     """
     n, ann = world.n, world.user("ann")
-    if attack is wait_for_names:
-        for k in range(20):
-            world.user("bob").add(f"{k:060000d}")
-            world.user("bob").get(f"{k:060000d}")
+    make_queues(world)
     held = []
     for i in range(count):
         attack(world, i)
@@ -118,6 +123,7 @@ def test_small_pieces_are_weighed(world: World) -> None:
 
 def test_what_goes_is_counted_down(world: World) -> None:
     """M5.1 A client holds its input that is no whole command or has not run"""
+    make_queues(world)
     before = world.n.held_by_clients()
     wires = [attack(world, 1) for attack in (send_half, wait_for_names, await_ids)]
     assert world.n.held_by_clients() > before + 2_500_000

@@ -183,6 +183,7 @@ class Limits:
 
     def __init__(self) -> None:
         self.memory_bytes: i64 = 0  # 0: no limit
+        self.bare_bytes: i64 = 1 << 60  # of queues that only waits have made (M5.4)
         self.clients_bytes: i64 = 0  # reserved for what clients hold (M5); 0: nothing is
         self.may_evict = True
         self.queue_idle_ms: i64 = 300_000
@@ -211,6 +212,7 @@ class Node:
     idle_level: i64 = 0  # memory level for which idle checks were set
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
+    bare_bytes: i64 = 0  # of `bare`
     work: i64 = 0  # units of work done in this turn by long commands (core/model/timers.py)
     passed: i64 = 0  # expired jobs skipped by takes in this turn
     has_passed = False  # some were skipped in the turn before
@@ -302,6 +304,7 @@ class Node:
         self.book = Book(b"D-" + self.node_id[:8])  # jobs by queue in any state, and counters
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
+        self.bare: dict[bytes, None] = {}  # queues that waits have made (M5.4)
         self.topics = Topics()
         self.topics.begun_ms = self.now_ms
 
@@ -324,9 +327,8 @@ class Node:
 
     def counted_bytes(self) -> i64:
         """[M5] Bytes that the levels of memory look at: without what is reserved (M5.2)."""
-        if self.limits.clients_bytes == 0:
-            return self.used_bytes()
-        return self.used_bytes() - self.held_by_clients()
+        counted = self.used_bytes() - self.bare_bytes
+        return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
 
     def memory_classes(self) -> dict[str, int]:
         """[M1] What memory is used for, in bytes: all classes add up to it (S8.1, O1.5)."""

@@ -51,10 +51,9 @@ from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
 from tuque.server.access.rights import denial, note_act
-from tuque.server.access.tenant import check_growth, check_queues
+from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     check_ids,
-    check_room,
     cmd_ack,
     oom_text,
     put_more,
@@ -385,8 +384,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif n.is_leaving:
         c.error(LEAVING)  # V1.5
     else:
-        check_queues(s, c.user, spec.queues)
-        check_room(n, spec.queues)  # V1.7
+        check_names(s, c.user, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
             until_ms = n.now_ms + spec.timeout_ms

@@ -58,6 +58,8 @@ __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
 
 SAMPLES: Final = 16
 FRAME_SLACK: Final = 1 << 20  # a frame of IPROTO may exceed a body by this
+NO_BOUND: Final = 1 << 50
+BARE_PART: Final = 8  # part of `maxmemory` for queues that only waits have made (M5.4)
 SHARE_MIN: Final = 256 << 20  # of `maxmemory` as a percentage
 FAR_OFF: Final = 1 << 50  # larger settings mean the same; sums with it fit 64 bits
 
@@ -301,6 +303,7 @@ def apply_settings(s: Server) -> None:
     cfg = s.cfg
     limits = s.n.limits
     limits.memory_bytes = memory_limit(s)
+    limits.bare_bytes = limits.memory_bytes // BARE_PART or NO_BOUND
     limits.clients_bytes = bytes_of(cfg.maxmemory_clients, limits.memory_bytes)
     limits.may_evict = cfg.maxmemory_policy == "acks"
     limits.queue_idle_ms = cfg.queue_idle_time * 1000
