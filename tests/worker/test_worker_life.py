@@ -21,7 +21,7 @@ from lab import RealServer
 from quick import is_quick
 from tuque import Client
 from tuque.errors import JobCancelled, JobFailed, Misconf, NoJob, NoNode, NoResult, ResultTimeout
-from tuque.worker import App, Handle
+from tuque.worker import App, Handle, current_job
 from until import until
 from world import World
 
@@ -107,6 +107,20 @@ def test_progress_is_seen_while_a_task_runs(
     assert handle.status().state == "running"
     (tmp_path / "go").touch()
     assert handle.result(30) == "told"
+
+
+def test_progress_of_the_last_moment_is_kept(world: World) -> None:
+    noting = Noting()
+
+    @noting.app.task(queue="q", keep_s=60, name="tells_and_ends")
+    def tells_and_ends() -> str:
+        current_job().progress("all")
+        return "told"
+
+    world.at_work(noting.app)
+    handle = tells_and_ends.enqueue()
+    world.until(lambda: handle.status().state == "done")
+    assert handle.progress() == "all"
 
 
 @pytest.mark.usefixtures("own_node")
