@@ -194,17 +194,17 @@ class Runs:
 
         def tell(data: bytes) -> None:
             held.progress = data
-            loop.call_soon_threadsafe(self._tell_progress, held)
+            loop.call_soon_threadsafe(self._send_progress, held)
 
         return tell
 
-    def _tell_progress(self, held: Held) -> None:
+    def _send_progress(self, held: Held) -> None:
         data = held.progress
         if data is not None and data is not held.sent and held.state == RUNNING_HERE:
             held.sent = data
-            self.in_background(self.tell_progress(held, data))
+            self.in_background(self.send_progress(held, data))
 
-    async def tell_progress(self, held: Held, data: bytes) -> None:
+    async def send_progress(self, held: Held, data: bytes) -> None:
         """Sends the broker how far a run is."""
         if self.keys is not None:
             data = self.keys.seal(data, PROGRESS, held.job.id)  # U8.3
@@ -256,7 +256,7 @@ class Runs:
 
     def ended(self, held: Held, outcome: Outcome) -> None:
         """A run has ended with this outcome."""
-        self._tell_progress(held)  # of its last moment
+        self._send_progress(held)  # of its last moment
         if held.call is not None:
             outcome = held.call.control.judge(outcome)
         held.outcome = outcome
