@@ -185,7 +185,7 @@ def is_equal(sent: Any, got: Any) -> bool:
     return bool(sent == got)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(values)
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_value_arrives_equal_or_is_refused_by_the_name_of_its_argument(

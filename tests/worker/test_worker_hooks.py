@@ -17,7 +17,7 @@ from tuque.worker import App
 from until import until
 from world import World
 
-POOLS = ["thread", "async", "process"]
+POOLS = ["thread", pytest.param("async", marks=pytest.mark.slow), "process"]
 UntilFact = Callable[[Callable[[], object]], object]
 Begin = Callable[[str], tuple[UntilFact, Callable[[], str]]]
 
