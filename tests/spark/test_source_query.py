@@ -173,6 +173,7 @@ def test_another_query_takes_the_group_over(
     assert sum(both.values()) <= 400, "one batch at most is in both"
 
 
+@pytest.mark.slow  # test_source_ids.py reads and commits without Spark
 def test_ids_of_a_node_without_leases(
     spark: SparkSession, broker: RealServer, tmp_path: Path
 ) -> None:
