@@ -214,7 +214,9 @@ def test_a_start_syncs_what_it_continues() -> None:
     assert len(again.n.jobs) == 4
 
 
-@pytest.mark.parametrize("policy", ["everysec", "always", "no"])
+@pytest.mark.parametrize(
+    "policy", [pytest.param("everysec", marks=pytest.mark.slow), "always", "no"]
+)
 def test_an_idle_thread_marks_once(tmp_path: Path, policy: str) -> None:
     n, committer = opened(tmp_path, policy)
     journal = committer.journal
