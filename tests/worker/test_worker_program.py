@@ -107,12 +107,12 @@ def test_a_process_with_much_memory_is_replaced_and_no_job_lost(
     more takes no further jobs, ends those that it has, and another one starts. Nothing is given
     back or counted for that.
     """
-    for number in range(3):
+    for number in range(5):
         tasks.grows.enqueue(number, 150)
     once = [tasks.only_once_result.enqueue(at) for at in range(20)]
     worker = start_worker("--max-memory", "180", "--pool", pool, "-c", "2", "--prefetch", "1")
     assert [handle.result(60) for handle in once] == list(range(20))
-    until(lambda: len([line for line in did() if line.startswith("grown")]) == 3)
+    until(lambda: len([line for line in did() if line.startswith("grown")]) == 5)
     pids = {line.split()[2] for line in did() if line.startswith("grown")}
     assert len(pids) > 1
     worker.says("has more than 180 MB")
