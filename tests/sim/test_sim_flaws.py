@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.flaws.published import MUTATIONS
+from sim.flaws.published import ALL_FLAWS, MUTATIONS
 from sim.runs.seeds import run_plan, run_seed
 
 SLOW_PLANS = ("f5", "f7", "f9", "f11", "f17", "q1", "q2", "r3")
@@ -19,6 +19,10 @@ QUICK = {
     "r1": 1, "r2": 1, "q1": 1, "q2": 1, "q3": 2, "r3": 1, "p1": 1, "p2": 1, "p3": 2,
     "b1": 1, "b2": 1,
 }  # fmt: skip
+
+
+def test_each_flaw_has_a_name_of_its_own() -> None:
+    assert sorted(MUTATIONS) == sorted(flaw.name for flaw in ALL_FLAWS)
 
 
 @pytest.mark.sources
