@@ -473,7 +473,8 @@ def leavers(seed: int) -> Plan:
         for _ in range(8):
             a, b = c.sample(range(3), 2)
             plan.ops.append(Op(at_ms + c.randrange(-500, 2_500), "slow", {
-                "a": a, "b": b, "extra_ms": c.choice([50, 200, 700]), "for_ms": c.choice([100, 500]),
+                "a": a, "b": b,
+                "extra_ms": c.choice([50, 200, 700]), "for_ms": c.choice([100, 500]),
             }))  # fmt: skip
     return order(plan)
 
