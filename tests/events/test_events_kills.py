@@ -95,9 +95,9 @@ def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
                 line.reply()
             pid = int(line.info()["events_writer_pid"])
             if round_ == 1:
-                until(lambda: int(line.info()["events_written"]) > 0, "something written")
+                until(lambda: int(line.info()["events_written"]) > 0, "show something written")
             os.kill(pid, signal.SIGKILL)
-            until(partial(is_another, line, pid), "another writer")
+            until(partial(is_another, line, pid), "show another writer")
         assert int(line.info()["events_writer_restarts"]) == 2
     assert [row["seq"] for row in rows(tmp_path)] == list(range(402))
 
@@ -106,9 +106,9 @@ def test_the_writer_does_without_numpy_and_pandas(tmp_path: Path) -> None:
     """pyarrow imports them where they are installed, to look at a list: 50 MB."""
     with node(tmp_path) as (port, _):
         line = Line(port)
-        until(lambda: int(line.info()["events_writer_pid"]) > 0, "the writer")
+        until(lambda: int(line.info()["events_writer_pid"]) > 0, "show the writer")
         line.call("ADDJOB", "q", "x", 0)
-        until(lambda: line.info()["events_written"] not in ("0", ""), "an event in a segment")
+        until(lambda: line.info()["events_written"] not in ("0", ""), "show an event in a segment")
         mapped = Path("/proc", line.info()["events_writer_pid"], "maps").read_text()
     assert "pyarrow" in mapped
     assert "pandas" not in mapped and "numpy" not in mapped
@@ -138,7 +138,7 @@ def test_a_killed_server_leaves_no_writer_and_no_lie(tmp_path: Path) -> None:
             for _ in range(500):
                 line.send("ADDJOB", "q", "x" * 100, "0")
             os.kill(pid, signal.SIGKILL)
-            until(lambda: is_gone(writer), "the end of the writer")  # noqa: B023 - at once
+            until(lambda: is_gone(writer), "end the writer")  # noqa: B023 - at once
             assert not list((tmp_path / "events").glob(".raw-*"))
             assert not list((tmp_path / "events").glob(".hot-*"))
         found = rows(tmp_path)
@@ -171,7 +171,7 @@ def test_a_full_disk_costs_only_counted_events(tmp_path: Path) -> None:
         total, dropped = int(info["events_seq"]), int(info["events_dropped"])
         assert total == 6001
     torn = tmp_path / "events"
-    until(lambda: not list(torn.glob("date=*/.tmp-*")), "a file that no one will finish")
+    until(lambda: not list(torn.glob("date=*/.tmp-*")), "remove the file that no one will finish")
     found = [row["seq"] for row in rows(tmp_path)]
     assert len(set(found)) == len(found)
     assert len(found) <= total + 1 - dropped

@@ -38,7 +38,7 @@ def write_now(log: EventLog, events: Events) -> None:
         return events.lent_chunks == 0
 
     events.cut()
-    until(is_written, "the thread")
+    until(is_written, "show the thread")
 
 
 def add_many(events: Events, log: EventLog, count: int, at_ms: int = NOW_MS) -> None:
@@ -130,7 +130,7 @@ def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:
     events = log.start(NOW_MS)
     events.cut()
     log.flush(events)
-    until(lambda: len(sealed(timed)) == 1, "a segment sealed by its age, without new events")
+    until(lambda: len(sealed(timed)) == 1, "show a segment sealed by its age, without new events")
     until(lambda: log.sealed == 1, "its count")
     log.close(events, NOW_MS)
 
@@ -241,7 +241,7 @@ def test_a_living_nodes_segment_is_left_alone(tmp_path: Path) -> None:
     events = first.start(NOW_MS)
     events.cut()
     first.flush(events)
-    until(lambda: len(list(tmp_path.glob(".hot-*"))) == 1, "the hot segment")
+    until(lambda: len(list(tmp_path.glob(".hot-*"))) == 1, "show the hot segment")
     second = EventLog(tmp_path, "n2")
     assert second.recovered == 0
     first.close(events, NOW_MS)
