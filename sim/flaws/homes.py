@@ -472,10 +472,9 @@ def leavers(seed: int) -> Plan:
         plan.ops.append(Op(at_ms, "away_and_back", {"node": k, "for_ms": 6_000}))
         for _ in range(8):
             a, b = c.sample(range(3), 2)
-            plan.ops.append(Op(at_ms + c.randrange(-500, 2_500), "slow", {
-                "a": a, "b": b,
-                "extra_ms": c.choice([50, 200, 700]), "for_ms": c.choice([100, 500]),
-            }))  # fmt: skip
+            late_ms, for_ms = c.choice([50, 200, 700]), c.choice([100, 500])
+            args = {"a": a, "b": b, "extra_ms": late_ms, "for_ms": for_ms}
+            plan.ops.append(Op(at_ms + c.randrange(-500, 2_500), "slow", args))
     return order(plan)
 
 

@@ -128,6 +128,10 @@ class Policy:
         """CANCEL of a task that may have runs; False: somebody has it, and hears of it."""
         raise AssertionError("no policy")
 
+    def ack_claimed(self, n: Node, task: Task) -> bool:
+        """ACKJOB or DONE that came to a node without the task (T1.12); False: not now."""
+        raise AssertionError("no policy")
+
     def cancel_asked(self, n: Node, task: Task, reason: bytes) -> i64:
         """The same outside of a command: 1 ended, 2 somebody has it, 0 not now."""
         raise AssertionError("no policy")
@@ -234,4 +238,12 @@ class Policy:
 
     def drain_left(self, n: Node) -> i64:
         """What must go, besides tasks, before the node is safe to stop (K7.3)."""
+        raise AssertionError("no policy")
+
+    def set_stopping(self, n: Node, is_stopping: bool) -> None:
+        """The node stops by plan, or does not (K9)."""
+        raise AssertionError("no policy")
+
+    def tubes_to_move(self, n: Node) -> i64:
+        """Tubes led here that others are to lead before a stop by plan (K9.2)."""
         raise AssertionError("no policy")

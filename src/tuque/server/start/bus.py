@@ -11,13 +11,14 @@ from tuque.core.repair.drain import set_leaving
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
 from tuque.server.bus.reasons import SHUT
-from tuque.server.config.config import announced_port, cluster_secrets
+from tuque.server.config.config import announced_port, cluster_secrets, in_dir
 from tuque.server.config.identity import Identity, IdentityError
 from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
 from tuque.server.net.listen import BUS_OFFSET, open_bus_sockets
 from tuque.server.state.server import Server, apply_settings, log
 from tuque.server.users.users import Account
+from tuque.store.frames import RESERVE
 from tuque.wire.bus.card import Card
 
 OTHERS_WRITE: Final = 0o002
@@ -33,6 +34,7 @@ def take_identity(s: Server, identity: Identity) -> None:
     s.identity = identity
     members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
     members.number = identity.kept.number
+    s.n.is_double = len(members.why_idle()) > 0  # K6.4
     for one in identity.kept.nodes:
         members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
     s.members = members
@@ -108,7 +110,8 @@ def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -
     take_secrets(s, secrets)
     apply_settings(s)
     try:
-        s.identity.save(s.members)  # K1.1
+        reserve = f"{in_dir(s.cfg, s.cfg.appenddirname)}/{RESERVE}"
+        s.identity.save_first(s.members, reserve)  # K1.1
         s.members.is_changed = False  # or the first node met would be stored a second later
     except OSError as error:
         path = s.identity.path
@@ -140,6 +143,12 @@ def open_bus(pump: Pump) -> None:
     s = pump.s
     if s.identity.is_leaving:
         set_leaving(s.n, True)
+        log.warning(
+            "this node is leaving its cluster since before it started: it takes no jobs and no "
+            "votes. CLUSTER LEAVING no keeps it; else wait until cluster_safe_to_stop is yes, "
+            "stop it and CLUSTER FORGET it",
+            facts("still_leaving"),
+        )
     bus = s.bus
     if bus is None:
         return
