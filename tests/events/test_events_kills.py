@@ -85,10 +85,11 @@ def is_another(line: Line, pid: int) -> bool:
     return int(line.info()["events_writer_pid"]) not in (0, pid)
 
 
-def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path, rounds: int) -> None:
     with node(tmp_path) as (port, _):
         line = Line(port)
-        for round_ in range(2):
+        for round_ in range(rounds):
             for _ in range(200):
                 line.send("ADDJOB", "q", "body", "0")
             for _ in range(200):
@@ -98,8 +99,8 @@ def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
                 until(lambda: int(line.info()["events_written"]) > 0, "show something written")
             os.kill(pid, signal.SIGKILL)
             until(partial(is_another, line, pid), "show another writer")
-        assert int(line.info()["events_writer_restarts"]) == 2
-    assert [row["seq"] for row in rows(tmp_path)] == list(range(402))
+        assert int(line.info()["events_writer_restarts"]) == rounds
+    assert [row["seq"] for row in rows(tmp_path)] == list(range(200 * rounds + 2))
 
 
 def test_the_writer_does_without_numpy_and_pandas(tmp_path: Path) -> None:
