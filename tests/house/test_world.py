@@ -398,6 +398,40 @@ def test_a_cut_link_is_down_for_both_until_it_heals(make_world: Make) -> None:
     assert world.now_ms == before
 
 
+def test_two_nodes_are_linked_again_and_the_third_is_not(make_world: Make) -> None:
+    world = make_world(3)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        world.cut(a, b)
+    world.link(0, 2)
+    assert [world.linked(a, b) for a, b in ((0, 1), (0, 2), (1, 2))] == [False, True, False]
+    world.link()
+    assert world.linked(0, 1)
+    assert world.linked(1, 2)
+
+
+def test_a_step_is_the_next_thing_of_this_instant(make_world: Make) -> None:
+    world = make_world(2)
+    wire = world.wire()
+    wire.put(b"PING\r\n")
+    steps = 0
+    while not wire.values():
+        assert world.step()
+        steps += 1
+    assert steps > 1
+    world.settle()
+    assert not world.step()
+
+
+def test_heartbeats_are_said_and_answered_at_once(make_world: Make) -> None:
+    world = make_world(2)
+    n, before = world.n, world.now_ms
+    peer = n.peers[world.slot(0, 1)]
+    said = int(n.round)
+    world.beat()
+    assert (int(n.round), world.now_ms) == (said + 2, before)
+    assert peer.echoed_round > said
+
+
 def test_held_messages_arrive_once_they_are_released(make_world: Make) -> None:
     world = make_world(2)
     world.hold(0, 1)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.engine.clock import START_MS
@@ -299,6 +300,13 @@ class World:
         """The same, after bytes only."""
         self.time.run(self.time.now_us)
 
+    def step(self) -> bool:
+        """Run the next thing that is to be done at this instant; False if there is none.
+
+        Does not look at the nodes, as that gives each of them a turn to run: there would be no end.
+        """
+        return self.time.step()
+
     def look(self) -> None:
         """Have each node run a turn."""
         for machine in self.machines:
@@ -471,15 +479,36 @@ class World:
         self.lab.net.heal()
         self.settle()
 
-    def link(self) -> None:
-        """Heal; nodes dial each other now, and not when it is time to. Fails unless all link."""
-        self.lab.net.heal()
-        for node in self.up():
-            members = node.server.members
-            for one in members.by_id.values():
-                if not one.is_linked and members.n.node_id < one.node_id:
-                    one.dial_ms = members.beat_ms = self.now_ms
-        self.until(self.is_whole)
+    def link(self, *pair: int) -> None:
+        """Heal two nodes, or all: they dial each other now, and not when it is time to.
+
+        Fails unless they link.
+        """
+        ends = set(pair or self.numbers())
+        for a, b in combinations(sorted(ends), 2):
+            for line in self.lines(a, b):
+                line.is_cut = False
+                for pipe in line.pipes:
+                    pipe.pump()
+            if self.node(a).is_up and self.node(b).is_up and not self.linked(a, b):
+                members = self.node(a).server.members
+                members.by_id[self.machines[b].node_id].dial_ms = members.beat_ms = self.now_ms
+        self.until(lambda: self.is_whole() if not pair else self.linked(*pair))
+
+    def linked(self, a: int, b: int) -> bool:
+        """Whether both nodes have a link to each other."""
+        for x, y in ((a, b), (b, a)):
+            one = self.node(x).server.members.by_id.get(self.machines[y].node_id)
+            if one is None or not one.is_linked:
+                return False
+        return True
+
+    def beat(self) -> None:
+        """All nodes say heartbeats now, and not when it is time to: the second ones answer."""
+        for _ in range(2):
+            for node in self.up():
+                node.server.members.beat_ms = self.now_ms
+            self.settle()
 
     def hold(self, a: int, b: int) -> None:
         """Let nothing from a arrive at b until `release`."""

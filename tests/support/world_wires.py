@@ -186,7 +186,13 @@ class Wire(RawWire):
 
     def take_all(self) -> list[Any]:
         """All replies that are there."""
-        data = self.bytes_now()
+        self.world.settle_wires()
+        return self.values()
+
+    def values(self) -> list[Any]:
+        """The replies that have come; what is to be done now is not carried out."""
+        data = bytes(self.unread)
+        self.unread.clear()
         self._reader.feed(data)
         found: list[Any] = []
         while (value := self._reader.gets()) is not False:
