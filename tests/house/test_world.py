@@ -353,6 +353,21 @@ def test_a_slow_disk_holds_replies_for_as_long_as_its_sync_takes(make_world: Mak
     world.disk(0).well()
 
 
+def test_a_journal_rests_a_second_after_any_sync(make_world: Make) -> None:
+    world = make_world(journal="always")
+    for _ in range(40):
+        world.add()
+        world.pass_ms(1_059)
+    assert world.qlen() == 40
+
+
+def test_a_clock_that_was_set_back_is_that_of_the_next_start(world: World) -> None:
+    world.kill(0)
+    world.machines[0].clock.jump(-60_000)
+    world.start(0)
+    assert world.n.now_ms == world.now_ms - 60_000
+
+
 def test_records_and_log_and_info_and_events_of_a_node(make_world: Make) -> None:
     world = make_world(events=True)
     world.node().records()

@@ -146,9 +146,9 @@ class NodeAt:
 
     @property
     def core(self) -> Node:
-        """Its core, at the time of the world unless the process stands still."""
+        """Its core, at the time of its clock unless the process stands still."""
         shell = self.shell
-        n, now_ms = shell.n, self.world.now_ms
+        n, now_ms = shell.n, shell.clock.now_ms()
         if n.now_ms < now_ms and not shell.is_paused:
             set_time(n, now_ms)
         return n
