@@ -75,8 +75,8 @@ def results_of(n: Node, tube: Tube, group: bytes) -> list[bytes | None]:
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_survive_restarts(seed: int) -> None:
     """T50.4 So the callback is there once, over starts and changes of the leader."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     tube = home.t.by_name[b"t"]
     group = created(home.n, tube)
     ids = [child_job(home.n, i) for i in range(SIZE)]
@@ -117,8 +117,8 @@ def test_groups_survive_restarts(seed: int) -> None:
 
 def test_what_was_noted_needs_no_outcome_any_more() -> None:
     """T50.1 they are in the journal and its copies, and count as delayed."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     tube = home.t.by_name[b"t"]
     group = created(home.n, tube)
     ids = [child_job(home.n, i) for i in range(SIZE)]

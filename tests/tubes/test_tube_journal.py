@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tube_world import TubeWorld, files_of
+from tube_world import TubeWorld, files_of, loaded
 
 from sim.engine.clock import START_MS
 from sim.engine.disk import PATH
-from tuque.core.dispatch.restore import after_load
 from tuque.core.dispatch.timers import tick
 from tuque.core.model.job import Job
+from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.core.queues.deliver import on_getjob
 from tuque.core.queues.procedures import check
@@ -25,6 +25,7 @@ from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key
 from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, operations, sessions
 from tuque.tubes.tasks.admin import register_driver
@@ -76,6 +77,29 @@ def facts(n: Node) -> State:
     return found
 
 
+def made(home: TubeWorld, name: bytes, type: bytes, temporary: bool = False) -> Tube:
+    """A tube, with a word for each change."""
+    o = TubeOptions()
+    o.temporary = temporary
+    o.on_task_change = b"on " + name
+    o.capacity = 20 if type == b"limfifottl" else 0
+    tube = admin.create_tube(home.n, home.t, name, type, o, b"")
+    home.settle()
+    return tube
+
+
+def put(home: TubeWorld, tube: Tube, body: bytes = b"body", **options: int) -> Task:
+    """A task on disk, whose priority and sub-queue come from the length of its body."""
+    spec = PutSpec()
+    for word, value in options.items():
+        setattr(spec, word, value)
+    spec.utube = b"k%d" % (len(body) % 3)
+    task = operations.put(home.n, home.t, tube, body, len(body) % 3, spec, 1, 1)
+    assert task is not None
+    home.settle()
+    return task
+
+
 def pass_in_turns(home: TubeWorld, ms: int, look: Callable[[], object]) -> None:
     """Let time pass, and look after each instant at which something runs."""
     end_ms = home.now_ms + ms
@@ -92,7 +116,7 @@ def act(home: TubeWorld, rng: random.Random, look: Callable[[], object] = int) -
     if not tubes or choice == 0:
         name = b"t%d" % rng.randrange(5)
         if name not in t.by_name:
-            home.make(name, TYPES[rng.randrange(5)], rng.randrange(6) == 0)
+            made(home, name, TYPES[rng.randrange(5)], rng.randrange(6) == 0)
         return
     tube = rng.choice(tubes)
     number = rng.choice(list(tube.tasks) or [0])
@@ -101,7 +125,7 @@ def act(home: TubeWorld, rng: random.Random, look: Callable[[], object] = int) -
         if choice < 7 and not tube.is_full():
             spans = {"ttl_ms": rng.choice((-1, 3000, 90_000)), "ttr_ms": rng.choice((-1, 700))}
             delay_ms = rng.choice((-1, 500, 2500))
-            home.put(tube, rng.randbytes(rng.randrange(30)), delay_ms=delay_ms, **spans)
+            put(home, tube, rng.randbytes(rng.randrange(30)), delay_ms=delay_ms, **spans)
         elif choice < 12:
             operations.take(n, t, tube, client)
         elif choice == 12:
@@ -137,25 +161,10 @@ def act(home: TubeWorld, rng: random.Random, look: Callable[[], object] = int) -
     home.settle()
 
 
-def loaded(home: TubeWorld, files: dict[str, bytes], name: str, size: int) -> Node:
-    """A node that has read those files, of which one is cut off there, and has not run yet."""
-    machine = home.machines[0]
-    loader = Loader(home.disk_of(files, name, size), PATH, machine.clock.boot_record(), True)
-    n = Node(machine.node_id, b"2", home.now_ms)
-    n.records = Records()
-    n.is_loading = True
-    while not loader.step(n, 5):
-        pass
-    n.is_loading = False
-    after_load(n)
-    check(n)
-    return n
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
     """T14.4 If a journal is truncated anywhere, the tubes are as they were after some call;"""
-    home = TubeWorld()
+    home = TubeWorld(has_journal=True)
     rng = random.Random(seed)
     name = home.segment()
     states = [(home.files.size(name), facts(home.n))]
@@ -179,7 +188,7 @@ def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
 
 def test_a_snapshot_tells_it_all() -> None:
     """J6, T14.1: after a rewrite the tubes are the same, also with changes while it runs."""
-    home = TubeWorld()
+    home = TubeWorld(has_journal=True)
     rng = random.Random(99)
     for _ in range(200):
         act(home, rng)
@@ -195,22 +204,22 @@ def test_a_snapshot_tells_it_all() -> None:
 
 def test_grants_outlive_a_restart() -> None:
     """T10.3 Grants add up, survive a restart, and are in every snapshot."""
-    home = TubeWorld()
-    bob, tube = user_key(b"bob"), home.make(b"t", b"fifo")
-    dropped = home.make(b"u", b"fifo")
+    home = TubeWorld(has_journal=True)
+    bob, tube = user_key(b"bob"), made(home, b"t", b"fifo")
+    dropped = made(home, b"u", b"fifo")
     admin.grant(home.n, home.t, bob, tube, CALL)
     admin.grant(home.n, home.t, bob, tube, TRUNCATE, b"mine")
     admin.grant(home.n, home.t, role_key(b"all"), tube, CALL)
     admin.grant(home.n, home.t, bob, dropped, CALL)
     admin.revoke(home.n, home.t, role_key(b"all"), tube, CALL, None)
     admin.drop(home.n, home.t, dropped)
-    home.make(b"u", b"fifo")
+    made(home, b"u", b"fifo")
     for _ in range(2):
         home.restart()
         assert home.t.rights.may([bob], b"queue.tube.t:take")
         assert home.t.rights.may([bob], b"mine.t:truncate")
         assert [one.holder for one in home.t.rights.listing(b"")] == [bob, bob]
-        home.make(b"u%d" % len(home.t.by_name), b"fifo")
+        made(home, b"u%d" % len(home.t.by_name), b"fifo")
         home.rewrite()
         while home.is_rewriting():
             home.pass_ms(10)
@@ -218,12 +227,12 @@ def test_grants_outlive_a_restart() -> None:
 
 def test_numbers_and_tokens_go_on_after_a_restart() -> None:
     """T2.1, T5.1: never twice, not even when everything was deleted."""
-    home = TubeWorld()
-    tube = home.make(b"t", b"fifo")
-    passing = home.make(b"tmp", b"fifo", temporary=True)
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"fifo")
+    passing = made(home, b"tmp", b"fifo", temporary=True)
     for _ in range(3):
-        home.put(tube)
-        home.put(passing)
+        put(home, tube)
+        put(home, passing)
     task = operations.take(home.n, home.t, tube, 1)
     assert task is not None
     token = task.token
@@ -232,8 +241,8 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
     for i in range(2):
         home.restart()
         tube, passing = home.t.by_name[b"t"], home.t.by_name[b"tmp"]
-        assert home.put(tube).number == 3 + i
-        assert 3 <= home.put(passing).number <= 3 + 1000 * (i + 1)
+        assert put(home, tube).number == 3 + i
+        assert 3 <= put(home, passing).number <= 3 + 1000 * (i + 1)
         task = operations.take(home.n, home.t, tube, 1)
         assert task is not None and task.token > token
         token = task.token
@@ -243,10 +252,10 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
 
 def test_a_taken_task_is_ready_after_a_restart() -> None:
     """T14.2 A TAKEN task becomes READY if the session that held it has ended;"""
-    home = TubeWorld()
-    tube = home.make(b"t", b"utube")
-    home.put(tube, b"abc")
-    home.put(tube, b"def")
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"utube")
+    put(home, tube, b"abc")
+    put(home, tube, b"def")
     operations.take(home.n, home.t, tube, 1)
     home.settle()
     home.restart()
@@ -257,10 +266,10 @@ def test_a_taken_task_is_ready_after_a_restart() -> None:
 
 def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
     """T14.2 those taken with GETJOB stay TAKEN until their time."""
-    home = TubeWorld()
-    tube = home.make(b"t", b"utubettl")
-    home.put(tube, b"abc", ttr_ms=5000)
-    home.put(tube, b"def")
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"utubettl")
+    put(home, tube, b"abc", ttr_ms=5000)
+    put(home, tube, b"def")
     assert len(on_getjob(home.n, 7, [b"t"], 2)) == 1
     home.settle()
     home.restart(1000)
@@ -274,10 +283,10 @@ def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
 
 def test_shared_sessions_outlive_a_restart() -> None:
     """T14.3 Sessions survive a restart only with in_replicaset."""
-    home = TubeWorld()
+    home = TubeWorld(has_journal=True)
     admin.cfg(home.n, home.t, 3000, True)
-    tube = home.make(b"t", b"fifo")
-    home.put(tube)
+    tube = made(home, b"t", b"fifo")
+    put(home, tube)
     operations.take(home.n, home.t, tube, 1)
     uuid = sessions.identify(home.n, home.t, 1, b"", None)
     home.settle()
@@ -286,7 +295,7 @@ def test_shared_sessions_outlive_a_restart() -> None:
     assert sessions.identify(home.n, home.t, 5, b"", uuid) == uuid
     home.pass_ms(5000)
     assert chr(operations.ack(home.n, home.t, tube, 5, 0).status) == "-"
-    home.put(tube)
+    put(home, tube)
     operations.take(home.n, home.t, tube, 5)
     home.settle()
     home.restart()
@@ -302,10 +311,10 @@ def test_shared_sessions_outlive_a_restart() -> None:
 
 def test_a_slow_load_takes_no_time_from_sessions() -> None:
     """T14.3 Clients can then join them again for ttr of cfg, counted from the end of the load."""
-    home = TubeWorld()
+    home = TubeWorld(has_journal=True)
     admin.cfg(home.n, home.t, 3000, True)
-    tube = home.make(b"t", b"fifo")
-    home.put(tube)
+    tube = made(home, b"t", b"fifo")
+    put(home, tube)
     operations.take(home.n, home.t, tube, 1)
     uuid = sessions.identify(home.n, home.t, 1, b"", None)
     home.settle()
@@ -323,10 +332,10 @@ def test_a_slow_load_takes_no_time_from_sessions() -> None:
 def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
     """T14.1 A take binds no reply (J4.2), except with in_replicaset, and once in a million takes
     (T5.1)."""
-    home = TubeWorld()
-    tube = home.make(b"t", b"fifo")
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"fifo")
     for shared in (False, True):
-        home.put(tube)
+        put(home, tube)
         admin.cfg(home.n, home.t, None, shared)
         sessions.session_for(home.n, home.t, 1)
         home.settle()
@@ -341,13 +350,13 @@ def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
 
 def test_a_temporary_tube_comes_back_empty() -> None:
     """T2.5 only the definition and the numbers used are in the journal"""
-    home = TubeWorld()
-    tube = home.make(b"t", b"fifottl", temporary=True)
+    home = TubeWorld(has_journal=True)
+    tube = made(home, b"t", b"fifottl", temporary=True)
     size = home.files.size(home.segment())
-    home.put(tube)
+    put(home, tube)
     first = home.files.size(home.segment()) - size
     for _ in range(50):
-        home.put(tube)
+        put(home, tube)
         operations.take(home.n, home.t, tube, 1)
         home.settle()
     assert home.files.size(home.segment()) == size + first
@@ -361,8 +370,8 @@ def test_a_temporary_tube_comes_back_empty() -> None:
 )
 def test_a_number_below_zero_is_refused(field: str) -> None:
     """The whole task, and what has changed in it."""
-    home = TubeWorld()
-    task = home.put(home.make(b"t", b"fifottl"))
+    home = TubeWorld(has_journal=True)
+    task = put(home, made(home, b"t", b"fifottl"))
     for is_whole in (True, False):
         for value in (0, -1):
             setattr(task, field, value)
@@ -381,15 +390,15 @@ def test_a_number_below_zero_is_refused(field: str) -> None:
 
 def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
     """T14.5 It delivers no task until its type is registered (T3.6) or the node starts with it."""
-    home = TubeWorld()
+    home = TubeWorld(has_journal=True)
     register_driver(home.n, home.t, b"mine", UTube)
-    tube = home.make(b"t", b"mine")
-    home.put(tube)
+    tube = made(home, b"t", b"mine")
+    put(home, tube)
     for _ in range(2):
         home.restart()
         assert any("type mine, which is not installed" in line for line in home.node().log)
         tube = home.t.by_name[b"t"]
-        home.put(tube)
+        put(home, tube)
         assert operations.take(home.n, home.t, tube, 1) is None
         check(home.n)
     assert len(tube.tasks) == 3

@@ -57,8 +57,8 @@ def tube_of(n: Node) -> Tube:
 
 
 def new_home() -> TubeWorld:
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     return home
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lives_lab import LivesLab, add, begin, fail, letters, take, why
-from tube_world import TubeWorld, files_of
+from tube_world import TubeWorld, files_of, loaded
 
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.life.dead_letters import (
@@ -45,8 +45,8 @@ def state(n: Node, id: bytes) -> bytes:
 
 def dead_home() -> tuple[TubeWorld, bytes]:
     """A node with one dead task."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n, attempts=1, unique=b"u", ttl_s=100)
     assert take(home.n) == [id]
     assert fail(home.n, id, begin(home.n, id)) == DIED
@@ -96,8 +96,7 @@ def test_a_journal_cut_at_every_byte() -> None:
     assert len({end for end, _ in states}) == 7
     files = files_of(home.files)
     for size in range(begins, len(files[name]) + 1):
-        home.restart(0, home.disk_of(files, name, size))
-        n = home.n
+        n = loaded(home, files, name, size)
         dead = letters(n)
         found = facts(n)[-1]
         assert found in [rows[-1] for _, rows in states]
@@ -108,8 +107,8 @@ def test_a_journal_cut_at_every_byte() -> None:
 
 def test_letters_keep_their_order_and_cursors() -> None:
     """T48.15 The cursor of LIST stays good at a new leader."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = [add(home.n, attempts=1) for _ in range(5)]
     died = [ids[i] for i in (3, 0, 4, 2, 1)]
     for id in died:
@@ -180,8 +179,8 @@ def test_a_dead_task_stays_for_dead_keep_days() -> None:
 
 def test_the_oldest_go_above_the_bound() -> None:
     """T48.15 Above `dead-max-bytes` the leader removes the oldest (W6.6)"""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = []
     for _ in range(6):
         ids.append(add(home.n, attempts=1))
@@ -326,8 +325,8 @@ def test_letters_at_the_next_leader_are_replayed() -> None:
 def test_an_expired_task_at_a_leader() -> None:
     """T48.14 A task with ATTEMPTS whose ttl is over when it is READY or its attempt fails becomes
     dead with the cause `expired`; the reason is that of its last failure."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = [add(home.n, ttl_s=100), add(home.n, ttl_s=100), add(home.n, ttl_s=100)]
     plain = add(home.n, attempts=0, ttl_s=100)
     assert take(home.n) == [ids[0]]

@@ -75,8 +75,8 @@ def test_a_run_survives_a_restart() -> None:
     T48.9 If ttr, counted from START, WORKING or PROGRESS, is over while a run lasts, its attempt
     fails with the cause `crashed`; at its TIMELIMIT with `timeout`.
     """
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     spec = AddSpec()
     spec.retry_s = 30
     plain = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id  # it has no terms, no keys
@@ -104,8 +104,8 @@ def test_a_run_survives_a_restart() -> None:
 def test_only_the_run_of_the_present_take_survives() -> None:
     """T48.3 A task that is TAKEN is `delivered` to RESULT until its run begins; so is one whose run
     the leader does not know (T48.4)."""
-    home = TubeWorld()
-    tube = home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("tasks")
     spec = AddSpec()
     spec.retry_s = 30
     plain = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id
@@ -127,8 +127,8 @@ def test_only_the_run_of_the_present_take_survives() -> None:
 def test_failures_survive_a_restart() -> None:
     """T48.2 Terms, headers, the highest failed attempt and the first and last failure are part of
     the task: they are in its records and its copies, without the detail of FAIL."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     assert take(home.n) == [id]
     assert fail(home.n, id, begin(home.n, id)) == BACK
@@ -161,8 +161,8 @@ def test_a_run_whose_start_was_lost_and_that_is_silent() -> None:
 
     T48.4 If none of them comes, no attempt counts.
     """
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     take(home.n)
     home.settle()
@@ -183,8 +183,8 @@ def test_a_run_whose_start_was_lost_and_that_is_silent() -> None:
 
 def test_a_cancel_survives_a_restart() -> None:
     """T48.10 The flag is part of the task (T48.2): a new leader knows it."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     assert take(home.n) == [id]
     run = begin(home.n, id)
@@ -202,8 +202,8 @@ def test_a_cancel_survives_a_restart() -> None:
 
 
 def test_a_result_survives_a_restart() -> None:
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n, keep_ms=60_000)
     take(home.n)
     run = begin(home.n, id)
@@ -217,8 +217,8 @@ def test_a_result_survives_a_restart() -> None:
 
 def test_a_body_that_was_replaced_survives_a_restart() -> None:
     """T44.7 With ON replace a task that is READY or DELAYED gets the body of the ADDJOB"""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     spec = AddSpec()
     keys = Keys()
     keys.unique = b"u"
@@ -347,8 +347,8 @@ def has_life(n: Node, id: bytes) -> bool:
 
 def test_the_life_of_jobs_of_schedules_survives_a_restart() -> None:
     """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
-    home = TubeWorld()
-    tube = home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("tasks")
     schedules.add_schedule(home.n, home.t, tube, plan_with_life(), b"body")
     first = schedules.run_now(home.n, home.t, tube, b"s")
     assert first is not None and has_life(home.n, first.id)

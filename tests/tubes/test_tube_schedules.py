@@ -66,8 +66,8 @@ def work(n: Node, done: dict[bytes, None]) -> None:
 
 def test_schedules_survive_a_restart() -> None:
     """T45.4 Each instant makes one job, also over starts and changes of the leader."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     add = schedules.add_schedule
     assert add(home.n, home.t, home.t.by_name[b"t"], planned(), b"body") == schedules.ADDED
     done: dict[bytes, None] = {}

@@ -31,8 +31,8 @@ def status(n: Node, id: bytes) -> int:
 @pytest.mark.parametrize("began", [True, False])
 def test_a_task_has_a_whole_ttr_after_a_start(began: bool) -> None:
     """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id, waits = add(home.n), add(home.n)  # of one LIMIT
     assert take(home.n) == [id]
     run = begin(home.n, id) if began else 0
@@ -53,8 +53,8 @@ def test_a_task_has_a_whole_ttr_after_a_start(began: bool) -> None:
 
 def test_a_time_limit_goes_on_while_a_node_is_away() -> None:
     """T48.9 its TIMELIMIT goes on"""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     spec = AddSpec()
     spec.terms, spec.retry_s = Terms(3, 0, 0, 0, b"", 0, 20_000), 30
     id = on_addjob(home.n, b"t", b"body", settle(home.n, spec)).id
@@ -69,8 +69,8 @@ def test_a_time_limit_goes_on_while_a_node_is_away() -> None:
 
 def test_silence_counts_only_while_the_node_hears() -> None:
     """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     id = add(home.n)
     assert take(home.n) == [id]
     begin(home.n, id)

@@ -70,8 +70,8 @@ def still_holds(n: Node, ids: list[bytes], pass_ms: Callable[[int], None]) -> No
 
 def test_keys_survive_a_restart() -> None:
     """T44.6 After a start and at a new leader the tasks have the keys that they had."""
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     ids = fill(home.n)
     home.settle()
     home.restart()
@@ -105,8 +105,8 @@ def test_keys_hold_at_the_next_leader(is_forced: bool) -> None:
 
 
 def test_a_raised_limit_lets_all_go_within_a_few_turns() -> None:
-    home = TubeWorld()
-    home.make(b"t", b"tasks")
+    home = TubeWorld(has_journal=True)
+    home.make("tasks")
     n = home.n
     for number in range(1_200):
         add(n, b"job", keys_of(b"g%d" % number, 1, b"shop", 1))

@@ -16,6 +16,7 @@ from tuque.tubes.tasks import operations
 def taken(home: TubeWorld, tube: Tube) -> int:
     """The token of a new take of a new task, which is acked."""
     home.put(tube)
+    home.settle()
     task = operations.take(home.n, home.t, tube, 1)
     assert task is not None
     operations.ack(home.n, home.t, tube, 1, task.number)
@@ -26,8 +27,8 @@ def taken(home: TubeWorld, tube: Tube) -> int:
 def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
     """T5.1 A token is greater than any before it on this node; with a journal this holds across
     restarts, even if the clock was set back."""
-    home = TubeWorld()
-    token = taken(home, home.make(b"t", b"fifo"))
+    home = TubeWorld(has_journal=True)
+    token = taken(home, home.make("fifo"))
     home.restart()  # tokens begin at the time of the start
     for _ in range(3):
         before, token = token, taken(home, home.t.by_name[b"t"])
@@ -41,9 +42,10 @@ def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
 def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
     """T5.1 For this, a number above all tokens in use is on disk before the first of them is given
     out, also under `everysec`."""
-    home = TubeWorld()
-    tube = home.make(b"t", b"fifo")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("fifo")
     home.put(tube)
+    home.settle()
     home.restart()
     after_load(home.n)
     home.settle()
@@ -59,10 +61,11 @@ def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
 def test_a_million_takes_are_recorded_in_time() -> None:
     """T14.1 A take binds no reply (J4.2), except with in_replicaset, and once in a million takes
     (T5.1)."""
-    home = TubeWorld()
-    tube = home.make(b"t", b"fifo")
+    home = TubeWorld(has_journal=True)
+    tube = home.make("fifo")
     first = taken(home, tube)
     home.put(tube)
+    home.settle()
     home.t.token = home.t.token_reserved
     records = home.n.records
     assert records is not None
