@@ -15,15 +15,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from sim.engine.clock import START_MS
 from sim.engine.network import Line
 from told_events import Told
 from tuque.core.life.dead_letters import letters_from
 from tuque.core.life.outcomes import outcome_of
-from tuque.core.model.job import Job
-from tuque.core.msgs import AnyMessage
+from tuque.core.model.job import ACKED, Job
+from tuque.core.msgs import AnyMessage, Message
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time
@@ -47,7 +48,7 @@ from world_machines import (
     listen,
     options_of,
 )
-from world_trace import Trace
+from world_trace import QUIET, Trace
 from world_wires import IprotoWire, Wire
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 FORMING_MS: Final = 20_000
 LETTERS_MAX: Final = 1_000
+Said = TypeVar("Said")
 
 
 class DiskAt:
@@ -244,7 +246,7 @@ class World:
         self.workers: list[WorkerAt] = []
         self._loop: WorldLoop | None = None  # of workers at work
         self._ports = 40_000
-        self._first: Wire | None = None
+        self._standing: dict[tuple[int, int], Wire] = {}
         self._bugs = 0
         words = {"appendonly": "no" if journal == "off" else "yes"}
         words |= {"appendfsync": journal} if journal != "off" else {}
@@ -351,6 +353,11 @@ class World:
         """Node i."""
         return self.nodes[i]
 
+    @property
+    def cores(self) -> list[Node]:
+        """The cores of the nodes that are up."""
+        return [node.core for node in self.up()]
+
     def disk(self, i: int = 0) -> DiskAt:
         """Its disk."""
         return self._disks[i]
@@ -371,6 +378,13 @@ class World:
     def wire(self, i: int = 0, address: str = "") -> Wire:
         """A new connection that speaks RESP; `address` is the client's."""
         return Wire(self, i, address)
+
+    def at(self, i: int, number: int = 0) -> Wire:
+        """The client of that number at node i; it connects when it is first asked for."""
+        found = self._standing.get((i, number))
+        if found is None or found.is_closed:
+            found = self._standing[i, number] = self.wire(i)
+        return found
 
     def user(self, name: str, i: int = 0) -> Wire:
         """A new connection that is logged in as a user of any password."""
@@ -519,6 +533,23 @@ class World:
         self.lab.net.set_cut(f"n{a}", f"n{b}", False)
         self.settle()
 
+    def on_way(self, a: int, b: int) -> int:
+        """The bytes on their way from a to b: those that `hold` keeps."""
+        return sum(pipe.flying for pipe in self.lines(a, b)[0].pipes)
+
+    def forget(self, a: int, b: int) -> None:
+        """Node a forgets node b, as CLUSTER FORGET has it do; b may be a voter."""
+        server = self.node(a).server
+        assert server.members.forget(self.machines[b].node_id)
+        assert server.bus is not None
+        server.bus.close_stale()
+        self.settle()
+
+    def leave(self, i: int, is_leaving: bool = True) -> None:
+        """CLUSTER LEAVING yes|no at node i."""
+        reply = self.at(i)("CLUSTER", "LEAVING", "yes" if is_leaving else "no")
+        assert reply == b"OK", reply
+
     def slot(self, a: int, b: int) -> int:
         """The slot of node b on node a."""
         return int(slot_for(self.node(a).core, self.machines[b].node_id))
@@ -533,6 +564,14 @@ class World:
     def holders(self, id: bytes) -> list[int]:
         """The nodes that have a record of the job."""
         return [i for i in self.numbers() if id in self.node(i).jobs_now()]
+
+    def copies(self, id: bytes) -> list[int]:
+        """The nodes with an open copy."""
+        return [i for i in self.holders(id) if self.node(i).core.jobs[id].state != ACKED]
+
+    def believed(self, i: int, id: bytes) -> list[int]:
+        """The nodes that have a copy according to node i."""
+        return self.numbers_in(i, self.node(i).core.jobs[id].holders)
 
     def states(self, id: bytes) -> list[int]:
         """Its state on each node, -1 where it is unknown."""
@@ -580,6 +619,21 @@ class World:
         known = [machine.node_id for machine in self.machines]
         found = [known.index(n.peers[k].node_id) for k in range(len(n.peers)) if slots >> k & 1]
         return sorted(found)
+
+    def heard(self, kind: type[Said] | UnionType = Message) -> list[tuple[int, int, Said]]:
+        """Messages of that kind in the order of their arrival: from, to, what.
+
+        Without those that nodes say whatever happens. All since `forget_heard` or `trace`.
+        """
+        return [
+            (a, b, cast(Said, m))
+            for _, a, b, m in self.lab.heard
+            if isinstance(m, kind) and not isinstance(m, QUIET)
+        ]
+
+    def forget_heard(self) -> None:
+        """What arrived up to now is not told any more."""
+        self.lab.heard.clear()
 
     def trace(self) -> list[str]:
         """What nodes said since the last call, and what became of jobs, as in tests/golden."""
@@ -631,9 +685,7 @@ class World:
     @property
     def run(self) -> Wire:
         """The first client of node 0."""
-        if self._first is None or self._first.is_closed:
-            self._first = self.wire()
-        return self._first
+        return self.at(0)
 
     def __call__(self, line: str, *words: str | bytes, by: Wire | None = None) -> bytes:
         """Send the words of `line` and then `words`; the bytes answered."""
@@ -648,12 +700,12 @@ class World:
         return self.run.info(section)
 
     def add(
-        self, queue: str = "q", body: str | bytes = "body", *words: str, **options: Any
+        self, queue: str | bytes = "q", body: str | bytes = "body", *words: str, **options: Any
     ) -> bytes:
         """ADDJOB; the id."""
         return self.run.add(queue, body, *words, **options)
 
-    def get(self, *queues: str, count: int = 1) -> list[bytes]:
+    def get(self, *queues: str | bytes, count: int = 1) -> list[bytes]:
         """GETJOB NOHANG; the ids."""
         return self.run.get(*queues, count=count)
 
@@ -665,7 +717,7 @@ class World:
         """The state that SHOW tells, `gone` for an unknown job."""
         return self.run.state(job_id)
 
-    def qlen(self, queue: str = "q") -> int:
+    def qlen(self, queue: str | bytes = "q") -> int:
         """QLEN."""
         return self.run.qlen(queue)
 
