@@ -607,6 +607,17 @@ def test_a_job_that_waits_for_a_copy_is_begun(make_world: Make) -> None:
     assert (world.copies(id), world.holders(id)) == ([1], [0, 1])
 
 
+def test_a_node_that_restarts_reaches_nobody_until_it_is_linked(make_world: Make) -> None:
+    world = make_world(3, journal="off")
+    id = world.at(0).add(replicate=3)
+    world.restart(1)
+    world.pass_ms(5000)
+    assert world.holders(id) == [0, 2]
+    assert [world.linked(1, b) for b in (0, 2)] == [False, False]
+    world.link(1, 2)
+    assert [world.linked(1, b) for b in (0, 2)] == [False, True]
+
+
 def test_nodes_leave_and_are_forgotten(make_world: Make) -> None:
     world = make_world(3)
     world.leave(2)

@@ -453,6 +453,12 @@ class World:
         self.machines[i].kill()
         self.settle()
 
+    def restart(self, i: int) -> None:
+        """Kill a node, and start it again from its journal: it reaches nobody until `link`."""
+        self.isolate(i)
+        self.kill(i)
+        self.start(i)
+
     def stop(self, i: int) -> None:
         """Stop a node in order."""
         self.node(i).server.stop_requested = "signal"
