@@ -10,7 +10,7 @@ from time import perf_counter
 import pytest
 
 from raw_resp import NULL, Err
-from tuque.core.model.job import ACTIVE, QUEUED
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.msgs import Pause, ReplJob
 from tuque.core.records.jobs import ADD
 from tuque.errors import ConnectionError
@@ -424,6 +424,20 @@ def test_two_nodes_are_linked_again_and_the_third_is_not(make_world: Make) -> No
     assert world.linked(1, 2)
 
 
+def test_what_is_said_on_a_new_link_is_on_its_way(make_world: Make) -> None:
+    world = make_world(2)
+    id = world.add(replicate=2)
+    world.cut(0, 1)
+    world.run("ACKJOB", id)
+    world.join(0, 1)
+    assert world.linked(1, 0)
+    world.hold(1, 0)
+    world.settle()
+    assert world.states(id)[0] == ACKED, "the other node's word does not arrive"
+    world.release(1, 0)
+    assert world.holders(id) == []
+
+
 def test_a_step_is_the_next_thing_of_this_instant(make_world: Make) -> None:
     world = make_world(2)
     wire = world.wire()
@@ -616,6 +630,17 @@ def test_a_node_that_restarts_reaches_nobody_until_it_is_linked(make_world: Make
     assert [world.linked(1, b) for b in (0, 2)] == [False, False]
     world.link(1, 2)
     assert [world.linked(1, b) for b in (0, 2)] == [False, True]
+
+
+def test_a_link_is_filled_until_it_is_released(make_world: Make) -> None:
+    world = make_world(2, bus_buffer_limit="1mb")
+    peer = world.n.peers[world.slot(0, 1)]
+    world.fill(0, 1)
+    world.pass_ms(3000)
+    assert world.linked(0, 1)
+    assert not peer.has_room
+    world.release(0, 1)
+    assert peer.has_room
 
 
 def test_nodes_leave_and_are_forgotten(make_world: Make) -> None:

@@ -254,9 +254,7 @@ def test_the_link_is_looked_at_first(make_world: Make) -> None:
     world = make_world(2, journal="off", bus_buffer_limit="1mb")
     n = world.node(1).core
     world.at(0, 7).wait()
-    world.hold(1, 0)
-    while n.peers[world.slot(1, 0)].has_room:
-        world.at(1, 2).send_add("big", b"x" * 300_000, "ASYNC", replicate=2)
+    world.fill(1, 0)
     ids = [world.at(1).add(replicate=1, retry=retry_s) for retry_s in (0, 10)]
     assert n.queues[b"q"].length == 2
     world.pass_ms(5_000)

@@ -24,7 +24,7 @@ from told_events import Told
 from tuque.core.life.dead_letters import letters_from
 from tuque.core.life.outcomes import outcome_of
 from tuque.core.model.job import ACKED, Job
-from tuque.core.msgs import AnyMessage, Message
+from tuque.core.msgs import AnyMessage, Message, NeedJobs
 from tuque.core.node.node import Node
 from tuque.core.node.peers import say, slot_for
 from tuque.core.node.tables import set_time
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 FORMING_MS: Final = 20_000
 LETTERS_MAX: Final = 1_000
+FILLER: Final = 200_000  # bytes of a message that fills a link
 Said = TypeVar("Said")
 
 
@@ -504,16 +505,26 @@ class World:
 
         Fails unless they link.
         """
-        ends = set(pair or self.numbers())
-        for a, b in combinations(sorted(ends), 2):
-            for line in self.lines(a, b):
-                line.is_cut = False
-                for pipe in line.pipes:
-                    pipe.pump()
-            if self.node(a).is_up and self.node(b).is_up and not self.linked(a, b):
-                members = self.node(a).server.members
-                members.by_id[self.machines[b].node_id].dial_ms = members.beat_ms = self.now_ms
+        for a, b in combinations(sorted(set(pair or self.numbers())), 2):
+            self.dial(a, b)
         self.until(lambda: self.is_whole() if not pair else self.linked(*pair))
+
+    def join(self, a: int, b: int) -> None:
+        """The same for two nodes; what they say on the new link is on its way."""
+        self.dial(min(a, b), max(a, b))
+        self.look()
+        while not self.linked(a, b):
+            assert self.step(), f"no link\n{self.tail()}"
+
+    def dial(self, a: int, b: int) -> None:
+        """Nothing is cut or held between two nodes; it is time for a to dial b."""
+        for line in self.lines(a, b):
+            line.is_cut = False
+            for pipe in line.pipes:
+                pipe.pump()
+        if self.node(a).is_up and self.node(b).is_up and not self.linked(a, b):
+            members = self.node(a).server.members
+            members.by_id[self.machines[b].node_id].dial_ms = members.beat_ms = self.now_ms
 
     def linked(self, a: int, b: int) -> bool:
         """Whether both nodes have a link to each other."""
@@ -533,6 +544,13 @@ class World:
     def hold(self, a: int, b: int) -> None:
         """Let nothing from a arrive at b until `release`."""
         self.lab.net.set_cut(f"n{a}", f"n{b}", True)
+
+    def fill(self, a: int, b: int) -> None:
+        """The same; so much waits there that the link has no room. `bus_buffer_limit` is small."""
+        self.hold(a, b)
+        slot = self.slot(a, b)
+        while self.node(a).core.peers[slot].has_room:
+            self.send(a, b, NeedJobs(b"-" * FILLER, 0, False))
 
     def release(self, a: int, b: int) -> None:
         """Let held messages arrive."""
