@@ -53,7 +53,6 @@ def test_a_holder_that_is_away_hears_of_it(make_world: Make) -> None:
     assert record.state == ACKED
     assert record.flags & BODYLESS
     world.link()
-    world.settle()
     assert world.holders(id) == []
     assert (2, 0) in sent(world, SetAck)
 
@@ -123,7 +122,6 @@ def test_all_must_answer_the_same_question(make_world: Make) -> None:
     world.link(0, 2)
     assert id in world.node(0).core.jobs  # node 1 answered before, node 2 now
     world.release(1, 0)
-    world.settle()
     assert world.holders(id) == []
     assert world.node(0).core.ledger.gc_acked == 1
 
@@ -153,7 +151,6 @@ def test_a_record_without_a_job_is_no_copy(make_world: Make) -> None:
     assert world.node(3).core.tombs.has(id)  # for the copy that is believed to come
     world.release(3, 0)
     world.release(3, 1)
-    world.settle()
     assert world.holders(id) == []
 
 
@@ -171,7 +168,6 @@ def test_a_copy_does_not_come_to_a_record(make_world: Make) -> None:
     assert world.states(id)[2] == ACKED
     world.release(2, 0)
     world.release(2, 1)
-    world.settle()
     assert world.holders(id) == []
 
 
@@ -242,7 +238,6 @@ def test_fastack_after_ack_of_an_unknown_job(make_world: Make) -> None:
     assert not on_fastack(world.node(there).core, id)
     world.settle()
     world.link()
-    world.settle()
     assert world.holders(id) == []
 
 
@@ -303,7 +298,6 @@ def test_who_never_had_it_is_no_reason_to_forget(make_world: Make) -> None:
     assert world.states(id) == [ACKED, -1, ACKED] or world.states(id) == [-1, -1, ACKED]
     world.cut(0, 2)
     world.link()
-    world.settle()
     assert world.holders(id) == []
     assert QUEUED not in world.states(id)
     assert ACTIVE not in world.states(id)

@@ -507,7 +507,7 @@ class World:
         """
         for a, b in combinations(sorted(set(pair or self.numbers())), 2):
             self.dial(a, b)
-        self.until(lambda: self.is_whole() if not pair else self.linked(*pair))
+        self.until(lambda: self.linked(*(pair or self.numbers())))
 
     def join(self, a: int, b: int) -> None:
         """The same for two nodes; what they say on the new link is on its way."""
@@ -526,13 +526,15 @@ class World:
             members = self.node(a).server.members
             members.by_id[self.machines[b].node_id].dial_ms = members.beat_ms = self.now_ms
 
-    def linked(self, a: int, b: int) -> bool:
-        """Whether both nodes have a link to each other."""
-        for x, y in ((a, b), (b, a)):
-            one = self.node(x).server.members.by_id.get(self.machines[y].node_id)
-            if one is None or not one.is_linked:
-                return False
-        return True
+    def linked(self, *numbers: int) -> bool:
+        """Whether those of these nodes that are up have links to each other."""
+        ups = [self.node(i) for i in numbers if self.node(i).is_up]
+        return all(
+            not one.server.is_loading and other.server.members.by_id[one.machine.node_id].is_linked
+            for one in ups
+            for other in ups
+            if one is not other
+        )
 
     def beat(self) -> None:
         """All nodes say heartbeats now, and not when it is time to: the second ones answer."""
