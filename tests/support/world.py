@@ -454,11 +454,11 @@ class World:
         self.machines[i].kill()
         self.settle()
 
-    def restart(self, i: int) -> None:
-        """Kill a node, and start it again from its journal: it reaches nobody until `link`."""
+    def restart(self, i: int, disk: str = "kept") -> None:
+        """Kill a node, and start it again from its disk: it reaches nobody until `link`."""
         self.isolate(i)
         self.kill(i)
-        self.start(i)
+        self.start(i, disk)
 
     def stop(self, i: int) -> None:
         """Stop a node in order."""
