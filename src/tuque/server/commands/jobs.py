@@ -44,6 +44,10 @@ OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
 BADID: Final = b"BADID Invalid Job ID format."
 FEW_IDS: Final = 500  # run at once, uncounted
 LOOKS: Final = 5  # ids checked per unit of work
+DISKFULL: Final = (
+    b"DISKFULL the disk of the journal is nearly full: this node takes no more jobs until it has "
+    b"room; acknowledge jobs, free space, or use another node"
+)
 
 # the rows of these commands in the command table
 ACKJOB: Final = 2

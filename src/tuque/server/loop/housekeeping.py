@@ -71,7 +71,7 @@ def keep_house(s: Server) -> None:
     on_memory_level(s.n)
     tell_conflicts(s)
     tell_level(s)
-    tell_dropped(s)
+    log_dropped(s)
     watch_users(s)
     if s.audit is not None and s.audit.error:
         say_once(now_ms, "audit: %(reason)s", facts("audit_failed", reason=s.audit.error))
@@ -135,7 +135,7 @@ def tell_level(s: Server) -> None:
     s.level_ms = n.now_ms + MEMORY_MS
 
 
-def tell_dropped(s: Server) -> None:
+def log_dropped(s: Server) -> None:
     """[M3, W7] Log when results and details begin to go (M3.6), and which were too large (W7.4)."""
     lives = s.n.life
     thinned = lives.results_thinned + lives.details_thinned
@@ -271,6 +271,20 @@ def log_notes(notes: list[Note]) -> None:
             log.error("%(text)s", facts("journal_failed", text=note.text))
         else:
             log.info("%(text)s", facts("journal_note", text=note.text))
+
+
+def log_room(is_short: bool, free_bytes: int) -> None:
+    """[J6.9] Log that the disk takes no more jobs, or does again."""
+    if is_short:
+        log.error(
+            "the disk has %(bytes)d bytes free: jobs are refused with -DISKFULL",
+            facts("disk_short", bytes=free_bytes),
+        )
+        return
+    log.info(
+        "the disk has %(bytes)d bytes free: jobs are taken again",
+        facts("disk_has_room", bytes=free_bytes),
+    )
 
 
 def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
