@@ -51,11 +51,10 @@ from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
 from tuque.server.access.rights import denial, note_act
-from tuque.server.access.tenant import check_growth, check_queues
+from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
     DISKFULL,
     check_ids,
-    check_room,
     cmd_ack,
     oom_text,
     put_more,
@@ -273,7 +272,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
-    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 4 > s.n.limits.memory_bytes * 3:
+    if s.n.limits.memory_bytes > 0 and s.n.counted_bytes() * 4 > s.n.limits.memory_bytes * 3:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
@@ -415,8 +414,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif s.is_parting():
         c.error(LEAVING)  # V1.5, K9.1
     else:
-        check_queues(s, c.user, spec.queues)
-        check_room(n, spec.queues)  # V1.7
+        check_names(s, c.user, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
             until_ms = n.now_ms + spec.timeout_ms

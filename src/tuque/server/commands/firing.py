@@ -251,7 +251,7 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
         return f"the journal does not work: {s.journal_error}"
     if s.is_disk_short():
         return "the disk is nearly full"
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not (evicts and make_room(n, EVICTED)):
             return "memory is short"
     tenant = s.acl.tenants.get(tube.tally.owner.name)

@@ -430,7 +430,7 @@ def check_children(s: Server, c: Client, tube: Tube, group: Task, indexes: list[
 def check_growth(s: Server) -> None:
     """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, groups.EVICTED):
             raise ArgError(oom_text(n))
     if s.is_disk_short():

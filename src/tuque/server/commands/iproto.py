@@ -599,7 +599,7 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     n = s.n
     if s.is_loading:
         raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_CALL) and is_growing:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:

@@ -26,7 +26,13 @@ from tuque.server.commands.firing import look_at_groups, run_schedules
 from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.loop.accept import Doors
 from tuque.server.loop.gate import Gate, Gather
-from tuque.server.loop.housekeeping import keep_house, note_unrun, tell_events, unread_limit
+from tuque.server.loop.housekeeping import (
+    evict_clients,
+    keep_house,
+    note_unrun,
+    tell_events,
+    unread_limit,
+)
 from tuque.server.loop.iproto_input import IprotoDoor
 from tuque.server.loop.output import Outlet
 from tuque.server.net.system import IN, OUT, Poller
@@ -34,7 +40,16 @@ from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
 from tuque.server.replies.tubes import tell_puts, tell_puts_resp
 from tuque.server.replies.waiting import next_sync_ms, tell_synced
-from tuque.server.state.client import NOT_HELD, READ_BYTES, SHORT_READ, Client, Connection, Wired
+from tuque.server.state.client import (
+    LIGHT,
+    NOT_HELD,
+    READ_BYTES,
+    SHORT_READ,
+    Client,
+    Connection,
+    Wired,
+    weigh,
+)
 from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
@@ -629,6 +644,8 @@ class Pump:
                 self.gate.let_out(c, seq)
         if self.gate.has_held() and (seq < 0 or len(s.journal_error) > 0):
             self.gate.open()
+        if 0 < s.n.limits.clients_bytes < s.n.held_by_clients():
+            evict_clients(s)
         if len(s.doomed) > 0:
             doomed = s.doomed
             s.doomed = []
@@ -689,7 +706,10 @@ class Pump:
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
         most = unread_limit(s, c)
-        if c.todo_bytes + c.reader.held_bytes() > most:
+        held = c.todo_bytes + c.reader.held_bytes()
+        if held + c.weight > LIGHT:
+            weigh(s.n, c)
+        if held > most:
             note_unrun(s, c, most)
             c.reader.error = f"the command is over client-query-buffer-limit ({most})"
             if c.is_stuck() or len(c.todo) > 0:
@@ -746,6 +766,8 @@ class Pump:
             self.reschedule(c)
             return
         self.run_commands(c, c.take_up())
+        if c.weight > LIGHT:
+            weigh(self.s.n, c)
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
             self.outlet.watch(c)
