@@ -55,7 +55,7 @@ from tuque.tubes.leadership.switchover import on_standstill
 from tuque.tubes.log.catalog import announce
 from tuque.tubes.log.leader import needs_copies, needs_home, synced
 from tuque.tubes.log.results import shows
-from tuque.tubes.log.send import tell_copies
+from tuque.tubes.log.send import tell_copies, trace_key
 from tuque.tubes.model.errors import (
     LEAVING,
     NO_COPIES,
@@ -164,6 +164,16 @@ class TubePolicy(Tubes):
             wanted.utube = spec.utube
         wanted.keys = packed_of(spec)
         return insert(n, self, q, body, BYTES, wanted)
+
+    def repeat(self, n: Node, q: Queue) -> None:
+        """[Z4] The leader answers, and once enough nodes have the key (Z4.10)."""
+        needs_copies(n, self, self.by_name[q.name])
+
+    def keep_key(self, n: Node, queue: bytes, full: bytes) -> None:
+        """[T18] Followers get the key with the task (T18.8)."""
+        tube = self.by_name.get(queue)
+        if tube is not None and n.others != 0:
+            trace_key(tube, full)
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
         """[T1] GETJOB, at once or after a wait, takes a task (T1.3)."""
@@ -445,6 +455,7 @@ class TubePolicy(Tubes):
 
     def after_load(self, n: Node) -> None:
         """The journal is loaded."""
+        n.keys.index()
         dead_letters.lay_down(n, self)
         votes_loaded(n, self)
         homes_loaded(n, self)

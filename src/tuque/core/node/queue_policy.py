@@ -40,6 +40,16 @@ class Policy:
         """ADDJOB, accepted: returns the new task."""
         raise AssertionError("no policy")
 
+    def repeat(self, n: Node, q: Queue) -> None:
+        """ADDJOB with a key that is kept: the reply waits as that of the first one did. Raises if
+        this node may not answer.
+        """
+        raise AssertionError("no policy")
+
+    def keep_key(self, n: Node, queue: bytes, full: bytes) -> None:
+        """A job was added with this key, to any queue."""
+        raise AssertionError("no policy")
+
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
         """GETJOB, or serving a waiting client: the first task that can be taken."""
         raise AssertionError("no policy")

@@ -416,7 +416,7 @@ class Config(AccessOptions, kw_only=True):
         int, Opt(Int(1, 255), "copies of jobs added without REPLICATE, at most", runtime=True)
     ] = 3
     max_body_bytes: Annotated[
-        int, Opt(Memory(1, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
+        int, Opt(Memory(512, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
     ] = 64 * MB
     client_query_buffer_limit: Annotated[
         int,
