@@ -30,6 +30,7 @@ def test_config_get(world: World) -> None:
         b"hz",
         b"maxmemory-samples",
         b"maxmemory-policy",
+        b"maxmemory-clients",
     ]
     world("HELLO 3")
     assert world("CONFIG GET timeout") == b"%1\r\n$7\r\ntimeout\r\n$1\r\n0\r\n"
@@ -376,7 +377,7 @@ def test_info(world: World, tmp_path: Path) -> None:
         "disque_git_sha1",
         "disque_git_dirty",
     ]
-    assert world.info("memory")["maxmemory_human"] == "1.00G"
+    assert world.info("memory")["maxmemory_human"] == "1.20G"
     assert world.info("persistence")["aof_state"] == "off"
     world.server.is_loading = True
     fields = world.info("persistence")

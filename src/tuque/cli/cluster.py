@@ -64,6 +64,7 @@ from tuque.nodeoptions import NodeOptions, node_options
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_S: Final = 0.2
+NO_JOURNAL: Final = "appendonly=no"  # unless --set says otherwise
 
 
 class Ended(Exception):
@@ -101,7 +102,8 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
     """
     directory.mkdir(parents=True, exist_ok=True)
     ports = [port + i for i in range(nodes)] if port else free_ports(nodes)
-    options = [word for setting in settings for word in ("--set", setting)]
+    own = (NO_JOURNAL, f"maxmemory={max(60 // nodes, 1)}%")
+    options = [word for setting in (*own, *settings) for word in ("--set", setting)]
     for number in SIGNALS:
         signal.signal(number, on_signal)
     trouble: click.ClickException | None = None

@@ -230,9 +230,9 @@ def watch_signals(pump: Pump) -> None:
     s.signal_sockets = (reader, writer)
 
     def on_stop(number: int, _: object) -> None:
-        if s.stop_requested and number == signal.SIGINT:
+        if (s.end_asked or s.stop_requested) and number == signal.SIGINT:
             os._exit(1)
-        s.stop_requested = "signal"
+        s.ask_end("signal")
 
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, on_stop)

@@ -11,6 +11,7 @@ import fcntl
 import os
 from typing import Final
 
+OCCUPIED_BYTES: Final = 1 << 20  # written at once where the system cannot allocate them
 WHOLE_PREFIX: Final = -1  # power_cut: keep all writes
 
 
@@ -135,6 +136,27 @@ class Disk:
     def salt(self) -> bytes:
         """Eight unpredictable bytes."""
         return os.urandom(8)
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that this user may still write there; -1: unknown."""
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return -1
+        return found.f_bavail * found.f_frsize
+
+    def occupy(self, path: str, size: int) -> None:
+        """Create a file of that many bytes, none of which others can use."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(fd, 0, size)
+            else:
+                for _ in range(0, size, OCCUPIED_BYTES):
+                    os.write(fd, bytes(OCCUPIED_BYTES))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 class PowerCut(BaseException):
@@ -297,3 +319,15 @@ class MemoryDisk(Disk):
     def salt(self) -> bytes:
         self.salts += 1
         return b"salt%04d" % self.salts
+
+    def free_bytes(self, path: str) -> int:
+        return max(self.capacity - self.used(), 0)
+
+    def occupy(self, path: str, size: int) -> None:
+        handle = self.open_append(path)
+        try:
+            if self.free_bytes(path) < size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            self.write(handle, bytes(size))
+        finally:
+            self.close(handle)

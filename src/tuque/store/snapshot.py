@@ -97,7 +97,7 @@ class Snapshot:
         if pos == len(jobs):
             self.tell_tombs(n, most)
             self.tell_attempts(most)
-            self.tell_keys(most)
+            self.record_keys(most)
             self.outcomes.tell(n, self.records, most, SLICE_BYTES)
         self.record_count = records.count
         return records.take()
@@ -129,7 +129,7 @@ class Snapshot:
             self.staged_pos += 1
             left -= 1
 
-    def tell_keys(self, most: i64) -> None:
+    def record_keys(self, most: i64) -> None:
         """Record up to `most` keys as of the start: their jobs are in the snapshot.
 
         Those whose job waited for all its copies elsewhere are recorded when it has them.

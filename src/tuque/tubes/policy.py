@@ -496,6 +496,7 @@ class TubePolicy(Tubes):
         held: i64 = 0
         used: i64 = 0
         tasks: i64 = 0
+        waiting: i64 = 0  # bytes of puts
         for name, tube in self.by_name.items():
             assert n.queues[name] is tube, "tube is not the queue of its name"
             held += check_tube(n, self, tube)
@@ -504,7 +505,7 @@ class TubePolicy(Tubes):
             for putter in tube.putters:
                 if not putter.is_over:
                     puts += 1
-                    used += PUT_BYTES + len(putter.body)
+                    waiting += PUT_BYTES + len(putter.body)
             assert puts == tube.waiting_puts, "puts that wait"
             tasks += len(tube.tasks)
         for job in n.jobs.values():
@@ -518,7 +519,9 @@ class TubePolicy(Tubes):
                 assert task.id == id and task.owner == number, "task of another session"
                 assert n.jobs.get(id) is task, "taken task is gone"
         assert held == 0, "taken tasks of sessions"
-        used += SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
+        assert waiting == self.put_bytes, "bytes of puts that wait"
+        assert waiting == sum(self.puts_of.values()), "bytes of puts by client"
+        used += waiting + SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
         used += check_homes(n, self)
         check_votes(self)
         assert used == self.bytes_used, "bytes of tubes"

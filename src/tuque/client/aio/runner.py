@@ -16,8 +16,10 @@ from tuque.client.commands.calls import Call
 from tuque.client.routing.nodes import LIMIT_S
 from tuque.client.transport.conn import greeting, joining, read_greeting, why_closed
 from tuque.client.transport.face import (
+    IDLE_S,
     INFINITE,
     JOIN_S,
+    PROOF_S,
     SHORTEST_WAIT_S,
     SLICE_S,
     Face,
@@ -267,6 +269,7 @@ class Runner(Face):
             self._after_loss(asked, replies, max(first, lost))
             if not is_good or self._is_closed:
                 link.close()
+            link.used_s = time.monotonic()
             pool.give(link if is_good and not self._is_closed else None)
         if self._refused(link.address, link.session, asked, replies, time.monotonic()):
             raise replies.pop()
@@ -314,7 +317,7 @@ class Runner(Face):
         try:
             if link is not None:
                 wanted = at or self._route.current
-                if link.address == wanted and not link.is_stale():
+                if link.address == wanted and await self._is_usable(link):
                     return link
                 if at is None and link.address == wanted:
                     self._on_stale(link.address)
@@ -324,6 +327,22 @@ class Runner(Face):
         except BaseException:
             pool.give(None)
             raise
+
+    async def _is_usable(self, link: Link) -> bool:
+        """Whether an idle connection is there; one that has not been used lately proves it.
+
+        A proxy may have forgotten it: the call that found out would not know whether it is done.
+        """
+        if link.is_stale():
+            return False
+        now_s = time.monotonic()
+        if now_s < link.used_s + IDLE_S:
+            return True
+        try:
+            await link.exchange([("PING",)], [], now_s + PROOF_S)
+        except ConnectionError:
+            return False
+        return True
 
     async def _visit(self, at: Address, deadline_s: float) -> Link:
         """A new connection to the leader of a tube."""

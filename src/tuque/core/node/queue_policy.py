@@ -31,6 +31,7 @@ class Policy:
 
     def __init__(self) -> None:
         self.bytes_used: i64 = 0
+        self.put_bytes: i64 = 0  # of them, those of puts that wait for room
 
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> Refusal | None:
         """Why ADDJOB is refused; None if it is not. The policy may raise reasons of its own."""

@@ -51,10 +51,10 @@ from tuque.core.repair.drain import make_room
 from tuque.core.staged.stage import ask_copies
 from tuque.server.access.login import is_one_too_many
 from tuque.server.access.rights import denial, note_act
-from tuque.server.access.tenant import check_growth, check_queues
+from tuque.server.access.tenant import check_growth, check_names
 from tuque.server.commands.jobs import (
+    DISKFULL,
     check_ids,
-    check_room,
     cmd_ack,
     oom_text,
     put_more,
@@ -254,6 +254,10 @@ def is_small(args: list[bytes]) -> bool:
     return True
 
 
+# a stopping node sends these to other nodes; what ends jobs it does itself (C11.2)
+SENT_AWAY: Final = frozenset(("ADDJOB", "GETJOB", "TOPIC", "PING"))
+
+
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
     """The reason to refuse the command, in the order of C3.3-C3.7, C3.11; None to run it."""
     if not command.takes(len(args)):
@@ -268,12 +272,16 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         denied = denial(s, c, command, args)
         if denied is not None:
             return denied
-    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 4 > s.n.limits.memory_bytes * 3:
+    if s.n.limits.memory_bytes > 0 and s.n.counted_bytes() * 4 > s.n.limits.memory_bytes * 3:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return oom_text(s.n)
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         way = way_to_leader(s, command, args)
         return way or b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
+    if command.is_denyoom and s.is_disk_short() and command.name != "ENQUEUE":
+        return DISKFULL  # J6.9
+    if len(s.end_asked) > 0 and command.name in SENT_AWAY:
+        return LEAVING  # C11.2
     if s.is_loading and not command.is_loading:
         return LOADING % int(load_share(s.committer))
     if s.n.is_double and (command.group in ("jobs", "queues") or command.name == "PING"):
@@ -299,7 +307,7 @@ def way_to_leader(s: Server, command: Command, args: list[bytes]) -> bytes:
 
 
 def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
-    """Call the command's function; frequent commands skip the table."""
+    """Call the command's function; frequent commands skip the table. Others cost a unit (L2.10)."""
     code = command.code
     if code == 0:
         cmd_addjob(s, c, args)
@@ -308,6 +316,8 @@ def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
     elif code <= 4:
         cmd_ack(s, c, args, code)
     else:
+        least = bound_of(command.name, args).least if command.is_container else command.least
+        s.n.work += least - 1  # L2.10: the loop counts the call itself
         HANDLERS[command.wire_name](s, c, args)
 
 
@@ -401,11 +411,10 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
         on_poll(n, spec.queues)
-    elif n.is_leaving or n.is_stopping:
+    elif s.is_parting():
         c.error(LEAVING)  # V1.5, K9.1
     else:
-        check_queues(s, c.user, spec.queues)
-        check_room(n, spec.queues)  # V1.7
+        check_names(s, c.user, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
             until_ms = n.now_ms + spec.timeout_ms

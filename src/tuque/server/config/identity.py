@@ -6,6 +6,7 @@ up to cluster/kept.py, the other nodes to cluster/members.py.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -74,6 +75,16 @@ class Identity:
             self._thread.join()  # it writes older contents
         if self.path:
             self._write(self.text(members))
+
+    def save_first(self, members: Members, reserve: str) -> None:
+        """Save at the start; a full disk gets the room of the file `reserve` (J6.10). OSError."""
+        try:
+            self.save(members)
+        except OSError as failed:
+            if failed.errno != errno.ENOSPC or not os.path.exists(reserve):
+                raise
+            os.unlink(reserve)
+            self.save(members)
 
     def save_soon(self, members: Members) -> bool:
         """Save in a thread; False if the previous save is still running."""

@@ -242,6 +242,9 @@ IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4
 
 NOREPL: Final = b"NOREPL " + NOREPL_TEXT
 SINCE: Final = b", since I'm unable to hold a copy of the message for the following reason: "
+OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'"
+FULL: Final = b"OOM used memory is above 75 %% of 'maxmemory', and there is no other node"
+NOTHING_IN_WAY: Final = b": let jobs end, or raise maxmemory"
 LETTERS_IN_WAY: Final = b": %d MB are dead letters, replay or purge them, or raise maxmemory"
 OUTCOMES_IN_WAY: Final = b": %d MB are kept outcomes, lower results-max-bytes or raise maxmemory"
 BOTH_IN_WAY: Final = (
@@ -269,6 +272,10 @@ WORDS: Final[dict[int, bytes]] = {
     core_errors.NOREPL_LETTERS: NOREPL + SINCE + b"I'm out of memory" + LETTERS_IN_WAY,
     core_errors.NOREPL_OUTCOMES: NOREPL + SINCE + b"I'm out of memory" + OUTCOMES_IN_WAY,
     core_errors.NOREPL_BOTH: NOREPL + SINCE + b"I'm out of memory" + BOTH_IN_WAY,
+    core_errors.FULL: FULL + NOTHING_IN_WAY,
+    core_errors.FULL_LETTERS: FULL + LETTERS_IN_WAY,
+    core_errors.FULL_OUTCOMES: FULL + OUTCOMES_IN_WAY,
+    core_errors.FULL_BOTH: FULL + BOTH_IN_WAY,
     core_errors.NOREPL_TIMEOUT: (
         b"NOREPL Timeout reached before replicating to the requested number of nodes"
     ),

@@ -11,13 +11,14 @@ from tuque.core.repair.drain import set_leaving
 from tuque.logtext import facts
 from tuque.server.bus.peers import Bus
 from tuque.server.bus.reasons import SHUT
-from tuque.server.config.config import announced_port, cluster_secrets
+from tuque.server.config.config import announced_port, cluster_secrets, in_dir
 from tuque.server.config.identity import Identity, IdentityError
 from tuque.server.config.options import Config
 from tuque.server.loop.pump import Pump
 from tuque.server.net.listen import BUS_OFFSET, open_bus_sockets
 from tuque.server.state.server import Server, apply_settings, log
 from tuque.server.users.users import Account
+from tuque.store.frames import RESERVE
 from tuque.wire.bus.card import Card
 
 OTHERS_WRITE: Final = 0o002
@@ -109,7 +110,8 @@ def attach_bus(pump: Pump, secrets: list[bytes], sockets: list[socket.socket]) -
     take_secrets(s, secrets)
     apply_settings(s)
     try:
-        s.identity.save(s.members)  # K1.1
+        reserve = f"{in_dir(s.cfg, s.cfg.appenddirname)}/{RESERVE}"
+        s.identity.save_first(s.members, reserve)  # K1.1
         s.members.is_changed = False  # or the first node met would be stored a second later
     except OSError as error:
         path = s.identity.path

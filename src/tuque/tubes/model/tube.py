@@ -15,7 +15,7 @@ from tuque.core.node.queue import Queue
 from tuque.core.node.queue_policy import Policy
 from tuque.tubes.model.options import CHANGES_MAX, SHEET_CHANGES, Change, Putter, Sheet
 from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import BURIED_BIT, Order
+from tuque.tubes.types.ordering import BURIED_BIT, Order, first_of
 
 # states of a tube on a node (T19)
 INIT: Final = 0
@@ -37,6 +37,8 @@ ARROWS: Final = [
     (WAITING, b"it is the leader (again)", STARTUP),
 ]
 
+ALL_LOOKS: Final = (1 << 62) - 1
+ORDERS_MAX: Final = 100  # of a tube, in which its first tasks are found without a walk over all
 TUBE_BYTES: Final = 4000
 CHANGE_BYTES: Final = 18
 TRAIL_BYTES: Final = 40  # per change that followers may still need
@@ -383,14 +385,31 @@ class Tube(Queue):
 
     def peek(self, most: i64) -> list[Job]:
         """The first `most` tasks, then plain jobs, in order; changes nothing."""
+        tasks, _ = self.first_tasks(most, ALL_LOOKS)
+        return self.with_plain(self.driver.listing()[:most] if tasks is None else tasks, most)
+
+    def first_tasks(self, most: i64, looks: i64) -> tuple[list[Task] | None, i64]:
+        """The first `most` READY tasks in order, and how many entries were looked at.
+
+        None: they are not found with so many looks.
+        """
+        orders = self.driver.orders(ORDERS_MAX)
+        if orders is None:
+            return None, 0
+        found, looked = first_of(orders, most, looks)
+        return (None if looked > looks else found), looked
+
+    def with_plain(self, tasks: list[Task], most: i64) -> list[Job]:
+        """The tasks, then the first plain jobs, `most` together."""
         found: list[Job] = []
-        for task in self.driver.listing():
-            if len(found) == most:
-                break
-            found.append(task)
+        found.extend(tasks)
         if self.plain > 0 and len(found) < most:
             found.extend(super().peek(most - len(found)))
         return found
+
+    def last_plain(self, most: i64) -> list[Job]:
+        """The last `most` plain jobs, last first; changes nothing."""
+        return super().peek_last(most) if self.plain > 0 else []
 
     def peek_last(self, most: i64) -> list[Job]:
         """The last `most`, last first; changes nothing."""
