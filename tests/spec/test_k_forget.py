@@ -36,6 +36,19 @@ def test_a_forgotten_node_leaves_all_sets(make_world: Make) -> None:
         assert all(world.believed(i, id) == [0, 1, 2] for i in (0, 1, 2))
 
 
+def test_a_forgotten_node_is_replaced_while_another_is_away(make_world: Make) -> None:
+    """K6.2 Collection (A2) continues without it, and jobs that then lack copies are repaired
+    (K5.3). The nodes that are not linked here become holders as in K5.1."""
+    world = make_world(6, journal="off")
+    world.isolate(3)
+    ids = [world.at(0).add(replicate=3) for _ in range(30)]
+    world.isolate(1)
+    world.forget(0, 1)
+    world.pass_ms(60_000)
+    linked = {0, 2, 4, 5}
+    assert all(len(linked & set(world.copies(id))) >= 3 for id in ids)
+
+
 @pytest.mark.parametrize("why", ["took none", "added it for others"])
 def test_holders_by_belief_are_asked_when_one_is_forgotten(make_world: Make, why: str) -> None:
     """K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): the

@@ -214,7 +214,7 @@ def stop_asking(n: Node, slot: i64) -> None:
 def join_holders(n: Node, job: Job, holders: i64) -> bool:
     """Add to the holders of a job; True if some were new."""
     spare(n, job.id, holders)
-    joined = (job.holders | holders) & ~n.forgotten
+    joined = job.holders | (holders & ~n.forgotten)  # the scan of FORGET drops the others (K6.2)
     if joined == job.holders:
         return False
     new = joined & ~job.holders & ~1
