@@ -42,6 +42,7 @@ from world_machines import (
     HandDisk,
     HandMachine,
     HandShell,
+    HandThread,
     Lab,
     conf_of,
     listen,
@@ -85,12 +86,21 @@ class DiskAt:
         if shell is not None and shell.thread is not None:
             shell.thread.sync_us = ms * 1000
 
+    def stick(self, is_stuck: bool = True) -> None:
+        """No sync ends until it works again."""
+        self._machine.is_stuck = is_stuck
+        shell = self._machine.shell
+        if not is_stuck and shell is not None and shell.thread is not None:
+            assert isinstance(shell.thread, HandThread)
+            shell.thread.unstick()
+
     def fail(self, *, writes: int = 0, syncs: int = 0) -> None:
         """So many writes or syncs fail."""
         self.files.write_errors, self.files.fsync_errors = writes, syncs
 
     def well(self) -> None:
         """The disk has room, is quick and fails no more."""
+        self.stick(False)
         self.files.capacity = 1 << 60
         self.fail()
         self.slow(0)
@@ -262,14 +272,18 @@ class World:
         self.nodes = [NodeAt(self, machine) for machine in self.machines]
         self._disks = [DiskAt(machine) for machine in self.machines]
         if start:
-            for machine in self.machines:
-                machine.start()
-            self.settle()
-            if nodes > 1:
-                self.until(self.is_whole, FORMING_MS)
-                self.settle()
+            self.form()
         self._trace = Trace(self)
         self.lab.heard.clear()
+
+    def form(self) -> None:
+        """Start all nodes, and wait until they are linked."""
+        for machine in self.machines:
+            machine.start()
+        self.settle()
+        if len(self.machines) > 1:
+            self.until(self.is_whole, FORMING_MS)
+            self.settle()
 
     # ---- time
 
@@ -360,11 +374,12 @@ class World:
         return [node for node in self.nodes if node.is_up]
 
     def is_whole(self) -> bool:
-        """Whether all nodes that are up are linked, and may give each other copies."""
+        """Whether all nodes that are up are linked, and may give copies to those that stay."""
         ups = self.up()
         return all(
             not node.server.is_loading
-            and (len(ups) == 1 or int(node.core.reachable_count) >= len(ups) - 1)
+            and int(node.core.reachable_count)
+            >= sum(not one.core.is_leaving for one in ups if one is not node)
             for node in ups
         )
 
@@ -459,6 +474,18 @@ class World:
 
     def cut(self, a: int, b: int) -> None:
         """Break the link of two nodes, who know it at once; it comes back after `heal`."""
+        self.sever(a, b)
+        self.settle()
+
+    def isolate(self, i: int) -> None:
+        """Cut all links of a node."""
+        for b in self.numbers():
+            if b != i:
+                self.sever(i, b)
+        self.settle()
+
+    def sever(self, a: int, b: int) -> None:
+        """The same as `cut`; nobody has noticed it yet."""
         lines = self.lines(a, b)
         for pipe in [pipe for line in lines for pipe in line.pipes]:
             pipe.flight.clear()
@@ -466,13 +493,6 @@ class World:
             pipe.to.lose()
         for line in lines:
             line.is_cut = True
-        self.settle()
-
-    def isolate(self, i: int) -> None:
-        """Cut all links of a node."""
-        for b in self.numbers():
-            if b != i:
-                self.cut(i, b)
 
     def heal(self) -> None:
         """Nothing is cut or held any more; nodes dial each other when it is time to."""
@@ -484,8 +504,12 @@ class World:
 
         Fails unless they link.
         """
-        ends = set(pair or self.numbers())
-        for a, b in combinations(sorted(ends), 2):
+        self.dial(*pair)
+        self.until(lambda: self.is_whole() if not pair else self.linked(*pair))
+
+    def dial(self, *pair: int) -> None:
+        """The same; nobody has dialed yet."""
+        for a, b in combinations(sorted(set(pair or self.numbers())), 2):
             for line in self.lines(a, b):
                 line.is_cut = False
                 for pipe in line.pipes:
@@ -493,7 +517,6 @@ class World:
             if self.node(a).is_up and self.node(b).is_up and not self.linked(a, b):
                 members = self.node(a).server.members
                 members.by_id[self.machines[b].node_id].dial_ms = members.beat_ms = self.now_ms
-        self.until(lambda: self.is_whole() if not pair else self.linked(*pair))
 
     def linked(self, a: int, b: int) -> bool:
         """Whether both nodes have a link to each other."""
