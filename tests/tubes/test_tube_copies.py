@@ -36,7 +36,7 @@ def test_drop_is_told_later_too() -> None:
     assert b"t" not in world.t(1).by_name and b"t" in world.t(2).by_name
     assert [world.t(i).rights.count for i in range(3)] == [0, 0, 1]
     world.restart(0)
-    world.join(0)
+    world.rejoin(0)
     world.link()
     world.pass_ms(1000)
     for i in range(3):
@@ -351,7 +351,7 @@ def test_a_pri_that_changed_goes_to_the_copies() -> None:
     assert [one[3] for one in world.picture(1).values()] == [9, 8, 7, 6]
     assert world.picture(1) == world.picture(0)
     world.restart(1)  # its journal has them, too
-    world.join(1)
+    world.rejoin(1)
     assert world.picture(1) == world.picture(0)
     operations.kick(n, t, world.tube(0), 1)
     world.pass_ms(1_000)

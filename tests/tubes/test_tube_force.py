@@ -40,7 +40,7 @@ def test_force_after_the_home_died() -> None:
     assert world.runs_at() == [1]
     assert world.put(1).number == 1000010
     world.settle()
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(1000)
     assert world.states_at() == ["INIT", "RUNNING", "INIT"]
     assert world.picture(0) == world.picture(1) == world.picture(2)
@@ -100,7 +100,7 @@ def test_a_copy_at_a_node_that_leaves_stops_a_force() -> None:
     world.put(0)
     world.pass_ms(1000)
     world.restart(0)
-    world.join(0)
+    world.rejoin(0)
     world.leave(1)
     world.force(0)
     assert world.said(0) == b"node %s has a later copy of tube 't'" % world.id(1)
@@ -129,7 +129,7 @@ def test_of_two_nodes_one_is_enough() -> None:
     assert world.said(1) == b""
     world.pass_ms(8_000)
     assert world.states_at() == ["INIT", "STARTUP"]
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(1_000)  # it knows now that it is none (T21.2)
     assert world.states_at() == ["INIT", "RUNNING"]
 
@@ -163,7 +163,7 @@ def test_a_node_without_its_journal_is_no_home() -> None:
     world.put(0)
     world.pass_ms(1000)
     world.restart(0)
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(2000)
     assert world.runs_at() == []
     with pytest.raises(TubeError) as e:
@@ -185,7 +185,7 @@ def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
     world.pass_ms(1000)
     for i in range(3):
         world.restart(i)
-        world.join(i)
+        world.rejoin(i)
         world.pass_ms(3000)
     assert world.runs_at() == []
     world.force(1)
@@ -206,7 +206,7 @@ def test_yours_for_a_node_that_lost_its_copy() -> None:
     world.move(0, 1)
     world.step_until(lambda: any(isinstance(m, TubeYours) for _, _, m in world.heard()))
     world.restart(1)
-    world.join(1)
+    world.rejoin(1)
     world.pass_ms(2000)
     assert world.runs_at() == []
     world.force(0)

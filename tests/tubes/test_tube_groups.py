@@ -173,7 +173,7 @@ def test_groups_survive_their_leaders(seed: int) -> None:
         if i == SIZE // 2:
             world.restart(0)
             world.pass_ms(4 * TIMEOUT_MS)
-            world.join(0)
+            world.rejoin(0)
         world.pass_ms(chance.choice((50, 700)))
         world.nodes[places[i]].core.now_ms = world.now_ms
         on_done(world.nodes[places[i]].core, ids[i], 0, b"r%d" % i)
@@ -266,7 +266,7 @@ def test_children_whose_tube_changes_its_leader(how: str) -> None:
                 world.stick(0, 1, 2)
             world.restart(i)
             world.pass_ms(3 * TIMEOUT_MS if how != "restarts" else 100)
-            world.join(i)
+            world.rejoin(i)
             world.pass_ms(3_000)
             assert how != "restarts" or not world.runs_at(b"u"), "all are there, and none leads"
             world.stick()

@@ -141,7 +141,7 @@ def test_numbers_go_on_after_a_move_and_a_crash() -> None:
     world.settle()
     assert world.runs_at() == [1]
     world.restart(1)
-    world.join(1)
+    world.rejoin(1)
     world.pass_ms(1000)
     assert world.put(1).number == 5
     task = world.take(1)

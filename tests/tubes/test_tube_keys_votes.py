@@ -54,7 +54,7 @@ class TasksWorld(VotesWorld):
         self.restart(before)
         self.pass_ms(2 * TIMEOUT_MS)
         assert self.leads() != before
-        self.join(before)
+        self.rejoin(before)
         self.pass_ms(1_000)
 
     def taken(self) -> list[Task]:
@@ -164,5 +164,5 @@ def test_how_long_a_tube_is_without_a_leader() -> None:
         assert world.now_ms - lost_ms <= TIMEOUT_MS + TIMEOUT_MS // 8 + 500, (
             "a heartbeat of the world"
         )
-        world.join(before)
+        world.rejoin(before)
         world.pass_ms(TIMEOUT_MS)

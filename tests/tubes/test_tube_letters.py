@@ -255,7 +255,7 @@ def test_the_leader_is_lost_as_the_task_dies(steps: int, fate: str) -> None:
             n = world.leading()
             assert letters(n) == [id]
     world.settle()
-    world.join(gone)
+    world.rejoin(gone)
     world.pass_ms(3_000)
     was_dead = letters(world.leading()) == [id]
     for _ in range(2):

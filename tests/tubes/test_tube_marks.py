@@ -46,7 +46,7 @@ def test_an_old_disk_ends_the_right() -> None:
     assert any("an old one" in note for note in world.warnings(1))
     world.restart(0)
     assert world.watch(4 * TIMEOUT_MS) == [], "one vote of three is left"
-    world.join(0)
+    world.rejoin(0)
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert len(world.picture(home)) == 2, "what was answered"
 
@@ -83,7 +83,7 @@ def test_a_leader_with_an_old_disk_sends_no_copies() -> None:
     world.pass_ms(500)  # no mark of it yet: nobody notices the old disk
     assert world.answered(0) == world.tube(0).seq
     restore(world, 0)
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(500)
     assert [len(world.picture(i)) for i in (1, 2)] == [2, 2]
     (home,) = world.watch(4 * TIMEOUT_MS)
@@ -134,7 +134,7 @@ def test_a_healthy_disk_keeps_its_right(asks_all: bool) -> None:
             assert world.t(i).ballots.is_asking
             world.t(i).ballots.asks_all = asks_all
         for i in range(3):
-            world.join(i)
+            world.rejoin(i)
         assert not any(world.t(i).ballots.is_asking for i in range(3))
         (home,) = world.watch(4 * TIMEOUT_MS)
         world.put(home)

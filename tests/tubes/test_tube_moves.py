@@ -162,7 +162,7 @@ def test_yours_is_said_again() -> None:
     assert world.tube(0).is_owed and not world.tube(0).is_mine
     world.pass_ms(6000)
     assert world.runs_at() == []
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(1000)
     assert world.runs_at() == [1]
     assert world.picture(0) == world.picture(1) == world.picture(2)

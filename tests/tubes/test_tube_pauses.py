@@ -59,7 +59,7 @@ def test_a_pause_outlives_restarts_of_copies() -> None:
     world.restart(1)
     assert pauses(world) == [BOTH] * 3
     pause(world, 0, PAUSE_IN)  # node 1 is away
-    world.join(1)
+    world.rejoin(1)
     world.pass_ms(1000)
     assert pauses(world) == [PAUSE_IN] * 3
     world.rewrite(1)

@@ -46,7 +46,7 @@ def test_a_leader_whose_journal_was_repaired_gets_its_tasks_again() -> None:
     world.pass_ms(1_000)
     repair(world, 0)
     world.restart(0)
-    world.join(0)
+    world.rejoin(0)
     (home,) = world.watch(4 * TIMEOUT_MS)
     assert home != 0
     world.pass_ms(8 * TIMEOUT_MS)

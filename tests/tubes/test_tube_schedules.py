@@ -155,7 +155,7 @@ def test_each_instant_fires_once_over_many_leaders(seed: int) -> None:
         leaders.add(leader)
         world.restart(leader)
         world.pass_ms(2 * TIMEOUT_MS)
-        world.join(leader)
+        world.rejoin(leader)
         world.pass_ms(2_000)
     assert len(leaders) > 1
     world.all_fired()
@@ -183,7 +183,7 @@ class LongWorld(SchedulesWorld):
         self.rewrite_all()
         self.restart(leader)
         self.pass_ms(2 * LONG_TIMEOUT_MS)
-        self.join(leader)
+        self.rejoin(leader)
         self.pass_ms(2_000)
         assert self.leads() != leader
         for n in self.cores:
@@ -277,7 +277,7 @@ def test_the_note_came_without_the_job() -> None:
     world.restart(0)
     world.pass_ms(4 * TIMEOUT_MS)
     world.work()
-    world.join(0)
+    world.rejoin(0)
     assert len(world.done) > before
     world.all_fired()
 

@@ -188,7 +188,7 @@ def test_a_crash_in_between(is_in: bool, has_sessions: bool) -> None:
     world.rewrite(int(is_in))
     world.restart(int(is_in))
     assert world.picture(int(is_in)) == picture
-    world.join(int(is_in))
+    world.rejoin(int(is_in))
     world.pass_ms(12_000)
     (home,) = world.runs_at()
     assert world.picture(0) == world.picture(1) == picture
@@ -217,7 +217,7 @@ def test_a_crash_before_holders_are_settled() -> None:
     world.restart(1)
     world.stick()
     world.pass_ms(500)
-    world.join(1)
+    world.rejoin(1)
     world.pass_ms(3000)
     assert world.runs_at() == [1]
     assert identify(world.nodes[1].core, world.t(1), 1, b"user", mine) == mine

@@ -104,7 +104,7 @@ def test_a_task_has_a_whole_ttr_at_the_next_leader() -> None:
         world.restart(i)
     world.pass_ms(AWAY_MS)
     for i in range(3):
-        world.join(i)
+        world.rejoin(i)
     n = world.leading()
     world.pass_ms(RETRY_MS - 4 * TIMEOUT_MS)
     n = world.leading()

@@ -105,7 +105,7 @@ def test_a_voter_is_removed_and_added() -> None:
     assert [names(world, i) for i in range(4)] == [[0, 1, 2, 3]] * 4
     assert (world.t(3).ballots.right, voters_at(world, 3).number) == (3, 3)
     world.restart(3)
-    world.join(3)
+    world.rejoin(3)
     assert (world.t(3).ballots.right, voters_at(world, 3).number) == (3, 3)
 
 
@@ -161,8 +161,8 @@ def test_a_dead_voter_is_replaced_by_a_new_node() -> None:
     world.link(1, 3)
     (home,) = world.watch(3 * TIMEOUT_MS)
     assert len(world.picture(home)) == 2
-    world.join(0)
-    world.join(2)
+    world.rejoin(0)
+    world.rejoin(2)
     world.pass_ms(3_000)
     assert names(world, 2) == names(world, 3)
 
@@ -331,7 +331,7 @@ def test_a_lost_majority_is_given_up_by_command() -> None:
     assert world.answered(home) == world.tube(home).seq
     for i in (3, 4):  # they forget that they forgot
         world.restart(i)
-        world.join(i)
+        world.rejoin(i)
     world.link()
     (home,) = world.watch(5 * TIMEOUT_MS)
     assert len(world.picture(home)) == 2

@@ -118,7 +118,7 @@ def test_voters_without_their_right_are_not_here() -> None:
             world.disk(i).lose()
         world.begin(i)
     for i in (0, 1):
-        world.join(i)
+        world.rejoin(i)
     world.pass_ms(2 * TIMEOUT_MS)
     assert [may_vouch(world.nodes[i].core, world.t(i)) for i in range(3)] == [False, False, True]
     assert world.watch(2 * TIMEOUT_MS) == []
@@ -176,7 +176,7 @@ def test_a_leaving_voter_that_is_needed_stays() -> None:
         assert world.t(leaver).drain_left(world.nodes[leaver].core) > 0
         world.leave(leaver, False)
     world.leave(1)
-    world.join(2)
+    world.rejoin(2)
     world.pass_ms(4 * TIMEOUT_MS)
     assert names(world, 0) == names(world, 2) == [0, 2]
 

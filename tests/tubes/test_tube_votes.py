@@ -120,7 +120,7 @@ def test_a_node_that_does_not_know_the_messages() -> None:
     assert not any(world.in_force(i) for i in range(4))
     world.lab.editor = None
     world.restart(3)
-    world.join(3)
+    world.rejoin(3)
     world.pass_ms(1_000)
     assert all(world.in_force(i) for i in range(4))
 
@@ -129,10 +129,10 @@ def test_two_that_may_vote_make_no_list() -> None:
     """T23.2 when they are 3 or more, and it is linked to all nodes that it knows."""
     world = VotesWorld(3, makes=False, off=1)
     world.restart(1)
-    world.join(1)
+    world.rejoin(1)
     world.pass_ms(3_000)
     assert not any(world.in_force(i) for i in range(3))
-    names = {type(m).__name__ for _, b, m in world.heard() if b == 1}
+    names = {type(m).__name__ for _, _, b, m in world.lab.heard if b == 1}
     assert "TubesTold" in names
     assert not names & {"VotersTold", "TubePulse", "TubeStands", "TubeVote", "TubeVoted"}
 
@@ -154,7 +154,7 @@ def test_every_node_goes_by_the_list() -> None:
     for i in range(3):  # a restart with another setting changes nothing
         world.may_vote(i, False)
         world.restart(i)
-        world.join(i)
+        world.rejoin(i)
         world.pass_ms(2_000)
         assert world.in_force(i) and world.t(i).ballots.right == 1
     world.restart(3)
@@ -172,7 +172,7 @@ def test_what_a_new_tube_is() -> None:
         world.make(0, name=b"no list", failover=YES_WORD)
     world.lab.editor = None
     world.restart(2)
-    world.join(2)
+    world.rejoin(2)
     world.pass_ms(2_000)
     found = {}
     for i, (sync, failover) in enumerate(
@@ -189,7 +189,7 @@ def test_what_a_new_tube_is() -> None:
     world.settle()
     for i in (0, 1):
         world.restart(i)
-        world.join(i)
+        world.rejoin(i)
     world.pass_ms(500)
     for i in range(5):
         by_vote = {name for name, tube in world.t(i).by_name.items() if tube.fails_over}
@@ -235,7 +235,7 @@ def test_a_node_that_lost_its_journal() -> None:
     assert world.in_force(1) and world.t(1).ballots.right == 0
     world.restart(0)
     assert world.watch(4 * TIMEOUT_MS) == []
-    world.join(0)
+    world.rejoin(0)
     (home,) = world.watch(2 * TIMEOUT_MS)
     assert home in (0, 2)
 
@@ -273,7 +273,7 @@ def test_a_lost_leader_is_replaced() -> None:
     assert world.put(home).number == 1_000_005  # T27.3
     world.pass_ms(500)
     assert world.answered(home) == world.tube(home).seq
-    world.join(0)
+    world.rejoin(0)
     assert world.watch(2 * TIMEOUT_MS) == [home]
     assert world.picture(0) == world.picture(home)
 
@@ -463,7 +463,7 @@ def test_no_leader_goes_on_after_a_start() -> None:
     world.put(0)
     world.pass_ms(500)
     world.restart(0)
-    world.join(0)
+    world.rejoin(0)
     (home,) = world.watch(2_000)
     assert world.tube(home).epoch == 2
     assert 0 in world.picture(1)
@@ -552,7 +552,7 @@ def test_why_a_node_leads() -> None:
     world.restart(0)
     (home,) = world.watch(2 * TIMEOUT_MS)
     assert reasons(world, home) == [1, 0, 0, 0]
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(TIMEOUT_MS)
     assert not world.move(home, 0)
     world.settle()

@@ -181,7 +181,7 @@ def test_a_restart_of_a_leader_counts_none() -> None:
     world.restart(0)
     (home,) = world.watch(4 * TIMEOUT_MS)
     world.put(home)
-    world.join(0)
+    world.rejoin(0)
     world.pass_ms(1_000)
     assert world.tube(0).home == world.id(home)
     assert world.t(0).changes_lost == 0

@@ -74,7 +74,7 @@ def test_the_last_resort(forced: int, restarts: bool) -> None:
     assert "counts as all by command" in world.warnings(forced)[0]
     if restarts:
         world.restart(forced)
-        world.join(forced)
+        world.rejoin(forced)
         world.isolate(0)
     assert world.watch(3 * TIMEOUT_MS) == [forced]
     if not restarts:

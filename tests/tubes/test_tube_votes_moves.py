@@ -43,7 +43,7 @@ def test_a_move_right_after_a_start(restarts: bool) -> None:
         for i in range(3):
             world.restart(i)
         for i in range(3):
-            world.join(i)
+            world.rejoin(i)
         world.pass_ms(1_000)
     else:
         while not all(world.in_force(i) for i in range(3)):

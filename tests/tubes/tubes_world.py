@@ -15,7 +15,6 @@ from tuque.core.model.task import Task
 from tuque.core.msgs import AnyMessage, TubesTold, VoteAt
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
-from tuque.core.repair.drain import set_leaving
 from tuque.server.commands.tube_leaders import await_home
 from tuque.server.state.client import Client
 from tuque.store.writer import Journal
@@ -79,11 +78,6 @@ class TubesWorld(World):
 
     # ---- nodes
 
-    @property
-    def cores(self) -> list[Node]:
-        """The cores of all nodes."""
-        return [node.core for node in self.nodes]
-
     def id(self, i: int) -> bytes:
         """The id of node i."""
         return self.machines[i].node_id
@@ -122,7 +116,7 @@ class TubesWorld(World):
         self.t(i).shift_tasks = self.shift_tasks
         self.asking[i] = [self.wire(i) for _ in range(CLIENTS)]
 
-    def join(self, i: int) -> None:
+    def rejoin(self, i: int) -> None:
         """Link a node to all others."""
         for b in self.numbers():
             if b != i:
@@ -139,7 +133,7 @@ class TubesWorld(World):
         self.end(i)
         self.disk(i).lose()
         self.begin(i)
-        self.join(i)
+        self.rejoin(i)
 
     def stand_still(self, i: int) -> None:
         """The process of node i stands still until `go_on`."""
@@ -151,11 +145,6 @@ class TubesWorld(World):
 
     def stands_still(self, i: int) -> bool:
         return self.node(i).shell.is_paused
-
-    def leave(self, i: int, is_leaving: bool = True) -> None:
-        """CLUSTER LEAVING yes|no at a node; all linked nodes have heard it."""
-        set_leaving(self.node(i).core, is_leaving)
-        self.beat()
 
     def journal(self, i: int) -> Journal:
         """The journal of node i; its thread is at rest."""
@@ -185,13 +174,6 @@ class TubesWorld(World):
         """The lines of a level about tubes."""
         records = self.machines[i].records
         return [one.getMessage() for one in records if one.levelno == level and one.msg == TOLD]
-
-    def heard(self) -> list[tuple[int, int, AnyMessage]]:
-        """All that arrived: from, to, what."""
-        return [(a, b, message) for _, a, b, message in self.lab.heard]
-
-    def forget_heard(self) -> None:
-        self.lab.heard.clear()
 
     def step_until(self, fact: Callable[[], object], most_ms: int = 60_000) -> None:
         """Let nodes do one thing after another until the fact is true; look after each of them."""
@@ -273,7 +255,7 @@ class TubesWorld(World):
         self.restart(gone)
         self.pass_ms(4 * TIMEOUT_MS)
         self.leads()
-        self.join(gone)
+        self.rejoin(gone)
         self.pass_ms(2_000)
 
     def watch(self, span_ms: int) -> list[int]:
