@@ -7,6 +7,7 @@ runs again once all is well.
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import pytest
 from tubes_world import TIMEOUT_MS, VotesWorld
@@ -114,11 +115,9 @@ class Walk:
 
     def heal(self) -> None:
         """All links between nodes that run are up again."""
-        world = self.world
-        for a in range(self.count):
-            for b in range(a + 1, self.count):
-                if not world.linked(a, b) and not {a, b} & self.down:
-                    world.dial(a, b)
+        for a, b in combinations(range(self.count), 2):
+            if not {a, b} & self.down:
+                self.world.dial(a, b)
 
     def run(self, steps: int) -> None:
         """Walk, mend all, and judge the end."""

@@ -36,7 +36,7 @@ TIMEOUT_MS = 5_000
 FAR_MS = 1 << 40
 GONE = 1 << 30  # the number of no client
 TOLD = "%(text)s"  # how the server logs what tubes have to tell
-CLIENTS = 4  # of each node, which may wait at once
+CLIENTS = 2  # of each node, which may wait at once
 FIRST_WORD = re.compile("^[A-Z]+ ")
 
 
@@ -393,7 +393,7 @@ class VotesWorld(TubesWorld):
         only = {off: {"tube_failover": False}} if off >= 0 else {}
         super().__init__(count, True, tube_failover=True, only=only, **options)
         if makes:
-            self.pass_ms(2 * TIMEOUT_MS)
+            self.pass_ms(TIMEOUT_MS + 1_000)  # what each promised at its start is over
             assert all(self.in_force(i) for i in range(count))
             self.make(0, sync=count // 2 + 1)
             self.pass_ms(1_000)
