@@ -283,7 +283,7 @@ def test_f11_while_it_is_forgotten(make_world: Make) -> None:
         or world.node(0).core.jobs[id].holders >> world.slot(0, 2) & 1 == 0
     )
     assert world.node(1).core.forgotten >> world.slot(1, 2) & 1, "it was told"
-    world.pass_ms(300_000)
+    world.pass_ms(200_000)
     assert world.holders(id) == [2]
 
 

@@ -44,10 +44,8 @@ def test_a_holder_that_restarted_elsewhere_is_waited_for(make_world: Make) -> No
     assert world.states(id)[0] == ACKED
     assert world.states(id)[1] in (ACTIVE, QUEUED)
     world.link(0, 2)
-    world.settle()
     assert world.states(id)[0] == world.states(id)[2] == ACKED
     world.link(0, 1)
-    world.settle()
     assert world.holders(id) == []
 
 
@@ -131,7 +129,6 @@ def test_who_was_forgotten_and_joins_again_is_asked(make_world: Make) -> None:
     world.settle()
     assert world.states(id)[0] == ACKED
     world.release(1, 0)
-    world.settle()
     assert world.holders(id) == []
 
 
@@ -167,7 +164,6 @@ def test_what_was_not_sent_before_a_link_broke_is_not_sent_later(make_world: Mak
     assert say(n, slot, Holders(id, n.jobs[id].holders))  # and the link breaks in this turn
     world.cut(0, 1)
     world.link(0, 1)
-    world.settle()
     told = [m for a, b, m in world.heard() if (a, b) == (0, 1)]
     first = next((i for i, m in enumerate(told) if isinstance(m, Slots)), len(told))
     assert not any(isinstance(m, Holders) for m in told[:first]), "it does not know the numbers"

@@ -219,7 +219,7 @@ def test_fastack_of_an_unknown_job(make_world: Make) -> None:
     assert world.holders(id) == []
     assert {b for a, b in sent(world, DelJob) if a == 3} == {0, 1, 2}
     world.forget_heard()
-    world.pass_ms(400_000)
+    world.pass_ms(200_000)
     assert sent(world, DelJob) == []
     forged = id[:30] + (b"A" if id[30:31] != b"A" else b"B") + id[31:]
     on_unknown_fastack(n, forged)

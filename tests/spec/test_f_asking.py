@@ -221,7 +221,7 @@ def test_steps_between_asks_are_capped(make_world: Make) -> None:
     arrive and links that come up reset the steps. Exponents are capped."""
     world = make_world(2, journal="off")
     times: list[int] = []
-    for _ in range(4_000):  # hours of clients that come and go
+    for _ in range(300):  # clients that come and go for a long time
         world.forget_heard()
         world.at(0, 7).wait(timeout_ms=1)
         for _ in range(3):
@@ -380,8 +380,8 @@ def test_idle_clients_cost_little(make_world: Make) -> None:
         world.at(0, 1_000 + i).wait(b"q%d" % i)
     assert len(asked(world)) == 2_000
     world.forget_heard()
-    world.pass_ms(600_000)
-    assert len(world.heard()) < 10 * 600
+    world.pass_ms(300_000)
+    assert len(world.heard()) < 10 * 300
     frames = Counter(type(m).__name__ for _, _, m in world.heard())
     assert list(frames) == ["NeedJobs"]
     for i in range(1_000):

@@ -24,6 +24,5 @@ def test_a_job_that_goes_round_is_queued_somewhere(make_world: Make) -> None:
             wish(world, taker, giver, 8)
     assert all(world.node(2).core.jobs[id].state == QUEUED for id in ids)
     world.release(1, 2)
-    world.settle()
     for id in ids:
         assert [n.jobs[id].state for n in world.cores].count(QUEUED) == 1, "late, not for good"

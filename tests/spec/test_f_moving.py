@@ -246,7 +246,6 @@ def test_a_known_copy_takes_over(make_world: Make) -> None:
     world.isolate(2)
     id = world.at(0).add(replicate=2, retry=10)
     world.link()
-    world.settle()
     world.node(0).core.jobs[id].holders |= 1 << world.slot(0, 2)
     wish(world, 1, 0, 1)
     assert holders(world, 1, id) == {0, 1, 2}
@@ -334,7 +333,6 @@ def test_custody_goes_over_once(make_world: Make) -> None:
     assert not on_enqueue(world.node(1).core, id)
     assert world.at(1).get() == []
     world.release(0, 1)
-    world.settle()
     assert world.states(id) == [QUEUED, -1]
     assert world.node(1).core.ledger.moved == 1
     assert sent(world, Left) == [(1, 0)]
@@ -404,10 +402,8 @@ def test_lost_words_are_repeated(make_world: Make, lost: str, state: str) -> Non
     assert world.at(2).get() == []
     for _ in range(3):
         world.link()
-        world.settle()
         world.cut(0, 1)
     world.link()
-    world.settle()
     given = world.at(0, 5).served()
     for i in (0, 1, 2, 0):
         given += world.at(i).get()
@@ -427,7 +423,6 @@ def test_a_job_goes_on_only_after_left(make_world: Make) -> None:
     world.pass_ms(5_000)
     assert world.at(2, 10).served() == []
     world.link()
-    world.settle()
     assert world.at(2, 10).served() == [id]
     assert world.holders(id) == [2]
 
@@ -503,7 +498,6 @@ def test_a_restart_keeps_jobs_in_transit(make_world: Make) -> None:
     assert n.custody == {job.id: world.slot(1, 0)}
     world.isolate(0)
     world.link()
-    world.settle()
     assert world.states(job.id) == [QUEUED, -1]
 
 

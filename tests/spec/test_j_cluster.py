@@ -259,7 +259,7 @@ def test_acks_go_on_being_collected(make_world: Make, rewrite: bool) -> None:
     world.link()
     world.pass_ms(5_000)
     assert world.states(id) == [-1, -1, -1]
-    world.pass_ms(400_000)
+    world.pass_ms(200_000)
     assert [world.at(k).get() for k in range(3)] == [[], [], []]
 
 

@@ -77,7 +77,7 @@ def test_custody_given_to_a_forgotten_node_stays_there(make_world: Make) -> None
         world = make_world(3, journal="off")
         world.at(1, 7).wait()
         world.hold(1, 0)
-        id = world.at(0).add(retry=0, replicate=1, ttl=600)
+        id = world.at(0).add(retry=0, replicate=1, ttl=100)
         assert world.node(0).core.jobs[id].flags & IN_TRANSIT
         world.restart(1)
         if is_forgotten:
@@ -92,7 +92,7 @@ def test_custody_given_to_a_forgotten_node_stays_there(make_world: Make) -> None
         job = world.node(0).core.jobs[id]
         assert job.flags & IN_TRANSIT and job.state == ACTIVE
         assert world.at(2, 9).served() == [] and world.at(0).get() == []
-        world.pass_ms(600_000)
+        world.pass_ms(100_000)
         assert world.holders(id) == []
 
 

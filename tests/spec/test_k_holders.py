@@ -398,7 +398,7 @@ def test_the_node_that_handed_a_job_out_acts_first(make_world: Make) -> None:
     delivery."""
     for seed in range(20):
         world = make_world(3, journal="off")
-        world.pass_ms(seed * 1_009)
+        world.pass_ms(seed * 109)
         ids = [world.at(0).add(replicate=3, retry=10) for _ in range(5)]
         for id in ids:
             assert world.at(0).get() == [id]

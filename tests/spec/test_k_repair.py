@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 
+from raw_resp import encode
 from tuque.core.copies.ack import on_ackjob, on_deljob
 from tuque.core.copies.federation import send_jobs
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
@@ -458,7 +459,8 @@ def test_a_walk_goes_on_while_jobs_change(make_world: Make) -> None:
     """K5.1 If the node says that it began without a journal, and another incarnation of it was
     known, it leaves the holders of every unacked job."""
     world = make_world(3, journal="off")
-    ids = [world.node(0).core.jobs[world.at(0).add(replicate=3)] for _ in range(5_000)]
+    world.at(0).put(encode("ADDJOB", "q", "body", 0, "REPLICATE", 3) * 5_000)
+    ids = [world.node(0).core.jobs[id] for id in world.at(0).take_all()]
     assert all(job.state == QUEUED for job in ids)
     world.restart(1)
     world.link(0, 1)

@@ -63,6 +63,9 @@ FILLER: Final = 200_000  # bytes of a message that fills a link
 Said = TypeVar("Said")
 
 
+NO_WATCH: Final = {"disk-free-min": "0", "disk-reserve": "0"}  # unless a test wants it
+
+
 class DiskAt:
     """The disk of a machine, and its faults; `well` ends them."""
 
@@ -259,7 +262,7 @@ class World:
         self._ports = 40_000
         self._standing: dict[tuple[int, int], Wire] = {}
         self._bugs = 0
-        words = {"appendonly": "no" if journal == "off" else "yes"}
+        words = {"appendonly": "no" if journal == "off" else "yes", **NO_WATCH}
         words |= {"appendfsync": journal} if journal != "off" else {}
         words |= worded(options)
         self.machines: list[HandMachine] = []

@@ -45,7 +45,6 @@ def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube(
     world = TubesWorld(5, has_journal=True)
     world.isolate(0)
     world.make(3)
-    world.put(3)
     world.pass_ms(1000)
     world.restart(3)
     world.force(4)
@@ -114,7 +113,6 @@ def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
     A node that set this tube aside counts as such, although it reports what it knows of it."""
     world = TubesWorld(3)
     world.make(2)
-    world.put(2)
     world.pass_ms(1000)
     world.isolate(0)
     world.restart(2)  # it had no journal
@@ -193,7 +191,6 @@ def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
     world.isolate(0)
     world.make(0)
     world.make(1)
-    world.put(1)
     world.pass_ms(1000)
     assert world.tube(2).maker == world.id(1)
     world.cut(1, 2)
@@ -203,15 +200,36 @@ def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
     world.restart(2)
     world.link(1, 2)
     world.pass_ms(2000)
-    assert world.tube(1).is_mine and sorted(world.tube(1).tasks) == [0]
+    assert world.tube(1).is_mine
+
+
+def test_no_conflict_of_names_drops_a_replica_with_tasks() -> None:
+    """K3.5 No conflict of names drops tasks: a node that has a replica with tasks of one tube does
+    not follow another one of that name (T17.5) before the first one is dropped.
+    """
+    world = TubesWorld(3, has_journal=True)
+    world.isolate(0)
+    world.make(0)
+    world.make(1)
+    world.put(1)
+    world.pass_ms(1000)
+    world.link(0, 1)
+    world.link(0, 2)
+    world.pass_ms(2000)
+    tube = world.tube(2)
+    assert (tube.maker, list(tube.copies)) == (world.id(1), [0])
+    assert tube.conflict == world.tube(1).conflict == world.id(0)
+    remove_tube(world.nodes[1].core, world.t(1), world.tube(1))
+    world.pass_ms(2000)
+    assert world.tube(2).maker == world.tube(1).maker == world.id(0)
 
 
 @pytest.mark.parametrize("say_it", [on_unknown_ack, on_unknown_fastack])
 def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     say_it: Callable[..., None],
 ) -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task. An ack or end (A4, A10) and a
-    question (K5.2) are answered as for an unknown job"""
+    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12. An ack or end
+    (A4, A10) and a question (K5.2) are answered as for an unknown job"""
     world = TubesWorld(2)
     world.make(0, temporary=True)
     task = world.put(0)
@@ -226,7 +244,7 @@ def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
 
 
 def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
-    """T1.4 Messages of other nodes about a job do nothing to a task."""
+    """T1.4 Messages of other nodes about a job do nothing to a task, but for T1.12."""
     world = TubesWorld(3, has_journal=True)
     world.make(0)
     world.pass_ms(1000)

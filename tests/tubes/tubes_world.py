@@ -211,9 +211,14 @@ class TubesWorld(World):
         self.settle()
 
     def break_disk(self, i: int) -> None:
-        """The journal of node i cannot be written, and the node knows."""
-        self.disk(i).fail(writes=1 << 30, syncs=1 << 30)
-        self.wire(i)("PAUSE", "another", "in")
+        """The journal of node i cannot be written, and the node knows.
+
+        No reply and no message waits for what it has to write.
+        """
+        self.disk(i).full()
+        records = self.node(i).core.records
+        assert records is not None
+        records.pause(b"another", 0, 0)
         self.until(lambda: self.node(i).server.journal_error)
         self.settle()
 
