@@ -368,6 +368,19 @@ def test_a_clock_that_was_set_back_is_that_of_the_next_start(world: World) -> No
     assert world.n.now_ms == world.now_ms - 60_000
 
 
+def test_a_stuck_disk_ends_no_sync_until_it_is_well(make_world: Make) -> None:
+    world = make_world(journal="always")
+    world.add()
+    world.disk(0).slow(1)  # the thread syncs, not the pump
+    world.disk(0).stick()
+    world.run.send("ADDJOB", "q", "body", 0)
+    world.pass_ms(500)
+    assert world.run.take() is None
+    world.disk(0).well()
+    world.pass_ms(10)
+    assert isinstance(world.run.take(), Status)
+
+
 def test_records_and_log_and_info_and_events_of_a_node(make_world: Make) -> None:
     world = make_world(events=True)
     world.node().records()

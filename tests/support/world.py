@@ -43,6 +43,7 @@ from world_machines import (
     HandDisk,
     HandMachine,
     HandShell,
+    HandThread,
     Lab,
     conf_of,
     listen,
@@ -91,12 +92,21 @@ class DiskAt:
         if shell is not None and shell.thread is not None:
             shell.thread.sync_us = ms * 1000
 
+    def stick(self, is_stuck: bool = True) -> None:
+        """No sync ends until it works again."""
+        self._machine.is_stuck = is_stuck
+        shell = self._machine.shell
+        if not is_stuck and shell is not None and shell.thread is not None:
+            assert isinstance(shell.thread, HandThread)
+            shell.thread.unstick()
+
     def fail(self, *, writes: int = 0, syncs: int = 0) -> None:
         """So many writes or syncs fail."""
         self.files.write_errors, self.files.fsync_errors = writes, syncs
 
     def well(self) -> None:
         """The disk has room, is quick and fails no more."""
+        self.stick(False)
         self.files.capacity = 1 << 60
         self.fail()
         self.slow(0)
@@ -268,14 +278,18 @@ class World:
         self.nodes = [NodeAt(self, machine) for machine in self.machines]
         self._disks = [DiskAt(machine) for machine in self.machines]
         if start:
-            for machine in self.machines:
-                machine.start()
-            self.settle()
-            if nodes > 1:
-                self.until(self.is_whole, FORMING_MS)
-                self.settle()
+            self.form()
         self._trace = Trace(self)
         self.lab.heard.clear()
+
+    def form(self) -> None:
+        """Start all nodes, and wait until they are linked."""
+        for machine in self.machines:
+            machine.start()
+        self.settle()
+        if len(self.machines) > 1:
+            self.until(self.is_whole, FORMING_MS)
+            self.settle()
 
     # ---- time
 
@@ -371,11 +385,12 @@ class World:
         return [node for node in self.nodes if node.is_up]
 
     def is_whole(self) -> bool:
-        """Whether all nodes that are up are linked, and may give each other copies."""
+        """Whether all nodes that are up are linked, and may give copies to those that stay."""
         ups = self.up()
         return all(
             not node.server.is_loading
-            and (len(ups) == 1 or int(node.core.reachable_count) >= len(ups) - 1)
+            and int(node.core.reachable_count)
+            >= sum(not one.core.is_leaving for one in ups if one is not node)
             for node in ups
         )
 
@@ -483,6 +498,18 @@ class World:
 
     def cut(self, a: int, b: int) -> None:
         """Break the link of two nodes, who know it at once; it comes back after `heal`."""
+        self.sever(a, b)
+        self.settle()
+
+    def isolate(self, i: int) -> None:
+        """Cut all links of a node."""
+        for b in self.numbers():
+            if b != i:
+                self.sever(i, b)
+        self.settle()
+
+    def sever(self, a: int, b: int) -> None:
+        """The same as `cut`; nobody has noticed it yet."""
         lines = self.lines(a, b)
         for pipe in [pipe for line in lines for pipe in line.pipes]:
             pipe.flight.clear()
@@ -490,13 +517,6 @@ class World:
             pipe.to.lose()
         for line in lines:
             line.is_cut = True
-        self.settle()
-
-    def isolate(self, i: int) -> None:
-        """Cut all links of a node."""
-        for b in self.numbers():
-            if b != i:
-                self.cut(i, b)
 
     def heal(self) -> None:
         """Nothing is cut or held any more; nodes dial each other when it is time to."""
@@ -514,13 +534,14 @@ class World:
 
     def join(self, a: int, b: int) -> None:
         """The same for two nodes; what they say on the new link is on its way."""
-        self.dial(min(a, b), max(a, b))
+        self.dial(a, b)
         self.look()
         while not self.linked(a, b):
             assert self.step(), f"no link\n{self.tail()}"
 
     def dial(self, a: int, b: int) -> None:
-        """Nothing is cut or held between two nodes; it is time for a to dial b."""
+        """Nothing is cut or held between two nodes; it is time for the first one to dial."""
+        a, b = min(a, b), max(a, b)
         for line in self.lines(a, b):
             line.is_cut = False
             for pipe in line.pipes:

@@ -132,6 +132,10 @@ class HandTime(Time):
         heappop(self.heap)[3]()
         return True
 
+    def count_now(self) -> int:
+        """How many events of this instant are known."""
+        return sum(1 for one in self.heap if one[0] <= self.now_us)
+
     def next_us(self) -> int:
         """When something is due next."""
         return self.heap[0][0] if self.heap else NEVER
@@ -243,7 +247,20 @@ class HandThread(SimThread):
             self.go_on_at(self.world.now_us)
 
     def wait(self, took_us: int, step: Callable[[], None]) -> None:
-        super().wait(took_us if self.sync_us else 0, step)
+        home = cast(HandShell, self.shell).home
+        if home.is_stuck:
+            self.next_step = step
+        else:
+            super().wait(took_us if self.sync_us else 0, step)
+
+    def go_on_at(self, at_us: int) -> None:
+        if not (cast(HandShell, self.shell).home.is_stuck and self.next_step is not None):
+            super().go_on_at(at_us)
+
+    def unstick(self) -> None:
+        """The disk works again."""
+        if self.next_step is not None:
+            self.wait(0, self.next_step)
 
     def after_sync_us(self, wait_s: float) -> int:
         # what is not due yet, were it for a rounded float, is not due at this instant
@@ -457,12 +474,16 @@ class Lab(Ground):
         time = HandTime(f"world {seed}")
         super().__init__(time, HandNetwork(time, 0.0, 0))
         self.heard: list[tuple[int, int, int, AnyMessage]] = []  # when, from, to, what
+        # may change a message before the core gets it: from, to, what
+        self.editor: Callable[[int, int, AnyMessage], object] | None = None
         self.after_turn: Callable[[int], object] | None = None  # told which node has run one
 
     def on_message(self, label: str, to: str, message: AnyMessage) -> None:
         """A message arrived at a node over the connection of that label."""
         a, _, b = label.partition("-")
         other = a if b == to else b
+        if self.editor is not None:
+            self.editor(int(other[1:]), int(to[1:]), message)
         self.heard.append((self.world.now_us // 1000, int(other[1:]), int(to[1:]), message))
 
     def on_turn(self, m: Machine, shell: Shell) -> None:
@@ -487,6 +508,7 @@ class HandMachine(Machine):
         self.lab = lab
         self.cfg = cfg
         self.has_events = False
+        self.is_stuck = False  # the disk syncs nothing
         self.records: list[logging.LogRecord] = []
         self.disk = HandDisk(self.disk.chance)
         self.disk.time = lab.world

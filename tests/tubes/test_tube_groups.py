@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tube_world import TubeWorld
-from votes_lab import TIMEOUT_MS, VotesLab
+from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.add import on_addjob, settle
@@ -143,110 +143,90 @@ def test_what_was_noted_needs_no_outcome_any_more() -> None:
 # ---- leaders
 
 
-class GroupsLab(VotesLab):
+class GroupsWorld(VotesWorld):
     """Three nodes with a tube of type tasks, whose shells look at groups."""
 
     def __init__(self) -> None:
         super().__init__(3, makes=False)
-        self.live(2 * TIMEOUT_MS)
+        self.pass_ms(2 * TIMEOUT_MS)
         assert all(self.in_force(i) for i in range(3))
         self.make(0, b"tasks", sync=2)
-        self.live(1_000)
-
-    def settle(self, i: int) -> None:
-        """End of a turn: leaders look at their groups."""
-        shell(self.nodes[i])
-        super().settle(i)
-
-    def leader(self) -> int:
-        """The node that leads, after as long as it takes."""
-        for _ in range(200):
-            found = self.runs_at()
-            if found:
-                return found[0]
-            self.live(250)
-        raise AssertionError("nobody leads")
+        self.pass_ms(1_000)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_groups_survive_their_leaders(seed: int) -> None:
     """T50.3 A child whose job is at another node is asked for each second, 500 at once at most."""
-    lab = GroupsLab()
+    world = GroupsWorld()
     chance = random.Random(seed)
-    n, tube = lab.nodes[0], lab.tube(0)
-    n.now_ms = lab.now_ms
+    n, tube = world.nodes[0].core, world.tube(0)
     group = created(n, tube)
     places = [chance.choice((1, 2)) for _ in range(SIZE)]
     ids = []
     for i in range(SIZE):
-        lab.nodes[places[i]].now_ms = lab.now_ms
-        ids.append(child_job(lab.nodes[places[i]], i))
+        world.nodes[places[i]].core.now_ms = world.now_ms
+        ids.append(child_job(world.nodes[places[i]].core, i))
         assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, ids[i])
-    lab.run()
-    lab.live(3_000)
+    world.settle()
+    world.pass_ms(3_000)
     for i in range(SIZE):
         if i == SIZE // 2:
-            lab.die(0)
-            lab.live(4 * TIMEOUT_MS)
-            lab.revive(0)
-        lab.live(chance.choice((50, 700)))
-        lab.nodes[places[i]].now_ms = lab.now_ms
-        on_done(lab.nodes[places[i]], ids[i], 0, b"r%d" % i)
-        lab.run()
-    lab.live(10_000)
-    at = lab.leader()
+            world.restart(0)
+            world.pass_ms(4 * TIMEOUT_MS)
+            world.rejoin(0)
+        world.pass_ms(chance.choice((50, 700)))
+        world.nodes[places[i]].core.now_ms = world.now_ms
+        on_done(world.nodes[places[i]].core, ids[i], 0, b"r%d" % i)
+        world.settle()
+    world.pass_ms(10_000)
+    at = world.leads()
     assert at != 0
-    n = lab.nodes[at]
-    n.now_ms = lab.now_ms
+    n = world.nodes[at].core
     assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
-    assert results_of(n, lab.tube(at), group) == [b"r%d" % i for i in range(SIZE)]
+    assert results_of(n, world.tube(at), group) == [b"r%d" % i for i in range(SIZE)]
 
 
 def test_children_that_move_to_other_nodes() -> None:
     """T50.3 A child whose job is at another node is asked for each second, 500 at once at most."""
-    lab = GroupsLab()
-    n, tube = lab.nodes[0], lab.tube(0)
-    n.now_ms = lab.now_ms
+    world = GroupsWorld()
+    n, tube = world.nodes[0].core, world.tube(0)
     group = created(n, tube)
     ids = [child_job(n, i, 0) for i in range(SIZE)]
     for i, id in enumerate(ids):
         assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, id)
-    lab.run()
-    lab.live(1_000)
-    there = lab.nodes[1]
+    world.settle()
+    world.pass_ms(1_000)
+    there = world.nodes[1].core
     for client in range(20):
-        there.now_ms = lab.now_ms
-        wait(there, client, [b"q"], SIZE, 0, lab.now_ms + 10_000)
-        lab.live(100)
+        wait(there, client, [b"q"], SIZE, 0, world.now_ms + 10_000)
+        world.pass_ms(100)
         on_getjob(there, 99, [b"q"], SIZE)
     assert all(id in there.jobs and id not in n.jobs for id in ids)
     for i, id in enumerate(ids):
-        there.now_ms = lab.now_ms
         assert on_done(there, id, 0, b"r%d" % i)
-    lab.run()
-    lab.live(3_000)
-    n.now_ms = lab.now_ms
+    world.settle()
+    world.pass_ms(3_000)
     assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
 
 
 def test_ends_at_other_nodes_when_the_group_is_cancelled() -> None:
     """T50.7 A child that has ended when the group ends, and was not noted yet, is noted as it ended
     (T50.3)."""
-    lab = GroupsLab()
-    n, tube, there = lab.nodes[0], lab.tube(0), lab.nodes[1]
-    n.now_ms = there.now_ms = lab.now_ms
+    world = GroupsWorld()
+    n, tube, there = world.nodes[0].core, world.tube(0), world.nodes[1].core
+    n.now_ms = there.now_ms = world.now_ms
     group = created(n, tube)
     ids = [child_job(there, i) for i in range(SIZE)]
     for i, id in enumerate(ids):
         assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, id)
-    lab.run()
-    lab.live(1_000)
-    n.now_ms = there.now_ms = lab.now_ms
+    world.settle()
+    world.pass_ms(1_000)
+    n.now_ms = there.now_ms = world.now_ms
     for i in range(4):
         assert on_done(there, ids[i], 0, b"r%d" % i)
     assert groups.cancel(n, tubes_of(n), tube, groups.group_of(n, tube, group))
-    lab.run()
-    lab.live(5_000)
+    world.settle()
+    world.pass_ms(5_000)
     family = groups.family_of(tube, groups.group_of(n, tube, group).number)
     assert (family.done, family.failed) == (4, SIZE - 4)
     assert results_of(n, tube, group) == [b"r%d" % i for i in range(4)] + [None] * (SIZE - 4)
@@ -255,10 +235,9 @@ def test_ends_at_other_nodes_when_the_group_is_cancelled() -> None:
     assert not any(id in there.jobs for id in ids) and not tubes_of(n).minders
 
 
-def child_task(lab: GroupsLab, i: int, index: int) -> bytes:
+def child_task(world: GroupsWorld, i: int, index: int) -> bytes:
     """A task of the tube u that node i leads, kept for an hour when it has ended."""
-    n = lab.nodes[i]
-    n.now_ms = lab.now_ms
+    n = world.nodes[i].core
     words = [b"", b"", b"", b"", b"KEEP", b"3600"]
     return on_addjob(n, b"u", b"%d" % index, settle(n, addjob_options(words))).id
 
@@ -268,50 +247,47 @@ def test_children_whose_tube_changes_its_leader(how: str) -> None:
     """W15.11 (tubes) A node that has a copy of a task, and not its outcome, does not answer: the
     leader of the tube does. So a task of a tube that has no leader now, or that goes from one to
     another, is not `gone`."""
-    lab = GroupsLab()
-    lab.make(1, b"tasks", b"u", sync=2)
-    lab.live(1_000)
-    n, tube = lab.nodes[0], lab.tube(0)
-    n.now_ms = lab.now_ms
+    world = GroupsWorld()
+    world.make(1, b"tasks", b"u", sync=2)
+    world.pass_ms(1_000)
+    n, tube = world.nodes[0].core, world.tube(0)
     group = created(n, tube)
-    ids = [child_task(lab, 1, i) for i in range(SIZE)]
+    ids = [child_task(world, 1, i) for i in range(SIZE)]
     for i, id in enumerate(ids):
         assert groups.add(n, tubes_of(n), tube, groups.group_of(n, tube, group), i, id)
-    lab.run()
-    lab.live(2_000)
+    world.settle()
+    world.pass_ms(2_000)
     if how == "moves":
-        lab.begin(1, 2, b"u")
-        lab.run()
+        world.begin_move(1, 2, b"u")
+        world.settle()
     else:
         for i in (0, 1) if how == "both die" else (1,):
             if how == "restarts":
-                lab.slow |= {0, 1, 2}
-            lab.die(i)
-            lab.live(3 * TIMEOUT_MS if how != "restarts" else 100)
-            lab.revive(i)
-            lab.live(3_000)
-            assert how != "restarts" or not lab.runs_at(b"u"), "all are there, and none leads"
-            lab.slow.clear()
-    lab.live(20_000)
-    (there,) = lab.runs_at(b"u")
+                world.stick(0, 1, 2)
+            world.restart(i)
+            world.pass_ms(3 * TIMEOUT_MS if how != "restarts" else 100)
+            world.rejoin(i)
+            world.pass_ms(3_000)
+            assert how != "restarts" or not world.runs_at(b"u"), "all are there, and none leads"
+            world.stick()
+    world.pass_ms(20_000)
+    (there,) = world.runs_at(b"u")
     assert there != 1 or how == "restarts"
-    lab.live(3_000)
-    at = lab.leader()
-    task = groups.group_of(lab.nodes[at], lab.tube(at), group)
-    family = groups.family_of(lab.tube(at), task.number)
+    world.pass_ms(3_000)
+    at = world.leads()
+    task = groups.group_of(world.nodes[at].core, world.tube(at), group)
+    family = groups.family_of(world.tube(at), task.number)
     assert (len(family.by_index), family.done, family.failed) == (SIZE, 0, 0)
-    n = lab.nodes[there]
-    n.now_ms = lab.now_ms
+    n = world.nodes[there].core
     assert len(on_getjob(n, 9, [b"u"], SIZE)) == SIZE
     for i in range(SIZE):
         assert on_done(n, ids[i], 0, b"r%d" % i)
-    lab.run()
-    lab.live(4_000)
-    at = lab.leader()
-    n = lab.nodes[at]
-    n.now_ms = lab.now_ms
+    world.settle()
+    world.pass_ms(4_000)
+    at = world.leads()
+    n = world.nodes[at].core
     assert [job.id for job in on_getjob(n, 9, [b"t"], 9)] == [group]
-    assert results_of(n, lab.tube(at), group) == [b"r%d" % i for i in range(SIZE)]
+    assert results_of(n, world.tube(at), group) == [b"r%d" % i for i in range(SIZE)]
 
 
 # ---- the bytes

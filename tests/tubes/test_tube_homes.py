@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from homes_lab import HomesLab
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tubes_world import TubesWorld
 
-from refusals import said
 from tuque.core.msgs import TubeCopy
 from tuque.core.queues.procedures import check
 from tuque.server.replies.errors import text_of
@@ -22,131 +21,130 @@ from tuque.tubes.tasks import operations
 
 def test_every_node_knows_of_every_tube() -> None:
     """T17.2 Every node knows the name, type, options, leader and epoch of every tube."""
-    lab = HomesLab(3)
-    lab.make(0, b"fifottl", ttr_ms=1234, pri=7)
+    world = TubesWorld(3)
+    world.make(0, b"fifottl", ttr_ms=1234, pri=7)
     for i in range(3):
-        tube = lab.tube(i)
+        tube = world.tube(i)
         assert (tube.type, tube.ttr_ms, tube.pri) == (b"fifottl", 1234, 7)
-        assert (tube.home, tube.epoch) == (lab.nodes[0].node_id, 1)
-    assert lab.states() == ["RUNNING", "INIT", "INIT"]
+        assert (tube.home, tube.epoch) == (world.id(0), 1)
+    assert world.states_at() == ["RUNNING", "INIT", "INIT"]
 
 
 def test_a_new_leader_knows_all_options() -> None:
     """T17.2 Every node knows the name, type, options, leader and epoch of every tube."""
-    lab = HomesLab(3)
-    lab.make(0, b"limfifottl", capacity=2, ttl_ms=50_000, ttr_ms=1234, pri=7, sync=2)
-    lab.put(0)
-    lab.run()
-    first = at_of(lab.nodes[0], lab.tube(0))
+    world = TubesWorld(3)
+    world.make(0, b"limfifottl", capacity=2, ttl_ms=50_000, ttr_ms=1234, pri=7, sync=2)
+    world.put(0)
+    world.settle()
+    first = at_of(world.nodes[0].core, world.tube(0))
     for i in (1, 2):
-        at = at_of(lab.nodes[i], lab.tube(i))
+        at = at_of(world.nodes[i].core, world.tube(i))
         for option in ("words", "ttl_ms", "ttr_ms", "pri", "capacity", "sync", "maker", "made_ns"):
             assert getattr(at, option) == getattr(first, option), option
-    lab.move(0, 1)
-    lab.run()
-    assert lab.put(1).number == 1
-    n, t = lab.nodes[1], lab.t(1)
-    assert operations.put(n, t, lab.tube(1), b"body", 0, PutSpec(), 1, 1) is None, "it is full"
+    world.move(0, 1)
+    world.settle()
+    assert world.put(1).number == 1
+    n, t = world.nodes[1].core, world.t(1)
+    assert operations.put(n, t, world.tube(1), b"body", 0, PutSpec(), 1, 1) is None, "it is full"
 
 
 def test_a_node_that_forgot_a_tube_hears_of_it_again() -> None:
     """T17.5 The claim then ends, and the CREATE runs again as if the tube were known: with
     IFNOTEXISTS the reply is then `-TUBEHOME`.
     """
-    lab = HomesLab(2)
-    lab.make(0)
-    lab.put(0)
-    lab.run()
-    lab.t(1).flush(lab.nodes[1])  # DEBUG FLUSHALL: others keep theirs
-    assert b"t" not in lab.t(1).by_name
-    with pytest.raises(AssertionError, match="Space 't' already exists"):
-        lab.make(1)
-    assert lab.tube(1).home == lab.nodes[0].node_id
-    assert lab.picture(1) == lab.picture(0)
+    world = TubesWorld(2)
+    world.make(0)
+    world.put(0)
+    world.settle()
+    world.t(1).flush(world.nodes[1].core)  # DEBUG FLUSHALL: others keep theirs
+    assert b"t" not in world.t(1).by_name
+    with pytest.raises(AssertionError, match="'t' already exists"):
+        world.make(1)
+    assert world.tube(1).home == world.id(0)
+    assert world.picture(1) == world.picture(0)
 
 
 def test_elsewhere_a_command_names_the_home() -> None:
     """T17.3 On other nodes every command about the tube or a task of it is refused"""
-    lab = HomesLab(3)
-    lab.make(0)
+    world = TubesWorld(3)
+    world.make(0)
     with pytest.raises(HomeError) as e:
-        lab.put(1)
-    assert e.value.node_id == lab.nodes[0].node_id
+        world.put(1)
+    assert e.value.node_id == world.id(0)
     assert text_of(e.value) == b"Tube 't' has its leader there"
 
 
 def test_every_other_node_holds_a_copy() -> None:
     """T18.1 Every other node has a replica of every tube that is not temporary: of each task the
     number, status, body, times, token and the uuid of the session that holds it."""
-    lab = HomesLab(3)
-    lab.make(0, b"utubettl")
+    world = TubesWorld(3)
+    world.make(0, b"utubettl")
     for i in range(30):
-        lab.put(0, b"body %d" % i, utube=b"k%d" % (i % 4), pri=i % 3, delay_ms=i % 5 * 100)
-    lab.run()
-    while (task := lab.take(0)) is not None:
+        world.put(0, b"body %d" % i, utube=b"k%d" % (i % 4), pri=i % 3, delay_ms=i % 5 * 100)
+    world.settle()
+    while (task := world.take(0)) is not None:
         if task.number % 2:
-            lab.ack(0, task.number)
-    lab.run()
-    assert lab.picture(0) and lab.picture(0) == lab.picture(1) == lab.picture(2)
-    assert lab.tube(1).seq == lab.tube(0).seq
-    walks = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.flags & BEGINS]
+            world.ack(0, task.number)
+    world.settle()
+    assert world.picture(0) and world.picture(0) == world.picture(1) == world.picture(2)
+    assert world.tube(1).seq == world.tube(0).seq
+    walks = [m for _, _, m in world.heard() if isinstance(m, TubeCopy) and m.flags & BEGINS]
     assert len(walks) <= 2  # only at the beginning, of nothing
 
 
 def test_a_planned_switchover() -> None:
     """T20.4 The new leader is STARTUP: it records the epoch, loads the tasks into its tables, and
     is RUNNING when the epoch is on disk."""
-    lab = HomesLab(3)
-    lab.make(0)
+    world = TubesWorld(3)
+    world.make(0)
     for i in range(10):
-        lab.put(0, b"body %d" % i)
-    task = lab.take(0)
+        world.put(0, b"body %d" % i)
+    task = world.take(0)
     assert task is not None
-    assert not lab.move(0, 2)
-    lab.run()
-    assert lab.states() == ["WAITING", "INIT", "RUNNING"]
-    done = lab.done(0)
-    assert said(done) == b"" and (done.client, done.serial) == (5, 7)
-    assert [lab.tube(i).epoch for i in range(3)] == [2, 2, 2]
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+    assert not world.move(0, 2)
+    world.settle()
+    assert world.states_at() == ["WAITING", "INIT", "RUNNING"]
+    assert world.said(0) == b""
+    assert [world.tube(i).epoch for i in range(3)] == [2, 2, 2]
+    assert world.picture(0) == world.picture(1) == world.picture(2)
     with pytest.raises(TubeError):
-        lab.put(0)
-    assert lab.put(2).number == 10
-    lab.run()
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+        world.put(0)
+    assert world.put(2).number == 10
+    world.settle()
+    assert world.picture(0) == world.picture(1) == world.picture(2)
 
 
 def test_a_name_that_another_node_uses_is_refused() -> None:
     """T17.5 A node refuses if it knows a tube of that name, or has jobs of a plain queue of that
     name (T2.3)."""
-    lab = HomesLab(2)
-    lab.add(1, b"t", replicate=1)
-    with pytest.raises(AssertionError, match="Space 't' already exists"):
-        lab.make(0)
-    with pytest.raises(AssertionError, match="Space 't' already exists"):
-        lab.make(0, if_not_exists=True)
+    world = TubesWorld(2)
+    world.wire(1).add("t", replicate=1)
+    with pytest.raises(AssertionError, match="'t' already exists"):
+        world.make(0)
+    with pytest.raises(AssertionError, match="'t' already exists"):
+        world.make(0, if_not_exists=True)
 
 
 def test_numbers_go_on_after_a_move_and_a_crash() -> None:
     """T20.5 Tokens and numbers continue above all that were given."""
-    lab = HomesLab(2, has_journal=True)
-    lab.make(0)
-    lab.live(600)
+    world = TubesWorld(2, has_journal=True)
+    world.make(0)
+    world.pass_ms(600)
     for _ in range(5):
-        lab.put(0)
-        task = lab.take(0)
+        world.put(0)
+        task = world.take(0)
         assert task is not None
         token = task.token
-        lab.ack(0, task.number)  # gone before anybody heard of it
-    lab.run()
-    lab.move(0, 1)
-    lab.run()
-    assert lab.runs_at() == [1]
-    lab.die(1)
-    lab.revive(1)
-    lab.live(1000)
-    assert lab.put(1).number == 5
-    task = lab.take(1)
+        world.ack(0, task.number)  # gone before anybody heard of it
+    world.settle()
+    world.move(0, 1)
+    world.settle()
+    assert world.runs_at() == [1]
+    world.restart(1)
+    world.rejoin(1)
+    world.pass_ms(1000)
+    assert world.put(1).number == 5
+    task = world.take(1)
     assert task is not None and task.token > token
 
 
@@ -155,17 +153,19 @@ def test_numbers_go_on_after_a_move_and_a_crash() -> None:
 def test_records_of_others_are_read_with_care(junk: bytes, cut: int) -> None:
     """T18.2 A follower applies a whole TUBE-COPY or nothing."""
     assert changes_in(junk) is None or junk == b""
-    lab = HomesLab(2)
-    lab.make(0)
-    lab.put(0)
-    lab.run()
-    copies = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.records]
+    world = TubesWorld(2)
+    world.make(0)
+    world.put(0)
+    world.settle()
+    copies = [m for _, _, m in world.heard() if isinstance(m, TubeCopy) and m.records]
     records = copies[-1].records
     place = len(junk) % len(records)
     bad = records[:place] + bytes([records[place] ^ 0x80]) + records[place + 1 :]
-    n, tube = lab.nodes[1], lab.tube(1)
-    before = lab.picture(1)
+    n, tube = world.nodes[1].core, world.tube(1)
+    before = world.picture(1)
     m = msgspec.structs.replace(copies[-1], from_seq=tube.seq, to_seq=tube.seq + 1)
-    on_copy(n, lab.t(1), lab.slot(1, 0), msgspec.structs.replace(m, records=bad[: len(bad) - cut]))
+    on_copy(
+        n, world.t(1), world.slot(1, 0), msgspec.structs.replace(m, records=bad[: len(bad) - cut])
+    )
     check(n)
-    assert list(lab.picture(1)) == list(before) or tube.is_complete
+    assert list(world.picture(1)) == list(before) or tube.is_complete

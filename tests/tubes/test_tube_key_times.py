@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tube_world import TubeWorld
-from votes_lab import TIMEOUT_MS, VotesLab
+from tubes_world import TIMEOUT_MS, VotesWorld
 
 from sim.engine.clock import START_MS
 from tuque.core.copies.ack import on_ackjob, on_deljob
@@ -172,63 +172,44 @@ def test_truncate_frees_keys_and_a_deleted_keeper_does() -> None:
 # ---- leaders
 
 
-class KeysLab(VotesLab):
+class KeysWorld(VotesWorld):
     """Three nodes with a tube of type tasks that a majority has."""
 
     def __init__(self) -> None:
         super().__init__(3, makes=False)
-        self.live(2 * TIMEOUT_MS)
+        self.pass_ms(2 * TIMEOUT_MS)
         self.make(0, b"tasks", sync=2)
-        self.live(1_000)
-
-    def leader(self) -> Node:
-        """The node that leads, after as long as it takes."""
-        for _ in range(200):
-            found = self.runs_at()
-            if found:
-                n = self.nodes[found[0]]
-                n.now_ms = self.now_ms
-                return n
-            self.live(250)
-        raise AssertionError("nobody leads")
-
-    def lose_leader(self) -> None:
-        gone = self.runs_at()[0]
-        self.die(gone)
-        self.live(4 * TIMEOUT_MS)
-        self.leader()
-        self.revive(gone)
-        self.live(2_000)
+        self.pass_ms(1_000)
 
     def switch(self, to: int) -> None:
         """A planned change of the leader."""
         at = self.runs_at()[0]
         if at != to:
             self.move(at, to)
-            self.live(4_000)
-            self.leader()
+            self.pass_ms(4_000)
+            self.leads()
 
 
 def test_a_key_for_a_time_at_the_next_leader() -> None:
     """T44.6 After a start and at a new leader the tasks have the keys that they had. A key that is
     taken for a time is taken for what is left of it."""
-    lab = KeysLab()
-    n = lab.leader()
-    began_ms = lab.now_ms
+    world = KeysWorld()
+    n = world.leading()
+    began_ms = world.now_ms
     first, _ = add(n, b"k", 10 * MINUTE_MS)
     assert take(n) == [first]
     assert on_done(n, first, -1, None, 1)
-    lab.run()
-    lab.lose_leader()
-    assert add(lab.leader(), b"k") == (first, False)
-    lab.switch((lab.runs_at()[0] + 1) % 3)
-    assert add(lab.leader(), b"k") == (first, False)
-    lab.live(began_ms + 10 * MINUTE_MS - lab.now_ms - 2_000)
-    assert add(lab.leader(), b"k") == (first, False)
-    lab.live(4_000)
-    assert add(lab.leader(), b"k")[1]
-    lab.run()
-    for one in lab.nodes:
+    world.settle()
+    world.lose_leader()
+    assert add(world.leading(), b"k") == (first, False)
+    world.switch((world.runs_at()[0] + 1) % 3)
+    assert add(world.leading(), b"k") == (first, False)
+    world.pass_ms(began_ms + 10 * MINUTE_MS - world.now_ms - 2_000)
+    assert add(world.leading(), b"k") == (first, False)
+    world.pass_ms(4_000)
+    assert add(world.leading(), b"k")[1]
+    world.settle()
+    for one in world.cores:
         check(one)
 
 
@@ -236,20 +217,20 @@ def test_a_key_for_a_time_at_the_next_leader() -> None:
 def test_random_keys_over_many_leaders(seed: int) -> None:
     """T44.3 With UNTIL a number of seconds a key is taken for that time from the add, whatever
     becomes of the task. Then it is free, also while the task waits or is at work."""
-    lab = KeysLab()
+    world = KeysWorld()
     chance = random.Random(seed)
     has: dict[bytes, tuple[bytes, int]] = {}
     for _ in range(5):
         for _ in range(25):
-            n = lab.leader()
+            n = world.leading()
             key = b"k%d" % chance.randrange(6)
             first, until_ms = has.get(key, (b"", 0))
-            if abs(until_ms - lab.now_ms) > 200:  # clocks of nodes agree to the time of a message
+            if abs(until_ms - world.now_ms) > 200:  # clocks of nodes agree to the time of a message
                 span_ms = chance.choice((500, 8_000, 40_000))
                 id, is_new = add(n, key, span_ms)
-                assert is_new == (until_ms < lab.now_ms)
+                assert is_new == (until_ms < world.now_ms)
                 if is_new:
-                    has[key] = id, lab.now_ms + span_ms
+                    has[key] = id, world.now_ms + span_ms
                 else:
                     assert id == first
             for id in take(n, 2):
@@ -258,17 +239,17 @@ def test_random_keys_over_many_leaders(seed: int) -> None:
                     assert on_done(n, id, -1, None, 1)
                 elif what == 1:
                     assert on_deljob(n, id)
-            lab.run()
-            lab.live(chance.choice((50, 500, 3_000)))
+            world.settle()
+            world.pass_ms(chance.choice((50, 500, 3_000)))
             check(n)
         if chance.random() < 0.5:
-            lab.lose_leader()
+            world.lose_leader()
         else:
-            lab.switch(chance.randrange(3))
-    lab.live(45_000)
-    n = lab.leader()
+            world.switch(chance.randrange(3))
+    world.pass_ms(45_000)
+    n = world.leading()
     assert tube_of(n).driver.uniques.claims == {}
-    for one in lab.nodes:
+    for one in world.cores:
         check(one)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lives_lab import LivesLab, add, begin, fail, letters, take, why
+from lives_world import LivesWorld, add, begin, fail, letters, take, why
 from tube_world import TubeWorld, files_of, loaded
 
 from tuque.core.dispatch.timers import next_timer_ms
@@ -231,55 +231,53 @@ def test_bytes_of_another_death_are_refused() -> None:
 @pytest.mark.parametrize("steps", range(6))
 def test_the_leader_is_lost_as_the_task_dies(steps: int, fate: str) -> None:
     """T48.8 So it is dead once, over starts and changes of the leader."""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id = add(n, attempts=1, keep_ms=6_000_000)
     assert take(n) == [id]
     run = begin(n, id)
-    lab.run()
+    world.settle()
     watch(n, 5, [id], 0)
     assert fail(n, id, run) == DIED
-    gone = lab.runs_at()[0]
-    if steps > 0:
-        lab.settle(gone)
-    for _ in range(steps - 1):
-        lab.carry()
+    gone = world.runs_at()[0]
+    for _ in range(steps):
+        world.carry()
     was_shown = is_settled(n, id)
-    lab.die(gone)
-    lab.live(25_000)
-    n = lab.leader()
+    world.restart(gone)
+    world.pass_ms(25_000)
+    n = world.leading()
     if letters(n) != [id]:
         assert not was_shown, "a death that was seen is gone"
         if fate == "done":
             assert on_done(n, id, run, None, 1)  # it goes on
         else:
-            lab.live(32_000)  # its ttr is over
-            n = lab.leader()
+            world.pass_ms(32_000)  # its ttr is over
+            n = world.leading()
             assert letters(n) == [id]
-    lab.run()
-    lab.revive(gone)
-    lab.live(3_000)
-    was_dead = letters(lab.leader()) == [id]
+    world.settle()
+    world.rejoin(gone)
+    world.pass_ms(3_000)
+    was_dead = letters(world.leading()) == [id]
     for _ in range(2):
-        n = lab.leader()
+        n = world.leading()
         assert letters(n) == ([id] if was_dead else [])
         assert state(n, id) == (b"dead" if was_dead else b"done")
         assert take(n) == []
-        assert [one.life.letter_count() for one in lab.nodes].count(1) == (1 if was_dead else 0)
-        for one in lab.nodes:
+        assert [one.life.letter_count() for one in world.cores].count(1) == (1 if was_dead else 0)
+        for one in world.cores:
             check(one)
-        lab.lose_leader()
+        world.lose_leader()
 
 
 def test_a_letter_in_another_queue() -> None:
     """T48.12 If ADDJOB named a queue with DEAD, the dead letter of a task that is given up is a new
     job with its own id there"""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id = add(n, attempts=1, dead=b"grave")
     assert take(n) == [id]
     assert fail(n, id, begin(n, id)) == DIED
-    lab.run()
+    world.settle()
     (letter,) = letters(n, b"grave")
     assert letter != id and id not in n.jobs and letters(n) == []
     life = n.life.by_id[letter]
@@ -289,36 +287,36 @@ def test_a_letter_in_another_queue() -> None:
 
 def test_letters_at_the_next_leader_are_replayed() -> None:
     """T48.13 It asks for its UNIQUE key again"""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     ids = []
     for i in range(4):
         ids.append(add(n, attempts=1, unique=b"u%d" % (i % 3)))
         assert take(n) == [ids[-1]]
         assert fail(n, ids[-1], begin(n, ids[-1])) == DIED
-    lab.run()
-    lab.live(500)
-    lab.lose_leader()
-    n = lab.leader()
+    world.settle()
+    world.pass_ms(500)
+    world.lose_leader()
+    n = world.leading()
     assert letters(n) == ids
-    driver = lab.tube(lab.runs_at()[0]).driver
+    driver = world.tube(world.runs_at()[0]).driver
     assert isinstance(driver, Tasks) and len(driver.uniques.claims) == 0
     assert again_ready(n, ids[3])  # has u0 now
     assert not again_ready(n, ids[0])
     assert again_ready(n, ids[1])
-    lab.run()
-    lab.live(500)
-    lab.lose_leader()
-    n = lab.leader()
+    world.settle()
+    world.pass_ms(500)
+    world.lose_leader()
+    n = world.leading()
     assert letters(n) == [ids[0], ids[2]]
-    driver = lab.tube(lab.runs_at()[0]).driver
+    driver = world.tube(world.runs_at()[0]).driver
     assert isinstance(driver, Tasks) and sorted(driver.uniques.claims) == [b"u0", b"u1"]
     assert not again_ready(n, ids[0])
     for id in (ids[1], ids[3]):
         assert take(n) == [id]
         assert on_done(n, id, begin(n, id), None, 1)
     assert again_ready(n, ids[0])
-    for one in lab.nodes:
+    for one in world.cores:
         check(one)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from lives_lab import LivesLab, add, begin, fail, letters, take, why
+from lives_world import LivesWorld, add, begin, fail, letters, take, why
 from tube_world import TubeWorld
 
 from sim.engine.clock import START_MS
@@ -239,32 +239,32 @@ def test_a_body_that_was_replaced_survives_a_restart() -> None:
 def test_a_run_goes_on_at_the_next_leader() -> None:
     """T48.2 after a restart and at a new leader RESULT shows them, START of another worker gets
     `-ATWORK`, and START of the same one the same run."""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id = add(n)
     assert take(n) == [id]
     assert fail(n, id, begin(n, id)) == BACK
     assert take(n) == [id]
     run = begin(n, id)
-    lab.run()
-    lab.live(500)
-    lab.lose_leader()
-    n = lab.leader()
+    world.settle()
+    world.pass_ms(500)
+    world.lose_leader()
+    n = world.leading()
     life = life_of(n, id)
     assert life is not None and life.failed == 1
     assert state(n, id) == (b"running", 2, b"w")
     assert why(on_start(n, id, b"another", 1)) == ATWORK
     assert begin(n, id) == run and attempt_of(run) == 2
     assert on_work(n, id, run, 1) is None
-    lab.run()
-    lab.lose_leader()
-    n = lab.leader()
+    world.settle()
+    world.lose_leader()
+    n = world.leading()
     assert fail(n, id, run, True) == DIED
-    lab.run()
-    lab.live(500)
+    world.settle()
+    world.pass_ms(500)
     assert len(letters(n)) == 1
     assert take(n) == []
-    for one in lab.nodes:
+    for one in world.cores:
         check(one)
 
 
@@ -276,26 +276,26 @@ def test_a_run_whose_start_was_lost_is_known_from_its_next_word_on() -> None:
     PROGRESS, RELEASE, FAIL or DONE of that run while its take lasts, and then knows the run. If
     none of them comes, no attempt counts.
     """
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id = add(n)
     assert take(n) == [id]
-    lab.run()
-    lab.live(500)
+    world.settle()
+    world.pass_ms(500)
     run = begin(n, id)  # nobody hears of it
-    lab.lose_leader()
-    n = lab.leader()
+    world.lose_leader()
+    n = world.leading()
     assert state(n, id) == (b"delivered", 0, b"")
     assert on_work(n, id, run, 1) is None
     assert state(n, id) == (b"running", 1, b"")
     assert why(on_start(n, id, b"another", 1)) == ATWORK
-    lab.run()
-    lab.live(500)
-    lab.lose_leader()
-    n = lab.leader()
+    world.settle()
+    world.pass_ms(500)
+    world.lose_leader()
+    n = world.leading()
     assert state(n, id) == (b"running", 1, b"")
     assert why(on_start(n, id, b"another", 1)) == ATWORK
-    for one in lab.nodes:
+    for one in world.cores:
         check(one)
 
 
@@ -303,28 +303,28 @@ def test_a_cancelled_task_at_the_next_leader() -> None:
     """T48.10 The flag is part of the task (T48.2): a new leader knows it. A node that does not lead
     the tube asks the leader; its reply does not wait for SYNC.
     """
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     flagged, waiting = add(n, keep_ms=600_000), add(n, keep_ms=600_000)
     assert take(n) == [flagged]  # both have the same LIMIT
     run = begin(n, flagged)
-    lab.run()
-    asker = next(one for one in lab.nodes if one is not n)
+    world.settle()
+    asker = next(one for one in world.cores if one is not n)
     for id, became in ((flagged, FLAGGED), (waiting, ENDED)):
         watch(asker, 5, [id], 0)
         asking = ask(asker, id, CANCEL, b"enough")
-        lab.run()
+        world.settle()
         assert (asking.is_told, asking.became) == (True, became)
-    lab.live(500)
-    lab.lose_leader()
-    n = lab.leader()
+    world.pass_ms(500)
+    world.lose_leader()
+    n = world.leading()
     assert on_cancel(n, waiting, b"")[0] == OVER
     assert why(on_work(n, flagged, run, 1)) == CANCELLED_JOB
     assert on_release(n, flagged, run, 0)
-    lab.run()
-    lab.live(500)
+    world.settle()
+    world.pass_ms(500)
     assert take(n) == []
-    for one in lab.nodes:
+    for one in world.cores:
         check(one)
 
 
@@ -368,33 +368,33 @@ def test_the_life_of_jobs_of_schedules_survives_a_restart() -> None:
 
 def test_the_life_of_jobs_of_schedules_at_the_next_leader() -> None:
     """T48.1 Its jobs have the one that SCHEDULE ADD gave them (T46.2)"""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     plan = plan_with_life()
     schedules.add_schedule(n, tubes_of(n), tubes_of(n).by_name[b"t"], plan, b"body")
     first = schedules.run_now(n, tubes_of(n), tubes_of(n).by_name[b"t"], b"s")
-    lab.run()
-    lab.live(500)
-    lab.lose_leader()
-    n = lab.leader()
+    world.settle()
+    world.pass_ms(500)
+    world.lose_leader()
+    n = world.leading()
     second = schedules.run_now(n, tubes_of(n), tubes_of(n).by_name[b"t"], b"s")
     assert first is not None and second is not None
     assert has_life(n, first.id) and has_life(n, second.id)
-    lab.run()
-    for one in lab.nodes:
+    world.settle()
+    for one in world.cores:
         check(one)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_runs_over_many_leaders(seed: int) -> None:
     """Nothing is lost, no attempt is above ATTEMPTS, and what was answered as done is done."""
-    lab = LivesLab()
+    world = LivesWorld()
     chance = random.Random(seed)
     ids: list[bytes] = []
     done: set[bytes] = set()
     for _ in range(6):
         for _ in range(15):
-            n = lab.leader()
+            n = world.leading()
             if chance.random() < 0.3:
                 ids.append(add(n))
             for id in take(n):
@@ -414,20 +414,20 @@ def test_random_runs_over_many_leaders(seed: int) -> None:
                 elif what == 2:
                     assert on_done(n, id, run, None, 1)
                     done.add(id)
-            lab.run()
-            lab.live(chance.choice((50, 500, 12_000)))
-        lab.lose_leader()
+            world.settle()
+            world.pass_ms(chance.choice((50, 500, 12_000)))
+        world.lose_leader()
     for _ in range(40):
-        n = lab.leader()
+        n = world.leading()
         for id in take(n):
             assert on_done(n, id, begin(n, id), None, 1)
-        lab.run()
-        lab.live(8_000)
-    tube = lab.tube(lab.runs_at()[0])
+        world.settle()
+        world.pass_ms(8_000)
+    tube = world.tube(world.runs_at()[0])
     assert len(tube.tasks) == tube.buried
-    assert not done & set(letters(lab.leader()))
-    assert set(letters(lab.leader())) == {task.id for task in tube.tasks.values()}
-    for one in lab.nodes:
+    assert not done & set(letters(world.leading()))
+    assert set(letters(world.leading())) == {task.id for task in tube.tasks.values()}
+    for one in world.cores:
         check(one)
 
 
@@ -437,8 +437,8 @@ def test_random_runs_over_many_leaders(seed: int) -> None:
 def test_a_run_from_another_node_is_checked() -> None:
     life = Life(Terms(3, 1, 2, 3, b"dead", 4, 5), b"")
     life.run, life.starts, life.run_state, life.worker = run_of(1, 1, 7), 1, LIVE, b"w"
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id = add(n)
     tube = tubes_of(n).by_name[b"t"]
     sound, work = Records(), pack_run(life, 0)

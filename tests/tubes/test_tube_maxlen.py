@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from homes_lab import HomesLab
+from tubes_world import TubesWorld
 
 from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.model.errors import MAXLEN
@@ -36,15 +36,15 @@ def test_what_waits_for_copies_or_keys_counts() -> None:
     """T1.1 MAXLEN counts READY tasks, at the leader: so the bound holds for all producers of the
     cluster, also while their tasks wait for copies (T18.5). A task that its keys hold back counts.
     """
-    lab = HomesLab(3)
-    lab.make(0, b"tasks", sync=2)
-    lab.run()
-    n = lab.nodes[0]
+    world = TubesWorld(3)
+    world.make(0, b"tasks", sync=2)
+    world.settle()
+    n = world.nodes[0].core
     keys = Keys()
     keys.limit, keys.places = b"l", 1
     assert [add(n, keys), add(n), add(n, keys)] == [True, True, True]
     assert not add(n)  # though no other node has any of them yet
-    lab.run()
+    world.settle()
     assert not add(n)
     assert len(on_getjob(n, 9, [b"t"], 10)) == 2  # the third one waits for its place
     assert [add(n), add(n), add(n)] == [True, True, False]
@@ -52,21 +52,20 @@ def test_what_waits_for_copies_or_keys_counts() -> None:
 
 def test_a_job_of_a_schedule_counts_before_it_has_its_copies() -> None:
     """T1.1 So does a job of a schedule that is not READY yet (T45.4)."""
-    lab = HomesLab(3)
-    tube = lab.make(0, b"tasks", sync=2)
-    lab.run()
-    n = lab.nodes[0]
-    n.now_ms = lab.now_ms
+    world = TubesWorld(3)
+    tube = world.make(0, b"tasks", sync=2)
+    world.settle()
+    n = world.nodes[0].core
     plan = Plan()
     plan.name, plan.every_ms = b"s", 60_000
-    schedules.add_schedule(n, lab.t(0), tube, plan, b"body")
+    schedules.add_schedule(n, world.t(0), tube, plan, b"body")
     (task,) = tube.tasks.values()
     step = Step(n.now_ms, n.now_ms, n.now_ms + 60_000, False)
     plan = schedules.plan_of(tube, task)
     plan.noted_ms -= 1
-    schedules.fire(n, lab.t(0), tube, task, plan, step)
+    schedules.fire(n, world.t(0), tube, task, plan, step)
     assert tube.length == 0  # it is held
     assert [add(n), add(n), add(n)] == [True, True, False]
     number = max(tube.tasks) - 2
-    operations.bury(n, lab.t(0), tube, number)
+    operations.bury(n, world.t(0), tube, number)
     assert [add(n), add(n)] == [True, False]

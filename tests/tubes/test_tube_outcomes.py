@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from test_tube_lives import LivesLab, add, begin, take
-from votes_lab import TIMEOUT_MS
+from test_tube_lives import LivesWorld, add, begin, take
+from tubes_world import TIMEOUT_MS
 
-from tuque.core.life.outcomes import is_settled, on_done, own_fields, watch
+from tuque.core.life.outcomes import is_settled, on_done, own_fields
 from tuque.core.node.node import Node
 from tuque.core.queues.procedures import check
 
@@ -16,9 +16,9 @@ def result_of(n: Node, id: bytes) -> object:
     return None if fields is None else (fields["state"], fields["result"])
 
 
-def done(lab: LivesLab, result: bytes = b"42", keep_ms: int = 600_000) -> bytes:
+def done(world: LivesWorld, result: bytes = b"42", keep_ms: int = 600_000) -> bytes:
     """A task that was done at the leader; nothing is carried yet."""
-    n = lab.leader()
+    n = world.leading()
     id = add(n, keep_ms=keep_ms)
     assert take(n) == [id]
     assert on_done(n, id, begin(n, id), result, 1)
@@ -28,60 +28,62 @@ def done(lab: LivesLab, result: bytes = b"42", keep_ms: int = 600_000) -> bytes:
 def test_a_result_is_at_all_nodes() -> None:
     """T48.6 Its outcome and result, kept for KEEP, are among the changes that followers get
     (T18.2), and a new replica gets those that are kept still."""
-    lab = LivesLab()
-    id = done(lab)
-    lab.run()
-    assert [result_of(n, id) for n in lab.nodes] == [(b"done", b"42")] * 3
-    fields = own_fields(lab.nodes[0], id)
-    assert fields is not None and fields == own_fields(lab.nodes[2], id)
-    lab.lose_leader()
-    assert [result_of(n, id) for n in lab.nodes] == [(b"done", b"42")] * 3
-    late = next(i for i in range(3) if i != lab.runs_at()[0])
-    lab.lose_journal(late)
-    lab.live(TIMEOUT_MS)
-    assert result_of(lab.nodes[late], id) == (b"done", b"42")
-    lab.live(600_000)
-    for n in lab.nodes:
+    world = LivesWorld()
+    id = done(world)
+    world.settle()
+    assert [result_of(n, id) for n in world.cores] == [(b"done", b"42")] * 3
+    fields = own_fields(world.nodes[0].core, id)
+    assert fields is not None and fields == own_fields(world.nodes[2].core, id)
+    world.lose_leader()
+    assert [result_of(n, id) for n in world.cores] == [(b"done", b"42")] * 3
+    late = next(i for i in range(3) if i != world.runs_at()[0])
+    world.lose_journal(late)
+    world.pass_ms(TIMEOUT_MS)
+    assert result_of(world.nodes[late].core, id) == (b"done", b"42")
+    world.pass_ms(600_000)
+    for n in world.cores:
         assert result_of(n, id) is None and len(n.life.ended_in) == 0
         check(n)
 
 
 def test_a_replica_that_was_away_gets_the_results() -> None:
-    lab = LivesLab()
-    away = next(i for i in range(3) if i != lab.runs_at()[0])
-    lab.isolate(away)
-    ids = [done(lab, b"%d" % i) for i in range(5)]
-    lab.run()
-    lab.live(1_000)
-    lab.heal()
-    lab.live(2_000)
+    world = LivesWorld()
+    away = next(i for i in range(3) if i != world.runs_at()[0])
+    world.isolate(away)
+    ids = [done(world, b"%d" % i) for i in range(5)]
+    world.settle()
+    world.pass_ms(1_000)
+    world.link()
+    world.pass_ms(2_000)
     for i, id in enumerate(ids):
-        assert result_of(lab.nodes[away], id) == (b"done", b"%d" % i)
-    check(lab.nodes[away])
+        assert result_of(world.nodes[away].core, id) == (b"done", b"%d" % i)
+    check(world.nodes[away].core)
 
 
 def test_a_result_is_shown_when_enough_nodes_have_it() -> None:
     """T48.6 The leader shows them once so many nodes have them as SYNC asks (T18.5)."""
-    lab = LivesLab()
-    n = lab.leader()
-    id = done(lab)
-    watch(n, 77, [id], 0)
-    lab.served[lab.runs_at()[0]].clear()
+    world = LivesWorld()
+    n, at = world.leading(), world.leads()
+    for i in world.numbers():
+        world.hold(i, at)
+    id = done(world)
+    wire = world.wire(at)
+    assert wire("WAITJOB", 0, id) is None
     assert not is_settled(n, id) and result_of(n, id) == (b"running", None)
-    lab.run()
+    world.release_all()
     assert is_settled(n, id) and result_of(n, id) == (b"done", b"42")
-    assert list(lab.served[lab.runs_at()[0]]) == [77]
+    assert wire.take() is not None
 
 
 def test_a_follower_asks_where_two_nodes_are_not_enough() -> None:
     """T48.6 A follower shows them if two are enough, and its replica is complete; otherwise it
     asks the other nodes (W15)."""
-    lab = LivesLab(5, 3)
-    id = done(lab)
-    lab.run()
-    leader = lab.runs_at()[0]
+    world = LivesWorld(5, 3)
+    id = done(world)
+    world.settle()
+    leader = world.runs_at()[0]
     for i in range(5):
-        n = lab.nodes[i]
+        n = world.nodes[i].core
         assert n.life.known(id) is not None
         assert result_of(n, id) == ((b"done", b"42") if i == leader else None)
         assert is_settled(n, id) == (i == leader)
@@ -90,39 +92,37 @@ def test_a_follower_asks_where_two_nodes_are_not_enough() -> None:
 def test_an_end_that_was_lost_with_the_leader() -> None:
     """T48.6 A follower that gets the task from the next leader drops what it had of the end: that
     was lost with the last one."""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id = add(n, keep_ms=600_000)
     assert take(n) == [id]
     run = begin(n, id)
-    lab.run()
-    gone = lab.runs_at()[0]
-    lab.isolate(gone)
-    n.now_ms = lab.now_ms
-    n.reachable_count = 2  # it has not noticed yet
+    world.settle()
+    gone = world.runs_at()[0]
     assert on_done(n, id, run, b"lost", 1)
-    lab.live(4 * TIMEOUT_MS)
-    assert lab.runs_at() != [gone]
+    world.isolate(gone)  # before it says so
+    world.pass_ms(4 * TIMEOUT_MS)
+    assert world.runs_at() != [gone]
     assert n.life.known(id) is not None and result_of(n, id) != (b"done", b"lost")
-    lab.heal()
-    lab.live(4 * TIMEOUT_MS)
+    world.link()
+    world.pass_ms(4 * TIMEOUT_MS)
     assert n.life.known(id) is None
-    at = lab.leader()
+    at = world.leading()
     assert take(at) == [id]  # its ttr is over
     assert on_done(at, id, begin(at, id), b"mine", 1)
-    lab.run()
-    assert [result_of(one, id) for one in lab.nodes] == [(b"done", b"mine")] * 3
+    world.settle()
+    assert [result_of(one, id) for one in world.cores] == [(b"done", b"mine")] * 3
 
 
 def test_the_bound_of_a_follower() -> None:
     """T48.6 Each node keeps them within its own `results-max-bytes`."""
-    lab = LivesLab()
-    small = next(i for i in range(3) if i != lab.runs_at()[0])
-    lab.nodes[small].limits.results_bytes = 10_000
-    ids = [done(lab, b"r" * 1_000) for _ in range(20)]
-    lab.run()
-    n = lab.nodes[small]
+    world = LivesWorld()
+    small = next(i for i in range(3) if i != world.runs_at()[0])
+    world.nodes[small].core.limits.results_bytes = 10_000
+    ids = [done(world, b"r" * 1_000) for _ in range(20)]
+    world.settle()
+    n = world.nodes[small].core
     assert 0 < n.life.kept_bytes <= 10_000 and n.life.kept_dropped > 0
     assert n.life.known(ids[0]) is None and n.life.known(ids[-1]) is not None
-    assert all(result_of(lab.leader(), id) == (b"done", b"r" * 1_000) for id in ids)
+    assert all(result_of(world.leading(), id) == (b"done", b"r" * 1_000) for id in ids)
     check(n)

@@ -6,9 +6,9 @@ import random
 from contextlib import suppress
 
 import pytest
-from homes_lab import HomesLab
+from tubes_world import TubesWorld
 
-from refusals import refused, said
+from refusals import refused
 from tuque.core.dispatch.restore import flush_all
 from tuque.core.model.task import READY, TAKEN
 from tuque.core.queues.procedures import check
@@ -24,125 +24,133 @@ TASKS = 45
 
 def lab_with_tasks(
     count: int = TASKS, has_journal: bool = False, type: bytes = b"fifottl", nodes: int = 2
-) -> HomesLab:
+) -> TubesWorld:
     """A tube with tasks at node 0; ten of them go in or out in a turn."""
-    lab = HomesLab(nodes, has_journal, shift_tasks=STEP)
-    lab.make(0, type)
+    world = TubesWorld(nodes, has_journal, shift_tasks=STEP)
+    world.make(0, type)
     for i in range(count):
-        lab.put(0, b"%d" % i, utube=b"%d" % i)
-    lab.live(1000)
-    return lab
+        world.put(0, b"%d" % i, utube=b"%d" % i)
+    world.pass_ms(1000)
+    return world
 
 
-def on_the_way(lab: HomesLab, i: int, is_in: bool, most: int = 50) -> None:
+def on_the_way(world: TubesWorld, i: int, is_in: bool) -> None:
     """Turn after turn, until some tasks are in their places at node i, and others are not."""
-    for _ in range(most):
-        lab.step()
-        for n in lab.nodes:
+
+    def is_there() -> bool:
+        for n in world.cores:
             check(n)
-        tube = lab.tube(i)
-        if tube.shift is not None and tube.shift.is_in == is_in and tube.tasks and tube.copies:
-            return
-    raise AssertionError(f"nothing is on its way at {i}")
+        tube = world.tube(i)
+        is_shifting = tube.shift is not None and tube.shift.is_in == is_in
+        return bool(is_shifting and tube.tasks and tube.copies)
+
+    world.step_until(is_there, 0)
 
 
 def test_so_many_in_a_turn() -> None:
     """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes. Meanwhile the
     tube is STARTUP, or ENDING or WAITING; it is RUNNING when all tasks are loaded."""
-    lab = lab_with_tasks()
-    picture = lab.picture(0)
-    lab.begin(0, 1)
-    at = [len(lab.tube(i).tasks) for i in range(2)]
+    world = lab_with_tasks()
+    picture = world.picture(0)
+    world.begin_move(0, 1)
+    at = [len(world.tube(i).tasks) for i in range(2)]
     assert at == [TASKS - STEP, 0]
     seen: set[tuple[str, ...]] = set()
-    while lab.runs_at() != [1]:
-        lab.step()
+
+    def runs() -> bool:
         for i in range(2):
-            check(lab.nodes[i])
-            now = len(lab.tube(i).tasks)
+            check(world.nodes[i].core)
+            now = len(world.tube(i).tasks)
             assert abs(now - at[i]) <= STEP
             at[i] = now
         if 0 < at[1] < TASKS:
-            assert lab.state(1) == "STARTUP"
-        seen.add((lab.state(0), lab.state(1)))
+            assert world.state_at(1) == "STARTUP"
+        seen.add((world.state_at(0), world.state_at(1)))
+        return world.runs_at() == [1]
+
+    world.step_until(runs, 0)
     assert ("WAITING", "STARTUP") in seen and at[1] == TASKS
-    lab.run()
-    assert lab.picture(0) == lab.picture(1) == picture
-    assert said(lab.done(0)) == b""
+    world.settle()
+    assert world.picture(0) == world.picture(1) == picture
+    assert world.said(0) == b""
 
 
 def test_tubes_share_a_turn() -> None:
     """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes.
 
     A small tube does not wait for a large one."""
-    lab = lab_with_tasks(200)
-    lab.make(0, name=b"small")
+    world = lab_with_tasks(200)
+    world.make(0, name=b"small")
     for _ in range(5):
-        lab.put(0, name=b"small")
-    lab.live(1000)
-    assert not lab.move(0, 1)
-    assert not lab.move(0, 1, b"small")
-    before = 205 - STEP
-    while lab.state(1, b"small") != "RUNNING":
-        lab.step()
-        left = len(lab.tube(0).tasks) + len(lab.tube(0, b"small").tasks)
+        world.put(0, name=b"small")
+    world.pass_ms(1000)
+    assert not world.move(0, 1)
+    assert not world.move(0, 1, b"small")
+    before = 205
+
+    def runs() -> bool:
+        nonlocal before
+        left = len(world.tube(0).tasks) + len(world.tube(0, b"small").tasks)
         assert left >= before - STEP
         before = left
-    assert len(lab.tube(0).tasks) > 0
-    lab.run()
-    assert len(lab.nodes[1].jobs) == 205
+        return world.state_at(1, b"small") == "RUNNING"
+
+    world.step_until(runs, 0)
+    assert len(world.tube(0).tasks) > 0
+    world.settle()
+    assert len(world.nodes[1].core.jobs) == 205
 
 
 def test_nothing_is_done_to_tasks_on_their_way() -> None:
     """T19.6 A task that is being moved is not changed (T19.2), and the move is not recorded."""
-    lab = lab_with_tasks()
-    assert not lab.move(0, 1)
-    on_the_way(lab, 0, is_in=False)
+    world = lab_with_tasks()
+    assert not world.move(0, 1)
+    on_the_way(world, 0, is_in=False)
     with pytest.raises(HomeError):
-        lab.take(0)
-    on_the_way(lab, 1, is_in=True)
-    assert lab.state(1) == "STARTUP"
+        world.take(0)
+    on_the_way(world, 1, is_in=True)
+    assert world.state_at(1) == "STARTUP"
     for call in (
-        lambda: lab.take(1),
-        lambda: lab.put(1),
-        lambda: admin.truncate(lab.nodes[1], lab.t(1), lab.tube(1)),
-        lambda: admin.drop(lab.nodes[1], lab.t(1), lab.tube(1)),
+        lambda: world.take(1),
+        lambda: world.put(1),
+        lambda: admin.truncate(world.nodes[1].core, world.t(1), world.tube(1)),
+        lambda: admin.drop(world.nodes[1].core, world.t(1), world.tube(1)),
     ):
         with refused("is STARTUP here: try again soon"):
             call()
-    assert lab.tube(1).driver.first() is not None
-    lab.run()
-    assert lab.runs_at() == [1] and lab.take(1) is not None
+    assert world.tube(1).driver.first() is not None
+    world.settle()
+    assert world.runs_at() == [1] and world.take(1) is not None
 
 
 def test_what_is_due_meanwhile() -> None:
     """T19.2 what became due is due when the tube runs again."""
-    lab = lab_with_tasks(0)
+    world = lab_with_tasks(0)
     for i in range(TASKS):
-        lab.put(0, ttl_ms=3000, delay_ms=2000 if i % 2 else 0)
-    lab.live(500)
-    assert not lab.move(0, 1)
-    on_the_way(lab, 1, is_in=True)
-    lab.now_ms += 2600  # all is due, or over
+        world.put(0, ttl_ms=3000, delay_ms=2000 if i % 2 else 0)
+    world.pass_ms(500)
+    assert not world.move(0, 1)
+    on_the_way(world, 1, is_in=True)
+    world.jump_ms(2600)  # all is due, or over
     for _ in range(2):
-        lab.step()
-        assert lab.state(1) == "STARTUP" and len(lab.picture(1)) == TASKS
-        check(lab.nodes[1])
-    lab.run()
-    lab.pass_ms(16)
-    assert lab.runs_at() == [1]
-    assert [chr(task.status) for task in lab.tube(1).tasks.values()] == ["r"] * (TASKS // 2)
-    assert all(number % 2 for number in lab.tube(1).tasks)
+        world.step()
+        assert world.state_at(1) == "STARTUP" and len(world.picture(1)) == TASKS
+        check(world.nodes[1].core)
+    world.settle()
+    world.pass_ms(16)
+    assert world.runs_at() == [1]
+    assert [chr(task.status) for task in world.tube(1).tasks.values()] == ["r"] * (TASKS // 2)
+    assert all(number % 2 for number in world.tube(1).tasks)
 
 
-def shared(lab: HomesLab, count: int) -> bytes:
+def shared(world: TubesWorld, count: int) -> bytes:
     """`count` tasks are held by client 1, whose session is shared; its uuid."""
-    for i in range(len(lab.nodes)):
-        admin.cfg(lab.nodes[i], lab.t(i), 60_000, True)
-    uuid = identify(lab.nodes[0], lab.t(0), 1, b"user", None)
+    for i in range(len(world.nodes)):
+        admin.cfg(world.nodes[i].core, world.t(i), 60_000, True)
+    uuid = identify(world.nodes[0].core, world.t(0), 1, b"user", None)
     for _ in range(count):
-        assert lab.take(0) is not None
-    lab.live(500)
+        assert world.take(0) is not None
+    world.pass_ms(500)
     return uuid
 
 
@@ -150,20 +158,20 @@ def test_a_session_that_ends_meanwhile() -> None:
     """T19.6 A task that is being moved is not changed (T19.2)
 
     Tasks of a session that ended meanwhile are released when the tube runs (T8.2)."""
-    lab = lab_with_tasks()
-    uuid = shared(lab, 30)
-    assert not lab.move(0, 1)
-    on_the_way(lab, 1, is_in=True)
-    t = lab.t(1)
+    world = lab_with_tasks()
+    uuid = shared(world, 30)
+    assert not world.move(0, 1)
+    on_the_way(world, 1, is_in=True)
+    t = world.t(1)
     session = t.by_uuid[uuid]
     assert 0 < len(session.taken) < 30
-    sessions.end_session(lab.nodes[1], t, session)
-    check(lab.nodes[1])
-    assert 0 < sum(task.status == TAKEN for task in lab.tube(1).tasks.values()) <= STEP
-    lab.run()
-    assert lab.runs_at() == [1]
-    assert all(task.status == READY for task in lab.tube(1).tasks.values())
-    assert lab.picture(0) == lab.picture(1)
+    sessions.end_session(world.nodes[1].core, t, session)
+    check(world.nodes[1].core)
+    assert 0 < sum(task.status == TAKEN for task in world.tube(1).tasks.values()) <= STEP
+    world.settle()
+    assert world.runs_at() == [1]
+    assert all(task.status == READY for task in world.tube(1).tasks.values())
+    assert world.picture(0) == world.picture(1)
 
 
 @pytest.mark.parametrize("is_in", [False, True])
@@ -172,71 +180,70 @@ def test_a_crash_in_between(is_in: bool, has_sessions: bool) -> None:
     """T19.6 and the move is not recorded.
 
     T20.5 A TAKEN task stays TAKEN if its session is shared"""
-    lab = lab_with_tasks(has_journal=True)
-    uuid = shared(lab, 5) if has_sessions else b""
-    picture = lab.picture(0)
-    assert not lab.move(0, 1)
-    on_the_way(lab, int(is_in), is_in=is_in)
-    lab.journals[int(is_in)].rewrite(lab.nodes[int(is_in)])
-    lab.die(int(is_in))
-    assert lab.picture(int(is_in)) == picture
-    lab.revive(int(is_in))
-    lab.live(12_000)
-    (home,) = lab.runs_at()
-    assert lab.picture(0) == lab.picture(1) == picture
+    world = lab_with_tasks(has_journal=True)
+    uuid = shared(world, 5) if has_sessions else b""
+    picture = world.picture(0)
+    assert not world.move(0, 1)
+    on_the_way(world, int(is_in), is_in=is_in)
+    world.rewrite(int(is_in))
+    world.restart(int(is_in))
+    assert world.picture(int(is_in)) == picture
+    world.rejoin(int(is_in))
+    world.pass_ms(12_000)
+    (home,) = world.runs_at()
+    assert world.picture(0) == world.picture(1) == picture
     if has_sessions:
-        n, t = lab.nodes[home], lab.t(home)
+        n, t = world.nodes[home].core, world.t(home)
         with refused("was not taken"):
-            lab.ack(home, 0, client=9)
+            world.ack(home, 0, client=9)
         assert identify(n, t, 8, b"user", uuid) == uuid
-        assert lab.ack(home, 0, client=8).number == 0
+        assert world.ack(home, 0, client=8).number == 0
 
 
 def test_a_crash_before_holders_are_settled() -> None:
     """T22.1 Until a new leader has settled the holders (T19.6) it also says that sessions of the
     last leader hold tasks."""
-    lab = lab_with_tasks(1, has_journal=True)
-    lab.make(1, name=b"other")
-    lab.put(1, name=b"other")
-    uuid = shared(lab, 1)  # session 1 of node 0
-    mine = identify(lab.nodes[1], lab.t(1), 1, b"user", None)
-    assert lab.take(1, name=b"other") is not None  # session 1 of node 1
-    lab.slow = {1}
-    lab.live(500)
-    assert not lab.move(0, 1)
-    for _ in range(20):
-        lab.step()
-    assert lab.state(1) == "STARTUP"
-    lab.die(1)
-    lab.slow = set()
-    lab.live(500)
-    lab.revive(1)
-    lab.live(3000)
-    assert lab.runs_at() == [1]
-    assert identify(lab.nodes[1], lab.t(1), 1, b"user", mine) == mine
+    world = lab_with_tasks(1, has_journal=True)
+    world.make(1, name=b"other")
+    world.put(1, name=b"other")
+    uuid = shared(world, 1)  # session 1 of node 0
+    mine = identify(world.nodes[1].core, world.t(1), 1, b"user", None)
+    assert world.take(1, name=b"other") is not None  # session 1 of node 1
+    world.pass_ms(500)
+    assert not world.move(0, 1)
+    world.step_until(lambda: world.state_at(1) == "STARTUP", 0)
+    world.stick(1)
+    assert world.state_at(1) == "STARTUP"
+    world.restart(1)
+    world.stick()
+    world.pass_ms(500)
+    world.rejoin(1)
+    world.pass_ms(3000)
+    assert world.runs_at() == [1]
+    assert identify(world.nodes[1].core, world.t(1), 1, b"user", mine) == mine
     with refused("was not taken"):
-        lab.ack(1, 0, client=1)
-    assert identify(lab.nodes[1], lab.t(1), 2, b"user", uuid) == uuid
-    assert lab.ack(1, 0, client=2).number == 0
+        world.ack(1, 0, client=1)
+    assert identify(world.nodes[1].core, world.t(1), 2, b"user", uuid) == uuid
+    assert world.ack(1, 0, client=2).number == 0
 
 
 def test_the_home_changes_its_mind() -> None:
     """T20.2 the tube runs again under its old epoch
 
     T19.6 If it resumes, the unload is completed first."""
-    lab = lab_with_tasks(nodes=3)
-    picture = lab.picture(0)
-    lab.begin(0, 1)
-    lab.hold(1, 0)
-    lab.step()
-    lab.cut(0, 1)
-    on_the_way(lab, 0, is_in=False)
-    assert lab.state(0) == "WAITING"
-    on_the_way(lab, 0, is_in=True)
-    assert lab.state(0) == "STARTUP"
-    lab.run()
-    assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
-    assert lab.picture(0) == picture
+    world = lab_with_tasks(nodes=3)
+    picture = world.picture(0)
+    world.begin_move(0, 1)
+    world.hold(1, 0)
+    world.sever(0, 1)
+    world.carry()
+    on_the_way(world, 0, is_in=False)
+    assert world.state_at(0) == "WAITING"
+    on_the_way(world, 0, is_in=True)
+    assert world.state_at(0) == "STARTUP"
+    world.settle()
+    assert world.runs_at() == [0] and world.tube(0).epoch == 1
+    assert world.picture(0) == picture
 
 
 @pytest.mark.parametrize("why", ["lease", "read-only"])
@@ -244,26 +251,25 @@ def test_a_home_that_may_not_run_meanwhile(why: str) -> None:
     """T19.6 If the leadership moves away or is suspended, the loaded tasks are unloaded again.
 
     It is suspended by T19.3 and T19.5."""
-    lab = lab_with_tasks(nodes=3)
-    shared(lab, 20)
-    assert not lab.move(0, 1)
-    on_the_way(lab, 1, is_in=True)
+    world = lab_with_tasks(nodes=3)
+    shared(world, 20)
+    assert not world.move(0, 1)
+    on_the_way(world, 1, is_in=True)
     if why == "lease":
-        lab.isolate(1)
-        lab.now_ms += 6000
-        lab.step()
+        world.split_off(1)
+        world.jump_ms(6000)
     else:
-        set_read_only(lab.nodes[1], lab.t(1), True)
-        lab.step()
-    tube = lab.tube(1)
+        set_read_only(world.nodes[1].core, world.t(1), True)
+    world.node(1).turn()
+    tube = world.tube(1)
     assert tube.shift is None or not tube.shift.is_in
     for _ in range(10):
-        lab.step()
-        check(lab.nodes[1])
-    lab.heal()
-    lab.live(3000)
-    assert len(lab.runs_at()) == 1 and (why == "lease") == (lab.runs_at() == [1])
-    pictures = [lab.picture(i) for i in range(3)]
+        world.carry()
+        check(world.nodes[1].core)
+    world.link()
+    world.pass_ms(3000)
+    assert len(world.runs_at()) == 1 and (why == "lease") == (world.runs_at() == [1])
+    pictures = [world.picture(i) for i in range(3)]
     assert pictures[0] == pictures[1] == pictures[2]
     assert sum(state[1] == "t" for state in pictures[0].values()) == 20
 
@@ -273,29 +279,28 @@ def test_another_home_by_force_meanwhile(is_in: bool) -> None:
     """T21.4 and replaces what it has by a replica of the new leader's tasks.
 
     T19.6 A follower asks for its replica (T18.3) when all tasks are unloaded."""
-    lab = lab_with_tasks(nodes=3)
-    shared(lab, 20)
+    world = lab_with_tasks(nodes=3)
+    shared(world, 20)
     old = 1 if is_in else 0
-    assert not lab.move(0, 1)
-    on_the_way(lab, old, is_in=is_in)
-    lab.isolate(old)
-    wires = len(lab.tube(old).tasks)
+    assert not world.move(0, 1)
+    on_the_way(world, old, is_in=is_in)
+    world.split_off(old)
+    wires = len(world.tube(old).tasks)
     assert wires > 0
-    lab.tube(2).is_complete = True
+    world.tube(2).is_complete = True
     for i in (0, 1, 2):
-        lab.t(i).shift_tasks = 1  # what is on the way stays so
-    lab.nodes[old].now_ms = lab.now_ms
+        world.t(i).shift_tasks = 1  # what is on the way stays so
     if not is_in:
-        lab.live(9000)
+        world.pass_ms(9000)
     with suppress(TubeError):
-        lab.force(2)
-    lab.live(16_000)
-    lab.heal()
-    lab.live(20_000)
-    assert len(lab.runs_at()) == 1
-    pictures = [lab.picture(i) for i in range(3)]
+        world.force(2)
+    world.pass_ms(16_000)
+    world.link()
+    world.pass_ms(20_000)
+    assert len(world.runs_at()) == 1
+    pictures = [world.picture(i) for i in range(3)]
     assert pictures[0] == pictures[1] == pictures[2] and len(pictures[0]) == TASKS
-    assert all(lab.tube(i).is_complete for i in range(3))
+    assert all(world.tube(i).is_complete for i in range(3))
 
 
 @pytest.mark.parametrize("is_in", [False, True])
@@ -303,65 +308,64 @@ def test_a_higher_epoch_meanwhile(is_in: bool) -> None:
     """T19.6 If the leadership moves away or is suspended, the loaded tasks are unloaded again.
 
     T19.6 A follower asks for its replica (T18.3) when all tasks are unloaded."""
-    lab = lab_with_tasks(nodes=3)
-    shared(lab, 20)
+    world = lab_with_tasks(nodes=3)
+    shared(world, 20)
     old = 1 if is_in else 0
-    assert not lab.move(0, 1)
-    on_the_way(lab, old, is_in=is_in)
-    lab.t(old).shift_tasks = 1
-    n = lab.nodes[2]
-    lab.isolate(2)
+    assert not world.move(0, 1)
+    on_the_way(world, old, is_in=is_in)
+    world.t(old).shift_tasks = 1
+    world.step_until(lambda: world.tube(2).epoch == world.tube(old).epoch)
+    n = world.nodes[2].core
+    world.split_off(2)
     n.others = 0  # FORCE at a node that knows of no other one
-    take_home(n, lab.t(2), lab.tube(2), 5, 7)
-    lab.t(2).shift_tasks = 2000
-    for _ in range(3):
-        lab.step()
-    assert lab.state(2) == "RUNNING"
-    lab.link(0, 2)
-    lab.link(1, 2)
-    for _ in range(3):
-        lab.step()
-    tube = lab.tube(old)
-    assert (tube.is_mine, tube.epoch) == (False, lab.tube(2).epoch)
+    world.ask(2, take_home, world.tube(2))
+    world.t(2).shift_tasks = 2000
+    world.step_until(lambda: world.state_at(2) == "RUNNING", 0)
+    world.dial(0, 2)
+    world.dial(1, 2)
+    tube = world.tube(old)
+    world.step_until(lambda: tube.epoch == world.tube(2).epoch)
+    assert (tube.is_mine, tube.epoch) == (False, world.tube(2).epoch)
     assert tube.shift is not None and not tube.shift.is_in and len(tube.tasks) > 0
     assert not tube.is_asking and tube.copy_epoch != tube.epoch
-    lab.live(2000)
-    assert lab.runs_at() == [2]
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
-    assert all(lab.tube(i).is_complete and lab.tube(i).seq == lab.tube(2).seq for i in range(2))
+    world.pass_ms(2000)
+    assert world.runs_at() == [2]
+    assert world.picture(0) == world.picture(1) == world.picture(2)
+    assert all(
+        world.tube(i).is_complete and world.tube(i).seq == world.tube(2).seq for i in range(2)
+    )
 
 
 @pytest.mark.parametrize("is_in", [False, True])
 def test_a_drop_meanwhile(is_in: bool) -> None:
     """T19.6 A drop (T17.6) waits for nothing."""
-    lab = lab_with_tasks(nodes=3)
+    world = lab_with_tasks(nodes=3)
     i = int(is_in)
-    assert not lab.move(0, 1)
-    on_the_way(lab, i, is_in=is_in)
-    n, t, tube = lab.nodes[i], lab.t(i), lab.tube(i)
+    assert not world.move(0, 1)
+    on_the_way(world, i, is_in=is_in)
+    n, t, tube = world.nodes[i].core, world.t(i), world.tube(i)
     flush_all(n)
     check(n)
     assert (t.by_name, n.jobs, t.copies_by_id, t.shifting) == ({}, {}, {}, [])
     assert len(tube.tasks) == 0
-    lab.live(2000)
-    assert lab.t(2).by_name != {}  # T17.6: others keep what they have
+    world.pass_ms(2000)
+    assert world.t(2).by_name != {}  # T17.6: others keep what they have
 
 
 def test_a_drop_at_the_new_home_meanwhile() -> None:
     """T17.6 they delete their replicas.
 
     T19.6 A drop (T17.6) waits for nothing."""
-    lab = lab_with_tasks()
-    lab.t(0).shift_tasks = 1
-    assert not lab.move(0, 1)
-    lab.t(1).shift_tasks = 2000
-    while lab.runs_at() != [1]:
-        lab.step()
-    assert 0 < len(lab.tube(0).tasks) < TASKS
-    admin.drop(lab.nodes[1], lab.t(1), lab.tube(1))
-    lab.run()
+    world = lab_with_tasks()
+    world.t(0).shift_tasks = 1
+    assert not world.move(0, 1)
+    world.t(1).shift_tasks = 2000
+    world.step_until(lambda: world.runs_at() == [1], 0)
+    assert 0 < len(world.tube(0).tasks) < TASKS
+    admin.drop(world.nodes[1].core, world.t(1), world.tube(1))
+    world.settle()
     for i in range(2):
-        t, n = lab.t(i), lab.nodes[i]
+        t, n = world.t(i), world.nodes[i].core
         assert (t.by_name, n.jobs, t.copies_by_id, t.shifting) == ({}, {}, {}, [])
 
 
@@ -373,45 +377,45 @@ def test_homes_change_all_the_time(seed: int) -> None:
 
     T20.5 Every task keeps its number, status, pri, times, token, body and job id."""
     rng = random.Random(f"shifts {seed}")
-    lab = lab_with_tasks(30, seed % 2 == 0, rng.choice([b"fifottl", b"utubettl"]), 3)
+    world = lab_with_tasks(30, seed % 2 == 0, rng.choice([b"fifottl", b"utubettl"]), 3)
     if seed % 3:
-        shared(lab, 8)
+        shared(world, 8)
     for i in range(3):
-        lab.t(i).shift_tasks = rng.choice([1, 4])
+        world.t(i).shift_tasks = rng.choice([1, 4])
     for _ in range(150):
-        at = lab.runs_at()
+        at = world.runs_at()
         kind = rng.random()
         if at and kind < 0.3:
             with suppress(TubeError):
-                lab.move(at[0], rng.randrange(3))
+                world.move(at[0], rng.randrange(3))
         elif at and kind < 0.4:
-            lab.take(at[0], rng.randrange(3))
+            world.take(at[0], rng.randrange(3))
         elif at and kind < 0.43:
-            tasks = lab.tube(at[0]).tasks
+            tasks = world.tube(at[0]).tasks
             if tasks:
                 with suppress(TubeError):
-                    lab.t(at[0]).set_pri(
-                        lab.nodes[at[0]], tasks[rng.choice(list(tasks))], rng.randrange(5)
+                    world.t(at[0]).set_pri(
+                        world.nodes[at[0]].core, tasks[rng.choice(list(tasks))], rng.randrange(5)
                     )
         elif kind < 0.5:
             a, b = rng.sample(range(3), 2)
-            lab.cut(a, b)
+            world.cut(a, b)
         elif kind < 0.55:
-            lab.now_ms += 5100
+            world.jump_ms(5100)
         elif kind < 0.7:
-            lab.heal()
-        elif kind < 0.73 and lab.journals:
-            lab.die(rng.randrange(3))
+            world.link()
+        elif kind < 0.73 and seed % 2 == 0:
+            world.restart(rng.randrange(3))
         for _ in range(rng.randrange(12)):
-            lab.step()
-            for n in lab.nodes:
+            world.step()
+            for n in world.cores:
                 check(n)
     for i in range(3):
-        lab.isolate(i)
-    lab.heal()
-    lab.live(25_000)
-    assert len(lab.runs_at()) == 1
-    pictures = [lab.picture(i) for i in range(3)]
+        world.isolate(i)
+    world.link()
+    world.pass_ms(25_000)
+    assert len(world.runs_at()) == 1
+    pictures = [world.picture(i) for i in range(3)]
     for picture in pictures:  # an instant that is told while time jumps is told as it was
         assert sorted(picture) == list(range(30))
         for number, state in picture.items():

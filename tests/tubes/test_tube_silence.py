@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from lives_lab import LivesLab, add, begin, take
+from lives_world import LivesWorld, add, begin, take
 from tube_world import TubeWorld
-from votes_lab import TIMEOUT_MS
+from tubes_world import TIMEOUT_MS
 
 from sim.engine.clock import START_MS
 from tuque.core.copies.add import on_addjob, settle
@@ -93,26 +93,26 @@ def test_silence_counts_only_while_the_node_hears() -> None:
 
 def test_a_task_has_a_whole_ttr_at_the_next_leader() -> None:
     """T48.9 Only silence that the leader could have heard counts, as in W6.1."""
-    lab = LivesLab()
-    n = lab.leader()
+    world = LivesWorld()
+    n = world.leading()
     id, waits = add(n), add(n)
     assert take(n) == [id]
     run = begin(n, id)
-    lab.run()
-    lab.live(500)
+    world.settle()
+    world.pass_ms(500)
     for i in range(3):
-        lab.die(i)
-    lab.live(AWAY_MS)
+        world.restart(i)
+    world.pass_ms(AWAY_MS)
     for i in range(3):
-        lab.revive(i)
-    n = lab.leader()
-    lab.live(RETRY_MS - 4 * TIMEOUT_MS)
-    n = lab.leader()
+        world.rejoin(i)
+    n = world.leading()
+    world.pass_ms(RETRY_MS - 4 * TIMEOUT_MS)
+    n = world.leading()
     assert take(n) == [] and status(n, waits) == READY
     assert on_work(n, id, run, 1) is None
-    lab.live(RETRY_MS - 1_000)
-    assert take(lab.leader()) == []
-    lab.live(2_000)
-    assert take(lab.leader()) == [id]
-    for one in lab.nodes:
+    world.pass_ms(RETRY_MS - 1_000)
+    assert take(world.leading()) == []
+    world.pass_ms(2_000)
+    assert take(world.leading()) == [id]
+    for one in world.cores:
         check(one)

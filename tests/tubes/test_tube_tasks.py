@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from homes_lab import HomesLab
 from keys_lab import SECOND_NS, keys_of
 from tube_world import TubeWorld
+from tubes_world import TubesWorld
 
 from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.add import on_addjob, settle
@@ -82,26 +82,25 @@ def test_keys_survive_a_restart() -> None:
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_keys_hold_at_the_next_leader(is_forced: bool) -> None:
     """T41.4 After a start and at a new leader the places in use are counted."""
-    lab = HomesLab(2)
-    lab.link(0, 1)
-    lab.run()
-    lab.make(0, b"tasks")
-    ids = fill(lab.nodes[0])
-    lab.run()
+    world = TubesWorld(2)
+    world.link(0, 1)
+    world.settle()
+    world.make(0, b"tasks")
+    ids = fill(world.nodes[0].core)
+    world.settle()
     if is_forced:
-        lab.die(0)
-        lab.live(20_000)
-        lab.force(1)
-        while lab.state(1) != "RUNNING":
-            lab.live(500)
+        world.restart(0)
+        world.pass_ms(20_000)
+        world.force(1)
+        while world.state_at(1) != "RUNNING":
+            world.pass_ms(500)
     else:
-        lab.move(0, 1)
-        lab.run()
-    assert lab.state(1) == "RUNNING"
-    assert lab.picture(1)
-    n = lab.nodes[1]
-    n.now_ms = lab.now_ms
-    still_holds(n, ids, lab.live)
+        world.move(0, 1)
+        world.settle()
+    assert world.state_at(1) == "RUNNING"
+    assert world.picture(1)
+    n = world.nodes[1].core
+    still_holds(n, ids, world.pass_ms)
 
 
 def test_a_raised_limit_lets_all_go_within_a_few_turns() -> None:
@@ -126,12 +125,12 @@ def test_a_raised_limit_lets_all_go_within_a_few_turns() -> None:
 
 def test_a_task_with_damaged_keys_is_not_taken_from_another_node() -> None:
     """T40.2 The keys are part of the task: they are in its records and its copies."""
-    lab = HomesLab(2)
-    lab.link(0, 1)
-    lab.run()
-    lab.make(0, b"tasks")
+    world = TubesWorld(2)
+    world.link(0, 1)
+    world.settle()
+    world.make(0, b"tasks")
     r = TaskRecord()
     r.is_whole, r.queue, r.id = True, b"t", b"i" * 40
     for packed, is_good in ((b"", True), (pack(keys_of(b"g")), True), (b"\x05\0g", False)):
         r.subqueue = packed
-        assert are_known(lab.t(1), lab.tube(1), [r]) == is_good
+        assert are_known(world.t(1), world.tube(1), [r]) == is_good

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from homes_lab import HomesLab
-from votes_lab import TIMEOUT_MS, VotesLab
+from tubes_world import TIMEOUT_MS, TubesWorld, VotesWorld
 
 from told_events import Told
 from tuque.core.records.events import HOME_CHANGED, Events
 
 
-def watched(lab: HomesLab) -> HomesLab:
-    for node in lab.nodes:
+def watched(world: TubesWorld) -> TubesWorld:
+    for node in world.cores:
         node.events = Events(1_000, 0)
-    return lab
+    return world
 
 
-def told(lab: HomesLab, i: int) -> list[tuple[bytes, int, str]]:
+def told(world: TubesWorld, i: int) -> list[tuple[bytes, int, str]]:
     """Tube, epoch and reason of each time that node i became a leader."""
-    events = lab.nodes[i].events
+    events = world.nodes[i].core.events
     assert events is not None
     events.cut()
     rows = []
@@ -32,25 +31,25 @@ def test_by_command() -> None:
     """E1.8 home-changed is a row of the node that becomes the leader of a tube: the queue is the
     tube, the number of the delivery is the epoch, the reason says what became of the leader before.
     It has no job. The first leader of a tube has none."""
-    lab = watched(HomesLab(3))
-    lab.make(0)
-    lab.run()
-    assert lab.move(0, 1) is not None
-    lab.live(1_000)
-    lab.isolate(1)
-    lab.force(2)
-    lab.live(20_000)
-    assert lab.runs_at() == [2]
-    assert told(lab, 0) == []
-    assert told(lab, 1) == [(b"t", 2, "its leader gave it to this node")]
-    assert told(lab, 2) == [(b"t", 3, "by command, without its leader")]
+    world = watched(TubesWorld(3))
+    world.make(0)
+    world.settle()
+    assert world.move(0, 1) is not None
+    world.pass_ms(1_000)
+    world.isolate(1)
+    world.force(2)
+    world.pass_ms(20_000)
+    assert world.runs_at() == [2]
+    assert told(world, 0) == []
+    assert told(world, 1) == [(b"t", 2, "its leader gave it to this node")]
+    assert told(world, 2) == [(b"t", 3, "by command, without its leader")]
 
 
 def test_by_votes() -> None:
     """E1.8 the reason says what became of the leader before"""
-    lab = VotesLab(3)
-    watched(lab)
-    lab.isolate(0)
-    (home,) = lab.watch(3 * TIMEOUT_MS)
-    ((tube, epoch, reason),) = told(lab, home)
-    assert (tube, epoch, reason) == (b"t", lab.tube(home).epoch, "its leader was silent")
+    world = VotesWorld(3)
+    watched(world)
+    world.isolate(0)
+    (home,) = world.watch(3 * TIMEOUT_MS)
+    ((tube, epoch, reason),) = told(world, home)
+    assert (tube, epoch, reason) == (b"t", world.tube(home).epoch, "its leader was silent")

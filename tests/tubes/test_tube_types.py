@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from homes_lab import HomesLab
+from tubes_world import TubesWorld
 
-from refusals import said
 from tuque.core.model.task import Task
 from tuque.core.queues.procedures import check
 from tuque.tubes.log.leader import set_read_only
@@ -16,48 +15,48 @@ from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.utube import Fifo
 
 
-def late(lab: HomesLab, *where: int) -> None:
+def late(world: TubesWorld, *where: int) -> None:
     """Three tasks in a tube of a type that only node 0 and those nodes have."""
     for i in (0, *where):
-        register_driver(lab.nodes[i], lab.t(i), b"late", Fifo)
-    lab.make(0, b"late")
+        register_driver(world.nodes[i].core, world.t(i), b"late", Fifo)
+    world.make(0, b"late")
     for _ in range(3):
-        lab.put(0)
-    lab.live(1000)
+        world.put(0)
+    world.pass_ms(1000)
 
 
 @pytest.mark.parametrize("temporary", [False, True])
 def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
     """T20.1 Nor may a node that could deliver no task of the tube, since its type is missing there
     (T14.5) or its driver failed (T3.8)."""
-    lab = HomesLab(2)
-    register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
-    lab.make(0, b"late", temporary=temporary)
-    lab.put(0)
-    lab.live(1000)
-    operations.wait(lab.nodes[0], lab.t(0), lab.make(0, b"late", b"u"), 4, 0)
-    lab.run()
-    node = lab.nodes[1].node_id
+    world = TubesWorld(2)
+    register_driver(world.nodes[0].core, world.t(0), b"late", Fifo)
+    world.make(0, b"late", temporary=temporary)
+    world.put(0)
+    world.pass_ms(1000)
+    operations.wait(world.nodes[0].core, world.t(0), world.make(0, b"late", b"u"), 4, 0)
+    world.settle()
+    node = world.id(1)
     for name in (b"t", b"u"):
-        assert not lab.move(0, 1, name)
-        lab.run()
-        assert said(lab.done(0)) == (
+        assert not world.move(0, 1, name)
+        world.settle()
+        assert world.said(0) == (
             b"node %s lacks the type 'late' of tube '%s', which stays: install its package there "
             b"and run there TUBE REGISTERDRIVER 'late', or choose another node" % (node, name)
         )
-    assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
-    assert list(lab.tube(0, b"u").waiters) == [4] and lab.t(0).news == [], "nothing ended"
-    task = lab.take(0)
+    assert world.runs_at() == [0] and world.tube(0).epoch == 1
+    assert list(world.tube(0, b"u").waiters) == [4] and world.news(0) == [], "nothing ended"
+    task = world.take(0)
     assert task is not None and task.number == 0
-    register_driver(lab.nodes[1], lab.t(1), b"late", Fifo)
-    assert not lab.move(0, 1)
-    lab.run()
-    assert said(lab.done(0)) == b"" and lab.runs_at() == [1]
+    register_driver(world.nodes[1].core, world.t(1), b"late", Fifo)
+    assert not world.move(0, 1)
+    world.settle()
+    assert world.said(0) == b"" and world.runs_at() == [1]
 
 
 def test_no_move_to_a_node_where_the_driver_failed() -> None:
     """T20.1 or its driver failed (T3.8)."""
-    lab = HomesLab(2)
+    world = TubesWorld(2)
     made = []
 
     def factory() -> Driver:
@@ -66,66 +65,66 @@ def test_no_move_to_a_node_where_the_driver_failed() -> None:
             raise OSError("its file is away")
         return Fifo()
 
-    register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
-    register_driver(lab.nodes[1], lab.t(1), b"late", factory)
-    lab.make(0, b"late")
-    lab.put(0)
-    assert not lab.move(0, 1)
-    lab.run()
+    register_driver(world.nodes[0].core, world.t(0), b"late", Fifo)
+    register_driver(world.nodes[1].core, world.t(1), b"late", factory)
+    world.make(0, b"late")
+    world.put(0)
+    assert not world.move(0, 1)
+    world.settle()
     begin = b"on node %s the driver of type 'late' of tube 't', which stays, has failed: "
-    assert said(lab.done(0)).startswith(begin % lab.nodes[1].node_id)
-    assert lab.runs_at() == [0]
+    assert world.said(0).startswith(begin % world.id(1))
+    assert world.runs_at() == [0]
 
 
 @pytest.mark.parametrize("temporary", [False, True])
 def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
     """T19.5 A node that could deliver no task (T20.1; TUBE-GOT reports that) is chosen only if all
     are like that."""
-    lab = HomesLab(4)
+    world = TubesWorld(4)
     for i in (0, 3):
-        register_driver(lab.nodes[i], lab.t(i), b"late", Fifo)
-    lab.make(0, b"late", temporary=temporary)
-    lab.put(0)
-    lab.live(1000)
-    set_read_only(lab.nodes[0], lab.t(0), True)
-    lab.live(2000)
-    assert lab.runs_at() == [3]
-    set_read_only(lab.nodes[0], lab.t(0), False)
-    register_driver(lab.nodes[2], lab.t(2), b"late", Fifo)  # it has a copy already
-    lab.live(1000)
-    set_read_only(lab.nodes[0], lab.t(0), True)
-    lab.live(1000)
-    lab.leave(3)
-    lab.live(3000)
-    assert lab.runs_at() == [2]
+        register_driver(world.nodes[i].core, world.t(i), b"late", Fifo)
+    world.make(0, b"late", temporary=temporary)
+    world.put(0)
+    world.pass_ms(1000)
+    set_read_only(world.nodes[0].core, world.t(0), True)
+    world.pass_ms(2000)
+    assert world.runs_at() == [3]
+    set_read_only(world.nodes[0].core, world.t(0), False)
+    register_driver(world.nodes[2].core, world.t(2), b"late", Fifo)  # it has a copy already
+    world.pass_ms(1000)
+    set_read_only(world.nodes[0].core, world.t(0), True)
+    world.pass_ms(1000)
+    world.leave(3)
+    world.pass_ms(3000)
+    assert world.runs_at() == [2]
 
 
 def test_a_home_that_has_not_the_type() -> None:
     """T14.5 A tube whose type is no longer installed, or is not installed at its new leader (T19.5,
     T21), keeps its tasks and accepts puts."""
-    lab = HomesLab(3)
-    late(lab)
-    assert lab.take(0) is not None
-    lab.run()
-    set_read_only(lab.nodes[2], lab.t(2), True)
-    lab.run()
-    set_read_only(lab.nodes[0], lab.t(0), True)
-    lab.live(2000)
-    assert lab.runs_at() == [1]
-    set_read_only(lab.nodes[2], lab.t(2), False)
-    lab.run()
-    assert lab.t(1).notes == ["tube t has the type late, which is not installed: its tasks wait"]
-    assert lab.take(1) is None
-    assert lab.put(1).number == 3
-    lab.run()
-    register_driver(lab.nodes[2], lab.t(2), b"late", Fifo)  # it has copies only
-    check(lab.nodes[2])
-    assert not lab.move(1, 2)
-    lab.run()
-    assert lab.t(2).notes == []
-    taken = [lab.take(2) for _ in range(5)]
+    world = TubesWorld(3)
+    late(world)
+    assert world.take(0) is not None
+    world.settle()
+    set_read_only(world.nodes[2].core, world.t(2), True)
+    world.settle()
+    set_read_only(world.nodes[0].core, world.t(0), True)
+    world.pass_ms(2000)
+    assert world.runs_at() == [1]
+    set_read_only(world.nodes[2].core, world.t(2), False)
+    world.settle()
+    assert world.warnings(1) == ["tube t has the type late, which is not installed: its tasks wait"]
+    assert world.take(1) is None
+    assert world.put(1).number == 3
+    world.settle()
+    register_driver(world.nodes[2].core, world.t(2), b"late", Fifo)  # it has copies only
+    check(world.nodes[2].core)
+    assert not world.move(1, 2)
+    world.settle()
+    assert world.warnings(2) == []
+    taken = [world.take(2) for _ in range(5)]
     assert [task and task.number for task in taken] == [0, 1, 2, 3, None]
-    check(lab.nodes[2])
+    check(world.nodes[2].core)
 
 
 class Once(Driver):
@@ -142,20 +141,20 @@ class Once(Driver):
 def test_a_driver_that_failed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """T3.8 It delivers no task until it runs again (T19: after a start, or after its leadership
     moved or was suspended)."""
-    lab = HomesLab(3)
+    world = TubesWorld(3)
     for i in range(3):
-        register_driver(lab.nodes[i], lab.t(i), b"once", Once)
-    lab.make(0, b"once")
-    lab.put(0)
-    lab.live(1000)
-    assert lab.take(0) is None
-    assert why_stopped(b"once", lab.tube(0).driver) == "ValueError: not today"
+        register_driver(world.nodes[i].core, world.t(i), b"once", Once)
+    world.make(0, b"once")
+    world.put(0)
+    world.pass_ms(1000)
+    assert world.take(0) is None
+    assert why_stopped(b"once", world.tube(0).driver) == "ValueError: not today"
     monkeypatch.setattr(Once, "is_broken", False)
-    assert lab.take(0) is None
-    lab.isolate(0)
-    lab.live(7000)
-    assert lab.state(0) == "WAITING"
-    lab.heal()
-    lab.live(1500)
-    task = lab.take(0)
-    assert task is not None and why_stopped(b"once", lab.tube(0).driver) == ""
+    assert world.take(0) is None
+    world.isolate(0)
+    world.pass_ms(7000)
+    assert world.state_at(0) == "WAITING"
+    world.link()
+    world.pass_ms(1500)
+    task = world.take(0)
+    assert task is not None and why_stopped(b"once", world.tube(0).driver) == ""

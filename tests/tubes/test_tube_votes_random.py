@@ -7,17 +7,18 @@ runs again once all is well.
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import pytest
-from votes_lab import TIMEOUT_MS, VotesLab
+from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.tube import RUNNING
 
 
-def tasks(lab: VotesLab, i: int) -> dict[int, tuple[object, ...]]:
+def tasks(world: VotesWorld, i: int) -> dict[int, tuple[object, ...]]:
     """Id and status of each task on node i."""
-    return {number: task[:2] for number, task in lab.picture(i).items()}
+    return {number: task[:2] for number, task in world.picture(i).items()}
 
 
 class Walk:
@@ -25,9 +26,10 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.lab = VotesLab(self.chance.choice((3, 3, 4, 5)))
-        self.count = len(self.lab.nodes)
+        self.world = VotesWorld(self.chance.choice((3, 3, 4, 5)))
+        self.count = len(self.world.nodes)
         self.down: set[int] = set()
+        self.still: set[int] = set()  # also those that are down
         self.pending: list[tuple[int, int, int, bytes]] = []  # node, epoch, change, id
         self.answered: set[bytes] = set()
         self.led: dict[int, int] = {1: 0}  # by epoch
@@ -35,21 +37,21 @@ class Walk:
 
     def look(self) -> None:
         """Judge what is now."""
-        lab = self.lab
-        lab.runs_at()
+        world = self.world
+        world.runs_at()
         for i in range(self.count):
-            tube = lab.t(i).by_name.get(b"t")
-            if tube is None or i in lab.still:
+            tube = world.t(i).by_name.get(b"t")
+            if tube is None or i in self.still:
                 continue
             if tube.is_mine and tube.is_won and tube.state == RUNNING:
                 assert self.led.setdefault(int(tube.epoch), i) == i, "two leaders of one epoch"
         left = []
         for node, epoch, seq, id in self.pending:
-            tube = lab.tube(node)
-            if node in lab.still or node in self.down:
+            tube = world.tube(node)
+            if node in self.still or node in self.down:
                 left.append((node, epoch, seq, id))
             elif tube.is_mine and tube.is_won and tube.epoch == epoch:
-                if lab.answered(node) >= seq:
+                if world.answered(node) >= seq:
                     self.answered.add(id)
                 else:
                     left.append((node, epoch, seq, id))
@@ -58,91 +60,94 @@ class Walk:
     def put(self) -> None:
         """A put wherever the tube runs."""
         i = self.chance.randrange(self.count)
-        if i in self.lab.still or i in self.down or b"t" not in self.lab.t(i).by_name:
+        if i in self.still or i in self.down or b"t" not in self.world.t(i).by_name:
             return
         try:
-            task = self.lab.put(i, b"%d" % self.puts)
+            task = self.world.put(i, b"%d" % self.puts)
         except TubeError:
             return
         self.puts += 1
-        tube = self.lab.tube(i)
+        tube = self.world.tube(i)
         self.pending.append((i, int(tube.epoch), int(tube.seq), bytes(task.id)))
 
     def fault(self) -> None:
         """Something breaks or is mended."""
-        lab, c = self.lab, self.chance
+        world, c = self.world, self.chance
         i, k = c.randrange(self.count), c.randrange(self.count)
         what = c.randrange(10)
-        can_stop = i not in lab.still and len(lab.still) < self.count - 1
+        can_stop = i not in self.still and len(self.still) < self.count - 1
         if what == 0 and len(self.down) == 0 and can_stop:
-            lab.isolate(i)
-            lab.still.add(i)
+            world.isolate(i)
+            world.stand_still(i)
+            self.still.add(i)
             self.down.add(i)
         elif what == 1:
             for node in list(self.down):
                 self.start(node)
         elif what == 2 and can_stop:
-            lab.still.add(i)
+            world.stand_still(i)
+            self.still.add(i)
         elif what == 3:
-            for node in lab.still - self.down:
-                lab.go_on(node)
+            for node in list(self.still - self.down):
+                world.go_on(node)
+                self.still.discard(node)
         elif what == 4 and i not in self.down:
-            lab.isolate(i)
+            world.isolate(i)
         elif what == 5 and i != k and not {i, k} & self.down:
-            lab.cut(i, k)
+            world.cut(i, k)
         elif what == 6:
             self.heal()
         elif what == 7 and i != k:
-            lab.hold(i, k)
+            world.hold(i, k)
         elif what == 8:
-            lab.held = set()
+            world.release_all()
         elif what == 9:
-            lab.slow = {i} if c.randrange(2) else set()
+            world.stick(*((i,) if c.randrange(2) else ()))
 
     def start(self, i: int) -> None:
         """A node that was down starts from its journal."""
         self.down.discard(i)
-        self.lab.still.discard(i)
-        self.lab.die(i)
+        self.still.discard(i)
+        self.world.restart(i)
         for k in range(self.count):
             if k != i and k not in self.down:
-                self.lab.link(i, k)
+                self.world.dial(i, k)
 
     def heal(self) -> None:
         """All links between nodes that run are up again."""
-        lab = self.lab
-        for a in range(self.count):
-            for b in range(a + 1, self.count):
-                if (a, b) not in lab.linked and not {a, b} & self.down:
-                    lab.link(a, b)
+        for a, b in combinations(range(self.count), 2):
+            if not {a, b} & self.down:
+                self.world.dial(a, b)
 
     def run(self, steps: int) -> None:
         """Walk, mend all, and judge the end."""
-        lab, c = self.lab, self.chance
+        world, c = self.world, self.chance
         for _ in range(steps):
             if c.randrange(4) == 0:
                 self.fault()
             if c.randrange(2) == 0:
                 self.put()
-            lab.live(c.choice((50, 250, 250, 1_000, 1_000, 3_000)))
+            world.pass_ms(c.choice((50, 250, 250, 1_000, 1_000, 3_000)))
             self.look()
-        lab.held, lab.slow = set(), set()
+        world.release_all()
+        world.stick()
         for i in list(self.down):
             self.start(i)
-        for i in list(lab.still):
-            lab.go_on(i)
+        for i in list(self.still):
+            world.go_on(i)
+            self.still.discard(i)
         self.heal()
         for _ in range(4 * TIMEOUT_MS // 500):
-            lab.live(500)
+            world.pass_ms(500)
             self.look()
-        (home,) = lab.runs_at()
-        kept = {task[0] for task in lab.picture(home).values()}
+        (home,) = world.runs_at()
+        kept = {task[0] for task in world.picture(home).values()}
         assert self.answered <= kept, "an answered put is lost"
-        lab.put(home)
-        lab.live(500)
-        assert lab.answered(home) == lab.tube(home).seq
+        world.put(home)
+        world.pass_ms(500)
+        assert world.answered(home) == world.tube(home).seq
         for i in range(self.count):
-            assert tasks(lab, i) == tasks(lab, home), "replicas differ"
+            assert tasks(world, i) == tasks(world, home), "replicas differ"
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from homes_lab import HomesLab
-from votes_lab import TIMEOUT_MS, VotesLab
+from tubes_world import TIMEOUT_MS, TubesWorld, VotesWorld
 
-from cluster_lab import Lab
+from tuque.core.copies.add import on_addjob, settle
 from tuque.core.copies.federation import look_again
-from tuque.core.model.job import QUEUED
+from tuque.core.model.job import QUEUED, AddSpec
 from tuque.core.model.task import READY
-from tuque.core.queues.deliver import serve_ready
 from tuque.server.commands.tube_leaders import own_state
 from tuque.tubes.election.voters import may_vouch
 from tuque.tubes.policy import tubes_of
+from world import World
 
 
-def set_double(lab: Lab, i: int, is_double: bool = True) -> None:
+def set_double(world: World, i: int, is_double: bool = True) -> None:
     """What cluster/members.py does when a conflict begins or ends."""
-    n = lab.nodes[i]
-    n.now_ms = lab.now_ms
+    n = world.nodes[i].core
     n.is_double = is_double
     look_again(n)
     tubes_of(n).on_reach(n)
@@ -31,32 +29,32 @@ def test_a_leader_in_conflict_gives_its_tubes_up() -> None:
 
     K1.3 It gives up the tubes that votes made it lead
     """
-    lab = VotesLab(3)
-    task = lab.put(0)
-    lab.live(1_000)
-    set_double(lab, 0)
-    lab.live(500)
-    assert 0 not in lab.runs_at() and not may_vouch(lab.nodes[0], lab.t(0))
-    lab.live(2 * TIMEOUT_MS - 500)
-    (leader,) = lab.runs_at()
+    world = VotesWorld(3)
+    task = world.put(0)
+    world.pass_ms(1_000)
+    set_double(world, 0)
+    world.pass_ms(500)
+    assert 0 not in world.runs_at() and not may_vouch(world.nodes[0].core, world.t(0))
+    world.pass_ms(2 * TIMEOUT_MS - 500)
+    (leader,) = world.runs_at()
     assert leader in (1, 2)
-    assert lab.tube(leader).tasks[task.number].status == READY
-    lab.live(4 * TIMEOUT_MS)
-    assert lab.runs_at() == [leader]
+    assert world.tube(leader).tasks[task.number].status == READY
+    world.pass_ms(4 * TIMEOUT_MS)
+    assert world.runs_at() == [leader]
 
 
 def test_a_node_in_conflict_gives_no_vote() -> None:
     """K1.3 gives no votes and makes no promises"""
-    lab = VotesLab(3)
-    set_double(lab, 1)
-    lab.live(1_000)
-    assert lab.runs_at() == [0]  # the third one promises, too
-    lab.isolate(0)
-    lab.live(4 * TIMEOUT_MS)
-    assert lab.runs_at() == []  # one vote of three
-    set_double(lab, 1, False)
-    lab.live(2 * TIMEOUT_MS)
-    assert len(lab.runs_at()) == 1
+    world = VotesWorld(3)
+    set_double(world, 1)
+    world.pass_ms(1_000)
+    assert world.runs_at() == [0]  # the third one promises, too
+    world.isolate(0)
+    world.pass_ms(4 * TIMEOUT_MS)
+    assert world.runs_at() == []  # one vote of three
+    set_double(world, 1, False)
+    world.pass_ms(2 * TIMEOUT_MS)
+    assert len(world.runs_at()) == 1
 
 
 def test_a_voter_in_conflict_stays_in_the_list() -> None:
@@ -64,74 +62,77 @@ def test_a_voter_in_conflict_stays_in_the_list() -> None:
 
     T28.7 conflict (K1.3, of the node that replies)
     """
-    lab = VotesLab(4)
-    set_double(lab, 3)
-    assert own_state(lab.nodes[3], lab.t(3)) == "conflict"
-    lab.live(8 * TIMEOUT_MS)
+    world = VotesWorld(4)
+    set_double(world, 3)
+    assert own_state(world.nodes[3].core, world.t(3)) == "conflict"
+    world.pass_ms(8 * TIMEOUT_MS)
     for i in range(3):
-        voters = lab.t(i).ballots.in_force()
+        voters = world.t(i).ballots.in_force()
         assert voters is not None and len(voters.rights) == 4
-        assert lab.t(i).ballots.asking >> lab.slot(i, 3) & 1 == 1
-    set_double(lab, 3, False)
-    lab.live(1_000)
-    assert may_vouch(lab.nodes[3], lab.t(3))
+        assert world.t(i).ballots.asking >> world.slot(i, 3) & 1 == 1
+    set_double(world, 3, False)
+    world.pass_ms(1_000)
+    assert may_vouch(world.nodes[3].core, world.t(3))
 
 
 def test_a_leader_without_votes_waits() -> None:
     """K1.3 leads no tube"""
-    lab = HomesLab(2)
-    lab.make(0)
-    lab.live(1_000)
-    assert lab.runs_at() == [0]
-    set_double(lab, 0)
-    lab.live(2_000)
-    assert lab.runs_at() == []
-    set_double(lab, 0, False)
-    lab.live(2_000)
-    assert lab.runs_at() == [0]
+    world = TubesWorld(2)
+    world.make(0)
+    world.pass_ms(1_000)
+    assert world.runs_at() == [0]
+    set_double(world, 0)
+    world.pass_ms(2_000)
+    assert world.runs_at() == []
+    set_double(world, 0, False)
+    world.pass_ms(2_000)
+    assert world.runs_at() == [0]
 
 
 @pytest.mark.parametrize("retry", [0, 60])
 def test_jobs_stay_where_the_conflict_is(retry: int) -> None:
     """K1.3 A node that refuses service gives no jobs to other nodes and takes none"""
-    lab = Lab(2)
-    lab.add(0, retry_s=retry, replicate=1)
-    lab.add(1, b"other", retry_s=retry, replicate=1)
-    set_double(lab, 0)
-    lab.wait(1)
-    lab.run()
-    assert lab.served[1] == {}
-    lab.wait(0, b"other")
-    lab.run()
-    serve_ready(lab.nodes[0])
-    assert lab.served[0] == {}
-    set_double(lab, 0, False)
-    lab.run()
-    assert len(lab.served[1]) == 1, "what was held back is given when the conflict is over"
-    assert len(lab.served[0]) == 1
+    world = World(2)
+    mine, theirs = world.wire(0), world.wire(1)
+    mine.add(retry=retry, replicate=1)
+    theirs.add("other", retry=retry, replicate=1)
+    world.hold(0, 1)
+    mine.send("GETJOB", "FROM", "other")  # nobody has heard of it yet
+    set_double(world, 0)
+    world.release(0, 1)
+    theirs.send("GETJOB", "FROM", "q")
+    world.pass_ms(1_000)
+    assert theirs.take() is None
+    assert mine.take() is None
+    set_double(world, 0, False)
+    world.pass_ms(1_000)
+    assert len(theirs.take()) == 1, "what was held back is given when the conflict is over"
+    assert len(mine.take()) == 1
 
 
 @pytest.mark.parametrize("retry", [0, 60])
 def test_jobs_on_their_way_go_back(retry: int) -> None:
     """K1.3 A node that refuses service gives no jobs to other nodes and takes none"""
-    lab = Lab(2)
-    id = lab.add(1, retry_s=retry, replicate=1)
-    lab.hold(1, 0)
-    lab.wait(0)
-    lab.run()
-    assert lab.get(1) == []  # it is on its way
-    set_double(lab, 0)
-    lab.release(1, 0)
-    lab.run()
-    assert lab.served[0] == {}
-    assert lab.get(1) == [id]
+    world = World(2)
+    mine, theirs = world.wire(0), world.wire(1)
+    id = theirs.add(retry=retry, replicate=1)
+    world.hold(1, 0)
+    mine.send("GETJOB", "FROM", "q")
+    assert theirs.get() == []  # it is on its way
+    set_double(world, 0)
+    world.release(1, 0)
+    assert mine.take() is None
+    assert theirs.get() == [id]
 
 
 def test_who_waits_gets_no_job_before_the_refusal() -> None:
     """K1.3 Both nodes refuse service, and say so, until the conflict is over."""
-    lab = Lab(2)
-    lab.wait(0)
-    set_double(lab, 0)
-    id = lab.add(0, replicate=1)
-    assert lab.served[0] == {}
-    assert lab.nodes[0].jobs[id].state == QUEUED
+    world = World(2)
+    world.run.send("GETJOB", "FROM", "q")
+    set_double(world, 0)
+    spec = AddSpec()
+    spec.replicate = 1
+    id = on_addjob(world.n, b"q", b"body", settle(world.n, spec)).id
+    world.settle()
+    assert world.run.take() is None
+    assert world.n.jobs[id].state == QUEUED

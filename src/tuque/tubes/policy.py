@@ -450,6 +450,7 @@ class TubePolicy(Tubes):
 
     def turn_end(self, n: Node) -> None:
         """Send followers the changes of this turn."""
+        self.shift_room = self.shift_tasks  # T19.6
         if len(self.changed) > 0:
             tell_copies(n, self)
 

@@ -235,7 +235,6 @@ def homes_tick(n: Node, t: Tubes) -> None:
     """[T19] Check leadership when something that it depends on changed, or it is time."""
     if n.is_loading:
         return
-    t.shift_room = t.shift_tasks
     if n.round != t.round:
         give_strays(n, t)
     if n.round != t.round or t.must_look:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from votes_lab import TIMEOUT_MS, VotesLab
+from tubes_world import TIMEOUT_MS, VotesWorld
 
 from tuque.core.copies.add import on_addjob, refusal, settle
 from tuque.core.life.dead_letters import letters_from
@@ -68,30 +68,11 @@ def letters(n: Node, queue: bytes = b"t") -> list[bytes]:
     return [letter.job.id for letter in letters_from(n, queue, 0, 100)]
 
 
-class LivesLab(VotesLab):
+class LivesWorld(VotesWorld):
     """Nodes with a tube of type tasks."""
 
     def __init__(self, count: int = 3, sync: int = 2) -> None:
         super().__init__(count, makes=False)
-        self.live(2 * TIMEOUT_MS)
+        self.pass_ms(2 * TIMEOUT_MS)
         self.make(0, b"tasks", sync=sync)
-        self.live(1_000)
-
-    def leader(self) -> Node:
-        """The node that leads, after as long as it takes."""
-        for _ in range(200):
-            found = self.runs_at()
-            if found:
-                n = self.nodes[found[0]]
-                n.now_ms = self.now_ms
-                return n
-            self.live(250)
-        raise AssertionError("nobody leads")
-
-    def lose_leader(self) -> None:
-        gone = self.runs_at()[0]
-        self.die(gone)
-        self.live(4 * TIMEOUT_MS)
-        self.leader()
-        self.revive(gone)
-        self.live(2_000)
+        self.pass_ms(1_000)
