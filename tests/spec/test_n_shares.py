@@ -238,3 +238,32 @@ def test_queues_that_nobody_waits_for_make_room(world: World) -> None:
         wire.close()
     pass_s(world, 5)
     assert 2 * world.n.bare_bytes <= 1 << 20 and len(world.n.queues) < 20 * len(wires)
+
+
+def test_workers(world: World) -> None:
+    """O11.4 What workers say of themselves uses at most a sixteenth of `maxmemory`, and the workers
+    of a tenant at most a quarter of both: `-OOM workers may use a sixteenth of maxmemory, and those
+    of a tenant a quarter of that and of 10000: run fewer, with fewer queues`.
+    """
+    root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
+    assert root("CONFIG", "SET", "maxmemory", "16mb") == b"OK"
+    workers = world.server.crew
+    queues = [f"{i}{999 * 'q'}" for i in range(8)]
+    said: object = b"none"
+    count = 0
+    while said == b"none":
+        count += 1
+        said = ann("WORKER", "HERE", f"w{count}", "QUEUES", *queues)
+    assert "OOM workers may use a sixteenth of maxmemory" in str(said) and count < 40
+    assert (1 << 18) - 10_000 < workers.shares[b"anns"].bytes <= 1 << 18
+    assert ann("WORKER", "HERE", "w1", "QUEUES", "q") == b"none", "with less to say"
+    assert bob("WORKER", "HERE", "w", "QUEUES", *queues) == b"none"
+    for i in range(1, count):
+        ann("WORKER", "BYE", f"w{i}")
+    bob("WORKER", "BYE", "w")
+    assert workers.bytes == 0 and not workers.shares
+    assert root("CONFIG", "SET", "maxmemory", "1gb") == b"OK"
+    for i in range(2_500):
+        assert ann("WORKER", "HERE", f"s{i}") == b"none"
+    assert "OOM" in str(ann("WORKER", "HERE", "more"))
+    assert ann("WORKER", "HERE", "s7") == b"none" and bob("WORKER", "HERE", "s") == b"none"
