@@ -80,6 +80,7 @@ from tuque.core.queues.procedures import (
 )
 from tuque.core.tables.repair import (
     COUNT_HIGH,
+    DEMAND_BYTES,
     LINGER_MS,
     Demand,
     Wish,
@@ -93,6 +94,7 @@ RENEW_MS: Final = 240_000  # age at which it is renewed
 STEP_LOW_MS: Final = 25  # first pause between two requests without an import; doubles each time
 STEP_HIGH_MS: Final = 1_600
 FULL_MS: Final = 50  # delay before retrying a full link
+SWEEP_SOON_MS: Final = 1_000
 SWEEP_MS: Final = 30_000
 DEMANDS_MAX: Final = 100_000  # queues that other nodes may wish for
 GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, not counting its last job
@@ -632,7 +634,8 @@ def federate_tick(n: Node) -> None:
 
 def sweep(n: Node) -> None:
     """Drop expired wishes; renew requests that have expired."""
-    n.sweep_ms = n.now_ms + SWEEP_MS
+    is_much = 2 * n.demand_bytes > n.limits.bare_bytes
+    n.sweep_ms = n.now_ms + (SWEEP_SOON_MS if is_much else SWEEP_MS)  # M5.5
     for name, d in list(n.demands.items()):
         for slot, wish in list(d.wishes.items()):
             if wish.until_ms <= n.now_ms:
@@ -642,6 +645,7 @@ def sweep(n: Node) -> None:
                 n.asks[name] = None
         if d.is_over(n.now_ms) and d.look_ms == 0:
             del n.demands[name]
+            n.demand_bytes -= DEMAND_BYTES + len(name)
             q = n.queues.get(name)
             if q is not None:
                 q.demand = None
