@@ -188,5 +188,7 @@ def test_names_that_other_nodes_are_asked_for(make_world: Callable[..., World]) 
     asked = len(world.node(0).core.demands)
     world.pass_ms(3_000)
     for i in (0, 1):
-        assert world.node(i).core.demand_bytes < 1_200_000 and len(world.node(i).core.demands) < asked
+        assert (
+            world.node(i).core.demand_bytes < 1_200_000 and len(world.node(i).core.demands) < asked
+        )
     assert isinstance(wire("ADDJOB", "q", "b", 0, "REPLICATE", 1), bytes)

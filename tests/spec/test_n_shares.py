@@ -267,3 +267,27 @@ def test_workers(world: World) -> None:
         assert ann("WORKER", "HERE", f"s{i}") == b"none"
     assert "OOM" in str(ann("WORKER", "HERE", "more"))
     assert ann("WORKER", "HERE", "s7") == b"none" and bob("WORKER", "HERE", "s") == b"none"
+
+
+def test_keys_of_rates(world: World) -> None:
+    """N11.9 Its tubes count with their keys, limits and rates, as of a second ago; while all are
+    more, the tubes take no task.
+    """
+    root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
+    assert ann("TUBE", "CREATE", "t", "tasks") == b"OK"
+    assert bob("TUBE", "CREATE", "t", "tasks") == b"OK"
+    said: object = b""
+    for i in range(2_000):
+        said = ann("ADDJOB", "t", "b", 0, "RATE", f"{i:0250d}", "500/h")
+        if not isinstance(said, bytes):
+            break
+        if i == 200:
+            world.pass_ms(2_000)
+            used = int(world.n.book.owners[b"anns"].tube_bytes)
+            assert used > 200 * 250
+            root("CONFIG", "SET", "maxmemory", 4 * used + 100_000)
+            world.n.base_bytes = 0
+        if i % 100 == 0:
+            world.pass_ms(2_000)
+    assert "QUOTA tenant 'anns' has queues of" in str(said), said
+    assert isinstance(bob("ADDJOB", "t", "b", 0), bytes)

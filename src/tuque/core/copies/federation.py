@@ -101,6 +101,7 @@ GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, not counting its last job
 SKIP_MAX: Final = 100  # at-most-once jobs skipped because they may not move yet
 
 PAUSES_MAX: Final = 10_000  # PAUSE commands kept; above it, drop the oldest that ended a pause
+PAUSES_BYTES: Final = 4 << 20  # of their names
 PAUSES_TRIM: Final = 1_000
 
 
@@ -699,12 +700,14 @@ def apply_pause(n: Node, name: bytes, pausing: Pausing) -> None:
 
 def remember_pause(n: Node, name: bytes, pausing: Pausing) -> None:
     """Keep the latest PAUSE of the queue. Above the limit, drop the oldest that ended a pause."""
-    n.pauses.pop(name, None)
+    if n.pauses.pop(name, None) is None:
+        n.pause_bytes += len(name)
     n.pauses[name] = pausing
-    if len(n.pauses) > PAUSES_MAX:
+    if len(n.pauses) > PAUSES_MAX or n.pause_bytes > PAUSES_BYTES:
         for other, old in list(n.pauses.items())[:PAUSES_TRIM]:
             if old.bits == 0:
                 del n.pauses[other]
+                n.pause_bytes -= len(other)
 
 
 def on_pause_message(n: Node, slot: i64, m: Pause) -> None:

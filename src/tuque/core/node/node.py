@@ -214,6 +214,7 @@ class Node:
     queue_bytes: i64 = 0
     bare_bytes: i64 = 0  # of `bare`
     demand_bytes: i64 = 0  # of `demands`
+    pause_bytes: i64 = 0  # of the names in `pauses`
     work: i64 = 0  # units of work done in this turn by long commands (core/model/timers.py)
     passed: i64 = 0  # expired jobs skipped by takes in this turn
     has_passed = False  # some were skipped in the turn before

@@ -11,6 +11,7 @@ from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_m
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.change import watch_users
+from tuque.server.access.tenant import count_tubes
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
@@ -24,6 +25,7 @@ STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged
 STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
+TUBES_MS = 1_000  # between two counts of what tubes cost
 MEMORY_MS = 5_000  # between two log lines about memory
 QUIET_MS = 60_000  # without a drop: the memory is no longer short
 EVICT_PER_ROUND = 1_000  # records dropped in one round
@@ -68,6 +70,9 @@ def keep_house(s: Server) -> None:
     if s.bus is not None:
         buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
+    if now_ms >= s.tubes_ms:
+        s.tubes_ms = now_ms + TUBES_MS
+        count_tubes(s)  # N11.9
     if memory_level(s.n) > 0:
         make_room(s.n, EVICT_PER_ROUND)  # M3.5
     on_memory_level(s.n)
