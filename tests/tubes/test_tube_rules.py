@@ -25,7 +25,7 @@ from tuque.core.queues.requeue import (
     on_nack,
     on_working,
 )
-from tuque.core.queues.views import qpeek, qstat, show
+from tuque.core.queues.views import peeked, qstat, show
 from tuque.server.replies.errors import resp_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import TubeOptions
@@ -201,7 +201,7 @@ def test_views_see_a_queue(home: Home) -> None:
     shown = show(home.n, late)
     assert [shown[name] for name in ("task", "status", "pri", "utube")] == [2, b"DELAYED", 0, b"k"]
     assert qstat(home.n, tube)["len"] == 1
-    assert qpeek(home.n, b"t", 5) == [[b"t", b.id, b"b"]]
+    assert peeked(tube.peek(5)) == [[b"t", b.id, b"b"]]
     set_pause(home.n, b"t", PAUSE_OUT)
     operations.bury(home.n, home.t, tube, 0)
     assert home.take(tube) is None and on_getjob(home.n, 1, [b"t"], 1) == []

@@ -224,6 +224,7 @@ class Node:
     other_bytes: i64 = 0  # connections, journal and events; the shell sets it
     has_lives = False  # `life` is in use
     is_leaving = False
+    is_stopping = False  # by plan: it comes back with its jobs (K9)
     is_double = False  # another live node has its id (K1.3)
     is_loading = False
     remembers = False  # it started with data from a journal (K5.1)

@@ -22,7 +22,7 @@ from tuque.server.log.slowlog import (
     note_latency,
     note_slow,
 )
-from tuque.server.replies.errors import look_into
+from tuque.server.replies.errors import IDLE, look_into
 from tuque.server.replies.long_commands import begin_call
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tubes import (
@@ -66,6 +66,7 @@ from tuque.wire.proto.iproto import (
     EXPRESSION,
     FUNCTION,
     ID,
+    LONG_FRAME,
     PING,
     SELECT,
     SPACE,
@@ -315,6 +316,8 @@ def word_of(value: Value) -> bytes:
         return b"null"
     if value.kind not in (ARRAY, MAP):
         return shown(value)
+    if value.end - value.at > LONG_FRAME:
+        return value.raw()  # to decode it would hold up all
     try:
         return msgspec.json.encode(msgspec.msgpack.decode(value.raw()))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
@@ -601,8 +604,12 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
+    if s.is_disk_short() and is_growing:
+        raise IprotoError(E_JOURNAL, b"Failed to write to disk: it is nearly full")
     if n.is_double:
-        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+        other = b"another node has the id of this one"
+        alone = b"this node is no member of its cluster"
+        raise IprotoError(E_READ_ONLY, alone if s.idle in IDLE else other)
 
 
 def eval_text(s: Server, w: Wired, request: Request) -> None:

@@ -49,6 +49,10 @@ from tuque.wire.proto.resp import array_head, bulk_head, int_reply, put_bulk
 BADID: Final = b"BADID Invalid Job ID format."
 FEW_IDS: Final = 500  # run at once, uncounted
 LOOKS: Final = 5  # ids checked per unit of work
+DISKFULL: Final = (
+    b"DISKFULL the disk of the journal is nearly full: this node takes no more jobs until it has "
+    b"room; acknowledge jobs, free space, or use another node"
+)
 
 # the rows of these commands in the command table
 ACKJOB: Final = 2

@@ -51,6 +51,7 @@ LARGE_WORKERS: Final = (
 )
 BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
+WORDS_OF_UNIT: Final = 4
 LONG_GLOB: Final = b"ERR a pattern has at most %d characters" % MOST
 NOWORKER: Final = b"NOWORKER no worker of that name is heard here"
 
@@ -83,7 +84,7 @@ def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
     name = worker_name(args[2])
     words = what_it_says(args)
     n, workers = s.n, s.crew
-    n.work += 1
+    n.work += 1 + len(args) // WORDS_OF_UNIT
     limit = n.limits.memory_bytes
     if limit > 0 and not workers.has_room(name, words, limit // WORKERS_PART):
         raise ArgError(LARGE_WORKERS)  # O11.4

@@ -253,6 +253,9 @@ class Int(Kind):
         return str(value)
 
 
+KEEP_ALIVE_S: Final = 60  # load balancers forget a silent connection after some 4 minutes
+
+
 class KeepAlive(Int):
     """Seconds in a file, yes or no for CONFIG, as Disque has it."""
 
@@ -262,7 +265,7 @@ class KeepAlive(Int):
 
     def parse(self, text: str) -> int:
         if text.lower() in ("yes", "no"):
-            return 300 if text.lower() == "yes" else 0
+            return KEEP_ALIVE_S if text.lower() == "yes" else 0
         return super().parse(text)
 
     def show(self, value: Any) -> str:

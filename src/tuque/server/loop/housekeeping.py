@@ -15,7 +15,7 @@ from tuque.server.access.tenant import count_tubes
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
-from tuque.server.state.client import GUEST, Client, Connection, Wired, weigh
+from tuque.server.state.client import GUEST, LIGHT, Client, Connection, Wired, weigh
 from tuque.server.state.server import Server, log
 from tuque.tubes.policy import tubes_of
 
@@ -78,7 +78,7 @@ def keep_house(s: Server) -> None:
     on_memory_level(s.n)
     tell_conflicts(s)
     tell_level(s)
-    tell_dropped(s)
+    log_dropped(s)
     watch_users(s)
     if s.audit is not None and s.audit.error:
         say_once(now_ms, "audit: %(reason)s", facts("audit_failed", reason=s.audit.error))
@@ -142,7 +142,7 @@ def tell_level(s: Server) -> None:
     s.level_ms = n.now_ms + MEMORY_MS
 
 
-def tell_dropped(s: Server) -> None:
+def log_dropped(s: Server) -> None:
     """[M3, W7] Log when results and details begin to go (M3.6), and which were too large (W7.4)."""
     lives = s.n.life
     thinned = lives.results_thinned + lives.details_thinned
@@ -294,6 +294,19 @@ def note_many(s: Server, c: Connection, most: int) -> None:
     s.figures.strangers_closed += 1
 
 
+def leaves_unrun(s: Server, c: Client) -> bool:
+    """[C2.9] Weigh what was read; whether it is more than the client may have, which is noted."""
+    most = unread_limit(s, c)
+    held = c.todo_bytes + c.reader.held_bytes()
+    if held + c.weight > LIGHT:
+        weigh(s.n, c)
+    if held <= most:
+        return False
+    note_unrun(s, c, most)
+    c.reader.error = f"the command is over client-query-buffer-limit ({most})"
+    return True
+
+
 def unread_limit(s: Server, c: Client) -> int:
     """Bytes of pending commands that a client may have (C2.9)."""
     if s.is_nobody(c):
@@ -340,6 +353,20 @@ def log_notes(notes: list[Note]) -> None:
             log.error("%(text)s", facts("journal_failed", text=note.text))
         else:
             log.info("%(text)s", facts("journal_note", text=note.text))
+
+
+def log_room(is_short: bool, free_bytes: int) -> None:
+    """[J6.9] Log that the disk takes no more jobs, or does again."""
+    if is_short:
+        log.error(
+            "the disk has %(bytes)d bytes free: jobs are refused with -DISKFULL",
+            facts("disk_short", bytes=free_bytes),
+        )
+        return
+    log.info(
+        "the disk has %(bytes)d bytes free: jobs are taken again",
+        facts("disk_has_room", bytes=free_bytes),
+    )
 
 
 def log_cut_off(address: str, held_bytes: int, reason: str) -> None:

@@ -67,6 +67,8 @@ GAUGES: Final = {
     "journal_up": "1: there is a journal, and it works",
     "journal_bytes": "Size of the journal",
     "journal_waiting_bytes": "Records not written yet",
+    "disk_free_bytes": "Free room of the disk of the journal",
+    "disk_free_min_bytes": "Option disk-free-min: with less room the node takes no jobs",
     "leaving": "1: the node leaves its cluster",
     "conflict": "1: another node has this node's id",
     "start_time_seconds": "When the node started, in unix time",
@@ -278,6 +280,9 @@ def add_parts(s: Server, shot: Snapshot) -> None:
     if s.committer is not None:
         shot.gauges["journal_bytes"] = int(s.committer.journal.total_bytes())
         shot.gauges["journal_waiting_bytes"] = int(s.committer.waiting_bytes())
+        if s.committer.thread.room.free_bytes >= 0:
+            shot.gauges["disk_free_bytes"] = s.committer.thread.room.free_bytes
+            shot.gauges["disk_free_min_bytes"] = s.cfg.disk_free_min
     if n.policy is not None:
         t = tubes_of(n)
         add_tubes(s, t, shot)

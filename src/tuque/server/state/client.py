@@ -102,6 +102,7 @@ class Connection:
         self.ask: i64 = SHORT_READ  # bytes to read at once
         self.short_reads: i64 = 0  # in a row
         self.has_ended = False  # has stopped sending, but is still owed replies
+        self.spent_turn: i64 = -1  # in which it used up its share of the work (L2.10)
 
     def is_tenant(self) -> bool:
         """[N10] Whether the user is of a tenant."""
@@ -114,6 +115,12 @@ class Connection:
     def is_busy(self) -> bool:
         """Whether one of its commands runs in slices."""
         return False
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing of it is in flight: no command, no reply."""
+        if self.is_waiting() or self.is_busy() or self.unread_bytes() > 0:
+            return False
+        return len(self.out) == 0 and len(self.gated) == 0 and len(self.wire) == 0
 
     def chore_bytes(self) -> i64:
         """Memory of a reply in the making."""

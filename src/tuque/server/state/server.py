@@ -171,6 +171,7 @@ class Server:
         self.chores: list[Chore] = []  # long commands in progress
         self.resting: list[Chore] = []  # those of them that wait for their time
         self.tokens = Tokens()  # of runs
+        self.idle = ""  # why it does no work, as said in the log (K6.4)
         self.conflicts_told: i64 = 0  # of those in n.life, logged
         self.conflicts_ms: i64 = 0  # no further line about them before
         self.level_told: i64 = 0  # the memory level that the log said last
@@ -184,6 +185,8 @@ class Server:
 
     def begin_doors(self, node: Node) -> None:
         """IPROTO connections and users, subscribers of tubes, and workers."""
+        self.end_asked = ""  # reason to stop once calls in flight have ended (C11)
+        self.end_ms: i64 = 0  # when to stop in any case; 0: not begun
         self.crew = Crew()  # workers that announced themselves
         self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
         self.wired_by_number: dict[int, Wired] = {}
@@ -285,6 +288,20 @@ class Server:
         """[T8] A closed connection leaves its session."""
         if self.n.policy is not None:
             on_client_gone(self.n, tubes_of(self.n), number)
+
+    def ask_end(self, reason: str) -> None:
+        """[C11] Stop: once calls in flight have ended, or at once if asked again or loading."""
+        if self.is_loading or len(self.end_asked) > 0:
+            self.stop_requested = reason
+        self.end_asked = reason
+
+    def is_parting(self) -> bool:
+        """Whether clients are sent to other nodes: it leaves its cluster, or stops."""
+        return self.n.is_leaving or self.n.is_stopping or len(self.end_asked) > 0
+
+    def is_disk_short(self) -> bool:
+        """[J6.9] Whether the disk of the journal takes no more jobs."""
+        return self.committer is not None and self.committer.is_short
 
     def settle_plain(self) -> None:
         """The settled options of a plain ADDJOB: REPLICATE depends on who is reachable (R1.1)."""

@@ -152,6 +152,7 @@ class Tubes(Policy):
     def begin_homes(self) -> None:
         """State about other nodes (T17 to T22)."""
         self.is_read_only = False
+        self.is_stopping = False  # K9
         self.was_writable = False  # at any time since the start
         self.port: i64 = 0  # for IPROTO clients, set by the shell; 0: none
         self.ports: dict[int, int] = {}  # other nodes', by slot
