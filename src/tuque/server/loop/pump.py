@@ -22,14 +22,15 @@ from tuque.core.queues.procedures import FAR
 from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
-from tuque.server.commands.firing import look_at_groups, run_schedules
-from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.loop.accept import Doors
 from tuque.server.loop.gate import Gate, Gather
 from tuque.server.loop.housekeeping import (
+    end_turn,
     evict_clients,
+    has_left,
     keep_house,
     leaves_unrun,
+    next_turn_ms,
     tell_events,
 )
 from tuque.server.loop.iproto_input import IprotoDoor
@@ -37,8 +38,6 @@ from tuque.server.loop.output import Outlet
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
-from tuque.server.replies.tubes import tell_puts, tell_puts_resp
-from tuque.server.replies.waiting import next_sync_ms, tell_synced
 from tuque.server.state.client import (
     NOT_HELD,
     READ_BYTES,
@@ -47,7 +46,6 @@ from tuque.server.state.client import (
     Connection,
     Wired,
 )
-from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
@@ -281,54 +279,6 @@ def is_owed(c: Connection) -> bool:
 def has_answers(c: Client) -> bool:
     """Whether replies wait behind a pending one."""
     return any(hole is not None for hole in c.holes)
-
-
-# ---- The end of a turn for tubes: replies that are due, messages to other nodes
-
-
-def end_turn(s: Server) -> None:
-    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
-    n = s.n
-    if n.policy is None:
-        return
-    t = tubes_of(n)
-    if len(t.due) > 0:
-        run_schedules(s, t)
-    if len(t.members_due) > 0:
-        look_at_groups(s, t)
-    tell_puts_resp(s, t)
-    tell_puts(s, t)
-    if len(s.syncing) > 0:
-        tell_synced(s, t)
-    t.synced_changed = False
-    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
-        tell_homes(s, t)
-    if len(t.told) > 0:
-        tell_changes(s, t)
-    if len(s.notices.watchers) > 0:
-        send_watchers_away(s, t)
-    t.turn_end(n)
-
-
-def next_turn_ms(s: Server) -> i64:
-    """When a turn has work here without any input."""
-    if s.n.policy is None:
-        return FAR
-    t = tubes_of(s.n)
-    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
-        return s.n.now_ms
-    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
-
-
-def has_left(s: Server) -> bool:
-    """Whether connections closed at the end of a turn left work.
-
-    The tasks of a session are released with its last connection (T8.2).
-    """
-    records = s.n.records
-    if len(s.n.ready) > 0:
-        return True
-    return records is not None and records.count > 0 and s.committer is not None
 
 
 # ---- The loop
