@@ -170,3 +170,25 @@ def test_classes_add_up(world: World) -> None:
     held = known.pop("clients")
     assert sum(known.values()) == int(info["used_memory"])
     assert known["buffers"] + known["waiting"] == held > 2 * MB
+
+
+def test_names_that_other_nodes_are_asked_for(make_world: Callable[..., World]) -> None:
+    """M5.5 The names that GETJOB NOHANG and LEASE NEXT have asked other nodes for (F1.1) may use as
+    much, and the levels do not count it. Beyond that other nodes are not asked for further names,
+    until some have not been asked for again.
+    """
+    world = make_world(2, maxmemory="16mb")
+    wire = world.wire(0)
+    most = 0
+    for i in range(60):
+        names = [f"{i}_{k:09990d}" for k in range(10)]
+        assert not isinstance(wire("GETJOB", "NOHANG", "FROM", *names), list)
+        most = max(most, world.node(0).core.demand_bytes)
+    assert (1 << 20) < most < (2 << 20) + 200_000
+    asked = len(world.node(0).core.demands)
+    world.pass_ms(3_000)
+    for i in (0, 1):
+        assert (
+            world.node(i).core.demand_bytes < 1_200_000 and len(world.node(i).core.demands) < asked
+        )
+    assert isinstance(wire("ADDJOB", "q", "b", 0, "REPLICATE", 1), bytes)

@@ -238,3 +238,56 @@ def test_queues_that_nobody_waits_for_make_room(world: World) -> None:
         wire.close()
     pass_s(world, 5)
     assert 2 * world.n.bare_bytes <= 1 << 20 and len(world.n.queues) < 20 * len(wires)
+
+
+def test_workers(world: World) -> None:
+    """O11.4 What workers say of themselves uses at most a sixteenth of `maxmemory`, and the workers
+    of a tenant at most a quarter of both: `-OOM workers may use a sixteenth of maxmemory, and those
+    of a tenant a quarter of that and of 10000: run fewer, with fewer queues`.
+    """
+    root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
+    assert root("CONFIG", "SET", "maxmemory", "16mb") == b"OK"
+    workers = world.server.crew
+    queues = [f"{i}{999 * 'q'}" for i in range(8)]
+    said: object = b"none"
+    count = 0
+    while said == b"none":
+        count += 1
+        said = ann("WORKER", "HERE", f"w{count}", "QUEUES", *queues)
+    assert "OOM workers may use a sixteenth of maxmemory" in str(said) and count < 40
+    assert (1 << 18) - 10_000 < workers.shares[b"anns"].bytes <= 1 << 18
+    assert ann("WORKER", "HERE", "w1", "QUEUES", "q") == b"none", "with less to say"
+    assert bob("WORKER", "HERE", "w", "QUEUES", *queues) == b"none"
+    for i in range(1, count):
+        ann("WORKER", "BYE", f"w{i}")
+    bob("WORKER", "BYE", "w")
+    assert workers.bytes == 0 and not workers.shares
+    assert root("CONFIG", "SET", "maxmemory", "1gb") == b"OK"
+    for i in range(2_500):
+        assert ann("WORKER", "HERE", f"s{i}") == b"none"
+    assert "OOM" in str(ann("WORKER", "HERE", "more"))
+    assert ann("WORKER", "HERE", "s7") == b"none" and bob("WORKER", "HERE", "s") == b"none"
+
+
+def test_keys_of_rates(world: World) -> None:
+    """N11.9 Its tubes count with their keys, limits and rates, as of a second ago; while all are
+    more, the tubes take no task.
+    """
+    root, ann, bob = world.wire(), world.user("ann"), world.user("bob")
+    assert ann("TUBE", "CREATE", "t", "tasks") == b"OK"
+    assert bob("TUBE", "CREATE", "t", "tasks") == b"OK"
+    said: object = b""
+    for i in range(2_000):
+        said = ann("ADDJOB", "t", "b", 0, "RATE", f"{i:0250d}", "500/h")
+        if not isinstance(said, bytes):
+            break
+        if i == 200:
+            world.pass_ms(2_000)
+            used = int(world.n.book.owners[b"anns"].tube_bytes)
+            assert used > 200 * 250
+            root("CONFIG", "SET", "maxmemory", 4 * used + 100_000)
+            world.n.base_bytes = 0
+        if i % 100 == 0:
+            world.pass_ms(2_000)
+    assert "QUOTA tenant 'anns' has queues of" in str(said), said
+    assert isinstance(bob("ADDJOB", "t", "b", 0), bytes)

@@ -80,6 +80,7 @@ from tuque.core.queues.procedures import (
 )
 from tuque.core.tables.repair import (
     COUNT_HIGH,
+    DEMAND_BYTES,
     LINGER_MS,
     Demand,
     Wish,
@@ -93,12 +94,14 @@ RENEW_MS: Final = 240_000  # age at which it is renewed
 STEP_LOW_MS: Final = 25  # first pause between two requests without an import; doubles each time
 STEP_HIGH_MS: Final = 1_600
 FULL_MS: Final = 50  # delay before retrying a full link
+SWEEP_SOON_MS: Final = 1_000
 SWEEP_MS: Final = 30_000
 DEMANDS_MAX: Final = 100_000  # queues that other nodes may wish for
 GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, not counting its last job
 SKIP_MAX: Final = 100  # at-most-once jobs skipped because they may not move yet
 
 PAUSES_MAX: Final = 10_000  # PAUSE commands kept; above it, drop the oldest that ended a pause
+PAUSES_BYTES: Final = 4 << 20  # of their names
 PAUSES_TRIM: Final = 1_000
 
 
@@ -633,7 +636,8 @@ def federate_tick(n: Node) -> None:
 
 def sweep(n: Node) -> None:
     """Drop expired wishes; renew requests that have expired."""
-    n.sweep_ms = n.now_ms + SWEEP_MS
+    is_much = 2 * n.demand_bytes > n.limits.bare_bytes
+    n.sweep_ms = n.now_ms + (SWEEP_SOON_MS if is_much else SWEEP_MS)  # M5.5
     for name, d in list(n.demands.items()):
         for slot, wish in list(d.wishes.items()):
             if wish.until_ms <= n.now_ms:
@@ -643,6 +647,7 @@ def sweep(n: Node) -> None:
                 n.asks[name] = None
         if d.is_over(n.now_ms) and d.look_ms == 0:
             del n.demands[name]
+            n.demand_bytes -= DEMAND_BYTES + len(name)
             q = n.queues.get(name)
             if q is not None:
                 q.demand = None
@@ -696,12 +701,14 @@ def apply_pause(n: Node, name: bytes, pausing: Pausing) -> None:
 
 def remember_pause(n: Node, name: bytes, pausing: Pausing) -> None:
     """Keep the latest PAUSE of the queue. Above the limit, drop the oldest that ended a pause."""
-    n.pauses.pop(name, None)
+    if n.pauses.pop(name, None) is None:
+        n.pause_bytes += len(name)
     n.pauses[name] = pausing
-    if len(n.pauses) > PAUSES_MAX:
+    if len(n.pauses) > PAUSES_MAX or n.pause_bytes > PAUSES_BYTES:
         for other, old in list(n.pauses.items())[:PAUSES_TRIM]:
             if old.bits == 0:
                 del n.pauses[other]
+                n.pause_bytes -= len(other)
 
 
 def on_pause_message(n: Node, slot: i64, m: Pause) -> None:

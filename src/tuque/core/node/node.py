@@ -213,6 +213,8 @@ class Node:
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
     bare_bytes: i64 = 0  # of `bare`
+    demand_bytes: i64 = 0  # of `demands`
+    pause_bytes: i64 = 0  # of the names in `pauses`
     work: i64 = 0  # units of work done in this turn by long commands (core/model/timers.py)
     passed: i64 = 0  # expired jobs skipped by takes in this turn
     has_passed = False  # some were skipped in the turn before
@@ -312,7 +314,7 @@ class Node:
     def used_bytes(self) -> i64:
         """Bytes the process uses: base, jobs and the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
-        used += self.queue_bytes + self.wait_bytes + self.client_bytes
+        used += self.queue_bytes + self.wait_bytes + self.client_bytes + self.demand_bytes
         if self.policy is not None:
             used += self.policy.bytes_used
         used += self.life.bytes_used()
@@ -328,7 +330,7 @@ class Node:
 
     def counted_bytes(self) -> i64:
         """[M5] Bytes that the levels of memory look at: without what is reserved (M5.2)."""
-        counted = self.used_bytes() - self.bare_bytes
+        counted = self.used_bytes() - self.bare_bytes - self.demand_bytes
         return counted if self.limits.clients_bytes == 0 else counted - self.held_by_clients()
 
     def memory_classes(self) -> dict[str, int]:
@@ -339,6 +341,7 @@ class Node:
             "base": int(self.base_bytes),
             "jobs": int(self.job_bytes),
             "queues": int(self.queue_bytes),
+            "demands": int(self.demand_bytes),
             "leases": int(self.leases.bytes),
             "buffers": int(self.client_bytes),
             "waiting": int(self.wait_bytes + waits + puts),

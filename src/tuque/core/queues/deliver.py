@@ -22,7 +22,7 @@ from tuque.core.node.tables import note_bare
 from tuque.core.queues.ends import life_of
 from tuque.core.queues.merge_work import expire
 from tuque.core.queues.procedures import get_queue, mark_ready, stop_waiting
-from tuque.core.tables.repair import LINGER_MS, Demand
+from tuque.core.tables.repair import DEMAND_BYTES, LINGER_MS, Demand
 
 WAITER_BYTES: Final = 370  # per waiting client
 WAIT_BYTES: Final = 160  # per queue that it waits in, plus the name
@@ -222,6 +222,8 @@ def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
             q = n.queues.get(name)
             if q is not None and q.length > 0:
                 continue
+            if n.demand_bytes > n.limits.bare_bytes and name not in n.demands:
+                continue  # M5.5
             d = demand_of(n, name)
             if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
                 d.lack = lack
@@ -236,6 +238,9 @@ def demand_of(n: Node, name: bytes) -> Demand:
     if d is None:
         d = Demand(name)
         n.demands[name] = d
+        n.demand_bytes += DEMAND_BYTES + len(name)
+        if 2 * n.demand_bytes > n.limits.bare_bytes:  # M5.5: those that are over go soon
+            n.sweep_ms = min(n.sweep_ms, n.now_ms + LINGER_MS)
         q = n.queues.get(name)
         if q is not None:
             q.demand = d

@@ -24,6 +24,7 @@ SETTLE: Final = 6  # jobs queued here may be queued there, too (Q12)
 
 SOURCE_MS: Final = 5_000  # how long a node that sent jobs is a source (F1.3)
 BUCKET_MS: Final = 1_000  # the import rate covers the last one to two of these
+DEMAND_BYTES: Final = 900  # of a demand, without its name
 LINGER_MS: Final = 200  # how long a request outlives the last waiting client
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100

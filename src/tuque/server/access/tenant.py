@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from tuque.core.leases.leases import make_room
 from tuque.core.model.job import BODYLESS, Job
 from tuque.core.model.job_id import ID_BYTES, is_job_id, is_marked, of_url
-from tuque.core.model.stats import Owner
+from tuque.core.model.stats import Owner, tenant_of
 from tuque.core.node.node import Node
 from tuque.core.node.queue import QUEUE_BYTES
 from tuque.core.node.tables import bare_size, review_bare
@@ -19,6 +19,7 @@ from tuque.core.tables.staged import FAIR
 from tuque.server.state.server import Server
 from tuque.server.users.tenants import Tenant
 from tuque.server.users.users import Account
+from tuque.tubes.policy import tubes_of
 from tuque.wire.commands.arguments import ArgError
 from tuque.wire.commands.bounds import BODIES
 from tuque.wire.commands.rights import BEFORE_VALUES, Unit
@@ -120,8 +121,9 @@ def over_quota(s: Server, account: Account, unit: Unit, args: list[bytes]) -> by
         return None  # what is staged counts already
     if len(unit.queue_at) == 1:
         at = unit.queue_at[0]
-        if at < len(args) and args[at] not in s.n.queues:
-            refused = over_queues(s, account, [args[at]])
+        q = s.n.queues.get(args[at]) if at < len(args) else None
+        if q is None or q.policy is not None:
+            refused = over_queues(s, account, args[at : at + 1])
             if refused is not None:
                 return refused
     body: i64 = BODIES.get(unit.row, len(args) - 1)
@@ -210,6 +212,18 @@ def check_growth(s: Server, account: Account | None, job: Job | None, body: byte
         raise ArgError(MANY_BYTES % (tenant.name, int(held), int(tenant.bytes)))
 
 
+def count_tubes(s: Server) -> None:
+    """[N11] Count what the tubes of each tenant cost without their tasks (N11.9)."""
+    if s.n.policy is None or len(s.acl.tenants) == 0:
+        return
+    sums: dict[bytes, int] = {}
+    for name, tube in tubes_of(s.n).by_name.items():
+        tenant = tenant_of(name)
+        sums[tenant] = sums.get(tenant, 0) + int(tube.bytes_used())
+    for tenant in s.acl.tenants:
+        owner_of(s.n, tenant).tube_bytes = sums.get(tenant, 0)
+
+
 def owner_of(n: Node, tenant: bytes) -> Owner:
     """What the tenant's queues hold."""
     return n.book.owners.get(tenant, NOTHING)
@@ -232,7 +246,10 @@ def over_queues(s: Server, account: Account, names: list[bytes]) -> bytes | None
     for name in names:
         if name not in s.n.queues:
             more += QUEUE_BYTES + 4 * len(name)
-    held = owner_of(s.n, account.tenant).queue_bytes
+        elif s.n.queues[name].policy is not None:
+            more += 1  # it may get new keys
+    owner = owner_of(s.n, account.tenant)
+    held = owner.queue_bytes + owner.tube_bytes
     if more == 0 or held + more <= most:
         return None
     if account.home is not None:

@@ -44,6 +44,11 @@ LONG_QUEUES: Final = b"ERR the queues of a worker have at most %d bytes" % QUEUE
 LONG_TEXT: Final = b"ERR HOST, VERSION and APP take at most 255 bytes"
 MANY_QUEUES: Final = b"ERR a worker names at most 100 queues"
 MANY_WORKERS: Final = b"ERR too many workers: at most %d" % WORKERS_MAX
+WORKERS_PART: Final = 16  # part of `maxmemory` for what workers say
+LARGE_WORKERS: Final = (
+    b"OOM workers may use a sixteenth of maxmemory, and those of a tenant a quarter of that and of "
+    b"10000: run fewer, with fewer queues"
+)
 BAD_NUMBER: Final = b"ERR PID, SLOTS, BUSY, DONE, FAILED and AGE take a number from 0 up"
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 1000"
 WORDS_OF_UNIT: Final = 4
@@ -77,23 +82,26 @@ def cmd_worker(s: Server, c: Client, args: list[bytes]) -> None:
 def worker_here(s: Server, c: Client, args: list[bytes]) -> None:
     """[O11] WORKER HERE: a worker announces itself, or says that it lives (O11.1)."""
     name = worker_name(args[2])
-    said = what_it_says(args)
-    n = s.n
+    words = what_it_says(args)
+    n, workers = s.n, s.crew
     n.work += 1 + len(args) // WORDS_OF_UNIT
-    hand = s.crew.enter(name, n.now_ms)
+    limit = n.limits.memory_bytes
+    if limit > 0 and not workers.has_room(name, words, limit // WORKERS_PART):
+        raise ArgError(LARGE_WORKERS)  # O11.4
+    hand = workers.enter(name, n.now_ms)
     if hand is None:
-        n.work += len(s.crew.by_name) // 10
+        n.work += len(workers.by_name) // 10
         raise ArgError(MANY_WORKERS)  # O11.4
     if hand.is_lost(n.now_ms):
         hand.since_ms = n.now_ms
         hand.order = NO_ORDER  # another process, under the same name
-    if len(said.app) > 0 and said.app != hand.said.app:  # O12.6
-        n.work += 1 + len(s.crew.deploys)
-        s.crew.deployed(said, n.now_ms)
-    hand.said = said
+    if len(words.app) > 0 and words.app != hand.said.app:  # O12.6
+        n.work += 1 + len(workers.deploys)
+        workers.deployed(words, n.now_ms)
+    hand.said = words
     hand.heard_ms = n.now_ms
     hand.client = c.number
-    s.crew.weigh(hand)
+    workers.weigh(hand)
     c.reply(ORDER_NAMES[hand.order])
 
 

@@ -11,6 +11,7 @@ from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_m
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.change import watch_users
+from tuque.server.access.tenant import count_tubes
 from tuque.server.commands.firing import look_at_groups, run_schedules
 from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.journal.thread import Note
@@ -18,7 +19,7 @@ from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
 from tuque.server.replies.tubes import tell_puts, tell_puts_resp
 from tuque.server.replies.waiting import next_sync_ms, tell_synced
-from tuque.server.state.client import GUEST, Client, Connection, Wired, weigh
+from tuque.server.state.client import GUEST, LIGHT, Client, Connection, Wired, weigh
 from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.policy import tubes_of
@@ -29,6 +30,7 @@ STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged
 STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CONFLICTS_MS = 1_000  # between two log lines about outcomes that met
+TUBES_MS = 1_000  # between two counts of what tubes cost
 MEMORY_MS = 5_000  # between two log lines about memory
 QUIET_MS = 60_000  # without a drop: the memory is no longer short
 EVICT_PER_ROUND = 1_000  # records dropped in one round
@@ -73,6 +75,9 @@ def keep_house(s: Server) -> None:
     if s.bus is not None:
         buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
+    if now_ms >= s.tubes_ms:
+        s.tubes_ms = now_ms + TUBES_MS
+        count_tubes(s)  # N11.9
     if memory_level(s.n) > 0:
         make_room(s.n, EVICT_PER_ROUND)  # M3.5
     on_memory_level(s.n)
@@ -292,6 +297,19 @@ def note_many(s: Server, c: Connection, most: int) -> None:
     """[N6.6] Log that the client is closed: it has sent more commands than that."""
     warn_once(s.n.now_ms, c.address, f"more than {most} commands before its log-in")
     s.figures.strangers_closed += 1
+
+
+def leaves_unrun(s: Server, c: Client) -> bool:
+    """[C2.9] Weigh what was read; whether it is more than the client may have, which is noted."""
+    most = unread_limit(s, c)
+    held = c.todo_bytes + c.reader.held_bytes()
+    if held + c.weight > LIGHT:
+        weigh(s.n, c)
+    if held <= most:
+        return False
+    note_unrun(s, c, most)
+    c.reader.error = f"the command is over client-query-buffer-limit ({most})"
+    return True
 
 
 def unread_limit(s: Server, c: Client) -> int:

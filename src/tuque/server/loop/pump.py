@@ -29,10 +29,9 @@ from tuque.server.loop.housekeeping import (
     evict_clients,
     has_left,
     keep_house,
+    leaves_unrun,
     next_turn_ms,
-    note_unrun,
     tell_events,
-    unread_limit,
 )
 from tuque.server.loop.iproto_input import IprotoDoor
 from tuque.server.loop.output import Outlet
@@ -40,14 +39,12 @@ from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
 from tuque.server.state.client import (
-    LIGHT,
     NOT_HELD,
     READ_BYTES,
     SHORT_READ,
     Client,
     Connection,
     Wired,
-    weigh,
 )
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
@@ -655,15 +652,8 @@ class Pump:
             self.reschedule(c)
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
-        most = unread_limit(s, c)
-        held = c.todo_bytes + c.reader.held_bytes()
-        if held + c.weight > LIGHT:
-            weigh(s.n, c)
-        if held > most:
-            note_unrun(s, c, most)
-            c.reader.error = f"the command is over client-query-buffer-limit ({most})"
-            if c.is_stuck() or len(c.todo) > 0:
-                self.outlet.close(c)
+        if leaves_unrun(s, c) and (c.is_stuck() or len(c.todo) > 0):
+            self.outlet.close(c)
         if c.reader.error and not c.is_closed and not c.is_stuck() and len(c.todo) == 0:
             self.outlet.break_off(c)
 
@@ -716,8 +706,6 @@ class Pump:
             self.reschedule(c)
             return
         self.run_commands(c, c.take_up())
-        if c.weight > LIGHT:
-            weigh(self.s.n, c)
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
             self.outlet.watch(c)

@@ -9,7 +9,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.life.start import standing_of
+from tuque.core.model.stats import tenant_of
 from tuque.core.node.node import Node
+from tuque.core.tables.staged import FAIR
 
 WORKERS_MAX: Final = 10_000
 LOST_MAX: Final = 1_000
@@ -104,6 +106,15 @@ class Deploy:
 
 
 @final
+class WorkersShare:
+    """What the workers of one tenant take of it."""
+
+    def __init__(self) -> None:
+        self.workers: i64 = 0
+        self.bytes: i64 = 0
+
+
+@final
 class Crew:
     """All workers that this node knows."""
 
@@ -114,13 +125,41 @@ class Crew:
         self.deploy_bytes: i64 = 0
         self.serial: i64 = 0
         self.bytes: i64 = 0
+        self.shares: dict[bytes, WorkersShare] = {}  # by tenant
         self.look_ms: i64 = 0  # when to look for those lost long ago
 
     def weigh(self, hand: Hand) -> None:
         """Count the worker's bytes anew."""
-        size = hand.size()
+        self.count(hand, hand.size(), 0)
+
+    def count(self, hand: Hand, size: i64, more: i64) -> None:
+        """The worker has that size, and its tenant so many workers more."""
+        tenant = tenant_of(hand.name)
+        share = self.shares.get(tenant)
+        if share is None:
+            share = self.shares[tenant] = WorkersShare()
         self.bytes += size - hand.bytes
+        share.bytes += size - hand.bytes
+        share.workers += more
         hand.bytes = size
+        if share.workers == 0 and share.bytes == 0:
+            del self.shares[tenant]
+
+    def has_room(self, name: bytes, words: Said, most: i64) -> bool:
+        """[O11] Whether the worker may say that; `most`: bytes of all (O11.4)."""
+        hand = self.by_name.get(name)
+        more = words.size() + ENTRY_BYTES
+        if hand is not None:
+            more -= ENTRY_BYTES + hand.said.size()
+        tenant = tenant_of(name)
+        if self.bytes + more > most:
+            return more <= 0
+        share = self.shares.get(tenant)
+        if len(tenant) == 0 or share is None:
+            return True
+        if hand is None and (share.workers + 1) * FAIR > WORKERS_MAX:
+            return False
+        return more <= 0 or (share.bytes + more) * FAIR <= most
 
     def note(self, n: Node, worker: bytes, ids: list[bytes]) -> None:
         """[O12] The worker has begun these jobs here, or is at work on them (O12.2)."""
@@ -182,7 +221,7 @@ class Crew:
     def drop(self, hand: Hand) -> None:
         """Forget a worker."""
         del (self.by_name if hand.serial > 0 else self.early)[hand.name]
-        self.bytes -= hand.bytes
+        self.count(hand, 0, -1 if hand.serial > 0 else 0)
 
     def drop_lost(self, now_ms: i64) -> None:
         """[O11] Forget workers that were lost long ago, and the first above the bound (O11.4)."""
@@ -220,5 +259,5 @@ class Crew:
             if not early.is_lost(now_ms):
                 hand.ids, hand.tidy_at = early.ids, early.tidy_at  # O12.5
         self.by_name[name] = hand
-        self.weigh(hand)
+        self.count(hand, hand.size(), 1)
         return hand
