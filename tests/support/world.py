@@ -299,6 +299,10 @@ class World:
         """The same, after bytes only."""
         self.time.run(self.time.now_us)
 
+    def turn(self, i: int = 0) -> None:
+        """Let node i take one turn, and all that it says arrive."""
+        self.node(i).shell.take_one()
+
     def look(self) -> None:
         """Have each node run a turn."""
         for machine in self.machines:

@@ -123,6 +123,13 @@ class RawWire:
         self.end.out.put(b"")
         self.world.settle_wires()
 
+    def reset(self) -> None:
+        """The client resets the connection, and takes no reply any more."""
+        assert self.end is not None
+        assert self.end.peer is not None
+        self.end.peer.lose()
+        self.end.lose()
+
     def close(self) -> None:
         """The client closes the connection."""
         assert self.end is not None
@@ -186,7 +193,13 @@ class Wire(RawWire):
 
     def take_all(self) -> list[Any]:
         """All replies that are there."""
-        data = self.bytes_now()
+        self.world.settle_wires()
+        return self.values()
+
+    def values(self) -> list[Any]:
+        """The replies that have come; what is to be done now is not carried out."""
+        data = bytes(self.unread)
+        self.unread.clear()
         self._reader.feed(data)
         found: list[Any] = []
         while (value := self._reader.gets()) is not False:
