@@ -336,7 +336,9 @@ class TestMeetAndForget:
         world = make_world(3, journal="off")
         tuque = tuque_in(world, 0)
         gone = world.machines[2].node_id.decode()
-        done = tuque("cluster", "forget", gone)
+        refused = tuque("cluster", "forget", gone)
+        assert refused.returncode == 1 and b"runs and is linked" in refused.stderr  # K6.5
+        done = tuque("cluster", "forget", "--force", gone)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode().startswith(gone)
         assert "is forgotten" in done.stdout.decode()
@@ -373,7 +375,7 @@ class TestDrainAndRepair:
         assert (left["state"], left["jobs"], left["to_drain"]) == ("safe to stop", 0, 0)
         assert sum(row["jobs"] for row in rows) >= 250
         shown = tuque("cluster", "status")
-        assert shown.returncode == 0
+        assert shown.returncode == 1  # K7.7
         assert b"TO DRAIN" in shown.stdout
         stays = tuque("cluster", "drain", "--cancel")
         assert stays.stdout.decode() == f"{place} stays\n"

@@ -51,7 +51,7 @@ def alerts() -> list[str]:
 
 def test_each_alert_has_its_paragraph() -> None:
     names = alerts()
-    assert len(names) == 12
+    assert len(names) == 13
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     links = re.findall(r'runbook: "docs/operations.md#(\w+)"', ALERTS.read_text("utf-8"))
     assert links == [name.lower() for name in names]
@@ -150,6 +150,7 @@ def scraped(tmp_path: Path) -> Iterator[Scraped]:
     made.close()
 
 
+@pytest.mark.slow
 @needs_prometheus
 def test_a_real_prometheus_reads_the_node_and_the_rules(scraped: Scraped) -> None:
     """O1.2 OpenMetrics, as Prometheus asks for it"""

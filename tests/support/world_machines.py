@@ -126,6 +126,13 @@ class HandTime(Time):
             event()
         self.now_us = max(self.now_us, until_us)
 
+    def step(self) -> bool:
+        """Run the next event of this instant; False if there is none."""
+        if not self.heap or self.heap[0][0] > self.now_us:
+            return False
+        heappop(self.heap)[3]()
+        return True
+
     def next_us(self) -> int:
         """When something is due next."""
         return self.heap[0][0] if self.heap else NEVER
@@ -415,6 +422,8 @@ class HandShell(Shell):
         committer = super().new_committer(thread)
         committer.rewrite_percentage = self.s.cfg.auto_aof_rewrite_percentage
         committer.rewrite_min_bytes = self.s.cfg.auto_aof_rewrite_min_size
+        thread.room.free_min = self.s.cfg.disk_free_min
+        committer.journal.reserve_bytes = self.s.cfg.disk_reserve
         return committer
 
     def accept(self, end: End, port: str) -> bool:

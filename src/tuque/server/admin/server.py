@@ -39,6 +39,7 @@ DENIED: Final = (
 NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
 SLEEP_MAX_S: Final = 3600.0
 NOT_FLOAT: Final = b"ERR value is not a valid float"
+ROW_WORK: Final = 15  # units for a command's row in COMMAND
 RESTART_MAX_MS: Final = 3_600_000
 
 
@@ -51,6 +52,9 @@ def cmd_time(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
     """COMMAND [COUNT | INFO name ... | DOCS [name ...] | LIST | GETKEYS ...]."""
     word = args[1].upper() if len(args) > 1 else b""
+    if word in (b"", b"INFO", b"DOCS", b"LIST"):
+        rows = len(args) - 2 if len(args) > 2 else len(s.table)
+        s.n.work += ROW_WORK * rows
     if word == b"":
         c.reply([command_row(command, c.resp3) for command in s.table.values()])
     elif word == b"COUNT" and len(args) == 2:
@@ -104,8 +108,8 @@ def command_docs(command: Command) -> dict[str, object]:
 def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
 
-    If REWRITE-AOF fails to save, the server continues. After the save no command runs (the pump
-    checks `stop_requested`), so that no job is delivered twice.
+    If REWRITE-AOF fails to save, the server continues. Without a journal no command runs after the
+    save (the pump checks `stop_requested`), so that no job is delivered twice.
     """
     mode = args[1].upper() if len(args) == 2 else b""
     if len(args) > 2 or mode not in (b"", b"REWRITE-AOF", b"SAVE", b"NOSAVE"):
@@ -118,7 +122,9 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
                 facts("shutdown_refused", reason=problem),
             )
             raise ArgError(SHUTDOWN_FAILED)
-    s.stop_requested = "shutdown"
+        if s.committer is None:
+            s.stop_requested = "shutdown"  # what was saved must not change any more
+    s.ask_end("shutdown")
     c.is_closing = True
 
 

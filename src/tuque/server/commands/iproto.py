@@ -22,7 +22,7 @@ from tuque.server.log.slowlog import (
     note_latency,
     note_slow,
 )
-from tuque.server.replies.errors import look_into
+from tuque.server.replies.errors import IDLE, look_into
 from tuque.server.replies.long_commands import begin_call
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tubes import (
@@ -66,6 +66,7 @@ from tuque.wire.proto.iproto import (
     EXPRESSION,
     FUNCTION,
     ID,
+    LONG_FRAME,
     PING,
     SELECT,
     SPACE,
@@ -315,6 +316,8 @@ def word_of(value: Value) -> bytes:
         return b"null"
     if value.kind not in (ARRAY, MAP):
         return shown(value)
+    if value.end - value.at > LONG_FRAME:
+        return value.raw()  # to decode it would hold up all
     try:
         return msgspec.json.encode(msgspec.msgpack.decode(value.raw()))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
@@ -420,6 +423,10 @@ class LateLogIn(Chore):
             self.w.out.append(ok_reply(self.request.sync))
 
 
+class UserIsOff(IprotoError):
+    """The right password of a user that is off (N6.8)."""
+
+
 def begin_log_in(s: Server, w: Wired, request: Request) -> None:
     """Log in now, or when it is the turn of this address and this user."""
     name = request.text(USER, b"user name")
@@ -437,9 +444,9 @@ def log_in(s: Server, w: Wired, request: Request) -> None:
     name = request.text(USER, b"user name")
     try:
         user = proved_user(s, w, request)
-    except IprotoError:
+    except IprotoError as error:
         become(s, w, s.users.guest)
-        note_failure(s, w, name)  # N6.3
+        note_failure(s, w, name, not isinstance(error, UserIsOff))  # N6.3, N6.8
         raise
     s.acl.guesses.proved(host_of(w), name)
     if user.account is not None:
@@ -465,7 +472,9 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - invalid scramble size")
     if account is not None:
         for secret in account.secrets.wired:
-            if account.is_on and proves(scramble, secret, w.salt):
+            if proves(scramble, secret, w.salt):
+                if not account.is_on:
+                    raise UserIsOff(E_PASSWORD, NOT_PROVED)
                 user = User(name, secret, False)
                 user.account = account  # N8.1
                 return user
@@ -596,13 +605,17 @@ def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
     n = s.n
     if s.is_loading:
         raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_CALL) and is_growing:
             raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
     if len(s.journal_error) > 0 and is_write:
         raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
+    if s.is_disk_short() and is_growing:
+        raise IprotoError(E_JOURNAL, b"Failed to write to disk: it is nearly full")
     if n.is_double:
-        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+        other = b"another node has the id of this one"
+        alone = b"this node is no member of its cluster"
+        raise IprotoError(E_READ_ONLY, alone if s.idle in IDLE else other)
 
 
 def eval_text(s: Server, w: Wired, request: Request) -> None:
