@@ -129,6 +129,37 @@ def test_a_wire_that_closes_is_gone_for_the_node(world: World) -> None:
     assert world.server.clients == {}
 
 
+def test_a_node_takes_one_turn_and_its_words_arrive(world: World) -> None:
+    one, two = world.wire(), world.wire()
+    two.put(b"PING\r\n")
+    one.put(b"PING\r\n" * 20_000)
+    world.turn()
+    assert two.values() == [b"PONG"]
+    heard = len(one.values())
+    assert 0 < heard < 20_000
+    assert one.values() == []
+    world.turn()
+    heard += len(one.values())
+    world.settle()
+    assert heard + len(one.values()) == 20_000
+
+
+def test_a_reset_ends_what_a_node_does_for_its_client(world: World) -> None:
+    from tuque.core.copies.add import on_addjob, settle
+    from tuque.core.model.job import AddSpec
+
+    spec = settle(world.n, AddSpec())
+    for _ in range(12_000):
+        on_addjob(world.n, b"q", b"body", spec, -1, 0, 0)
+    wire = world.wire()
+    wire.put(b"JSCAN 0 COUNT 100000\r\n")
+    world.turn()
+    assert len(world.server.chores) == 1
+    wire.reset()
+    world.turn()
+    assert (world.server.chores, world.server.clients, wire.unread) == ([], {}, b"")
+
+
 def test_iproto_is_heard_whenever_it_answers(world: World) -> None:
     conn = world.iproto()
     assert conn.call("queue.create_tube", "t", "fifo", {}) == []

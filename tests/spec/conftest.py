@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from journal_by_hand import kept  # noqa: F401  pytest looks for fixtures here
-from node_by_hand import box, wired  # noqa: F401  as above
+from node_by_hand import box  # noqa: F401  as above
 
 from world import World
 

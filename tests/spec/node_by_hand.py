@@ -8,7 +8,6 @@ single turns, or weigh a node that keeps no house: for others there is `world.py
 from __future__ import annotations
 
 import socket
-from time import monotonic_ns
 from typing import Any
 
 import hiredis
@@ -26,7 +25,6 @@ from tuque.core.records.jobs import Records
 from tuque.server.admin.registry import register
 from tuque.server.commands.dispatch import execute, tell_wakes
 from tuque.server.config.config import Config, load
-from tuque.server.loop.pump import Pump
 from tuque.server.replies.long_commands import run_chores
 from tuque.server.state.client import Client
 from tuque.server.state.server import Server, apply_settings
@@ -207,91 +205,5 @@ class Box:
 def box() -> Any:
     """One node with default options."""
     made = Box()
-    yield made
-    made.close()
-
-
-class Line:
-    """A real connection to a pump that is turned by hand."""
-
-    def __init__(self, wired: Wired) -> None:
-        self.wired = wired
-        self.sock = socket.create_connection(wired.address)
-        self.sock.setblocking(False)
-
-    def send(self, data: bytes) -> None:
-        """Send bytes and let the server act on them."""
-        self.sock.sendall(data)
-        self.wired.turns()
-
-    def read(self) -> bytes:
-        """What the server sent; ends with b"<closed>" when it closed the connection."""
-        self.wired.turns()
-        got = b""
-        while True:
-            try:
-                data = self.sock.recv(1 << 16)
-            except BlockingIOError:
-                return got
-            except ConnectionResetError:
-                return got + b"<closed>"
-            if not data:
-                return got + b"<closed>"
-            got += data
-
-    def ask(self, data: bytes) -> bytes:
-        """Send, and read what comes back."""
-        self.send(data)
-        return self.read()
-
-
-class Wired:
-    """A box with a pump and a listening socket; nothing runs unless a test turns it."""
-
-    def __init__(self, **options: str) -> None:
-        self.box = Box(**options)
-        for session in self.box.sessions:
-            del self.box.server.clients[session.c.fd]
-            del self.box.server.by_number[session.c.number]
-            session.close()
-        self.box.sessions = []
-        self.pump = Pump(self.box.server)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.setblocking(False)
-        self.address = self.listener.getsockname()
-        self.pump.listen(self.listener)
-        self.box.server.next_number = 100
-        self.box.server.clock_offset_ms = START_MS - monotonic_ns() // 1_000_000
-        self.lines: list[Line] = []
-
-    def line(self) -> Line:
-        """A new connection."""
-        line = Line(self)
-        self.lines.append(line)
-        self.turns()
-        return line
-
-    def turns(self) -> None:
-        """Turn until nothing more comes."""
-        for _ in range(6):
-            self.pump.turn(1)
-
-    def pass_ms(self, ms: int) -> None:
-        """Move the clock of the pump forward."""
-        self.box.server.clock_offset_ms += ms
-        self.turns()
-
-    def close(self) -> None:
-        """End every connection."""
-        for line in self.lines:
-            line.sock.close()
-        self.pump.close_all()
-        check(self.box.n)
-
-
-@pytest.fixture
-def wired() -> Any:
-    """A node with a pump."""
-    made = Wired()
     yield made
     made.close()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from lease_by_hand import Lessee
-from node_by_hand import Box, Wired
+from node_by_hand import Box
 from test_l_bounds import fill, value
 
-from raw_resp import encode
+from raw_resp import NULL, encode
 from tuque.core.dispatch.timers import tick
 from tuque.core.leases.expiry import RETURN_MOST
 from tuque.core.model.job import LEASED
@@ -20,8 +20,17 @@ from tuque.server.loop.pump import COMMAND_COST, TURN_READ
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import operations
+from world import World
 
 MANY = 3 * RETURN_MOST
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def world(make_world: Make) -> World:
+    """One node without a journal."""
+    return make_world(journal="off")
 
 
 def ended(box: Box) -> tuple[Lessee, list[bytes]]:
@@ -98,40 +107,40 @@ def test_at_most_once_jobs_of_a_lease_that_ends(box: Box) -> None:
     assert box.qlen() == 0 and not any(job.flags & LEASED for job in box.n.jobs.values())
 
 
-def taken(wired: Wired, count: int) -> Any:
+def taken(world: World, count: int) -> Any:
     """A session that holds so many tasks; its line."""
-    n, line = wired.box.n, wired.line()
-    line.ask(b"TUBE CREATE t fifo\r\n")
+    n, line = world.n, world.wire()
+    line.say(b"TUBE CREATE t fifo\r\n")
     t = tubes_of(n)
     for _ in range(count):
         operations.put(n, t, t.by_name[b"t"], b"body", 0, PutSpec(), 0, 0)
     for _ in range(count // 1_000):
-        line.ask(b"TUBE TAKE t TIMEOUT 0\r\n" * 1_000)
+        line.say(b"TUBE TAKE t TIMEOUT 0\r\n" * 1_000)
     for _ in range(5):
-        wired.pump.turn(0)
+        world.turn()
     assert t.by_name[b"t"].taken == count
     return line
 
 
-def test_a_session_ends_in_pieces(wired: Wired) -> None:
+def test_a_session_ends_in_pieces(world: World) -> None:
     """L2.6 The jobs of leases that end (Y7.2) and the tasks of sessions that end (T8.2) go back
     2,000 in a turn, one lease and one session after another; up to 1,000 go back at once.
     """
-    n, other = wired.box.n, wired.line()
-    line = taken(wired, MANY)
+    n, other = world.n, world.wire()
+    line = taken(world, MANY)
     t = tubes_of(n)
     tube = t.by_name[b"t"]
-    uuid = line.ask(b"TUBE IDENTIFY\r\n").split(b"\r\n")[1]
-    line.sock.close()
+    uuid = line.say(b"TUBE IDENTIFY\r\n").split(b"\r\n")[1]
+    line.reset()
     left, works = [int(tube.taken)], []
     for _ in range(10):
-        wired.pump.turn(0)
+        world.turn()
         works.append(int(n.work))
         left.append(int(tube.taken))
         check(n)
         if left[-1] == MANY - RETURN_MOST:
-            assert other.ask(b"TUBE IDENTIFY " + uuid + b"\r\n").startswith(b"-")
-            assert other.ask(b"TUBE DELETE t %d\r\n" % (MANY - 1)).startswith(b"*")
+            assert other.say(b"TUBE IDENTIFY " + uuid + b"\r\n").startswith(b"-")
+            assert other.say(b"TUBE DELETE t %d\r\n" % (MANY - 1)).startswith(b"*")
     assert max(works) <= TURN_WORK and tube.taken == 0 and tube.ready_count() == MANY - 1
     assert len({count for count in left if count}) >= 2
     assert not t.sessions_over and len(t.sessions) <= 1
@@ -139,145 +148,123 @@ def test_a_session_ends_in_pieces(wired: Wired) -> None:
 
 
 @pytest.mark.parametrize("command", [b"GETJOB FROM q", b"GETJOB NOHANG FROM q", b"LEASE NEXT"])
-def test_expired_jobs_at_the_head(wired: Wired, command: bytes) -> None:
+def test_expired_jobs_at_the_head(world: World, command: bytes) -> None:
     """V2.3 All takes of a turn together skip at most 5,000 expired jobs, and one more each. A queue
     or tube with another expired job gives nothing until the next turn. In the next turn waiting
     clients are served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
     """
-    n, line = wired.box.n, wired.line()
+    n, line = world.n, world.wire()
     n.limits.timers_per_step = 1  # takes find what timers have not removed yet
-    ids = fill(wired, 3 * TURN_WORK)
-    live = fill(wired, 1)[0]
+    ids = fill(world, 3 * TURN_WORK)
+    live = fill(world, 1)[0]
     if command == b"LEASE NEXT":
-        epoch = int(value(wired, line, b"LEASE OPEN g me q\r\n")[0])
+        epoch = int(value(world, line, b"LEASE OPEN g me q\r\n")[0])
         command = b"LEASE NEXT g %d 1 COUNT 100 TTL 60000" % epoch
     for id in ids:
         n.jobs[id].expire_ms = n.now_ms
     before = len(n.jobs)
-    line.sock.send(command + b"\r\n")
-    wired.pump.turn(0)
+    line.put(command + b"\r\n")
+    world.turn()
     assert before - len(n.jobs) <= TURN_WORK + 2
     if b"NOHANG" in command:
-        assert line.sock.recv(100) == b"*-1\r\n"
+        assert line.values() == [NULL]
         return
-    reply = value(wired, line, b"")[0]
+    reply = value(world, line, b"")[0]
     assert reply == 1 if b"LEASE" in command else reply[0][1] == live
     assert set(n.jobs) == {live}
 
 
 @pytest.mark.long
-def test_a_turn_reads_only_so_much(wired: Wired) -> None:
+def test_a_turn_reads_only_so_much(world: World) -> None:
     """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of 64
     KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
     complete. Commands that waited count too. The remaining connections come first in the next turn.
     """
-    lines = [wired.line() for _ in range(12)]
-    figures = wired.box.server.figures
-    for line in lines:
-        line.sock.setblocking(False)
+    lines = [world.wire() for _ in range(12)]
+    figures = world.server.figures
     heard: set[int] = set()
-    left = [b""] * len(lines)
     for _ in range(16):
-        for i, line in enumerate(lines):
-            left[i] = left[i] or b"PING\r\n" * 10_000
-            try:
-                left[i] = left[i][line.sock.send(left[i]) :]
-            except BlockingIOError:
-                pass
+        for line in lines:
+            line.put(b"PING\r\n" * 10_000)
         before = figures.commands
-        wired.pump.turn(0)
+        world.turn()
         assert figures.commands - before <= 2 * TURN_READ // COMMAND_COST + 2 * 65_536 // 6
         for i, line in enumerate(lines):
-            try:
-                heard.update([i] if line.sock.recv(1 << 20) else [])
-            except BlockingIOError:
-                pass
+            heard.update([i] if line.values() else [])
     assert heard == set(range(12))
 
 
-def test_refused_commands_count(wired: Wired) -> None:
+def test_refused_commands_count(world: World) -> None:
     """L2.8 A command that is refused counts like one that runs."""
-    lines = [wired.line() for _ in range(12)]
-    figures = wired.box.server.figures
+    lines = [world.wire() for _ in range(12)]
+    figures = world.server.figures
     for line in lines:
-        line.sock.send(b"QLEN\r\n" * 10_000)
+        line.put(b"QLEN\r\n" * 10_000)
     before = figures.turned_down
-    wired.pump.turn(0)
-    wired.pump.turn(0)
+    world.turn()
+    world.turn()
     assert 0 < figures.turned_down - before <= 3 * TURN_READ // (COMMAND_COST + 6)
 
 
 @pytest.mark.long
-def test_many_that_send_much_leave_time_for_one(wired: Wired) -> None:
+def test_many_that_send_much_leave_time_for_one(world: World) -> None:
     """L2.8 When connections have sent more than that, a read takes at most half of an equal share
     of the 512 KiB from each, less if their commands are short, by what these have cost lately, and
     at least 256 bytes. Those that were not read to their end come last.
     """
-    loud = [wired.line() for _ in range(100)]
+    loud = [world.wire() for _ in range(100)]
     for line in loud:
-        line.sock.setblocking(False)
-        line.sock.send(b"PING\r\n" * 10_000)
-    polite = wired.line()
-    polite.sock.setblocking(False)
-    wired.pump.turn(0)  # it is not known yet what their bytes cost
+        line.put(b"PING\r\n" * 10_000)
+    polite = world.wire()
+    world.turn()  # it is not known yet what their bytes cost
     for _ in range(4):
         for line in loud:
-            with contextlib.suppress(BlockingIOError):
-                line.sock.recv(1 << 20)
-        polite.sock.send(b"PING\r\n")
-        before = wired.box.server.figures.commands
-        heard = b""
+            line.values()
+        polite.put(b"PING\r\n")
+        before = world.server.figures.commands
+        heard: list[Any] = []
         while not heard:
-            wired.pump.turn(0)
-            try:
-                heard = polite.sock.recv(100)
-            except BlockingIOError:
-                pass
-        assert heard == b"+PONG\r\n"
+            world.turn()
+            heard = polite.values()
+        assert heard == [b"PONG"]
         most = TURN_READ // 2 // COMMAND_COST
-        assert 0 < wired.box.server.figures.commands - before <= most
+        assert 0 < world.server.figures.commands - before <= most
 
 
-def test_a_turn_runs_only_so_much_of_what_waited(wired: Wired) -> None:
+def test_a_turn_runs_only_so_much_of_what_waited(world: World) -> None:
     """L2.8 Commands that waited count too. The remaining connections come first in the next
     turn.
     """
-    server, lines = wired.box.server, [wired.line() for _ in range(6)]
+    server, lines = world.server, [world.wire() for _ in range(6)]
     server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does
     for line in lines:
-        line.sock.send(b"PING\r\n" * 10_000)
+        line.put(b"PING\r\n" * 10_000)
     for _ in range(20):
-        wired.pump.turn(0)
+        world.turn()
     before = server.figures.commands
     server.paused_until_ms = server.n.now_ms
     counts: list[int] = []
     while server.figures.commands - before < 60_000:
-        wired.pump.turn(0)
+        world.turn()
         counts.append(server.figures.commands - before - sum(counts))
         assert len(counts) < 100
     assert max(counts) <= TURN_READ // COMMAND_COST + 65_536 // 6
 
 
-def test_one_large_body_in_a_turn(wired: Wired) -> None:
+def test_one_large_body_in_a_turn(world: World) -> None:
     """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of 64
     KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
     complete.
     """
-    lines = [wired.line() for _ in range(4)]
+    lines = [world.wire() for _ in range(4)]
     command = encode("ADDJOB", "big", "x" * 2_000_000, 0)
     for line in lines:
-        line.sock.setblocking(False)
-        sent = 0
-        while sent < len(command) - 1_000:
-            try:
-                sent += line.sock.send(command[sent : len(command) - 1_000])
-            except BlockingIOError:
-                pass
-            wired.pump.turn(0)
+        line.put(command[:-1_000])
+        world.turn()
     for _ in range(60):
-        wired.pump.turn(0)
+        world.turn()
     for line in lines:
-        line.sock.send(command[-1_000:])
+        line.put(command[-1_000:])
     for done in range(1, 5):
-        wired.pump.turn(0)
-        assert len(wired.box.n.jobs) == done
+        world.turn()
+        assert len(world.n.jobs) == done

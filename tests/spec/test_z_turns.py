@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import struct
+from collections.abc import Callable
 
 import pytest
 from journal_by_hand import Kept
 from lease_by_hand import Lessee
-from node_by_hand import Box, Wired
+from node_by_hand import Box
 from test_l_bounds import fill, value
 from test_z_cluster import answers
 from test_z_cluster import stage as stage_at
@@ -23,8 +22,17 @@ from tuque.core.queues.procedures import check
 from tuque.core.staged.publish import WAITS, drop_publish, publish_some
 from tuque.core.staged.stage import on_stage
 from tuque.core.tables.staged import Publish, PublishSpec, Staged
+from world import World
 
 MANY = 12_000
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def world(make_world: Make) -> World:
+    """One node without a journal."""
+    return make_world(journal="off")
 
 
 def stage_many(n: Node, count: int, attempt: bytes = b"a", key: bytes = b"") -> None:
@@ -58,52 +66,51 @@ def finish(n: Node, x: Publish, room: int = 100) -> int:
 
 
 @pytest.mark.long
-def test_many_turns(wired: Wired) -> None:
+def test_many_turns(world: World) -> None:
     """Z2.11 A PUBLISH of many jobs takes several turns (L2.2), in three phases: It checks each job
     (Z2.5, Z2.6) and changes nothing. The command stops if its connection closes. One turn publishes
     everything: version, batches and the record of Z6.2.
     """
-    n, line = wired.box.n, wired.line()
-    fill(wired, MANY, b"in")
-    epoch = int(value(wired, line, b"LEASE OPEN g me in\r\n")[0])
-    value(wired, line, b"LEASE NEXT g %d 1 COUNT 100000 TTL 60000\r\n" % epoch)
+    n, line = world.n, world.wire()
+    fill(world, MANY, b"in")
+    epoch = int(value(world, line, b"LEASE OPEN g me in\r\n")[0])
+    value(world, line, b"LEASE NEXT g %d 1 COUNT 100000 TTL 60000\r\n" % epoch)
     stage_many(n, 6 * TURN_WORK)
     command = b"PUBLISH app 1 ACK g %d 1 t a\r\n" % epoch
-    reply, works, pongs = value(wired, line, command)
+    reply, works, pongs = value(world, line, command)
     assert reply == 6 * TURN_WORK == n.queues[b"q"].length == len(n.jobs)
     assert max(works) <= TURN_WORK and sum(works) >= 6 * TURN_WORK + MANY and pongs >= 6
     assert not n.leases.ending and n.leases.groups[b"g"].acked_seq == 1
-    bodies = [row[2] for row in value(wired, line, b"GETJOB COUNT 5000 FROM q\r\n")[0]]
+    bodies = [row[2] for row in value(world, line, b"GETJOB COUNT 5000 FROM q\r\n")[0]]
     assert bodies == [b"%05d" % i for i in range(5_000)]
     check(n)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["looking", "making"])
-def test_client_goes(wired: Wired, when: str) -> None:
+def test_client_goes(world: World, when: str) -> None:
     """Z2.11 It checks each job (Z2.5, Z2.6) and changes nothing. The command stops if its
     connection closes.
     """
-    n, line, other = wired.box.n, wired.line(), wired.line()
+    n, line, other = world.n, world.wire(), world.wire()
     stage_many(n, 6 * TURN_WORK)
-    line.sock.send(b"PUBLISH app 1 t a\r\n")
-    wired.pump.turn(0)
+    line.put(b"PUBLISH app 1 t a\r\n")
+    world.turn()
     x = n.staging.running
     assert x is not None and not n.jobs and not n.staging.apps
     while when == "making" and not 0 < x.made < len(x.chosen):
-        wired.pump.turn(0)
+        world.turn()
     assert x.is_decided == (when == "making")
-    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    line.sock.close()  # a reset: it takes no reply
+    line.reset()  # it takes no reply
     for _ in range(20):
-        wired.pump.turn(0)
-    assert n.staging.running is None and wired.box.server.blocked == 0
+        world.turn()
+    assert n.staging.running is None and world.server.blocked == 0
     if when == "making":
         assert n.queues[b"q"].length == 6 * TURN_WORK
-        assert value(wired, other, b"PUBLISH app 1 t a\r\n")[0] == -1
+        assert value(world, other, b"PUBLISH app 1 t a\r\n")[0] == -1
     else:
         assert not n.jobs and n.staging.count == 6 * TURN_WORK
-        assert value(wired, other, b"PUBLISH app 1 t a\r\n")[0] == 6 * TURN_WORK
+        assert value(world, other, b"PUBLISH app 1 t a\r\n")[0] == 6 * TURN_WORK
     check(n)
 
 

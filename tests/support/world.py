@@ -327,6 +327,10 @@ class World:
         """
         return self.time.step()
 
+    def turn(self, i: int = 0) -> None:
+        """Let node i take one turn, and all that it says arrive."""
+        self.node(i).shell.take_one()
+
     def look(self) -> None:
         """Have each node run a turn."""
         for machine in self.machines:

@@ -53,6 +53,7 @@ from tuque.store.frames import JournalError
 from tuque.store.writer import Journal
 
 NETWORK: Final = "10.0.0."  # of the nodes
+HUP: Final = 16  # EPOLLHUP
 UNIX: Final = "unix"  # the host of a client's address who comes by a socket of this machine
 IPROTO: Final = "iproto"
 IPROTO_PORT: Final = 3_301
@@ -307,6 +308,21 @@ class Half(Socket):
             self.end.out.put(b"")
 
 
+class Caller(Half):
+    """The connection of a client, who may reset it."""
+
+    def is_reset(self) -> bool:
+        return self.has_ended and self.end is not None and not self.end.is_open
+
+    def ready(self) -> int:
+        return super().ready() | (HUP if self.is_reset() else 0)
+
+    def recv(self, most: int, flags: int = 0) -> bytes:
+        if self.is_reset():
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        return super().recv(most, flags)
+
+
 class Link(Half):
     """A connection to another node; the process knows which one it reads."""
 
@@ -331,7 +347,10 @@ class RealFile:
 
 
 class HandEpoll(Epoll):
-    """Also watches descriptors of the operating system, which are looked at with the node."""
+    """The epoll of Linux: a reset is told whatever is watched for.
+
+    Also watches descriptors of the operating system, which are looked at with the node.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -341,7 +360,10 @@ class HandEpoll(Epoll):
         if fd not in self.kernel.files:
             self.kernel.files[fd] = RealFile(fd)
             self.real[fd] = None
-        super().register(fd, mask)
+        super().register(fd, mask | HUP)
+
+    def modify(self, fd: int, mask: int) -> None:
+        super().modify(fd, mask | HUP)
 
     def unregister(self, fd: int) -> None:
         super().unregister(fd)
@@ -375,6 +397,7 @@ class HandShell(Shell):
         self.recorded = b""  # payloads of the journal that the test has not read
         self.read_from = ""  # the ends of the connection that was read last
         self.waited_ms = 0  # what the pump asked for
+        self.is_single = False  # it stands still after its next turn
         super().__init__(machine, number, cfg)
         if machine.has_events:
             self.n.events = Events(EVENT_BYTES, 1)
@@ -424,7 +447,7 @@ class HandShell(Shell):
         """Somebody connects."""
         if self.is_dead:
             return False
-        sock = Link(self.kernel, end) if port == BUS else Half(self.kernel, end)
+        sock = Link(self.kernel, end) if port == BUS else Caller(self.kernel, end)
         end.owner = sock
         self.doors.get(port, self.clients).take(sock)
         return True
@@ -444,7 +467,18 @@ class HandShell(Shell):
             self.home.stop()
             return
         self.sleep()
+        self.is_paused = self.is_single
         EARS.speaker = None
+
+    def take_one(self) -> None:
+        """One turn, after all that is on its way to the node; what it says arrives elsewhere."""
+        self.wake()
+        self.is_single = True
+        self.world.run(self.world.now_us)
+        self.is_single = self.is_paused = False
+        self.turn_us = -1
+        if self.thread is not None:
+            self.thread.resume()
 
     def look(self) -> None:
         """Run a turn: the test may have given work to the node."""

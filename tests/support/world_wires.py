@@ -123,6 +123,13 @@ class RawWire:
         self.end.out.put(b"")
         self.world.settle_wires()
 
+    def reset(self) -> None:
+        """The client resets the connection, and takes no reply any more."""
+        assert self.end is not None
+        assert self.end.peer is not None
+        self.end.peer.lose()
+        self.end.lose()
+
     def close(self) -> None:
         """The client closes the connection."""
         assert self.end is not None
