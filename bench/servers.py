@@ -100,7 +100,7 @@ def tuque(*options: str) -> Broker:
     scratch = Path(tempfile.mkdtemp(prefix="bench-"))
     port = free_port()
     command = [sys.executable, "-P", "-m", "tuque", "server", "--port", str(port)]
-    command += ["--dir", str(scratch), "--maxmemory", "0", *options]
+    command += ["--dir", str(scratch), "--maxmemory", "0", "--set", "appendonly=no", *options]
     broker = Broker("tuque", command, port, scratch)
     while is_loading(port):
         time.sleep(0.005)

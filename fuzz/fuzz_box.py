@@ -35,6 +35,7 @@ class FuzzBox(PumpBox):
         options = {"cluster_secret": SECRET, "cluster_bind": "127.0.0.1", "dir": str(place)}
         options["cluster_node_timeout"] = rng.choice(("1000", "15000"))
         options["command_deadline"] = "30"
+        options["appendonly"] = "no"
         if rng.random() < 0.4:
             options["appendonly"] = "yes"
             options["appendfsync"] = rng.choice(("no", "everysec", "always"))

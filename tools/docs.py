@@ -154,7 +154,8 @@ def configuration_md() -> str:
 def option_row(opt: Opt) -> str:
     """One line of the table."""
     is_size = isinstance(opt.kind, Memory)
-    default = memory_text(opt.default) if is_size else opt.kind.show(opt.default) or '""'
+    default = opt.kind.conf_words(opt.default)[0] if is_size else opt.kind.show(opt.default)
+    default = default or '""'
     allowed = cell(opt.kind.allowed)
     runtime = "yes" if opt.runtime else ""
     cells = [f"`{opt.name}`", f"`{default}`", allowed, opt.unit, runtime, cell(opt.help)]

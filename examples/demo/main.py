@@ -142,8 +142,6 @@ def start_cluster(programs: Programs, run_dir: Path) -> list[str]:
         programs,
         ports,
         run_dir,
-        "--appendonly",
-        "yes",
         "--appendfsync",
         "everysec",
         "--events",

@@ -21,6 +21,7 @@ from tuque.server.journal.thread import (
     GATHER_SHARE,
     MARK_S,
     RETRY_S,
+    WATCH_S,
     Item,
     JournalThread,
 )
@@ -106,6 +107,7 @@ class SimThread(JournalThread):
     def work(self) -> None:
         """`_turn`, up to what takes time."""
         self._drain()
+        self.room.watch(self.clock())
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             if not self.has_gathered:
                 self.has_gathered = True
@@ -212,6 +214,8 @@ class SimThread(JournalThread):
         if self._queue:
             self.go_on_at(now_us + 1)
         self.nudge()
+        if self.room.is_short(0):
+            self.go_on_at(now_us + int(WATCH_S * 1e6))
         if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
             self.go_on_at(max(self.awake_us, self.after_sync_us(1.0)))
         elif self.journal.must_mark():

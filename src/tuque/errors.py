@@ -178,7 +178,7 @@ class Conflict(ReplyError):
 
 
 class OutOfMemory(ReplyError):
-    """The node has no memory left for new jobs."""
+    """The node has no memory, or no room on its disk, left for new jobs."""
 
     code = "OOM"
     retryable = True
@@ -464,7 +464,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
     )
 }
 # Redis has codes of its own for a wrong password and for a protected node.
-REPLY_ERRORS |= {"WRONGPASS": NoAuth, "DENIED": NoPerm}
+REPLY_ERRORS |= {"WRONGPASS": NoAuth, "DENIED": NoPerm, "DISKFULL": OutOfMemory}
 
 # Texts of which the first word does not say enough: those of Disque, and the one of R5.3.
 WHOLE_TEXTS: dict[str, type[ReplyError]] = {

@@ -495,3 +495,41 @@ def test_unused_arguments_are_errors(connect: Connect, node: ScriptedNode) -> No
     options: dict[str, Any] = {"no_such": 1}
     with pytest.raises(TypeError):
         connect(node.url).addjob("q", "b", **options)
+
+
+@pytest.fixture
+def long_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connection counts as one that has not been used for long."""
+    monkeypatch.setattr("tuque.client.sync.runner.IDLE_S", 0.0)
+    monkeypatch.setattr("tuque.client.aio.runner.IDLE_S", 0.0)
+
+
+@pytest.mark.usefixtures("long_unused")
+def test_an_idle_connection_proves_itself(connect: Connect, node: ScriptedNode) -> None:
+    node.answers["QLEN"] = b":7\r\n"
+    client = connect(node.url)
+    assert [client.qlen("q") for _ in range(2)] == [7, 7]
+    assert node.connections == 1
+    assert [words[0] for words in node.asked] == [b"HELLO", b"QLEN", b"PING", b"QLEN"]
+
+
+@pytest.mark.usefixtures("long_unused")
+def test_a_forgotten_connection_costs_a_second_and_no_doubt(
+    connect: Connect, node: ScriptedNode
+) -> None:
+    node.answers |= {"ADDJOB": ADDED, "PING": None}
+    client = connect(node.url)
+    assert client.addjob("q", b"b") == ID
+    began = time.monotonic()
+    assert client.addjob("q", b"b") == ID
+    assert 0.95 < time.monotonic() - began < 10.0
+    assert node.connections == 2
+    assert [words[0] for words in node.asked].count(b"ADDJOB") == 2
+
+
+@pytest.mark.usefixtures("long_unused")
+def test_a_refused_ping_is_proof(connect: Connect, node: ScriptedNode) -> None:
+    node.answers |= {"QLEN": b":7\r\n", "PING": b"-NOPERM no right\r\n"}
+    client = connect(node.url)
+    assert [client.qlen("q") for _ in range(2)] == [7, 7]
+    assert node.connections == 1

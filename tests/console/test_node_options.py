@@ -17,8 +17,8 @@ from tuque.nodeoptions import NodeOptions
 
 NODE = {"-h", "--host", "-p", "--port", "-u", "--url", "-a", "--password", "--user"}
 COMMANDS = ["cli", "cluster", "cluster status", "cluster meet", "cluster forget", "cluster drain",
-            "cluster repair", "tubes", "tubes home", "triage", "replay", "spark backfill",
-            "bench"]  # fmt: skip
+            "cluster repair", "node stop", "tubes", "tubes home", "triage", "replay",
+            "spark backfill", "bench"]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", COMMANDS)

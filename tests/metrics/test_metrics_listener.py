@@ -27,6 +27,7 @@ class Shelf:
         self.holds, self.go = threading.Event(), threading.Event()
 
     def page(self, path: str, accept: str) -> Page | None:
+        path = path.partition("?")[0]
         if path == "/later":
             self.count += 1
             self.asked.set()

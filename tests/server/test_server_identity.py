@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 from both_ways import NO_BYTECODE
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
+from tuque.cluster.members import Members
+from tuque.core.node.node import Node
 from tuque.server.config.config import load
 from tuque.server.config.identity import Identity, IdentityError, open_identity
 from tuque.server.config.options import Config
@@ -113,4 +116,27 @@ def test_an_unkept_identity_saves_nothing() -> None:
     kept.node_id = ID
     identity = Identity(kept, config(Path(".")))
     identity.save()
+    identity.close()
+
+
+def test_a_full_disk_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """J6.10 The start frees it for `nodes.conf` too."""
+    reserve = tmp_path / "reserve"
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        """As long as the reserve takes the room."""
+        if reserve.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data)
+
+    identity = open_identity(config(tmp_path))
+    members = Members(Node(identity.node_id, b"", 0), 1, identity.mark, 1000)
+    reserve.write_bytes(b"x")
+    monkeypatch.setattr(os, "write", full)
+    identity.save_first(members, str(reserve))
+    assert not reserve.exists()
+    reserve.write_bytes(b"x")
+    with pytest.raises(OSError, match="No space"):
+        identity.save(members)
     identity.close()

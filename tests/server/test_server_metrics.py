@@ -22,9 +22,11 @@ from tuque.server.metrics.metrics_server import (
     Desk,
     close_metrics,
     open_metrics,
+    why_no_jobs,
     why_not_ready,
 )
 from tuque.tubes.policy import tubes_of
+from world import World
 
 
 class Answer(NamedTuple):
@@ -242,21 +244,50 @@ def test_health_needs_no_turn(node: Node) -> None:
 
 
 def test_readiness_says_why_not(node: Node) -> None:
-    """O2.2 `/readyz`: 200 if the node takes jobs; else 503, with one line for each reason"""
+    """O2.2 `/readyz`: 200 if clients are to come; else 503, with one line for each reason"""
     assert node.get("/readyz").status == 200
     s = node.box.server
     node.run("CLUSTER", "LEAVING", "yes")
-    node.run("CONFIG", "SET", "maxmemory", 1)
     answer = node.get("/readyz")
     assert answer.status == 503
-    assert answer.text == "it leaves its cluster\nits memory is used up\n"
-    s.is_loading, s.journal_error, s.conflict = True, "disk full", "host:1"
+    assert answer.text == "it leaves its cluster\n"
+    s.is_loading, s.conflict, s.end_asked = True, "host:1", "signal"
     assert why_not_ready(s)[:3] == [
+        "it stops",
         "it reads its journal",
-        "the journal does not work: disk full",
         "another node, at host:1, has its id",
     ]
-    s.is_loading, s.journal_error, s.conflict = False, "", ""
+    s.is_loading, s.conflict, s.end_asked = False, "", ""
+
+
+def test_a_full_node_still_serves_workers(node: Node) -> None:
+    """O2.5 `/readyz?for=writes`: the same, and 503 also while the node takes no more jobs: the
+    journal does not work (J6.1), its disk is nearly full (J6.9), or its memory is used up (M2).
+    """
+    s = node.box.server
+    assert node.get("/readyz?for=writes").status == 200
+    node.run("CONFIG", "SET", "maxmemory", 1)
+    s.journal_error = "no space"
+    assert node.get("/readyz") == (200, "text/plain; charset=utf-8", "ready\n")
+    answer = node.get("/readyz?for=writes")
+    assert answer.status == 503
+    assert answer.text == "the journal does not work: no space\nits memory is used up\n"
+    s.journal_error = ""
+    node.run("CLUSTER", "LEAVING", "yes")
+    assert node.get("/readyz?for=writes").text == "it leaves its cluster\nits memory is used up\n"
+
+
+def test_a_short_disk_takes_no_writes(make_world: Callable[..., World]) -> None:
+    """O2.5 its disk is nearly full (J6.9)"""
+    world = make_world(disk_free_min="1mb")
+    assert why_no_jobs(world.server) == []
+    world.add()
+    world.disk().full(100_000)
+    world.pass_ms(2_000)
+    world.run("PAUSE", "q", "in")
+    world.pass_ms(2_000)
+    assert why_no_jobs(world.server) == ["its disk is nearly full"]
+    assert why_not_ready(world.server) == []
 
 
 def test_a_real_node_listens(make_live: Callable[..., Live]) -> None:

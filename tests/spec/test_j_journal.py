@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NODE_ID, START_MS, Box, Err
 
+import forked
 from tuque.core.records.jobs import (
     ACK,
     ADD,
@@ -145,6 +149,14 @@ def test_off_writes_nothing() -> None:
     assert box.server.committer is None
     box.add()
     box.close()
+
+
+def test_on_by_default(tmp_path: Path) -> None:
+    """J4.1 Without the option a node has a journal, under `everysec`."""
+    words = ("server", "--port", "0", "--dir", str(tmp_path), "--print-config")
+    shown = forked.run(words, b"", dict(os.environ), 60.0).stdout.decode().splitlines()
+    said = {line.partition("#")[0].strip() for line in shown}
+    assert {"appendonly = true", 'appendfsync = "everysec"'} <= said
 
 
 @pytest.mark.parametrize(

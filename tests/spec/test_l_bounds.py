@@ -309,23 +309,28 @@ def test_qpeek_has_a_bound(wired: Wired) -> None:
 
 
 def test_names_that_clients_wait_for_are_memory() -> None:
-    """V1.7 While memory is above 100 %, a GETJOB that would wait for a queue that does not exist
-    gets the error of C3.5.
+    """V1.7 A GETJOB that would wait for queues that do not exist is refused if there is no room for
+    them (M5.4): `-OOM clients wait for new queues of <n> bytes, and may have <n>: wait for fewer
+    names, or raise maxmemory` While memory is above 100 %, a PAUSE that would make a queue gets the
+    error of C3.5, and so does a LEASE OPEN that would make a group.
     """
     wired = Wired(maxmemory="2mb")
     n = wired.box.n
     lines = []
     for i in range(8):
         lines.append(wired.line())
-        names = [b"%d-%d" % (i, k) for k in range(1_000)]
+        names = [b"%d-%d" % (i, k) for k in range(100)]
         reply = lines[-1].ask(encode("GETJOB", "FROM", *names))
-    assert reply == b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
-    assert n.used_bytes() < 2 * 2**20 + 2**21
-    for line in (b"PAUSE new in\r\n", b"LEASE OPEN g o q\r\n"):
-        assert wired.line().ask(line) == reply
+    assert reply.startswith(b"-OOM clients wait for new queues of ")
+    assert n.bare_bytes <= 2**21 // 8 and n.counted_bytes() < 2**19 and len(n.waiters) > 1
+    assert wired.line().ask(b"ADDJOB new b 0\r\n").startswith(b"+D-"), "others are let in"
+    n.base_bytes += 2**21
+    for line in (b"PAUSE other in\r\n", b"LEASE OPEN g o q\r\n"):
+        assert wired.line().ask(line).startswith(b"-OOM command not allowed when used memory > ")
+    n.base_bytes -= 2**21
     assert wired.line().ask(b"PAUSE 0-1 in\r\n") == b"+in\r\n"
-    assert wired.line().ask(b"PAUSE new none\r\n") == b"+none\r\n"
-    assert wired.line().ask(b"GETJOB NOHANG FROM new\r\n") == b"*-1\r\n"
+    assert wired.line().ask(b"PAUSE other none\r\n") == b"+none\r\n"
+    assert wired.line().ask(b"GETJOB NOHANG FROM other\r\n") == b"*-1\r\n"
     before = n.used_bytes()
     for line in lines:
         line.sock.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from journal_lab import NODE_ID, PATH, START_MS, Lab, restarted
 
+from tuque.core.copies.ack import on_ackjob
 from tuque.core.copies.add import on_addjob, settle
 from tuque.core.model.job import PLAIN
 from tuque.server.journal.committer import Committer, forget_saved, has_saved_once, save_once
@@ -312,3 +313,39 @@ def test_a_planned_restart_without_a_journal_loads_once(tmp_path: Path) -> None:
     assert list(again.n.jobs) == [job_id]
     assert not has_saved_once(disk, path)
     assert read_manifest(disk, path) is None
+
+
+@pytest.mark.parametrize("policy", ["no", "everysec", "always"])
+def test_what_only_an_unfinished_rewrite_has_is_not_kept(policy: str) -> None:
+    """J6.2 After a failed sync nothing about the file is known: everything is written anew from
+    memory before writes are accepted again.
+    """
+    lab = Lab(policy=policy)
+    lab.start()
+    job_id = lab.add()
+    lab.committer.journal.break_off("the sync failed")
+    assert lab.n.records is not None
+    on_ackjob(lab.n, job_id)
+    seq = lab.committer.commit(lab.n.records, lab.n.now_ms)
+    lab.committer.start_rewrite(lab.n, lab.n.now_ms)  # its first record is the one after `seq`
+    assert lab.committer.error != ""
+    assert lab.committer.must_hold(seq), "the files have the job, and not its end"
+    lab.disk.process_crash()
+    assert job_id in restarted(lab.disk, lab.n.now_ms).n.jobs
+
+
+def test_it_is_kept_when_the_rewrite_has_finished() -> None:
+    """Replies that wait for it may leave then."""
+    lab = Lab(policy="everysec")
+    lab.start()
+    job_id = lab.add()
+    lab.committer.journal.break_off("the sync failed")
+    assert lab.n.records is not None
+    on_ackjob(lab.n, job_id)
+    seq = lab.committer.commit(lab.n.records, lab.n.now_ms)
+    lab.committer.start_rewrite(lab.n, lab.n.now_ms)
+    while lab.committer.is_rewriting():
+        lab.turn()
+    assert not lab.committer.must_hold(seq)
+    lab.disk.process_crash()
+    assert job_id not in restarted(lab.disk, lab.n.now_ms).n.jobs

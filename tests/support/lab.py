@@ -21,6 +21,12 @@ from until import until
 
 READY = re.compile(r"ready to accept connections on port (\d+)")
 BUS = re.compile(r"bus listens on port (\d+)")
+PLAIN = (
+    "--set",
+    "appendonly=no",
+    "--set",
+    "disk-reserve=0",
+)  # a flag of the test has the last word
 
 
 class RealServer:
@@ -63,7 +69,7 @@ class RealServer:
     def launch(self, *flags: str | int, before: Callable[[], None] | None = None) -> None:
         """Start without waiting. `before` runs in the new process, e.g. to set its limits."""
         self.end()
-        words = ["--port", str(self.port), "--dir", str(self.directory), *self.flags]
+        words = ["--port", str(self.port), "--dir", str(self.directory), *PLAIN, *self.flags]
         if self.bus_port:
             words += ["--cluster-port", str(self.bus_port)]
         with self.log_path.open("wb") as log:

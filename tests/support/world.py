@@ -58,6 +58,9 @@ FORMING_MS: Final = 20_000
 LETTERS_MAX: Final = 1_000
 
 
+NO_WATCH: Final = {"disk-free-min": "0", "disk-reserve": "0"}  # unless a test wants it
+
+
 class DiskAt:
     """The disk of a machine, and its faults; `well` ends them."""
 
@@ -245,7 +248,7 @@ class World:
         self._ports = 40_000
         self._first: Wire | None = None
         self._bugs = 0
-        words = {"appendonly": "no" if journal == "off" else "yes"}
+        words = {"appendonly": "no" if journal == "off" else "yes", **NO_WATCH}
         words |= {"appendfsync": journal} if journal != "off" else {}
         words |= worded(options)
         self.machines: list[HandMachine] = []

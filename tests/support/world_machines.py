@@ -392,6 +392,8 @@ class HandShell(Shell):
         committer = super().new_committer(thread)
         committer.rewrite_percentage = self.s.cfg.auto_aof_rewrite_percentage
         committer.rewrite_min_bytes = self.s.cfg.auto_aof_rewrite_min_size
+        thread.room.free_min = self.s.cfg.disk_free_min
+        committer.journal.reserve_bytes = self.s.cfg.disk_reserve
         return committer
 
     def accept(self, end: End, port: str) -> bool:

@@ -26,6 +26,7 @@ ADVICE = {
     "NOREPL": "too few nodes could take a copy in time: ask for a smaller REPLICATE or wait longer",
     "FEWCOPIES": "it is done, on fewer nodes than asked for: do not repeat it",
     "OOM": "the node is out of memory: acknowledge or delete jobs, or raise maxmemory",
+    "DISKFULL": "the node's disk is nearly full: acknowledge jobs, free space, or use another node",
     "MAXLEN": "the queue is as long as this MAXLEN allows: let workers catch up",
     "PAUSED": "the queue is paused: `PAUSE <queue> none` opens it",
     "BADID": "an id is 40 bytes and starts with D- or D_; ADDJOB and GETJOB give it",

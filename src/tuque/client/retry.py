@@ -15,8 +15,10 @@ from tuque.errors import (
     Leaving,
     Loading,
     MaxClients,
+    Misconf,
     NoQuorum,
     NotTaken,
+    OutOfMemory,
     ReadOnly,
     Timeout,
     TubeHome,
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 # nothing was done, and time or another node will help
 NOT_NOW = (Conflict, Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
+FULL = (
+    OutOfMemory,
+    Misconf,
+)  # others may have room, or a journal that works
 SHARE = 0.25  # of the time since the first failure: nobody is later than that much of an outage
 
 
@@ -118,7 +124,7 @@ class Tries:
             error.retryable = safe
             again = safe and not (sent and isinstance(error, Timeout))
         else:
-            again = isinstance(error, NOT_NOW)
+            again = isinstance(error, NOT_NOW + FULL)
         self.mark(error)
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
@@ -128,6 +134,8 @@ class Tries:
         if not self._count:
             self._failed_s = now_s
         delay_s = self._retry.delay_s(self._count, self._rng, now_s - self._failed_s)
+        if isinstance(error, FULL):
+            delay_s = 0.0  # another node is asked, and none twice
         if now_s + delay_s >= self.search_until_s:
             raise error
         self._count += 1

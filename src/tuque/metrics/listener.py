@@ -53,7 +53,7 @@ class Source(Protocol):
     """Makes pages. All methods are called in the listener's thread."""
 
     def page(self, path: str, accept: str) -> Page | None:
-        """The page of that path; None: it will be there later, and `begin` was called."""
+        """The page of that path, perhaps with `?...`; None: it will be there later."""
 
     def take(self, path: str, accept: str) -> Page | None:
         """The page asked for earlier, once `Listener.ring` was called; None: not yet."""
@@ -302,7 +302,7 @@ def parse(visit: Visit, head: bytes) -> Page | None:
     if words[0] not in ("GET", "HEAD"):
         return fault(405)
     visit.is_head = words[0] == "HEAD"
-    visit.path = words[1].partition("?")[0]
+    visit.path = words[1]
     for line in lines[1:]:
         name, _, value = line.partition(":")
         if name.lower() == "accept":

@@ -230,9 +230,9 @@ def watch_signals(pump: Pump) -> None:
     s.signal_sockets = (reader, writer)
 
     def on_stop(number: int, _: object) -> None:
-        if s.stop_requested and number == signal.SIGINT:
+        if (s.end_asked or s.stop_requested) and number == signal.SIGINT:
             os._exit(1)
-        s.stop_requested = "signal"
+        s.ask_end("signal")
 
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, on_stop)
@@ -254,7 +254,9 @@ def ready(pump: Pump) -> None:
     s.is_loading = False
     give_back(s)  # memory that the load needed
     if s.cfg.pidfile and s.cfg.daemonize:
-        Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(os.open(s.cfg.pidfile, flags, 0o644), "w") as file:
+            file.write(f"{os.getpid()}\n")
     open_bus(pump)
     log.info(
         "The server is now ready to accept connections on port %(port)d",

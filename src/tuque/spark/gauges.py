@@ -158,6 +158,7 @@ class Gauges(StreamingQueryListener):
 
     def page(self, path: str, accept: str) -> Page | None:
         """[O5] The page of that path."""
+        path = path.partition("?")[0]
         if path == "/metrics":
             is_open = wants_open(accept)
             with self._lock:

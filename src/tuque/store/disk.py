@@ -11,6 +11,7 @@ import fcntl
 import os
 from typing import Final
 
+OCCUPIED_BYTES: Final = 1 << 20  # written at once where the system cannot allocate them
 WHOLE_PREFIX: Final = -1  # power_cut: keep all writes
 
 
@@ -73,7 +74,7 @@ class Disk:
 
     def open_append(self, path: str) -> int:
         """Open for appending, and create the file if missing; returns a handle."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(path, flags, 0o640)
 
     def write(self, handle: int, data: bytes | memoryview) -> int:
@@ -89,7 +90,7 @@ class Disk:
 
     def truncate(self, path: str, size: int) -> None:
         """Cut the file to that size, durably."""
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(fd, size)
             os.fsync(fd)
@@ -118,7 +119,7 @@ class Disk:
 
     def lock(self, path: str) -> int:
         """Lock the file for this process until `close`; raises LockedError."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -135,6 +136,27 @@ class Disk:
     def salt(self) -> bytes:
         """Eight unpredictable bytes."""
         return os.urandom(8)
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that this user may still write there; -1: unknown."""
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return -1
+        return found.f_bavail * found.f_frsize
+
+    def occupy(self, path: str, size: int) -> None:
+        """Create a file of that many bytes, none of which others can use."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(fd, 0, size)
+            else:
+                for _ in range(0, size, OCCUPIED_BYTES):
+                    os.write(fd, bytes(OCCUPIED_BYTES))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 class PowerCut(BaseException):
@@ -297,3 +319,15 @@ class MemoryDisk(Disk):
     def salt(self) -> bytes:
         self.salts += 1
         return b"salt%04d" % self.salts
+
+    def free_bytes(self, path: str) -> int:
+        return max(self.capacity - self.used(), 0)
+
+    def occupy(self, path: str, size: int) -> None:
+        handle = self.open_append(path)
+        try:
+            if self.free_bytes(path) < size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            self.write(handle, bytes(size))
+        finally:
+            self.close(handle)

@@ -40,6 +40,7 @@ FRAME_MAX_BYTES: Final = (1 << 32) - 1
 MANIFEST: Final = "manifest"
 RETIRED: Final = "manifest.off"  # a manifest that is no longer valid
 LOCK: Final = "lock"
+RESERVE: Final = "reserve"  # a file that is deleted when the disk is full
 
 CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason if the file ends too early
 

@@ -27,6 +27,7 @@ from tuque.store.disk import Disk
 from tuque.store.frames import (
     HEADER_BYTES,
     MANIFEST,
+    RESERVE,
     RETIRED,
     SEGMENT,
     SNAPSHOT,
@@ -94,6 +95,9 @@ class Journal:
         self.snapshot_bytes: i64 = 0
         self.snapshot_synced: i64 = 0  # of these bytes
         self.slice_error = ""  # why the last slice was not written
+        self.is_slice_full = False  # the disk had no room for it
+        self.reserve_bytes: i64 = 0  # wanted of the reserve; 0: none
+        self.has_reserve = False
 
     def total_bytes(self) -> i64:
         """Bytes of all valid files."""
@@ -116,20 +120,79 @@ class Journal:
             if self.disk.size(f"{self.path}/{last}") <= HEADER_BYTES:
                 m.segments.pop()  # no frames in it: keep no row of empty files
                 m.salts.pop()
+        self.find_reserve()
         try:
-            self.sync_last(m)
-            salt = self.new_segment(now_ms)
-            m.segments.append(segment_name(self.number))
-            m.salts.append(salt)
-            self.write_manifest(m)
+            self.begin(now_ms)
         except OSError as e:
+            self.begin_again(e, now_ms)
+        if not self.is_broken:
+            self.drop_unnamed()
+        self.measure_old()
+        self.base_bytes = self.total_bytes()
+
+    def begin(self, now_ms: i64) -> None:
+        """Begin the segment that continues the loaded ones."""
+        manifest = self.manifest.copy()
+        self.sync_last(manifest)
+        salt = self.new_segment(now_ms)
+        manifest.segments.append(segment_name(self.number))
+        manifest.salts.append(salt)
+        self.write_manifest(manifest)
+        self.manifest = manifest
+
+    def begin_again(self, e: OSError, now_ms: i64) -> None:
+        """[J6.10] Begin with the room of the reserve, or broken: the loaded files stay valid."""
+        try:
+            if self.frees_room(e):
+                self.begin(now_ms)
+                return
+        except OSError as again:
+            e = again
+        is_new = self.manifest.snapshot == "" and len(self.manifest.segments) == 0
+        if e.errno != errno.ENOSPC or is_new:
             raise JournalError(
                 f"cannot write the journal in {self.path}: {why(e)}; "
                 "the directory must be writable and have free space"
             ) from e
-        self.drop_unnamed()
-        self.measure_old()
-        self.base_bytes = self.total_bytes()
+        self.break_off(f"{why(e)} beginning a segment in {self.path}")
+
+    # The reserve (SPEC J6.10)
+
+    def find_reserve(self) -> None:
+        """Look for the reserve of an earlier start; delete one that is not wanted."""
+        path = f"{self.path}/{RESERVE}"
+        self.has_reserve = self.disk.exists(path)
+        if self.has_reserve and self.disk.size(path) != self.reserve_bytes:
+            self.spend_reserve()
+
+    def may_reserve(self, free_bytes: i64, least_bytes: i64) -> bool:
+        """Whether the reserve is missing and leaves that much of the free room."""
+        if self.has_reserve or self.reserve_bytes == 0:
+            return False
+        return free_bytes >= self.reserve_bytes + least_bytes
+
+    def keep_reserve(self) -> bool:
+        """Write the reserve; False: the disk refuses."""
+        path = f"{self.path}/{RESERVE}"
+        try:
+            self.disk.occupy(path, self.reserve_bytes)
+        except OSError:
+            self.unlink_quietly(path)
+            return False
+        self.has_reserve = True
+        return True
+
+    def spend_reserve(self) -> bool:
+        """Delete the reserve; False: there is none."""
+        if not self.has_reserve:
+            return False
+        self.has_reserve = False
+        self.unlink_quietly(f"{self.path}/{RESERVE}")
+        return True
+
+    def frees_room(self, e: OSError) -> bool:
+        """Whether the disk was full and now has the room of the reserve."""
+        return e.errno == errno.ENOSPC and self.spend_reserve()
 
     def sync_last(self, manifest: Manifest) -> None:
         """[J5.10] Sync loaded files: after a kill they may be in the page cache only."""
@@ -244,8 +307,11 @@ class Journal:
         try:
             self.write_frame(parts, count, now_ms)
         except OSError as e:
-            self.on_write_error(e)
-            return False
+            if not self.frees_room(e):
+                self.on_write_error(e)
+                return False
+            self.cut_back()
+            return self.append_parts(parts, count, now_ms)
         if not self.is_broken:
             self.error = ""
         return True
@@ -408,6 +474,7 @@ class Journal:
     def on_segment_error(self, e: OSError, old_segment: str, old_size: i64) -> None:
         """Continue in the old segment, the last one in the manifest."""
         self.rewrite_error = f"{why(e)} creating a segment in {self.path}"
+        self.frees_room(e)  # for the next attempt
         if self.is_broken:
             self.tell_broken(self.rewrite_error)
             if self.handle >= 0:
@@ -460,6 +527,7 @@ class Journal:
                 self.snapshot_synced = self.snapshot_bytes
         except OSError as e:
             self.slice_error = f"{why(e)} writing {self.snapshot_path}"
+            self.is_slice_full = e.errno == errno.ENOSPC
             return False
         self.snapshot_seq += count
         self.snapshot_jobs += job_count
@@ -469,6 +537,9 @@ class Journal:
         """Abandon the rewrite whose slice was not written."""
         if self.is_rewriting:
             self.abort_rewrite(self.slice_error)
+        if self.is_slice_full:
+            self.is_slice_full = False
+            self.spend_reserve()  # for the next attempt
 
     def flush_snapshot(self) -> bool:
         """Sync what was written of the snapshot; False as for a slice."""

@@ -23,6 +23,7 @@ BUS: Final = re.compile(r"bus listens on port (\d+)")
 LIMIT_S: Final = 60.0  # of a start, a stop, a meeting
 LOOK_S: Final = 0.01
 LOG_LINES: Final = 20
+PLAIN: Final = ("--set", "appendonly=no", "--set", "disk-reserve=0")  # unless a test says otherwise
 
 
 class NodeError(Exception):
@@ -94,7 +95,7 @@ class TestNode(Runs):
         """Starts it and waits until it serves. Raises NodeError."""
         if self.is_running:
             return self
-        words = ["--port", str(self.port), "--dir", str(self.directory), *self._options]
+        words = ["--port", str(self.port), "--dir", str(self.directory), *PLAIN, *self._options]
         if self.bus_port:
             words += ["--cluster-port", str(self.bus_port)]
         with self._log.open("wb") as log:

@@ -6,8 +6,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 from tuque.client import pipeline
 from tuque.client.api import Hello, Reply, to_text
@@ -16,8 +16,10 @@ from tuque.client.commands.calls import Call
 from tuque.client.routing.nodes import LIMIT_S
 from tuque.client.transport.conn import greeting, joining, read_greeting, why_closed
 from tuque.client.transport.face import (
+    IDLE_S,
     INFINITE,
     JOIN_S,
+    PROOF_S,
     SHORTEST_WAIT_S,
     SLICE_S,
     Face,
@@ -137,7 +139,14 @@ class Runner(Face):
 
         Raises only if no reply came at all.
         """
-        replies = await self._answers(asked)
+        groups = self._by_leader(asked)
+        if len(groups) < 2:
+            replies = await self._answers(asked)
+        else:
+            replies = [None] * len(asked)
+            await self._ask_places(groups, asked, replies)
+            if all(isinstance(one, ConnectionError) for one in replies):
+                raise cast(ConnectionError, replies[-1])
         await self._ask_homes(asked, replies)
         return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
 
@@ -151,14 +160,23 @@ class Runner(Face):
             except TubeHome:
                 return
             await asyncio.sleep(pause_s)
-            for at, places in refused.items():
-                calls = [asked[place] for place in places]
-                try:
-                    found = await self._answers(calls, at)
-                except Error as e:
-                    found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
-                for place, reply in zip(places, found, strict=True):
-                    replies[place] = reply
+            await self._ask_places(refused, asked, replies)
+
+    async def _ask_places(
+        self,
+        groups: Mapping[Any, list[int]],
+        asked: list[Call[Any]],
+        replies: list[Reply],
+    ) -> None:
+        """Asks each node for its calls of a pipeline, and puts the replies into their places."""
+        for at, places in groups.items():
+            calls = [asked[place] for place in places]
+            try:
+                found = await self._answers(calls, at)
+            except Error as e:
+                found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
+            for place, reply in zip(places, found, strict=True):
+                replies[place] = reply
 
     async def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
         """The replies, with an error for each missing one; raises if all are missing."""
@@ -251,6 +269,7 @@ class Runner(Face):
             self._after_loss(asked, replies, max(first, lost))
             if not is_good or self._is_closed:
                 link.close()
+            link.used_s = time.monotonic()
             pool.give(link if is_good and not self._is_closed else None)
         if self._refused(link.address, link.session, asked, replies, time.monotonic()):
             raise replies.pop()
@@ -298,7 +317,7 @@ class Runner(Face):
         try:
             if link is not None:
                 wanted = at or self._route.current
-                if link.address == wanted and not link.is_stale():
+                if link.address == wanted and await self._is_usable(link):
                     return link
                 if at is None and link.address == wanted:
                     self._on_stale(link.address)
@@ -308,6 +327,22 @@ class Runner(Face):
         except BaseException:
             pool.give(None)
             raise
+
+    async def _is_usable(self, link: Link) -> bool:
+        """Whether an idle connection is there; one that has not been used lately proves it.
+
+        A proxy may have forgotten it: the call that found out would not know whether it is done.
+        """
+        if link.is_stale():
+            return False
+        now_s = time.monotonic()
+        if now_s < link.used_s + IDLE_S:
+            return True
+        try:
+            await link.exchange([("PING",)], [], now_s + PROOF_S)
+        except ConnectionError:
+            return False
+        return True
 
     async def _visit(self, at: Address, deadline_s: float) -> Link:
         """A new connection to the leader of a tube."""

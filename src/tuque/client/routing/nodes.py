@@ -50,6 +50,17 @@ class Route:
         )
         return nodes
 
+    def usable(self, now_s: float) -> list[Address]:
+        """The node in use, then the others that do not rest or leave."""
+        current = self.current
+        found = [] if current is None else [current]
+        rests = self._rests_until_s
+        for address, priority in self._priorities.items():
+            is_well = priority < LEAVING_PRIORITY and rests.get(address, 0.0) <= now_s
+            if address != current and is_well:
+                found.append(address)
+        return found
+
     def on_connected(self, address: Address, hello: Hello | None) -> bool:
         """Switches to a node and learns the others from its HELLO; True after a loss."""
         if hello is not None:

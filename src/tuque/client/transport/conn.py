@@ -42,6 +42,7 @@ class Conn:
         self.node = str(address)
         self.session = ""  # of tubes, as last requested
         self.unanswered = 0
+        self.used_s = 0.0  # when it was returned to its pool
         self.login_s = 0.0  # what its log-in took, until a call has added that to its time
         self.pushed: deque[list[Reply]] = deque()
         self.on_cancel: Callable[[str, str], object] | None = None  # of a job's id and run

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.commands.calls import Call
-from tuque.client.retry import Tries
+from tuque.client.retry import FULL, NOT_NOW, Tries
 from tuque.client.routing.leaders import Homes, homeless_hint
-from tuque.client.routing.nodes import LEAVING_REST_S, Follow, Route
+from tuque.client.routing.nodes import LEAVING_REST_S, REST_S, Follow, Route
 from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
@@ -80,6 +80,10 @@ SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
 JOIN_S = 5.0  # for the reply to joining a session of tubes
 TASK_WORDS = 6  # in a reply that is a task
+AWAY = (Leaving, Conflict, Loading)  # refusals of a node that serves nobody now
+FULL_S = 10.0  # other nodes get the jobs for that long
+IDLE_S = 5.0  # a connection unused for that long proves itself before a call
+PROOF_S = 1.0  # for the reply to that PING: who has forgotten it costs no more, and no doubt
 SHORTEST_WAIT_S = 0.005  # a shorter remaining wait is over
 
 
@@ -97,6 +101,7 @@ class Face:
         self._follow = Follow(is_on=settings.follow and settings.discover and not is_socket)
         self._homes = Homes(is_on=settings.discover and not is_socket)
         self._homes_down: frozenset[Address] = frozenset()
+        self._full: dict[Address, float] = {}  # until when nodes are asked last to take jobs
         self._session = ""  # of tubes, on the node joined last
         self._sessions: dict[Address, str] = {}
         self._own: set[str] = set()  # sessions that this client is or was in
@@ -202,8 +207,10 @@ class Face:
             if isinstance(reply, Leaving | Conflict):
                 self._on_leaving(address, now_s, reply)
                 break
+        if self._is_full(address, asked, replies, now_s):
+            return True
         if len(asked) > 1:
-            return False
+            return self._takes_back(replies, AWAY)
         last = replies[-1]
         if isinstance(last, TubeHome):
             return self._homes.told(last) is not None and not self._homes.are_apart(asked)
@@ -212,12 +219,60 @@ class Face:
         if isinstance(last, NoQuorum | ReadOnly):
             self._homes.forget(address)  # others may know another leader
             return True
-        return isinstance(last, Leaving | Conflict | Loading)
+        return isinstance(last, AWAY)
+
+    def _is_full(
+        self, address: Address, asked: list[Call[Any]], replies: list[Reply], now_s: float
+    ) -> bool:
+        """True if the node took no jobs, or not the last ones, and another one may."""
+        if not isinstance(replies[-1], FULL) or not _are_adds(asked):
+            return False
+        if self._homes.of(asked) is not None:
+            return False  # only the leader of a tube takes its tasks
+        if self._full.get(address, 0.0) <= now_s:
+            log.warning("node %s takes no jobs now: %s", address, replies[-1])
+        self._full = {**self._full, address: now_s + FULL_S}
+        if not self._has_room(now_s):
+            return False
+        return self._takes_back(replies, FULL)
+
+    def _has_room(self, now_s: float) -> list[Address]:
+        """The nodes that may take jobs, that in use first."""
+        return [at for at in self._route.usable(now_s) if self._full.get(at, 0.0) <= now_s]
+
+    def _room_for(self, asked: list[Call[Any]]) -> Address | None:
+        """The node to ask for jobs to be added, if the node in use took none lately."""
+        now_s = time.monotonic()
+        current = self._route.current
+        if current is None or self._full.get(current, 0.0) <= now_s or not _are_adds(asked):
+            return None
+        found = self._has_room(now_s)
+        return found[0] if found else None
+
+    def _takes_back(self, replies: list[Reply], kinds: tuple[type[Error], ...]) -> bool:
+        """Drop the refusals at the end of a pipeline but one, if another node, or time, will help.
+
+        What was refused is sent again in its order, and nothing that came after it was done.
+        """
+        if not isinstance(replies[-1], kinds):
+            return False
+        while len(replies) > 1 and isinstance(replies[-2], kinds):
+            replies.pop()
+        return True
 
     def _home_of(self, asked: list[Call[Any]]) -> Address | None:
         """The node to ask if a tube's leader is not the node in use."""
         address = self._homes.of(asked)
+        if address is None and self._full:
+            return self._room_for(asked)
         return None if address == self._route.current else address
+
+    def _by_leader(self, asked: list[Call[Any]]) -> dict[Address | None, list[int]]:
+        """The calls of a pipeline by the leader that they concern; None: the node in use."""
+        found: dict[Address | None, list[int]] = {}
+        for at, call in enumerate(asked if self._homes.has_any else ()):
+            found.setdefault(self._home_of([call]), []).append(at)
+        return found
 
     def home_groups(self, names: Iterable[str]) -> list[list[str]]:
         """Queues by the node that calls about them go to, as far as known."""
@@ -281,14 +336,18 @@ class Face:
         """The typed result of a reply; counts jobs by the node that created them."""
         result = call.read(reply)
         if call.fetches:
-            self._follow.on_jobs(cast(list[Job], result), self._route.own, now_s)
+            self._on_fetched(cast(list[Job], result), now_s)
         return result
+
+    def _on_fetched(self, jobs: list[Job], now_s: float) -> None:
+        self._follow.on_jobs(jobs, self._route.own, now_s)
+        self._homes.on_jobs(jobs)
 
     def _seen(self, asked: list[Call[Any]], results: list[Any], now_s: float) -> list[Any]:
         """The results of a pipeline unchanged; counts jobs as above."""
         for call, result in zip(asked, results, strict=True):
             if call.fetches and not isinstance(result, Error):
-                self._follow.on_jobs(result, self._route.own, now_s)
+                self._on_fetched(result, now_s)
         return results
 
     def _is_to_move(self, asked: list[Call[Any]]) -> bool:
@@ -327,6 +386,7 @@ class Face:
 
     def _on_home_unreachable(self, address: Address, error: Error) -> None:
         self._homes.forget(address)
+        self._full = {**self._full, address: time.monotonic() + REST_S}
         if address not in self._homes_down:  # once until it is usable again: calls may try it often
             log.warning("cannot use node %s, a leader of tubes: %s", address, error)
             self._homes_down = self._homes_down | {address}
@@ -346,6 +406,11 @@ class Face:
             log.warning("node %s %s: looking for another one", address, why)
 
 
+def _are_adds(asked: list[Call[Any]]) -> bool:
+    """Whether any node may take these calls, which only add jobs."""
+    return all(call.args[0] == "ADDJOB" or call.args[:2] == ("TOPIC", "ADD") for call in asked)
+
+
 def no_node(causes: list[Error]) -> Error:
     """The error when all known nodes were tried: a node's own if one replied, else NoNode."""
     for cause in causes:
@@ -356,6 +421,8 @@ def no_node(causes: list[Error]) -> Error:
 
 def no_answer(error: Error, call: Call[Any]) -> Error:
     """The error of a call of a pipeline whose connection failed before its reply."""
+    if isinstance(error, NOT_NOW) and not error.may_be_done:
+        return type(error)(error.message, node=error.node, job_id=call.job_id)
     kind = type(error) if isinstance(error, ConnectionError) else Closed
     retryable = call.repeat and not call.pinned
     found = kind(error.message, node=error.node, job_id=call.job_id, retryable=retryable)

@@ -14,6 +14,9 @@ from typing import Any, Final, TypeAlias
 import hiredis
 
 CONNECT_TIMEOUT_S: Final = 5.0
+KEEP_ALIVE_S: Final = 60  # load balancers forget a silent connection after some 4 minutes
+PROBES: Final = 3
+PROBE_S: Final = 15  # between two probes
 LOGIN_S: Final = 15.0  # a node may let log-ins wait
 DEPTH_MAX: Final = 64
 CHUNK_BYTES: Final = 65536
@@ -71,6 +74,23 @@ def encode(words: list[bytes]) -> bytes:
     return b"".join(out)
 
 
+def keep_alive(sock: socket.socket) -> None:
+    """Notice a node that is silent and gone, and be remembered by what lies between.
+
+    The same as that of the node, server/net/listen.py, which does not import the client.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    limit_ms = 1000 * (KEEP_ALIVE_S + PROBES * PROBE_S)
+    for option, value in (
+        ("TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE", KEEP_ALIVE_S),
+        ("TCP_KEEPINTVL", PROBE_S),
+        ("TCP_KEEPCNT", PROBES),
+        ("TCP_USER_TIMEOUT", limit_ms),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
 def connect(target: Target) -> socket.socket:
     """Open a socket to the target; LinkError says why it failed and what to do."""
     try:
@@ -81,7 +101,7 @@ def connect(target: Target) -> socket.socket:
         else:
             sock = socket.create_connection((target.host, target.port), CONNECT_TIMEOUT_S)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(sock)
     except OSError as err:
         reason = err.strerror or str(err)
         raise LinkError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import Conn
 from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, connect_error
+from tuque.client.transport.raw_link import keep_alive
 from tuque.client.url import Address
 from tuque.errors import Error
 
@@ -130,7 +131,7 @@ def _connected(address: Address, tls: ssl.SSLContext | None, timeout_s: float) -
             sock.connect(address.host)
             return sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(sock)
         if tls is not None:
             return tls.wrap_socket(sock, server_hostname=address.host)
     except BaseException:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from tuque.client.api import Arg, Reply
 from tuque.client.transport.conn import Conn
 from tuque.client.transport.face import INFINITE, SHORTEST_CONNECT_S, connect_error
+from tuque.client.transport.raw_link import keep_alive
 from tuque.client.url import Address
 from tuque.errors import Error, ProtocolError
 
@@ -116,7 +117,7 @@ class Link(Conn, asyncio.Protocol):
         self._poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(sock)
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -16,7 +16,7 @@ from tuque.server.config.rewrite import RewriteError, rewrite
 from tuque.server.log.log import shape_log
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.tubes import end_waiting
-from tuque.server.start.bus import look_at_password, take_secrets
+from tuque.server.start.bus import apply_doors, take_secrets
 from tuque.server.start.journal import turn_off, turn_on
 from tuque.server.state.client import Client, Wired
 from tuque.server.state.notices import leave_notices
@@ -96,7 +96,7 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     if name in SECRETS:
         take_secrets(s, cluster_secrets(s.cfg))
     if name == "requirepass":
-        look_at_password(s)
+        apply_doors(s)
         for client in s.clients.values():
             lock_out(s, client)
         for wired in s.wired.values():
@@ -109,6 +109,8 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
         tubes_of(s.n).ballots.asks_all = s.cfg.failover_disks == "ask"
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
+    elif name == "disk-free-min" and s.committer is not None:
+        s.committer.thread.room.free_min = s.cfg.disk_free_min
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
         be_willing(s)

@@ -108,8 +108,8 @@ def command_docs(command: Command) -> dict[str, object]:
 def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
 
-    If REWRITE-AOF fails to save, the server continues. After the save no command runs (the pump
-    checks `stop_requested`), so that no job is delivered twice.
+    If REWRITE-AOF fails to save, the server continues. Without a journal no command runs after the
+    save (the pump checks `stop_requested`), so that no job is delivered twice.
     """
     mode = args[1].upper() if len(args) == 2 else b""
     if len(args) > 2 or mode not in (b"", b"REWRITE-AOF", b"SAVE", b"NOSAVE"):
@@ -122,7 +122,9 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
                 facts("shutdown_refused", reason=problem),
             )
             raise ArgError(SHUTDOWN_FAILED)
-    s.stop_requested = "shutdown"
+        if s.committer is None:
+            s.stop_requested = "shutdown"  # what was saved must not change any more
+    s.ask_end("shutdown")
     c.is_closing = True
 
 

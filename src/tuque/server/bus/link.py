@@ -15,6 +15,8 @@ from mypy_extensions import i64
 from tuque.core.msgs import LARGE_BODY, AnyMessage
 from tuque.server.bus.handshaking import Guest, Shaking
 from tuque.server.bus.reasons import why_unreached
+from tuque.server.config.kinds import KEEP_ALIVE_S
+from tuque.server.net.listen import keep_alive
 from tuque.server.net.system import Poller, System
 from tuque.tlsstream import TlsStream
 from tuque.wire.bus.bus import FRAME_BYTES
@@ -35,7 +37,7 @@ def prepare(sock: socket.socket) -> None:
     """Set what each connection between nodes has."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    keep_alive(sock, KEEP_ALIVE_S)
 
 
 def dial(system: System, address: str, port: i64) -> socket.socket:
@@ -101,6 +103,7 @@ class Link:
         self.is_tls = False
         self.is_closed = False
         self.slot: i64 = -1  # of the peer, once known
+        self.has_met = False  # what must not clash is said (K3.4)
         self.number: i64 = 0  # order of creation
         self.gated: list[Held] = []  # in their order
         self.wire: list[bytes] = []  # can be sent, not taken by the socket yet

@@ -207,7 +207,7 @@ def why_not(s: Server, t: Tubes, tube: Tube, plan: Plan) -> str:
         return ""
     if tube.pause & PAUSE_IN:
         return "the input of the queue is paused"
-    if s.n.is_leaving:
+    if s.is_parting():
         return "the node is leaving"
     if s.n.reachable_count + 1 < copies_needed(s.n, t, tube):
         return "too few nodes are here for its next job"
@@ -249,7 +249,9 @@ def no_room(s: Server, tube: Tube, task: Task, plan: Plan, evicts: bool) -> str:
     n = s.n
     if len(s.journal_error) > 0:
         return f"the journal does not work: {s.journal_error}"
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if s.is_disk_short():
+        return "the disk is nearly full"
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not (evicts and make_room(n, EVICTED)):
             return "memory is short"
     tenant = s.acl.tenants.get(tube.tally.owner.name)

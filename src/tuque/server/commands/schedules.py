@@ -21,7 +21,7 @@ from tuque.server.commands.firing import (
     next_after,
     why_waits,
 )
-from tuque.server.commands.jobs import oom_text
+from tuque.server.commands.jobs import DISKFULL, oom_text
 from tuque.server.replies.errors import LEAVING, core_words
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
@@ -318,8 +318,10 @@ def shown(
 def check_growth(s: Server) -> None:
     """Refuse what adds as ADDJOB is refused, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICTED):
             raise ArgError(oom_text(n))
-    if n.is_leaving:
+    if s.is_disk_short():
+        raise ArgError(DISKFULL)
+    if s.is_parting():
         raise ArgError(LEAVING)

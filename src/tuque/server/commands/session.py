@@ -73,7 +73,7 @@ def greet(s: Server, c: Client, args: list[bytes]) -> None:
 
 def known_nodes(s: Server) -> list[list[bytes]]:
     """[K8] Id, address, port and priority of each node (K8.1), this one first."""
-    priority = PRIORITY_AVOID if s.n.is_leaving or s.conflict else PRIORITY_UP
+    priority = PRIORITY_AVOID if s.is_parting() or s.conflict else PRIORITY_UP
     port = announced_port(s.cfg)
     rows = [[s.n.node_id, s.cfg.cluster_announce_ip.encode(), b"%d" % port, b"%d" % priority]]
     for one in s.members.alive():

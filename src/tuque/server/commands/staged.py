@@ -103,7 +103,7 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
     q = n.queues.get(args[4])
     if q is not None and q.policy is not None:
         raise ArgError(TUBE_STAGED % args[4])  # T1.6
-    if n.is_leaving:
+    if s.is_parting():
         raise ArgError(STAGE_LEAVING)
     a = n.staging.attempt(args[1], args[2])
     if a is not None and a.is_named:

@@ -28,7 +28,7 @@ from tuque.core.topics import (
     unsubscribe,
 )
 from tuque.server.access.tenant import of_topic
-from tuque.server.commands.jobs import oom_text
+from tuque.server.commands.jobs import DISKFULL, oom_text
 from tuque.server.config.patterns import Glob
 from tuque.server.replies.errors import core_words
 from tuque.server.replies.help import reply_help
@@ -121,6 +121,8 @@ TAKES: Final = b"TOPIC takes SUBSCRIBE, UNSUBSCRIBE, LIST, ADD or HELP"
 def add(s: Server, c: Client, args: list[bytes]) -> None:
     """[T62] ADD topic body ms-timeout [options of ADDJOB] (T62.1)."""
     n = s.n
+    if s.is_disk_short():
+        raise ArgError(DISKFULL)
     wanted = addjob_options(args, 5, ADD)
     wait_ms = timeout_ms(args[4])
     if len(wanted.keys) > 0:
@@ -220,7 +222,7 @@ def check_all(s: Server, c: Client, shares: list[Share], body: bytes, key: bytes
             counts[tenant] = counts.get(tenant, 0) + 1
             fresh += 1
     most: i64 = n.limits.memory_bytes
-    if most > 0 and n.used_bytes() + fresh * (len(body) + JOB_BYTES) > most and fresh > 1:
+    if most > 0 and n.counted_bytes() + fresh * (len(body) + JOB_BYTES) > most and fresh > 1:
         raise ArgError(oom_text(n).removesuffix(b".") + NOTHING)  # T62.11
     over = None if c.user is None else of_topic(s, c.user, counts, len(body))
     if over is not None:
@@ -369,7 +371,7 @@ def cmd_topic(s: Server, c: Client, args: list[bytes]) -> None:
 def check_memory(s: Server) -> None:
     """Refuse what stays, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         raise ArgError(oom_text(n))
 
 

@@ -8,7 +8,7 @@ from tuque.core.model.task import Task
 from tuque.core.repair.drain import make_room
 from tuque.server.commands import tube_admin, tube_leaders
 from tuque.server.commands.dispatch import EVICT_PER_COMMAND
-from tuque.server.commands.jobs import oom_text
+from tuque.server.commands.jobs import DISKFULL, oom_text
 from tuque.server.commands.tube_leaders import await_home
 from tuque.server.commands.tube_slices import (
     DROP,
@@ -79,7 +79,7 @@ def take(call: TubeCall) -> None:
         call.task(task)
     elif call.timeout_ms == 0:
         call.no_task()
-    elif call.n.is_leaving:
+    elif call.s.is_parting():
         raise TubeError(LEAVING_CODE)  # T15.6, I7.6
     else:
         call.may_wait()
@@ -231,10 +231,12 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
 def check_growth(s: Server) -> None:
     """[T15] Refuse commands that add tasks or tubes as ADDJOB is, when memory is short (T15.6)."""
     n = s.n
-    if n.limits.memory_bytes > 0 and n.used_bytes() * 4 > n.limits.memory_bytes * 3:
+    if n.limits.memory_bytes > 0 and n.counted_bytes() * 4 > n.limits.memory_bytes * 3:
         if not make_room(n, EVICT_PER_COMMAND):
             raise ArgError(oom_text(n))
-    if n.is_leaving:
+    if s.is_disk_short():
+        raise ArgError(DISKFULL)
+    if s.is_parting():
         raise ArgError(LEAVING)
 
 

@@ -6,11 +6,13 @@ up to cluster/kept.py, the other nodes to cluster/members.py.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import threading
 from secrets import token_bytes, token_hex
+from typing import Final
 
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
@@ -19,6 +21,8 @@ from tuque.server.config.config import announced_port, in_dir
 from tuque.server.config.kinds import ConfigError
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
+
+NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class IdentityError(Exception):
@@ -72,6 +76,16 @@ class Identity:
         if self.path:
             self._write(self.text(members))
 
+    def save_first(self, members: Members, reserve: str) -> None:
+        """Save at the start; a full disk gets the room of the file `reserve` (J6.10). OSError."""
+        try:
+            self.save(members)
+        except OSError as failed:
+            if failed.errno != errno.ENOSPC or not os.path.exists(reserve):
+                raise
+            os.unlink(reserve)
+            self.save(members)
+
     def save_soon(self, members: Members) -> bool:
         """Save in a thread; False if the previous save is still running."""
         if not self.path:
@@ -95,7 +109,7 @@ class Identity:
     def _write(self, text: bytes) -> None:
         aside = self.path + ".new"
         with self._lock:
-            fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            fd = os.open(aside, NEW_FILE | os.O_TRUNC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 while text:  # a write may take a part of it
@@ -153,7 +167,7 @@ def open_identity(cfg: Config) -> Identity:
 def locked(path: str) -> int:
     """Open the file and lock it exclusively. Raises IdentityError when it is taken."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, NEW_FILE, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, get_type_hints
 import msgspec
 
 from tuque.server.config.kinds import (
+    KEEP_ALIVE_S,
     Addresses,
     Bool,
     Choice,
@@ -21,9 +22,11 @@ from tuque.server.config.kinds import (
     Int,
     KeepAlive,
     Memory,
+    MemoryShare,
     Octal,
     Opt,
     OutputLimit,
+    Percent,
     Secret,
     Text,
 )
@@ -167,14 +170,14 @@ class Config(AccessOptions, kw_only=True):
     logfile: Annotated[str, Opt(Text(), "log to this file; empty = standard output")] = ""
     pidfile: Annotated[str, Opt(Text(), "written when daemonized")] = "/var/run/tuque.pid"
     maxmemory: Annotated[
-        int,
+        int | Percent,
         Opt(
-            Memory(),
-            "memory of the process with all jobs and clients; 0 = unlimited",
+            MemoryShare("the memory of the machine or its cgroup, at least 256mb"),
+            "memory of the process with all jobs; 0 = unlimited",
             unit="bytes",
             runtime=True,
         ),
-    ] = GB
+    ] = Percent(60)
     maxmemory_samples: Annotated[
         int,
         Opt(Int(1), "", runtime=True, obsolete="eviction looks at the oldest jobs, not at samples"),
@@ -233,8 +236,13 @@ class Config(AccessOptions, kw_only=True):
     ] = 15000
     tcp_keepalive: Annotated[
         int,
-        Opt(KeepAlive(), "probe silent connections after this; 0 = never", unit="s", runtime=True),
-    ] = 300
+        Opt(
+            KeepAlive(),
+            "probe silent connections of clients after this, 3 times in 45 s; 0 = never",
+            unit="s",
+            runtime=True,
+        ),
+    ] = KEEP_ALIVE_S
     no_appendfsync_on_rewrite: Annotated[
         bool, Opt(Bool(), "do not fsync while a rewrite runs (a crash may lose that time)")
     ] = False
@@ -279,7 +287,7 @@ class Config(AccessOptions, kw_only=True):
     ] = "local0"
     appendonly: Annotated[
         bool, Opt(Bool(), "keep a journal on disk, so that jobs survive a restart", runtime=True)
-    ] = False
+    ] = True
     dir: Annotated[str, Opt(Text(), "directory of all files with relative names")] = "."
     client_output_buffer_limit: Annotated[
         tuple[int, int, int],
@@ -331,9 +339,36 @@ class Config(AccessOptions, kw_only=True):
     protected_mode: Annotated[bool, Opt(Bool(), "without a password listen on loopback only")] = (
         True
     )
+    maxmemory_clients: Annotated[
+        int | Percent,
+        Opt(
+            MemoryShare("maxmemory"),
+            "reserved for what clients hold together: beyond it the largest are closed; "
+            "0 = nothing, it counts to maxmemory",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = Percent(20)
     appenddirname: Annotated[str, Opt(FileName(), "directory of the journal, in dir")] = "journal"
     journal_segment_bytes: Annotated[
         int, Opt(Memory(64 << 10, GB), "a journal segment is closed at this size", unit="bytes")
+    ] = 64 * MB
+    disk_free_min: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "free bytes of the journal's disk below which it takes no more jobs; 0 = any",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 256 * MB
+    disk_reserve: Annotated[
+        int,
+        Opt(
+            Memory(0, 1 << 40),
+            "a file of that size gives its room to the journal when the disk is full; 0 = none",
+            unit="bytes",
+        ),
     ] = 64 * MB
     queue_idle_time: Annotated[
         int,
@@ -416,7 +451,7 @@ class Config(AccessOptions, kw_only=True):
         int, Opt(Int(1, 255), "copies of jobs added without REPLICATE, at most", runtime=True)
     ] = 3
     max_body_bytes: Annotated[
-        int, Opt(Memory(1, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
+        int, Opt(Memory(512, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
     ] = 64 * MB
     client_query_buffer_limit: Annotated[
         int,

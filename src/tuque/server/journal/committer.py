@@ -50,6 +50,8 @@ SLICE_JOBS: Final = 2_000  # serialised in one turn while the journal is rewritt
 REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more bytes wait to be written
 REWRITE_RETRY_S: Final = 10.0  # after a failed rewrite, if writes succeed without it
 LATE_MS: Final = 10  # delay of a sync that no reply waits for, under `always` (J4.6)
+SHORT_SHARE: Final = 10  # on a full disk a rewrite is due when a tenth of the files is new
+SHORT_BYTES: Final = 1 << 20  # of the files: a smaller journal has no room to give back
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
 LOAD_ONCE: Final = "load-once"
@@ -139,6 +141,8 @@ class Committer:
         rewrite_percentage: int = 100,
         rewrite_min_bytes: int = 64 << 20,
         no_fsync_on_rewrite: bool = False,
+        reserve_bytes: int = 0,
+        free_min: int = 0,
     ) -> None:
         self.disk = disk
         self.path = path
@@ -151,6 +155,8 @@ class Committer:
         self.wake_fd = -1 if thread.bell is None else thread.bell.fd
         self.slice_jobs = SLICE_JOBS
         self.thread.spare_rewrites = no_fsync_on_rewrite
+        self.thread.room.free_min = free_min
+        self.journal.reserve_bytes = reserve_bytes
         self.rewrite_percentage = rewrite_percentage
         self.rewrite_min_bytes = rewrite_min_bytes
         self.seq = 0  # last record passed to `commit`
@@ -169,6 +175,8 @@ class Committer:
         self._started_at = 0.0
         self._took_s = -1
         self._retry_at = 0.0
+        self._most_jobs = 0  # since the disk became short, or since the last rewrite
+        self.is_short = False  # the disk has too little room for more jobs (J6.9)
 
     @property
     def durable_seq(self) -> int:
@@ -180,9 +188,12 @@ class Committer:
         """[J4.2] The last record whose replies may leave: a kill of the process keeps it.
 
         Under `always`, and while a delivery of an at-most-once job waits (J4.4), a power cut does.
+        After a failed sync only what the next snapshot has is kept, once that is complete (J6.2).
         """
         thread = self.thread
         if thread.policy == ALWAYS or self._custody_seq > thread.durable_seq:
+            return thread.durable_seq
+        if self.journal.is_broken and thread.error:
             return thread.durable_seq
         return int(self.journal.seq)
 
@@ -354,10 +365,27 @@ class Committer:
 
         `budget`: the number of jobs at most, by default `slice_jobs`.
         """
+        self._watch_room(n)
         if self._snapshot is not None or self._is_finishing:
             self.rewrite_step(n, now_ms, self.slice_jobs if budget is None else budget)
         elif n.staging.running is None and self._is_rewrite_due():
             self.start_rewrite(n, now_ms)
+
+    def _watch_room(self, n: Node) -> None:
+        """[J6.9] Whether there is room for more jobs; [J6.11] a rewrite that gives room back."""
+        room, journal = self.thread.room, self.journal
+        total = int(journal.total_bytes())
+        if not room.is_short(total) or not room.is_short(min(total, int(n.used_bytes()))):
+            self.is_short, self._most_jobs = False, 0
+            return
+        self.is_short = True
+        jobs = len(n.jobs)
+        self._most_jobs = max(self._most_jobs, jobs)
+        grown = total - int(journal.base_bytes)
+        is_worth = 2 * jobs < self._most_jobs or grown * SHORT_SHARE > total
+        if is_worth and total > SHORT_BYTES and self.rewrite_percentage > 0:
+            self._most_jobs = jobs
+            self._is_asked = True
 
     def is_rewriting(self) -> bool:
         """Whether a rewrite is running (Disque: aof_rewrite_in_progress)."""
@@ -459,6 +487,9 @@ class Committer:
             "aof_current_size": journal.total_bytes(),
             "aof_base_size": journal.base_bytes,
             "aof_buffer_length": self.waiting_bytes(),
+            "journal_disk_free_bytes": self.thread.room.free_bytes,
+            "journal_disk_short": int(self.is_short),
+            "journal_reserve": int(journal.has_reserve),
             "aof_pending_bio_fsync": int(journal.synced_seq != journal.seq),
             "journal_error": self.error,
             "journal_records": self.seq,

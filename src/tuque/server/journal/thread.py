@@ -29,7 +29,10 @@ HERE_BYTES: Final = 1 << 20  # larger frames go to the thread: their checksum an
 GATHER_S_MAX: Final = 0.002
 LOCK_S: Final = 0.001  # the caller waits that long for the thread to give the lock back
 RETRY_S: Final = 1.0  # between attempts to write to a failing disk
+WATCH_S: Final = 1.0  # between questions for the free room of the disk
 MARK_S: Final = 1.0  # idle time after a sync before it is marked
+
+SPENT: Final = "the disk is full: the journal uses its reserve, and no more jobs are taken"
 
 # kinds of items
 FRAME: Final = 0
@@ -112,6 +115,40 @@ class Note:
         self.is_failure = is_failure
 
 
+class Room:
+    """[J6.9] The free room of the journal's disk, asked for once a second."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.free_bytes = -1  # -1: unknown
+        self.free_min = 0  # fewer are too few; 0: any are enough
+        self.due = 0.0  # when to ask next
+        self.had_reserve = False
+
+    def watch(self, now: float) -> None:
+        """Ask, if it is time; write the reserve, if there is room for it (J6.10)."""
+        if now < self.due:
+            return
+        self.due = now + WATCH_S
+        journal = self.journal
+        free = self.free_bytes = journal.disk.free_bytes(journal.path)
+        if journal.may_reserve(free, self.free_min) and not journal.error:
+            self.had_reserve = journal.keep_reserve()
+
+    def is_short(self, most_bytes: int) -> bool:
+        """Whether there is too little for more jobs; `most_bytes`: of a rewrite."""
+        return self.free_min > 0 and 0 <= self.free_bytes < max(self.free_min, most_bytes)
+
+    def is_spent(self) -> bool:
+        """Whether the reserve has just been used: the disk is full."""
+        if not self.had_reserve or self.journal.has_reserve:
+            return False
+        self.had_reserve = False
+        self.free_bytes = 0
+        self.due = 0.0
+        return True
+
+
 class JournalThread:
     """Writes what `put` hands over, in a thread or (without a bell) in the caller."""
 
@@ -142,6 +179,7 @@ class JournalThread:
         self.syncs = Histogram()  # of their times, in 0.1 ms
         self.pace = Pace()
         self.here_count = 0  # syncs in the caller's thread
+        self.room = Room(journal)
         self.is_started = False
         self.is_closing = False
         # between the two threads: whoever holds the lock may write; frames stay in order because
@@ -168,6 +206,8 @@ class JournalThread:
     def start(self) -> None:
         """Start the thread."""
         self.durable_seq = self.journal.synced_seq
+        self.room.had_reserve = self.journal.has_reserve
+        self.error = self.journal.error
         self.is_started = True
         if self.threaded:
             self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -276,6 +316,7 @@ class JournalThread:
         False after an error that a retry may clear.
         """
         self._drain()
+        self.room.watch(self.clock())
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             self._gather()
         if self._is_switch_due():
@@ -380,6 +421,8 @@ class JournalThread:
             left = max(self._synced_at + 1.0 - self.clock(), 0.0)
         elif self.journal.must_mark():
             left = max(self._synced_at + MARK_S - self.clock(), 0.0)
+        watch_s = max(self.room.due - self.clock(), 0.0)
+        left = watch_s if left is None else min(left, watch_s)
         try:
             item = self._inbox.get(timeout=left)
         except Empty:
@@ -532,6 +575,9 @@ class JournalThread:
             self.done_rewrite = self._finished_rewrite
             size = f"{journal.snapshot_jobs} jobs, {journal.total_bytes()} bytes"
             self.notes.append(Note(f"journal rewritten: {size}", False))
+        if self.room.is_spent():
+            self.notes.append(Note(SPENT, True))
+            changed = True
         if journal.synced_seq != self.durable_seq:
             self.durable_seq = journal.synced_seq
             changed = changed or self.policy == ALWAYS or self._is_urgent

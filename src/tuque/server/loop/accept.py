@@ -245,6 +245,14 @@ class Doors:
         for fd in self.listeners:
             self.poller.watch(fd, IN)
 
+    def shut(self) -> None:
+        """[C11] Take no more connections (C11.1)."""
+        self.reopen_ms = 0
+        for fd, sock in self.listeners.items():
+            self.poller.drop(fd)
+            sock.close()
+        self.listeners = {}
+
     def close(self) -> None:
         """Stop listening."""
         for sock in self.listeners.values():

@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.queues.procedures import FAR
-from tuque.server.loop.housekeeping import log_cut_off, log_notes
+from tuque.server.loop.housekeeping import log_cut_off, log_notes, log_room
 from tuque.server.loop.output import Outlet
 from tuque.server.net.system import Poller
 from tuque.server.state.client import Connection
@@ -87,6 +87,7 @@ class Gate:
         self.watched: object = None  # the journal it belongs to
         self.is_rewriting = False
         self.late_ms: i64 = 0  # when to check the journal
+        self.was_short = False  # the disk took no more jobs (J6.9)
         self.was_noted = True  # the journal may have lines for the log
         self.binding: i64 = 0  # count of records that replies depend on
         self.binding_seq: i64 = 0  # the last of these records
@@ -136,6 +137,9 @@ class Gate:
             committer.on_turn(n, n.now_ms)
         self.is_rewriting = committer.is_rewriting()
         s.journal_error = committer.error
+        if self.was_short != committer.is_short:
+            self.was_short = committer.is_short
+            log_room(self.was_short, committer.thread.room.free_bytes)
         if records is not None:
             if records.is_failing:
                 n.life.deaf_ms = n.now_ms  # until this turn (W6.1)

@@ -14,7 +14,7 @@ from tuque.server.access.change import watch_users
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
-from tuque.server.state.client import GUEST, Client, Connection, Wired
+from tuque.server.state.client import GUEST, Client, Connection, Wired, weigh
 from tuque.server.state.server import Server, log
 from tuque.tubes.policy import tubes_of
 
@@ -36,6 +36,9 @@ LEVELS = (
 IN_WAY = ": without its dead letters this node would take jobs, replay or purge them"
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
+EVICT_SHARE: Final = 8  # clients are closed until this part of their memory is free
+EVICT_MIN: Final = 1_024  # one that holds less frees nothing
+
 EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 
 
@@ -55,7 +58,6 @@ def keep_house(s: Server) -> None:
             warn_once(now_ms, c.address, reason)
             s.doomed.append(c)
     buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
-    buffers += s.survey.bytes + s.wired_survey.bytes
     buffers += s.slowlog.bytes + s.crew.bytes + s.watch.bytes_used()
     if s.crew.look_ms <= now_ms and len(s.crew.by_name) + len(s.crew.early) > 0:
         s.crew.drop_lost(now_ms)
@@ -86,19 +88,19 @@ def keep_house(s: Server) -> None:
 
 def tell_conflicts(s: Server) -> None:
     """[W14] Log that two outcomes of one job met, once a second at most (W14.15)."""
-    life = s.n.life
-    if life.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
+    work = s.n.life
+    if work.conflicts == s.conflicts_told or s.n.now_ms < s.conflicts_ms:
         return
     log.info(
         "%(count)d jobs ended in two ways at two nodes, last %(job)s: done wins over "
         "cancelled, and of two results that of the earlier run",
         facts(
             "outcomes_met",
-            count=life.conflicts - s.conflicts_told,
-            job=life.conflict_id.decode("ascii", "replace"),
+            count=work.conflicts - s.conflicts_told,
+            job=work.conflict_id.decode("ascii", "replace"),
         ),
     )
-    s.conflicts_told = life.conflicts
+    s.conflicts_told = work.conflicts
     s.conflicts_ms = s.n.now_ms + CONFLICTS_MS
 
 
@@ -108,7 +110,7 @@ def tell_level(s: Server) -> None:
     level = memory_level(n)
     if level == s.level_told or (level < s.level_told and n.now_ms < s.level_ms):
         return
-    used, limit = int(n.used_bytes()), int(n.limits.memory_bytes)
+    used, limit = int(n.counted_bytes()), int(n.limits.memory_bytes)
     meaning = LEVELS[level] + (IN_WAY if letters_in_way(n) > 0 else "")
     if level > s.level_told:
         log.warning(
@@ -212,6 +214,68 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
     return False
 
 
+# ---- What all clients hold together has a bound (SPEC M5)
+
+
+def held_by(s: Server, c: Connection) -> i64:
+    """[M5] Bytes that the connection holds: its buffers, and what it waits for (M5.1)."""
+    n = s.n
+    weigh(n, c)
+    held = c.weight + n.life.watch_size(c.number)
+    waits = list(c.takes) if isinstance(c, Wired) else [int(c.number)]
+    for number in waits:
+        waiter = n.waiters.get(number)
+        if waiter is not None:
+            held += waiter.bytes_used
+    if n.policy is not None:
+        held += tubes_of(n).puts_of.get(c.number, 0)
+    return held
+
+
+def home_of(c: Connection) -> bytes:
+    """The tenant of the connection's user; empty: of none."""
+    account = c.user if isinstance(c, Client) else None
+    if isinstance(c, Wired):
+        account = c.user.account
+    return b"" if account is None else account.tenant
+
+
+def evict_clients(s: Server) -> None:
+    """[M5] Clients hold more than `maxmemory-clients`: close the largest of the tenant that holds
+    most, until an eighth is free (M5.3).
+    """
+    n = s.n
+    by_home: dict[bytes, list[tuple[int, int, Connection]]] = {}
+    sums: dict[bytes, int] = {}
+    everyone: list[Connection] = [*s.clients.values(), *s.wired.values()]
+    for c in everyone:
+        held = held_by(s, c)
+        home = home_of(c)
+        by_home.setdefault(home, []).append((int(held), int(c.number), c))
+        sums[home] = sums.get(home, 0) + int(held)
+    for rows in by_home.values():
+        rows.sort(key=by_size)
+    most = n.limits.clients_bytes
+    left: i64 = sum(sums.values())
+    while left > most - most // EVICT_SHARE and len(sums) > 0:
+        home = max(sums, key=sums.__getitem__)
+        size, _, c = by_home[home].pop()
+        if size < EVICT_MIN:
+            break  # what is left are connections, which have a bound of their own
+        warn_once(n.now_ms, c.address, f"clients hold more than maxmemory-clients, it {size} bytes")
+        s.figures.evicted += 1
+        s.doomed.append(c)
+        left -= size
+        sums[home] -= size
+        if len(by_home[home]) == 0:
+            del sums[home]
+
+
+def by_size(row: tuple[int, int, Connection]) -> tuple[int, int]:
+    """The order of connections: the largest, and of these the newest, last."""
+    return row[:2]
+
+
 def note_unrun(s: Server, c: Connection, most: int) -> None:
     """[C2.9] Log that the client is closed: its pending commands exceed `most` bytes."""
     warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
@@ -271,6 +335,20 @@ def log_notes(notes: list[Note]) -> None:
             log.error("%(text)s", facts("journal_failed", text=note.text))
         else:
             log.info("%(text)s", facts("journal_note", text=note.text))
+
+
+def log_room(is_short: bool, free_bytes: int) -> None:
+    """[J6.9] Log that the disk takes no more jobs, or does again."""
+    if is_short:
+        log.error(
+            "the disk has %(bytes)d bytes free: jobs are refused with -DISKFULL",
+            facts("disk_short", bytes=free_bytes),
+        )
+        return
+    log.info(
+        "the disk has %(bytes)d bytes free: jobs are taken again",
+        facts("disk_has_room", bytes=free_bytes),
+    )
 
 
 def log_cut_off(address: str, held_bytes: int, reason: str) -> None:

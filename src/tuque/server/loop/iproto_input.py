@@ -18,7 +18,7 @@ from tuque.server.loop.housekeeping import (
     note_unrun,
 )
 from tuque.server.loop.output import Outlet
-from tuque.server.state.client import Wired
+from tuque.server.state.client import LIGHT, Wired, weigh
 from tuque.server.state.server import Server
 from tuque.wire.commands.bounds import LIGHT_WORK
 from tuque.wire.proto.iproto import E_MSGPACK, BrokenStream, error_reply
@@ -63,6 +63,8 @@ class IprotoDoor:
         w.reader.feed(data)
         if not w.is_stalled:
             self.run(w)
+            if w.reader.held_bytes + w.weight > LIGHT:
+                weigh(s.n, w)
         elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
             note_unrun(s, w, STRANGER_BYTES)
             self.outlet.close(w)

@@ -15,16 +15,24 @@ from mypy_extensions import i64
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.model.timers import PIECE, TURN_WORK
+from tuque.core.node.node import NODE_LEAVING
 from tuque.core.node.tables import has_stood, set_time
-from tuque.core.queues.deliver import serve_ready
+from tuque.core.queues.deliver import serve_ready, wake_all
 from tuque.core.queues.procedures import FAR
+from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.commands.firing import look_at_groups, run_schedules
 from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.loop.accept import Doors
 from tuque.server.loop.gate import Gate, Gather
-from tuque.server.loop.housekeeping import keep_house, note_unrun, tell_events, unread_limit
+from tuque.server.loop.housekeeping import (
+    evict_clients,
+    keep_house,
+    note_unrun,
+    tell_events,
+    unread_limit,
+)
 from tuque.server.loop.iproto_input import IprotoDoor
 from tuque.server.loop.output import Outlet
 from tuque.server.net.system import IN, OUT, Poller
@@ -32,7 +40,16 @@ from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
 from tuque.server.replies.tubes import tell_puts, tell_puts_resp
 from tuque.server.replies.waiting import next_sync_ms, tell_synced
-from tuque.server.state.client import NOT_HELD, READ_BYTES, SHORT_READ, Client, Connection, Wired
+from tuque.server.state.client import (
+    LIGHT,
+    NOT_HELD,
+    READ_BYTES,
+    SHORT_READ,
+    Client,
+    Connection,
+    Wired,
+    weigh,
+)
 from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
@@ -52,6 +69,9 @@ FEW: Final = 4  # jobs or messages: with more the cores have other work
 HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
 IDLE_HOUSE_MS: Final = 1_000
 DEAF_MS: Final = 1_000  # a turn that is late by more has heard nobody (W6.1)
+PART_MS: Final = 2_000  # a stop waits for what is in flight, at most (C11)
+QUIET_MS: Final = 100  # a client without a call for that long hears of the stop by its end
+PART_STEP_MS: Final = 20  # between two looks at them
 UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
 
 
@@ -419,6 +439,8 @@ class Pump:
             at_ms = min(at_ms, s.bus.next_ms())
             if s.members.is_changed:
                 at_ms = min(at_ms, s.keep_ms)
+        if len(s.end_asked) > 0:
+            at_ms = min(at_ms, s.n.now_ms + PART_STEP_MS)
         if at_ms == FAR:
             return most_ms
         left_ms = at_ms - clock_ms
@@ -442,6 +464,8 @@ class Pump:
             self.s.n.life.deaf_ms = self.s.n.now_ms  # W6.1
         self.step()
         self.settle()
+        if len(self.s.end_asked) > 0:
+            self.part()
         self.ended_ns = self.s.system.work_ns()
         self.s.watch.note_turn(self.ended_ns - self.began_ns, self.ended_ns)
 
@@ -496,7 +520,34 @@ class Pump:
             elif fd in self.bells:
                 self.bells[fd]()
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
-                s.stop_requested = "signal"
+                self.on_signal()
+
+    def on_signal(self) -> None:
+        """[C11] A handler, which has run or will, was called: stop in order."""
+        sockets = self.s.signal_sockets
+        if sockets is not None:
+            sockets[0].recv(64)
+        if len(self.s.end_asked) == 0:
+            self.s.ask_end("signal")
+
+    def part(self) -> None:
+        """[C11] Send clients elsewhere, move the tubes, and stop when nothing is in flight."""
+        s = self.s
+        now_ms = s.n.now_ms
+        if s.end_ms == 0:
+            s.end_ms = now_ms + PART_MS
+            self.doors.shut()  # C11.1
+            wake_all(s.n, NODE_LEAVING)  # C11.2
+            set_stopping(s.n, True)  # C11.3
+        connections: list[Connection] = []
+        connections.extend(s.clients.values())
+        connections.extend(s.wired.values())
+        for c in connections:
+            if c.is_at_rest() and c.last_ms + QUIET_MS <= now_ms:
+                self.outlet.close(c)
+        is_over = len(s.clients) == 0 and len(s.wired) == 0 and tubes_to_move(s.n) == 0
+        if is_over or now_ms >= s.end_ms:
+            s.stop_requested = s.end_asked
 
     def step(self) -> None:
         """Timers, waiting clients, deferred commands."""
@@ -593,6 +644,8 @@ class Pump:
                 self.gate.let_out(c, seq)
         if self.gate.has_held() and (seq < 0 or len(s.journal_error) > 0):
             self.gate.open()
+        if 0 < s.n.limits.clients_bytes < s.n.held_by_clients():
+            evict_clients(s)
         if len(s.doomed) > 0:
             doomed = s.doomed
             s.doomed = []
@@ -653,7 +706,10 @@ class Pump:
         if c.reader.strict is not None and s.is_nobody(c):
             c.reader.check_small()
         most = unread_limit(s, c)
-        if c.todo_bytes + c.reader.held_bytes() > most:
+        held = c.todo_bytes + c.reader.held_bytes()
+        if held + c.weight > LIGHT:
+            weigh(s.n, c)
+        if held > most:
             note_unrun(s, c, most)
             c.reader.error = f"the command is over client-query-buffer-limit ({most})"
             if c.is_stuck() or len(c.todo) > 0:
@@ -710,6 +766,8 @@ class Pump:
             self.reschedule(c)
             return
         self.run_commands(c, c.take_up())
+        if c.weight > LIGHT:
+            weigh(self.s.n, c)
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
             self.outlet.watch(c)

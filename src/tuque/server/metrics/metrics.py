@@ -67,6 +67,8 @@ GAUGES: Final = {
     "journal_up": "1: there is a journal, and it works",
     "journal_bytes": "Size of the journal",
     "journal_waiting_bytes": "Records not written yet",
+    "disk_free_bytes": "Free room of the disk of the journal",
+    "disk_free_min_bytes": "Option disk-free-min: with less room the node takes no jobs",
     "leaving": "1: the node leaves its cluster",
     "conflict": "1: another node has this node's id",
     "start_time_seconds": "When the node started, in unix time",
@@ -222,20 +224,7 @@ def add_histograms(s: Server, shot: Snapshot) -> None:
 
 def add_memory(s: Server, shot: Snapshot) -> None:
     """[O1] The memory account by class (O1.5): the classes add up to `used_memory`."""
-    n = s.n
-    shot.memory = {
-        "base": int(n.base_bytes),
-        "jobs": int(n.job_bytes),
-        "queues": int(n.queue_bytes),
-        "leases": int(n.leases.bytes),
-        "waiting": int(n.wait_bytes),
-        "tubes": int(n.policy.bytes_used) if n.policy is not None else 0,
-        "work": int(n.life.bytes_used()),
-        "staged": int(n.staging.bytes),
-        "keys": int(n.keys.bytes_used()),
-        "tombstones": int(n.tombs.bytes_used()),
-        "clients": int(n.other_bytes),
-    }
+    shot.memory = s.n.memory_classes()
 
 
 def add_node(s: Server, shot: Snapshot) -> None:
@@ -291,6 +280,9 @@ def add_parts(s: Server, shot: Snapshot) -> None:
     if s.committer is not None:
         shot.gauges["journal_bytes"] = int(s.committer.journal.total_bytes())
         shot.gauges["journal_waiting_bytes"] = int(s.committer.waiting_bytes())
+        if s.committer.thread.room.free_bytes >= 0:
+            shot.gauges["disk_free_bytes"] = s.committer.thread.room.free_bytes
+            shot.gauges["disk_free_min_bytes"] = s.cfg.disk_free_min
     if n.policy is not None:
         t = tubes_of(n)
         add_tubes(s, t, shot)

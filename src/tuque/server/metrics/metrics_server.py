@@ -20,6 +20,7 @@ from tuque.server.loop.pump import Pump
 from tuque.server.metrics.metrics import Snapshot, families, take_snapshot
 from tuque.server.net.listen import ListenError
 from tuque.server.net.tls_keys import Keys
+from tuque.server.replies.errors import IDLE
 from tuque.server.state.server import Server, log
 
 ALIVE_S: Final = 15.0  # the loop turns each 5 s at least, for the points of HISTORY
@@ -39,10 +40,11 @@ class Desk:
 
     def page(self, path: str, accept: str) -> Page | None:
         """The page of that path; the metrics come later."""
+        path, _, query = path.partition("?")
         if path == "/healthz":
             return self.health()
         if path == "/readyz":
-            return self.readiness()
+            return self.readiness(query == "for=writes")
         if path != "/metrics":
             return fault(404, "there are /metrics, /healthz and /readyz")
         if not self.is_asked:
@@ -74,9 +76,11 @@ class Desk:
             return fault(503, f"the loop has not turned for {silent_s:.0f} s")
         return Page(200, TEXT_TYPE, b"ok\n")
 
-    def readiness(self) -> Page:
-        """[O2] Whether the node takes work, or why not (O2.2)."""
+    def readiness(self, for_writes: bool) -> Page:
+        """[O2] Whether clients are to come, or why not (O2.2); or also to add jobs (O2.5)."""
         faults = why_not_ready(self.s)
+        if for_writes:
+            faults += why_no_jobs(self.s)
         silent_s = self.silent_s()
         if silent_s > ALIVE_S:
             faults.append(f"the loop has not turned for {silent_s:.0f} s")
@@ -96,18 +100,28 @@ class Desk:
 
 
 def why_not_ready(s: Server) -> list[str]:
-    """[O2] Why the node does not take jobs now; empty: it does (O2.2)."""
+    """[O2] Why clients are not to come now; empty: they are (O2.2)."""
     faults: list[str] = []
-    if s.stop_requested:
+    if s.stop_requested or s.end_asked or s.n.is_stopping:
         faults.append("it stops")
     if s.is_loading or s.n.is_loading:
         faults.append("it reads its journal")
-    if s.journal_error:
-        faults.append(f"the journal does not work: {s.journal_error}")
     if s.conflict:
         faults.append(f"another node, at {s.conflict}, has its id")
+    if s.idle in IDLE:
+        faults.append("it is no member of its cluster")
     if s.n.is_leaving:
         faults.append("it leaves its cluster")
+    return faults
+
+
+def why_no_jobs(s: Server) -> list[str]:
+    """[O2] Why the node takes no more jobs now; empty: it does (O2.5)."""
+    faults: list[str] = []
+    if s.journal_error:
+        faults.append(f"the journal does not work: {s.journal_error}")
+    if s.is_disk_short():
+        faults.append("its disk is nearly full")
     if memory_level(s.n) == 3:
         faults.append("its memory is used up")
     return faults

@@ -6,11 +6,15 @@ import errno
 import os
 import resource
 import socket
+from typing import Final
 
 from tuque.logtext import facts
 from tuque.server.config.config import bus_addresses, in_dir, listen_addresses
 from tuque.server.config.options import Config
 from tuque.server.log.log import log
+
+PROBES: Final = 3  # of a silent connection
+PROBE_S: Final = 15  # between two of them
 
 RESERVED_FDS = 32  # journal, events, listeners, log
 LINK_FDS = 128  # links to other nodes, where there is room
@@ -194,12 +198,29 @@ def open_unix(cfg: Config) -> socket.socket:
     return sock
 
 
+def keep_alive(sock: socket.socket, idle_s: int) -> None:
+    """[C1] Notice a peer that is silent and gone: probes after `idle_s`, and a limit (C1.8).
+
+    The same as that of the client, client/transport/raw_link.py, which does not import the node.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    limit_ms = 1000 * (idle_s + PROBES * PROBE_S)
+    for option, value in (
+        ("TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE", idle_s),
+        ("TCP_KEEPINTVL", PROBE_S),
+        ("TCP_KEEPCNT", PROBES),
+        ("TCP_USER_TIMEOUT", limit_ms),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
 def name_peer(cfg: Config, sock: socket.socket, address: object) -> str:
     """Set up an accepted connection; returns its peer's name in CLIENT LIST."""
     if sock.family == socket.AF_UNIX:
         return f"unix:{cfg.unixsocket}"
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if cfg.tcp_keepalive > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(sock, cfg.tcp_keepalive)
     assert isinstance(address, tuple)
     return f"{address[0]}:{address[1]}"

@@ -29,6 +29,8 @@ def make_committer(cfg: Config, node_id: bytes, now_ms: int) -> Committer:
         rewrite_percentage=cfg.auto_aof_rewrite_percentage,
         rewrite_min_bytes=cfg.auto_aof_rewrite_min_size,
         no_fsync_on_rewrite=cfg.no_appendfsync_on_rewrite,
+        reserve_bytes=cfg.disk_reserve,
+        free_min=cfg.disk_free_min,
     )
 
 

@@ -55,6 +55,8 @@ class Walk:
         self.is_fresh = True  # nothing sent yet
         self.numbers: list[int] = []
         self.pos: i64 = 0
+        self.keys: list[tuple[bytes, bytes, int]] = []  # of DEDUPE, after the tasks (T18.8)
+        self.key_pos: i64 = 0
         self.next_number: i64 = 0  # lower ones were sent
         self.end_number: i64 = 0  # higher ones are newer than the scan
 
@@ -244,6 +246,7 @@ class Tube(Queue):
         self.trail: list[int] = []  # last changes: task number * 4, and what of it is new
         self.trail_base: i64 = 0  # the change before the first one in it
         self.trail_end: i64 = 0  # the last change in it
+        self.key_trail: deque[tuple[int, bytes]] = deque()  # keys of DEDUPE: change and key (T18.8)
         self.loaded_seq: i64 = 0  # `seq` at startup
         self.exact_seq: i64 = -1  # of a leader that started: the last change on its disk; else -1
         self.seq_reserved: i64 = 0  # in the journal as possibly used, up to here

@@ -361,8 +361,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "readonly admin",
         "server",
-        "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id | LEAVING [yes|no] | REPAIR | "
-        "VOTERS [ADD|REMOVE|FORCE node ...] | "
+        "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id [FORCE] | LEAVING [yes|no] | "
+        "STOPPING [yes|no] | REPAIR | VOTERS [ADD|REMOVE|FORCE node ...] | "
         "RESET [SOFT|HARD] | SAVECONFIG",
         "Show and change the cluster.",
     ),

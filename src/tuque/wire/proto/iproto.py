@@ -80,6 +80,7 @@ E_NO_ROLE: Final = 82
 E_TOO_LARGE: Final = 110
 E_LOADING: Final = 116
 
+PART_BYTES: Final = 48  # memory overhead of a piece of input
 SPACE_LAST: Final = 511  # lower ids are the server's own tables
 LENGTH_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 LONG_FRAME: Final = 65_536  # bytes: longer ones are read in pieces
@@ -161,6 +162,10 @@ class FrameReader:
         self.need_bytes: i64 = 1  # bytes needed before another attempt to parse
         self.long: LongFrame | None = None  # it is whole, and is read in pieces
         self.looks: i64 = 0  # at values of long frames, so far
+
+    def memory(self) -> i64:
+        """Memory of buffered input, also if it came in many small pieces."""
+        return self.held_bytes + PART_BYTES * len(self.parts)
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""

@@ -88,6 +88,7 @@ class Meter:
 
     def page(self, path: str, accept: str) -> Page | None:
         """[O4] The page of that path (O4.2)."""
+        path = path.partition("?")[0]
         if path == "/metrics":
             is_open = wants_open(accept)
             text = render(self.families(), is_open)

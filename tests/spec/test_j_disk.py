@@ -1,0 +1,157 @@
+"""SPEC J6.9 to J6.11: a disk that becomes full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from iproto_raw import refused
+from world import World
+
+MB = 1 << 20
+MakeWorld = Callable[..., World]
+DISKFULL = (
+    "DISKFULL the disk of the journal is nearly full: this node takes no more jobs until it has "
+    "room; acknowledge jobs, free space, or use another node"
+)
+
+
+@pytest.fixture
+def small(make_world: MakeWorld) -> World:
+    """A node whose disk is short below 1 MB, with a reserve of 64 KB."""
+    world = make_world(disk_free_min="1mb", disk_reserve="64kb")
+    world.pass_ms(2_000)
+    return world
+
+
+def nearly_full(world: World) -> None:
+    """The disk has half of what new jobs need."""
+    world.disk().full(MB // 2)
+    world.add()
+    world.pass_ms(2_000)
+
+
+def test_a_short_disk_takes_no_more_jobs(small: World) -> None:
+    """J6.9 If that is less than `disk-free-min`, or than a rewrite may need, ADDJOB, STAGE and
+    UPDATEJOB get `-DISKFULL the disk of the journal is nearly full: this node takes no more jobs
+    until it has room; acknowledge jobs, free space, or use another node`.
+    """
+    run = small.run
+    run("TUBE", "CREATE", "t", "fifo")
+    run("TOPIC", "SUB", "news", "q")
+    job_id = small.add(DELAY=1000)
+    nearly_full(small)
+    assert run("ADDJOB", "q", "b", 0) == DISKFULL
+    assert run("UPDATEJOB", job_id, "BODY", "c") == DISKFULL
+    assert run("STAGE", "x", 1, 1000, "q", "b") == DISKFULL
+    assert run("TUBE", "PUT", "t", "b") == DISKFULL
+    assert run("TUBE", "CREATE", "u", "fifo") == DISKFULL
+    assert run("TOPIC", "ADD", "news", "b", 0) == DISKFULL
+    small.disk().well()
+    small.pass_ms(2_000)
+    assert run("ADDJOB", "q", "b", 0).startswith(b"D-")
+    assert any("jobs are taken again" in line for line in small.node().log)
+
+
+def test_what_ends_jobs_goes_on(small: World) -> None:
+    """J6.9 All other commands go on: a queue can be emptied."""
+    for i in range(5):
+        small.add("q", f"b{i}")
+    nearly_full(small)
+    got = small.get("q", count=10)
+    assert len(got) == 6
+    assert small.run("ACKJOB", *got) == 6
+    assert small.run("PING") == b"PONG"
+
+
+def test_a_rewrite_needs_room(make_world: MakeWorld) -> None:
+    """J6.9 A rewrite may need as much as the files of the journal have, or as jobs use memory,
+    whichever is less.
+    """
+    world = make_world(disk_free_min="10kb")
+    for _ in range(10):
+        world.add("q", "x" * 10_000)
+    world.disk().full(50_000)  # more than disk-free-min, and less than the files
+    world.pass_ms(1)
+    world.add()
+    world.pass_ms(2_000)
+    assert world.run("ADDJOB", "q", "b", 0) == DISKFULL
+
+
+def test_the_reserve_lets_jobs_end(small: World) -> None:
+    """J6.10 When a write, or the start, finds the disk full, it is deleted and the write is
+    repeated: ends of jobs and one rewrite still fit.
+    """
+    ids = [small.add() for _ in range(3)]
+    assert small.info("persistence")["journal_reserve"] == "1"
+    small.disk().full()
+    got = small.get("q", count=3)
+    assert small.run("ACKJOB", *got) == 3
+    assert small.run("ADDJOB", "q", "b", 0) == DISKFULL
+    assert small.info("persistence")["journal_reserve"] == "0"
+    assert any("uses its reserve" in line for line in small.node().log)
+    small.disk().well()
+    small.pass_ms(3_000)
+    assert small.info("persistence")["journal_reserve"] == "1"
+    small.kill(0)
+    small.start(0)
+    assert not [one for one in ids if one in small.n.jobs]
+
+
+def test_an_add_that_finds_the_disk_full_is_answered(small: World) -> None:
+    """The write is repeated (J6.10), and the next job is refused."""
+    small.disk().full()
+    first = small.run("ADDJOB", "q", "b" * 1_000, 0)
+    assert first.startswith(b"D-")
+    assert small.run("ADDJOB", "q", "b", 0) == DISKFULL
+
+
+@pytest.mark.parametrize("has_reserve", [True, False])
+def test_a_start_on_a_full_disk(make_world: MakeWorld, has_reserve: bool) -> None:
+    """J6.10 A start that finds the disk full and no reserve serves what it has loaded, and J6.1
+    applies until there is room.
+    """
+    words = {"disk_reserve": "64kb"} if has_reserve else {}
+    world = make_world(**words)
+    job_id = world.add()
+    world.pass_ms(2_000)
+    world.stop(0)
+    world.disk().full()
+    world.start(0)
+    assert world.get("q") == [job_id] if has_reserve else world.run("QLEN", "q") == 1
+    said = world.run("ACKJOB", job_id)
+    if has_reserve:
+        assert said == 1
+        return
+    assert said.startswith("MISCONF")
+    world.disk().well()
+    world.pass_ms(3_000)
+    assert world.run("ACKJOB", job_id) == 1
+    world.kill(0)
+    world.start(0)
+    assert world.run("QLEN", "q") == 0
+
+
+def test_an_emptied_queue_gives_room_back(make_world: MakeWorld) -> None:
+    """J6.11 While J6.9 applies, a rewrite is also due when half of the jobs have ended, or a tenth
+    of the files is new, if they have more than 1 MB.
+    """
+    world = make_world(disk_free_min="1mb", disk_reserve="64kb")
+    ids = [world.add("q", "x" * 60_000) for _ in range(30)]
+    world.disk().full(MB // 2)
+    world.pass_ms(2_000)
+    assert world.run("ADDJOB", "q", "b", 0) == DISKFULL
+    assert world.run("ACKJOB", *ids) == 30
+    world.pass_ms(15_000)
+    assert world.run("ADDJOB", "q", "b", 0).startswith(b"D-")
+
+
+def test_iproto(small: World) -> None:
+    """I4.8 40 for writes while the journal cannot be written, and for put and create_tube while its
+    disk is nearly full (J6.9).
+    """
+    nearly_full(small)
+    code, text = refused(small.iproto().call("queue.create_tube", "t", "fifo"))
+    assert code == 40
+    assert "nearly full" in text
