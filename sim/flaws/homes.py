@@ -494,7 +494,7 @@ HOME_FLAWS: Final = [
     ),
     Flaw("t19", "a pause is lost when the leader changes", pauses_stay_behind, 5, paused),
     Flaw("t20", "a paused tube delivers tasks", pauses_are_not_looked_at, 5, paused),
-    Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
+    Flaw("t48", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
     Flaw("t40", "a stale copy gets votes", votes_go_to_stale_copies, 10, lost_while_behind),
     Flaw("t41", "a voter votes twice in one epoch", votes_are_given_twice, 20, two_at_once),
     Flaw("t42", "a vote is not on the disk", votes_are_not_recorded, 20, voter_dies),
@@ -507,7 +507,7 @@ HOME_FLAWS: Final = [
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
-    "t21": "tube-stood", "t40": "tube-sync", "t41": "tube-twice", "t42": "tube-twice",
+    "t48": "tube-stood", "t40": "tube-sync", "t41": "tube-twice", "t42": "tube-twice",
     "t43": "tube-twice", "t44": "tube-twice", "t45": "tube-twice", "t46": "tube-sync",
     "t47": "tube-home",
 }  # fmt: skip

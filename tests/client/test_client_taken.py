@@ -105,3 +105,26 @@ def test_done_at_a_node_that_knows_nothing_ends_the_task(make_world: MakeWorld) 
     assert dict(zip(fields[::2], fields[1::2], strict=True))[b"result"] == b"42"
     world.pass_ms(60_000)
     assert leader("GETJOB", "NOHANG", "FROM", "t") == NULL
+
+
+@pytest.mark.parametrize("word", ["DONE", "ACKJOB", "FASTACK"])
+def test_what_was_said_while_cut_off_counts_later(make_world: MakeWorld, word: str) -> None:
+    """T1.12 It does not answer while it may not (T17.3, T19.2, T18.5), so that the node asks again.
+
+    T1.12 So it does for FASTACK (A7.2), which is sent once.
+    """
+    world = with_tube(make_world)
+    if word == "FASTACK":
+        assert world.wire(0)("CONFIG", "SET", "appendonly", "no") == b"OK"
+    else:
+        world.cut(0, 1)
+        world.cut(0, 2)
+    fill(world)
+    leader = world.wire(1)
+    ids = [row[1] for row in leader("GETJOB", "COUNT", "100", "FROM", "t")]
+    runs = leader("START", "WORKER", "w", *ids)
+    for id, run in zip(ids, runs, strict=True):
+        words = (word, id, run[0]) if word == "DONE" else (word, id)
+        assert world.wire(0)(*words) == 0
+    world.link()
+    world.until(lambda: left(world) == 0, 20_000)

@@ -114,6 +114,22 @@ def test_who_may_log_in_here(world: World) -> None:
     assert set(as_user(world, "bob").call("queue.statistics")[0]) == {"orders"}
 
 
+def test_a_user_that_was_off_logs_in_at_once(world: World) -> None:
+    """N6.8 The right password of a user that is off fails, and delays nobody: its programs log in
+    at once when the user is on again.
+    """
+    root = world.server.acl.by_name[b"root"]
+    root.is_on = False
+    for _ in range(8):
+        assert world.iproto().log_in("root", "pw").code == 47
+    assert world.server.acl.denials.late == 0
+    root.is_on = True
+    assert world.iproto().log_in("root", "pw").code == 0
+    for _ in range(4):
+        assert world.iproto().log_in("root", "wrong").code == 47
+    assert world.server.acl.denials.late == 1
+
+
 def test_a_user_of_two_tables(world: World) -> None:
     """N8.3: what was granted counts beside the units."""
     root = as_user(world, "root")

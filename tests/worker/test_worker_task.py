@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -184,50 +182,6 @@ def test_a_delay_of_retry_later_is_checked_where_it_is_raised() -> None:
 def test_two_tasks_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="there is a task twin already"):
         app.task(name="twin")(app.task(name="twin")(lambda: None))
-
-
-def test_mypy_knows_the_arguments_of_enqueue(tmp_path: Path) -> None:
-    script = tmp_path / "typed.py"
-    script.write_text(
-        "from tuque.worker import App\n"
-        "app = App()\n"
-        "@app.task(queue='q', retry_s=5)\n"
-        "def add(a: int, b: int) -> int:\n"
-        "    return a + b\n"
-        "reveal_type(add(1, 2))\n"
-        "reveal_type(add.enqueue(1, b=2))\n"
-        "add.enqueue('x', 2)\n"
-        "add.options(delay_s=3).enqueue(1)\n"
-        "add.enqueue_in(3, 1, 2, 3)\n"
-        "add.options(retries=3)\n"
-    )
-    source = Path(__file__).parents[2] / "src"
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--no-error-summary",
-            "--cache-dir",
-            str(tmp_path / "cache"),
-            "--config-file",
-            "",
-            str(script),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"MYPYPATH": str(source)},
-        check=False,
-    )
-    assert re.findall(r"Revealed type is .*?(Handle|int)\b", found.stdout) == ["int", "Handle"]
-    assert re.findall(r":(\d+): error: .*\[(.*)\]", found.stdout) == [
-        ("8", "arg-type"),
-        ("9", "call-arg"),
-        ("10", "call-arg"),
-        ("11", "call-arg"),
-    ], found.stdout
 
 
 class TestLoadApp:

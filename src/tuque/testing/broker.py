@@ -19,7 +19,8 @@ from tuque.core.node.node import Node
 from tuque.server.admin.registry import register
 from tuque.server.config.config import load
 from tuque.server.config.options import Config
-from tuque.server.loop.pump import Pump, next_turn_ms
+from tuque.server.loop.housekeeping import next_turn_ms
+from tuque.server.loop.pump import Pump
 from tuque.server.net.system import IN, OUT, System
 from tuque.server.replies.long_commands import next_chore_ms
 from tuque.server.state.server import Server, apply_settings

@@ -500,6 +500,8 @@ def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind
         n.tombs.bury(id, expire_ms, others & ~n.forgotten, n.round)
         return
     if isinstance(job, Task):
+        if is_blind:
+            policy_of(n).ack_claimed(n, job)  # T1.12
         return  # T1.4
     untold = job.holders & ~named
     if job.state == ACKED:

@@ -423,6 +423,10 @@ class LateLogIn(Chore):
             self.w.out.append(ok_reply(self.request.sync))
 
 
+class UserIsOff(IprotoError):
+    """The right password of a user that is off (N6.8)."""
+
+
 def begin_log_in(s: Server, w: Wired, request: Request) -> None:
     """Log in now, or when it is the turn of this address and this user."""
     name = request.text(USER, b"user name")
@@ -440,9 +444,9 @@ def log_in(s: Server, w: Wired, request: Request) -> None:
     name = request.text(USER, b"user name")
     try:
         user = proved_user(s, w, request)
-    except IprotoError:
+    except IprotoError as error:
         become(s, w, s.users.guest)
-        note_failure(s, w, name)  # N6.3
+        note_failure(s, w, name, not isinstance(error, UserIsOff))  # N6.3, N6.8
         raise
     s.acl.guesses.proved(host_of(w), name)
     if user.account is not None:
@@ -468,7 +472,9 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - invalid scramble size")
     if account is not None:
         for secret in account.secrets.wired:
-            if account.is_on and proves(scramble, secret, w.salt):
+            if proves(scramble, secret, w.salt):
+                if not account.is_on:
+                    raise UserIsOff(E_PASSWORD, NOT_PROVED)
                 user = User(name, secret, False)
                 user.account = account  # N8.1
                 return user

@@ -1,4 +1,4 @@
-"""Housekeeping between turns: idle and slow clients, memory, events (SPEC C2, E3, M2, M3)."""
+"""Housekeeping at the end of turns: idle clients, memory, events, tubes (SPEC C2, E3, M2, M3)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from tuque.core.queues.procedures import FAR, letters_in_way, memory_level, on_m
 from tuque.core.repair.drain import make_room
 from tuque.logtext import facts
 from tuque.server.access.change import watch_users
+from tuque.server.commands.firing import look_at_groups, run_schedules
+from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.journal.thread import Note
 from tuque.server.log.log import say_once, warn_once
 from tuque.server.log.slowlog import look
+from tuque.server.replies.tubes import tell_puts, tell_puts_resp
+from tuque.server.replies.waiting import next_sync_ms, tell_synced
 from tuque.server.state.client import GUEST, Client, Connection, Wired, weigh
+from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.policy import tubes_of
 
@@ -386,3 +391,51 @@ def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
         s.eventlog.flush(events, durable)
         return s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else 0
     return events_ms
+
+
+# ---- The end of a turn for tubes: replies that are due, messages to other nodes
+
+
+def end_turn(s: Server) -> None:
+    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
+    n = s.n
+    if n.policy is None:
+        return
+    t = tubes_of(n)
+    if len(t.due) > 0:
+        run_schedules(s, t)
+    if len(t.members_due) > 0:
+        look_at_groups(s, t)
+    tell_puts_resp(s, t)
+    tell_puts(s, t)
+    if len(s.syncing) > 0:
+        tell_synced(s, t)
+    t.synced_changed = False
+    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
+        tell_homes(s, t)
+    if len(t.told) > 0:
+        tell_changes(s, t)
+    if len(s.notices.watchers) > 0:
+        send_watchers_away(s, t)
+    t.turn_end(n)
+
+
+def next_turn_ms(s: Server) -> i64:
+    """When a turn has work here without any input."""
+    if s.n.policy is None:
+        return FAR
+    t = tubes_of(s.n)
+    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
+        return s.n.now_ms
+    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+
+
+def has_left(s: Server) -> bool:
+    """Whether connections closed at the end of a turn left work.
+
+    The tasks of a session are released with its last connection (T8.2).
+    """
+    records = s.n.records
+    if len(s.n.ready) > 0:
+        return True
+    return records is not None and records.count > 0 and s.committer is not None

@@ -22,13 +22,14 @@ from tuque.core.queues.procedures import FAR
 from tuque.core.repair.drain import set_stopping, tubes_to_move
 from tuque.logtext import facts
 from tuque.server.commands.dispatch import execute, is_long, tell_wakes
-from tuque.server.commands.firing import look_at_groups, run_schedules
-from tuque.server.commands.tube_leaders import send_watchers_away, tell_homes
 from tuque.server.loop.accept import Doors
 from tuque.server.loop.gate import Gate, Gather
 from tuque.server.loop.housekeeping import (
+    end_turn,
     evict_clients,
+    has_left,
     keep_house,
+    next_turn_ms,
     note_unrun,
     tell_events,
     unread_limit,
@@ -38,8 +39,6 @@ from tuque.server.loop.output import Outlet, drop_unsent
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
-from tuque.server.replies.tubes import tell_puts, tell_puts_resp
-from tuque.server.replies.waiting import next_sync_ms, tell_synced
 from tuque.server.state.client import (
     LIGHT,
     NOT_HELD,
@@ -50,7 +49,6 @@ from tuque.server.state.client import (
     Wired,
     weigh,
 )
-from tuque.server.state.notices import tell_changes
 from tuque.server.state.server import Server, log
 from tuque.tubes.leadership.switchover import run_any
 from tuque.tubes.policy import tubes_of
@@ -260,54 +258,6 @@ def end_replies(s: Server, outlet: Outlet) -> None:
         return
     if run_any(tubes_of(n)):
         drop_unsent(s, outlet)  # the next turn does the rest
-
-
-# ---- The end of a turn for tubes: replies that are due, messages to other nodes
-
-
-def end_turn(s: Server) -> None:
-    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
-    n = s.n
-    if n.policy is None:
-        return
-    t = tubes_of(n)
-    if len(t.due) > 0:
-        run_schedules(s, t)
-    if len(t.members_due) > 0:
-        look_at_groups(s, t)
-    tell_puts_resp(s, t)
-    tell_puts(s, t)
-    if len(s.syncing) > 0:
-        tell_synced(s, t)
-    t.synced_changed = False
-    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
-        tell_homes(s, t)
-    if len(t.told) > 0:
-        tell_changes(s, t)
-    if len(s.notices.watchers) > 0:
-        send_watchers_away(s, t)
-    t.turn_end(n)
-
-
-def next_turn_ms(s: Server) -> i64:
-    """When a turn has work here without any input."""
-    if s.n.policy is None:
-        return FAR
-    t = tubes_of(s.n)
-    if len(t.told) > 0 or len(t.home_done) > 0 or len(t.due) + len(t.members_due) > 0:
-        return s.n.now_ms
-    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
-
-
-def has_left(s: Server) -> bool:
-    """Whether connections closed at the end of a turn left work.
-
-    The tasks of a session are released with its last connection (T8.2).
-    """
-    records = s.n.records
-    if len(s.n.ready) > 0:
-        return True
-    return records is not None and records.count > 0 and s.committer is not None
 
 
 # ---- The loop

@@ -22,13 +22,13 @@ from tuque.wire.proto.iproto import (
 LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
 LEAVING: Final = b"LEAVING " + LEAVING_TEXT
 UNMET: Final = (
-    b"LEAVING this node is not in its cluster, which knows another one at this address: CLUSTER "
-    b"MEET it; or CLUSTER FORGET the other one there, and CLUSTER RESET this one"
+    b"LEAVING this node is not in its cluster, which knows another one at this "
+    b"address: CLUSTER MEET it; or CLUSTER FORGET the other one there, and CLUSTER RESET this one"
 )
 FORGOTTEN: Final = (
     b"LEAVING this node was removed from its cluster by CLUSTER FORGET, and does no work: use "
-    b"another one. To take it back, CLUSTER RESET it or start it without its journal, and CLUSTER "
-    b"MEET it"
+    b"another one. To take it back, CLUSTER RESET it or start it without its journal, "
+    b"and CLUSTER MEET it"
 )
 CONFLICT_TEXT: Final = (
     b"another node has the id of this one: stop one of the two, move its nodes.conf and its "
