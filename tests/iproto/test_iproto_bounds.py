@@ -103,6 +103,19 @@ def test_many_long_calls_of_one_connection(world: World) -> None:
     assert conn.is_open() and not world.server.chores
 
 
+def test_many_frames_have_their_share_of_a_turn(world: World) -> None:
+    """L2.10 A connection whose commands have done 1,000 units in a turn runs no more in it, short
+    ones neither; they go on in the next turn.
+    """
+    conn = world.iproto()
+    fill(world, conn, tasks=400)
+    works = works_of(world)
+    asked = {0x22: "queue.tube.t:tasks_by_state", 0x21: ["r"]}
+    conn.send(b"".join([request(10, sync, asked) for sync in range(100)]))
+    assert conn.hear(99).code == 0
+    assert max(works) <= PIECE + 2 * 400 and sum(works) >= 100 * 400
+
+
 def test_a_long_frame_is_read_in_slices(world: World) -> None:
     """I2.3 A frame over 64 KiB is read in slices (L2.2)."""
     conn = world.iproto()

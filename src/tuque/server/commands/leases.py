@@ -247,6 +247,8 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
         known = s.n.leases.groups.get(args[2])
         if known is None:
             raise ArgError(WORDS[NOGROUP] % args[2])
+        jobs = sum([len(b.jobs) for b in known.batches.values()])
+        s.n.work += jobs // ROWS_OF_UNIT  # each of them is looked at
         fields = lease_info(s.n, known)
         fields["group"] = c.named(known.name)
         fields["queues"] = [c.named(queue) for queue in known.queues]

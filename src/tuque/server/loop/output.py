@@ -194,3 +194,30 @@ class Outlet:
         """Poll for what is expected of the client."""
         mask = 0 if c.has_ended or c.is_full else IN
         self.poller.watch(c.fd, mask | OUT if c.wants_write else mask)
+
+
+# ---- After a standstill: what was not sent is not sent any more (SPEC T19.7)
+
+
+def drop_unsent(s: Server, outlet: Outlet) -> i64:
+    """Close connections with replies not yet sent; how many."""
+    count: i64 = 0
+    for c in list(s.clients.values()):
+        if is_owed(c) or has_answers(c):
+            outlet.close(c)
+            count += 1
+    for w in list(s.wired.values()):
+        if is_owed(w):
+            outlet.close(w)
+            count += 1
+    return count
+
+
+def is_owed(c: Connection) -> bool:
+    """Whether output is still outside the socket."""
+    return len(c.out) + len(c.gated) + len(c.wire) > 0
+
+
+def has_answers(c: Client) -> bool:
+    """Whether replies wait behind a pending one."""
+    return any(hole is not None for hole in c.holes)

@@ -34,7 +34,7 @@ from tuque.server.loop.housekeeping import (
     tell_events,
 )
 from tuque.server.loop.iproto_input import IprotoDoor
-from tuque.server.loop.output import Outlet
+from tuque.server.loop.output import Outlet, drop_unsent
 from tuque.server.net.system import IN, OUT, Poller
 from tuque.server.replies import waiting
 from tuque.server.replies.long_commands import next_chore_ms, run_chores
@@ -255,30 +255,6 @@ def end_replies(s: Server, outlet: Outlet) -> None:
         return
     if run_any(tubes_of(n)):
         drop_unsent(s, outlet)  # the next turn does the rest
-
-
-def drop_unsent(s: Server, outlet: Outlet) -> i64:
-    """Close connections with replies not yet sent; how many."""
-    count: i64 = 0
-    for c in list(s.clients.values()):
-        if is_owed(c) or has_answers(c):
-            outlet.close(c)
-            count += 1
-    for w in list(s.wired.values()):
-        if is_owed(w):
-            outlet.close(w)
-            count += 1
-    return count
-
-
-def is_owed(c: Connection) -> bool:
-    """Whether output is still outside the socket."""
-    return len(c.out) + len(c.gated) + len(c.wire) > 0
-
-
-def has_answers(c: Client) -> bool:
-    """Whether replies wait behind a pending one."""
-    return any(hole is not None for hole in c.holes)
 
 
 # ---- The loop

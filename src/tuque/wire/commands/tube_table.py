@@ -126,7 +126,7 @@ ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
      Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED, OF_WORDS, least=20),
      "how many grants changed", "Revoke rights."),
     ("GRANTS [tube]", "", "known", LIST, "the grants", "The rights on a tube, or on all."),
-    ("DRIVERS", "", "", Bound(0, TURN_WORK, REPLY_BYTES, ONE, OF_TUBES, least=20), "the types",
+    ("DRIVERS", "", "", Bound(0, TURN_WORK, REPLY_BYTES, ONE, OF_TUBES, least=1_000), "the types",
      "The types of tubes."),
     ("REGISTERDRIVER type", "queue.register_driver(name, driver)", "silent", SEARCH, "OK",
      "Load a tube type whose package was installed after the start."),
