@@ -378,4 +378,4 @@ def test_a_costly_glob_is_done_in_slices(world: World) -> None:
     hands = workers.hands_after(world.server.crew, 0)
     roll = workers.Roll(world.server, world.run.c, hands, 100, Glob(words))
     assert not roll.step(1_000)
-    assert roll.at == 1  # of 200
+    assert 0 < roll.at <= 16  # of 200
