@@ -255,13 +255,13 @@ def set_paused(n: Node, t: Tubes, tube: Tube, name: bytes, is_paused: bool) -> b
     """[T45] PAUSE and RESUME: instants of the pause are none (T45.7). Whether it changed."""
     task = schedule_of(tube, name)
     needs_copies(n, t, tube)
-    plan = plan_of(tube, task)
-    if plan.is_paused == is_paused:
+    schedule = plan_of(tube, task)
+    if schedule.is_paused == is_paused:
         return False
-    plan.is_paused = is_paused
-    plan.noted_ms = max(plan.noted_ms, n.now_ms)
+    schedule.is_paused = is_paused
+    schedule.noted_ms = max(schedule.noted_ms, n.now_ms)
     arm(n, t, task, n.now_ms)
-    record_schedule(n, t, tube, task, plan)
+    record_schedule(n, t, tube, task, schedule)
     return True
 
 
